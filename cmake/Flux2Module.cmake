@@ -1,0 +1,30 @@
+# One folder, one target: flux2_module(tensor SOURCES a.cpp b.cpp TESTS a_test.cpp DEPENDS base)
+# makes the static library flux2_tensor and, with tests on, the program tensor_tests.
+# Sources are listed, never globbed, so that a new file or a new dependency is a line in review.
+function(flux2_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;TEST_DEPENDS;DEPENDS;PACKAGES" ${ARGN})
+  set(target flux2_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  foreach(dep IN LISTS ARG_DEPENDS)
+    target_link_libraries(${target} PUBLIC flux2_${dep})
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${ARG_PACKAGES} PRIVATE flux2_warnings)
+  if(FLUX2_TESTS AND ARG_TESTS)
+    flux2_test(${name}_tests SOURCES ${ARG_TESTS} DEPENDS ${name} ${ARG_TEST_DEPENDS})
+  endif()
+endfunction()
+
+# flux2_test(ops_tests SOURCES x_test.cpp DEPENDS ops backend_cpu [LABELS slow]): a GoogleTest program whose cases ctest runs.
+function(flux2_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  foreach(dep IN LISTS ARG_DEPENDS)
+    target_link_libraries(${name} PRIVATE flux2_${dep})
+  endforeach()
+  target_link_libraries(${name} PRIVATE flux2_warnings GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE
+    FLUX2_SOURCE_DIR="${PROJECT_SOURCE_DIR}" FLUX2_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,35 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace flux2 {
+namespace {
+
+TEST(Error, CarriesCodeSentenceAndHint) {
+  try {
+    throw Error(ErrorCode::BadFile, "x.safetensors is empty", "download it again");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::BadFile);
+    EXPECT_STREQ(e.what(), "x.safetensors is empty");
+    EXPECT_EQ(e.hint(), "download it again");
+  }
+}
+
+TEST(Error, ContextGoesInFrontAndKeepsTheRest) {
+  try {
+    in_context("opening vae", [] { throw Error(ErrorCode::NotFound, "no such file", "look again"); });
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::NotFound);
+    EXPECT_STREQ(e.what(), "opening vae: no such file");
+    EXPECT_EQ(e.hint(), "look again");
+  }
+}
+
+TEST(Error, CheckFormatsOnlyOnFailure) {
+  check(true, "never {}", 1);
+  EXPECT_THROW(check(false, "width {} is odd", 7), Error);
+}
+
+}  // namespace
+}  // namespace flux2

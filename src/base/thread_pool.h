@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace flux2 {
+
+// A fixed set of threads that run one parallel loop at a time; the caller takes part.
+// Loops do not nest: a body that calls parallel_for again runs that inner loop alone.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // 0: one per physical core, as far as the system tells
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool();
+
+  int size() const;
+
+  // Calls body(i) once for every i in [0, n), in any order, on any thread; returns when all are done.
+  // The first exception thrown by a body is rethrown here.
+  void parallel_for(int64_t n, const std::function<void(int64_t)>& body);
+
+  // Splits [0, n) into ranges of at least `grain` and calls body(begin, end) for each.
+  void parallel_ranges(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace flux2
