@@ -1,0 +1,59 @@
+#include "autograd/checkpoint.h"
+
+#include "autograd/grad.h"
+
+namespace flux2 {
+
+namespace {
+
+// Copies of the inputs that end the graph here: leaves where the original wants a gradient.
+std::vector<Tensor> cut(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& x : inputs) leaves.push_back(wants_grad(x) ? parameter(x.detached()) : x.detached());
+  return leaves;
+}
+
+}  // namespace
+
+std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& inputs) {
+  const std::vector<Tensor> first = cut(inputs);
+  std::vector<Tensor> outputs = block(first);
+
+  // The weights inside the block are the leaves of its graph that are not our own. They become inputs of the
+  // recorded node, so that their gradients find their way out.
+  std::vector<Tensor> recorded = inputs;
+  std::vector<Tensor> kept;  // what the second run starts from: values only
+  for (const Tensor& x : inputs) kept.push_back(x.detached());
+  std::vector<bool> wanted;
+  for (const Tensor& x : inputs) wanted.push_back(wants_grad(x));
+  for (auto& leaf : leaves_of(outputs)) {
+    bool ours = false;
+    for (const Tensor& x : first) ours = ours || x.grad().node == leaf;
+    if (!ours) recorded.push_back(Tensor().with_grad({leaf, 0}));
+  }
+  for (Tensor& y : outputs) y = y.detached();  // drops the graph of the first run
+
+  const size_t inputs_count = inputs.size();
+  std::vector<GradEdge> weights;
+  for (size_t i = inputs_count; i < recorded.size(); ++i) weights.push_back(recorded[i].grad());
+
+  return record_many("checkpoint", std::move(outputs), std::move(recorded),
+                     [=](std::span<const Tensor> dy, GradSink& sink) {
+                       std::vector<Tensor> again;
+                       for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
+                       const std::vector<Tensor> y = block(again);
+                       const Gradients gradients = backward(y, dy);
+                       for (size_t i = 0; i < inputs_count; ++i)
+                         if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
+                       for (size_t i = 0; i < weights.size(); ++i) {
+                         const auto found = gradients.by_node.find(weights[i].node.get());
+                         if (found != gradients.by_node.end()) sink.add(inputs_count + i, found->second);
+                       }
+                     });
+}
+
+Tensor checkpoint(const std::function<Tensor(const Tensor&)>& block, const Tensor& input) {
+  return checkpoint([block](const std::vector<Tensor>& x) { return std::vector<Tensor>{block(x[0])}; }, {input})[0];
+}
+
+}  // namespace flux2

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// Collects the gradients of one recorded op's inputs while backward() runs.
+class GradSink {
+ public:
+  explicit GradSink(const GradNode& node) : node_(node) {}
+
+  bool wants(size_t input) const;          // false: computing it would be wasted
+  void add(size_t input, Tensor gradient);
+  std::vector<std::pair<size_t, Tensor>> take() { return std::move(gradients_); }
+
+ private:
+  const GradNode& node_;
+  std::vector<std::pair<size_t, Tensor>> gradients_;
+};
+
+// Given the gradients of an op's outputs (undefined where none arrived), adds those of its inputs to the sink.
+using Backward = std::function<void(std::span<const Tensor> dy, GradSink& sink)>;
+
+// One recorded op, or a leaf: a tensor whose gradient the caller asked for.
+struct GradNode {
+  std::string op;                // for messages
+  std::vector<GradEdge> inputs;  // empty nodes where an input wants no gradient
+  Backward backward;             // none for a leaf
+  int outputs = 1;
+  uint64_t sequence = 0;         // larger than that of any input
+
+  ~GradNode();  // releases long chains without deep recursion
+};
+
+inline bool wants_grad(const Tensor& x) { return x.grad().node != nullptr; }
+template <class... More>
+bool wants_grad(const Tensor& x, const More&... more) { return wants_grad(x) || wants_grad(more...); }
+
+// x as a leaf: gradients() will hold its gradient.
+Tensor parameter(const Tensor& x);
+
+// y as the result of `op` on `inputs`. Keeps nothing when no input wants a gradient.
+Tensor record(const char* op, Tensor y, std::initializer_list<Tensor> inputs,
+              std::function<void(const Tensor& dy, GradSink& sink)> backward);
+std::vector<Tensor> record_many(const char* op, std::vector<Tensor> y, std::vector<Tensor> inputs, Backward backward);
+
+// Gradients of leaves.
+class Gradients {
+ public:
+  bool contains(const Tensor& leaf) const;
+  const Tensor& operator[](const Tensor& leaf) const;  // throws for a leaf the loss does not depend on
+
+  std::unordered_map<const GradNode*, Tensor> by_node;
+};
+
+// Differentiates a scalar, or several tensors whose gradients are given.
+Gradients backward(const Tensor& loss);
+Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients);
+
+// The leaves that `outputs` depend on.
+std::vector<std::shared_ptr<GradNode>> leaves_of(std::span<const Tensor> outputs);
+
+}  // namespace flux2

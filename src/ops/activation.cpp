@@ -1,0 +1,47 @@
+#include "ops/activation.h"
+
+#include "autograd/grad.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+namespace {
+
+Tensor apply(const char* name, Unary op, const Tensor& x) {
+  Tensor y = Tensor::like(x);
+  if (x.numel() > 0) x.device().kernels().unary({op, x, y});
+  return record(name, std::move(y), {x}, [op, x = x.detached()](const Tensor& dy, GradSink& sink) {
+    Tensor dx = Tensor::like(x);
+    if (x.numel() > 0) x.device().kernels().unary_grad({op, x, dy, dx});
+    sink.add(0, dx);
+  });
+}
+
+}  // namespace
+
+Tensor silu(const Tensor& x) { return apply("silu", Unary::Silu, x); }
+Tensor exp(const Tensor& x) { return apply("exp", Unary::Exp, x); }
+Tensor abs(const Tensor& x) { return apply("abs", Unary::Abs, x); }
+Tensor square(const Tensor& x) { return apply("square", Unary::Square, x); }
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  check(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "swiglu: gate {} and up {}", gate.shape(), up.shape());
+  Tensor y = Tensor::like(gate);
+  if (y.numel() > 0) gate.device().kernels().swiglu({gate, up, y});
+  return record("swiglu", std::move(y), {gate, up},
+                [gate = gate.detached(), up = up.detached()](const Tensor& dy, GradSink& sink) {
+                  Tensor dgate = Tensor::like(gate), dup = Tensor::like(up);
+                  if (dy.numel() > 0) gate.device().kernels().swiglu_grad({gate, up, dy, dgate, dup});
+                  sink.add(0, dgate);
+                  sink.add(1, dup);
+                });
+}
+
+Tensor swiglu(const Tensor& gate_up) {
+  check(gate_up.dim(-1) % 2 == 0, "swiglu: odd width {}", gate_up.dim(-1));
+  const int64_t half = gate_up.dim(-1) / 2;
+  const auto parts = split(gate_up, {half, half});
+  return swiglu(parts[0], parts[1]);
+}
+
+}  // namespace flux2

@@ -1,0 +1,87 @@
+#include "ops/arithmetic.h"
+
+#include "autograd/grad.h"
+
+namespace flux2 {
+
+namespace {
+
+const char* name_of(Binary op) { return op == Binary::Add ? "add" : op == Binary::Sub ? "subtract" : "multiply"; }
+
+Tensor compute(Binary op, const Tensor& a, const Tensor& b) {
+  check(a.dtype() == b.dtype(), "{}: {} and {} operands", name_of(op), flux2::name_of(a.dtype()), flux2::name_of(b.dtype()));
+  const Shape shape = broadcast_shape(a.shape(), b.shape());
+  Stream& stream = stream_of({&a, &b});
+  Tensor y = Tensor::empty(stream, a.dtype(), shape);
+  if (y.numel() > 0) stream.device().kernels().binary({op, a.expanded(shape), b.expanded(shape), y});
+  return y;
+}
+
+}  // namespace
+
+Tensor operator+(const Tensor& a, const Tensor& b) {
+  return record("add", compute(Binary::Add, a, b), {a, b}, [sa = a.shape(), sb = b.shape()](const Tensor& dy, GradSink& sink) {
+    if (sink.wants(0)) sink.add(0, sum_to(dy, sa));
+    if (sink.wants(1)) sink.add(1, sum_to(dy, sb));
+  });
+}
+
+Tensor operator-(const Tensor& a, const Tensor& b) {
+  return record("subtract", compute(Binary::Sub, a, b), {a, b}, [sa = a.shape(), sb = b.shape()](const Tensor& dy, GradSink& sink) {
+    if (sink.wants(0)) sink.add(0, sum_to(dy, sa));
+    if (sink.wants(1)) sink.add(1, -1.0 * sum_to(dy, sb));
+  });
+}
+
+Tensor operator*(const Tensor& a, const Tensor& b) {
+  return record("multiply", compute(Binary::Mul, a, b), {a, b},
+                [a = a.detached(), b = b.detached()](const Tensor& dy, GradSink& sink) {
+                  if (sink.wants(0)) sink.add(0, sum_to(compute(Binary::Mul, dy, b), a.shape()));
+                  if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, a), b.shape()));
+                });
+}
+
+Tensor affine(const Tensor& x, double factor, double offset) {
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) x.device().kernels().scale({x, y, factor, offset});
+  return record("affine", std::move(y), {x},
+                [factor](const Tensor& dy, GradSink& sink) { sink.add(0, affine(dy, factor, 0.0)); });
+}
+
+Tensor operator*(double factor, const Tensor& x) { return affine(x, factor, 0.0); }
+Tensor operator+(double offset, const Tensor& x) { return affine(x, 1.0, offset); }
+
+Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
+  auto* fused = x.device().kernels().gated_add;
+  if (!fused || wants_grad(x, gate, z)) return x + gate * z;
+  check(x.shape() == z.shape() && x.rank() == 3 && gate.shape() == x.shape().with(1, 1), "gated_add: {} + {} · {}", x.shape(),
+        gate.shape(), z.shape());
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) fused({x, gate, z, y});
+  return y;
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  check(broadcast_shape(shape, x.shape()) == x.shape(), "sum_to: {} is not a broadcast of {}", x.shape(), shape);
+  Shape aligned = x.shape();  // `shape` with ones in front
+  for (int i = 0; i < x.rank(); ++i) {
+    const int from = i - (x.rank() - shape.rank());
+    aligned[i] = from < 0 ? 1 : shape[from];
+  }
+  Tensor y = Tensor::like(x, aligned);
+  if (x.numel() > 0) x.device().kernels().sum({x.detached(), y});
+  else y.fill(0.0);
+  return record("sum", y.reshaped(shape), {x}, [from = x.shape(), aligned](const Tensor& dy, GradSink& sink) {
+    sink.add(0, dy.reshaped(aligned).expanded(from).contiguous());
+  });
+}
+
+Tensor sum(const Tensor& x) { return sum_to(x, Shape{}); }
+
+Tensor mean(const Tensor& x) {
+  check(x.numel() > 0, "mean of an empty tensor");
+  return (1.0 / static_cast<double>(x.numel())) * sum(x);
+}
+
+}  // namespace flux2

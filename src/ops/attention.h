@@ -1,0 +1,17 @@
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+struct AttentionOptions {
+  float scale = 0;   // 0: 1 / √D
+  bool causal = false;
+  Tensor key_mask;   // I32 [B, T], 0 hides a key; undefined: all are visible
+};
+
+// softmax(scale · q kᵀ) v per head: q [B, S, H, D]; k, v [B, T, G, D] with G dividing H (query head h reads key
+// head h / (H/G)). Returns [B, S, H·D], heads side by side.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+
+}  // namespace flux2

@@ -1,0 +1,50 @@
+#include "ops/conv2d.h"
+
+#include "autograd/grad.h"
+#include "ops/arithmetic.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding) {
+  check(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x_any.dim(3), "conv2d: input {} for a weight of shape {}",
+        x_any.shape(), weight.shape());
+  const int64_t height = x_any.dim(1) + padding.top + padding.bottom - weight.dim(1);
+  const int64_t width = x_any.dim(2) + padding.left + padding.right - weight.dim(2);
+  check(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x_any.shape(), weight.shape());
+  const Tensor x = contiguous(x_any);
+  const ConvShape conv{stride, padding.top, padding.left};
+
+  Tensor y = Tensor::like(x, {x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)});
+  if (y.numel() > 0) x.device().kernels().conv2d({x, weight, bias.defined() ? &bias : nullptr, y, conv});
+  return record("conv2d", std::move(y), {x, weight, bias},
+                [x = x.detached(), weight = weight.detached(), bias = bias.detached(), conv](const Tensor& dy_any, GradSink& sink) {
+                  const Tensor dy = dy_any.contiguous();
+                  const Kernels& kernels = x.device().kernels();
+                  if (sink.wants(0)) {
+                    Tensor dx = Tensor::like(x);
+                    kernels.conv2d_grad_input({dy, weight, dx, conv});
+                    sink.add(0, dx);
+                  }
+                  if (sink.wants(1)) {
+                    Tensor dw = Tensor::like(x, weight.dtype(), weight.shape());
+                    kernels.conv2d_grad_weight({dy, x, dw, conv});
+                    sink.add(1, dw);
+                  }
+                  if (sink.wants(2)) sink.add(2, sum_to(dy, bias.shape()).cast(bias.dtype()));
+                });
+}
+
+Tensor upsample_nearest(const Tensor& x_any) {
+  check(x_any.rank() == 4, "upsample_nearest: input {}", x_any.shape());
+  const Tensor x = contiguous(x_any);
+  Tensor y = Tensor::like(x, {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)});
+  if (y.numel() > 0) x.device().kernels().upsample({x, y});
+  return record("upsample_nearest", std::move(y), {x}, [from = x.shape()](const Tensor& dy, GradSink& sink) {
+    Tensor dx = Tensor::like(dy, from);
+    dy.device().kernels().upsample_grad({dy.contiguous(), dx});
+    sink.add(0, dx);
+  });
+}
+
+}  // namespace flux2

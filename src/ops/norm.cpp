@@ -1,0 +1,44 @@
+#include "ops/norm.h"
+
+#include "autograd/grad.h"
+#include "ops/arithmetic.h"
+
+namespace flux2 {
+
+Tensor layer_norm(const Tensor& x, float eps) {
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) x.device().kernels().layer_norm({x, y, eps});
+  return record("layer_norm", std::move(y), {x}, [x = x.detached(), eps](const Tensor& dy, GradSink& sink) {
+    Tensor dx = Tensor::like(x);
+    x.device().kernels().layer_norm_grad({x, dy, dx, eps});
+    sink.add(0, dx);
+  });
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
+  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, eps});
+  return record("rms_norm", std::move(y), {x, weight},
+                [x = x.detached(), weight = weight.detached(), eps](const Tensor& dy, GradSink& sink) {
+                  Tensor dx, dweight;
+                  if (sink.wants(0)) dx = Tensor::like(x);
+                  if (sink.wants(1)) dweight = Tensor::like(x, weight.dtype(), weight.shape());
+                  x.device().kernels().rms_norm_grad({x, weight, dy, dx.defined() ? &dx : nullptr,
+                                                      dweight.defined() ? &dweight : nullptr, eps});
+                  if (dx.defined()) sink.add(0, dx);
+                  if (dweight.defined()) sink.add(1, dweight);
+                });
+}
+
+Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps) {
+  auto* fused = x.device().kernels().modulated_norm;
+  if (!fused || wants_grad(x, shift, scale)) return (1.0 + scale) * layer_norm(x, eps) + shift;
+  check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
+        "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) fused({x, shift, scale, y, eps});
+  return y;
+}
+
+}  // namespace flux2

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// (x − mean) / sqrt(variance + eps) over the last axis, biased variance, no weight. Statistics in f32.
+Tensor layer_norm(const Tensor& x, float eps = 1e-6f);
+
+// y = x / sqrt(mean(x²) + eps) · weight over the last axis. The mean is taken in f32 whatever the dtype of x.
+Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps = 1e-6f);
+
+// (1 + scale) · layer_norm(x) + shift; x [B, S, C], shift and scale [B, 1, C].
+Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps = 1e-6f);
+
+}  // namespace flux2

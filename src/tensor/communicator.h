@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+namespace flux2 {
+
+class Tensor;
+
+// What the ranks of one model say to each other. Every rank calls the same operations in the same order.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Replaces x on every rank by the sum over ranks, added in rank order so that all ranks hold the same bits.
+  virtual void all_reduce(const Tensor& x) = 0;
+};
+
+// Ranks that are threads of this process on host memory: for tests, and for one machine with several sockets.
+std::vector<std::shared_ptr<Communicator>> local_communicators(int size);
+
+}  // namespace flux2

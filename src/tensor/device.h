@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tensor/kernels.h"
+
+namespace flux2 {
+
+class Stream;
+
+// One CPU or GPU and the kernels chosen for it when it was opened.
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;         // "cpu", "cuda:0"
+  virtual std::string description() const = 0;  // "Neoverse-V1, 2 threads, neon bf16"
+  virtual bool is_host() const = 0;             // its kernels read ordinary memory, mapped files included
+  virtual std::shared_ptr<Stream> open_stream() = 0;
+
+  const Kernels& kernels() const { return kernels_; }
+
+ protected:
+  Kernels kernels_;
+};
+
+// Work that was captured once and can be replayed on the same memory.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void replay() = 0;
+};
+
+// An ordered queue on a device with its own memory pool. Kernels enqueue and return; memory given back to the
+// pool is reused by later work of the same stream, so nothing has to wait for anything.
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  explicit Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  virtual ~Stream() = default;
+
+  Device& device() const { return *device_; }
+
+  // Memory in stream order, aligned to at least 64 bytes, returned to the pool when the last owner lets go.
+  virtual std::shared_ptr<void> allocate(size_t bytes) = 0;
+
+  // Ordered copies. `download` returns when the bytes have arrived; `upload` when `host` may be reused.
+  virtual void upload(void* device_memory, const void* host, size_t bytes) = 0;
+  virtual void download(void* host, const void* device_memory, size_t bytes) = 0;
+
+  // Waits for everything enqueued; an asynchronous failure surfaces here, named after the op that caused it.
+  virtual void wait() = 0;
+
+  // Runs `work` once in capture mode. Memory allocated inside stays reserved for the graph, so the tensors made
+  // by `work` hold the results after every replay(). Inputs are read where they lie: write new values into them.
+  virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
+
+  // Largest number of bytes handed out at once, and now.
+  virtual size_t peak_bytes() const = 0;
+  virtual size_t used_bytes() const = 0;
+
+  // 1, 2, 3 …: the order in which ops were recorded, by which gradients are added up.
+  uint64_t next_sequence() { return ++sequence_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace flux2

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+
+namespace flux2 {
+
+class Tensor;
+
+// The arguments of each kernel. Checks are done by the op that calls it: a kernel may trust shapes and dtypes.
+// Unless a comment says otherwise tensors may be strided views whose last axis is contiguous, floats are F32,
+// F64, BF16 or F16 (all activations of one call alike), and sums are taken in F32 (in F64 for F64).
+
+enum class Unary { Silu, Exp, Abs, Square };
+enum class Binary { Add, Sub, Mul };
+
+struct FillArgs { const Tensor& y; double value; };
+// Same shape, any strides, any pair of dtypes; block types only as a contiguous source.
+struct CopyArgs { const Tensor& x; const Tensor& y; };
+struct UnaryArgs { Unary op; const Tensor& x; const Tensor& y; };
+struct UnaryGradArgs { Unary op; const Tensor& x; const Tensor& dy; const Tensor& dx; };  // dx = dy · f'(x)
+// Same shape, any strides (0 where an operand is broadcast). y may be a or b when their strides agree.
+struct BinaryArgs { Binary op; const Tensor& a; const Tensor& b; const Tensor& y; };
+struct ScaleArgs { const Tensor& x; const Tensor& y; double factor; double offset; };  // y = factor · x + offset
+// y has the rank of x and extent 1 on the axes that are summed. Any strides.
+struct SumArgs { const Tensor& x; const Tensor& y; };
+
+// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]). w may have any storage dtype.
+struct LinearArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
+struct LinearGradInputArgs { const Tensor& dy; const Tensor& w; const Tensor& dx; };   // dx[M, K] = dy[M, N] · w[N, K]
+struct LinearGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& dw; };  // dw[N, K] = dyᵀ · x
+
+// Over the last axis. weight and dweight are vectors; all others have the shape of x.
+struct LayerNormArgs { const Tensor& x; const Tensor& y; float eps; };
+struct LayerNormGradArgs { const Tensor& x; const Tensor& dy; const Tensor& dx; float eps; };
+struct RmsNormArgs { const Tensor& x; const Tensor& weight; const Tensor& y; float eps; };
+// dx and dweight may be null.
+struct RmsNormGradArgs { const Tensor& x; const Tensor& weight; const Tensor& dy; const Tensor* dx; const Tensor* dweight; float eps; };
+// x [B, …, C] contiguous, channels last; statistics over all positions and the C / groups channels of a group.
+struct GroupNormArgs { const Tensor& x; const Tensor& weight; const Tensor& bias; const Tensor& y; int groups; float eps; bool silu; };
+struct GroupNormGradArgs {
+  const Tensor& x; const Tensor& weight; const Tensor& dy;
+  const Tensor& dx; const Tensor& dweight; const Tensor& dbias;
+  int groups; float eps;
+};
+
+// x, y [B, S, H, D]; cosine, sine F32 [S, D/2]. Pairs are (2i, 2i+1) when interleaved, else (i, i + D/2).
+// inverse rotates the other way, which is the gradient.
+struct RopeArgs { const Tensor& x; const Tensor& cosine; const Tensor& sine; const Tensor& y; bool interleaved; bool inverse; };
+
+// q, y [B, S, H, D]; k, v [B, T, G, D], query head h reads key head h / (H / G). scale multiplies q·k.
+// Key j is visible to query i when (!causal or j <= i) and (!key_mask or key_mask[b, j] != 0), key_mask I32 [B, T].
+// log_sum (optional) receives log Σ exp of the scaled scores, F32 (F64 for F64) [B, H, S], for the gradient.
+struct AttentionArgs {
+  const Tensor& q; const Tensor& k; const Tensor& v; const Tensor& y;
+  const Tensor* key_mask; const Tensor* log_sum;
+  float scale; bool causal;
+};
+struct AttentionGradArgs {
+  const Tensor& q; const Tensor& k; const Tensor& v; const Tensor& y; const Tensor& log_sum; const Tensor& dy;
+  const Tensor& dq; const Tensor& dk; const Tensor& dv;
+  const Tensor* key_mask;
+  float scale; bool causal;
+};
+
+struct SwigluArgs { const Tensor& gate; const Tensor& up; const Tensor& y; };  // y = silu(gate) · up
+struct SwigluGradArgs { const Tensor& gate; const Tensor& up; const Tensor& dy; const Tensor& dgate; const Tensor& dup; };
+
+// ids I32 [...]; table [V, C] of any storage dtype; y [..., C]. dtable is added to.
+struct EmbeddingArgs { const Tensor& ids; const Tensor& table; const Tensor& y; };
+struct EmbeddingGradArgs { const Tensor& ids; const Tensor& dy; const Tensor& dtable; };
+
+// x [B, H, W, C], w [O, kh, kw, C], y [B, H', W', O], all contiguous. Output (i, j) reads input rows
+// i·stride − pad_top …, columns j·stride − pad_left …; what lies outside is zero.
+struct ConvShape { int stride; int pad_top; int pad_left; };
+struct Conv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; ConvShape conv; };
+struct Conv2dGradInputArgs { const Tensor& dy; const Tensor& w; const Tensor& dx; ConvShape conv; };
+struct Conv2dGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& dw; ConvShape conv; };
+
+// Nearest neighbour ×2: x [B, H, W, C] → y [B, 2H, 2W, C]; the gradient sums the four copies.
+struct UpsampleArgs { const Tensor& x; const Tensor& y; };
+struct UpsampleGradArgs { const Tensor& dy; const Tensor& dx; };
+
+// Fused forms; a table may leave them null, the op then computes the equation.
+struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& scale; const Tensor& y; float eps; };  // shift, scale [B, 1, C]
+struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
+
+// What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
+// what it does better, once, when the device opens.
+struct Kernels {
+  void (*fill)(const FillArgs&) = nullptr;
+  void (*copy)(const CopyArgs&) = nullptr;
+  void (*unary)(const UnaryArgs&) = nullptr;
+  void (*unary_grad)(const UnaryGradArgs&) = nullptr;
+  void (*binary)(const BinaryArgs&) = nullptr;
+  void (*scale)(const ScaleArgs&) = nullptr;
+  void (*sum)(const SumArgs&) = nullptr;
+  void (*linear)(const LinearArgs&) = nullptr;
+  void (*linear_grad_input)(const LinearGradInputArgs&) = nullptr;
+  void (*linear_grad_weight)(const LinearGradWeightArgs&) = nullptr;
+  void (*layer_norm)(const LayerNormArgs&) = nullptr;
+  void (*layer_norm_grad)(const LayerNormGradArgs&) = nullptr;
+  void (*rms_norm)(const RmsNormArgs&) = nullptr;
+  void (*rms_norm_grad)(const RmsNormGradArgs&) = nullptr;
+  void (*group_norm)(const GroupNormArgs&) = nullptr;
+  void (*group_norm_grad)(const GroupNormGradArgs&) = nullptr;
+  void (*rope)(const RopeArgs&) = nullptr;
+  void (*attention)(const AttentionArgs&) = nullptr;
+  void (*attention_grad)(const AttentionGradArgs&) = nullptr;
+  void (*swiglu)(const SwigluArgs&) = nullptr;
+  void (*swiglu_grad)(const SwigluGradArgs&) = nullptr;
+  void (*embedding)(const EmbeddingArgs&) = nullptr;
+  void (*embedding_grad)(const EmbeddingGradArgs&) = nullptr;
+  void (*conv2d)(const Conv2dArgs&) = nullptr;
+  void (*conv2d_grad_input)(const Conv2dGradInputArgs&) = nullptr;
+  void (*conv2d_grad_weight)(const Conv2dGradWeightArgs&) = nullptr;
+  void (*upsample)(const UpsampleArgs&) = nullptr;
+  void (*upsample_grad)(const UpsampleGradArgs&) = nullptr;
+  void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
+  void (*gated_add)(const GatedAddArgs&) = nullptr;
+};
+
+}  // namespace flux2
