@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/cpu/cpu_features.h"
+#include "tensor/device.h"
+#include "tensor/profile.h"
+
+namespace flux2 {
+
+struct CpuOptions {
+  int threads = 0;  // 0: one per physical core
+  Profile profile = Profile::Fast;
+  bool scalar_only = false;  // the plain kernels alone: what tests compare the others with
+};
+
+std::shared_ptr<Device> open_cpu(const CpuOptions& options = {});
+
+}  // namespace flux2

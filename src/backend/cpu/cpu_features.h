@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace flux2 {
+
+// Which instruction sets this machine runs, as the processor and the operating system say at run time.
+struct CpuFeatures {
+  bool neon = false, bf16 = false, i8mm = false, sve = false;
+  bool avx2 = false, fma = false, avx512f = false, avx512bf16 = false, avx512vnni = false;
+  bool amx_bf16 = false, amx_int8 = false;
+
+  static CpuFeatures detect();
+
+  std::string str() const;  // "neon bf16 i8mm"
+};
+
+std::string cpu_name();  // "Neoverse-V1"
+
+// Physical cores this process may run on: hardware threads of one core count once, and processors outside the
+// affinity mask or above the container's quota do not count. At least 1.
+int physical_cores();
+
+}  // namespace flux2

@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/operands.h"
+#include "backend/cpu/gemm/softmax.h"
+#include "backend/cpu/kernels/scalar_table.h"
+
+namespace flux2::gemm {
+
+namespace {
+
+constexpr int64_t kQueryRows = 64;  // of a task: a block of keys serves this many rows once it is in the cache
+constexpr int64_t kKeyBlock = 384;
+
+// The matrix [S, D] of one head of a tensor [B, S, H, D].
+template <class T>
+MatrixRows<T> head_rows(const Tensor& x, int64_t batch, int64_t head) {
+  const int64_t offset = batch * x.stride(0) + head * x.stride(2);
+  return {x.data<std::byte>() + bytes_for(x.dtype(), offset), x.dtype(), x.stride(1)};
+}
+
+// Attention in one pass over the keys: a block of queries keeps its running maximum, sum and weighted values while
+// blocks of keys go by, so no row of scores is ever whole. Keys and values are packed once for all queries.
+template <class T>
+class Attention {
+ public:
+  Attention(const AttentionArgs& args, const MicroKernel<T>& kernel)
+      : args_(args), kernel_(kernel), workers_(workers_of(args.y)), queries_(args.q.dim(1)), heads_(args.q.dim(2)),
+        width_(args.q.dim(3)), keys_(args.k.dim(1)), groups_(args.k.dim(2)), packed_width_(round_up(width_, kernel.kr)),
+        value_rows_(round_up(width_, kernel.nr)), task_rows_(round_up(std::min(kQueryRows, queries_), kernel.mr)),
+        key_blocks_(divide_up(keys_, kKeyBlock)) {
+    block_keys_ = round_up(round_up(std::min(kKeyBlock, keys_), kernel.nr), kSoftmaxLanes);
+    key_elements_ = round_up(keys_per_block() * packed_width_, 32);
+    value_elements_ = round_up(value_rows_ * round_up(block_keys_, kernel.kr), 32);
+    const int64_t blocks = args.k.dim(0) * groups_ * key_blocks_;
+    packed_ = allocate<T>(blocks * (key_elements_ + value_elements_));
+  }
+
+  void run() {
+    const int64_t batch = args_.q.dim(0), query_blocks = divide_up(queries_, task_rows_);
+    workers_.threads.parallel_for(args_.k.dim(0) * groups_ * key_blocks_, [&](int64_t i) { pack_block(i); });
+    const int slots = workers_.threads.size();
+    std::vector<Slot> scratch;
+    for (int i = 0; i < slots; ++i) scratch.push_back(make_slot());
+    std::atomic<int64_t> next{0};
+    const int64_t tasks = batch * heads_ * query_blocks;
+    workers_.threads.parallel_for(std::min<int64_t>(slots, tasks), [&](int64_t slot) {
+      // The last blocks of queries first: under a causal mask they see the most keys.
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
+        run_task(scratch[static_cast<size_t>(slot)], i / query_blocks / heads_, i / query_blocks % heads_,
+                 (query_blocks - 1 - i % query_blocks) * task_rows_);
+    });
+  }
+
+ private:
+  template <class U>
+  std::shared_ptr<U> allocate(int64_t count) const {
+    return std::static_pointer_cast<U>(workers_.stream.allocate(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U)));
+  }
+
+  struct Slot {
+    std::shared_ptr<T> memory;
+    std::shared_ptr<float> floats;
+    PackScratch<T> scratch;
+    T* queries;      // packed, task_rows × packed_width
+    T* weights;      // packed, mr × block_keys
+    float* tile;     // mr × nr
+    float* scores;   // mr × block_keys
+    float* sums;     // Σ weight · value, task_rows × value_rows
+    std::vector<SoftmaxState> states;
+  };
+
+  Slot make_slot() const {
+    const int64_t mr = kernel_.mr, wide = std::max(packed_width_, block_keys_);
+    const int64_t rows = std::max<int64_t>(mr, kernel_.nr) * wide, weights = mr * round_up(block_keys_, kernel_.kr);
+    Slot s;
+    s.memory = allocate<T>(wide + rows + task_rows_ * packed_width_ + weights);
+    T* zeros = s.memory.get();
+    std::fill_n(zeros, wide, T{});
+    s.scratch = {zeros + wide, zeros};
+    s.queries = s.scratch.rows + rows;
+    s.weights = s.queries + task_rows_ * packed_width_;
+    s.floats = allocate<float>(mr * kernel_.nr + mr * block_keys_ + task_rows_ * value_rows_);
+    s.tile = s.floats.get();
+    s.scores = s.tile + mr * kernel_.nr;
+    s.sums = s.scores + mr * block_keys_;
+    s.states.resize(static_cast<size_t>(task_rows_));
+    return s;
+  }
+
+  int64_t keys_per_block() const { return round_up(kKeyBlock, kernel_.nr); }
+  T* key_panels(int64_t block) const { return packed_.get() + block * (key_elements_ + value_elements_); }
+  T* value_panels(int64_t block) const { return key_panels(block) + key_elements_; }
+
+  // Keys as rows of D for the scores, values as columns of keys for the weighted sum.
+  void pack_block(int64_t block) const {
+    const int64_t batch = block / key_blocks_ / groups_, group = block / key_blocks_ % groups_;
+    const int64_t k0 = block % key_blocks_ * kKeyBlock, n = std::min(kKeyBlock, keys_ - k0);
+    const int nr = kernel_.nr;
+    const int64_t room = static_cast<int64_t>(nr) * std::max(width_, n);
+    std::vector<T> memory(static_cast<size_t>(room + std::max(width_, n)));
+    const PackScratch<T> scratch = {memory.data(), memory.data() + room};
+
+    const auto keys = head_rows<T>(args_.k, batch, group), by_key = head_rows<T>(args_.v, batch, group);
+    for (int64_t j = 0; j < n; j += nr)
+      pack_panel(keys, kernel_.pack_b, nr, k0 + j, std::min<int64_t>(nr, n - j), 0, width_, scratch,
+                 key_panels(block) + j * packed_width_);
+    const Transposed<T> values(by_key);
+    for (int64_t j = 0; j < width_; j += nr)
+      pack_panel(values, kernel_.pack_b, nr, j, std::min<int64_t>(nr, width_ - j), k0, n, scratch,
+                 value_panels(block) + j * round_up(n, kernel_.kr));
+  }
+
+  void run_task(Slot& s, int64_t batch, int64_t head, int64_t q0) const {
+    const int64_t rows = std::min(task_rows_, queries_ - q0);
+    const auto queries = head_rows<T>(args_.q, batch, head);
+    for (int64_t r = 0; r < rows; r += kernel_.mr)
+      pack_panel(queries, kernel_.pack_a, kernel_.mr, q0 + r, std::min<int64_t>(kernel_.mr, rows - r), 0, width_, s.scratch,
+                 s.queries + r * packed_width_);
+    std::fill(s.states.begin(), s.states.end(), SoftmaxState{});
+    std::fill_n(s.sums, task_rows_ * value_rows_, 0.0f);
+
+    const int64_t first = (batch * groups_ + head / (heads_ / groups_)) * key_blocks_;
+    for (int64_t block = 0; block < key_blocks_; ++block) {
+      for (int64_t r = 0; r < rows; r += kernel_.mr) {
+        const int64_t last_query = q0 + std::min<int64_t>(r + kernel_.mr, rows) - 1;
+        if (args_.causal && block * kKeyBlock > last_query) continue;
+        add_keys(s, batch, q0, r, block, first + block);
+      }
+    }
+    for (int64_t r = 0; r < rows; ++r) finish_row(s, batch, head, q0 + r, r);
+  }
+
+  // Scores of mr queries from row r on against one block of keys, their softmax so far, and the values they weigh.
+  void add_keys(Slot& s, int64_t batch, int64_t q0, int64_t r, int64_t block, int64_t packed_block) const {
+    const int mr = kernel_.mr, nr = kernel_.nr;
+    const int64_t k0 = block * kKeyBlock, n = std::min(kKeyBlock, keys_ - k0), row_length = round_up(n, kSoftmaxLanes);
+    for (int64_t j = 0; j < n; j += nr) {
+      kernel_.run(packed_width_, s.queries + r * packed_width_, key_panels(packed_block) + j * packed_width_, s.tile,
+                  {true, true});
+      const int64_t columns = std::min<int64_t>(nr, n - j);
+      for (int i = 0; i < mr; ++i)
+        for (int64_t c = 0; c < columns; ++c) s.scores[i * block_keys_ + j + c] = s.tile[i * nr + c] * args_.scale;
+    }
+
+    float factors[kMaxTileRows];
+    const T* rows[kMaxTileRows];
+    for (int i = 0; i < mr; ++i) {
+      float* scores = s.scores + i * block_keys_;
+      hide(scores, batch, q0 + r + i, k0, n);
+      std::fill(scores + n, scores + row_length, -std::numeric_limits<float>::infinity());
+      T* weights = s.scratch.rows + i * row_length;
+      factors[i] = softmax_step(s.states[static_cast<size_t>(r + i)], scores, row_length, weights);
+      rows[i] = weights;
+    }
+    kernel_.pack_a(n, rows, s.weights);
+
+    const int64_t packed_n = round_up(n, kernel_.kr);
+    for (int64_t j = 0; j < width_; j += nr) {
+      kernel_.run(packed_n, s.weights, value_panels(packed_block) + j * packed_n, s.tile, {true, true});
+      for (int i = 0; i < mr; ++i) {
+        float* sums = s.sums + (r + i) * value_rows_ + j;
+        for (int c = 0; c < nr; ++c) sums[c] = sums[c] * factors[i] + s.tile[i * nr + c];
+      }
+    }
+  }
+
+  // Scores of keys the query must not see become −∞.
+  void hide(float* scores, int64_t batch, int64_t query, int64_t k0, int64_t n) const {
+    constexpr float kHidden = -std::numeric_limits<float>::infinity();
+    if (args_.causal) std::fill(scores + std::clamp<int64_t>(query - k0 + 1, 0, n), scores + n, kHidden);
+    if (!args_.key_mask) return;
+    const auto* visible = args_.key_mask->data<int32_t>() + batch * args_.key_mask->stride(0) + k0;
+    for (int64_t j = 0; j < n; ++j) scores[j] = visible[j] != 0 ? scores[j] : kHidden;
+  }
+
+  // A query that sees no key at all gets zeros.
+  void finish_row(Slot& s, int64_t batch, int64_t head, int64_t query, int64_t r) const {
+    const SoftmaxState& state = s.states[static_cast<size_t>(r)];
+    float* sums = s.sums + r * value_rows_;
+    const float inverse = state.sum > 0.0f ? 1.0f / state.sum : 0.0f;
+    for (int64_t c = 0; c < width_; ++c) sums[c] *= inverse;
+    const Tensor& y = args_.y;
+    const int64_t offset = batch * y.stride(0) + query * y.stride(1) + head * y.stride(2);
+    store(sums, width_, y.dtype(), y.data<std::byte>() + bytes_for(y.dtype(), offset));
+    if (const Tensor* log_sum = args_.log_sum)
+      log_sum->data<float>()[batch * log_sum->stride(0) + head * log_sum->stride(1) + query * log_sum->stride(2)] =
+          state.max + std::log(state.sum);
+  }
+
+  const AttentionArgs& args_;
+  const MicroKernel<T>& kernel_;
+  const Workers workers_;
+  const int64_t queries_, heads_, width_, keys_, groups_;
+  const int64_t packed_width_;  // D padded for the micro-kernel
+  const int64_t value_rows_;    // D padded to whole tiles
+  const int64_t task_rows_, key_blocks_;
+  int64_t block_keys_, key_elements_, value_elements_;
+  std::shared_ptr<T> packed_;  // [block of keys of one head] keys, then values
+};
+
+}  // namespace
+
+void attention(const AttentionArgs& args, const KernelSet& set) {
+  if (!computes({&args.q, &args.k, &args.v, &args.y})) return cpu::attention(args);
+  if (args.y.numel() == 0) return;
+  if (set.in_bf16) Attention<bf16>(args, *set.in_bf16).run();
+  else Attention<float>(args, *set.in_f32).run();
+}
+
+}  // namespace flux2::gemm

@@ -1,0 +1,100 @@
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/test_values.h"
+
+namespace flux2::gemm {
+namespace {
+
+struct Case {
+  int64_t batch, height, width, channels, outputs, kernel;
+  int stride, pad_before, pad_after;
+
+  Shape x() const { return {batch, height, width, channels}; }
+  Shape w() const { return {outputs, kernel, kernel, channels}; }
+  Shape y() const { return {batch, extent(height), extent(width), outputs}; }
+  int64_t extent(int64_t n) const { return (n + pad_before + pad_after - kernel) / stride + 1; }
+  ConvShape conv() const { return {stride, pad_before, pad_before}; }
+  std::string text() const { return fmt::format("{} * {} stride {} pad {}/{}", x(), w(), stride, pad_before, pad_after); }
+
+  // Calls f(y index, x index, w index) for every product of the convolution.
+  template <class F>
+  void for_each_product(const F& f) const {
+    const int64_t oh = extent(height), ow = extent(width);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t i = 0; i < oh; ++i)
+        for (int64_t j = 0; j < ow; ++j)
+          for (int64_t u = 0; u < kernel; ++u)
+            for (int64_t v = 0; v < kernel; ++v) {
+              const int64_t r = i * stride - pad_before + u, s = j * stride - pad_before + v;
+              if (r < 0 || r >= height || s < 0 || s >= width) continue;
+              for (int64_t o = 0; o < outputs; ++o)
+                for (int64_t c = 0; c < channels; ++c)
+                  f(static_cast<size_t>(((b * oh + i) * ow + j) * outputs + o),
+                    static_cast<size_t>(((b * height + r) * width + s) * channels + c),
+                    static_cast<size_t>(((o * kernel + u) * kernel + v) * channels + c));
+            }
+  }
+};
+
+const std::vector<Case> kCases = {
+    {2, 9, 11, 5, 7, 3, 1, 1, 1},     // 3×3, same size
+    {1, 10, 8, 16, 13, 3, 2, 0, 1},   // 3×3 halving, padded right and below only
+    {1, 9, 7, 6, 5, 3, 2, 0, 1},      // the same on odd sizes
+    {1, 6, 5, 33, 17, 1, 1, 0, 0},    // 1×1
+    {1, 5, 5, 130, 12, 3, 1, 1, 1},   // more than one block of K, cut inside a pixel
+    {1, 1, 1, 3, 2, 3, 1, 1, 1},      // nothing but border
+};
+
+void expect_sums(const Tensor& got, const std::vector<Sum>& want, double stored, const std::string& what) {
+  const auto values = got.to_floats();
+  ASSERT_EQ(values.size(), want.size());
+  Agreement agreement;
+  for (size_t i = 0; i < want.size(); ++i)
+    agreement.see(values[i], want[i].value, want[i].tolerance() + stored * std::abs(want[i].value), fmt::format("[{}]", i));
+  agreement.expect(what);
+}
+
+TEST(GemmConv2d, AgreesWithTheSum) {
+  for (Profile profile : {Profile::Exact, Profile::Fast}) {
+    const TestCpu cpu(profile);
+    for (const Case& c : kCases)
+      for (DType image : {DType::F32, DType::BF16})
+        for (DType weight : {DType::F32, DType::BF16}) {
+          const Tensor x = noise(*cpu.stream, image, c.x(), 1), w = noise(*cpu.stream, weight, c.w(), 2);
+          const Tensor bias = noise(*cpu.stream, DType::F32, {c.outputs}, 3), y = Tensor::like(x, c.y());
+          cpu.device->kernels().conv2d({x, w, &bias, y, c.conv()});
+          auto xs = x.to_floats(), ws = w.to_floats();
+          if (cpu.rounds() && weight == DType::BF16) xs = rounded_to_bf16(xs);
+          const auto bs = bias.to_floats();
+          std::vector<Sum> want(static_cast<size_t>(y.numel()));
+          c.for_each_product([&](size_t iy, size_t ix, size_t iw) { want[iy].add(xs[ix], ws[iw]); });
+          for (size_t i = 0; i < want.size(); ++i) want[i].add(bs[i % bs.size()], 1);
+          expect_sums(y, want, image == DType::BF16 ? 0x1p-8 : 0, c.text());
+        }
+  }
+}
+
+TEST(GemmConv2d, GradientsAgreeWithTheSums) {
+  for (Profile profile : {Profile::Exact, Profile::Fast}) {
+    const TestCpu cpu(profile);
+    for (const Case& c : kCases)
+      for (DType weight : {DType::F32, DType::BF16}) {
+        const Tensor x = noise(*cpu.stream, DType::F32, c.x(), 1), w = noise(*cpu.stream, weight, c.w(), 2);
+        const Tensor dy = noise(*cpu.stream, DType::F32, c.y(), 3);
+        const Tensor dx = Tensor::like(x), dw = Tensor::like(x, c.w());
+        cpu.device->kernels().conv2d_grad_input({dy, w, dx, c.conv()});
+        cpu.device->kernels().conv2d_grad_weight({dy, x, dw, c.conv()});
+        const auto xs = x.to_floats(), ws = w.to_floats(), dys = dy.to_floats();
+        const auto dys_rounded = cpu.rounds() && weight == DType::BF16 ? rounded_to_bf16(dys) : dys;
+        std::vector<Sum> want_dx(static_cast<size_t>(dx.numel())), want_dw(static_cast<size_t>(dw.numel()));
+        c.for_each_product([&](size_t iy, size_t ix, size_t iw) {
+          want_dx[ix].add(dys_rounded[iy], ws[iw]);
+          want_dw[iw].add(dys[iy], xs[ix]);
+        });
+        expect_sums(dx, want_dx, 0, "dx of " + c.text());
+        expect_sums(dw, want_dw, 0, "dw of " + c.text());
+      }
+  }
+}
+
+}  // namespace
+}  // namespace flux2::gemm

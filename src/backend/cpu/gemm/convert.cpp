@@ -1,0 +1,156 @@
+#include "backend/cpu/gemm/convert.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace flux2::gemm {
+
+namespace {
+
+// Without branches on the value, so that loops over these become vector code.
+bf16 round_bf16(float v) {
+  const auto u = std::bit_cast<uint32_t>(v);
+  const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const uint32_t nan = (u >> 16) | 0x40u;
+  return {static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded)};
+}
+
+float widen_f16(f16 v) {
+  const uint32_t magnitude = static_cast<uint32_t>(v.bits & 0x7fffu) << 13;
+  const uint32_t scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;  // infinity or NaN
+  return std::bit_cast<float>(scaled | special | static_cast<uint32_t>(v.bits & 0x8000u) << 16);
+}
+
+template <class T>
+T from_float(float v) {
+  if constexpr (std::is_same_v<T, float>) return v;
+  else return round_bf16(v);
+}
+
+template <class T>
+using Table = std::array<T, 256>;
+
+template <class T>
+Table<T> make_table(float (*decode)(uint8_t)) {
+  Table<T> table;
+  for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = from_float<T>(decode(static_cast<uint8_t>(i)));
+  return table;
+}
+
+template <class T>
+const Table<T>& e4m3_table() {
+  static const Table<T> table = make_table<T>(e4m3_to_float);
+  return table;
+}
+
+template <class T>
+const Table<T>& e5m2_table() {
+  static const Table<T> table = make_table<T>(e5m2_to_float);
+  return table;
+}
+
+template <class T>
+void look_up(const Table<T>& table, const uint8_t* in, int64_t count, T* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = table[in[i]];
+}
+
+template <class T>
+void decode(const BlockQ8_0& block, T* out) {
+  const float scale = widen_f16(block.scale);
+  for (int i = 0; i < 32; ++i) out[i] = from_float<T>(scale * static_cast<float>(block.q[i]));
+}
+
+template <class T>
+void decode(const BlockQ4_0& block, T* out) {
+  const float scale = widen_f16(block.scale);
+  for (int i = 0; i < 16; ++i) out[i] = from_float<T>(scale * static_cast<float>((block.q[i] & 15) - 8));
+  for (int i = 0; i < 16; ++i) out[16 + i] = from_float<T>(scale * static_cast<float>((block.q[i] >> 4) - 8));
+}
+
+// Whole blocks go straight to their place; a block cut by either end goes through a copy.
+template <class T, class Block>
+void decode_blocks(const Block* blocks, int64_t start, int64_t count, T* out) {
+  for (int64_t i = start, end = start + count; i < end;) {
+    const int64_t offset = i % 32, n = std::min<int64_t>(32 - offset, end - i);
+    if (n == 32) {
+      decode(blocks[i / 32], out);
+    } else {
+      T whole[32];
+      decode(blocks[i / 32], whole);
+      std::copy_n(whole + offset, n, out);
+    }
+    i += n;
+    out += n;
+  }
+}
+
+}  // namespace
+
+bool is_convertible(DType dtype) {
+  switch (dtype) {
+    case DType::F32: case DType::F16: case DType::BF16: case DType::F8_E4M3: case DType::F8_E5M2:
+    case DType::Q8_0: case DType::Q4_0: return true;
+    default: return false;
+  }
+}
+
+template <class T>
+void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out) {
+  switch (dtype) {
+    case DType::F32: {
+      const auto* in = static_cast<const float*>(row) + start;
+      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(in[i]);
+      return;
+    }
+    case DType::F16: {
+      const auto* in = static_cast<const f16*>(row) + start;
+      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(widen_f16(in[i]));
+      return;
+    }
+    case DType::BF16: {
+      const auto* in = static_cast<const bf16*>(row) + start;
+      if constexpr (std::is_same_v<T, bf16>) std::copy_n(in, count, out);
+      else for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
+      return;
+    }
+    case DType::F8_E4M3: return look_up(e4m3_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
+    case DType::F8_E5M2: return look_up(e5m2_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
+    case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);
+    case DType::Q4_0: return decode_blocks(static_cast<const BlockQ4_0*>(row), start, count, out);
+    default: fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));
+  }
+}
+
+template void convert(DType, const void*, int64_t, int64_t, float*);
+template void convert(DType, const void*, int64_t, int64_t, bf16*);
+
+template <class T>
+const T* as_type(DType dtype, const void* row, int64_t start, int64_t count, T* scratch) {
+  constexpr DType same = std::is_same_v<T, float> ? DType::F32 : DType::BF16;
+  if (dtype == same) return static_cast<const T*>(row) + start;
+  convert(dtype, row, start, count, scratch);
+  return scratch;
+}
+
+template const float* as_type(DType, const void*, int64_t, int64_t, float*);
+template const bf16* as_type(DType, const void*, int64_t, int64_t, bf16*);
+
+void store(const float* values, int64_t count, DType dtype, void* out) {
+  switch (dtype) {
+    case DType::F32: std::copy_n(values, count, static_cast<float*>(out)); return;
+    case DType::BF16:
+      for (int64_t i = 0; i < count; ++i) static_cast<bf16*>(out)[i] = round_bf16(values[i]);
+      return;
+    case DType::F16:
+      for (int64_t i = 0; i < count; ++i) static_cast<f16*>(out)[i] = to_f16(values[i]);
+      return;
+    default: fail(ErrorCode::Internal, "no matrix product writes {}", name_of(dtype));
+  }
+}
+
+}  // namespace flux2::gemm

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "backend/cpu/cpu_device.h"
+#include "backend/cpu/gemm/kernel_set.h"
+
+namespace flux2 {
+
+// Replaces the matrix products of a table (linear, convolution, attention and their gradients, except that of
+// attention) by blocked, packed and multi-threaded ones for the instruction sets this machine has.
+//
+// Exact: f32 products, each summed over K in an order that depends on K alone. Fast: operands are rounded to bf16
+// where the processor multiplies bf16 and the weight is stored in 16 bits or less; sums are f32 in both.
+void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile);
+
+namespace gemm {
+
+// The micro-kernels these features can run, slowest first.
+std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures& features);
+std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features);
+
+}  // namespace gemm
+
+}  // namespace flux2

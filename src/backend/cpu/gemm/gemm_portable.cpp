@@ -1,0 +1,25 @@
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/kernel_scalar.h"
+
+namespace flux2 {
+
+namespace gemm {
+
+namespace {
+
+constexpr KernelSet kExact = {&scalar_f32::kKernel, nullptr, false};
+constexpr KernelSet kFast = {&scalar_f32::kKernel, nullptr, true};
+
+}  // namespace
+
+std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures&) { return {&scalar_f32::kKernel}; }
+std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures&) { return {}; }
+
+}  // namespace gemm
+
+void install_gemm(Kernels& kernels, const CpuFeatures&, Profile profile) {
+  if (profile == Profile::Exact) gemm::install<gemm::kExact>(kernels);
+  else gemm::install<gemm::kFast>(kernels);
+}
+
+}  // namespace flux2

@@ -1,0 +1,61 @@
+#include <immintrin.h>
+
+#include "backend/cpu/gemm/kernel_x86.h"
+
+// 6 × 16: twelve accumulators of eight floats, two registers of b and one broadcast of a make fifteen of sixteen.
+
+namespace flux2::gemm::avx2 {
+
+namespace {
+
+constexpr int kMr = 6, kNr = 16;
+
+// panel[k][row]
+template <int rows>
+void pack(int64_t k, const float* const* row, float* panel) {
+  constexpr int kWhole = rows / 4 * 4;
+  int64_t i = 0;
+  for (; i + 4 <= k; i += 4, panel += 4 * rows) {
+    for (int r = 0; r < kWhole; r += 4) {
+      __m128 r0 = _mm_loadu_ps(row[r] + i), r1 = _mm_loadu_ps(row[r + 1] + i);
+      __m128 r2 = _mm_loadu_ps(row[r + 2] + i), r3 = _mm_loadu_ps(row[r + 3] + i);
+      _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+      _mm_storeu_ps(panel + r, r0);
+      _mm_storeu_ps(panel + rows + r, r1);
+      _mm_storeu_ps(panel + 2 * rows + r, r2);
+      _mm_storeu_ps(panel + 3 * rows + r, r3);
+    }
+    for (int r = kWhole; r < rows; ++r)
+      for (int j = 0; j < 4; ++j) panel[j * rows + r] = row[r][i + j];
+  }
+  for (; i < k; ++i, panel += rows)
+    for (int r = 0; r < rows; ++r) panel[r] = row[r][i];
+}
+
+#define FLUX2_LOAD(i)                                                                   \
+  __m256 c##i##0 = pass.first ? _mm256_setzero_ps() : _mm256_loadu_ps(tile + i * kNr);  \
+  __m256 c##i##1 = pass.first ? _mm256_setzero_ps() : _mm256_loadu_ps(tile + i * kNr + 8);
+#define FLUX2_ROW(i)                                    \
+  {                                                     \
+    const __m256 ai = _mm256_broadcast_ss(a + i);       \
+    c##i##0 = _mm256_fmadd_ps(ai, b0, c##i##0);         \
+    c##i##1 = _mm256_fmadd_ps(ai, b1, c##i##1);         \
+  }
+#define FLUX2_STORE(i)                       \
+  _mm256_storeu_ps(tile + i * kNr, c##i##0); \
+  _mm256_storeu_ps(tile + i * kNr + 8, c##i##1);
+
+void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
+  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
+  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+    const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
+    FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+}
+
+}  // namespace
+
+const MicroKernel<float> kKernel = {"avx2 f32 6x16", kMr, kNr, 1, pack<kMr>, pack<kNr>, run};
+
+}  // namespace flux2::gemm::avx2

@@ -1,0 +1,58 @@
+#include <immintrin.h>
+
+#include "backend/cpu/gemm/kernel_x86.h"
+
+// 12 × 32: 24 accumulators of sixteen floats, two registers of b and one broadcast of a.
+
+namespace flux2::gemm::avx512 {
+
+namespace {
+
+constexpr int kMr = 12, kNr = 32;
+
+// panel[k][row]
+template <int rows>
+void pack(int64_t k, const float* const* row, float* panel) {
+  int64_t i = 0;
+  for (; i + 4 <= k; i += 4, panel += 4 * rows) {
+    for (int r = 0; r < rows; r += 4) {
+      __m128 r0 = _mm_loadu_ps(row[r] + i), r1 = _mm_loadu_ps(row[r + 1] + i);
+      __m128 r2 = _mm_loadu_ps(row[r + 2] + i), r3 = _mm_loadu_ps(row[r + 3] + i);
+      _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+      _mm_storeu_ps(panel + r, r0);
+      _mm_storeu_ps(panel + rows + r, r1);
+      _mm_storeu_ps(panel + 2 * rows + r, r2);
+      _mm_storeu_ps(panel + 3 * rows + r, r3);
+    }
+  }
+  for (; i < k; ++i, panel += rows)
+    for (int r = 0; r < rows; ++r) panel[r] = row[r][i];
+}
+
+#define FLUX2_LOAD(i)                                                                  \
+  __m512 c##i##0 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr); \
+  __m512 c##i##1 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr + 16);
+#define FLUX2_ROW(i)                                                  \
+  c##i##0 = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b0, c##i##0);       \
+  c##i##1 = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b1, c##i##1);
+#define FLUX2_STORE(i)                       \
+  _mm512_storeu_ps(tile + i * kNr, c##i##0); \
+  _mm512_storeu_ps(tile + i * kNr + 16, c##i##1);
+
+void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
+  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
+  FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
+  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+    const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + 16);
+    FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
+    FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9) FLUX2_ROW(10) FLUX2_ROW(11)
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+}
+
+}  // namespace
+
+const MicroKernel<float> kKernel = {"avx512 f32 12x32", kMr, kNr, 1, pack<kMr>, pack<kNr>, run};
+
+}  // namespace flux2::gemm::avx512

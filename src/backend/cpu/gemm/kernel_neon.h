@@ -1,0 +1,14 @@
+#pragma once
+
+#include "backend/cpu/gemm/micro_kernel.h"
+
+namespace flux2::gemm {
+
+namespace neon_f32 {
+extern const MicroKernel<float> kKernel;
+}
+namespace neon_bf16 {
+extern const MicroKernel<bf16> kKernel;  // needs the bf16 extension
+}
+
+}  // namespace flux2::gemm

@@ -1,0 +1,63 @@
+#include <arm_neon.h>
+
+#include "backend/cpu/gemm/kernel_neon.h"
+
+// 8 × 12 with FMLA by lane: 24 accumulators, and each k takes two registers of a and three of b.
+
+namespace flux2::gemm::neon_f32 {
+
+namespace {
+
+constexpr int kMr = 8, kNr = 12;
+
+// panel[k][row]
+template <int rows>
+void pack(int64_t k, const float* const* row, float* panel) {
+  int64_t i = 0;
+  for (; i + 4 <= k; i += 4, panel += 4 * rows) {
+    for (int r = 0; r < rows; r += 4) {
+      const float32x4_t r0 = vld1q_f32(row[r] + i), r1 = vld1q_f32(row[r + 1] + i);
+      const float32x4_t r2 = vld1q_f32(row[r + 2] + i), r3 = vld1q_f32(row[r + 3] + i);
+      const float64x2_t even01 = vreinterpretq_f64_f32(vtrn1q_f32(r0, r1)), odd01 = vreinterpretq_f64_f32(vtrn2q_f32(r0, r1));
+      const float64x2_t even23 = vreinterpretq_f64_f32(vtrn1q_f32(r2, r3)), odd23 = vreinterpretq_f64_f32(vtrn2q_f32(r2, r3));
+      vst1q_f32(panel + r, vreinterpretq_f32_f64(vzip1q_f64(even01, even23)));
+      vst1q_f32(panel + rows + r, vreinterpretq_f32_f64(vzip1q_f64(odd01, odd23)));
+      vst1q_f32(panel + 2 * rows + r, vreinterpretq_f32_f64(vzip2q_f64(even01, even23)));
+      vst1q_f32(panel + 3 * rows + r, vreinterpretq_f32_f64(vzip2q_f64(odd01, odd23)));
+    }
+  }
+  for (; i < k; ++i, panel += rows)
+    for (int r = 0; r < rows; ++r) panel[r] = row[r][i];
+}
+
+#define FLUX2_ROW(i, a, lane)                              \
+  c##i##0 = vfmaq_laneq_f32(c##i##0, b0, a, lane);         \
+  c##i##1 = vfmaq_laneq_f32(c##i##1, b1, a, lane);         \
+  c##i##2 = vfmaq_laneq_f32(c##i##2, b2, a, lane);
+#define FLUX2_LOAD(i)                                                                                       \
+  float32x4_t c##i##0 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr);                         \
+  float32x4_t c##i##1 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr + 4);                     \
+  float32x4_t c##i##2 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr + 8);
+#define FLUX2_STORE(i)                     \
+  vst1q_f32(tile + i * kNr, c##i##0);      \
+  vst1q_f32(tile + i * kNr + 4, c##i##1);  \
+  vst1q_f32(tile + i * kNr + 8, c##i##2);
+
+void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
+  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3)
+  FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7)
+  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+    const float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4);
+    const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8);
+    FLUX2_ROW(0, a0, 0) FLUX2_ROW(1, a0, 1) FLUX2_ROW(2, a0, 2) FLUX2_ROW(3, a0, 3)
+    FLUX2_ROW(4, a1, 0) FLUX2_ROW(5, a1, 1) FLUX2_ROW(6, a1, 2) FLUX2_ROW(7, a1, 3)
+  }
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3)
+  FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
+}
+
+}  // namespace
+
+const MicroKernel<float> kKernel = {"neon f32 8x12", kMr, kNr, 1, pack<kMr>, pack<kNr>, run};
+
+}  // namespace flux2::gemm::neon_f32

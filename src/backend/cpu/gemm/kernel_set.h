@@ -1,0 +1,37 @@
+#pragma once
+
+#include "backend/cpu/gemm/micro_kernel.h"
+#include "tensor/kernels.h"
+
+namespace flux2::gemm {
+
+// The micro-kernels a device uses. Chosen once, when it opens.
+struct KernelSet {
+  const MicroKernel<float>* in_f32;
+  const MicroKernel<bf16>* in_bf16;  // null: products are f32, which is what Profile::Exact asks for
+  bool direct;                       // products with a few rows skip packing; their sums then have another order
+};
+
+// Each of these computes what kernels.h says of the field it fills, leaving F64 and what else no micro-kernel reads
+// to the scalar kernels.
+void linear(const LinearArgs& args, const KernelSet& set);
+void linear_grad_input(const LinearGradInputArgs& args, const KernelSet& set);
+void linear_grad_weight(const LinearGradWeightArgs& args, const KernelSet& set);
+void conv2d(const Conv2dArgs& args, const KernelSet& set);
+void conv2d_grad_input(const Conv2dGradInputArgs& args, const KernelSet& set);
+void conv2d_grad_weight(const Conv2dGradWeightArgs& args, const KernelSet& set);
+void attention(const AttentionArgs& args, const KernelSet& set);
+
+// Table entries are plain functions, so the set they use is part of their type.
+template <const KernelSet& set>
+void install(Kernels& kernels) {
+  kernels.linear = [](const LinearArgs& args) { linear(args, set); };
+  kernels.linear_grad_input = [](const LinearGradInputArgs& args) { linear_grad_input(args, set); };
+  kernels.linear_grad_weight = [](const LinearGradWeightArgs& args) { linear_grad_weight(args, set); };
+  kernels.conv2d = [](const Conv2dArgs& args) { conv2d(args, set); };
+  kernels.conv2d_grad_input = [](const Conv2dGradInputArgs& args) { conv2d_grad_input(args, set); };
+  kernels.conv2d_grad_weight = [](const Conv2dGradWeightArgs& args) { conv2d_grad_weight(args, set); };
+  kernels.attention = [](const AttentionArgs& args) { attention(args, set); };
+}
+
+}  // namespace flux2::gemm

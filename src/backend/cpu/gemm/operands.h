@@ -1,0 +1,30 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+
+#include "backend/cpu/gemm/driver.h"
+#include "backend/cpu/gemm/kernel_set.h"
+
+namespace flux2::gemm {
+
+// True when every operand (null ones aside) has a dtype the driver reads; F64 belongs to the scalar table.
+bool computes(std::initializer_list<const Tensor*> operands);
+
+Workers workers_of(const Tensor& output);
+
+// A bias as f32 in the stream's memory; null for none.
+std::shared_ptr<const float> bias_of(const Tensor* bias, Stream& stream);
+
+// y as rows of its last axis: [M, N] with any row stride, or contiguous of any rank.
+Output output_of(const Tensor& y, const float* bias = nullptr);
+
+// Calls f with the micro-kernel for weights of this dtype. f32 weights keep f32 products: who stores them so wants
+// their precision, and bf16 panels would not make reading them cheaper.
+template <class F>
+void with_kernel(const KernelSet& set, DType weight, const F& f) {
+  if (set.in_bf16 && weight != DType::F32) f(*set.in_bf16);
+  else f(*set.in_f32);
+}
+
+}  // namespace flux2::gemm

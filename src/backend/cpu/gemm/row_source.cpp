@@ -1,0 +1,42 @@
+#include "backend/cpu/gemm/row_source.h"
+
+#include <algorithm>
+
+#include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/micro_kernel.h"
+
+namespace flux2::gemm {
+
+template <class T>
+MatrixRows<T>::MatrixRows(const Tensor& matrix)
+    : MatrixRows(matrix.raw(), matrix.dtype(), matrix.dim(0) > 1 ? matrix.stride(0) : 0) {}
+
+template <class T>
+MatrixRows<T>::MatrixRows(const void* data, DType dtype, int64_t row_stride)
+    : data_(static_cast<const std::byte*>(data)), row_bytes_(bytes_for(dtype, row_stride)), dtype_(dtype) {}
+
+template <class T>
+void MatrixRows<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const {
+  for (int i = 0; i < count; ++i) out[i] = as_type(dtype_, data_ + (r + i) * row_bytes_, k, n, scratch + i * n);
+}
+
+template <class T>
+void Transposed<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const {
+  constexpr int kGroup = 16;  // columns fetched at once, written as runs
+  T held[kGroup * kMaxTileRows];
+  const T* columns[kGroup];
+  for (int64_t j = 0; j < n; j += kGroup) {
+    const int group = static_cast<int>(std::min<int64_t>(kGroup, n - j));
+    source_.rows(k + j, group, r, count, columns, held);
+    for (int i = 0; i < count; ++i)
+      for (int g = 0; g < group; ++g) scratch[i * n + j + g] = columns[g][i];
+  }
+  for (int i = 0; i < count; ++i) out[i] = scratch + i * n;
+}
+
+template class MatrixRows<float>;
+template class MatrixRows<bf16>;
+template class Transposed<float>;
+template class Transposed<bf16>;
+
+}  // namespace flux2::gemm

@@ -1,0 +1,32 @@
+# The matrix products: sources for every machine, then the micro-kernels of this architecture, each file compiled for
+# the instruction set it uses and entered only when the processor has it.
+set(GEMM_SOURCES
+  gemm/attention.cpp
+  gemm/conv2d.cpp
+  gemm/convert.cpp
+  gemm/direct.cpp
+  gemm/driver.cpp
+  gemm/kernel_scalar.cpp
+  gemm/linear.cpp
+  gemm/operands.cpp
+  gemm/patches.cpp
+  gemm/row_source.cpp
+  gemm/softmax.cpp)
+set(GEMM_TESTS
+  gemm/attention_test.cpp
+  gemm/conv2d_test.cpp
+  gemm/convert_test.cpp
+  gemm/driver_test.cpp
+  gemm/linear_test.cpp)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND GEMM_SOURCES gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp)
+  set_source_files_properties(gemm/kernel_neon_bf16.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+bf16")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  list(APPEND GEMM_SOURCES gemm/gemm_x86_64.cpp gemm/kernel_avx2.cpp gemm/kernel_avx512.cpp gemm/kernel_avx512_bf16.cpp)
+  set_source_files_properties(gemm/kernel_avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
+  set_source_files_properties(gemm/kernel_avx512.cpp PROPERTIES COMPILE_OPTIONS "-mavx512f")
+  set_source_files_properties(gemm/kernel_avx512_bf16.cpp PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512bf16")
+else()
+  list(APPEND GEMM_SOURCES gemm/gemm_portable.cpp)
+endif()

@@ -1,0 +1,14 @@
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/simd.h"
+
+namespace flux2::cpu {
+
+namespace {
+#include "backend/cpu/kernels/vec_avx512.h"
+#include "backend/cpu/kernels/row_math_simd.inc"
+}  // namespace
+
+void install_rows_avx512(RowMath<float>& math) { install_rows(math); }
+
+}  // namespace flux2::cpu

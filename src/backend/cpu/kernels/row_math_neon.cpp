@@ -1,0 +1,14 @@
+#include <arm_neon.h>
+
+#include "backend/cpu/kernels/simd.h"
+
+namespace flux2::cpu {
+
+namespace {
+#include "backend/cpu/kernels/vec_neon.h"
+#include "backend/cpu/kernels/row_math_simd.inc"
+}  // namespace
+
+void install_rows_neon(RowMath<float>& math) { install_rows(math); }
+
+}  // namespace flux2::cpu
