@@ -1,0 +1,63 @@
+#include "image/exif.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace flux2 {
+namespace {
+
+using namespace std::string_literals;
+
+Exif parse(const std::string& block) { return parse_exif(std::as_bytes(std::span(block))); }
+
+TEST(Exif, ReadsBackWhatItBuilds) {
+  const Exif written{
+      .orientation = 6, .make = "Maker", .software = "flux2.cpp 1", .comment = "a fox, 漢字 😀\nSteps: 4"};
+  const Exif read = parse_exif(build_exif(written));
+  EXPECT_EQ(read.orientation, 6);
+  EXPECT_EQ(read.make, written.make);
+  EXPECT_EQ(read.software, written.software);
+  EXPECT_EQ(read.comment, written.comment);
+  EXPECT_TRUE(build_exif({}).empty());
+}
+
+TEST(Exif, ReadsShortValuesInPlace) {
+  const Exif read = parse_exif(build_exif({.make = "abc", .software = "x"}));
+  EXPECT_EQ(read.make, "abc");
+  EXPECT_EQ(read.software, "x");
+}
+
+TEST(Exif, ReadsLittleEndianWithPrefix) {
+  const std::string block = "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x08\0\0\0\0\0\0\0"s;
+  EXPECT_EQ(parse(block).orientation, 8);
+}
+
+// One folder with a pointer to a second, which holds a UserComment of the given bytes.
+std::string comment_block(const std::string& value) {
+  return "II*\0\x08\0\0\0\x01\0\x69\x87\x04\0\x01\0\0\0\x1a\0\0\0\0\0\0\0"s + "\x01\0\x86\x92\x07\0"s +
+         static_cast<char>(value.size()) + "\0\0\0\x2c\0\0\0\0\0\0\0"s + value;
+}
+
+TEST(Exif, ReadsCommentsOfOtherWriters) {
+  EXPECT_EQ(parse(comment_block("UNICODE\0h\0i\0"s)).comment, "hi");
+  EXPECT_EQ(parse(comment_block("UNICODE\0\0h\0i"s)).comment, "hi");
+  EXPECT_EQ(parse(comment_block("UNICODE\0\xfe\xff\0h\0i"s)).comment, "hi");
+  EXPECT_EQ(parse(comment_block("ASCII\0\0\0hi\0\0"s)).comment, "hi");
+  EXPECT_EQ(parse(comment_block("\0\0\0\0\0\0\0\0h\xc3\xa9"s)).comment, "hé");
+  EXPECT_EQ(parse(comment_block("no prefix"s)).comment, "no prefix");
+}
+
+TEST(Exif, SurvivesDamage) {
+  const auto block = build_exif({.make = "Maker", .software = "program", .comment = "text"});
+  for (size_t size = 0; size <= block.size(); ++size) parse_exif(std::span(block).first(size));
+  std::mt19937 random(1);
+  for (int round = 0; round < 20000; ++round) {
+    auto damaged = block;
+    for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+    parse_exif(damaged);
+  }
+}
+
+}  // namespace
+}  // namespace flux2

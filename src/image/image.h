@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace flux2 {
+
+// What we accept to hold: beyond it a picture is refused before anything is allocated.
+constexpr int kMaxImageSide = 65500;
+constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
+
+// An 8-bit picture, rows from the top, samples interleaved: 1 grey, 3 RGB or 4 RGBA (alpha not premultiplied).
+// Colour is taken as sRGB.
+struct Image {
+  int width = 0, height = 0, channels = 0;
+  std::vector<uint8_t> pixels;  // [height, width, channels]
+
+  Image() = default;
+  Image(int width, int height, int channels);  // all zero; refuses sizes beyond the limits above
+
+  size_t row_bytes() const { return static_cast<size_t>(width) * static_cast<size_t>(channels); }
+  uint8_t* row(int y) { return pixels.data() + static_cast<size_t>(y) * row_bytes(); }
+  const uint8_t* row(int y) const { return pixels.data() + static_cast<size_t>(y) * row_bytes(); }
+  uint8_t* at(int x, int y) { return row(y) + static_cast<size_t>(x) * static_cast<size_t>(channels); }
+  const uint8_t* at(int x, int y) const { return row(y) + static_cast<size_t>(x) * static_cast<size_t>(channels); }
+
+  bool operator==(const Image&) const = default;
+};
+
+// Throws BadFile unless 1 ≤ side ≤ kMaxImageSide and width·height ≤ max_pixels.
+void check_image_size(int64_t width, int64_t height, int64_t max_pixels = kMaxImagePixels);
+
+// What becomes of transparency in a picture without alpha: shown over white, or ignored (as the BFL reference does).
+enum class AlphaRule { OverWhite, Drop };
+
+Image to_rgb(const Image& image, AlphaRule rule = AlphaRule::OverWhite);  // grey is replicated
+
+// The part of the picture that begins at (left, top); it must lie inside.
+Image crop(const Image& image, int left, int top, int width, int height);
+Image centre_crop(const Image& image, int width, int height);  // an odd rest leaves the larger margin right and below
+
+// Turns a stored picture upright; `orientation` is the EXIF value 1…8, anything else leaves it as it is.
+Image apply_orientation(Image image, int orientation);
+
+// a·b/255, rounded, for 8-bit values: the product that Pillow's blending uses.
+inline uint8_t mul_div_255(unsigned a, unsigned b) {
+  const unsigned product = a * b + 128;
+  return static_cast<uint8_t>((product + (product >> 8)) >> 8);
+}
+
+}  // namespace flux2

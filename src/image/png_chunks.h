@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace flux2 {
+
+using TextEntries = std::vector<std::pair<std::string, std::string>>;  // keyword, text; both UTF-8
+
+// Calls visit(type, data) for every chunk of a PNG file that is whole and passes its checksum.
+void for_each_png_chunk(std::span<const std::byte> bytes,
+                        const std::function<void(std::string_view, std::span<const std::byte>)>& visit);
+
+// All text chunks (tEXt, zTXt, iTXt) in file order. Together they unfold to at most `max_bytes`; what goes beyond is
+// left out.
+TextEntries read_png_text(std::span<const std::byte> bytes, size_t max_bytes = size_t{64} << 20);
+
+struct PngChunk {
+  char type[5];
+  std::string data;
+};
+
+// tEXt when keyword and text fit Latin-1, else iTXt. The keyword has 1…79 bytes and neither holds a zero byte.
+PngChunk make_text_chunk(const std::string& keyword, const std::string& text);
+
+}  // namespace flux2

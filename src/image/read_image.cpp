@@ -1,0 +1,44 @@
+#include "image/read_image.h"
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "image/decoders.h"
+#include "image/embedded.h"
+#include "image/exif.h"
+#include "image/format.h"
+#include "image/webp.h"
+
+namespace flux2 {
+
+namespace {
+
+Image decode(std::span<const std::byte> bytes, ImageFormat format, int64_t max_pixels) {
+  switch (format) {
+    case ImageFormat::Png: return decode_png(bytes, max_pixels);
+    case ImageFormat::Jpeg: return decode_jpeg(bytes, max_pixels);
+    case ImageFormat::WebP: return decode_webp(bytes, max_pixels);
+    case ImageFormat::Ppm: return decode_pnm(bytes, max_pixels);
+    case ImageFormat::Bmp: return decode_bmp(bytes, max_pixels);
+  }
+  fail(ErrorCode::Internal, "no decoder for this format");
+}
+
+}  // namespace
+
+Image read_image(std::span<const std::byte> bytes, const ReadOptions& options) {
+  const auto format = sniff_format(bytes);
+  if (!format) {
+    throw Error(ErrorCode::BadFile, bytes.empty() ? "the file is empty" : "not a picture in a known format",
+                "PNG, JPEG, BMP, PPM and, where built in, WebP can be read");
+  }
+  Image image = decode(bytes, *format, options.max_pixels);
+  if (!options.apply_orientation) return image;
+  return apply_orientation(std::move(image), parse_exif(find_embedded(bytes, *format).exif).orientation);
+}
+
+Image read_image(const std::filesystem::path& path, const ReadOptions& options) {
+  const auto file = MappedFile::open(path);
+  return in_context("reading " + path.string(), [&] { return read_image(file->bytes(), options); });
+}
+
+}  // namespace flux2

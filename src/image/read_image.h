@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "image/image.h"
+
+namespace flux2 {
+
+struct ReadOptions {
+  bool apply_orientation = true;         // turn the picture as its EXIF block asks
+  int64_t max_pixels = kMaxImagePixels;  // refuse larger pictures before decoding them
+};
+
+// Reads PNG, JPEG, BMP, PPM/PGM and, when built with it, WebP, recognised by content. Grey, RGB and RGBA come as
+// stored, palettes expanded, 16-bit samples cut to their upper byte (as Pillow does), CMYK converted. Throws BadFile,
+// naming the file and the fault, for anything damaged, truncated or unknown.
+Image read_image(const std::filesystem::path& path, const ReadOptions& options = {});
+Image read_image(std::span<const std::byte> bytes, const ReadOptions& options = {});
+
+}  // namespace flux2

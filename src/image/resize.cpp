@@ -1,0 +1,152 @@
+#include "image/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace flux2 {
+
+namespace {
+
+// Weights are integers of 22 fractional bits: 8 bits of sample and 2 of headroom for the filter's lobes fill 32.
+constexpr int kWeightBits = 22;
+constexpr int32_t kHalf = 1 << (kWeightBits - 1);
+
+double bilinear(double x) {
+  x = std::abs(x);
+  return x < 1 ? 1 - x : 0;
+}
+
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+double sinc(double x) {
+  if (x == 0) return 1;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+double lanczos(double x) { return -3 <= x && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
+struct Kernel {
+  double support;
+  double (*weight)(double);
+};
+
+Kernel kernel_of(ResizeFilter filter) {
+  switch (filter) {
+    case ResizeFilter::Bilinear: return {1, bilinear};
+    case ResizeFilter::Bicubic: return {2, bicubic};
+    case ResizeFilter::Lanczos: return {3, lanczos};
+  }
+  return {3, lanczos};
+}
+
+// For output index i along one axis: the inputs [first[i], first[i] + count[i]) and their weights at i·stride.
+struct AxisWeights {
+  std::vector<int> first, count;
+  std::vector<int32_t> weights;
+  size_t stride;
+
+  AxisWeights(int in, int out, const Kernel& kernel) {
+    const double scale = static_cast<double>(in) / out, filter_scale = std::max(scale, 1.0);
+    const double support = kernel.support * filter_scale, inverse = 1.0 / filter_scale;
+    stride = static_cast<size_t>(std::ceil(support)) * 2 + 1;
+    weights.resize(stride * static_cast<size_t>(out));
+    std::vector<double> exact(stride);
+    for (int i = 0; i < out; ++i) {
+      const double centre = (i + 0.5) * scale;
+      const int low = std::max(static_cast<int>(centre - support + 0.5), 0);
+      const int high = std::min(static_cast<int>(centre + support + 0.5), in);
+      const int n = high - low;
+      double sum = 0;
+      for (int k = 0; k < n; ++k) sum += exact[k] = kernel.weight((k + low - centre + 0.5) * inverse);
+      int32_t* row = weights.data() + static_cast<size_t>(i) * stride;
+      for (int k = 0; k < n; ++k) {
+        const double w = sum != 0 ? exact[k] / sum : exact[k];
+        row[k] = static_cast<int32_t>(w * (1 << kWeightBits) + (w < 0 ? -0.5 : 0.5));
+      }
+      first.push_back(low);
+      count.push_back(n);
+    }
+  }
+
+  const int32_t* of(int i) const { return weights.data() + static_cast<size_t>(i) * stride; }
+};
+
+uint8_t to_sample(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
+
+template <int C>
+void resample_row(const uint8_t* in, uint8_t* out, int width, const AxisWeights& axis) {
+  for (int x = 0; x < width; ++x, out += C) {
+    const uint8_t* from = in + static_cast<size_t>(axis.first[x]) * C;
+    const int32_t* weights = axis.of(x);
+    int32_t sum[C];
+    std::fill_n(sum, C, kHalf);
+    for (int k = 0; k < axis.count[x]; ++k, from += C) {
+      for (int c = 0; c < C; ++c) sum[c] += from[c] * weights[k];
+    }
+    for (int c = 0; c < C; ++c) out[c] = to_sample(sum[c]);
+  }
+}
+
+Image resample_horizontally(const Image& in, int width, const Kernel& kernel) {
+  const AxisWeights axis(in.width, width, kernel);
+  Image out(width, in.height, in.channels);
+  const auto row = in.channels == 1 ? resample_row<1> : in.channels == 3 ? resample_row<3> : resample_row<4>;
+  for (int y = 0; y < in.height; ++y) row(in.row(y), out.row(y), width, axis);
+  return out;
+}
+
+// A whole row of sums at a time, so that the inner loop runs along memory and vectorises.
+Image resample_vertically(const Image& in, int height, const Kernel& kernel) {
+  const AxisWeights axis(in.height, height, kernel);
+  Image out(in.width, height, in.channels);
+  std::vector<int32_t> sums(in.row_bytes());
+  for (int y = 0; y < height; ++y) {
+    std::fill(sums.begin(), sums.end(), kHalf);
+    for (int k = 0; k < axis.count[y]; ++k) {
+      const uint8_t* from = in.row(axis.first[y] + k);
+      const int32_t weight = axis.of(y)[k];
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += from[i] * weight;
+    }
+    std::transform(sums.begin(), sums.end(), out.row(y), to_sample);
+  }
+  return out;
+}
+
+void premultiply(Image& image) {
+  for (size_t i = 0; i < image.pixels.size(); i += 4) {
+    uint8_t* p = &image.pixels[i];
+    for (int c = 0; c < 3; ++c) p[c] = mul_div_255(p[c], p[3]);
+  }
+}
+
+void unpremultiply(Image& image) {
+  for (size_t i = 0; i < image.pixels.size(); i += 4) {
+    uint8_t* p = &image.pixels[i];
+    if (p[3] == 0 || p[3] == 255) continue;
+    for (int c = 0; c < 3; ++c) p[c] = static_cast<uint8_t>(std::min(255 * p[c] / p[3], 255));
+  }
+}
+
+}  // namespace
+
+Image resize(const Image& image, int width, int height, ResizeFilter filter) {
+  check_image_size(width, height);
+  if (width == image.width && height == image.height) return image;
+  const Kernel kernel = kernel_of(filter);
+  Image result = image;
+  if (image.channels == 4) premultiply(result);
+  if (width != result.width) result = resample_horizontally(result, width, kernel);
+  if (height != result.height) result = resample_vertically(result, height, kernel);
+  if (image.channels == 4) unpremultiply(result);
+  return result;
+}
+
+}  // namespace flux2

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "image/image.h"
+
+namespace flux2 {
+
+enum class ResizeFilter { Bilinear, Bicubic, Lanczos };
+
+// Resamples as Pillow does, byte for byte: separable, antialiased when shrinking, the horizontal pass first, each
+// pass rounded to 8 bits, a pass that would not change the size skipped. RGBA is resampled with premultiplied colour.
+Image resize(const Image& image, int width, int height, ResizeFilter filter = ResizeFilter::Lanczos);
+
+}  // namespace flux2

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "image/image.h"
+
+namespace flux2 {
+
+// The picture as a sixel sequence (DCS … ST) of at most 256 colours. The picture is RGB.
+std::string encode_sixel(const Image& rgb);
+
+}  // namespace flux2

@@ -1,0 +1,18 @@
+#include "base/error.h"
+#include "image/webp.h"
+
+namespace flux2 {
+
+namespace {
+
+[[noreturn]] void missing() {
+  throw Error(ErrorCode::Incompatible, "this build has no WebP", "use PNG or JPEG, or build with libwebp present");
+}
+
+}  // namespace
+
+bool webp_available() { return false; }
+Image decode_webp(std::span<const std::byte>, int64_t) { missing(); }
+std::vector<std::byte> encode_webp(const Image&, const ImageMetadata&, int) { missing(); }
+
+}  // namespace flux2

@@ -1,0 +1,22 @@
+#include "nn/linear.h"
+
+#include "ops/all_reduce.h"
+#include "ops/arithmetic.h"
+#include "ops/linear.h"
+
+namespace flux2 {
+
+Tensor Linear::operator()(const Tensor& x_all) const {
+  const bool sharded = ranks && ranks->size() > 1;
+  const Tensor x = sharded && spread.kind == Spread::Rows ? flux2::spread(x_all, *ranks) : x_all;
+  Tensor y = linear(x, weight, bias);
+  for (const Lora& a : adapters) y = y + a.scale * linear(linear(x, a.down), a.up);
+  return sharded && spread.kind == Spread::Columns ? all_reduce(y, *ranks) : y;
+}
+
+void Linear::visit(const std::string& name, const ParameterVisitor& visitor) {
+  visitor({name + ".weight", weight, {out, in}, ParameterKind::Matrix, spread});
+  if (has_bias) visitor({name + ".bias", bias, {out}, ParameterKind::Vector, kWhole});
+}
+
+}  // namespace flux2

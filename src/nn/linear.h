@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/parameter.h"
+#include "tensor/communicator.h"
+
+namespace flux2 {
+
+// A low-rank change of a weight: x ↦ scale · (x · downᵀ) · upᵀ.
+struct Lora {
+  Tensor down;  // [r, in]
+  Tensor up;    // [out, r]
+  double scale = 1.0;
+};
+
+// y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; under LoRA it wants no gradient.
+// Divided by rows each rank computes its share of the outputs; divided by columns it sees its share of the
+// inputs and the call ends in an all-reduce. Who calls does not know.
+struct Linear {
+  Linear() = default;
+  Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
+
+  Tensor operator()(const Tensor& x) const;
+  void visit(const std::string& name, const ParameterVisitor& visitor);
+
+  int64_t in = 0, out = 0;  // of the whole layer
+  bool has_bias = false;
+  Spread spread;
+  Communicator* ranks = nullptr;
+
+  Tensor weight, bias;
+  std::vector<Lora> adapters;
+};
+
+}  // namespace flux2

@@ -1,0 +1,50 @@
+#include "nn/load.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+namespace {
+
+Shard shard_for(const Spread& spread, Communicator* ranks) {
+  if (!ranks || ranks->size() == 1 || spread.kind == Spread::Whole) return {};
+  return {.axis = spread.kind == Spread::Rows ? 0 : 1, .rank = ranks->rank(), .count = ranks->size(), .parts = spread.parts};
+}
+
+void check_all_present(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit) {
+  std::vector<std::string> faults;
+  visit([&](const Parameter& p) {
+    if (!weights.has(p.name)) faults.push_back(fmt::format("{} {} is missing", p.name, p.shape));
+    else if (weights.shape(p.name) != p.shape)
+      faults.push_back(fmt::format("{} is {}, expected {}", p.name, weights.shape(p.name), p.shape));
+  });
+  if (faults.empty()) return;
+  const size_t shown = std::min<size_t>(faults.size(), 10);
+  std::string list = fmt::format("{}", fmt::join(faults.begin(), faults.begin() + static_cast<ptrdiff_t>(shown), "; "));
+  if (faults.size() > shown) list += fmt::format("; and {} more", faults.size() - shown);
+  throw Error(ErrorCode::Incompatible, fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
+              "the file is damaged or of another model; `flux2 inspect FILE` tells what it is");
+}
+
+}  // namespace
+
+void load_parameters(const NamedWeights& weights, const LoadOptions& options,
+                     const std::function<void(const ParameterVisitor&)>& visit) {
+  check_all_present(weights, visit);
+  const bool host = options.stream.device().is_host();
+  visit([&](const Parameter& p) {
+    const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
+    switch (p.kind) {
+      case ParameterKind::Matrix:
+      case ParameterKind::Table: p.tensor = host ? stored : stored.to(options.stream); break;
+      case ParameterKind::Vector: p.tensor = stored.to(options.stream).cast(options.activations); break;
+      case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(DType::F32); break;
+      case ParameterKind::Conv: p.tensor = conv_from_file(stored, options.stream); break;
+    }
+  });
+}
+
+}  // namespace flux2

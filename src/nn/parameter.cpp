@@ -1,0 +1,17 @@
+#include "nn/parameter.h"
+
+#include <array>
+
+namespace flux2 {
+
+Tensor conv_from_file(const Tensor& stored, Stream& stream) {
+  constexpr std::array<int, 4> order{0, 2, 3, 1};
+  return stored.to(stream).permuted(order).contiguous();
+}
+
+Tensor conv_to_file(const Tensor& weight) {
+  constexpr std::array<int, 4> order{0, 3, 1, 2};
+  return weight.permuted(order).contiguous();
+}
+
+}  // namespace flux2

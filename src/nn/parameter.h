@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+enum class ParameterKind {
+  Matrix,     // [out, in], kept as the file stores it
+  Vector,     // norms and biases: small, brought to the dtype of the activations
+  Conv,       // [O, I, kh, kw] in files, [O, kh, kw, I] in memory
+  Table,      // embeddings, read row by row
+  Statistic,  // F32 whatever the activations are
+};
+
+// How a parameter is divided when a model is spread over ranks. `parts` are the extents of what a fused weight
+// holds side by side (q, k, v, …); each is divided separately so that heads stay whole.
+struct Spread {
+  enum Kind { Whole, Rows, Columns } kind = Whole;
+  std::vector<int64_t> parts;
+};
+
+// One tensor of a model under the name files give it, with the shape it has there.
+struct Parameter {
+  std::string name;
+  Tensor& tensor;
+  Shape shape;
+  ParameterKind kind = ParameterKind::Matrix;
+  const Spread& spread;
+};
+
+// Each struct of layers lists its tensors once, in visit(prefix, visitor); loading, counting, synthesising,
+// quantising, training and saving all walk that list.
+using ParameterVisitor = std::function<void(const Parameter&)>;
+
+inline const Spread kWhole{};
+
+template <class Model>
+int64_t parameter_count(Model& model) {
+  int64_t count = 0;
+  model.visit([&](const Parameter& p) { count += p.shape.numel(); });
+  return count;
+}
+
+// [O, I, kh, kw] ↔ [O, kh, kw, I] on the host or on a stream.
+Tensor conv_from_file(const Tensor& stored, Stream& stream);
+Tensor conv_to_file(const Tensor& weight);
+
+}  // namespace flux2

@@ -1,0 +1,50 @@
+#include "nn/rope_table.h"
+
+#include <cmath>
+
+namespace flux2 {
+
+namespace {
+
+constexpr int kPairsPerAxis = 16, kAxes = 4;
+
+Tensor table(Stream& stream, int64_t rows, const std::vector<float>& values) {
+  const auto columns = static_cast<int64_t>(values.size()) / std::max<int64_t>(rows, 1);
+  return Tensor::from<float>(stream, DType::F32, {rows, columns}, values);
+}
+
+}  // namespace
+
+Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double theta) {
+  std::array<double, kPairsPerAxis> frequency;
+  for (int k = 0; k < kPairsPerAxis; ++k) frequency[static_cast<size_t>(k)] = std::pow(theta, -k / 16.0);
+  std::vector<float> cosine, sine;
+  cosine.reserve(positions.size() * kAxes * kPairsPerAxis);
+  sine.reserve(cosine.capacity());
+  for (const TokenPosition& p : positions)
+    for (int32_t place : {p.t, p.h, p.w, p.l})
+      for (double f : frequency) {
+        cosine.push_back(static_cast<float>(std::cos(place * f)));
+        sine.push_back(static_cast<float>(std::sin(place * f)));
+      }
+  const auto rows = static_cast<int64_t>(positions.size());
+  return {table(stream, rows, cosine), table(stream, rows, sine), RopePairs::Interleaved};
+}
+
+Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta) {
+  const int64_t pairs = head_dim / 2;
+  std::vector<float> cosine, sine;
+  cosine.reserve(static_cast<size_t>(length * pairs));
+  sine.reserve(cosine.capacity());
+  for (int64_t position = 0; position < length; ++position)
+    for (int64_t p = 0; p < pairs; ++p) {
+      const auto exponent = static_cast<float>(2 * p) / static_cast<float>(head_dim);
+      const float frequency = 1.0f / std::pow(static_cast<float>(theta), exponent);
+      const float angle = static_cast<float>(position) * frequency;
+      cosine.push_back(std::cos(angle));
+      sine.push_back(std::sin(angle));
+    }
+  return {table(stream, length, cosine), table(stream, length, sine), RopePairs::Halves};
+}
+
+}  // namespace flux2

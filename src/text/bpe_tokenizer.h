@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/bpe_files.h"
+#include "text/bpe_tables.h"
+
+namespace flux2 {
+
+struct DecodeOptions {
+  bool skip_special = false;  // leave out added tokens that their file marks special, such as <|im_end|>
+};
+
+// The byte-level BPE tokenizer of the Qwen family: added tokens are found first; the text between them is normalised
+// to NFC, cut by kQwenSplitPattern, and each piece's bytes are merged. Nothing changes after loading, so threads may
+// share one.
+class BpeTokenizer {
+ public:
+  // A folder with tokenizer.json, or with vocab.json and merges.txt; or the path of a tokenizer.json.
+  static BpeTokenizer load(const std::filesystem::path& path);
+  // The texts of a tokenizer.json and, where there is one, its tokenizer_config.json.
+  static BpeTokenizer parse(std::string_view tokenizer_json, std::string_view tokenizer_config = {});
+
+  // Throws BadFile when the files contradict themselves, or leave one of the 256 byte symbols or the pad token out.
+  explicit BpeTokenizer(BpeFiles files);
+
+  // Any bytes: what is not UTF-8 is read as U+FFFD. No token is put in front or behind.
+  std::vector<int32_t> encode(std::string_view text) const;
+
+  // Valid UTF-8: bytes that do not form characters become U+FFFD. Ids without a token, as a model with padded
+  // embeddings may produce, give nothing.
+  std::string decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+
+  // The id of a token as its file writes it: "<|im_start|>", or "Ġcat" for " cat".
+  std::optional<int32_t> id_of(std::string_view token) const { return tokens_.find(token); }
+
+  int32_t pad_id() const { return pad_id_; }            // pad_token of tokenizer_config.json, else <|endoftext|>
+  int32_t vocab_size() const { return tokens_.id_limit(); }  // one more than the highest id, added tokens included
+
+ private:
+  enum class Role : uint8_t { Ordinary, Added, Special };
+
+  void add_merges(const MergeList& merges);
+  void add_added_tokens(const std::vector<AddedToken>& added);
+  std::optional<int32_t> added_token_at(std::string_view text, size_t pos) const;
+  void encode_between(std::string_view text, std::vector<int32_t>& ids) const;  // text without added tokens
+  Role role_of(int32_t id) const;
+
+  TokenTable tokens_;
+  MergeTable merges_;
+  std::array<int32_t, 256> byte_ids_{};
+  std::vector<Role> roles_;  // by id
+  std::array<std::vector<uint32_t>, 256> added_lengths_;  // of the added tokens by first byte, longest first
+  int32_t pad_id_ = 0;
+};
+
+}  // namespace flux2

@@ -1,0 +1,81 @@
+#include "weights/json_walk.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+class Adapter : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Adapter(JsonHandler& handler, int max_depth) : handler_(handler), max_depth_(max_depth) {}
+
+  bool null() override { return scalar({JsonHandler::Kind::Null}); }
+  bool boolean(bool) override { return scalar({JsonHandler::Kind::Bool}); }
+  bool number_integer(number_integer_t) override { return scalar({JsonHandler::Kind::OtherNumber}); }
+  bool number_unsigned(number_unsigned_t value) override { return scalar({JsonHandler::Kind::Unsigned, value}); }
+  bool number_float(number_float_t, const string_t&) override { return scalar({JsonHandler::Kind::OtherNumber}); }
+  bool string(string_t& value) override { return scalar({JsonHandler::Kind::String, 0, &value}); }
+  bool binary(binary_t&) override { return false; }  // JSON text holds none
+
+  bool start_object(size_t) override { return open(true); }
+  bool start_array(size_t) override { return open(false); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    handler_.key(name, depth_);
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& fault) override {
+    const bool encoding = std::string_view(fault.what()).find("UTF-8") != std::string_view::npos;
+    fail(ErrorCode::BadFile, "not valid {} at byte {}", encoding ? "UTF-8" : "JSON", position);
+  }
+
+ private:
+  bool scalar(const JsonHandler::Scalar& value) {
+    handler_.scalar(value, depth_);
+    return true;
+  }
+  bool open(bool is_object) {
+    if (depth_ == max_depth_) fail(ErrorCode::BadFile, "JSON is nested deeper than {}", max_depth_);
+    handler_.open(is_object, depth_++);
+    return true;
+  }
+  bool close() {
+    handler_.close(--depth_);
+    return true;
+  }
+
+  JsonHandler& handler_;
+  int max_depth_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+void walk_json(std::string_view text, JsonHandler& handler, int max_depth) {
+  // The parser takes a zero byte for the end of its input and would silently leave out what follows.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos)
+    fail(ErrorCode::BadFile, "not valid JSON at byte {}", zero + 1);
+  Adapter adapter(handler, max_depth);
+  nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &adapter);
+}
+
+std::string shown(std::string_view name) {
+  constexpr size_t kLongest = 120;
+  size_t length = std::min(name.size(), kLongest);
+  if (length < name.size())
+    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;  // not inside a character
+  std::string text(name.substr(0, length));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  if (length < name.size()) text += "…";
+  return text;
+}
+
+}  // namespace flux2

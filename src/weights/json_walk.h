@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace flux2 {
+
+// Receives the pieces of a JSON text in order. Used where a document may be large or hostile: nothing is built,
+// so time and memory stay proportional to what the handler keeps.
+class JsonHandler {
+ public:
+  enum class Kind { Null, Bool, Unsigned, OtherNumber, String };
+  struct Scalar {
+    Kind kind;
+    uint64_t number = 0;          // of Unsigned
+    std::string* text = nullptr;  // of String; may be moved from
+  };
+
+  virtual ~JsonHandler() = default;
+
+  // `depth` counts the objects and arrays around the piece: 1 for the members of the outermost one.
+  virtual void key(std::string& name, int depth) = 0;
+  virtual void scalar(const Scalar& value, int depth) = 0;
+  virtual void open(bool is_object, int depth) = 0;
+  virtual void close(int depth) = 0;
+};
+
+// Throws BadFile at the first fault of the text, and whatever the handler throws.
+void walk_json(std::string_view text, JsonHandler& handler, int max_depth);
+
+// A name from a file as a message shows it: control characters replaced, long names cut.
+std::string shown(std::string_view name);
+
+}  // namespace flux2

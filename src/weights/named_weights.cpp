@@ -1,0 +1,210 @@
+#include "weights/named_weights.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "weights/json_walk.h"
+#include "weights/name_rules.h"
+
+namespace flux2 {
+
+namespace {
+
+using Values = NameRule::Values;
+
+// A way the names of a file may be written.
+struct Layout {
+  std::string prefix, replacement;
+  Dialect dialect = Dialect::Canonical;
+};
+
+struct Recognised {
+  const NameRule* rule;
+  std::string canonical;
+  size_t piece;  // which of the rule's diffusers tensors it is
+};
+
+std::optional<Recognised> recognise(ModelPart part, const Layout& layout, std::string_view stored) {
+  if (!stored.starts_with(layout.prefix)) return std::nullopt;
+  const std::string name = layout.replacement + std::string(stored.substr(layout.prefix.size()));
+  for (const NameRule& rule : rules_for(part)) {
+    if (layout.dialect == Dialect::Canonical) {
+      if (match_name(rule.canonical, name)) return Recognised{&rule, name, 0};
+      if (rule.alias.empty()) continue;
+      if (const auto values = match_name(rule.alias, name))
+        return Recognised{&rule, fill_name(rule.canonical, *values), 0};
+      continue;
+    }
+    for (size_t i = 0; i < rule.diffusers.size(); ++i)
+      if (const auto values = match_name(rule.diffusers[i], name))
+        return Recognised{&rule, fill_name(rule.canonical, *values), i};
+  }
+  return std::nullopt;
+}
+
+// The prefixes of the table that occur in the source, a wildcard once for each thing it stands for.
+std::vector<Layout> possible_layouts(const WeightSource& source, ModelPart part) {
+  std::vector<Layout> layouts{{}};
+  for (const PrefixRule& rule : prefixes_for(part)) {
+    const size_t star = rule.prefix.find('*');
+    if (star == std::string_view::npos) {
+      layouts.push_back({std::string(rule.prefix), std::string(rule.replacement)});
+      continue;
+    }
+    const std::string_view before = rule.prefix.substr(0, star), after = rule.prefix.substr(star + 1);
+    std::set<std::string> found;
+    for (const StoredTensor& t : source.tensors()) {
+      if (!t.name.starts_with(before)) continue;
+      const size_t dot = t.name.find('.', star);
+      if (dot != std::string::npos && t.name.compare(dot, after.size(), after) == 0)
+        found.insert(t.name.substr(0, dot + after.size()));
+    }
+    for (const auto& prefix : found) layouts.push_back({prefix, std::string(rule.replacement)});
+  }
+  return layouts;
+}
+
+// Picks the layout that explains most tensors. A part spread over two prefixes is no model: stripping one of them
+// would make up names that the file does not have.
+Layout choose_layout(const WeightSource& source, ModelPart part) {
+  Layout best;
+  size_t most = 0;
+  std::set<std::string> prefixes_in_use;
+  for (Layout layout : possible_layouts(source, part)) {
+    for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers}) {
+      layout.dialect = dialect;
+      const auto& tensors = source.tensors();
+      const auto count = static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), [&](const StoredTensor& t) {
+        return recognise(part, layout, t.name).has_value();
+      }));
+      if (count > 0) prefixes_in_use.insert(layout.prefix);
+      if (count > most) {
+        most = count;
+        best = layout;
+      }
+    }
+  }
+  // Multimodal text encoders keep lm_head outside the prefix of their layers.
+  if (part != ModelPart::TextEncoder && prefixes_in_use.size() > 1)
+    fail(ErrorCode::BadFile, "{} mixes tensors of the {} with the prefix \"{}\" and with \"{}\"", source.description(),
+         name_of(part), shown(*prefixes_in_use.begin()), shown(*std::next(prefixes_in_use.begin())));
+  return best;
+}
+
+IndexRange rows_of(const Shape& shape) { return {0, shape.rank() == 0 ? 1 : shape[0]}; }
+
+std::vector<IndexRange> halves_exchanged(const Shape& shape, std::string_view name) {
+  const IndexRange all = rows_of(shape);
+  if (all.end % 2 != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no two halves", shown(name), shape);
+  return {{all.end / 2, all.end}, {0, all.end / 2}};
+}
+
+struct Canonical {
+  const NameRule* rule;
+  std::vector<std::string> values;
+};
+
+std::optional<Canonical> canonical_rule(ModelPart part, std::string_view name) {
+  for (const NameRule& rule : rules_for(part))
+    if (auto values = match_name(rule.canonical, name)) return Canonical{&rule, std::move(*values)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart part)
+    : source_(std::move(source)), part_(part) {
+  const Layout layout = choose_layout(*source_, part);
+  prefix_ = layout.prefix;
+  dialect_ = layout.dialect;
+  for (const StoredTensor& t : source_->tensors()) {
+    if (!t.name.starts_with(prefix_)) continue;
+    const auto known = recognise(part, layout, t.name);
+    Recipe* recipe = known ? &recipes_[known->canonical] : nullptr;
+    if (recipe && recipe->pieces.empty())
+      *recipe = {known->rule,
+                 std::vector<const StoredTensor*>(dialect_ == Dialect::Canonical ? 1 : known->rule->diffusers.size())};
+    if (recipe && !recipe->pieces[known->piece]) recipe->pieces[known->piece] = &t;
+    else unknown_.push_back(t.name);  // not ours, or a second spelling of a tensor we have
+  }
+  std::erase_if(recipes_, [&](const auto& entry) {
+    const auto& pieces = entry.second.pieces;
+    if (std::find(pieces.begin(), pieces.end(), nullptr) == pieces.end()) return false;
+    for (const StoredTensor* piece : pieces)
+      if (piece) unknown_.push_back(piece->name);
+    return true;
+  });
+}
+
+const NamedWeights::Recipe& NamedWeights::recipe(std::string_view canonical) const {
+  if (const auto found = recipes_.find(canonical); found != recipes_.end()) return found->second;
+  std::string stored;
+  if (const auto known = canonical_rule(part_, canonical); known && dialect_ == Dialect::Diffusers)
+    for (std::string_view pattern : known->rule->diffusers) {
+      const std::string name = prefix_ + fill_name(pattern, known->values);
+      if (!source_->find(name)) stored += (stored.empty() ? " (as " : ", ") + name;
+    }
+  if (!stored.empty()) stored += ")";
+  fail(ErrorCode::NotFound, "{} has no tensor {}{}", source_->description(), canonical, stored);
+}
+
+Shape NamedWeights::shape_of(std::string_view canonical, const Recipe& recipe) const {
+  Shape shape = recipe.pieces.front()->shape;
+  for (const StoredTensor* piece : std::span(recipe.pieces).subspan(1)) {
+    const bool joins = piece->shape.rank() > 0 && shape.rank() > 0 && piece->shape.with(0, shape[0]) == shape;
+    if (!joins)
+      fail(ErrorCode::BadFile, "{}: {} of shape {} does not join {} of shape {} into {}", source_->description(),
+           piece->name, piece->shape, recipe.pieces.front()->name, recipe.pieces.front()->shape, canonical);
+    shape[0] += piece->shape[0];
+  }
+  if (recipe.rule->values == Values::Convolution1x1 && shape.rank() == 2) shape = shape.append(1).append(1);
+  return shape;
+}
+
+Shape NamedWeights::shape(std::string_view canonical) const { return shape_of(canonical, recipe(canonical)); }
+
+DType NamedWeights::dtype(std::string_view canonical) const { return dtype_of(*recipe(canonical).pieces.front()); }
+
+Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const {
+  const Recipe& r = recipe(canonical);
+  const Shape shape = shape_of(canonical, r);
+  std::vector<StoredRows> rows;
+  for (const StoredTensor* piece : r.pieces) {
+    if (dialect_ == Dialect::Diffusers && r.rule->values == Values::HalvesExchanged)
+      for (const IndexRange& half : halves_exchanged(piece->shape, piece->name)) rows.push_back({piece, half});
+    else rows.push_back({piece, all_rows(*piece)});
+  }
+  return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });
+}
+
+std::vector<std::string> NamedWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, recipe] : recipes_) names.push_back(name);
+  return names;
+}
+
+std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canonical, const Shape& shape) {
+  const auto known = canonical_rule(part, canonical);
+  if (!known) return {{std::string(canonical), shape, {rows_of(shape)}}};
+  const auto& [rule, values] = *known;
+  if (rule->values == Values::HalvesExchanged)
+    return {{fill_name(rule->diffusers[0], values), shape, halves_exchanged(shape, canonical)}};
+
+  Shape stored = shape;
+  if (rule->values == Values::Convolution1x1 && shape.rank() == 4 && shape[2] == 1 && shape[3] == 1)
+    stored = shape.first(2);
+  const auto count = static_cast<int64_t>(rule->diffusers.size());
+  const int64_t rows = rows_of(shape).end / count;
+  check(rows * count == rows_of(shape).end, "{} of shape {} does not split into {} equal parts", canonical, shape,
+        count);
+  std::vector<DiffusersTensor> result;
+  for (int64_t i = 0; i < count; ++i)
+    result.push_back({fill_name(rule->diffusers[static_cast<size_t>(i)], values),
+                      count == 1 ? stored : stored.with(0, rows),
+                      {{i * rows, (i + 1) * rows}}});
+  return result;
+}
+
+}  // namespace flux2

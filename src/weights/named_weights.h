@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights/names.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+
+struct NameRule;
+
+// One part of a model under its canonical names, whatever prefix and dialect its files use. Joining split matrices,
+// exchanging halves and restoring shapes happen when a tensor is opened.
+class NamedWeights {
+ public:
+  // Finds the prefix and the dialect under which most tensors are recognised; none may match, then names() is empty.
+  // Throws BadFile when tensors of the part are found under two prefixes.
+  NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart part);
+
+  bool has(std::string_view canonical) const { return recipes_.find(canonical) != recipes_.end(); }
+  Shape shape(std::string_view canonical) const;
+  DType dtype(std::string_view canonical) const;
+  Tensor open(std::string_view canonical, const Shard& shard = {}) const;
+
+  std::vector<std::string> names() const;  // canonical, sorted
+  // Names as stored of what carries the prefix but has no place in the part: scales of quantised weights, other models,
+  // pieces of a split matrix whose other pieces are missing.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+  ModelPart part() const { return part_; }
+  Dialect dialect() const { return dialect_; }
+  const std::string& prefix() const { return prefix_; }
+  const WeightSource& source() const { return *source_; }
+
+ private:
+  struct Recipe {
+    const NameRule* rule = nullptr;
+    std::vector<const StoredTensor*> pieces;  // in row order
+  };
+  const Recipe& recipe(std::string_view canonical) const;
+  Shape shape_of(std::string_view canonical, const Recipe& recipe) const;
+
+  std::shared_ptr<const WeightSource> source_;
+  ModelPart part_;
+  Dialect dialect_ = Dialect::Canonical;
+  std::string prefix_;
+  std::map<std::string, Recipe, std::less<>> recipes_;
+  std::vector<std::string> unknown_;
+};
+
+}  // namespace flux2

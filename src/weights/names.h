@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/shape.h"
+#include "weights/shard.h"
+
+namespace flux2 {
+
+// Canonical names are those of the original files: BFL's for the transformer and the autoencoder, Hugging Face's for
+// the text encoder. Everything above this folder speaks canonical names only.
+enum class ModelPart { Transformer, Autoencoder, TextEncoder };
+enum class Dialect { Canonical, Diffusers };
+
+const char* name_of(ModelPart part);
+const char* name_of(Dialect dialect);
+
+// A diffusers tensor as rows (indices of the first axis) of a canonical one, joined in the order given.
+struct DiffusersTensor {
+  std::string name;
+  Shape shape;
+  std::vector<IndexRange> rows;
+};
+
+// What a canonical tensor of that shape becomes in the diffusers layout: usually one tensor under another name; three
+// for a fused qkv; one with its halves exchanged for the last modulation. Names we do not know keep their name.
+std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canonical, const Shape& shape);
+
+}  // namespace flux2

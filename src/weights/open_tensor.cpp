@@ -1,0 +1,136 @@
+#include "weights/open_tensor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+// The format is little-endian and so is every machine we build for; a view needs no conversion.
+static_assert(std::endian::native == std::endian::little);
+
+int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
+
+// Bytes of one index of the first axis.
+int64_t row_bytes(DType dtype, const Shape& shape) {
+  if (shape.rank() == 0) return bytes_for(dtype, 1);
+  return bytes_for(dtype, shape.with(0, 1).numel());
+}
+
+// One contiguous stretch of file bytes.
+using Run = std::span<const std::byte>;
+
+void add_run(std::vector<Run>& runs, Run run) {
+  if (run.empty()) return;
+  if (!runs.empty() && runs.back().data() + runs.back().size() == run.data())
+    runs.back() = {runs.back().data(), runs.back().size() + run.size()};
+  else runs.push_back(run);
+}
+
+// Byte ranges inside one row that a shard of an inner axis keeps.
+std::vector<IndexRange> inner_ranges(DType dtype, const Shape& shape, int axis, const Shard& shard) {
+  const DTypeInfo& d = info(dtype);
+  const bool last = axis == shape.rank() - 1;
+  const auto kept = shard.ranges(shape[axis], last ? d.block_elements : 1);
+  int64_t repeat = 1, step = 1;  // the axis occurs `repeat` times in a row; one index of it spans `step` elements
+  for (int i = 1; i < axis; ++i) repeat *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) step *= shape[i];
+  std::vector<IndexRange> ranges;
+  for (int64_t r = 0; r < repeat; ++r)
+    for (const IndexRange& k : kept)
+      ranges.push_back(
+          {bytes_for(dtype, (r * shape[axis] + k.begin) * step), bytes_for(dtype, (r * shape[axis] + k.end) * step)});
+  return ranges;
+}
+
+// The stretches that hold rows [wanted) of the joined pieces, `inside` of each row.
+void collect(std::vector<Run>& runs, std::span<const StoredRows> pieces, IndexRange wanted, int64_t bytes_per_row,
+             std::span<const IndexRange> inside) {
+  int64_t start = 0;  // row of the joined tensor at which the piece begins
+  for (const StoredRows& piece : pieces) {
+    const IndexRange here{std::max(wanted.begin, start), std::min(wanted.end, start + piece.rows.size())};
+    const int64_t first = piece.rows.begin - start;
+    start += piece.rows.size();
+    if (here.begin >= here.end) continue;
+    const auto at = [&](int64_t row, int64_t byte) {
+      return static_cast<size_t>((row + first) * bytes_per_row + byte);
+    };
+    if (inside.empty()) {
+      add_run(runs, piece.tensor->bytes.subspan(at(here.begin, 0), static_cast<size_t>(here.size() * bytes_per_row)));
+      continue;
+    }
+    for (int64_t row = here.begin; row < here.end; ++row)
+      for (const IndexRange& r : inside)
+        add_run(runs, piece.tensor->bytes.subspan(at(row, r.begin), static_cast<size_t>(r.size())));
+  }
+}
+
+void check_pieces(std::span<const StoredRows> pieces, DType dtype, const Shape& shape, int64_t bytes_per_row) {
+  int64_t rows = 0;
+  for (const StoredRows& piece : pieces) {
+    const StoredTensor& t = *piece.tensor;
+    if (t.dtype != dtype || piece.rows.begin < 0 || piece.rows.end > rows_of(t.shape) ||
+        static_cast<int64_t>(t.bytes.size()) != rows_of(t.shape) * bytes_per_row)
+      fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a {} {}", t.name, t.dtype_name, t.shape,
+           name_of(dtype), shape);
+    rows += piece.rows.size();
+  }
+  check(rows == rows_of(shape), "{} rows for a tensor of shape {}", rows, shape);
+}
+
+}  // namespace
+
+DType dtype_of(const StoredTensor& tensor) {
+  if (!tensor.dtype)
+    fail(ErrorCode::Incompatible, "tensor {} is stored as {}, which is not supported", tensor.name, tensor.dtype_name);
+  return *tensor.dtype;
+}
+
+IndexRange all_rows(const StoredTensor& tensor) { return {0, rows_of(tensor.shape)}; }
+
+Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
+  check(!pieces.empty(), "a tensor needs at least one piece");
+  const DType dtype = dtype_of(*pieces.front().tensor);
+  const int64_t per_row = row_bytes(dtype, shape);
+  check_pieces(pieces, dtype, shape, per_row);
+
+  Shape kept = shape;
+  std::vector<IndexRange> rows{{0, rows_of(shape)}}, inside;
+  if (!shard.whole()) {
+    const int axis = shape.axis_of(shard.axis);
+    const auto ranges = shard.ranges(shape[axis]);
+    kept[axis] = 0;
+    for (const IndexRange& r : ranges) kept[axis] += r.size();
+    if (axis == 0) rows = ranges;
+    else inside = inner_ranges(dtype, shape, axis, shard);
+  }
+
+  std::vector<Run> runs;
+  for (const IndexRange& r : rows) collect(runs, pieces, r, per_row, inside);
+  // Two files may be mapped side by side; a view can keep only one of them alive.
+  const auto& file = pieces.front().tensor->file;
+  const bool one_file =
+      std::all_of(pieces.begin(), pieces.end(), [&](const StoredRows& p) { return p.tensor->file == file; });
+  if (one_file && runs.size() == 1 && is_aligned(runs[0].data(), dtype))
+    return Tensor::on_host(runs[0].data(), dtype, kept, file);
+
+  Tensor copy = Tensor::host_copy(nullptr, dtype, kept);
+  auto* to = copy.data<std::byte>();
+  for (const Run& run : runs) {
+    std::memcpy(to, run.data(), run.size());
+    to += run.size();
+  }
+  return copy;
+}
+
+Tensor open_tensor(const StoredTensor& tensor, const Shard& shard) {
+  const StoredRows all{&tensor, all_rows(tensor)};
+  return open_tensor({&all, 1}, tensor.shape, shard);
+}
+
+}  // namespace flux2

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+
+#include "tensor/tensor.h"
+#include "weights/shard.h"
+#include "weights/stored_tensor.h"
+
+namespace flux2 {
+
+// Some rows (indices of the first axis) of a stored tensor; a tensor without axes is one row.
+struct StoredRows {
+  const StoredTensor* tensor = nullptr;
+  IndexRange rows;
+};
+
+// The type we compute with. Throws Incompatible naming the stored type when there is none.
+DType dtype_of(const StoredTensor& tensor);
+
+IndexRange all_rows(const StoredTensor& tensor);
+
+// A host tensor of `shape` whose rows are the given ones, in order, cut down to the shard. Where the wanted bytes lie
+// in one piece, aligned for their type, the tensor is a view that keeps the mapped file alive; otherwise a copy.
+// The pieces must agree in dtype and row size and together fill `shape`.
+Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard = {});
+Tensor open_tensor(const StoredTensor& tensor, const Shard& shard = {});
+
+}  // namespace flux2

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/mapped_file.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace flux2 {
+
+// Whether memory can be read in place as elements of that type; a block needs the alignment of the scale inside it.
+inline bool is_aligned(const void* data, DType dtype) {
+  const size_t alignment = is_block_type(dtype) ? alignof(f16) : static_cast<size_t>(info(dtype).block_bytes);
+  return reinterpret_cast<uintptr_t>(data) % alignment == 0;
+}
+
+// A tensor as it lies in a file: row-major, little-endian, at whatever address the file puts it.
+struct StoredTensor {
+  std::string name;
+  std::string dtype_name;      // as the file writes it
+  std::optional<DType> dtype;  // empty when we cannot compute with that type: an error only once the tensor is opened
+  Shape shape;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const MappedFile> file;  // keeps `bytes` alive; empty when they belong to the caller
+
+  // The format promises no alignment: what is not aligned is copied when it is opened.
+  bool aligned() const { return dtype && is_aligned(bytes.data(), *dtype); }
+};
+
+}  // namespace flux2
