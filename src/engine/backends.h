@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "tensor/device.h"
+
+namespace flux2 {
+
+// The GPU half of the engine; cuda.cpp or no_cuda.cpp is compiled, as CMake finds a CUDA toolkit or not.
+int gpu_count();
+std::shared_ptr<Device> open_gpu(int index);
+std::vector<DeviceReport> gpu_reports();
+
+}  // namespace flux2

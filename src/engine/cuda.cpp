@@ -1,0 +1,22 @@
+#include "backend/cuda/cuda_device.h"
+#include "engine/backends.h"
+
+namespace flux2 {
+
+bool built_with_cuda() { return true; }
+
+int gpu_count() { return cuda_device_count(); }
+
+std::shared_ptr<Device> open_gpu(int index) { return open_cuda(index); }
+
+std::vector<DeviceReport> gpu_reports() {
+  std::vector<DeviceReport> reports;
+  for (int i = 0; i < cuda_device_count(); ++i) {
+    const auto device = open_cuda(i);
+    reports.push_back({device->name(), device->description(), true});
+  }
+  if (reports.empty()) reports.push_back({"cuda", "no NVIDIA GPU or driver was found on this machine", false});
+  return reports;
+}
+
+}  // namespace flux2

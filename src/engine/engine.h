@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "hub/model_files.h"
+#include "pipeline/text_to_image.h"
+#include "tensor/profile.h"
+
+namespace flux2 {
+
+struct EngineOptions {
+  std::string device = "auto";        // auto, cpu, cuda, cuda:N
+  int threads = 0;                    // of the CPU; 0: one per physical core
+  Profile profile = Profile::Fast;
+  Log log;
+};
+
+// Which parts of a model to open.
+struct LoadParts {
+  bool transformer = true, text_encoder = true, vae = true;
+};
+
+// A model on a device with a session of its own.
+struct LoadedModel {
+  ModelFiles files;
+  Models models;
+  Session session;
+};
+
+struct MemoryUse {
+  int64_t peak_resident = 0;  // bytes of this process, mapped weights included
+  int64_t peak_device = 0;    // bytes handed out by the device's pool: activations, and weights on a GPU
+};
+
+// Turns settings into devices, models and sessions: the one place that names concrete backends.
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options);
+
+  Device& device() const { return *device_; }
+  Profile profile() const { return options_.profile; }
+
+  std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
+
+  MemoryUse memory_use(const LoadedModel& model) const;
+
+ private:
+  EngineOptions options_;
+  std::shared_ptr<Device> device_;
+};
+
+// One line per device that this build can use here, the CPU first; and per backend that is missing, why.
+struct DeviceReport {
+  std::string name, description;
+  bool usable = true;
+};
+std::vector<DeviceReport> list_devices();
+
+bool built_with_cuda();     // whether or not a GPU is here
+std::string cpu_summary();  // "Neoverse-V1 (neon bf16 i8mm)"
+
+}  // namespace flux2

@@ -1,0 +1,95 @@
+#include "engine/generation_record.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+int64_t milliseconds(double seconds) { return std::llround(seconds * 1000); }
+
+template <class T>
+void read(const Json& json, const char* key, T& value) {
+  if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<T>();
+}
+
+void read(const Json& json, const char* key, std::optional<double>& value) {
+  if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<double>();
+}
+
+}  // namespace
+
+std::string program_version() { return std::string(kProgramName) + " " + FLUX2_VERSION; }
+
+Json to_json(const GenerationRecord& r, bool is_private) {
+  Json json = {{"v", 1}, {"app", r.app}, {"kind", r.kind}};
+  if (!is_private) {
+    json["prompt"] = r.prompt;
+    json["negative"] = r.negative;
+    json["rewritten_prompt"] = nullptr;
+  }
+  Json model = Json::object();
+  if (!is_private) model["id"] = r.model;
+  if (!r.model_sha256.empty()) model["sha256"] = r.model_sha256;
+  if (!r.quant.empty()) model["quant"] = r.quant;
+  json["model"] = std::move(model);
+  json["width"] = r.width;
+  json["height"] = r.height;
+  json["steps"] = r.steps;
+  json["guidance"] = r.guidance;
+  json["cfg"] = or_null(r.cfg);
+  json["seed"] = r.seed;
+  json["index"] = r.index;
+  json["sampler"] = r.sampler;
+  json["schedule"] = r.schedule;
+  json["shift"] = or_null(r.shift);
+  json["noise"] = r.noise;
+  json["profile"] = r.profile;
+  if (r.time_rounding != "exact") json["time_rounding"] = r.time_rounding;
+  json["cache"] = "off";
+  json["device"] = r.device;
+  json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
+                     {"vae_encode", milliseconds(r.seconds.vae_encode)},
+                     {"denoise", milliseconds(r.seconds.denoise)},
+                     {"decode", milliseconds(r.seconds.decode)}};
+  return json;
+}
+
+GenerationRecord record_from_json(const Json& json) {
+  try {
+    GenerationRecord r;
+    r.app.clear();
+    read(json, "app", r.app);
+    read(json, "kind", r.kind);
+    read(json, "prompt", r.prompt);
+    read(json, "negative", r.negative);
+    if (const auto model = json.find("model"); model != json.end() && model->is_object()) {
+      read(*model, "id", r.model);
+      read(*model, "sha256", r.model_sha256);
+      read(*model, "quant", r.quant);
+    }
+    read(json, "width", r.width);
+    read(json, "height", r.height);
+    read(json, "steps", r.steps);
+    read(json, "guidance", r.guidance);
+    read(json, "cfg", r.cfg);
+    read(json, "seed", r.seed);
+    read(json, "index", r.index);
+    read(json, "sampler", r.sampler);
+    read(json, "schedule", r.schedule);
+    read(json, "shift", r.shift);
+    read(json, "noise", r.noise);
+    read(json, "profile", r.profile);
+    read(json, "time_rounding", r.time_rounding);
+    read(json, "device", r.device);
+    return r;
+  } catch (const Json::exception& e) {
+    fail(ErrorCode::BadFile, "generation settings: {}", e.what());
+  }
+}
+
+}  // namespace flux2

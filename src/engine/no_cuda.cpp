@@ -1,0 +1,16 @@
+#include "base/error.h"
+#include "engine/backends.h"
+
+namespace flux2 {
+
+bool built_with_cuda() { return false; }
+
+int gpu_count() { return 0; }
+
+std::shared_ptr<Device> open_gpu(int) {
+  throw Error(ErrorCode::Device, "this build has no CUDA backend", "build with a CUDA toolkit present (cmake -DFLUX2_CUDA=ON), or use --device cpu");
+}
+
+std::vector<DeviceReport> gpu_reports() { return {{"cuda", "this build has no CUDA backend", false}}; }
+
+}  // namespace flux2

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+
+namespace flux2 {
+
+struct PictureSize {
+  int width = 0, height = 0;
+};
+
+// "768x512", or one of square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9.
+PictureSize parse_picture_size(std::string_view text);
+
+// The size that is really made: sides rounded to the nearest multiple of 16 (ties upward), with a warning, or an error
+// naming the nearest sizes when `strict`. Sides must end up within 64…4096; more than 4.2 megapixels is a warning.
+PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log);
+
+}  // namespace flux2

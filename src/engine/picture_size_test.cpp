@@ -1,0 +1,45 @@
+#include "engine/picture_size.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace flux2 {
+namespace {
+
+TEST(PictureSize, ReadsNumbersAndNames) {
+  EXPECT_EQ(parse_picture_size("768x512").width, 768);
+  EXPECT_EQ(parse_picture_size("768X512").height, 512);
+  EXPECT_EQ(parse_picture_size("21:9").width, 1536);
+  EXPECT_EQ(parse_picture_size("21:9").height, 656);
+  for (const char* bad : {"", "x", "768", "768x", "x512", "768x512x3", "-16x16", "0x64", "99999999999x64", "wide"})
+    EXPECT_THROW(parse_picture_size(bad), Error) << bad;
+}
+
+TEST(PictureSize, RoundsToSixteenAndSaysSo) {
+  std::vector<std::string> warnings;
+  const Log log([&](LogLevel, const std::string& text) { warnings.push_back(text); });
+  const PictureSize size = valid_picture_size({1000, 999}, false, log);
+  EXPECT_EQ(size.width, 1008);  // 1000 lies halfway between 992 and 1008: upward
+  EXPECT_EQ(size.height, 992);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("1008x992"), std::string::npos);
+  EXPECT_THROW(valid_picture_size({1000, 999}, true, log), Error);
+  EXPECT_EQ(valid_picture_size({1024, 64}, true, log).height, 64);
+}
+
+TEST(PictureSize, KnowsItsLimits) {
+  int warnings = 0;
+  const Log log([&](LogLevel, const std::string&) { ++warnings; });
+  EXPECT_THROW(valid_picture_size({48, 512}, false, log), Error);
+  EXPECT_THROW(valid_picture_size({512, 4112}, false, log), Error);
+  EXPECT_THROW(valid_picture_size({-5, 512}, false, log), Error);
+  EXPECT_EQ(warnings, 0);
+  EXPECT_EQ(valid_picture_size({4096, 2048}, true, log).width, 4096);
+  EXPECT_EQ(warnings, 1);  // large, but allowed
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace flux2 {
+
+struct XmpContent {
+  bool generated = true;      // IPTC digital source type "trained algorithmic media"
+  bool composite = false;     // … "composite with trained algorithmic media": edits and inpainting
+  std::string own_json = {};  // our record, for formats without text chunks
+};
+
+std::string xmp_packet(const XmpContent& content);
+
+// The record inside a packet that we wrote; empty when there is none.
+std::string own_json_of_xmp(std::string_view xmp);
+
+}  // namespace flux2

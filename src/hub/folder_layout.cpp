@@ -1,0 +1,133 @@
+#include "hub/folder_layout.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::is_regular_file(path, unreadable);
+}
+
+template <class Test>
+std::vector<fs::path> entries(const fs::path& folder, const Test& test) {
+  std::vector<fs::path> found;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
+    if (test(entry->path())) found.push_back(entry->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// "…-00002-of-00005.safetensors" is no model of its own.
+bool is_later_part(const std::string& name) {
+  const size_t of = name.rfind("-of-");
+  if (of == std::string::npos || of < 5) return false;
+  const std::string number = name.substr(of - 5, 5);
+  return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; }) && number != "00001";
+}
+
+}  // namespace
+
+std::vector<fs::path> safetensors_in(const fs::path& folder) {
+  return entries(folder, [](const fs::path& p) {
+    return p.extension() == ".safetensors" && !is_later_part(p.filename().string()) && is_file(p);
+  });
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  return entries(folder, [](const fs::path& p) {
+    std::error_code unreadable;
+    return fs::is_directory(p, unreadable) && !p.filename().string().starts_with(".");
+  });
+}
+
+bool has_weight_index(const fs::path& folder) {
+  return !entries(folder, [](const fs::path& p) {
+            return p.filename().string().ends_with(".safetensors.index.json");
+          }).empty();
+}
+
+bool holds_weights(const fs::path& folder) { return !safetensors_in(folder).empty(); }
+
+bool holds_tokenizer(const fs::path& folder) {
+  return is_file(folder / "tokenizer.json") || (is_file(folder / "vocab.json") && is_file(folder / "merges.txt"));
+}
+
+std::optional<Json> model_index_of(const fs::path& folder) {
+  const fs::path path = folder / "model_index.json";
+  if (!is_file(path)) return std::nullopt;
+  Json index = in_context(path.string(), [&] { return read_json(path); });
+  if (!index.is_object()) fail(ErrorCode::BadFile, "{}: an object was expected", path.string());
+  return index;
+}
+
+std::optional<Json> model_index_near(const fs::path& component) {
+  const fs::path folder = is_file(component) ? component.parent_path() : component;
+  if (auto index = model_index_of(folder)) return index;
+  return folder.filename() == "transformer" ? model_index_of(folder.parent_path()) : std::nullopt;
+}
+
+std::vector<fs::path> components_in(const fs::path& folder) {
+  if (holds_weights(folder) && (has_weight_index(folder) || is_file(folder / "config.json"))) return {folder};
+  std::vector<fs::path> found = safetensors_in(folder);
+  for (const fs::path& inner : folders_in(folder))
+    if (holds_weights(inner)) found.push_back(inner);
+  return found;
+}
+
+std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
+  std::vector<fs::path> found;
+  const auto add = [&](const std::vector<fs::path>& paths) {
+    for (const fs::path& p : paths)
+      if (std::find(found.begin(), found.end(), p) == found.end()) found.push_back(p);
+  };
+  const auto add_role_folders = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) add(components_in(root / name));
+  };
+  const auto index = model_index_of(root);
+  switch (kind) {
+    case ComponentKind::Transformer:
+      if (index && index->contains("transformer")) add(components_in(root / "transformer"));
+      add(safetensors_in(root));
+      add_role_folders({"transformer", "diffusion_models", "unet"});
+      break;
+    case ComponentKind::Autoencoder:
+      if (is_file(root / "ae.safetensors")) add({root / "ae.safetensors"});
+      add_role_folders({"vae"});
+      add(safetensors_in(root));
+      break;
+    case ComponentKind::TextEncoder:
+      add_role_folders({"text_encoder", "text_encoders", "clip"});
+      for (const fs::path& inner : folders_in(root))
+        if (inner.filename().string().starts_with("Qwen3") && holds_weights(inner)) add({inner});
+      if (has_weight_index(root) && is_file(root / "config.json")) add({root});
+      add(safetensors_in(root));
+      break;
+    case ComponentKind::Tokenizer:
+      for (const char* name : {"tokenizer", "text_encoder", "."})
+        if (holds_tokenizer(root / name)) add({(root / name).lexically_normal()});
+      for (const fs::path& inner : folders_in(root))
+        if (inner.filename().string().starts_with("Qwen3") && holds_tokenizer(inner)) add({inner});
+      break;
+    case ComponentKind::Adapter:
+    case ComponentKind::Unknown: break;
+  }
+  return found;
+}
+
+fs::path model_root(const fs::path& transformer) {
+  const fs::path folder = is_file(transformer) ? transformer.parent_path() : transformer;
+  for (const char* role : {"transformer", "diffusion_models", "unet"})
+    if (folder.filename() == role) return folder.parent_path();
+  return folder;
+}
+
+}  // namespace flux2

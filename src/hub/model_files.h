@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "hub/variants.h"
+
+namespace flux2 {
+
+// Where the parts of a model lie and how to run it.
+struct ModelFiles {
+  std::string id;                            // "flux.2-klein-4b", "pico" or the name of a custom model
+  std::filesystem::path transformer, vae, text_encoder, tokenizer;
+  ModelDefaults defaults;
+  bool distilled = true;
+  bool bundled = false;                      // the small model that comes with the program
+  std::vector<std::string> reasons;          // how variant and parts were decided, for -v and inspect
+};
+
+// What the user said about the model. Empty fields are looked for.
+struct ModelQuery {
+  std::string model;                                        // variant id, file or folder
+  std::filesystem::path transformer, vae, text_encoder, tokenizer;
+  std::optional<bool> base;                                 // the user's word on base or distilled
+  std::vector<std::filesystem::path> folders;               // where installed models are looked for, best first
+  std::filesystem::path bundled;                            // folder of the bundled model, empty when there is none
+  std::function<const char*(const char*)> environment;      // getenv, or a test's own
+  bool need_text_encoder = true;                            // false when text states are given
+};
+
+// Finds every part or says which one is missing, where it was looked for and what brings it. Reads headers only.
+ModelFiles locate_model(const ModelQuery& query, const Log& log);
+
+}  // namespace flux2

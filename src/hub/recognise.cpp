@@ -1,0 +1,212 @@
+#include "hub/recognise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "hub/folder_layout.h"
+#include "hub/recognise_parts.h"
+#include "hub/training_kind.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the first bytes say about files that hold no safetensors; empty when they may be.
+struct Sniffed {
+  Recognition::Kind kind = Recognition::Kind::Unknown;
+  std::string container, note;
+};
+
+Sniffed sniff(const fs::path& path) {
+  std::string head(16, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  using Kind = Recognition::Kind;
+  if (head.starts_with("GGUF"))
+    return {Kind::Unknown, "GGUF", "GGUF files are not read by this version; use safetensors"};
+  if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02") || head.starts_with("\x80\x04"))
+    return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; only safetensors files are"};
+  if (head.starts_with("\x89PNG")) return {Kind::Image, "PNG", ""};
+  if (head.starts_with("\xff\xd8\xff")) return {Kind::Image, "JPEG", ""};
+  if (head.starts_with("RIFF") && head.size() >= 12 && head.substr(8, 4) == "WEBP") return {Kind::Image, "WebP", ""};
+  return {};
+}
+
+// Counts what a component's prefix covers; without one, everything that no other component's prefix covers.
+void measure(Component& c, const WeightSource& source, const std::vector<Component>& all) {
+  for (const StoredTensor& t : source.tensors()) {
+    const bool taken = c.prefix.empty() && std::any_of(all.begin(), all.end(), [&](const Component& other) {
+                         return !other.prefix.empty() && t.name.starts_with(other.prefix);
+                       });
+    if (taken || !t.name.starts_with(c.prefix)) continue;
+    ++c.tensors;
+    c.parameters += t.shape.numel();
+    c.bytes += t.bytes.size();
+  }
+}
+
+std::vector<Component> components_of(const SharedSource& source) {
+  std::vector<Component> found;
+  const auto add = [&](std::optional<Component> c) {
+    if (c) found.push_back(std::move(*c));
+    return c.has_value();
+  };
+  std::optional<Component> adapter = recognise_adapter(*source);
+  if (!add(recognise_transformer(source)) && !adapter) add(recognise_foreign_model(*source));
+  if (adapter) {
+    if (!found.empty()) {
+      found[0].flux2.reset();
+      found[0].problem = "the file holds a whole model and an adapter's matrices beside it";
+      found[0].hint = "use the model and the adapter as two files";
+    } else {
+      add(std::move(adapter));
+    }
+  } else {
+    add(recognise_autoencoder(source));
+    add(recognise_text_encoder(source));
+  }
+  return found;
+}
+
+void decide_training(Component& c, const Recognition& r) {
+  if (!c.flux2 || c.flux2->guidance) return;
+  const auto index = model_index_near(c.path);
+  const TrainingKind kind =
+      training_kind({.model_index = index ? &*index : nullptr, .metadata = r.metadata, .path = c.path});
+  c.distilled = kind.distilled;
+  c.kv = kind.kv;
+  c.distilled_reason = kind.reason;
+  c.evidence.push_back(fmt::format("{}: {}", kind.distilled ? "distilled" : "base", kind.reason));
+}
+
+Recognition recognise_weights(const fs::path& path, const Log& log) {
+  Recognition r{.kind = Recognition::Kind::Weights, .path = path, .container = "safetensors"};
+  const SharedSource source = open_weights(path, log);
+  r.metadata = source->metadata();
+  r.components = components_of(source);
+  if (r.components.empty()) {
+    Component unknown{.evidence = {fmt::format("first tensor: {}", source->tensors()[0].name)}};
+    unknown.problem = "the tensors belong to no model this program knows";
+    unknown.storage = storage_label(*source, "");
+    r.components.push_back(std::move(unknown));
+  }
+  for (Component& c : r.components) {
+    c.path = path;
+    measure(c, *source, r.components);
+    decide_training(c, r);
+  }
+  return r;
+}
+
+Component tokenizer_component(const fs::path& folder) {
+  return {.kind = ComponentKind::Tokenizer,
+          .path = folder,
+          .evidence = {"tokenizer files in " + folder.filename().string()}};
+}
+
+Recognition recognise_folder(const fs::path& folder, const Log& log) {
+  Recognition r{.path = folder};
+  std::vector<fs::path> parts;
+  for (const char* name : {"transformer", "vae", "text_encoder"})
+    if (holds_weights(folder / name)) parts.push_back(folder / name);
+  const auto index = model_index_of(folder);
+  if (!index && parts.empty() && holds_weights(folder)) {
+    if (safetensors_in(folder).size() == 1 || has_weight_index(folder)) {
+      r = recognise_weights(folder, log);
+      if (holds_tokenizer(folder)) r.components.push_back(tokenizer_component(folder));
+      return r;
+    }
+  }
+  for (const fs::path& file : safetensors_in(folder)) parts.push_back(file);
+  for (const fs::path& part : parts) {
+    const Recognition inner = recognise(part, log);
+    r.components.insert(r.components.end(), inner.components.begin(), inner.components.end());
+  }
+  for (const fs::path& candidate : {folder / "tokenizer", folder})
+    if (holds_tokenizer(candidate)) {
+      r.components.push_back(tokenizer_component(candidate));
+      break;
+    }
+  if (index) r.evidence.push_back("model_index.json");
+  r.container = index && index->contains("_class_name") ? "diffusers folder" : "folder";
+  const bool only_tokenizer = r.components.size() == 1 && r.components[0].kind == ComponentKind::Tokenizer;
+  r.kind = only_tokenizer ? Recognition::Kind::Tokenizer : Recognition::Kind::Pipeline;
+  if (r.components.empty()) r.kind = Recognition::Kind::Unknown;
+  return r;
+}
+
+}  // namespace
+
+const char* name_of(ComponentKind kind) {
+  switch (kind) {
+    case ComponentKind::Transformer: return "transformer";
+    case ComponentKind::Autoencoder: return "autoencoder";
+    case ComponentKind::TextEncoder: return "text encoder";
+    case ComponentKind::Adapter: return "adapter";
+    case ComponentKind::Tokenizer: return "tokenizer";
+    case ComponentKind::Unknown: return "unknown";
+  }
+  return "";
+}
+
+const char* name_of(Recognition::Kind kind) {
+  switch (kind) {
+    case Recognition::Kind::Weights: return "weights";
+    case Recognition::Kind::Pipeline: return "model folder";
+    case Recognition::Kind::Tokenizer: return "tokenizer";
+    case Recognition::Kind::Image: return "image";
+    case Recognition::Kind::Unknown: return "unknown";
+  }
+  return "";
+}
+
+const Component* Recognition::find(ComponentKind wanted) const {
+  const Component* found = nullptr;
+  for (const Component& c : components)
+    if (c.kind == wanted && (!found || (!found->usable() && c.usable()))) found = &c;
+  return found;
+}
+
+Recognition recognise(const fs::path& path, const Log& log) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) fail(ErrorCode::NotFound, "{} does not exist", path.string());
+  if (fs::is_directory(path, ignored)) return recognise_folder(path, log);
+  if (path.filename() == "tokenizer.json")
+    return {.kind = Recognition::Kind::Tokenizer,
+            .path = path,
+            .container = "JSON",
+            .components = {tokenizer_component(path)}};
+  if (const Sniffed s = sniff(path); !s.container.empty()) {
+    Recognition r{.kind = s.kind, .path = path, .container = s.container};
+    if (!s.note.empty()) r.components.push_back({.path = path, .problem = s.note});
+    return r;
+  }
+  return recognise_weights(path, log);
+}
+
+const Component& require(const Recognition& r, ComponentKind wanted) {
+  const Component* found = r.find(wanted);
+  if (found && found->usable()) return *found;
+  if (!found)
+    for (const Component& c : r.components)
+      if (!c.usable()) found = &c;
+  if (found) {
+    std::string text = found->problem;
+    // Messages of the model folder name the file already.
+    if (!text.starts_with(r.path.string())) text = fmt::format("{}: {}", r.path.string(), text);
+    throw Error(ErrorCode::Incompatible, text, found->hint);
+  }
+  std::string what = name_of(r.kind);
+  for (const Component& c : r.components) what = fmt::format("{} {}", c.family, name_of(c.kind));
+  throw Error(ErrorCode::Incompatible, fmt::format("{} is a {}, not a {}", r.path.string(), what, name_of(wanted)),
+              "`flux2 inspect FILE` tells what a file is");
+}
+
+}  // namespace flux2

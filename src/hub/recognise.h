@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "model/flux2_config.h"
+#include "model/qwen3.h"
+#include "model/vae_config.h"
+
+namespace flux2 {
+
+enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Unknown };
+const char* name_of(ComponentKind kind);
+
+// One thing a file holds, as far as its header tells.
+struct Component {
+  ComponentKind kind = ComponentKind::Unknown;
+  std::filesystem::path path;  // what to open
+  std::string family;          // "FLUX.2", "FLUX.1", "SDXL", "Qwen3", "T5", …; empty when unknown
+  std::string variant;         // "klein 4B", "Qwen3-4B", "small decoder", "LoRA rank 16 for klein 4B", …
+  std::string dialect;         // "original" or "diffusers"; of an adapter the style of its keys
+  std::string prefix;          // in front of every name
+  std::string storage;         // "bf16", "fp8", "nvfp4, mixed", …
+  int64_t tensors = 0, parameters = 0;
+  uint64_t bytes = 0;
+  std::vector<std::string> evidence;
+  std::string needs;  // what belongs to it: "a Qwen3 text encoder of width 2560"
+
+  std::optional<Flux2Config> flux2;  // filled for what this program can run
+  std::optional<VaeConfig> vae;
+  std::optional<Qwen3Config> qwen3;
+  int64_t text_width = 0;  // width of a text encoder of any family, 0 when not told
+
+  std::optional<bool> distilled;  // of a klein transformer
+  bool kv = false;
+  std::string distilled_reason;
+
+  std::string problem, hint;  // why this program cannot use it; empty when it can
+  bool usable() const { return problem.empty(); }
+};
+
+struct Recognition {
+  enum class Kind { Weights, Pipeline, Tokenizer, Image, Unknown };
+
+  Kind kind = Kind::Unknown;
+  std::filesystem::path path;
+  std::string container;  // "safetensors", "GGUF", "diffusers folder", "PNG", …
+  std::vector<Component> components;
+  std::map<std::string, std::string> metadata;  // of a weights file
+  std::vector<std::string> evidence;            // about the whole
+
+  const Component* find(ComponentKind wanted) const;  // the first of its kind, usable ones before others
+};
+const char* name_of(Recognition::Kind kind);
+
+// Says what a file or folder is, from headers alone. What is merely foreign is described, not refused; throws NotFound
+// when nothing is there and BadFile when a file is damaged.
+Recognition recognise(const std::filesystem::path& path, const Log& log = {});
+
+// The component of that kind. Throws Incompatible, naming what was found instead, when there is none to use.
+const Component& require(const Recognition& recognition, ComponentKind wanted);
+
+}  // namespace flux2

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "hub/adapter_modules.h"
+#include "hub/recognise_parts.h"
+
+namespace flux2 {
+
+namespace {
+
+// What one module says about the family of the model it was made for.
+struct Verdict {
+  std::string family;  // empty: nothing
+  std::string evidence;
+};
+
+bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
+bool ends(const std::string& name, const char* tail) { return name.ends_with(tail); }
+
+// The number behind `part`, where it is not the end of a longer word; −1 when there is none.
+int64_t index_behind(const std::string& name, const std::string& part) {
+  for (size_t at = name.find(part); at != std::string::npos; at = name.find(part, at + 1)) {
+    if (part == "transformer_blocks_" && at >= 7 && name.compare(at - 7, 7, "single_") == 0) continue;
+    int64_t number = -1;
+    for (size_t i = at + part.size();
+         i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) && number < 10000; ++i)
+      number = std::max<int64_t>(number, 0) * 10 + (name[i] - '0');
+    if (number >= 0) return number;
+  }
+  return -1;
+}
+int64_t double_index(const std::string& n) {
+  return std::max(index_behind(n, "double_blocks_"), index_behind(n, "transformer_blocks_"));
+}
+int64_t single_index(const std::string& n) {
+  return std::max(index_behind(n, "single_blocks_"), index_behind(n, "single_transformer_blocks_"));
+}
+
+// The width of the model, from a module whose place is known.
+int64_t width_of(const std::string& n, const AdapterModule& m) {
+  for (const char* tail : {"_qkv", "_attn_to_q", "_mlp_0", "_linear_in", "_linear1", "_to_qkv_mlp_proj"})
+    if (ends(n, tail)) return m.in;
+  for (const char* tail : {"_attn_proj", "_linear2", "_mlp_2", "_linear_out", "_to_out_0", "_to_add_out"})
+    if (ends(n, tail)) return m.out;
+  if (single_index(n) >= 0 && ends(n, "_attn_to_out")) return m.out;
+  return 0;
+}
+
+std::string foreign_family(const std::string& n) {
+  if (has(n, "img_mlp_net") || has(n, "img_mod_1")) return "Qwen-Image";
+  if (index_behind(n, "layers_") >= 0 && has(n, "_attention_")) return "Z-Image";
+  if (has(n, "input_blocks_") || has(n, "down_blocks_")) return "Stable Diffusion";
+  if (double_index(n) < 0 && single_index(n) < 0 && index_behind(n, "blocks_") >= 0 &&
+      (has(n, "_self_attn_") || has(n, "_cross_attn_") || has(n, "_ffn_")))
+    return "Wan";
+  return "";
+}
+
+bool shaped_for(const AdapterModule& m, int64_t outs, int64_t ins) {
+  return m.in > 0 && m.out > 0 && m.out * ins == m.in * outs;
+}
+
+bool says_flux2(const std::string& n, const AdapterModule& m) {
+  if (has(n, "to_qkv_mlp_proj") || has(n, "ff_linear_") || has(n, "ff_context_linear_") || has(n, "_stream_modulation"))
+    return true;
+  if (single_index(n) >= 0 && ends(n, "_attn_to_out")) return true;
+  if ((ends(n, "txt_in") || ends(n, "context_embedder")) && (m.in == 7680 || m.in == 12288 || m.in == 15360))
+    return true;
+  return (ends(n, "mlp_0") && shaped_for(m, 6, 1)) || (ends(n, "linear1") && shaped_for(m, 9, 1)) ||
+         (ends(n, "linear2") && shaped_for(m, 1, 4)) || (ends(n, "mlp_2") && shaped_for(m, 1, 3));
+}
+
+bool says_flux1(const std::string& n, const AdapterModule& m, int64_t width) {
+  for (const char* part :
+       {"vector_in", "img_mod", "txt_mod", "norm1_linear", "norm1_context", "proj_mlp", "ff_net_", "_processor_"})
+    if (has(n, part)) return true;
+  if (single_index(n) >= 0 && (has(n, "_modulation") || ends(n, "_attn_to_q") || ends(n, "_proj_out"))) return true;
+  if ((ends(n, "txt_in") || ends(n, "context_embedder")) && m.in == 4096) return true;
+  if ((ends(n, "img_in") || ends(n, "x_embedder")) && (m.in == 64 || m.in == 384)) return true;
+  if (width == 3072 && (double_index(n) >= 5 || single_index(n) >= 20)) return true;
+  return (ends(n, "mlp_0") && shaped_for(m, 4, 1)) || (ends(n, "linear1") && shaped_for(m, 7, 1)) ||
+         (ends(n, "linear2") && shaped_for(m, 1, 5));
+}
+
+// Both families may seem to speak: fused names prove more than an index, so FLUX.2's signs are asked first.
+Verdict judge(const AdapterModules& adapter, int64_t width) {
+  for (const auto& [name, m] : adapter.modules)
+    if (says_flux2(name, m)) return {"FLUX.2", fmt::format("key {}", m.first_key)};
+  for (const auto& [name, m] : adapter.modules)
+    if (const std::string family = foreign_family(name); !family.empty())
+      return {family, fmt::format("key {}", m.first_key)};
+  for (const auto& [name, m] : adapter.modules)
+    if (says_flux1(name, m, width)) return {"FLUX.1", fmt::format("key {}", m.first_key)};
+  if (width == 4096 || width == 6144) return {"FLUX.2", fmt::format("width {}", width)};
+  return {};
+}
+
+// Letters and digits of what the metadata calls the base model.
+std::string base_named_by(const std::map<std::string, std::string>& metadata) {
+  std::string text;
+  for (const char* key : {"modelspec.architecture", "ss_base_model_version"})
+    if (const auto at = metadata.find(key); at != metadata.end() && text.empty())
+      for (char c : at->second)
+        if (std::isalnum(static_cast<unsigned char>(c)))
+          text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+const char* size_named(int64_t width) {
+  return width == 3072 ? "klein 4B" : width == 4096 ? "klein 9B" : width == 6144 ? "dev" : "a custom size";
+}
+
+}  // namespace
+
+std::optional<Component> recognise_adapter(const WeightSource& source) {
+  const AdapterModules adapter = read_adapter_modules(source);
+  if (adapter.tensors == 0) return std::nullopt;
+  Component c{.kind = ComponentKind::Adapter, .dialect = adapter.style};
+  c.storage = storage_label(source, "");
+  if (adapter.modules.empty()) {
+    c.family = "text encoder";
+    c.problem = "this adapter changes text encoders only, which FLUX.2 does not use";
+    return c;
+  }
+  int64_t width = 0, rank = 0;
+  for (const auto& [name, m] : adapter.modules) {
+    if (!width) width = width_of(name, m);
+    rank = std::max(rank, m.rank);
+  }
+  Verdict verdict = judge(adapter, width);
+  const std::string named = base_named_by(source.metadata());
+  if (verdict.family.empty() && named.starts_with("flux2"))
+    verdict = {"FLUX.2", fmt::format("metadata names {}", named)};
+  if (verdict.family.empty() && named.starts_with("flux1"))
+    verdict = {"FLUX.1", fmt::format("metadata names {}", named)};
+
+  c.family = verdict.family;
+  c.variant = adapter.kind + (rank ? fmt::format(" of rank {}", rank) : std::string());
+  if (width) c.evidence.push_back(fmt::format("width {}", width));
+  if (!verdict.evidence.empty()) c.evidence.push_back(verdict.evidence);
+  if (adapter.text_encoder_keys)
+    c.evidence.push_back(fmt::format("{} tensors for text encoders are set aside", adapter.text_encoder_keys));
+
+  if (c.family == "FLUX.2") {
+    if (width) c.variant += fmt::format(" for {}", size_named(width));
+    c.needs = width ? fmt::format("{} (width {})", size_named(width), width) : "a FLUX.2 model";
+  } else if (c.family.empty() && width == 3072) {
+    c.evidence.push_back("FLUX.1 or klein 4B: the attention of double blocks looks alike in both");
+  } else if (!c.family.empty()) {
+    c.problem = fmt::format("adapter was made for {} (evidence: {}); it cannot be used with FLUX.2", c.family,
+                            verdict.evidence);
+  } else {
+    c.problem =
+        fmt::format("adapter for an unknown model; its first key is {}", adapter.modules.begin()->second.first_key);
+  }
+  return c;
+}
+
+}  // namespace flux2

@@ -1,0 +1,206 @@
+#include "hub/recognise_parts.h"
+
+#include <fmt/format.h>
+
+#include "hub/name_tests.h"
+#include "model/flux2_transformer.h"
+#include "weights/named_weights.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr size_t kMaxListed = 10;
+
+Component component_of(ComponentKind kind, const NamedWeights& weights) {
+  Component c{.kind = kind};
+  c.dialect = name_of(weights.dialect());
+  c.prefix = weights.prefix();
+  c.storage = storage_label(weights.source(), c.prefix);
+  return c;
+}
+
+// Names and shapes a model of this geometry should have and has not.
+std::vector<std::string> faults_of(const Flux2Config& config, const NamedWeights& weights) {
+  std::vector<std::string> faults;
+  Flux2Transformer(config).visit([&](const Parameter& p) {
+    if (faults.size() > kMaxListed) return;
+    if (!weights.has(p.name)) {
+      faults.push_back(fmt::format("{} {} is missing", p.name, p.shape));
+      return;
+    }
+    const Shape found = weights.shape(p.name);
+    // Packed weights have shapes of their own: half the columns, or one long row.
+    const bool packed = weights.dtype(p.name) == DType::U8;
+    if (found != p.shape && !packed) faults.push_back(fmt::format("{} is {} instead of {}", p.name, found, p.shape));
+  });
+  return faults;
+}
+
+std::string encoder_for(int64_t width) {
+  if (width == 2560) return "Qwen3-4B";
+  if (width == 4096) return "Qwen3-8B";
+  if (width == 5120) return "Mistral-Small-24B";
+  return "Qwen3-like";
+}
+
+}  // namespace
+
+std::optional<Component> recognise_transformer(const SharedSource& source) {
+  const NamedWeights weights(source, ModelPart::Transformer);
+  const char* signs[] = {"double_stream_modulation_img.lin.weight", "single_stream_modulation.lin.weight"};
+  const char* sign = weights.has(signs[0]) ? signs[0] : weights.has(signs[1]) ? signs[1] : nullptr;
+  if (!sign) return std::nullopt;
+
+  Component c = component_of(ComponentKind::Transformer, weights);
+  c.family = "FLUX.2";
+  c.evidence.push_back(fmt::format("{}: modulation shared by all blocks, as only FLUX.2 has it", sign));
+  try {
+    const Flux2Config config = detect_flux2(weights);
+    c.variant = config.name();
+    c.evidence.push_back(fmt::format("width {}, {} double and {} single blocks, text width {}{}", config.hidden,
+                                     config.double_blocks, config.single_blocks, config.text_width,
+                                     config.guidance ? ", guidance input" : ""));
+    if (config.text_width % 3 == 0)
+      c.needs = fmt::format("a text encoder of width {} ({}) and the FLUX.2 autoencoder", config.text_width / 3,
+                            encoder_for(config.text_width / 3));
+    const auto faults = faults_of(config, weights);
+    if (faults.empty()) {
+      c.flux2 = config;
+    } else {
+      c.problem = "the FLUX.2 transformer is damaged:";
+      for (size_t i = 0; i < std::min(faults.size(), kMaxListed); ++i) c.problem += (i ? "; " : " ") + faults[i];
+      if (faults.size() > kMaxListed) c.problem += "; and more";
+      c.hint = "download the file again";
+    }
+  } catch (const Error& e) {
+    c.problem = e.what();
+    c.hint = e.hint();
+  }
+  return c;
+}
+
+std::optional<Component> recognise_autoencoder(const SharedSource& source) {
+  const NamedWeights weights(source, ModelPart::Autoencoder);
+  const char* first = "decoder.conv_in.weight";
+  if (!weights.has(first) && !weights.has("bn.running_mean")) {
+    const NameTests names(*source);
+    const StoredTensor* tiny = names.containing("decoder.layers.0.");
+    if (!tiny) tiny = names.ending("decoder.1.weight");
+    if (!tiny) return std::nullopt;
+    Component c{.kind = ComponentKind::Autoencoder, .family = "tiny autoencoder", .evidence = {tiny->name}};
+    c.problem = "this is a tiny autoencoder for previews, not the model's own";
+    c.hint = "use ae.safetensors of FLUX.2 (or vae/diffusion_pytorch_model.safetensors of a klein repository)";
+    return c;
+  }
+  Component c = component_of(ComponentKind::Autoencoder, weights);
+  const Shape shape = weights.has(first) ? weights.shape(first) : Shape{};
+  const int64_t channels = shape.rank() >= 2 ? shape[1] : 0;
+  if (shape.rank() == 5) c.family = "video";
+  else if (channels == 32 || weights.has("bn.running_mean")) c.family = "FLUX.2";
+  else if (channels == 16) c.family = "FLUX.1 or SD3";
+  else if (channels == 4) c.family = "SD or SDXL";
+  if (shape.rank() >= 2) c.evidence.push_back(fmt::format("{} {}: {} latent channels", first, shape, channels));
+  if (weights.has("bn.running_mean"))
+    c.evidence.push_back(fmt::format("bn.running_mean {}", weights.shape("bn.running_mean")));
+  try {
+    c.vae = detect_vae(weights);
+    c.variant = c.vae->decoder_widths[0] < c.vae->encoder_widths[0] ? "small decoder" : "full";
+    if (!c.vae->has_encoder) c.variant = "decoder only";
+    c.evidence.push_back(fmt::format("decoder base width {}", c.vae->decoder_widths[0]));
+    if (!c.vae->has_encoder) c.evidence.push_back("no encoder: references and editing need one");
+  } catch (const Error& e) {
+    c.problem = e.what();
+    c.hint =
+        "use ae.safetensors of FLUX.2-dev or flux2-vae.safetensors (vae/diffusion_pytorch_model.safetensors of a klein "
+        "repository)";
+  }
+  return c;
+}
+
+namespace {
+
+struct TextFamily {
+  std::string family, problem;
+};
+
+// Encoders of other families, told by names alone.
+std::optional<TextFamily> foreign_encoder(const NameTests& names, std::string& evidence) {
+  const auto seen = [&](const StoredTensor* t) {
+    if (t) evidence = t->name;
+    return t != nullptr;
+  };
+  if (seen(names.containing("encoder.block.0.")) || seen(names.containing("enc.blk.")) ||
+      seen(names.ending("shared.weight")))
+    return TextFamily{"T5", "this is a T5 text encoder; FLUX.2 does not use T5/CLIP"};
+  if (seen(names.containing("text_model.encoder.layers.")))
+    return TextFamily{"CLIP", "this is a CLIP text encoder; FLUX.2 does not use T5/CLIP"};
+  if (seen(names.ending("self_attn.q_proj.bias")) && names.ending("embed_tokens.weight"))
+    return TextFamily{"Qwen2", "this is Qwen2 or Qwen2.5, whose attention has biases, not Qwen3"};
+  if (seen(names.ending("pre_feedforward_layernorm.weight")) || seen(names.ending("post_ffw_norm.weight")))
+    return TextFamily{"Gemma", "this is a Gemma language model, not Qwen3"};
+  if (names.ending("self_attn.q_norm.weight") && seen(names.containing("visual.")))
+    return TextFamily{"Qwen3-VL",
+                      "this is a Qwen3-VL model; its language weights differ from Qwen3's although the shapes match"};
+  return std::nullopt;
+}
+
+std::string qwen3_name(int64_t width) {
+  if (width == 1024) return "Qwen3-0.6B";
+  if (width == 2048) return "Qwen3-1.7B";
+  if (width == 2560) return "Qwen3-4B";
+  if (width == 4096) return "Qwen3-8B";
+  if (width == 5120) return "Qwen3-14B or 32B";
+  return fmt::format("Qwen3-like of width {}", width);
+}
+
+}  // namespace
+
+std::optional<Component> recognise_text_encoder(const SharedSource& source) {
+  const NamedWeights weights(source, ModelPart::TextEncoder);
+  const NameTests names(*source);
+  std::string evidence;
+  const auto foreign = foreign_encoder(names, evidence);
+  const bool has_table =
+      weights.has("model.embed_tokens.weight") && weights.shape("model.embed_tokens.weight").rank() == 2;
+  if (!foreign && !(has_table && weights.has("model.layers.0.self_attn.q_proj.weight"))) return std::nullopt;
+
+  Component c = component_of(ComponentKind::TextEncoder, weights);
+  c.hint = "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B";
+  if (has_table) {
+    const Shape table = weights.shape("model.embed_tokens.weight");
+    c.text_width = table[1];
+    c.evidence.push_back(fmt::format("model.embed_tokens.weight {}: {} tokens, width {}", table, table[0], table[1]));
+  }
+  if (foreign) {
+    c.family = foreign->family;
+    c.problem = foreign->problem;
+    c.evidence.push_back(evidence);
+    return c;
+  }
+  if (!weights.has("model.layers.0.self_attn.q_norm.weight")) {
+    const int64_t tokens = weights.shape("model.embed_tokens.weight")[0];
+    c.evidence.push_back("no q_norm: queries and keys are not normalised");
+    c.family = c.text_width == 5120 && tokens >= 100000 ? "Mistral" : "Llama";
+    c.problem =
+        c.family == "Mistral"
+            ? "this is Mistral-Small-24B (width 5120), the text encoder of FLUX.2-dev, which this version does not run "
+              "yet"
+            : fmt::format("this is a Llama-like language model (width {}, {} tokens), not Qwen3", c.text_width, tokens);
+    if (c.family == "Mistral") c.variant = "Mistral-Small-24B";
+    return c;
+  }
+  c.family = "Qwen3";
+  c.variant = qwen3_name(c.text_width);
+  try {
+    c.qwen3 = detect_qwen3(weights);
+    c.hint.clear();
+    c.evidence.push_back(fmt::format("q_norm present; {} layers, {}/{} heads of {}", c.qwen3->layers, c.qwen3->heads,
+                                     c.qwen3->kv_heads, c.qwen3->head_dim));
+  } catch (const Error& e) {
+    c.problem = e.what();
+  }
+  return c;
+}
+
+}  // namespace flux2

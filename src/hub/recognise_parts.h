@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "hub/recognise.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+
+// Each finds its kind of component among the tensors of one source, or nothing. `path` and sizes are filled by the
+// caller where `prefix` tells which tensors belong to it.
+using SharedSource = std::shared_ptr<const WeightSource>;
+std::optional<Component> recognise_transformer(const SharedSource& source);
+std::optional<Component> recognise_autoencoder(const SharedSource& source);
+std::optional<Component> recognise_text_encoder(const SharedSource& source);
+std::optional<Component> recognise_adapter(const WeightSource& source);
+
+// A diffusion model of another family.
+std::optional<Component> recognise_foreign_model(const WeightSource& source);
+
+// How the weights under a prefix are stored: the kind with most bytes, "mixed" when several packed kinds occur.
+std::string storage_label(const WeightSource& source, const std::string& prefix);
+
+}  // namespace flux2

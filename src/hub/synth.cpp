@@ -1,0 +1,239 @@
+#include "hub/synth.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "hub/folder_layout.h"
+#include "hub/synth_files.h"
+#include "hub/synth_values.h"
+#include "hub/variants.h"
+#include "model/flux2_transformer.h"
+#include "model/vae.h"
+#include "weights/names.h"
+#include "weights/safetensors_writer.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kChunkBytes = 16 << 20;
+
+// A tensor to invent, under its canonical name.
+struct Invented {
+  std::string name;
+  Shape shape;
+  ParameterKind kind;
+};
+
+// What a stored tensor is made of.
+struct Piece {
+  const Invented* canonical;
+  std::vector<IndexRange> rows;
+};
+
+struct PartFile {
+  fs::path path;
+  ModelPart part;
+  std::vector<Invented> tensors;
+};
+
+template <class Model>
+std::vector<Invented> list_tensors(Model model) {
+  std::vector<Invented> list;
+  model.visit([&](const Parameter& p) { list.push_back({p.name, p.shape, p.kind}); });
+  return list;
+}
+
+// The embeddings are declared tied to the output head, which FLUX.2 never uses, so no head is written.
+std::vector<Invented> text_encoder_tensors(Qwen3Config config) {
+  config.states = {static_cast<int>(config.layers)};  // so that every layer is listed
+  auto list = list_tensors(Qwen3Encoder(config));
+  list.push_back({"model.norm.weight", {config.hidden}, ParameterKind::Vector});
+  return list;
+}
+
+class ModelWriter {
+ public:
+  ModelWriter(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress)
+      : options_(options), progress_(progress), pool_(0) {}
+
+  void write(const std::vector<PartFile>& components) {
+    for (const PartFile& c : components)
+      for (const Invented& t : c.tensors)
+        state_.total += static_cast<uint64_t>(bytes_for(dtype_of(t), t.shape.numel()));
+    for (const PartFile& c : components) write(c);
+  }
+
+ private:
+  // Statistics stay exact: rounding them shifts every latent.
+  DType dtype_of(const Invented& t) const { return t.kind == ParameterKind::Statistic ? DType::F32 : options_.dtype; }
+
+  void write(const PartFile& component) {
+    std::map<std::string, Piece> pieces;
+    std::vector<SafetensorsWriter::Declared> declared;
+    for (const Invented& t : component.tensors) {
+      std::vector<DiffusersTensor> stored = {{t.name, t.shape, {{0, t.shape[0]}}}};
+      if (options_.layout == SynthOptions::Layout::Diffusers) stored = to_diffusers(component.part, t.name, t.shape);
+      for (DiffusersTensor& s : stored) {
+        declared.push_back({s.name, dtype_of(t), s.shape});
+        pieces[s.name] = {&t, std::move(s.rows)};
+      }
+    }
+    // PyTorch counts the batches a norm has seen; loaders that want every buffer look for it.
+    constexpr const char* kCounter = "bn.num_batches_tracked";
+    if (component.part == ModelPart::Autoencoder) declared.push_back({kCounter, DType::I64, {}});
+
+    SafetensorsWriter writer(component.path, declared, {{"format", "pt"}});
+    state_.file = component.path.string();
+    for (const auto& d : writer.tensors()) {
+      if (d.name == kCounter) writer.write(d.name, std::vector<std::byte>(sizeof(int64_t)));
+      else write(writer, d, pieces.at(d.name));
+    }
+    writer.commit();
+  }
+
+  void write(SafetensorsWriter& writer, const SafetensorsWriter::Declared& d, const Piece& piece) {
+    const Invented& t = *piece.canonical;
+    const SynthValues values(options_.seed, t.name, sane_values(t.name, t.shape, t.kind), d.dtype);
+    const int64_t row = t.shape.numel() / t.shape[0], width = bytes_for(d.dtype, 1), chunk = kChunkBytes / width;
+    for (const IndexRange& rows : piece.rows)
+      for (int64_t at = rows.begin * row; at < rows.end * row;) {
+        const int64_t n = std::min(chunk, rows.end * row - at);
+        buffer_.resize(static_cast<size_t>(n * width));
+        values.fill(at, buffer_, pool_);
+        writer.write(d.name, buffer_);
+        at += n;
+        state_.bytes += buffer_.size();
+        if (progress_) progress_(state_);
+      }
+  }
+
+  const SynthOptions& options_;
+  const std::function<void(const SynthProgress&)>& progress_;
+  ThreadPool pool_;
+  SynthProgress state_;
+  std::vector<std::byte> buffer_;
+};
+
+SynthModel tiny_model() {
+  SynthModel m;
+  m.name = "tiny";
+  m.transformer = {.hidden = 256, .double_blocks = 1, .single_blocks = 2, .text_width = 192};
+  m.vae = {.encoder_widths = {32, 64, 128, 128}, .decoder_widths = {32, 64, 128, 128}};
+  m.text_encoder = Qwen3Config{.vocab = 512,
+                               .hidden = 64,
+                               .intermediate = 192,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 16,
+                               .layers = 7,
+                               .states = {2, 4, 6}};
+  m.defaults = {.width = 128, .height = 128, .text_length = 64, .text_layers = {2, 4, 6}};
+  return m;
+}
+
+SynthModel published_model(const Variant& v) {
+  SynthModel m;
+  m.name = v.id;
+  m.transformer = v.config;
+  m.defaults = v.defaults;
+  m.distilled = v.distilled;
+  if (v.config == klein_4b_config()) m.text_encoder = Qwen3Config{};
+  if (v.config == klein_9b_config()) m.text_encoder = Qwen3Config{.hidden = 4096, .intermediate = 12288};
+  return m;
+}
+
+void check_consistent(const SynthModel& m) {
+  const Flux2Config& t = m.transformer;
+  check(t.hidden > 0 && t.hidden % Flux2Config::kHeadDim == 0, "width {} is not a multiple of the head width 128",
+        t.hidden);
+  check(t.double_blocks >= 0 && t.single_blocks >= 0, "{} double and {} single blocks", t.double_blocks,
+        t.single_blocks);
+  for (const auto& widths : {m.vae.encoder_widths, m.vae.decoder_widths})
+    for (int64_t w : widths) check(w > 0 && w % 32 == 0, "autoencoder width {} is not a multiple of its 32 groups", w);
+  if (!m.text_encoder) return;
+  const Qwen3Config& q = *m.text_encoder;
+  check(q.output_width() == t.text_width, "{} states of width {} do not make the transformer's text width {}",
+        q.states.size(), q.hidden, t.text_width);
+  check(q.layers_needed() <= q.layers, "the text encoder has {} layers, the state after layer {} is wanted", q.layers,
+        q.layers_needed());
+}
+
+SynthModel model_of(const SynthOptions& o) {
+  SynthModel m;
+  if (o.variant == "tiny") {
+    m = tiny_model();
+  } else if (const auto variant = find_variant(o.variant)) {
+    m = published_model(*variant);
+  } else {
+    fail(ErrorCode::InvalidArgument, "cannot invent a model of kind {}: known are tiny and the published ids",
+         o.variant);
+  }
+  if (o.base && m.distilled) {
+    m.distilled = false;
+    m.defaults.steps = 50;
+    m.defaults.guidance = 4.0;
+  }
+  if (o.transformer) m.transformer = *o.transformer;
+  if (o.double_blocks) m.transformer.double_blocks = *o.double_blocks;
+  if (o.single_blocks) m.transformer.single_blocks = *o.single_blocks;
+  if (o.vae) m.vae = *o.vae;
+  if (o.text_encoder) {
+    m.text_encoder = o.text_encoder;
+    m.defaults.text_layers = o.text_encoder->states;
+  }
+  if (o.needed_layers_only && m.text_encoder) m.text_encoder->layers = m.text_encoder->layers_needed();
+  m.dtype = o.dtype;
+  check_consistent(m);
+  return m;
+}
+
+// "flux-2-klein-4b.safetensors", as the published files are called.
+std::string single_file_name(const SynthModel& m) {
+  const std::string name = m.name.starts_with("flux.2-") ? m.name.substr(7) : m.name;
+  return fmt::format("flux-2-{}.safetensors", name);
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  check(holds_tokenizer(from), "{} holds no tokenizer to copy", from.string());
+  std::error_code failed;
+  fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, failed);
+  if (failed)
+    fail(ErrorCode::CannotWrite, "cannot copy tokenizer {} to {}: {}", from.string(), to.string(), failed.message());
+}
+
+}  // namespace
+
+void synthesise_model(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress,
+                      const Log& log) {
+  check(!options.out.empty(), "a folder for the model is needed");
+  const SynthModel model = model_of(options);
+  const bool diffusers = options.layout == SynthOptions::Layout::Diffusers;
+
+  std::vector<PartFile> components = {
+      {diffusers ? options.out / "transformer/diffusion_pytorch_model.safetensors"
+                 : options.out / single_file_name(model),
+       ModelPart::Transformer, list_tensors(Flux2Transformer(model.transformer))},
+      {diffusers ? options.out / "vae/diffusion_pytorch_model.safetensors" : options.out / "ae.safetensors",
+       ModelPart::Autoencoder, list_tensors(Vae(model.vae))}};
+  if (model.text_encoder)
+    components.push_back({options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder,
+                          text_encoder_tensors(*model.text_encoder)});
+  else log.warn("{} reads its prompts with a Mistral encoder, which is not written", model.name);
+
+  ModelWriter(options, progress).write(components);
+  if (model.text_encoder) {
+    write_text_encoder_config(options.out, model);
+    if (options.tokenizer.empty()) write_small_tokenizer(options.out / "tokenizer", model.text_encoder->vocab);
+    else copy_tokenizer(options.tokenizer, options.out / "tokenizer");
+  }
+  if (diffusers) write_diffusers_configs(options.out, model);
+  else write_own_index(options.out, model);
+  log.info("wrote a model with invented weights to {}", options.out.string());
+}
+
+}  // namespace flux2

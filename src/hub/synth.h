@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "model/flux2_config.h"
+#include "model/qwen3.h"
+#include "model/vae_config.h"
+
+namespace flux2 {
+
+// A model with the exact names, shapes and configuration files of a real one and invented weights: for tests, for
+// measuring speed and memory, for trying an installation without a download.
+struct SynthOptions {
+  enum class Layout {
+    Bfl,        // flux-2-NAME.safetensors, ae.safetensors, text_encoder/, tokenizer/
+    Diffusers,  // what Flux2KleinPipeline.from_pretrained reads
+  };
+
+  std::string variant = "tiny";  // "tiny" or any spelling of a published id; "…base…" makes a base model
+  std::filesystem::path out;     // folder, created
+  Layout layout = Layout::Bfl;
+  DType dtype = DType::BF16;  // or F32
+  uint64_t seed = 0;
+  bool base = false;  // not distilled
+
+  // Changes to the variant's geometry. The text encoder must give the transformer's text width; VAE widths are
+  // multiples of 32, the number of groups its norms have.
+  std::optional<int> double_blocks, single_blocks;
+  std::optional<Flux2Config> transformer;
+  std::optional<VaeConfig> vae;
+  std::optional<Qwen3Config> text_encoder;
+
+  bool needed_layers_only = false;  // leave out the text encoder's layers that are never read
+  // A tokenizer to copy. Without one a small byte-level vocabulary is written: it reads any text, but large
+  // vocabularies are not ours to invent.
+  std::filesystem::path tokenizer;
+};
+
+struct SynthProgress {
+  std::string file;
+  uint64_t bytes = 0, total = 0;  // of all weight files
+};
+
+// Writes the model in constant memory. The same seed gives the same canonical values in every layout, and in BF16 the
+// rounded F32 ones. dev gets no text encoder: this program has none of its kind.
+void synthesise_model(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress = {},
+                      const Log& log = {});
+
+}  // namespace flux2

@@ -1,0 +1,189 @@
+#include "hub/synth_files.h"
+
+#include <string_view>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "text/pretokenize.h"
+#include "text/unicode.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_json(const fs::path& path, const Json& json) {
+  const std::string text = json.dump(2) + "\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+// How a byte-level tokenizer writes a byte: printable Latin-1 as itself, the others from U+0100 on.
+std::string byte_symbol(int byte) {
+  const auto printable = [](int b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
+  char32_t code = static_cast<char32_t>(byte);
+  if (!printable(byte)) {
+    code = 0x100;
+    for (int b = 0; b < byte; ++b) code += !printable(b);
+  }
+  std::string symbol;
+  append_utf8(symbol, code);
+  return symbol;
+}
+
+// Frequent English pairs; each side is a byte symbol or an earlier merge. Ġ stands for the space.
+constexpr std::pair<std::string_view, std::string_view> kMerges[] = {
+    {"Ġ", "a"}, {"Ġ", "t"}, {"h", "e"}, {"i", "n"}, {"Ġt", "he"}, {"r", "e"},  {"o", "n"},
+    {"e", "r"}, {"a", "t"}, {"Ġ", "o"}, {"Ġo", "n"}, {"n", "d"},  {"Ġa", "nd"}, {"Ġ", "in"},
+};
+
+struct TemplateToken {
+  const char* content;
+  bool special;
+};
+constexpr TemplateToken kTemplateTokens[] = {
+    {"<|endoftext|>", true}, {"<|im_start|>", true}, {"<|im_end|>", true}, {"<think>", false}, {"</think>", false}};
+
+// The same turns that our own prompt template renders.
+constexpr const char* kChatTemplate =
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
+
+}  // namespace
+
+void write_own_index(const fs::path& folder, const SynthModel& m) {
+  Json flux2 = {{"text_length", m.defaults.text_length}, {"text_layers", m.defaults.text_layers},
+                {"steps", m.defaults.steps},             {"guidance", m.defaults.guidance},
+                {"width", m.defaults.width},             {"height", m.defaults.height}};
+  write_json(folder / "model_index.json", {{"name", m.name}, {"is_distilled", m.distilled}, {"flux2", flux2}});
+}
+
+void write_text_encoder_config(const fs::path& folder, const SynthModel& m) {
+  const Qwen3Config& c = *m.text_encoder;
+  write_json(folder / "text_encoder" / "config.json",
+             {{"architectures", {"Qwen3ForCausalLM"}},
+              {"model_type", "qwen3"},
+              {"vocab_size", c.vocab},
+              {"hidden_size", c.hidden},
+              {"intermediate_size", c.intermediate},
+              {"num_hidden_layers", c.layers},
+              {"num_attention_heads", c.heads},
+              {"num_key_value_heads", c.kv_heads},
+              {"head_dim", c.head_dim},
+              {"rms_norm_eps", 1e-6},
+              {"rope_theta", c.rope_theta},
+              {"tie_word_embeddings", true},
+              {"attention_bias", false},
+              {"hidden_act", "silu"},
+              {"max_position_embeddings", 40960},
+              {"torch_dtype", m.dtype == DType::F32 ? "float32" : "bfloat16"}});
+}
+
+void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
+  const Flux2Config& t = m.transformer;
+  const bool dev = t.guidance;
+  const ModelDefaults& d = m.defaults;
+  Json index = {{"_class_name", dev ? "Flux2Pipeline" : "Flux2KleinPipeline"},
+                {"_diffusers_version", "0.37.0"},
+                {"scheduler", {"diffusers", "FlowMatchEulerDiscreteScheduler"}},
+                {"transformer", {"diffusers", "Flux2Transformer2DModel"}},
+                {"vae", {"diffusers", "AutoencoderKLFlux2"}}};
+  if (m.text_encoder) {
+    index["text_encoder"] = {"transformers", "Qwen3ForCausalLM"};
+    index["tokenizer"] = {"transformers", "Qwen2TokenizerFast"};
+    index["is_distilled"] = m.distilled;
+  }
+  // What diffusers takes as arguments of a call and a small model needs told; published ones have these by default.
+  if (d.text_layers != ModelDefaults{}.text_layers || d.text_length != ModelDefaults{}.text_length) {
+    index["name"] = m.name;
+    index["flux2"] = {{"text_length", d.text_length}, {"text_layers", d.text_layers}, {"steps", d.steps},
+                      {"guidance", d.guidance},       {"width", d.width},             {"height", d.height}};
+  }
+  write_json(folder / "model_index.json", index);
+
+  write_json(folder / "transformer" / "config.json",
+             {{"_class_name", "Flux2Transformer2DModel"},
+              {"patch_size", 1},
+              {"in_channels", t.channels},
+              {"out_channels", nullptr},
+              {"num_layers", t.double_blocks},
+              {"num_single_layers", t.single_blocks},
+              {"attention_head_dim", Flux2Config::kHeadDim},
+              {"num_attention_heads", t.heads()},
+              {"joint_attention_dim", t.text_width},
+              {"timestep_guidance_channels", 256},
+              {"mlp_ratio", 3.0},
+              {"axes_dims_rope", {32, 32, 32, 32}},
+              {"rope_theta", 2000},
+              {"eps", 1e-6},
+              {"guidance_embeds", t.guidance}});
+
+  Json vae = {{"_class_name", "AutoencoderKLFlux2"},
+              {"in_channels", 3},
+              {"out_channels", 3},
+              {"block_out_channels", m.vae.encoder_widths},
+              {"layers_per_block", VaeConfig::kEncoderBlocks},
+              {"latent_channels", m.vae.latent_channels},
+              {"norm_num_groups", 32},
+              {"batch_norm_eps", 1e-4},
+              {"batch_norm_momentum", 0.1},
+              {"patch_size", {2, 2}},
+              {"use_quant_conv", true},
+              {"use_post_quant_conv", true},
+              {"mid_block_add_attention", true}};
+  if (m.vae.decoder_widths != m.vae.encoder_widths) vae["decoder_block_out_channels"] = m.vae.decoder_widths;
+  write_json(folder / "vae" / "config.json", vae);
+
+  write_json(folder / "scheduler" / "scheduler_config.json",
+             {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
+              {"base_image_seq_len", 256},
+              {"base_shift", 0.5},
+              {"max_image_seq_len", 4096},
+              {"max_shift", 1.15},
+              {"num_train_timesteps", 1000},
+              {"shift", 3.0},
+              {"time_shift_type", "exponential"},
+              {"use_dynamic_shifting", true}});
+}
+
+void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
+  Json tokens = Json::object(), merges = Json::array(), added = Json::array();
+  int64_t next = 0;
+  for (int byte = 0; byte < 256; ++byte) tokens[byte_symbol(byte)] = next++;
+  for (const auto& [left, right] : kMerges) {
+    merges.push_back({left, right});
+    tokens[std::string(left) + std::string(right)] = next++;
+  }
+  for (const TemplateToken& token : kTemplateTokens)
+    added.push_back({{"id", next++}, {"content", token.content}, {"single_word", false}, {"lstrip", false},
+                     {"rstrip", false}, {"normalized", false}, {"special", token.special}});
+  check(next <= vocab, "the small tokenizer has {} tokens, the text encoder room for {}", next, vocab);
+
+  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"},
+                      {"invert", false}};
+  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true},
+                           {"use_regex", false}};
+  write_json(folder / "tokenizer.json",
+             {{"version", "1.0"},
+              {"truncation", nullptr},
+              {"padding", nullptr},
+              {"added_tokens", added},
+              {"normalizer", {{"type", "NFC"}}},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
+              {"post_processor", nullptr},
+              {"decoder", byte_level},
+              {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
+                         {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"fuse_unk", false},
+                         {"byte_fallback", false}, {"vocab", tokens}, {"merges", merges}}}});
+  write_json(folder / "tokenizer_config.json",
+             {{"tokenizer_class", "Qwen2Tokenizer"}, {"pad_token", "<|endoftext|>"}, {"eos_token", "<|im_end|>"},
+              {"model_max_length", 131072}, {"add_bos_token", false}, {"clean_up_tokenization_spaces", false},
+              {"chat_template", kChatTemplate}});
+}
+
+}  // namespace flux2

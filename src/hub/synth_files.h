@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "hub/variants.h"
+#include "model/qwen3.h"
+#include "model/vae_config.h"
+#include "tensor/dtype.h"
+
+namespace flux2 {
+
+// Everything the small files of a model are written from.
+struct SynthModel {
+  std::string name;
+  Flux2Config transformer;
+  VaeConfig vae;
+  std::optional<Qwen3Config> text_encoder;
+  ModelDefaults defaults;
+  bool distilled = true;
+  DType dtype = DType::BF16;
+};
+
+// The model_index.json of our own layout: what is not told by the tensors.
+void write_own_index(const std::filesystem::path& folder, const SynthModel& model);
+
+// model_index.json, the scheduler's and each component's configuration as diffusers reads them.
+void write_diffusers_configs(const std::filesystem::path& folder, const SynthModel& model);
+
+void write_text_encoder_config(const std::filesystem::path& folder, const SynthModel& model);
+
+// tokenizer.json and tokenizer_config.json: 256 byte symbols, a few merges and the tokens of the prompt template.
+// Throws InvalidArgument when they do not fit into `vocab` ids.
+void write_small_tokenizer(const std::filesystem::path& folder, int64_t vocab);
+
+}  // namespace flux2

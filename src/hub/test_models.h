@@ -1,0 +1,85 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "hub/synth.h"
+#include "tensor/shape.h"
+
+namespace flux2::testing_models {
+
+// An empty folder of the running test.
+inline std::filesystem::path scratch_folder() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "flux2_hub" /
+                      (std::string(test->test_suite_name()) + "." + test->name());
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+inline void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+struct Stripped {
+  std::string name;
+  Shape shape;
+  std::string dtype = "BF16";
+};
+
+// A safetensors file with a true header whose data is a hole in the file: a large model that takes no space.
+inline std::filesystem::path write_stripped(const std::filesystem::path& path, const std::vector<Stripped>& tensors,
+                                            const std::map<std::string, std::string>& metadata = {}) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t at = 0;
+  for (const Stripped& t : tensors) {
+    const uint64_t width = t.dtype == "F32" ? 4 : t.dtype == "BF16" || t.dtype == "F16" ? 2 : 1;
+    const uint64_t end = at + width * static_cast<uint64_t>(t.shape.numel());
+    header[t.name] = {{"dtype", t.dtype},
+                      {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},
+                      {"data_offsets", {at, end}}};
+    at = end;
+  }
+  const std::string text = header.dump();
+  std::string file;
+  for (int i = 0; i < 8; ++i) file += static_cast<char>(text.size() >> (8 * i));
+  write_file(path, file + text);
+  std::filesystem::resize_file(path, 8 + text.size() + at);
+  return path;
+}
+
+// The tensors of a FLUX.2 transformer in original names.
+std::vector<Stripped> transformer_tensors(const Flux2Config& config, const std::string& prefix = "");
+std::vector<Stripped> vae_tensors(const VaeConfig& config, const std::string& prefix = "");
+std::vector<Stripped> qwen3_tensors(int64_t width, int64_t layers = 27, const std::string& prefix = "model.");
+
+// A tiny complete model in that folder.
+inline std::filesystem::path tiny_model(const std::filesystem::path& folder, SynthOptions options = {}) {
+  options.out = folder;
+  synthesise_model(options);
+  return folder;
+}
+
+// The sentence of the Error that f throws, its code before and its hint after a bar; empty when it throws none.
+inline std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return std::string(name_of(e.code())) + ": " + e.what() + (e.hint().empty() ? "" : " | " + e.hint());
+  }
+  return "";
+}
+
+}  // namespace flux2::testing_models

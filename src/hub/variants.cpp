@@ -1,0 +1,75 @@
+#include "hub/variants.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace flux2 {
+
+namespace {
+
+constexpr const char* kNonCommercial = "FLUX non-commercial licence";
+
+ModelDefaults distilled_defaults() { return {}; }
+ModelDefaults base_defaults() { return {.steps = 50, .guidance = 4.0, .guidance_kind = ModelDefaults::TrueCfg}; }
+ModelDefaults dev_defaults() {
+  return {.steps = 50, .guidance = 4.0, .text_layers = {10, 20, 30}, .guidance_kind = ModelDefaults::Embedded};
+}
+
+// Lower case letters and digits only, without the name of the family: "FLUX.2-klein-4B" and "klein_4b" are both
+// "klein4b".
+std::string essence(std::string_view name) {
+  std::string text;
+  for (char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.starts_with("flux2") ? text.substr(5) : text;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> list = {
+      {"flux.2-klein-4b", klein_4b_config(), distilled_defaults(), true, false, "Qwen3-4B", "Apache-2.0"},
+      {"flux.2-klein-9b", klein_9b_config(), distilled_defaults(), true, false, "Qwen3-8B", kNonCommercial},
+      {"flux.2-klein-9b-kv", klein_9b_config(), distilled_defaults(), true, true, "Qwen3-8B", kNonCommercial},
+      {"flux.2-klein-base-4b", klein_4b_config(), base_defaults(), false, false, "Qwen3-4B", "Apache-2.0"},
+      {"flux.2-klein-base-9b", klein_9b_config(), base_defaults(), false, false, "Qwen3-8B", kNonCommercial},
+      {"flux.2-dev", dev_config(), dev_defaults(), false, false, "Mistral-Small-24B", kNonCommercial},
+  };
+  return list;
+}
+
+std::optional<Variant> find_variant(std::string_view name) {
+  const std::string wanted = essence(name);
+  for (const Variant& v : variants())
+    if (essence(v.id) == wanted) return v;
+  return std::nullopt;
+}
+
+std::vector<std::string> closest_variants(std::string_view name, int count) {
+  const std::string wanted = essence(name).substr(0, 64);
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (const Variant& v : variants()) ranked.emplace_back(edit_distance(wanted, essence(v.id)), v.id);
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> ids;
+  for (const auto& [distance, id] : ranked)
+    if (static_cast<int>(ids.size()) < count) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace flux2

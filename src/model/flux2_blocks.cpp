@@ -1,0 +1,92 @@
+#include "model/flux2_blocks.h"
+
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/attention.h"
+#include "ops/norm.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int64_t kHeadDim = Flux2Config::kHeadDim;
+
+}  // namespace
+
+void QkNorm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
+  visitor({prefix + "query_norm.scale", q_scale, {kHeadDim}, ParameterKind::Vector, kWhole});
+  visitor({prefix + "key_norm.scale", k_scale, {kHeadDim}, ParameterKind::Vector, kWhole});
+}
+
+Heads split_heads(const Tensor& qkv, const QkNorm& norm) {
+  const auto parts = chunk(qkv, 3);
+  const Shape per_head{qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3 / kHeadDim, kHeadDim};
+  return {rms_norm(reshape(parts[0], per_head), norm.q_scale), rms_norm(reshape(parts[1], per_head), norm.k_scale),
+          reshape(parts[2], per_head)};
+}
+
+SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
+    : dim(config.hidden), hidden(config.mlp()), in(config.hidden, 3 * dim + 2 * hidden), out(dim + hidden, config.hidden) {
+  in.spread = {Spread::Rows, {dim, dim, dim, hidden, hidden}};
+  out.spread = {Spread::Columns, {dim, hidden}};
+  in.ranks = out.ranks = ranks;
+  if (ranks) {
+    check(config.heads() % ranks->size() == 0, "{} heads cannot be divided among {} ranks", config.heads(), ranks->size());
+    dim /= ranks->size();
+    hidden /= ranks->size();
+  }
+}
+
+// x ← x + gate ⊙ W_out [ attention(q, k, v) ‖ swiglu(u) ]   where [q k v u] = W_in · modulated_norm(x)
+Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m) const {
+  const auto parts = split(in(modulated_norm(x, m.shift, m.scale)), {3 * dim, 2 * hidden});
+  const auto [q, k, v] = split_heads(parts[0], norm);
+  const Tensor a = attention(rope(q), rope(k), v);
+  return gated_add(x, m.gate, out(concat({a, swiglu(parts[1])})));
+}
+
+void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
+  in.visit(prefix + "linear1", visitor);
+  out.visit(prefix + "linear2", visitor);
+  norm.visit(prefix + "norm.", visitor);
+}
+
+DoubleStream::DoubleStream(const Flux2Config& config)
+    : qkv(config.hidden, 3 * config.hidden),
+      proj(config.hidden, config.hidden),
+      mlp_in(config.hidden, 2 * config.mlp()),
+      mlp_out(config.mlp(), config.hidden) {}
+
+Heads DoubleStream::heads(const Tensor& x, const Modulation& m) const {
+  return split_heads(qkv(modulated_norm(x, m.shift, m.scale)), norm);
+}
+
+Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const {
+  const Tensor y = gated_add(x, attention.gate, proj(a));
+  return gated_add(y, mlp.gate, mlp_out(swiglu(mlp_in(modulated_norm(y, mlp.shift, mlp.scale)))));
+}
+
+void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visitor) {
+  qkv.visit(prefix + "attn.qkv", visitor);
+  norm.visit(prefix + "attn.norm.", visitor);
+  proj.visit(prefix + "attn.proj", visitor);
+  mlp_in.visit(prefix + "mlp.0", visitor);
+  mlp_out.visit(prefix + "mlp.2", visitor);
+}
+
+DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope, const Modulations& img_mod,
+                                             const Modulations& txt_mod) const {
+  const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
+  const Tensor a = attention(rope(concat({t.q, i.q}, 1)), rope(concat({t.k, i.k}, 1)), concat({t.v, i.v}, 1));
+  const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
+  return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp),
+          .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp)};
+}
+
+void DoubleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
+  img.visit(prefix + "img_", visitor);
+  txt.visit(prefix + "txt_", visitor);
+}
+
+}  // namespace flux2

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "model/flux2_config.h"
+#include "nn/linear.h"
+#include "nn/rope_table.h"
+
+namespace flux2 {
+
+// What the conditioning vector says about one norm and its branch; each [B, 1, C].
+struct Modulation {
+  Tensor shift, scale, gate;
+};
+
+// RMSNorm weights of queries and keys, each [128], shared by all heads.
+struct QkNorm {
+  Tensor q_scale, k_scale;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+};
+
+struct Heads {
+  Tensor q, k, v;  // each [B, S, H, D]
+};
+
+// Cuts [B, S, 3·H·D] into queries, keys and values and normalises the first two.
+Heads split_heads(const Tensor& qkv, const QkNorm& norm);
+
+// Text and image in one sequence; attention and MLP side by side.
+struct SingleBlock {
+  SingleBlock() = default;
+  explicit SingleBlock(const Flux2Config& config, Communicator* ranks = nullptr);
+
+  Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m) const;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+  int64_t dim = 0, hidden = 0;  // this rank's share of the attention and MLP widths
+  Linear in, out;               // linear1: [q k v gate up], linear2: [attention ‖ mlp]
+  QkNorm norm;
+};
+
+// One of the two streams of a double block: its own projections, MLP and modulation.
+struct DoubleStream {
+  DoubleStream() = default;
+  explicit DoubleStream(const Flux2Config& config);
+
+  Heads heads(const Tensor& x, const Modulation& m) const;
+  // x after the attention's output a and the MLP have been added.
+  Tensor finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+  Linear qkv, proj, mlp_in, mlp_out;
+  QkNorm norm;
+};
+
+// Text and image keep their own weights and meet in one attention, text first.
+struct DoubleBlock {
+  DoubleBlock() = default;
+  explicit DoubleBlock(const Flux2Config& config) : img(config), txt(config) {}
+
+  struct Streams {
+    Tensor img, txt;
+  };
+  struct Modulations {
+    Modulation attention, mlp;
+  };
+  Streams operator()(const Streams& x, const Rope& rope, const Modulations& img_mod, const Modulations& txt_mod) const;
+  void visit(const std::string& prefix, const ParameterVisitor& visitor);
+
+  DoubleStream img, txt;
+};
+
+}  // namespace flux2

@@ -1,0 +1,121 @@
+#include "model/flux2_transformer.h"
+
+#include <fmt/format.h>
+
+#include "autograd/checkpoint.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/norm.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+Flux2Transformer::Flux2Transformer(const Flux2Config& c)
+    : config(c),
+      img_in(c.channels, c.hidden),
+      txt_in(c.text_width, c.hidden),
+      time_in{Linear(256, c.hidden), Linear(c.hidden, c.hidden)},
+      guidance_in{Linear(256, c.hidden), Linear(c.hidden, c.hidden)},
+      img_modulation(c.hidden, 6 * c.hidden),
+      txt_modulation(c.hidden, 6 * c.hidden),
+      single_modulation(c.hidden, 3 * c.hidden),
+      double_blocks(static_cast<size_t>(c.double_blocks), DoubleBlock(c)),
+      single_blocks(static_cast<size_t>(c.single_blocks), SingleBlock(c)),
+      final_modulation(c.hidden, 2 * c.hidden),
+      final_linear(c.hidden, c.channels) {}
+
+Tensor Flux2Transformer::TimeMlp::operator()(const Tensor& sinusoid) const { return out(silu(in(sinusoid))); }
+
+Tensor Flux2Transformer::condition(const Tensor& time, const Tensor& guidance) const {
+  const Tensor vec = time_in(time);
+  if (!config.guidance) return vec;
+  check(guidance.defined(), "this model takes a guidance value");
+  return vec + guidance_in(guidance);
+}
+
+namespace {
+
+// [B, n·H] → n tensors [B, 1, H] that broadcast over tokens.
+std::vector<Tensor> modulation_chunks(const Tensor& m, int n) {
+  return chunk(reshape(m, {m.dim(0), 1, m.dim(1)}), n);
+}
+
+DoubleBlock::Modulations double_modulation(const Tensor& m) {
+  const auto c = modulation_chunks(m, 6);
+  return {{c[0], c[1], c[2]}, {c[3], c[4], c[5]}};
+}
+
+// Blocks whose activations are computed again for the gradient. Everything a gradient flows to is an explicit
+// input; weights are found by checkpoint() itself. The block must outlive the backward pass.
+Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m) {
+  return checkpoint([&block, rope](const std::vector<Tensor>& v) { return std::vector{block(v[0], rope, {v[1], v[2], v[3]})}; },
+                    {x, m.shift, m.scale, m.gate})[0];
+}
+
+DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::Streams& x, const Rope& rope,
+                                  const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt) {
+  const auto y = checkpoint(
+      [&block, rope](const std::vector<Tensor>& v) {
+        const auto out = block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}},
+                               {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}});
+        return std::vector{out.img, out.txt};
+      },
+      {x.img, x.txt, img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift, img.mlp.scale, img.mlp.gate,
+       txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift, txt.mlp.scale, txt.mlp.gate});
+  return {y[0], y[1]};
+}
+
+}  // namespace
+
+Tensor Flux2Transformer::operator()(const Inputs& in) const {
+  check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) && in.vec.shape() == Shape{in.x.dim(0), config.hidden},
+        "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
+  const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
+
+  const Tensor m = silu(in.vec);
+  const auto img_mod = double_modulation(img_modulation(m)), txt_mod = double_modulation(txt_modulation(m));
+  const auto single = modulation_chunks(single_modulation(m), 3);
+  const Modulation single_mod{single[0], single[1], single[2]};
+  const auto last = modulation_chunks(final_modulation(m), 2);  // shift, scale
+
+  DoubleBlock::Streams s{.img = img_in(in.x), .txt = in.txt};
+  tap(in.taps, "img_in", s.img);
+  tap(in.taps, "txt_in", s.txt);
+  tap(in.taps, "vec", in.vec);
+
+  for (size_t i = 0; i < double_blocks.size(); ++i) {
+    s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod)
+                             : double_blocks[i](s, in.rope, img_mod, txt_mod);
+    tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
+    tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
+  }
+
+  Tensor x = concat({s.txt, s.img}, 1);
+  for (size_t i = 0; i < single_blocks.size(); ++i) {
+    x = in.checkpoint_blocks ? checkpointed(single_blocks[i], x, in.rope, single_mod) : single_blocks[i](x, in.rope, single_mod);
+    tap(in.taps, fmt::format("single_blocks.{}", i), x);
+  }
+
+  x = narrow(x, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens);
+  return final_linear(modulated_norm(x, last[0], last[1]));
+}
+
+void Flux2Transformer::visit(const ParameterVisitor& v) {
+  img_in.visit("img_in", v);
+  txt_in.visit("txt_in", v);
+  time_in.in.visit("time_in.in_layer", v);
+  time_in.out.visit("time_in.out_layer", v);
+  if (config.guidance) {
+    guidance_in.in.visit("guidance_in.in_layer", v);
+    guidance_in.out.visit("guidance_in.out_layer", v);
+  }
+  img_modulation.visit("double_stream_modulation_img.lin", v);
+  txt_modulation.visit("double_stream_modulation_txt.lin", v);
+  single_modulation.visit("single_stream_modulation.lin", v);
+  for (size_t i = 0; i < double_blocks.size(); ++i) double_blocks[i].visit(fmt::format("double_blocks.{}.", i), v);
+  for (size_t i = 0; i < single_blocks.size(); ++i) single_blocks[i].visit(fmt::format("single_blocks.{}.", i), v);
+  final_modulation.visit("final_layer.adaLN_modulation.1", v);
+  final_linear.visit("final_layer.linear", v);
+}
+
+}  // namespace flux2

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vector>
+
+#include "model/flux2_blocks.h"
+#include "model/taps.h"
+
+namespace flux2 {
+
+// The FLUX.2 diffusion transformer: a velocity for every latent token from noisy latents, time and text.
+// Plain layers, immutable once loaded, shared by many sessions.
+struct Flux2Transformer {
+  explicit Flux2Transformer(const Flux2Config& config);
+
+  // The part of the input that depends on the prompt alone: ctx [B, T, Cctx] → [B, T, H].
+  Tensor embed_text(const Tensor& ctx) const { return txt_in(ctx); }
+
+  // The conditioning vector [B, H] from sinusoids [B, 256] of time and, for models that take it, of guidance.
+  Tensor condition(const Tensor& time, const Tensor& guidance) const;
+
+  struct Inputs {
+    Tensor x;          // [B, I, 128] latent tokens: target first, then references
+    Tensor vec;        // [B, H] from condition()
+    Tensor txt;        // [B, T, H] from embed_text()
+    const Rope& rope;  // over text, then image positions
+    int64_t keep = 0;  // how many image tokens the velocity is wanted for; 0: all
+    bool checkpoint_blocks = false;  // trade a second forward for memory when differentiating
+    Taps taps;
+  };
+  Tensor operator()(const Inputs& inputs) const;  // velocity [B, keep, 128]
+
+  void visit(const ParameterVisitor& visitor);
+
+  struct TimeMlp {
+    Linear in, out;
+    Tensor operator()(const Tensor& sinusoid) const;
+  };
+
+  Flux2Config config;
+  Linear img_in, txt_in;
+  TimeMlp time_in, guidance_in;
+  Linear img_modulation, txt_modulation, single_modulation;  // one set for all blocks of a kind
+  std::vector<DoubleBlock> double_blocks;
+  std::vector<SingleBlock> single_blocks;
+  Linear final_modulation, final_linear;
+};
+
+}  // namespace flux2

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// Called with intermediate results under the reference's names, so that tests can say which block diverges first.
+using Taps = std::function<void(const std::string& name, const Tensor& value)>;
+
+inline void tap(const Taps& taps, const std::string& name, const Tensor& value) {
+  if (taps) taps(name, value);
+}
+
+}  // namespace flux2

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+
+#include "model/taps.h"
+#include "model/vae_blocks.h"
+#include "model/vae_config.h"
+
+namespace flux2 {
+
+// Picture → latents and back. Pictures are [B, H, W, 3] in [−1, 1], sides multiples of 16; latents are tokens
+// [B, (H/16)·(W/16), 128] in raster order, normalised per channel and kept in F32 whatever the activations are.
+struct Vae {
+  explicit Vae(const VaeConfig& config);
+
+  Tensor encode(const Tensor& picture, const Taps& taps = {}) const;  // the distribution's mean
+  Tensor encode_moments(const Tensor& picture, const Taps& taps = {}) const;  // [B, H/8, W/8, 64]: mean, log variance
+  Tensor decode(const Tensor& tokens, int64_t rows, int64_t columns, const Taps& taps = {}) const;
+
+  void visit(const ParameterVisitor& visitor);
+
+  VaeConfig config;
+
+  struct Encoder {
+    Conv conv_in;
+    std::array<Level, 4> down;
+    MidBlock mid;
+    GroupNorm norm_out;
+    Conv conv_out, quant_conv;
+  } encoder;
+
+  struct Decoder {
+    Conv post_quant_conv, conv_in;
+    MidBlock mid;
+    std::array<Level, 4> up;
+    GroupNorm norm_out;
+    Conv conv_out;
+  } decoder;
+
+  Tensor running_mean, running_var;  // [128], statistics of the packed latents
+};
+
+// 2×2 pixels of [B, 2h, 2w, c] become channels of [B, h, w, 4c], channel 4·c + 2·dy + dx; and back.
+Tensor patchify(const Tensor& latents);
+Tensor unpatchify(const Tensor& packed);
+
+}  // namespace flux2

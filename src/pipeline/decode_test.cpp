@@ -1,0 +1,48 @@
+#include "pipeline/decode.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace flux2 {
+namespace {
+
+Planes filled(float value) { return {2, 2, std::vector<float>(12, value)}; }
+
+struct Heard {
+  std::vector<std::string> warnings;
+  Log log{[this](LogLevel level, const std::string& text) {
+    if (level == LogLevel::Warning) warnings.push_back(text);
+  }};
+};
+
+TEST(CheckedDecode, LeavesGoodPicturesAlone) {
+  Heard heard;
+  bool retried = true;
+  EXPECT_EQ(checked_decode([] { return filled(0.5f); }, [] { return filled(9.0f); }, heard.log, retried).values[0], 0.5f);
+  EXPECT_FALSE(retried);
+  EXPECT_TRUE(heard.warnings.empty());
+}
+
+TEST(CheckedDecode, TriesAgainInF32) {
+  for (float bad : {NAN, -1.0f}) {
+    Heard heard;
+    bool retried = false;
+    EXPECT_EQ(checked_decode([&] { return filled(bad); }, [] { return filled(0.25f); }, heard.log, retried).values[0], 0.25f);
+    EXPECT_TRUE(retried);
+    EXPECT_EQ(heard.warnings.size(), 1u);
+  }
+}
+
+TEST(CheckedDecode, GivesUpOnNaNButNotOnBlack) {
+  Heard heard;
+  bool retried = false;
+  EXPECT_THROW(checked_decode([] { return filled(NAN); }, [] { return filled(NAN); }, heard.log, retried), Error);
+  EXPECT_THROW(checked_decode([] { return filled(NAN); }, nullptr, heard.log, retried), Error);
+  EXPECT_EQ(checked_decode([] { return filled(-1.0f); }, [] { return filled(-1.0f); }, heard.log, retried).values[0], -1.0f);
+}
+
+}  // namespace
+}  // namespace flux2

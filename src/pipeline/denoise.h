@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "pipeline/progress.h"
+#include "pipeline/request.h"
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+// Text for the transformer: states of the prompt and, with true guidance, of the negative prompt; [1, T, Cctx].
+struct TextConditions {
+  Tensor positive, negative;
+};
+
+// Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32.
+// x ← x + (σ' − σ) · v, where v is the transformer's velocity, guided when the request asks for it.
+Tensor denoise(const Models& models, Session& session, const Request& request, const TextConditions& text,
+               std::span<const std::vector<float>> noise, const Progress& progress);
+
+}  // namespace flux2

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace flux2 {
+
+// Where the starting noise comes from: "torch-cpu" (float32 draw of PyTorch's CPU generator), "torch-cuda" or
+// "torch-cuda:SMSxTHREADS" (a CUDA generator on that GPU), "grid" (tied to the position relative to the centre:
+// a larger picture of the same seed holds the smaller one's noise in its middle).
+struct NoiseSource {
+  enum Kind { TorchCpu, TorchCuda, Grid } kind = TorchCpu;
+  CudaGeometry gpu;
+
+  std::string name() const;
+};
+NoiseSource parse_noise(std::string_view text);
+
+// Unit normal noise for one picture, [128, rows, columns].
+std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns);
+
+}  // namespace flux2

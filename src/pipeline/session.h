@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "model/flux2_transformer.h"
+#include "model/qwen3.h"
+#include "model/vae.h"
+#include "pipeline/trace.h"
+#include "text/bpe_tokenizer.h"
+
+namespace flux2 {
+
+// The three networks and the tokenizer, loaded and immutable.
+struct Models {
+  std::shared_ptr<const Flux2Transformer> transformer;
+  std::shared_ptr<const Qwen3Encoder> text_encoder;  // may be empty when text states are always given
+  std::shared_ptr<const BpeTokenizer> tokenizer;
+  std::shared_ptr<const Vae> vae;
+  int text_length = 512;  // slots; a property of the model
+};
+
+// What one worker may change: its stream and what it remembers between runs.
+struct Session {
+  std::shared_ptr<Stream> stream;
+  DType activations = DType::F32;  // BF16 on a GPU in profile fast
+  Log log;
+
+  // Tokens computed in one pass of the transformer at most; larger batches run in groups.
+  int64_t tokens_at_once = 8192;
+
+  // Text states [1, T, Cctx] by prompt.
+  std::map<std::string, Tensor> prompt_cache;
+  size_t prompt_cache_limit = 32;
+
+  // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
+  std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
+  // Called once the text states are there: the encoder's memory is not needed any more.
+  std::function<void()> text_done;
+
+  Trace* trace = nullptr;
+};
+
+}  // namespace flux2

@@ -1,0 +1,35 @@
+#include "pipeline/text_states.h"
+
+#include "text/prompt.h"
+
+namespace flux2 {
+
+Tensor text_states(const Models& models, Session& session, const std::string& prompt, const std::string& trace_name) {
+  const auto cached = session.prompt_cache.find(prompt);
+  if (cached != session.prompt_cache.end() && !session.trace) return cached->second;
+
+  check(models.text_encoder && models.tokenizer, "no text encoder is loaded and no text states were given");
+  const PromptTokens tokens = tokenize_prompt(*models.tokenizer, prompt, models.text_length);
+  if (!tokens.dropped.empty())
+    session.log.warn("the prompt has more than {} tokens; this part is not used: \"{}\"", models.text_length, tokens.dropped);
+  const int64_t vocab = models.text_encoder->config.vocab;
+  for (int32_t id : tokens.ids)
+    if (id < 0 || id >= vocab)
+      fail(ErrorCode::Incompatible, "the tokenizer gives id {}, the text encoder knows {} tokens: they do not belong together", id, vocab);
+
+  const Shape shape{1, models.text_length};
+  const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);
+  const Tensor mask = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.mask);
+  const Tensor states = (*models.text_encoder)(ids, mask, session.activations);
+
+  if (session.trace) {
+    session.trace->add_ints(trace_name + ".input_ids", tokens.ids);
+    session.trace->add_ints(trace_name + ".attention_mask", tokens.mask);
+    session.trace->add(trace_name + ".embeddings", states, {states.dim(1), states.dim(2)});
+  }
+  if (session.prompt_cache.size() >= session.prompt_cache_limit) session.prompt_cache.clear();
+  session.prompt_cache[prompt] = states;
+  return states;
+}
+
+}  // namespace flux2

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+// The encoder's states for a prompt, [1, T, Cctx], from the session's cache when it has been encoded before.
+// A prompt too long for the model's slots is cut and the dropped part named in a warning.
+// `trace_name` ("text" or "negative") is where a trace records tokens and states.
+Tensor text_states(const Models& models, Session& session, const std::string& prompt, const std::string& trace_name);
+
+}  // namespace flux2

@@ -1,0 +1,104 @@
+#include "pipeline/text_to_image.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "image/pixels.h"
+#include "pipeline/denoise.h"
+#include "pipeline/latents.h"
+#include "pipeline/text_states.h"
+
+namespace flux2 {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+Tensor given_states(const Tensor& states, int64_t width) {
+  check(states.rank() == 2 && states.dim(1) == width, "the text states given have shape {}; this model takes [tokens, {}]",
+        states.shape(), width);
+  return states.reshaped({1, states.dim(0), states.dim(1)});
+}
+
+TextConditions encode_text(const Models& models, Session& session, const Request& request, const Progress& progress) {
+  progress.at(Phase::Text, 0, 1);
+  const int64_t width = models.transformer->config.text_width;
+  TextConditions text;
+  text.positive = request.given_text.defined() ? given_states(request.given_text, width)
+                                               : text_states(models, session, request.prompt, "text");
+  if (request.cfg)
+    text.negative = request.given_negative.defined() ? given_states(request.given_negative, width)
+                                                     : text_states(models, session, request.negative, "negative");
+  session.stream->wait();
+  if (session.text_done) session.text_done();
+  progress.at(Phase::Text, 1, 1);
+  return text;
+}
+
+std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed) {
+  if (!request.given_noise.defined()) return make_noise(request.noise, seed, channels, request.rows(), request.columns());
+  const Shape expected{channels, request.rows(), request.columns()};
+  check(request.given_noise.shape() == expected, "the noise given has shape {}; this size needs {}", request.given_noise.shape(), expected);
+  return request.given_noise.to_floats();
+}
+
+Planes to_planes_of_picture(const Tensor& picture) {  // [1, H, W, 3]
+  const auto height = static_cast<int>(picture.dim(1)), width = static_cast<int>(picture.dim(2));
+  return {width, height, to_planes(picture.to_floats(), 3)};
+}
+
+}  // namespace
+
+PhaseTimes text_to_image(const Models& models, Session& session, const Request& request, const Progress& progress,
+                         const std::function<void(Picture)>& deliver) {
+  PhaseTimes times;
+  Stopwatch watch;
+  const int64_t channels = models.transformer->config.channels, rows = request.rows(), columns = request.columns();
+  const TextConditions text = encode_text(models, session, request, progress);
+  times.text = watch.lap();
+
+  const int64_t tokens = (request.tokens() + text.positive.dim(1)) * (request.cfg ? 2 : 1);
+  const int group = static_cast<int>(std::clamp<int64_t>(session.tokens_at_once / tokens, 1, request.batch));
+  for (int first = 0; first < request.batch; first += group) {
+    const int count = std::min(group, request.batch - first);
+    std::vector<std::vector<float>> noise;
+    for (int k = 0; k < count; ++k) noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k)));
+    const Tensor latents = denoise(models, session, request, text, noise, progress);
+    times.denoise += watch.lap();
+
+    for (int k = 0; k < count; ++k) {
+      progress.at(Phase::Decode, k, count);
+      const Tensor z = latents.narrowed(0, k, 1).contiguous();
+      Picture picture;
+      picture.index = first + k;
+      picture.seed = request.seed + static_cast<uint64_t>(picture.index);
+      picture.latents = to_planes(z.to_floats(), channels);
+      if (has_nan(picture.latents))
+        throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
+                    "try --profile exact; if it stays, the model file is probably damaged");
+      std::function<Planes()> in_f32;
+      if (session.decode_in_f32) in_f32 = [&] { return to_planes_of_picture(session.decode_in_f32(z, rows, columns)); };
+      picture.planes = checked_decode([&] { return to_planes_of_picture(models.vae->decode(z, rows, columns)); }, in_f32, session.log,
+                                      picture.decoded_in_f32);
+      if (session.trace && picture.index == 0) session.trace->add_floats("image", picture.planes.values, {3, request.height, request.width});
+      times.decode += watch.lap();
+      deliver(std::move(picture));
+      watch.lap();
+      progress.at(Phase::Decode, k + 1, count);
+    }
+  }
+  return times;
+}
+
+}  // namespace flux2

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "pipeline/decode.h"
+#include "pipeline/progress.h"
+#include "pipeline/request.h"
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+struct Picture {
+  Planes planes;
+  uint64_t seed = 0;
+  int index = 0;                  // in the batch
+  bool decoded_in_f32 = false;    // the first decoding was broken
+  std::vector<float> latents;     // [128, rows, columns], normalised, as the decoder got them
+};
+
+// Seconds spent in each phase.
+struct PhaseTimes {
+  double text = 0, denoise = 0, decode = 0;
+};
+
+// Makes the pictures of a request, each handed over as soon as it is decoded, so that an interruption keeps the
+// finished ones.
+PhaseTimes text_to_image(const Models& models, Session& session, const Request& request, const Progress& progress,
+                         const std::function<void(Picture)>& deliver);
+
+}  // namespace flux2

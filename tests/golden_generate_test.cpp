@@ -1,0 +1,125 @@
+// Whole generations in profile exact against the reference's traces.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "ops/view.h"
+#include "tests/support/golden.h"
+
+namespace flux2 {
+namespace {
+
+Request request_from(const Json& j) {
+  Request r;
+  r.prompt = j.at("prompt");
+  r.height = j.at("hw")[0];
+  r.width = j.at("hw")[1];
+  r.steps = j.at("steps");
+  r.seed = j.at("seed");
+  if (j.contains("cfg_scale")) r.cfg = j.at("cfg_scale").get<double>();
+  return r;
+}
+
+// Every tensor of the reference's trace must be in ours; returns the worst relative error.
+double compare_traces(const Golden& reference, const std::string& ours, double limit, double step_limit) {
+  const auto mine = open_weights(ours);
+  double worst = 0;
+  for (const std::string& name : reference.names()) {
+    if (name.starts_with("refs.")) continue;
+    const StoredTensor* found = mine->find(name);
+    EXPECT_NE(found, nullptr) << name << " is not in the trace";
+    if (!found) continue;
+    const Difference d = difference(mine->open(name).to_doubles(), reference[name].to_doubles());
+    EXPECT_LE(d.relative, name.starts_with("velocity") ? step_limit : limit) << name << ": " << d.str();
+    worst = std::max(worst, d.relative);
+  }
+  return worst;
+}
+
+double run_and_compare(const std::string& name, double limit) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  const auto model = engine.load(tiny_model(), {});
+  const Request request = request_from(read_json(golden_path("generate.json")).at(name));
+  Trace trace;
+  model->session.trace = &trace;
+  int pictures = 0;
+  text_to_image(model->models, model->session, request, {}, [&](const Picture&) { ++pictures; });
+  EXPECT_EQ(pictures, 1);
+  const std::string path = testing::TempDir() + "trace-" + name + ".safetensors";
+  trace.save(path);
+  const double worst = compare_traces(Golden("generate-" + name + ".safetensors"), path, limit, limit);
+  fmt::print("generate-{}: worst {:.2g}\n", name, worst);
+  return worst;
+}
+
+TEST(GoldenGenerate, TextToImage) { EXPECT_LE(run_and_compare("t2i", 1e-4), 1e-4); }
+TEST(GoldenGenerate, TrueGuidance) { EXPECT_LE(run_and_compare("cfg", 1e-4), 1e-4); }
+
+// The reference in bf16, one step from its own latents with its rounding of the time: bf16 arithmetic on our side.
+TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Fast});
+  const auto model = engine.load(tiny_model(), {});
+  const Golden g("generate-t2i-bf16.safetensors");
+  Request request = request_from(read_json(golden_path("generate.json")).at("t2i"));
+  request.time_rounding = TimeRounding::Bfl;
+  request.given_text = g["text.embeddings"];
+  const auto sigmas = g["timesteps"].to_floats();
+  for (size_t k = 0; k + 1 < sigmas.size(); ++k) {
+    request.schedule = {.kind = Schedule::Sigmas, .sigmas = {sigmas[k], 0.0f}};
+    request.given_noise = g[fmt::format("latents.{}", k)];
+    Trace trace;
+    model->session.trace = &trace;
+    text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+    const std::string path = testing::TempDir() + "trace-bf16.safetensors";
+    trace.save(path);
+    const Difference d = difference(open_weights(path)->open("velocity.0").to_doubles(),
+                                    g[fmt::format("velocity.{}", k)].to_doubles());
+    EXPECT_LE(d.relative, 2e-2) << "step " << k << ": " << d.str();
+    fmt::print("bf16 step {}: {:.2g}\n", k, d.relative);
+  }
+}
+
+// Picture k of a batch is the single picture of seed + k, bit for bit.
+TEST(Batch, EqualsSinglePicturesInExact) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  const auto model = engine.load(tiny_model(), {});
+  Request request = request_from(read_json(golden_path("generate.json")).at("cfg"));
+  request.steps = 2;
+  request.batch = 3;
+  std::vector<Picture> together, alone;
+  text_to_image(model->models, model->session, request, {}, [&](Picture p) { together.push_back(std::move(p)); });
+  for (int k = 0; k < 3; ++k) {
+    Request one = request;
+    one.batch = 1;
+    one.seed = request.seed + static_cast<uint64_t>(k);
+    text_to_image(model->models, model->session, one, {}, [&](Picture p) { alone.push_back(std::move(p)); });
+  }
+  ASSERT_EQ(together.size(), 3u);
+  for (size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(together[k].seed, alone[k].seed);
+    EXPECT_EQ(together[k].planes.values, alone[k].planes.values) << "picture " << k;
+  }
+}
+
+TEST(Session, RemembersPromptsAndStopsWhenAsked) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  const auto model = engine.load(tiny_model(), {});
+  Request request = request_from(read_json(golden_path("generate.json")).at("t2i"));
+  text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+  EXPECT_TRUE(model->session.prompt_cache.contains(request.prompt));
+
+  int steps = 0;
+  Progress progress;
+  progress.report = [&](Phase phase, int step, int) { steps = phase == Phase::Denoise ? step : steps; };
+  progress.cancelled = [&] { return steps == 2; };
+  int pictures = 0;
+  try {
+    text_to_image(model->models, model->session, request, progress, [&](const Picture&) { ++pictures; });
+    FAIL() << "it should have stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Cancelled);
+  }
+  EXPECT_EQ(pictures, 0);
+}
+
+}  // namespace
+}  // namespace flux2

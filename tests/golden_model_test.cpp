@@ -1,0 +1,196 @@
+// The three networks in profile exact against the reference, block by block, so that the first one to diverge is named.
+#include <gtest/gtest.h>
+
+#include "autograd/grad.h"
+#include "nn/timestep.h"
+#include "ops/arithmetic.h"
+#include "ops/loss.h"
+#include "ops/view.h"
+#include "pipeline/latents.h"
+#include "tests/support/devices.h"
+#include "tests/support/golden.h"
+
+namespace flux2 {
+namespace {
+
+constexpr double kLimit = 1e-4;
+
+Engine exact_engine() { return Engine({.device = "cpu", .threads = 2, .profile = Profile::Exact}); }
+
+std::vector<TokenPosition> positions(const Golden& g) {
+  std::vector<TokenPosition> p;
+  for (const char* name : {"ctx_ids", "x_ids"}) {
+    const auto ids = g[name].to_ints();
+    for (size_t i = 0; i < ids.size(); i += 4) p.push_back({ids[i], ids[i + 1], ids[i + 2], ids[i + 3]});
+  }
+  return p;
+}
+
+Tensor batch_of_one(const Tensor& x) { return reshape(x, {1, x.dim(0), x.dim(1)}); }
+
+// Compares every tap the reference recorded and returns the worst relative error.
+class TapChecker {
+ public:
+  TapChecker(const Golden& golden, bool pictures) : golden_(golden), pictures_(pictures) {}
+
+  Taps taps() {
+    return [this](const std::string& name, const Tensor& value) {
+      if (!golden_.has("tap." + name)) return;
+      const auto mine = pictures_ ? channels_first(value) : value.to_doubles();
+      const Difference d = difference(mine, golden_["tap." + name].to_doubles());
+      EXPECT_LE(d.relative, kLimit) << name << ": " << d.str();
+      worst = std::max(worst, d.relative);
+      ++seen;
+    };
+  }
+  int expected() const {
+    int n = 0;
+    for (const std::string& name : golden_.names()) n += name.starts_with("tap.");
+    return n;
+  }
+
+  double worst = 0;
+  int seen = 0;
+
+ private:
+  const Golden& golden_;
+  bool pictures_;
+};
+
+void check_transformer(const std::string& file, const std::string& golden_name) {
+  const Engine engine = exact_engine();
+  const auto model = engine.load(tiny_model(file), {}, {.text_encoder = false, .vae = false});
+  const Flux2Transformer& transformer = *model->models.transformer;
+  Stream& stream = *model->session.stream;
+  const Golden g(golden_name);
+  const Rope rope = flux2_rope(stream, positions(g));
+  const auto sinusoid = [&](const char* name) {
+    const std::vector<float> argument = {1000.0f * g[name].to_floats()[0]};
+    return timestep_embedding(stream, argument, DType::F32);
+  };
+  TapChecker checker(g, false);
+  const Tensor v = transformer({.x = batch_of_one(g.on(stream, "x")),
+                                .vec = transformer.condition(sinusoid("t"), g.has("guidance") ? sinusoid("guidance") : Tensor()),
+                                .txt = transformer.embed_text(batch_of_one(g.on(stream, "ctx"))),
+                                .rope = rope,
+                                .taps = checker.taps()});
+  const Difference d = difference(v.to_doubles(), g["out"].to_doubles());
+  EXPECT_LE(d.relative, kLimit) << "out: " << d.str();
+  EXPECT_EQ(checker.seen, checker.expected());
+  fmt::print("{}: output {:.2g}, worst tap {:.2g} ({} taps)\n", golden_name, d.relative, checker.worst, checker.seen);
+}
+
+TEST(Golden, Transformer) { check_transformer("flux-2-klein-tiny.safetensors", "transformer.safetensors"); }
+TEST(Golden, TransformerWithGuidance) { check_transformer("flux2-dev-tiny.safetensors", "transformer-dev.safetensors"); }
+
+TEST(Golden, Autoencoder) {
+  const Engine engine = exact_engine();
+  const auto model = engine.load(tiny_model(), {}, {.transformer = false, .text_encoder = false});
+  const Vae& vae = *model->models.vae;
+  Stream& stream = *model->session.stream;
+  const Golden g("vae.safetensors");
+  TapChecker checker(g, true);
+  const Tensor tokens = vae.encode(channels_last(g.on(stream, "image")), checker.taps());
+  const Tensor latents = g["latents"];
+  const int64_t rows = latents.dim(1), columns = latents.dim(2);
+  const Difference encoded = difference(channels_first(reshape(tokens, {1, rows, columns, 128})), latents.to_doubles());
+  EXPECT_LE(encoded.relative, kLimit) << "latents: " << encoded.str();
+
+  const Tensor given = reshape(channels_last(g.on(stream, "latents")), {1, rows * columns, 128});
+  const Difference decoded = difference(channels_first(vae.decode(given, rows, columns, checker.taps())), g["decoded"].to_doubles());
+  EXPECT_LE(decoded.relative, kLimit) << "decoded: " << decoded.str();
+  EXPECT_EQ(checker.seen, checker.expected());
+  fmt::print("vae: encode {:.2g}, decode {:.2g}, worst tap {:.2g} ({} taps)\n", encoded.relative, decoded.relative, checker.worst,
+             checker.seen);
+}
+
+TEST(Golden, TextEncoder) {
+  const Engine engine = exact_engine();
+  const auto model = engine.load(tiny_model(), {}, {.transformer = false, .vae = false});
+  Stream& stream = *model->session.stream;
+  const Golden g("text.safetensors");
+  double worst = 0;
+  int prompts = 0;
+  for (; g.has(fmt::format("{}.embeddings", prompts)); ++prompts) {
+    const auto named = [&](const char* what) { return g.on(stream, fmt::format("{}.{}", prompts, what), DType::I32); };
+    const Tensor ids = named("input_ids"), mask = named("attention_mask");
+    const Shape one{1, ids.numel()};
+    const Tensor states = (*model->models.text_encoder)(reshape(ids, one), reshape(mask, one), DType::F32);
+    const Difference d = difference(states.to_doubles(), g[fmt::format("{}.embeddings", prompts)].to_doubles());
+    EXPECT_LE(d.relative, kLimit) << "prompt " << prompts << ": " << d.str();
+    worst = std::max(worst, d.relative);
+  }
+  EXPECT_GE(prompts, 3);
+  fmt::print("text: worst {:.2g} over {} prompts\n", worst, prompts);
+}
+
+// The flow-matching loss of the tiny transformer and the gradient of every weight, with and without checkpoint.
+TEST(Golden, Gradients) {
+  const auto device = scalar_device();
+  const auto cpu = exact_engine();
+  const auto loaded = cpu.load(tiny_model(), {}, {.text_encoder = false, .vae = false});
+  Flux2Transformer transformer = *loaded->models.transformer;
+  Stream& stream = *loaded->session.stream;
+  transformer.visit([&](const Parameter& p) { p.tensor = parameter(p.tensor.to(stream).cast(DType::F32)); });
+
+  const Golden g("gradients.safetensors");
+  const float t = g["t"].to_floats()[0];
+  auto where = text_positions(g["ctx"].dim(0));
+  for (const auto& p : picture_positions(3, 4)) where.push_back(p);
+  for (const auto& p : picture_positions(2, 3, 10)) where.push_back(p);
+  const Rope rope = flux2_rope(stream, where);
+  const std::vector<float> argument = {1000.0f * t};
+  const Tensor x0 = batch_of_one(g.on(stream, "x0")), eps = batch_of_one(g.on(stream, "eps"));
+  const Tensor x_t = parameter((1.0 - static_cast<double>(t)) * x0 + static_cast<double>(t) * eps);
+
+  struct Result {
+    Tensor v, loss;
+    Gradients gradients;
+  };
+  const auto run = [&](bool checkpointed) {
+    Result r;
+    r.v = transformer({.x = concat({x_t, batch_of_one(g.on(stream, "ref"))}, 1),
+                       .vec = transformer.condition(timestep_embedding(stream, argument, DType::F32), {}),
+                       .txt = transformer.embed_text(batch_of_one(g.on(stream, "ctx"))),
+                       .rope = rope,
+                       .keep = x0.dim(1),
+                       .checkpoint_blocks = checkpointed});
+    r.loss = mse_loss(r.v, eps - x0);
+    r.gradients = backward(r.loss);
+    return r;
+  };
+  const Result r = run(false);
+  double worst = 0;
+  const auto compare = [&](const std::string& what, const std::vector<double>& mine, const Tensor& theirs) {
+    const Difference d = difference(mine, theirs.to_doubles());
+    EXPECT_LE(d.relative, kLimit) << what << ": " << d.str();
+    worst = std::max(worst, d.relative);
+  };
+  compare("v", r.v.to_doubles(), g["v"]);
+  compare("loss", r.loss.to_doubles(), g["loss"]);
+  compare("grad.x_t", r.gradients[x_t].to_doubles(), g["grad.x_t"]);
+  int weights = 0;
+  transformer.visit([&](const Parameter& p) {
+    const std::vector<double> mine = r.gradients[p.tensor].to_doubles();
+    if (g.has("grad." + p.name)) compare("grad." + p.name, mine, g["grad." + p.name]);
+    double square = 0;
+    for (double v : mine) square += v * v;
+    // The file's norms were added up in f32, which costs some 1e-4 for the largest matrices.
+    EXPECT_NEAR(std::sqrt(square) / g["norm." + p.name].to_doubles()[0], 1.0, 1e-3) << p.name;
+    compare("head." + p.name, {mine.begin(), mine.begin() + static_cast<ptrdiff_t>(std::min<size_t>(64, mine.size()))},
+            g["head." + p.name]);
+    ++weights;
+  });
+  EXPECT_EQ(weights, 12 + 4 + 9);
+  fmt::print("gradients: worst {:.2g} over {} weights\n", worst, weights);
+
+  const Result again = run(true);
+  EXPECT_EQ(again.v.to_floats(), r.v.to_floats());
+  EXPECT_EQ(again.gradients[x_t].to_floats(), r.gradients[x_t].to_floats());
+  transformer.visit([&](const Parameter& p) {
+    EXPECT_EQ(again.gradients[p.tensor].to_floats(), r.gradients[p.tensor].to_floats()) << p.name << " differs under checkpoint";
+  });
+}
+
+}  // namespace
+}  // namespace flux2

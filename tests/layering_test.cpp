@@ -1,0 +1,76 @@
+// A folder includes only its own headers and those of folders below it; backends are seen by the engine alone.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What each folder may include besides itself. docs/architecture.md draws this.
+const std::map<std::string, std::set<std::string>> kMayInclude = [] {
+  std::map<std::string, std::set<std::string>> m;
+  m["base"] = {};
+  m["tensor"] = {"base"};
+  m["autograd"] = {"base", "tensor"};
+  m["ops"] = {"base", "tensor", "autograd"};
+  m["weights"] = {"base", "tensor"};
+  m["nn"] = {"base", "tensor", "autograd", "ops", "weights"};
+  m["text"] = {"base"};
+  m["image"] = {"base"};
+  m["model"] = {"base", "tensor", "autograd", "ops", "weights", "nn"};
+  m["pipeline"] = {"base", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image"};
+  m["hub"] = {"base", "tensor", "weights", "nn", "model", "text", "image"};
+  m["backend/cpu"] = {"base", "tensor"};
+  m["backend/cuda"] = {"base", "tensor"};
+  m["engine"] = {"base", "tensor", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda"};
+  m["cli"] = {"base", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine"};
+  return m;
+}();
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.find('/');
+  if (slash == std::string::npos) return {};
+  const std::string first = path.substr(0, slash);
+  return first == "backend" ? path.substr(0, path.find('/', slash + 1)) : first;
+}
+
+bool is_source(const fs::path& p) {
+  const auto e = p.extension();
+  return e == ".h" || e == ".cpp" || e == ".cu" || e == ".cuh" || e == ".inc";
+}
+
+TEST(Layering, NobodyIncludesUpwards) {
+  const fs::path root = FLUX2_SOURCE_DIR;
+  const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
+  int files = 0, includes = 0;
+  for (const fs::path& top : {root / "src", root / "cli"})
+    for (const auto& entry : fs::recursive_directory_iterator(top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      // Tests may reach further: an op is tested on a backend.
+      if (entry.path().stem().string().ends_with("_test")) continue;
+      const std::string relative = fs::relative(entry.path(), top == root / "cli" ? root : top).generic_string();
+      const std::string folder = folder_of(relative);
+      ASSERT_TRUE(kMayInclude.contains(folder)) << relative << ": unknown folder; add it to the table with what it may include";
+      ++files;
+      std::ifstream in(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(in, line); ++number) {
+        std::smatch match;
+        if (!std::regex_search(line, match, include)) continue;
+        const std::string target = folder_of(match[1].str());
+        if (target.empty() || target == folder) continue;
+        ++includes;
+        EXPECT_TRUE(kMayInclude.at(folder).contains(target)) << relative << ":" << number << " includes " << match[1].str();
+      }
+    }
+  EXPECT_GT(files, 50);
+  EXPECT_GT(includes, 100);
+}
+
+}  // namespace

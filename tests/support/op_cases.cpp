@@ -1,0 +1,223 @@
+#include "tests/support/op_cases.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "nn/rope_table.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/attention.h"
+#include "ops/conv2d.h"
+#include "ops/embedding.h"
+#include "ops/group_norm.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/rope.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+Tensor random_tensor(Stream& stream, DType dtype, const Shape& shape, uint64_t seed, double spread) {
+  std::vector<double> values(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto words = philox(seed, i, 0);
+    // Sum of four uniforms: bounded, bell-shaped, and exactly the same on every machine.
+    double sum = 0;
+    for (uint32_t w : words) sum += w * 0x1p-32 - 0.5;
+    values[i] = spread * sum * std::sqrt(3.0);
+  }
+  return Tensor::from<double>(stream, dtype, shape, values);
+}
+
+std::string Difference::str() const {
+  return fmt::format("relative {:.3g}; worst at {}: {} against {} (off by {:.3g})", relative, worst_at, a_there, b_there, worst);
+}
+
+Difference difference(const std::vector<double>& a, const std::vector<double>& b) {
+  Difference d;
+  check(a.size() == b.size(), "comparing {} values with {}", a.size(), b.size());
+  double square = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double off = std::abs(a[i] - b[i]);
+    if (!(off <= d.worst)) d = {0, off, static_cast<int64_t>(i), a[i], b[i]};
+    square += off * off;
+    norm += b[i] * b[i];
+  }
+  d.relative = norm > 0 ? std::sqrt(square / norm) : std::sqrt(square);
+  if (std::isnan(square)) d.relative = INFINITY;
+  return d;
+}
+
+Difference difference(const Tensor& a, const Tensor& b) { return difference(a.to_doubles(), b.to_doubles()); }
+
+double tolerance(DType dtype, int64_t terms) {
+  const double unit = dtype == DType::F64 ? 0x1p-53 : dtype == DType::F32 ? 0x1p-24 : dtype == DType::F16 ? 0x1p-11 : 0x1p-8;
+  // Inputs and outputs round in the dtype, sums in f32 (their errors grow like √terms, four times that is rare).
+  const double sums = dtype == DType::F64 ? 0x1p-53 : 0x1p-24;
+  return 4 * unit + 4 * sums * std::sqrt(static_cast<double>(terms));
+}
+
+namespace {
+
+// A table of angles in the dtype the case runs in, built from fixed positions.
+Rope some_rope(const Tensor& like, int64_t length, int64_t width, RopePairs pairs) {
+  std::vector<double> cosine, sine;
+  for (int64_t s = 0; s < length; ++s)
+    for (int64_t p = 0; p < width / 2; ++p) {
+      const double angle = 0.37 * static_cast<double>(s) + 0.11 * static_cast<double>(p * s);
+      cosine.push_back(std::cos(angle));
+      sine.push_back(std::sin(angle));
+    }
+  const Shape shape{length, width / 2};
+  return {Tensor::from<double>(like.stream(), DType::F32, shape, cosine), Tensor::from<double>(like.stream(), DType::F32, shape, sine), pairs};
+}
+
+Tensor some_mask(const Tensor& like, int64_t batch, int64_t keys, int64_t hidden_from) {
+  std::vector<int32_t> mask;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t j = 0; j < keys; ++j) mask.push_back(j < hidden_from + b || j == 0);
+  return Tensor::from<int32_t>(like.stream(), DType::I32, {batch, keys}, mask);
+}
+
+class List {
+ public:
+  void add(OpCase c) { cases_.push_back(std::move(c)); }
+  std::vector<OpCase> take() { return std::move(cases_); }
+
+ private:
+  std::vector<OpCase> cases_;
+};
+
+using Inputs = const std::vector<Tensor>&;
+
+void elementwise(List& list) {
+  list.add({"add/same", {{5, 17}, {5, 17}}, [](Inputs x) { return x[0] + x[1]; }});
+  list.add({"add/broadcast", {{3, 1, 7}, {4, 1}}, [](Inputs x) { return x[0] + x[1]; }});
+  list.add({"subtract/broadcast", {{2, 3}, {3}}, [](Inputs x) { return x[0] - x[1]; }});
+  list.add({"multiply/same", {{33}, {33}}, [](Inputs x) { return x[0] * x[1]; }});
+  list.add({"multiply/broadcast", {{2, 1, 9}, {2, 5, 9}}, [](Inputs x) { return x[0] * x[1]; }});
+  list.add({"affine", {{4, 13}}, [](Inputs x) { return affine(x[0], -1.7, 0.3); }});
+  list.add({"gated_add", {{2, 5, 24}, {2, 1, 24}, {2, 5, 24}}, [](Inputs x) { return gated_add(x[0], x[1], x[2]); }});
+  for (int64_t n : {1, 16, 37}) {
+    list.add({fmt::format("silu/{}", n), {{3, n}}, [](Inputs x) { return silu(x[0]); }});
+    list.add({fmt::format("swiglu/{}", n), {{3, 2 * n}}, [](Inputs x) { return swiglu(x[0]); }});
+  }
+  list.add({"swiglu/two", {{3, 11}, {3, 11}}, [](Inputs x) { return swiglu(x[0], x[1]); }});
+  list.add({"exp", {{19}}, [](Inputs x) { return exp(x[0]); }});
+  list.add({"square", {{19}}, [](Inputs x) { return square(x[0]); }});
+  list.add({"abs", {{19}}, [](Inputs x) { return abs(x[0]); }});
+  list.add({"sum_to", {{4, 3, 5}}, [](Inputs x) { return sum_to(x[0], {3, 1}); }, 20});
+  list.add({"mean", {{4, 9}}, [](Inputs x) { return mean(x[0]); }, 36});
+}
+
+void views(List& list) {
+  list.add({"reshape", {{2, 6}}, [](Inputs x) { return reshape(x[0], {3, 4}); }});
+  list.add({"permute", {{2, 3, 4}}, [](Inputs x) { return contiguous(permute(x[0], {2, 0, 1})); }});
+  list.add({"narrow", {{5, 8}}, [](Inputs x) { return narrow(x[0], 1, 2, 3) * narrow(x[0], 1, 4, 3); }});
+  list.add({"split", {{3, 9}}, [](Inputs x) {
+              const auto p = split(x[0], {2, 3, 4});
+              return concat({square(p[2]), p[0]});  // the middle piece gets no gradient
+            }});
+  list.add({"concat/rows", {{2, 3, 4}, {2, 2, 4}}, [](Inputs x) { return square(concat({x[0], x[1]}, 1)); }});
+  list.add({"chunk/strided norm", {{2, 3, 24}}, [](Inputs x) { return layer_norm(chunk(x[0], 3)[1]); }, 8});
+}
+
+void products(List& list) {
+  struct Size {
+    int64_t m, n, k;
+  };
+  for (const Size s : {Size{1, 1, 1}, Size{3, 5, 7}, Size{4, 16, 32}, Size{13, 29, 33}, Size{17, 12, 65}})
+    list.add({fmt::format("linear/{}x{}x{}", s.m, s.n, s.k), {{s.m, s.k}, {s.n, s.k}}, [](Inputs x) { return linear(x[0], x[1]); }, s.k});
+  list.add({"linear/bias", {{2, 3, 6}, {4, 6}, {4}}, [](Inputs x) { return linear(x[0], x[1], x[2]); }, 6});
+  list.add({"linear/uneven rows", {{2, 5, 6}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 1, 3), x[1]); }, 6});
+  list.add({"linear/strided", {{3, 20}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 5, 6), x[1]); }, 6});
+  list.add({.name = "linear/klein qkv", .inputs = {{96, 3072}, {9216, 3072}}, .run = [](Inputs x) { return linear(x[0], x[1]); },
+            .terms = 3072, .differentiable = false, .large = true, .flop = 2.0 * 96 * 3072 * 9216});
+}
+
+void norms(List& list) {
+  for (int64_t n : {1, 3, 15, 16, 17, 128}) {
+    list.add({fmt::format("layer_norm/{}", n), {{5, n}}, [](Inputs x) { return layer_norm(x[0], 1e-3f); }, n});
+    list.add({fmt::format("rms_norm/{}", n), {{5, n}, {n}}, [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); }, n});
+  }
+  list.add({"modulated_norm", {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) { return modulated_norm(x[0], x[1], x[2], 1e-3f); }, 20});
+  list.add({"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
+  list.add({"group_norm/three channels", {{2, 3, 2, 12}, {12}, {12}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); }, 18});
+  list.add({"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
+  list.add({.name = "modulated_norm/klein", .inputs = {{1, 768, 3072}, {1, 1, 3072}, {1, 1, 3072}},
+            .run = [](Inputs x) { return modulated_norm(x[0], x[1], x[2]); }, .terms = 3072, .differentiable = false, .large = true});
+  list.add({.name = "group_norm_silu/vae", .inputs = {{1, 64, 64, 128}, {128}, {128}},
+            .run = [](Inputs x) { return group_norm_silu(x[0], x[1], x[2]); }, .terms = 16384, .differentiable = false, .large = true});
+}
+
+void attentions(List& list) {
+  const auto rotate = [](RopePairs pairs) {
+    return [pairs](Inputs x) { return some_rope(x[0], x[0].dim(1), x[0].dim(3), pairs)(x[0]); };
+  };
+  list.add({"rope/interleaved", {{2, 5, 3, 16}}, rotate(RopePairs::Interleaved)});
+  list.add({"rope/halves", {{2, 5, 3, 16}}, rotate(RopePairs::Halves)});
+  list.add({"rope/strided", {{1, 4, 60}}, [](Inputs x) {
+              const Tensor q = reshape(narrow(x[0], 2, 20, 20), {1, 4, 2, 10});
+              return some_rope(q, 4, 10, RopePairs::Interleaved)(q);
+            }});
+  list.add({"attention/plain", {{2, 5, 2, 8}, {2, 7, 2, 8}, {2, 7, 2, 8}}, [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
+  list.add({"attention/grouped causal", {{1, 6, 4, 8}, {1, 6, 2, 8}, {1, 6, 2, 8}},
+            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true}); }, 64});
+  list.add({"attention/masked", {{2, 6, 2, 8}, {2, 6, 2, 8}, {2, 6, 2, 8}},
+            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true, .key_mask = some_mask(x[0], 2, 6, 3)}); }, 64});
+  list.add({"attention/one wide head", {{1, 9, 1, 40}, {1, 9, 1, 40}, {1, 9, 1, 40}},
+            [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
+  list.add({"attention/strided", {{1, 5, 48}}, [](Inputs x) {
+              const auto p = chunk(x[0], 3);
+              const Shape heads{1, 5, 2, 8};
+              return attention(reshape(p[0], heads), reshape(p[1], heads), reshape(p[2], heads));
+            }, 64});
+  list.add({.name = "attention/head 128", .inputs = {{1, 150, 2, 128}, {1, 150, 2, 128}, {1, 150, 2, 128}},
+            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); }, .terms = 512, .differentiable = false, .large = true,
+            .flop = 4.0 * 150 * 150 * 256});
+  list.add({.name = "attention/klein", .inputs = {{1, 768, 8, 128}, {1, 768, 8, 128}, {1, 768, 8, 128}},
+            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); }, .terms = 1024, .differentiable = false, .large = true,
+            .flop = 4.0 * 768 * 768 * 1024});
+}
+
+void pictures(List& list) {
+  list.add({"conv2d/3x3", {{2, 5, 4, 3}, {4, 3, 3, 3}, {4}}, [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1}); }, 27});
+  list.add({"conv2d/1x1", {{1, 3, 4, 5}, {6, 1, 1, 5}, {6}}, [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {}); }, 5});
+  list.add({"conv2d/down", {{1, 6, 4, 3}, {3, 3, 3, 3}, {3}},
+            [](Inputs x) { return conv2d(x[0], x[1], x[2], 2, {.bottom = 1, .right = 1}); }, 27});
+  list.add({"upsample_nearest", {{1, 3, 2, 5}}, [](Inputs x) { return square(upsample_nearest(x[0])); }});
+  list.add({"embedding", {{7, 5}}, [](Inputs x) {
+              const std::vector<int32_t> ids = {3, 0, 6, 3};
+              return embedding(Tensor::from<int32_t>(x[0].stream(), DType::I32, {2, 2}, ids), x[0], x[0].dtype());
+            }});
+  list.add({.name = "conv2d/vae", .inputs = {{1, 64, 64, 128}, {128, 3, 3, 128}, {128}},
+            .run = [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1}); }, .terms = 1152, .differentiable = false,
+            .large = true, .flop = 2.0 * 64 * 64 * 128 * 9 * 128});
+}
+
+void losses(List& list) {
+  list.add({"mse_loss", {{3, 7}, {3, 7}}, [](Inputs x) { return mse_loss(x[0], x[1]); }, 21});
+  list.add({"l1_loss", {{3, 7}, {3, 7}}, [](Inputs x) { return l1_loss(x[0], x[1]); }, 21});
+  list.add({"kl_loss", {{3, 7}, {3, 7}}, [](Inputs x) { return kl_loss(x[0], x[1]); }, 21});
+}
+
+}  // namespace
+
+std::vector<OpCase> op_cases() {
+  List list;
+  elementwise(list);
+  views(list);
+  products(list);
+  norms(list);
+  attentions(list);
+  pictures(list);
+  losses(list);
+  auto cases = list.take();
+  for (OpCase& c : cases) c.rounds_in_fast = c.name.starts_with("attention");
+  return cases;
+}
+
+}  // namespace flux2

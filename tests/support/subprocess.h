@@ -1,0 +1,46 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace flux2::test {
+
+struct Finished {
+  int status = -1;      // exit status, or 128 + signal
+  std::string out, err;
+};
+
+struct Start {
+  std::vector<std::string> arguments;               // the program's path first
+  std::string input = {};                           // its standard input
+  std::string folder = {};                          // working directory; empty: ours
+  std::map<std::string, std::string> environment = {};  // on top of PATH alone, so that a test does not see the user's settings
+};
+
+// A program with its own standard streams, collected in memory.
+class Subprocess {
+ public:
+  explicit Subprocess(const Start& start);
+  Subprocess(const Subprocess&) = delete;
+  Subprocess& operator=(const Subprocess&) = delete;
+  ~Subprocess();
+
+  // Reads stderr until it holds `text`; false when it ends first.
+  bool wait_for_error_text(const std::string& text);
+  void signal(int number);
+  Finished wait();
+
+ private:
+  bool read_some();
+
+  pid_t pid_ = -1;
+  int out_ = -1, err_ = -1;
+  Finished result_;
+};
+
+inline Finished run(const Start& start) { return Subprocess(start).wait(); }
+
+}  // namespace flux2::test
