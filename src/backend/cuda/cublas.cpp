@@ -1,0 +1,160 @@
+#include "backend/cuda/cublas.h"
+
+#include <algorithm>
+
+#include "backend/cuda/cuda_error.h"
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr size_t kMaxPlans = 4096;  // a server that sees every picture size must not grow for ever
+
+void check_cublas(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  fail(ErrorCode::Device, "{}: {}", what, cublasLtGetStatusString(status));
+}
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+// The largest power of two up to 256 that divides the address: what the library wants to know about alignment.
+uint32_t alignment_of(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
+}
+
+class Layout {
+ public:
+  // A row-major matrix is a column-major one with rows and columns exchanged.
+  explicit Layout(const Matrix& m) {
+    check_cublas(cublasLtMatrixLayoutCreate(&handle_, type_of(m.dtype), static_cast<uint64_t>(m.columns),
+                                            static_cast<uint64_t>(m.rows), m.row_stride),
+                 "describing a matrix");
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  ~Layout() { cublasLtMatrixLayoutDestroy(handle_); }
+  operator cublasLtMatrixLayout_t() const { return handle_; }
+
+ private:
+  cublasLtMatrixLayout_t handle_ = nullptr;
+};
+
+class Operation {
+ public:
+  Operation() { check_cublas(cublasLtMatmulDescCreate(&handle_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product"); }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation() { cublasLtMatmulDescDestroy(handle_); }
+  operator cublasLtMatmulDesc_t() const { return handle_; }
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check_cublas(cublasLtMatmulDescSetAttribute(handle_, attribute, &value, sizeof(value)), "describing a product");
+  }
+
+ private:
+  cublasLtMatmulDesc_t handle_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference() { check_cublas(cublasLtMatmulPreferenceCreate(&handle_), "choosing a product"); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  ~Preference() { cublasLtMatmulPreferenceDestroy(handle_); }
+  operator cublasLtMatmulPreference_t() const { return handle_; }
+
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) const {
+    check_cublas(cublasLtMatmulPreferenceSetAttribute(handle_, attribute, &value, sizeof(value)), "choosing a product");
+  }
+
+ private:
+  cublasLtMatmulPreference_t handle_ = nullptr;
+};
+
+}  // namespace
+
+// The library is column-major: it computes yᵀ = bᵀ · aᵀ, so our b is its first operand.
+struct Cublas::Plan {
+  explicit Plan(const Product& p) : first(p.b), second(p.a), result(p.y) {
+    operation.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    operation.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.bias) {
+      operation.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    }
+  }
+
+  Operation operation;
+  Layout first, second, result;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+Cublas::Cublas(cudaStream_t stream) : stream_(stream) {
+  check_cublas(cublasLtCreate(&handle_), "starting cuBLASLt");
+  if (const cudaError_t status = cudaMalloc(&workspace_, kWorkspaceBytes); status != cudaSuccess) {
+    cublasLtDestroy(handle_);
+    check_cuda(status, "starting cuBLASLt");
+  }
+}
+
+Cublas::~Cublas() {
+  plans_.clear();
+  cudaFree(workspace_);
+  cublasLtDestroy(handle_);
+}
+
+const Cublas::Plan& Cublas::plan_for(const Product& p) {
+  const Key key = {p.a.rows,
+                   p.a.columns,
+                   p.a.row_stride,
+                   p.b.rows,
+                   p.b.columns,
+                   p.b.row_stride,
+                   p.y.row_stride,
+                   static_cast<int64_t>(p.a.dtype),
+                   static_cast<int64_t>(p.y.dtype),
+                   p.transpose_a,
+                   p.transpose_b,
+                   p.bias != nullptr,
+                   alignment_of(p.a.data),
+                   alignment_of(p.b.data),
+                   alignment_of(p.y.data)};
+  if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
+
+  auto plan = std::make_unique<Plan>(p);
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  // Partial sums of a split product are added in F32 and in a fixed order.
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y.data));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y.data));
+
+  cublasLtMatmulHeuristicResult_t choice{};
+  int choices = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->first, plan->second, plan->result,
+                                                               plan->result, preference, 1, &choice, &choices);
+  if (status != CUBLAS_STATUS_SUCCESS || choices == 0)
+    fail(ErrorCode::Device, "cuBLASLt has no product for {}x{} by {}x{} ({}): {}", p.a.rows, p.a.columns, p.b.rows, p.b.columns,
+         name_of(p.a.dtype), cublasLtGetStatusString(status));
+  plan->algorithm = choice.algo;
+  if (plans_.size() >= kMaxPlans) plans_.clear();
+  return *plans_.emplace(key, std::move(plan)).first->second;
+}
+
+void Cublas::multiply(const Product& p) {
+  const Plan& plan = plan_for(p);
+  if (p.bias) plan.operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  const float zero = 0.0f;
+  check_cublas(cublasLtMatmul(handle_, plan.operation, &p.factor, p.b.data, plan.first, p.a.data, plan.second, &zero, p.y.data,
+                              plan.result, p.y.data, plan.result, &plan.algorithm, workspace_, kWorkspaceBytes, stream_),
+               "matrix product");
+}
+
+}  // namespace flux2

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "tensor/device.h"
+
+namespace flux2 {
+
+// How many GPUs can be used; 0 on a machine without a GPU or without its driver.
+int cuda_device_count();
+
+// Opens the GPU of that number; an Error(Device) that says why when it cannot be used.
+std::shared_ptr<Device> open_cuda(int index);
+
+}  // namespace flux2

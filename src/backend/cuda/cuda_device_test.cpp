@@ -1,0 +1,137 @@
+#include "backend/cuda/cuda_device.h"
+
+#include <numeric>
+
+#include "backend/cuda/cuda_test.h"
+
+namespace flux2 {
+
+namespace {
+
+class CudaDeviceTest : public CudaTest {};
+
+std::vector<float> counting(size_t n, float from = 0.0f) {
+  std::vector<float> values(n);
+  std::iota(values.begin(), values.end(), from);
+  return values;
+}
+
+TEST(CudaDeviceCount, IsNeverNegativeAndRefusesWhatIsNotThere) {
+  const int count = cuda_device_count();
+  EXPECT_GE(count, 0);
+  try {
+    open_cuda(count);
+    FAIL() << "opened a GPU that is not there";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Device);
+  }
+}
+
+TEST_F(CudaDeviceTest, DescribesItself) {
+  EXPECT_EQ(device->name(), "cuda:0");
+  EXPECT_FALSE(device->is_host());
+  EXPECT_NE(device->description().find("SMs"), std::string::npos) << device->description();
+}
+
+TEST_F(CudaDeviceTest, PoolReusesMemory) {
+  EXPECT_EQ(stream->used_bytes(), 0u);
+  void* first = nullptr;
+  {
+    const auto a = stream->allocate(1000);
+    first = a.get();
+    EXPECT_GE(stream->used_bytes(), 1000u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
+  }
+  EXPECT_EQ(stream->used_bytes(), 0u);
+  const auto b = stream->allocate(990);
+  EXPECT_EQ(b.get(), first);
+  const auto c = stream->allocate(990);
+  EXPECT_NE(c.get(), first);
+  EXPECT_NE(stream->allocate(0).get(), nullptr);
+  EXPECT_GE(stream->peak_bytes(), stream->used_bytes());
+}
+
+TEST_F(CudaDeviceTest, TooMuchMemoryIsAnErrorAndLeavesTheStreamUsable) {
+  const auto kept = stream->allocate(1 << 20);
+  try {
+    stream->allocate(size_t{1} << 46);
+    FAIL() << "64 TiB were found";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
+  }
+  EXPECT_EQ(Tensor::from(*stream, DType::F32, {3}, std::span<const float>(counting(3))).to_floats(), counting(3));
+}
+
+TEST_F(CudaDeviceTest, UploadsAndDownloads) {
+  for (size_t n : {size_t{1}, size_t{1000}, size_t{20'000'003}}) {  // the last takes several staging chunks
+    const auto values = counting(n);
+    EXPECT_EQ(Tensor::from(*stream, DType::F32, {static_cast<int64_t>(n)}, std::span<const float>(values)).to_floats(), values)
+        << n;
+  }
+  auto reused = counting(100'000);
+  const Tensor t = Tensor::from(*stream, DType::F32, {100'000}, std::span<const float>(reused));
+  std::fill(reused.begin(), reused.end(), -1.0f);  // the upload has read it
+  EXPECT_EQ(t.to_floats(), counting(100'000));
+}
+
+TEST_F(CudaDeviceTest, ReplaysACapturedChainOnNewInputs) {
+  const Tensor x = Tensor::from(*stream, DType::F32, {1024}, std::span<const float>(counting(1024)));
+  Tensor result;
+  auto graph = stream->capture([&] {
+    const auto constant = counting(1024, 5.0f);
+    const Tensor c = Tensor::from(*stream, DType::F32, {1024}, std::span<const float>(constant));
+    Tensor doubled = Tensor::like(x), summed = Tensor::like(x);
+    kernels().scale({x, doubled, 2.0, 0.0});
+    kernels().binary({Binary::Add, doubled, c, summed});
+    doubled = Tensor();  // given back inside: the next tensor may take its place
+    Tensor squared = Tensor::like(x);
+    kernels().unary({Unary::Square, summed, squared});
+    result = squared;
+  });
+  for (float start : {0.0f, 100.0f}) {
+    const auto values = counting(1024, start);
+    stream->upload(x.raw(), values.data(), values.size() * sizeof(float));
+    // Eager work between replays must not get the graph's memory.
+    for (int i = 0; i < 4; ++i) Tensor::empty(*stream, DType::F32, {1024}).fill(-7.0);
+    graph->replay();
+    std::vector<double> wanted(1024);
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = std::pow(2.0 * values[i] + 5.0 + static_cast<double>(i), 2);
+    const Tensor noise = blank({1024}, DType::F32);
+    expect_close(result, wanted, 1e-6, 0, "replay");
+  }
+  const size_t used = stream->used_bytes();
+  graph.reset();
+  result = Tensor();
+  EXPECT_LT(stream->used_bytes(), used);
+}
+
+TEST_F(CudaDeviceTest, FailedCaptureLeavesTheStreamUsable) {
+  int runs = 0;
+  const Tensor x = blank({16}, DType::F32);
+  EXPECT_THROW(stream->capture([&] {
+    x.fill(1.0);
+    if (++runs == 2) fail(ErrorCode::Cancelled, "enough");
+  }),
+               Error);
+  runs = 0;
+  EXPECT_THROW(stream->capture([&] {
+    if (++runs == 2) x.to_floats();  // waits
+  }),
+               Error);
+  x.fill(3.0);
+  EXPECT_EQ(x.to_floats(), std::vector<float>(16, 3.0f));
+}
+
+TEST_F(CudaDeviceTest, RefusesDtypesByName) {
+  const Tensor x = blank({4}, DType::F64), y = blank({4}, DType::F64);
+  try {
+    kernels().unary({Unary::Silu, x, y});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("silu"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+
+}  // namespace flux2

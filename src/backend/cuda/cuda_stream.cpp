@@ -1,0 +1,65 @@
+#include "backend/cuda/cuda_stream.h"
+
+#include <cstring>
+
+#include "backend/cuda/cuda_error.h"
+#include "base/error.h"
+
+namespace flux2 {
+
+CudaStream::CudaStream(std::shared_ptr<Device> device, int index) : Stream(std::move(device)), index_(index) {
+  make_current();
+  check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "opening a stream");
+  try {
+    pool_ = std::make_shared<CudaPool>(index_, handle_);
+    cublas_ = std::make_unique<Cublas>(handle_);
+  } catch (...) {
+    cudaStreamDestroy(handle_);
+    throw;
+  }
+}
+
+CudaStream::~CudaStream() {
+  cudaSetDevice(index_);
+  cudaStreamSynchronize(handle_);
+  cublas_.reset();
+  cudaStreamDestroy(handle_);
+}
+
+void CudaStream::upload(void* device_memory, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  make_current();
+  if (capturing_) {
+    auto constant = pinned_memory(bytes);
+    std::memcpy(constant.get(), host, bytes);
+    check_cuda(cudaMemcpyAsync(device_memory, constant.get(), bytes, cudaMemcpyHostToDevice, handle_), "upload");
+    captured_uploads_.push_back(std::move(constant));
+  } else {
+    staging_.upload(device_memory, host, bytes, handle_);
+  }
+  last_op_ = "upload";
+}
+
+void CudaStream::download(void* host, const void* device_memory, size_t bytes) {
+  if (capturing_) fail(ErrorCode::Internal, "download inside captured work");
+  make_current();
+  // The stream first, so that a failure of earlier work carries that work's name.
+  wait();
+  if (bytes > 0) check_cuda(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, handle_), "download");
+  check_cuda(cudaStreamSynchronize(handle_), "download");
+}
+
+void CudaStream::wait() {
+  if (capturing_) fail(ErrorCode::Internal, "wait inside captured work");
+  make_current();
+  check_cuda(cudaStreamSynchronize(handle_), last_op_);
+}
+
+void CudaStream::make_current() const { check_cuda(cudaSetDevice(index_), "choosing the GPU"); }
+
+void CudaStream::enqueued(const char* op) {
+  last_op_ = op;
+  check_cuda(cudaGetLastError(), op);
+}
+
+}  // namespace flux2

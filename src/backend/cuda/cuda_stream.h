@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/cublas.h"
+#include "backend/cuda/cuda_pool.h"
+#include "backend/cuda/staging.h"
+#include "tensor/device.h"
+
+namespace flux2 {
+
+// A CUDA stream with its memory and its matrix products. One thread uses it at a time.
+class CudaStream final : public Stream {
+ public:
+  CudaStream(std::shared_ptr<Device> device, int index);
+  ~CudaStream() override;
+
+  std::shared_ptr<void> allocate(size_t bytes) override { return pool_->allocate(bytes); }
+  void upload(void* device_memory, const void* host, size_t bytes) override;
+  void download(void* host, const void* device_memory, size_t bytes) override;
+  void wait() override;
+  // `work` runs twice: once for real, so that memory, kernels and plans exist, and once recorded. It must therefore
+  // not add to its own inputs. What it uploads is kept as constants of the graph; it cannot download or wait.
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
+  size_t peak_bytes() const override { return pool_->peak_bytes(); }
+  size_t used_bytes() const override { return pool_->used_bytes(); }
+
+  cudaStream_t handle() const { return handle_; }
+  Cublas& cublas() { return *cublas_; }
+
+  // Every kernel calls make_current before its launches and enqueued after each of them: a launch that was refused
+  // throws at once, and a failure while running is named after the last op that was enqueued.
+  void make_current() const;
+  void enqueued(const char* op);
+
+ private:
+  friend class CudaGraph;
+
+  const int index_;
+  cudaStream_t handle_ = nullptr;
+  std::shared_ptr<CudaPool> pool_;
+  std::unique_ptr<Cublas> cublas_;
+  Staging staging_;
+  const char* last_op_ = "starting the stream";
+  bool capturing_ = false;
+  std::vector<std::shared_ptr<void>> captured_uploads_;
+};
+
+}  // namespace flux2

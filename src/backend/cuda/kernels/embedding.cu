@@ -1,0 +1,73 @@
+#include <cmath>
+
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/quantised_blocks.cuh"
+
+namespace flux2::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// Element c of row r of a table, whatever it is stored as. `stride` is in stored units: elements or blocks.
+template <class S>
+struct Table {
+  const S* data;
+  int64_t stride;
+  __device__ float at(int64_t r, int c) const { return static_cast<float>(data[r * stride + c]); }
+};
+template <class Block>
+struct BlockTable {
+  const Block* data;
+  int64_t stride;
+  __device__ float at(int64_t r, int c) const { return element(data[r * stride + c / kBlockElements], c % kBlockElements); }
+};
+
+// A block per token. A token that no table has gives NaN, which is noticed, rather than someone else's memory.
+template <class Rows, class T>
+__global__ void embedding_kernel(const int32_t* ids, const Rows table, int64_t table_rows, T* y, int64_t y_stride, int columns) {
+  const int64_t id = ids[blockIdx.x];
+  const bool known = id >= 0 && id < table_rows;
+  for (int c = threadIdx.x; c < columns; c += kThreads)
+    y[blockIdx.x * y_stride + c] = from_float<T>(known ? table.at(id, c) : NAN);
+}
+
+template <class Rows>
+void launch(const Tensor& ids, const Rows& rows, const Tensor& table, const Tensor& y) {
+  CudaStream& stream = stream_for(y);
+  with_float("embedding", y.dtype(), [&]<class T>(T) {
+    embedding_kernel<Rows, T><<<blocks_for("embedding", y.dim(0), 1), kThreads, 0, stream.handle()>>>(
+        ids.data<int32_t>(), rows, table.dim(0), y.data<T>(), y.stride(0), static_cast<int>(y.dim(1)));
+  });
+  stream.enqueued("embedding");
+}
+
+template <class S>
+Table<S> plain(const Tensor& t) {
+  return {t.data<S>(), t.stride(0)};
+}
+template <class Block>
+BlockTable<Block> blocks(const Tensor& t) {
+  return {t.data<Block>(), t.dim(1) / kBlockElements};
+}
+
+}  // namespace
+
+void embedding(const EmbeddingArgs& args) {
+  if (args.y.numel() == 0) return;
+  const Tensor& t = args.table;
+  const Tensor ids = args.ids.contiguous();
+  const Tensor y = args.y.reshaped({ids.numel(), t.dim(1)});
+  switch (t.dtype()) {
+    case DType::F32: return launch(ids, plain<float>(t), t, y);
+    case DType::BF16: return launch(ids, plain<Bf16>(t), t, y);
+    case DType::F16: return launch(ids, plain<__half>(t), t, y);
+    case DType::F8_E4M3: return launch(ids, plain<__nv_fp8_e4m3>(t), t, y);
+    case DType::F8_E5M2: return launch(ids, plain<__nv_fp8_e5m2>(t), t, y);
+    case DType::Q8_0: return launch(ids, blocks<BlockQ8_0>(t), t, y);
+    case DType::Q4_0: return launch(ids, blocks<BlockQ4_0>(t), t, y);
+    default: refuse_dtype("embedding", t.dtype());
+  }
+}
+
+}  // namespace flux2::cuda

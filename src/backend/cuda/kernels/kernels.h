@@ -1,0 +1,36 @@
+#pragma once
+
+#include "tensor/kernels.h"
+
+// The kernels of the CUDA table; tensor/kernels.h says what each computes. All of them enqueue and return.
+// Activations are F32 or BF16; another dtype is an Error that names the op.
+namespace flux2::cuda {
+
+Kernels kernel_table();
+
+void fill(const FillArgs& args);
+void copy(const CopyArgs& args);
+void dequantise(const Tensor& x, const Tensor& y);  // x Q8_0 or Q4_0, y F32 or BF16; both contiguous
+void unary(const UnaryArgs& args);
+void unary_grad(const UnaryGradArgs& args);
+void binary(const BinaryArgs& args);
+void scale(const ScaleArgs& args);
+void sum(const SumArgs& args);
+void linear(const LinearArgs& args);
+void linear_grad_input(const LinearGradInputArgs& args);
+void linear_grad_weight(const LinearGradWeightArgs& args);
+void layer_norm(const LayerNormArgs& args);
+void rms_norm(const RmsNormArgs& args);
+void group_norm(const GroupNormArgs& args);
+void rope(const RopeArgs& args);
+void attention(const AttentionArgs& args);
+void swiglu(const SwigluArgs& args);
+void swiglu_grad(const SwigluGradArgs& args);
+void embedding(const EmbeddingArgs& args);
+void conv2d(const Conv2dArgs& args);
+void upsample(const UpsampleArgs& args);
+void upsample_grad(const UpsampleGradArgs& args);
+void modulated_norm(const ModulatedNormArgs& args);
+void gated_add(const GatedAddArgs& args);
+
+}  // namespace flux2::cuda

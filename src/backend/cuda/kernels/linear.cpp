@@ -1,0 +1,67 @@
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/launch.h"
+#include "backend/cuda/kernels/matrix.h"
+
+namespace flux2::cuda {
+
+namespace {
+
+// The weight in the dtype of the activations. Quantised, 8-bit and exact-profile weights are unpacked into memory of the
+// stream for the time of one product.
+Tensor weight_as(DType dtype, const Tensor& w) { return matrix_operand(w.cast(dtype)); }
+
+void check_activations(const char* op, const Tensor& x) {
+  if (x.dtype() != DType::F32 && x.dtype() != DType::BF16) refuse_dtype(op, x.dtype());
+}
+
+}  // namespace
+
+Tensor matrix_operand(const Tensor& t) {
+  const bool rows_contiguous = t.dim(1) == 1 || t.stride(1) == 1;
+  const bool rows_apart = t.dim(0) == 1 || t.stride(0) >= t.dim(1);
+  return rows_contiguous && rows_apart ? t : t.cloned();
+}
+
+Matrix matrix_of(const Tensor& t) { return {t.raw(), t.dtype(), t.dim(0), t.dim(1), t.dim(0) == 1 ? t.dim(1) : t.stride(0)}; }
+
+void linear(const LinearArgs& args) {
+  check_activations("linear", args.x);
+  if (args.y.numel() == 0) return;
+  CudaStream& stream = stream_for(args.y);
+  const Tensor x = matrix_operand(args.x), w = weight_as(args.x.dtype(), args.w);
+  Tensor bias;
+  if (args.bias) {
+    bias = args.bias->cast(args.y.dtype()).contiguous();
+    if (!is_aligned(bias.raw(), 16)) bias = bias.cloned();
+  }
+  stream.cublas().multiply({.a = matrix_of(x),
+                            .b = matrix_of(w),
+                            .y = matrix_of(args.y),
+                            .transpose_b = true,
+                            .bias = bias.defined() ? bias.raw() : nullptr});
+  stream.enqueued("linear");
+}
+
+void linear_grad_input(const LinearGradInputArgs& args) {
+  check_activations("linear_grad_input", args.dy);
+  if (args.dx.numel() == 0) return;
+  CudaStream& stream = stream_for(args.dx);
+  const Tensor dy = matrix_operand(args.dy), w = weight_as(args.dy.dtype(), args.w);
+  stream.cublas().multiply({.a = matrix_of(dy), .b = matrix_of(w), .y = matrix_of(args.dx)});
+  stream.enqueued("linear_grad_input");
+}
+
+void linear_grad_weight(const LinearGradWeightArgs& args) {
+  check_activations("linear_grad_weight", args.dy);
+  if (args.dw.numel() == 0) return;
+  CudaStream& stream = stream_for(args.dw);
+  const Tensor dy = matrix_operand(args.dy), x = matrix_operand(args.x);
+  // The product is written in the activations' dtype or F32; another weight dtype is converted from F32.
+  const bool direct = args.dw.dtype() == args.dy.dtype() || args.dw.dtype() == DType::F32;
+  const Tensor dw = direct ? args.dw : Tensor::like(args.dw, DType::F32, args.dw.shape());
+  stream.cublas().multiply({.a = matrix_of(dy), .b = matrix_of(x), .y = matrix_of(dw), .transpose_a = true});
+  stream.enqueued("linear_grad_weight");
+  if (!direct) args.dw.copy_from(dw);
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,192 @@
+#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/layout.cuh"
+
+// layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line.
+namespace flux2::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+enum class Norm { Layer, Rms, Modulated };
+
+template <class T, class W>
+struct NormArguments {
+  const T* x;
+  T* y;
+  const W* weight;                      // Rms: [C]. Modulated: scale, a row per batch
+  const W* shift;                       // Modulated only
+  int64_t weight_stride, shift_stride;  // from one batch to the next
+  int64_t rows_per_batch;
+  int columns;
+  float eps;
+};
+
+template <int kGroup>
+__device__ inline float group_sum(float v) {
+  if constexpr (kGroup == 32)
+    return warp_sum(v);
+  else
+    return block_sum<kGroup>(v);
+}
+
+template <Norm kind, class W>
+__device__ inline float finish(float normal, W weight, W shift) {
+  if constexpr (kind == Norm::Layer)
+    return normal;
+  else if constexpr (kind == Norm::Rms)
+    return normal * as_float(weight);
+  else
+    return (1.0f + as_float(weight)) * normal + as_float(shift);
+}
+
+// kGroup threads hold a row in registers, kChunks vectors of V each. columns is a multiple of V, at most kGroup · V · kChunks.
+template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
+__global__ void __launch_bounds__(kThreads)
+    norm_in_registers(const __grid_constant__ Layout<2> rows, const NormArguments<T, W> a) {
+  const int lane = threadIdx.x % kGroup;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
+  if (row >= rows.count) return;  // a whole group leaves
+  int64_t offset[2];
+  rows.offsets(row, offset);
+  const T* x = a.x + offset[0];
+  T* y = a.y + offset[1];
+
+  float value[kChunks][V];
+  float total = 0;
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int column = (chunk * kGroup + lane) * V;
+    if (column >= a.columns) continue;
+    const Pack<T, V> pack = load_pack<V>(x + column);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      value[chunk][v] = as_float(pack.v[v]);
+      total += value[chunk][v];
+    }
+  }
+  const float mean = kind == Norm::Rms ? 0.0f : group_sum<kGroup>(total) / static_cast<float>(a.columns);
+
+  float squares = 0;
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int column = (chunk * kGroup + lane) * V;
+    if (column >= a.columns) continue;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      value[chunk][v] -= mean;
+      squares += value[chunk][v] * value[chunk][v];
+    }
+  }
+  const float inverse = rsqrtf(group_sum<kGroup>(squares) / static_cast<float>(a.columns) + a.eps);
+
+  const int64_t batch = row / a.rows_per_batch;
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int column = (chunk * kGroup + lane) * V;
+    if (column >= a.columns) continue;
+    Pack<W, V> weight{}, shift{};
+    if constexpr (kind != Norm::Layer) weight = load_pack<V>(a.weight + batch * a.weight_stride + column);
+    if constexpr (kind == Norm::Modulated) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>(value[chunk][v] * inverse, weight.v[v], shift.v[v]));
+    store_pack(y + column, out);
+  }
+}
+
+// Any width and alignment: a block walks the row three times, from cache after the first.
+template <Norm kind, class T, class W>
+__global__ void __launch_bounds__(kThreads) norm_by_walking(const __grid_constant__ Layout<2> rows, const NormArguments<T, W> a) {
+  int64_t offset[2];
+  rows.offsets(blockIdx.x, offset);
+  const T* x = a.x + offset[0];
+  T* y = a.y + offset[1];
+
+  float mean = 0;
+  if constexpr (kind != Norm::Rms) {
+    float total = 0;
+    for (int c = threadIdx.x; c < a.columns; c += kThreads) total += as_float(x[c]);
+    mean = block_sum<kThreads>(total) / static_cast<float>(a.columns);
+  }
+  float squares = 0;
+  for (int c = threadIdx.x; c < a.columns; c += kThreads) {
+    const float d = as_float(x[c]) - mean;
+    squares += d * d;
+  }
+  const float inverse = rsqrtf(block_sum<kThreads>(squares) / static_cast<float>(a.columns) + a.eps);
+
+  const int64_t batch = blockIdx.x / a.rows_per_batch;
+  for (int c = threadIdx.x; c < a.columns; c += kThreads) {
+    W weight{}, shift{};
+    if constexpr (kind != Norm::Layer) weight = a.weight[batch * a.weight_stride + c];
+    if constexpr (kind == Norm::Modulated) shift = a.shift[batch * a.shift_stride + c];
+    y[c] = from_float<T>(finish<kind>((as_float(x[c]) - mean) * inverse, weight, shift));
+  }
+}
+
+template <Norm kind, class T, class W>
+void launch(const char* op, const Tensor& x, const Tensor& y, const NormArguments<T, W>& a) {
+  CudaStream& stream = stream_for(y);
+  const int outer = x.rank() - 1;
+  const auto rows = layout_of<2>(x.shape().first(outer), {x.strides().first(outer), y.strides().first(outer)});
+
+  constexpr int V = kVector<T>;
+  const auto starts_aligned = [&](int n, const void* data) {
+    if (!is_aligned(data, 16)) return false;
+    for (int axis = 0; axis < rows.rank; ++axis)
+      if (rows.shape[axis] > 1 && rows.stride[n][axis] % V != 0) return false;
+    return true;
+  };
+  const bool vectors = a.columns % V == 0 && starts_aligned(0, a.x) && starts_aligned(1, a.y) &&
+                       is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0 && is_aligned(a.shift, sizeof(W) * V) &&
+                       a.shift_stride % V == 0;
+  if (vectors && a.columns <= 32 * V * 2) {
+    norm_in_registers<kind, T, W, V, 32, 2><<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+  } else if (vectors && a.columns <= kThreads * V * 4) {
+    norm_in_registers<kind, T, W, V, kThreads, 4><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  } else {
+    norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  }
+  stream.enqueued(op);
+}
+
+// From one batch to the next in shift or scale [B, 1, C].
+int64_t batch_stride(const Tensor& t) { return t.dim(0) == 1 ? 0 : t.stride(0); }
+
+}  // namespace
+
+void layer_norm(const LayerNormArgs& args) {
+  if (args.y.numel() == 0) return;
+  with_float("layer_norm", args.x.dtype(), [&]<class T>(T) {
+    const NormArguments<T, T> a{
+        args.x.data<T>(), args.y.data<T>(), nullptr, nullptr, 0, 0, INT64_MAX, static_cast<int>(args.x.dim(-1)), args.eps};
+    launch<Norm::Layer>("layer_norm", args.x, args.y, a);
+  });
+}
+
+void rms_norm(const RmsNormArgs& args) {
+  if (args.y.numel() == 0) return;
+  const Tensor weight = weight_vector(args.weight, args.x.dtype());
+  with_float_and_weight("rms_norm", args.x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
+    const NormArguments<T, W> a{
+        args.x.data<T>(), args.y.data<T>(), weight.data<W>(), nullptr, 0, 0, INT64_MAX, static_cast<int>(args.x.dim(-1)),
+        args.eps};
+    launch<Norm::Rms>("rms_norm", args.x, args.y, a);
+  });
+}
+
+void modulated_norm(const ModulatedNormArgs& args) {
+  if (args.y.numel() == 0) return;
+  const int64_t columns = args.x.dim(-1);
+  const int64_t rows_per_batch = args.x.numel() / (args.x.dim(0) * columns);
+  with_float("modulated_norm", args.x.dtype(), [&]<class T>(T) {
+    const NormArguments<T, T> a{args.x.data<T>(),     args.y.data<T>(),          args.scale.data<T>(),
+                                args.shift.data<T>(), batch_stride(args.scale),  batch_stride(args.shift),
+                                rows_per_batch,       static_cast<int>(columns), args.eps};
+    launch<Norm::Modulated>("modulated_norm", args.x, args.y, a);
+  });
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
+
+// Kernels that are steps of others rather than entries of the table.
+namespace flux2::cuda {
+
+// Rows first … first + columns.dim(0) − 1 of the matrix [B·H'·W', kh·kw·C] whose product with the weights is the convolution.
+// Columns past kh·kw·C are zero.
+struct Im2colArgs {
+  const Tensor& x;
+  const Tensor& columns;  // columns contiguous
+  int64_t first, kernel_rows, kernel_columns, out_rows, out_columns;
+  ConvShape conv;
+};
+void im2col(const Im2colArgs& args);
+
+// probabilities = softmax(scores) over the keys that query `first_query` + row may see; zero where it sees none. scores F32
+// [M, ≥ keys], probabilities of the same row stride, F32 (then the scores' own memory is allowed) or BF16.
+struct SoftmaxArgs {
+  const Tensor& scores;
+  const Tensor& probabilities;
+  int64_t keys, first_query;
+  bool causal;
+  const int32_t* key_mask;  // [keys] or null
+  float* log_sum;           // [M] or null
+};
+void masked_softmax(const SoftmaxArgs& args);
+
+// Attention in one kernel on the tensor cores, for BF16 heads of at most 128 whose width is a multiple of 8.
+bool flash_attention_fits(const AttentionArgs& args);
+void flash_attention(const AttentionArgs& args);
+
+}  // namespace flux2::cuda

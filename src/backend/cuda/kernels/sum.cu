@@ -1,0 +1,101 @@
+#include <algorithm>
+
+#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/layout.cuh"
+
+namespace flux2::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// Sums run in F64: they are bound by memory, and a loss over millions of terms stays exact to the last bits of F32.
+
+// A thread per sum: neighbours read neighbours when the innermost axis is kept.
+template <class T>
+__global__ void sum_by_thread(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed, const T* x,
+                              T* y) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= kept.count) return;
+  int64_t base[2], step[1];
+  kept.offsets(i, base);
+  double total = 0;
+  for (int64_t j = 0; j < summed.count; ++j) {
+    summed.offsets(j, step);
+    total += as_float(x[base[0] + step[0]]);
+  }
+  y[base[1]] = from_float<T>(static_cast<float>(total));
+}
+
+// A block per sum and slice of its terms: partial[sum][slice].
+template <class T>
+__global__ void sum_by_block(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed, const T* x,
+                             double* partial, int64_t slice_terms) {
+  int64_t base[2], step[1];
+  kept.offsets(blockIdx.x, base);
+  const int64_t begin = blockIdx.y * slice_terms;
+  const int64_t end = min(begin + slice_terms, summed.count);
+  double total = 0;
+  for (int64_t j = begin + threadIdx.x; j < end; j += kThreads) {
+    summed.offsets(j, step);
+    total += as_float(x[base[0] + step[0]]);
+  }
+  total = block_sum<kThreads>(total);
+  if (threadIdx.x == 0) partial[static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y] = total;
+}
+
+template <class T>
+__global__ void sum_slices(const __grid_constant__ Layout<2> kept, const double* partial, int slices, T* y) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= kept.count) return;
+  int64_t base[2];
+  kept.offsets(i, base);
+  double total = 0;
+  for (int s = 0; s < slices; ++s) total += partial[i * slices + s];
+  y[base[1]] = from_float<T>(static_cast<float>(total));
+}
+
+}  // namespace
+
+void sum(const SumArgs& args) {
+  const Tensor &x = args.x, &y = args.y;
+  if (y.numel() == 0) return;
+  CudaStream& stream = stream_for(y);
+
+  Shape summed_shape = x.shape();
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (y.dim(axis) == x.dim(axis)) summed_shape[axis] = 1;
+  const auto kept = layout_of<2>(y.shape(), {x.strides(), y.strides()});
+  const auto summed = layout_of<1>(summed_shape, {x.strides()});
+
+  // Few sums, or sums along the innermost axis, are split among the threads of blocks.
+  constexpr int64_t kEnoughThreads = 16384;
+  const bool innermost_kept = kept.stride[0][kept.rank - 1] == 1;
+  const bool by_thread = summed.count <= 32 || (kept.count >= kEnoughThreads && innermost_kept);
+  const unsigned blocks = blocks_for("sum", kept.count, kThreads);
+  with_float("sum", x.dtype(), [&]<class T>(T) {
+    if (by_thread) {
+      sum_by_thread<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), y.data<T>());
+      return;
+    }
+    const int64_t slices = std::clamp<int64_t>(std::min(1024 / kept.count, summed.count / (8 * kThreads)), 1, 1024);
+    const int64_t slice_terms = ceil_div(summed.count, slices);
+    const auto partial = stream.allocate(static_cast<size_t>(kept.count * slices) * sizeof(double));
+    const dim3 grid(blocks_for("sum", kept.count, 1), static_cast<unsigned>(slices));
+    sum_by_block<T>
+        <<<grid, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), static_cast<double*>(partial.get()), slice_terms);
+    stream.enqueued("sum");
+    sum_slices<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, static_cast<const double*>(partial.get()),
+                                                            static_cast<int>(slices), y.data<T>());
+  });
+  stream.enqueued("sum");
+}
+
+// dx [B, H, 1, W, 1, C] sums dy seen as [B, H, 2, W, 2, C].
+void upsample_grad(const UpsampleGradArgs& args) {
+  const Shape& s = args.dx.shape();
+  sum({args.dy.reshaped({s[0], s[1], 2, s[2], 2, s[3]}), args.dx.reshaped({s[0], s[1], 1, s[2], 1, s[3]})});
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,33 @@
+#include "backend/cuda/kernels/kernels.h"
+
+namespace flux2::cuda {
+
+Kernels kernel_table() {
+  Kernels k;
+  k.fill = fill;
+  k.copy = copy;
+  k.unary = unary;
+  k.unary_grad = unary_grad;
+  k.binary = binary;
+  k.scale = scale;
+  k.sum = sum;
+  k.linear = linear;
+  k.linear_grad_input = linear_grad_input;
+  k.linear_grad_weight = linear_grad_weight;
+  k.layer_norm = layer_norm;
+  k.rms_norm = rms_norm;
+  k.group_norm = group_norm;
+  k.rope = rope;
+  k.attention = attention;
+  k.swiglu = swiglu;
+  k.swiglu_grad = swiglu_grad;
+  k.embedding = embedding;
+  k.conv2d = conv2d;
+  k.upsample = upsample;
+  k.upsample_grad = upsample_grad;
+  k.modulated_norm = modulated_norm;
+  k.gated_add = gated_add;
+  return k;
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,53 @@
+#include "backend/cuda/staging.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cuda/cuda_error.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr size_t kChunkBytes = size_t{16} << 20;
+constexpr size_t kSmallBytes = size_t{64} << 10;  // the driver copies this much aside by itself
+
+}  // namespace
+
+std::shared_ptr<void> pinned_memory(size_t bytes) {
+  void* memory = nullptr;
+  check_cuda(cudaMallocHost(&memory, std::max<size_t>(bytes, 1)), "page-locking host memory");
+  return {memory, [](void* p) { cudaFreeHost(p); }};
+}
+
+Staging::~Staging() {
+  for (const Chunk& chunk : chunks_)
+    if (chunk.sent) cudaEventDestroy(chunk.sent);
+}
+
+void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaStream_t stream) {
+  if (bytes <= kSmallBytes) {
+    check_cuda(cudaMemcpyAsync(device_memory, host, bytes, cudaMemcpyHostToDevice, stream), "upload");
+    return;
+  }
+  auto* to = static_cast<std::byte*>(device_memory);
+  const auto* from = static_cast<const std::byte*>(host);
+  while (bytes > 0) {
+    Chunk& chunk = chunks_[next_];
+    next_ = (next_ + 1) % chunks_.size();
+    if (!chunk.memory) {
+      chunk.memory = pinned_memory(kChunkBytes);
+      check_cuda(cudaEventCreateWithFlags(&chunk.sent, cudaEventDisableTiming), "upload");
+    }
+    check_cuda(cudaEventSynchronize(chunk.sent), "upload");  // an event never recorded counts as passed
+    const size_t n = std::min(bytes, kChunkBytes);
+    std::memcpy(chunk.memory.get(), from, n);
+    check_cuda(cudaMemcpyAsync(to, chunk.memory.get(), n, cudaMemcpyHostToDevice, stream), "upload");
+    check_cuda(cudaEventRecord(chunk.sent, stream), "upload");
+    to += n;
+    from += n;
+    bytes -= n;
+  }
+}
+
+}  // namespace flux2
