@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -31,8 +32,11 @@ class Cli : public testing::Test {
 
   Start start(std::vector<std::string> words) const {
     words.insert(words.begin(), FLUX2_PROGRAM);
-    return {.arguments = std::move(words), .folder = folder_.string(),
-            .environment = {{"FLUX2_HOME", (folder_ / "home").string()}, {"FLUX2_BUNDLED", FLUX2_SOURCE_DIR "/models/pico"}, {"FLUX2_DEVICE", "cpu"}}};
+    return {.arguments = std::move(words),
+            .folder = folder_.string(),
+            .environment = {{"FLUX2_HOME", (folder_ / "home").string()},
+                            {"FLUX2_BUNDLED", FLUX2_SOURCE_DIR "/models/pico"},
+                            {"FLUX2_DEVICE", "cpu"}}};
   }
   Finished flux2(std::vector<std::string> words, const std::string& input = {}) const {
     Start s = start(std::move(words));
@@ -62,7 +66,8 @@ class Cli : public testing::Test {
 std::string pico(const std::string& file) { return FLUX2_SOURCE_DIR "/models/pico/" + file; }
 
 TEST_F(Cli, HelpOfEveryCommandSucceeds) {
-  for (const char* command : {"generate", "gen", "txt2img", "inspect", "tokenize", "vae", "models", "config", "doctor", "version", "help"}) {
+  for (const char* command :
+       {"generate", "gen", "txt2img", "inspect", "tokenize", "vae", "models", "config", "doctor", "version", "help"}) {
     const Finished by_option = flux2({command, "--help"}), by_command = flux2({"help", command});
     EXPECT_EQ(by_option.status, 0) << command;
     EXPECT_EQ(by_command.status, 0) << command;
@@ -92,8 +97,8 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
     EXPECT_THAT(command.err, HasSubstr("not available yet in this version"));
   }
   EXPECT_EQ(flux2({"models", "install", "x"}).status, 2);
-  EXPECT_EQ(generate({}).status, 2);                                    // no prompt
-  EXPECT_EQ(generate({"a", "fox"}).status, 2);                          // a prompt without quotes
+  EXPECT_EQ(generate({}).status, 2);            // no prompt
+  EXPECT_EQ(generate({"a", "fox"}).status, 2);  // a prompt without quotes
   EXPECT_EQ(generate({"a fox", "--lora", "x"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--size", "100x100", "--strict"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--size", "16x16"}).status, 2);
@@ -116,14 +121,18 @@ TEST_F(Cli, ModelsThatAreNotThereOrWrongAreNamed) {
   EXPECT_EQ(truncated.status, 4);
   EXPECT_THAT(truncated.err, HasSubstr(std::to_string(whole.size())));
 
-  EXPECT_EQ(generate({"a fox", "--dit", write("noise.safetensors", "this is no model file at all, whatever its name says")}).status, 4);
+  EXPECT_EQ(
+      generate({"a fox", "--dit", write("noise.safetensors", "this is no model file at all, whatever its name says")})
+          .status,
+      4);
   EXPECT_EQ(generate({"a fox", "--dit", pico("ae.safetensors")}).status, 4);  // another kind of file
   EXPECT_EQ(generate({"a fox", "--vae", pico("flux-2-pico.safetensors")}).status, 4);
 
   const float zero[64] = {};
   std::vector<std::pair<std::string, Tensor>> flux1;
-  for (const char* name : {"double_blocks.0.img_mod.lin.weight", "double_blocks.0.txt_mod.lin.weight", "single_blocks.0.modulation.lin.weight",
-                           "double_blocks.0.img_attn.qkv.weight", "img_in.weight", "txt_in.weight", "final_layer.linear.weight"})
+  for (const char* name : {"double_blocks.0.img_mod.lin.weight", "double_blocks.0.txt_mod.lin.weight",
+                           "single_blocks.0.modulation.lin.weight", "double_blocks.0.img_attn.qkv.weight",
+                           "img_in.weight", "txt_in.weight", "final_layer.linear.weight"})
     flux1.emplace_back(name, Tensor::host_copy(zero, DType::F32, {8, 8}));
   save_tensors(folder_ / "flux1.safetensors", flux1);
   const Finished old = generate({"a fox", "-m", "flux1.safetensors"});
@@ -168,7 +177,8 @@ TEST_F(Cli, AFirstArgumentWithASpaceIsAPrompt) {
 }
 
 TEST_F(Cli, ResultsAsJson) {
-  const Finished result = generate({"a red circle", "-S", "7", "-b", "2", "-o", "x.png", "--json", "--size", "100x130"});
+  const Finished result =
+      generate({"a red circle", "-S", "7", "-b", "2", "-o", "x.png", "--json", "--size", "100x130"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = parse_json(result.out);
   ASSERT_EQ(json["images"].size(), 2u);
@@ -238,7 +248,8 @@ TEST_F(Cli, PicturesCarryTheirSettings) {
   EXPECT_EQ(found["settings"]["cfg"], 3.5);
   EXPECT_EQ(found["settings"]["model"]["sha256"].get<std::string>().size(), 64u);
   EXPECT_TRUE(found["generated"].get<bool>());
-  EXPECT_THAT(found["texts"]["parameters"].get<std::string>(), HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
+  EXPECT_THAT(found["texts"]["parameters"].get<std::string>(),
+              HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
   EXPECT_EQ(parse_json(bytes("x.png.json")), found["settings"]);
   EXPECT_THAT(flux2({"inspect", "x.png"}).out, HasSubstr("a red circle"));
   EXPECT_THAT(bytes("x.png"), Not(HasSubstr(folder_.string())));
@@ -264,7 +275,8 @@ TEST_F(Cli, InspectSaysWhatAModelIs) {
 // SIGINT in the middle of a run: no file, no temporary file, and the usual status.
 TEST_F(Cli, AnInterruptionLeavesNoPartialFile) {
   fs::create_directories(folder_ / "out");
-  Subprocess process(start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
+  Subprocess process(
+      start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
   ASSERT_TRUE(process.wait_for_error_text("\"name\":\"denoise\",\"step\":1"));
   process.signal(SIGINT);
   const Finished interrupted = process.wait();
@@ -272,14 +284,16 @@ TEST_F(Cli, AnInterruptionLeavesNoPartialFile) {
   EXPECT_EQ(interrupted.out, "");
   EXPECT_EQ(files_in("out"), 0u);
 
-  Subprocess other(start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
+  Subprocess other(
+      start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
   ASSERT_TRUE(other.wait_for_error_text("\"name\":\"denoise\",\"step\":1"));
   other.signal(SIGTERM);
   EXPECT_EQ(other.wait().status, 143);
 }
 
 TEST_F(Cli, TokenizesJsonLines) {
-  const Finished lines = flux2({"tokenize", "--jsonl", "--tokenizer", pico("tokenizer")}, "\"a red circle\"\n\"\"\n\"caf\\u00e9 \\n x\"\n");
+  const Finished lines = flux2({"tokenize", "--jsonl", "--tokenizer", pico("tokenizer")},
+                               "\"a red circle\"\n\"\"\n\"caf\\u00e9 \\n x\"\n");
   ASSERT_EQ(lines.status, 0) << lines.err;
   std::istringstream out(lines.out);
   std::vector<Json> results;
@@ -294,7 +308,10 @@ TEST_F(Cli, TokenizesJsonLines) {
 }
 
 TEST_F(Cli, VaeGoesThereAndBack) {
-  ASSERT_EQ(generate({"a red circle", "-o", "x.png", "--latents-out", "made.safetensors", "--trace", "trace.safetensors"}).status, 0);
+  ASSERT_EQ(
+      generate({"a red circle", "-o", "x.png", "--latents-out", "made.safetensors", "--trace", "trace.safetensors"})
+          .status,
+      0);
   EXPECT_TRUE(exists("trace.safetensors"));
   const Finished decoded = flux2({"vae", "decode", "made.safetensors", "-o", "back.png"});
   ASSERT_EQ(decoded.status, 0) << decoded.err;
@@ -305,8 +322,10 @@ TEST_F(Cli, VaeGoesThereAndBack) {
 }
 
 TEST_F(Cli, GivenTensorsReplaceTheEncoderAndTheSeed) {
-  ASSERT_EQ(generate({"a red circle", "-S", "4", "-o", "x.png", "--metadata", "none", "--trace", "t.safetensors"}).status, 0);
-  const Finished given = generate({"-o", "y.png", "--metadata", "none", "--embeddings", "t.safetensors", "--noise-file", "t.safetensors"});
+  ASSERT_EQ(
+      generate({"a red circle", "-S", "4", "-o", "x.png", "--metadata", "none", "--trace", "t.safetensors"}).status, 0);
+  const Finished given =
+      generate({"-o", "y.png", "--metadata", "none", "--embeddings", "t.safetensors", "--noise-file", "t.safetensors"});
   ASSERT_EQ(given.status, 0) << given.err;
   EXPECT_EQ(bytes("x.png"), bytes("y.png"));
   EXPECT_EQ(generate({"-o", "y.png", "--embeddings", "nowhere.safetensors"}).status, 3);
@@ -314,13 +333,15 @@ TEST_F(Cli, GivenTensorsReplaceTheEncoderAndTheSeed) {
 }
 
 TEST_F(Cli, ConfigurationIsKeptAndUsed) {
-  if (flux2({"version", "-v"}).out.find("config files: yes") == std::string::npos) GTEST_SKIP() << "built without toml++";
+  if (flux2({"version", "-v"}).out.find("config files: yes") == std::string::npos)
+    GTEST_SKIP() << "built without toml++";
   EXPECT_EQ(flux2({"config", "set", "generate.steps", "1"}).status, 0);
   EXPECT_EQ(flux2({"config", "get", "generate.steps"}).out, "1\n");
   EXPECT_THAT(flux2({"config", "list", "--origin"}).out, HasSubstr("generate.steps = 1"));
   EXPECT_EQ(parse_json(flux2({"generate", "a fox", "--dry-run"}).out)["requests"][0]["steps"], 1);
   EXPECT_EQ(flux2({"config", "set", "styles.noir", "{prompt} in black"}).status, 0);
-  EXPECT_EQ(parse_json(flux2({"generate", "a fox", "--style", "noir", "--dry-run"}).out)["requests"][0]["prompt"], "a fox in black");
+  EXPECT_EQ(parse_json(flux2({"generate", "a fox", "--style", "noir", "--dry-run"}).out)["requests"][0]["prompt"],
+            "a fox in black");
   EXPECT_EQ(flux2({"config", "unset", "generate.steps"}).status, 0);
   EXPECT_EQ(flux2({"config", "get", "generate.steps"}).status, 3);
   const Finished typo = flux2({"config", "set", "generate.stesp", "1"});

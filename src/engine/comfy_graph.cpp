@@ -29,29 +29,46 @@ int add(Nodes& nodes, Node node) {
 
 Nodes nodes_of(const GenerationRecord& r) {
   Nodes nodes;
-  const int model = add(nodes, {"UNETLoader", {}, {{"unet_name", r.model + ".safetensors"}, {"weight_dtype", "default"}}, "MODEL"});
-  const int clip = add(nodes, {"CLIPLoader", {}, {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}}, "CLIP"});
+  const int model =
+      add(nodes, {"UNETLoader", {}, {{"unet_name", r.model + ".safetensors"}, {"weight_dtype", "default"}}, "MODEL"});
+  const int clip = add(nodes, {"CLIPLoader",
+                               {},
+                               {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}},
+                               "CLIP"});
   const int vae = add(nodes, {"VAELoader", {}, {{"vae_name", "flux2-vae.safetensors"}}, "VAE"});
   int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.prompt}}, "CONDITIONING"});
   if (r.embedded_guidance)
-    positive = add(nodes, {"FluxGuidance", {{"conditioning", "CONDITIONING", positive}}, {{"guidance", r.guidance}}, "CONDITIONING"});
+    positive =
+        add(nodes,
+            {"FluxGuidance", {{"conditioning", "CONDITIONING", positive}}, {{"guidance", r.guidance}}, "CONDITIONING"});
   int guider = 0;
   if (r.cfg) {
-    const int negative = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.negative}}, "CONDITIONING"});
-    guider = add(nodes, {"CFGGuider",
-                         {{"model", "MODEL", model}, {"positive", "CONDITIONING", positive}, {"negative", "CONDITIONING", negative}},
-                         {{"cfg", *r.cfg}}, "GUIDER"});
+    const int negative =
+        add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.negative}}, "CONDITIONING"});
+    guider = add(
+        nodes,
+        {"CFGGuider",
+         {{"model", "MODEL", model}, {"positive", "CONDITIONING", positive}, {"negative", "CONDITIONING", negative}},
+         {{"cfg", *r.cfg}},
+         "GUIDER"});
   } else {
-    guider = add(nodes, {"BasicGuider", {{"model", "MODEL", model}, {"conditioning", "CONDITIONING", positive}}, {}, "GUIDER"});
+    guider = add(
+        nodes, {"BasicGuider", {{"model", "MODEL", model}, {"conditioning", "CONDITIONING", positive}}, {}, "GUIDER"});
   }
   const int noise = add(nodes, {"RandomNoise", {}, {{"noise_seed", r.seed}}, "NOISE"});
   const int sampler = add(nodes, {"KSamplerSelect", {}, {{"sampler_name", r.sampler}}, "SAMPLER"});
-  const int sigmas = add(nodes, {"Flux2Scheduler", {}, {{"steps", r.steps}, {"width", r.width}, {"height", r.height}}, "SIGMAS"});
-  const int latent = add(nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width}, {"height", r.height}, {"batch_size", 1}}, "LATENT"});
+  const int sigmas =
+      add(nodes, {"Flux2Scheduler", {}, {{"steps", r.steps}, {"width", r.width}, {"height", r.height}}, "SIGMAS"});
+  const int latent = add(
+      nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width}, {"height", r.height}, {"batch_size", 1}}, "LATENT"});
   const int samples = add(nodes, {"SamplerCustomAdvanced",
-                                  {{"noise", "NOISE", noise}, {"guider", "GUIDER", guider}, {"sampler", "SAMPLER", sampler},
-                                   {"sigmas", "SIGMAS", sigmas}, {"latent_image", "LATENT", latent}},
-                                  {}, "LATENT"});
+                                  {{"noise", "NOISE", noise},
+                                   {"guider", "GUIDER", guider},
+                                   {"sampler", "SAMPLER", sampler},
+                                   {"sigmas", "SIGMAS", sigmas},
+                                   {"latent_image", "LATENT", latent}},
+                                  {},
+                                  "LATENT"});
   const int picture = add(nodes, {"VAEDecode", {{"samples", "LATENT", samples}, {"vae", "VAE", vae}}, {}, "IMAGE"});
   add(nodes, {"SaveImage", {{"images", "IMAGE", picture}}, {{"filename_prefix", "flux2"}}, ""});
   return nodes;
@@ -84,15 +101,26 @@ Json ui_form(const Nodes& nodes) {
     }
     for (const auto& [name, value] : nodes[i].widgets) widgets.push_back(value);
     if (nodes[i].type == "RandomNoise") widgets.push_back("fixed");  // the page's control of what follows a run
-    boxes.push_back({{"id", id}, {"type", nodes[i].type}, {"pos", {place / kPerColumn * kColumn, place % kPerColumn * kRow}},
-                     {"size", {300, 180}}, {"flags", Json::object()}, {"order", place}, {"mode", 0}, {"inputs", std::move(inputs)},
-                     {"outputs", Json::array()}, {"properties", Json::object()}, {"widgets_values", std::move(widgets)}});
+    boxes.push_back({{"id", id},
+                     {"type", nodes[i].type},
+                     {"pos", {place / kPerColumn * kColumn, place % kPerColumn * kRow}},
+                     {"size", {300, 180}},
+                     {"flags", Json::object()},
+                     {"order", place},
+                     {"mode", 0},
+                     {"inputs", std::move(inputs)},
+                     {"outputs", Json::array()},
+                     {"properties", Json::object()},
+                     {"widgets_values", std::move(widgets)}});
   }
   for (size_t i = 0; i < nodes.size(); ++i)
     if (!nodes[i].output.empty())
-      boxes[i]["outputs"].push_back({{"name", nodes[i].output}, {"type", nodes[i].output}, {"links", leaving[i]}, {"slot_index", 0}});
-  return {{"last_node_id", nodes.size()}, {"last_link_id", links.size()}, {"nodes", std::move(boxes)}, {"links", std::move(links)},
-          {"groups", Json::array()}, {"config", Json::object()}, {"extra", Json::object()}, {"version", 0.4}};
+      boxes[i]["outputs"].push_back(
+          {{"name", nodes[i].output}, {"type", nodes[i].output}, {"links", leaving[i]}, {"slot_index", 0}});
+  return {{"last_node_id", nodes.size()}, {"last_link_id", links.size()},
+          {"nodes", std::move(boxes)},    {"links", std::move(links)},
+          {"groups", Json::array()},      {"config", Json::object()},
+          {"extra", Json::object()},      {"version", 0.4}};
 }
 
 // Looks for a plain value under one of `keys`, in a node and then in the nodes that feed it, through `through` first.
@@ -108,7 +136,8 @@ class Upstream {
  private:
   const Json* search(const std::string& id, const std::vector<std::string>& keys, const std::string& through) {
     const auto node = api_.find(id);
-    if (!visited_.insert(id).second || node == api_.end() || !node->is_object() || !node->contains("inputs")) return nullptr;
+    if (!visited_.insert(id).second || node == api_.end() || !node->is_object() || !node->contains("inputs"))
+      return nullptr;
     const Json& inputs = (*node)["inputs"];
     if (!inputs.is_object()) return nullptr;
     if (through.empty())
@@ -147,7 +176,9 @@ GenerationRecord record_from_comfy(const Json& api) {
   Upstream graph(api);
   GenerationRecord r;
   r.app = "ComfyUI";
-  const auto text = [&](const Json* value) { return value && value->is_string() ? value->get<std::string>() : std::string(); };
+  const auto text = [&](const Json* value) {
+    return value && value->is_string() ? value->get<std::string>() : std::string();
+  };
   const auto whole = [&](const Json* value) { return value && value->is_number_integer() ? value->get<int64_t>() : 0; };
   const Json* prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "positive");
   if (!prompt) prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "conditioning");
@@ -159,7 +190,8 @@ GenerationRecord record_from_comfy(const Json& api) {
   r.height = static_cast<int>(whole(graph.find(sampler, {"height"}, "latent_image")));
   r.sampler = text(graph.find(sampler, {"sampler_name"}));
   r.model = text(graph.find(sampler, {"unet_name", "ckpt_name"}));
-  if (const Json* cfg = graph.find(sampler, {"cfg"}); cfg && cfg->is_number() && cfg->get<double>() != 1.0) r.cfg = cfg->get<double>();
+  if (const Json* cfg = graph.find(sampler, {"cfg"}); cfg && cfg->is_number() && cfg->get<double>() != 1.0)
+    r.cfg = cfg->get<double>();
   if (const Json* guidance = graph.find(sampler, {"guidance"}); guidance && guidance->is_number()) {
     r.guidance = guidance->get<double>();
     r.embedded_guidance = true;

@@ -22,7 +22,8 @@ std::string sha256_of(const fs::path& path) {
   unsigned size = 0;
   const auto bytes = file->bytes();
   if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1 ||
-      EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1 || EVP_DigestFinal_ex(context.get(), digest.data(), &size) != 1)
+      EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1 ||
+      EVP_DigestFinal_ex(context.get(), digest.data(), &size) != 1)
     fail(ErrorCode::Internal, "cannot hash {}", path.string());
   std::string hex;
   for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);

@@ -9,7 +9,7 @@
 namespace flux2 {
 
 inline constexpr const char* kProgramName = "flux2.cpp";
-std::string program_version();   // "flux2.cpp 0.1.0"
+std::string program_version();  // "flux2.cpp 0.1.0"
 
 // How a picture was made: everything needed to make it again, and what is good to know about it. It travels inside the
 // picture (picture_metadata.h) and in sidecar files. No user names, host names or folders: names are base names.
@@ -17,12 +17,12 @@ struct GenerationRecord {
   std::string app = program_version();
   std::string kind = "generate";
   std::string prompt, negative;
-  std::string model;             // id
-  std::string model_sha256;      // of the transformer's file; empty when not known
-  std::string quant;             // how its weights are stored: "bf16"
+  std::string model;         // id
+  std::string model_sha256;  // of the transformer's file; empty when not known
+  std::string quant;         // how its weights are stored: "bf16"
   int width = 0, height = 0, steps = 0;
   double guidance = 1.0;
-  std::optional<double> cfg;     // true guidance
+  std::optional<double> cfg;       // true guidance
   bool embedded_guidance = false;  // the model takes guidance as an input
   uint64_t seed = 0;
   int index = 0;
@@ -30,7 +30,9 @@ struct GenerationRecord {
   std::string time_rounding = "exact";
   std::optional<double> shift;
   std::string device;
-  struct { double text = 0, vae_encode = 0, denoise = 0, decode = 0; } seconds;
+  struct {
+    double text = 0, vae_encode = 0, denoise = 0, decode = 0;
+  } seconds;
 };
 
 // Version 1 of our own JSON. Private: without prompt and names; hashes stay.

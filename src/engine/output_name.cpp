@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -98,10 +101,13 @@ std::string value_of(const Piece& piece, const OutputFields& f) {
   if (name == "height") return std::to_string(f.height);
   if (name == "steps") return std::to_string(f.steps);
   if (name == "job") return safe_name(f.job, 100);
-  if (name == "prompt") return safe_name(f.prompt, piece.argument ? static_cast<size_t>(*piece.argument) : kPromptCharacters);
+  if (name == "prompt")
+    return safe_name(f.prompt, piece.argument ? static_cast<size_t>(*piece.argument) : kPromptCharacters);
   if (name == "ext") return f.extension;
   fail(ErrorCode::InvalidArgument,
-       "output pattern: unknown token {{{}}}; there are seq, index, seed, date, time, model, width, height, steps, job, prompt, ext",
+       "output pattern: unknown token {{{}}}; there are seq, index, seed, date, time, model, width, height, steps, "
+       "job, prompt, "
+       "ext",
        name);
 }
 
@@ -109,12 +115,14 @@ std::string value_of(const Piece& piece, const OutputFields& f) {
 int next_number(const fs::path& folder, std::string_view before) {
   int highest = 0;
   std::error_code ignored;
-  for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end; entry.increment(ignored)) {
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end;
+       entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(before)) continue;
     int number = 0;
     const auto [stop, failure] = std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
-    if (failure == std::errc() && stop != name.data() + before.size() && number < kMaxSequence) highest = std::max(highest, number);
+    if (failure == std::errc() && stop != name.data() + before.size() && number < kMaxSequence)
+      highest = std::max(highest, number);
   }
   return highest + 1;
 }
@@ -130,7 +138,8 @@ fs::path fill(std::string_view pattern, const OutputFields& fields) {
   };
   for (const Piece& piece : parse_pattern(pattern)) {
     if (piece.is_token) {
-      name += piece.text == "seq" ? fmt::format("{:0{}}", next_number(folder, name), piece.argument.value_or(0)) : value_of(piece, fields);
+      name += piece.text == "seq" ? fmt::format("{:0{}}", next_number(folder, name), piece.argument.value_or(0))
+                                  : value_of(piece, fields);
       continue;
     }
     for (const char c : piece.text) {
@@ -153,7 +162,9 @@ bool is_output_pattern(std::string_view target) {
   return false;
 }
 
-fs::path numbered(const fs::path& path, int number) { return inserted_before_extension(path, fmt::format("-{:02}", number)); }
+fs::path numbered(const fs::path& path, int number) {
+  return inserted_before_extension(path, fmt::format("-{:02}", number));
+}
 
 fs::path choose_output(const std::string& target, const OutputFields& fields, bool several) {
   std::string pattern = target.empty() ? std::string(kDefaultOutput) : target;
@@ -168,7 +179,8 @@ fs::path choose_output(const std::string& target, const OutputFields& fields, bo
   const fs::path path = fill(pattern, fields);
   fs::path free = path;
   std::error_code ignored;
-  for (int n = 2; fs::exists(fs::symlink_status(free, ignored)); ++n) free = inserted_before_extension(path, fmt::format("-{}", n));
+  for (int n = 2; fs::exists(fs::symlink_status(free, ignored)); ++n)
+    free = inserted_before_extension(path, fmt::format("-{}", n));
   return free;
 }
 

@@ -10,11 +10,11 @@ namespace flux2 {
 // What the tokens of an output pattern stand for.
 struct OutputFields {
   uint64_t seed = 0;
-  int index = 0;             // position among the pictures of the run
-  std::string date, time;    // YYYY-MM-DD, HHMMSS
+  int index = 0;           // position among the pictures of the run
+  std::string date, time;  // YYYY-MM-DD, HHMMSS
   std::string model, prompt, job;
   int width = 0, height = 0, steps = 0;
-  std::string extension;     // without dot
+  std::string extension;  // without dot
 };
 
 inline constexpr std::string_view kDefaultOutput = "outputs/";

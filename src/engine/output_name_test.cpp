@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "base/error.h"
@@ -16,8 +17,17 @@ class OutputName : public testing::Test {
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "flux2-output-name-XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
-    fields_ = {.seed = 42, .index = 0, .date = "2026-01-02", .time = "030405", .model = "flux.2-klein-4b", .prompt = "a red fox, \"running\"",
-               .job = "j1", .width = 64, .height = 96, .steps = 4, .extension = "png"};
+    fields_ = {.seed = 42,
+               .index = 0,
+               .date = "2026-01-02",
+               .time = "030405",
+               .model = "flux.2-klein-4b",
+               .prompt = "a red fox, \"running\"",
+               .job = "j1",
+               .width = 64,
+               .height = 96,
+               .steps = 4,
+               .extension = "png"};
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -50,7 +60,8 @@ TEST_F(OutputName, AFolderGetsTheDefaultPattern) {
 }
 
 TEST_F(OutputName, TokensAreFilledIn) {
-  EXPECT_EQ(chosen("{model}_{width}x{height}_{steps}_{index}_{time}_{job}.{ext}"), "flux_2-klein-4b_64x96_4_0_030405_j1.png");
+  EXPECT_EQ(chosen("{model}_{width}x{height}_{steps}_{index}_{time}_{job}.{ext}"),
+            "flux_2-klein-4b_64x96_4_0_030405_j1.png");
   EXPECT_EQ(chosen("{prompt}.png"), "a_red_fox_running.png");
   EXPECT_EQ(chosen("{prompt:5}.png"), "a_red.png");
   fields_.prompt = "../../etc/passwd";

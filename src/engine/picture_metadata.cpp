@@ -1,5 +1,7 @@
 #include "engine/picture_metadata.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -58,7 +60,9 @@ MetadataChoice MetadataChoice::parse(const std::string& list) {
     if (item == "a1111") choice.a1111 = true;
     else if (item == "json") choice.json = true;
     else if (item == "comfy") choice.comfy = true;
-    else check(item == "none" && start == 0 && end == list.size(), "metadata \"{}\" is not a list of a1111, json, comfy, nor none", list);
+    else
+      check(item == "none" && start == 0 && end == list.size(),
+            "metadata \"{}\" is not a list of a1111, json, comfy, nor none", list);
     start = end + 1;
   }
   return choice;
@@ -91,9 +95,11 @@ std::optional<FoundRecord> find_record(const ImageMetadata& metadata) {
   std::optional<FoundRecord> found;
   if (const std::string* own = metadata.find_text("flux2")) found = if_readable([&] { return from_own(*own); });
   if (!found)
-    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty()) found = if_readable([&] { return from_own(own); });
+    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty())
+      found = if_readable([&] { return from_own(own); });
   if (!found)
-    if (const std::string* invoke = metadata.find_text("invokeai_metadata")) found = if_readable([&] { return from_invokeai(*invoke); });
+    if (const std::string* invoke = metadata.find_text("invokeai_metadata"))
+      found = if_readable([&] { return from_invokeai(*invoke); });
   const std::string* parameters = metadata.find_text("parameters");
   if (!parameters && !metadata.exif_comment.empty()) parameters = &metadata.exif_comment;
   if (!found && parameters && !parameters->empty())

@@ -12,8 +12,8 @@ namespace flux2 {
 
 struct MetadataChoice {
   bool a1111 = true, json = true, comfy = false;
-  bool is_private = false;   // without prompt and names
-  bool provenance = true;    // the XMP mark "trained algorithmic media"
+  bool is_private = false;  // without prompt and names
+  bool provenance = true;   // the XMP mark "trained algorithmic media"
 
   static MetadataChoice parse(const std::string& list);  // "a1111,json,comfy" or "none"
 };
@@ -24,9 +24,9 @@ ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataCho
 
 // What a picture, made by us or by others, says about how it was made.
 struct FoundRecord {
-  std::string source;       // "flux2", "a1111", "comfyui", "invokeai"
+  std::string source;  // "flux2", "a1111", "comfyui", "invokeai"
   GenerationRecord record;
-  Json original;            // our own JSON as stored; null otherwise
+  Json original;  // our own JSON as stored; null otherwise
 };
 std::optional<FoundRecord> find_record(const ImageMetadata& metadata);
 

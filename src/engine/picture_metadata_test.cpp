@@ -84,7 +84,9 @@ TEST(PictureMetadata, NoneKeepsOnlyTheProvenance) {
 
 TEST(PictureMetadata, ReadsInvokeAi) {
   ImageMetadata metadata;
-  metadata.text = {{"invokeai_metadata", R"({"positive_prompt":"a cat","seed":7,"steps":4,"width":512,"height":256,"model":{"name":"klein"}})"}};
+  metadata.text = {
+      {"invokeai_metadata",
+       R"({"positive_prompt":"a cat","seed":7,"steps":4,"width":512,"height":256,"model":{"name":"klein"}})"}};
   const auto found = find_record(metadata);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->source, "invokeai");
@@ -143,6 +145,9 @@ TEST(Xmp, EscapesTheRecord) {
   const std::string json = R"({"prompt":"<a> & \"b\" &amp;"})";
   EXPECT_EQ(own_json_of_xmp(xmp_packet({.own_json = json})), json);
   EXPECT_EQ(own_json_of_xmp("<flux2:record>cut"), "");
+  EXPECT_TRUE(says_generated(xmp_packet({})));
+  EXPECT_TRUE(says_generated(xmp_packet({.composite = true})));
+  EXPECT_FALSE(says_generated(xmp_packet({.generated = false})));
 }
 
 }  // namespace

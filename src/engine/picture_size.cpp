@@ -44,15 +44,16 @@ PictureSize parse_picture_size(std::string_view text) {
 
 PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log) {
   for (const int side : {wanted.width, wanted.height})
-    check(side >= kMinSide - kGrid / 2 && side < kMaxSide + kGrid / 2, "size {}x{}: each side must be from {} to {}", wanted.width,
-          wanted.height, kMinSide, kMaxSide);
+    check(side >= kMinSide - kGrid / 2 && side < kMaxSide + kGrid / 2, "size {}x{}: each side must be from {} to {}",
+          wanted.width, wanted.height, kMinSide, kMaxSide);
   const PictureSize size{rounded(wanted.width), rounded(wanted.height)};
   if (size.width != wanted.width || size.height != wanted.height) {
     if (strict)
       throw Error(ErrorCode::InvalidArgument,
                   fmt::format("size {}x{}: sides must be multiples of {}", wanted.width, wanted.height, kGrid),
                   fmt::format("the nearest size is {}x{}", size.width, size.height));
-    log.warn("size {}x{} is rounded to {}x{}: sides are multiples of {}", wanted.width, wanted.height, size.width, size.height, kGrid);
+    log.warn("size {}x{} is rounded to {}x{}: sides are multiples of {}", wanted.width, wanted.height, size.width,
+             size.height, kGrid);
   }
   if (int64_t{size.width} * size.height > kManyPixels)
     log.warn("{}x{} is more than 4.2 megapixels: the model was not made for it", size.width, size.height);

@@ -13,7 +13,8 @@ constexpr std::string_view kSourceType = "http://cv.iptc.org/newscodes/digitalso
 constexpr std::string_view kNamespace = "urn:flux2.cpp:metadata:1.0";
 constexpr std::string_view kOpen = "<flux2:record>", kClose = "</flux2:record>";
 
-constexpr std::array<std::pair<std::string_view, char>, 4> kEntities = {{{"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&amp;", '&'}}};
+constexpr std::array<std::pair<std::string_view, char>, 4> kEntities = {
+    {{"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&amp;", '&'}}};
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -56,9 +57,14 @@ std::string xmp_packet(const XmpContent& content) {
   return fmt::format(
       "<?xpacket begin=\"\xef\xbb\xbf\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\n"
       "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">"
-      "<rdf:Description rdf:about=\"\" xmlns:Iptc4xmpExt=\"http://iptc.org/std/Iptc4xmpExt/2008-02-29/\" xmlns:flux2=\"{}\">"
+      "<rdf:Description rdf:about=\"\" xmlns:Iptc4xmpExt=\"http://iptc.org/std/Iptc4xmpExt/2008-02-29/\" "
+      "xmlns:flux2=\"{}\">"
       "{}</rdf:Description></rdf:RDF></x:xmpmeta>\n<?xpacket end=\"w\"?>",
       kNamespace, body);
+}
+
+bool says_generated(std::string_view xmp) {
+  return xmp.find("trainedAlgorithmicMedia") != xmp.npos || xmp.find("WithTrainedAlgorithmicMedia") != xmp.npos;
 }
 
 std::string own_json_of_xmp(std::string_view xmp) {

@@ -13,6 +13,9 @@ struct XmpContent {
 
 std::string xmp_packet(const XmpContent& content);
 
+// Whether a packet, ours or not, says that a model made the picture or part of it.
+bool says_generated(std::string_view xmp);
+
 // The record inside a packet that we wrote; empty when there is none.
 std::string own_json_of_xmp(std::string_view xmp);
 

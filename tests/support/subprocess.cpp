@@ -49,7 +49,8 @@ Subprocess::Subprocess(const Start& start) {
   }
   for (const int fd : {in[0], out[1], err[1]}) ::close(fd);
   out_ = out[0], err_ = err[0];
-  if (::write(in[1], start.input.data(), start.input.size()) < 0) { /* it may have ended already */ }
+  if (::write(in[1], start.input.data(), start.input.size()) < 0) { /* it may have ended already */
+  }
   ::close(in[1]);
 }
 

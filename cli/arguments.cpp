@@ -1,0 +1,110 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+// --num_steps=4 → --num-steps=4, for options we know: anything else may be a value.
+std::string with_dashes(const std::string& word, const std::set<std::string>& names) {
+  if (!word.starts_with("--")) return word;
+  const size_t end = std::min(word.find('='), word.size());
+  std::string name = word.substr(2, end - 2);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return names.contains(name) ? "--" + name + word.substr(end) : word;
+}
+
+void refuse_unknown(const std::vector<std::string>& rest, const std::vector<OptionGroup>& groups) {
+  for (const std::string& word : rest) {
+    if (word.size() < 2 || word[0] != '-' || word == "--") continue;
+    std::vector<std::string> names;
+    for (const OptionGroup& group : groups)
+      for (const OptionSpec& option : group.options)
+        if (!option.later) names.push_back("--" + option.name);
+    const std::string typed = word.substr(0, word.find('='));
+    const std::string near = nearest(typed, names);
+    throw Error(
+        ErrorCode::InvalidArgument, "unknown option " + typed,
+        near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");
+  }
+}
+
+void refuse_later(const OptionSpec& option, const Arguments::Given& given) {
+  const bool harmless = std::all_of(given.values.begin(), given.values.end(), [&](const std::string& value) {
+    return std::find(option.harmless.begin(), option.harmless.end(), value) != option.harmless.end();
+  });
+  if (harmless) return;
+  const bool by_value = !option.harmless.empty();
+  fail(ErrorCode::InvalidArgument, "{}{} is not available yet in this version", given.spelled,
+       by_value ? " " + given.values.back() : "");
+}
+
+}  // namespace
+
+Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vector<ForeignOption>& foreign,
+                          std::vector<std::string> words) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  const CLI::callback_t keep = [](const CLI::results_t&) { return true; };
+
+  std::set<std::string> names;
+  std::vector<std::pair<const OptionSpec*, CLI::Option*>> own;
+  std::vector<std::pair<const ForeignOption*, CLI::Option*>> others;
+  for (const OptionGroup& group : groups)
+    for (const OptionSpec& option : group.options) {
+      names.insert(option.name);
+      const std::string spelling = "--" + option.name + (option.letter ? std::string(",-") + option.letter : "");
+      CLI::Option* added =
+          option.value.empty() ? app.add_flag(spelling) : app.add_option(spelling, keep)->expected(1)->take_all();
+      own.emplace_back(&option, added);
+    }
+  for (const ForeignOption& option : foreign) {
+    names.insert(option.name);
+    CLI::Option* added = option.values == 0
+                             ? app.add_flag("--" + option.name)
+                             : app.add_option("--" + option.name, keep)->expected(option.values)->take_all();
+    others.emplace_back(&option, added);
+  }
+  Arguments arguments;
+  app.add_option("arguments", arguments.positional);
+
+  for (std::string& word : words) {
+    if (word == "--") break;
+    word = with_dashes(word, names);
+  }
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& e) {
+    throw Error(ErrorCode::InvalidArgument, e.what(), "see --help");
+  }
+  refuse_unknown(app.remaining(), groups);
+
+  for (const auto& [option, parsed] : own) {
+    if (parsed->count() == 0) continue;
+    auto& given = arguments.options[option->name];
+    given.spelled = "--" + option->name;
+    given.values = option->value.empty() ? std::vector<std::string>(parsed->count(), "true") : parsed->results();
+    if (!option->repeatable) given.values = {given.values.back()};
+  }
+  for (const auto& [option, parsed] : others) {
+    if (parsed->count() == 0 || option->target.empty()) continue;
+    if (arguments.options.contains(option->target)) continue;  // our own name for it wins
+    const auto results = parsed->results();
+    arguments.options[option->target] = {{option->translate ? option->translate(results) : results.back()},
+                                         "--" + option->name};
+  }
+  for (const auto& [option, parsed] : own)
+    if (const auto given = arguments.options.find(option->name); option->later && given != arguments.options.end())
+      refuse_later(*option, given->second);
+  return arguments;
+}
+
+}  // namespace flux2

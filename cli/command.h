@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/console.h"
+#include "cli/settings.h"
+
+namespace flux2 {
+
+// One run of a command: what it was asked for, and where its words go.
+struct Invocation {
+  Console& console;
+  GetEnv environment;
+  Settings settings;
+  std::vector<std::string> positional;
+  ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
+};
+
+struct Command {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string summary;    // one line, for the list of commands
+  std::string arguments;  // behind the name in the usage line
+  std::vector<OptionGroup> (*options)();
+  std::vector<std::string> examples;  // three
+  int (*run)(Invocation&);            // exit status; Errors are the caller's
+  std::string details = {};           // a paragraph for its help
+  bool foreign_names = false;         // accepts the option names of other programs
+};
+
+const std::vector<Command>& commands();
+const Command* find_command(std::string_view name);
+bool is_later_command(std::string_view name);
+
+// The texts of `flux2`, `flux2 help` and `flux2 COMMAND --help`; no line is longer than 100 columns.
+std::string short_help();
+std::string overview();
+std::string help_for(const Command& command);
+
+int run_generate(Invocation& run);
+int run_inspect(Invocation& run);
+int run_tokenize(Invocation& run);
+int run_vae(Invocation& run);
+int run_models(Invocation& run);
+int run_config(Invocation& run);
+int run_doctor(Invocation& run);
+int run_version(Invocation& run);
+int run_help(Invocation& run);
+
+}  // namespace flux2

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <cctype>
+#include <map>
+#include <optional>
+
+#include "base/atomic_file.h"
+#include "cli/command.h"
+#include "cli/config_keys.h"
+#include "cli/folders.h"
+#include "cli/styles.h"
+
+namespace flux2 {
+
+namespace {
+
+struct Shown {
+  std::string key, value, origin;
+};
+
+std::string joined(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ",") + value;
+  return text;
+}
+
+// The value of a key as a command would see it, unless the command line says otherwise.
+std::optional<Shown> look_up(const Invocation& run, const std::string& key) {
+  const std::string variable = environment_name(key.substr(key.find('.') + 1));
+  const bool has_variable = !key.starts_with("styles.") && !key.starts_with("models.");
+  if (const char* value = has_variable ? run.environment(variable.c_str()) : nullptr; value && *value)
+    return Shown{key, value, variable};
+  for (const ConfigFile* file : {&run.project, &run.user})
+    if (const auto found = file->values.find(key); found != file->values.end())
+      return Shown{key, joined(found->second), file->path.string()};
+  return std::nullopt;
+}
+
+std::vector<Shown> all_values(const Invocation& run) {
+  std::map<std::string, Shown> values;
+  for (const ConfigFile* file : {&run.user, &run.project})
+    for (const auto& [key, value] : file->values) values[key] = {};
+  for (const std::string& key : config_keys()) values[key] = {};
+  std::vector<Shown> shown;
+  for (const auto& [key, unused] : values)
+    if (auto value = look_up(run, key)) shown.push_back(std::move(*value));
+  return shown;
+}
+
+int list(Invocation& run) {
+  const auto values = all_values(run);
+  if (run.console.json()) {
+    Json json = Json::object();
+    for (const Shown& v : values)
+      json[v.key] = run.settings.flag("origin") ? Json{{"value", v.value}, {"origin", v.origin}} : Json(v.value);
+    run.console.result(json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return 0;
+  }
+  for (const Shown& v : values)
+    run.console.result(run.settings.flag("origin") ? fmt::format("{} = {}  ({})", v.key, v.value, v.origin)
+                                                   : fmt::format("{} = {}", v.key, v.value));
+  return 0;
+}
+
+void change(Invocation& run, const std::string& key, const std::string& literal) {
+  const size_t dot = key.find('.');
+  if (!is_config_key(key) || dot == key.npos) {
+    const std::string near = nearest(key, config_keys());
+    throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
+                near.empty() ? "" : "did you mean " + near + "?");
+  }
+  for (const char c : key)
+    check(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.',
+          "configuration key \"{}\": only letters, digits, - and _", key);
+  const std::filesystem::path path = run.user.path;
+  check(!path.empty(), "there is no data folder: set FLUX2_HOME or HOME");
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
+  const std::string edited =
+      edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);
+  // The editor works line by line; reading its result back shows whether the file was simple enough for that.
+  const auto values =
+      in_context("the value or " + path.string() + " cannot be written", [&] { return parse_toml(edited); });
+  check(values.contains(key) == !literal.empty(), "{} is written in a way that has to be edited by hand",
+        path.string());
+  AtomicFile file(path);
+  file.write(edited.data(), edited.size());
+  file.commit();
+}
+
+}  // namespace
+
+int run_config(Invocation& run) {
+  const auto& words = run.positional;
+  const std::string action = words.empty() ? "list" : words[0];
+  const auto need = [&](size_t count, const char* usage) {
+    check(words.size() == count, "config is used as: config {}", usage);
+  };
+  if (action == "list") return list(run);
+  if (action == "path") {
+    run.console.result(run.user.path.string());
+  } else if (action == "styles") {
+    for (const auto& [name, text] : all_styles(run.project, run.user))
+      run.console.result(fmt::format("{:<12} {}", name, text));
+  } else if (action == "get") {
+    need(2, "get KEY");
+    const auto value = look_up(run, words[1]);
+    if (!value) fail(ErrorCode::NotFound, "{} is not set", words[1]);
+    run.console.result(value->value);
+  } else if (action == "set") {
+    need(3, "set KEY VALUE");
+    change(run, words[1], toml_literal(words[2]));
+  } else if (action == "unset") {
+    need(2, "unset KEY");
+    change(run, words[1], "");
+  } else {
+    fail(ErrorCode::InvalidArgument, "config knows get, set, unset, list, path and styles, not \"{}\"", action);
+  }
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+
+namespace flux2 {
+
+// A flux2.toml or config.toml, flattened: "generate.steps" → {"20"}; a list has several values.
+struct ConfigFile {
+  std::filesystem::path path;
+  std::map<std::string, std::vector<std::string>> values;
+
+  const std::string* find(const std::string& key) const;
+};
+
+// Empty when there is no such file. A damaged one is a BadFile with the line.
+ConfigFile read_config(const std::filesystem::path& path, const Log& log);
+
+// toml_config.cpp or toml_missing.cpp: with toml++ or without.
+bool toml_available();
+std::map<std::string, std::vector<std::string>> parse_toml(std::string_view text);
+
+// Text of a file with one value changed or taken out (`literal` empty); comments and everything else stay.
+std::string edit_toml(std::string_view text, std::string_view section, std::string_view key, std::string_view literal);
+
+// How a value typed by a person is written: numbers, true, false and lists as they are, anything else as a string.
+std::string toml_literal(std::string_view value);
+
+}  // namespace flux2

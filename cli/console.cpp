@@ -1,0 +1,122 @@
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace flux2 {
+
+int exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::Internal: return 1;
+    case ErrorCode::InvalidArgument: return 2;
+    case ErrorCode::NotFound: return 3;
+    case ErrorCode::BadFile:
+    case ErrorCode::Incompatible: return 4;
+    case ErrorCode::OutOfMemory: return 5;
+    case ErrorCode::Device: return 6;
+    case ErrorCode::CannotWrite: return 7;
+    case ErrorCode::Network: return 8;
+    case ErrorCode::Refused: return 9;
+    case ErrorCode::Cancelled: return 130;
+  }
+  return 1;
+}
+
+void Console::configure(const Settings& settings, const GetEnv& environment) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  quiet_ = settings.flag("quiet");
+  verbosity_ = quiet_ ? 0 : settings.count("verbose");
+  json_ = settings.flag("json");
+  const std::string colour = settings.choice("color", {"auto", "always", "never"}, "auto");
+  const char* no_colour = environment("NO_COLOR");
+  colour_ = colour == "always" || (colour == "auto" && terminal && !(no_colour && *no_colour));
+  const std::string progress = settings.choice("progress", {"auto", "bar", "plain", "json", "off"}, "auto");
+  if (progress == "auto") progress_ = quiet_ ? ProgressMode::Off : terminal ? ProgressMode::Bar : ProgressMode::Plain;
+  else
+    progress_ = progress == "bar"     ? ProgressMode::Bar
+                : progress == "plain" ? ProgressMode::Plain
+                : progress == "json"  ? ProgressMode::Json
+                                      : ProgressMode::Off;
+  if (const Setting* file = settings.find("log-file"); file && !log_file_.is_open()) {
+    log_file_.open(file->values.back(), std::ios::app);
+    if (!log_file_)
+      fail(ErrorCode::CannotWrite, "{}: cannot write {}: {}", file->origin, file->values.back(), std::strerror(errno));
+  }
+}
+
+std::string Console::coloured(const char* code, const std::string& text) const {
+  return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+}
+
+void Console::line(const std::string& text) {
+  const std::string status = status_;
+  clear_status();
+  std::fputs((text + "\n").c_str(), stderr);
+  if (!status.empty()) this->status(status);
+}
+
+void Console::note(const std::string& text) {
+  if (log_file_.is_open()) log_file_ << text << std::endl;
+  if (quiet_) return;
+  if (progress_ == ProgressMode::Json) event({{"event", "note"}, {"message", text}});
+  else line(text);
+}
+
+void Console::warn(const std::string& text) {
+  warnings_.push_back(text);
+  if (log_file_.is_open()) log_file_ << "warning: " << text << std::endl;
+  if (quiet_) return;
+  if (progress_ == ProgressMode::Json) event({{"event", "warning"}, {"message", text}});
+  else line(coloured("33", "warning: ") + text);
+}
+
+void Console::error(const Error& error) {
+  if (log_file_.is_open()) log_file_ << "error: " << error.what() << std::endl;
+  if (progress_ == ProgressMode::Json)
+    event({{"event", "error"}, {"code", name_of(error.code())}, {"message", error.what()}, {"hint", error.hint()}});
+  clear_status();
+  if (progress_ == ProgressMode::Json) return;
+  line(coloured("31", "flux2: ") + error.what());
+  if (!error.hint().empty()) line("  hint: " + error.hint());
+}
+
+void Console::event(const Json& event) {
+  std::fputs((event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stderr);
+}
+
+void Console::status(const std::string& text) {
+  clear_status();
+  status_ = text;
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void Console::clear_status() {
+  if (status_.empty()) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+  status_.clear();
+}
+
+void Console::result(const std::string& line) {
+  const std::string whole = line.ends_with('\n') ? line : line + "\n";
+  result_bytes(std::as_bytes(std::span(whole)));
+}
+
+void Console::result_bytes(std::span<const std::byte> bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
+    fail(ErrorCode::CannotWrite, "cannot write to standard output: {}", std::strerror(errno));
+}
+
+Log Console::log() {
+  return Log([this](LogLevel level, const std::string& text) {
+    if (level == LogLevel::Warning) warn(text);
+    else if (verbosity_ >= (level == LogLevel::Info ? 1 : 2)) note(text);
+    else if (log_file_.is_open() && level == LogLevel::Info) log_file_ << text << std::endl;
+  });
+}
+
+}  // namespace flux2

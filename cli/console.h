@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdio>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/settings.h"
+
+namespace flux2 {
+
+enum class ProgressMode { Bar, Plain, Json, Off };
+
+// What goes to the person: everything on stderr, so that stdout holds results only. One line may be temporary (the
+// progress bar); any message takes its place and it comes back below.
+class Console {
+ public:
+  Console() = default;
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console() { clear_status(); }
+
+  void configure(const Settings& settings, const GetEnv& environment);
+
+  bool quiet() const { return quiet_; }
+  int verbosity() const { return verbosity_; }
+  bool json() const { return json_; }  // the result is one JSON object
+  ProgressMode progress() const { return progress_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  void note(const std::string& text);    // not when quiet
+  void warn(const std::string& text);    // kept in warnings() too
+  void error(const Error& error);        // "flux2: …" and "  hint: …"
+  void event(const Json& event);         // a line of progress in JSON
+  void status(const std::string& text);  // the temporary line
+  void clear_status();
+
+  // Results, on stdout.
+  void result(const std::string& line);
+  void result_bytes(std::span<const std::byte> bytes);
+
+  // Warnings always, notices with -v, everything with -vv. The console must outlive it.
+  Log log();
+
+ private:
+  void line(const std::string& text);
+  std::string coloured(const char* code, const std::string& text) const;
+
+  bool quiet_ = false, json_ = false, colour_ = false;
+  int verbosity_ = 0;
+  ProgressMode progress_ = ProgressMode::Plain;
+  std::string status_;
+  std::vector<std::string> warnings_;
+  std::ofstream log_file_;
+};
+
+int exit_code(ErrorCode code);
+
+}  // namespace flux2

@@ -1,0 +1,272 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/folders.h"
+#include "cli/interrupt.h"
+#include "cli/model_choice.h"
+#include "cli/picture_writer.h"
+#include "cli/progress_display.h"
+#include "cli/prompts.h"
+#include "cli/quality.h"
+#include "cli/request.h"
+#include "cli/show.h"
+#include "cli/styles.h"
+#include "engine/engine.h"
+#include "engine/file_hash.h"
+#include "hub/recognise.h"
+#include "text/prompt.h"
+
+namespace flux2 {
+
+namespace {
+
+int64_t milliseconds(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
+
+int list_styles(Invocation& run) {
+  for (const auto& [name, text] : all_styles(run.project, run.user))
+    run.console.result(fmt::format("{:<12} {}", name, text));
+  return 0;
+}
+
+// --from and --remix: the settings of a picture, below what the command line says.
+void take_settings_of_picture(Invocation& run) {
+  for (const char* option : {"from", "remix"}) {
+    const Setting* file = run.settings.find(option);
+    if (!file) continue;
+    const std::string path = file->values.back();
+    const auto found = find_record(read_metadata(path));
+    if (!found)
+      throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
+                  "flux2 inspect --raw shows what it says");
+    run.settings.add_below(option, layer_of_record(found->record, option == std::string_view("from"), path));
+  }
+}
+
+std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
+                                         const std::vector<PromptLine>& prompts) {
+  const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
+  const std::string style = run.settings.text("style");
+  const Styles styles = all_styles(run.project, run.user);
+  std::vector<ResolvedRequest> requests;
+  for (int64_t round = 0; round < repeat; ++round)
+    for (const PromptLine& line : prompts) {
+      const std::string prompt = style.empty() ? line.prompt : apply_style(styles, style, line.prompt);
+      Settings settings = run.settings.with(line.settings);
+      if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
+      // Rounding and the like are the same in every round; once is enough to say so.
+      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}));
+    }
+  return requests;
+}
+
+int print_plan(Invocation& run, const ModelFiles& model, const std::vector<ResolvedRequest>& requests) {
+  Json plan = {{"model",
+                {{"id", model.id},
+                 {"transformer", model.transformer.string()},
+                 {"vae", model.vae.string()},
+                 {"text_encoder", model.text_encoder.string()},
+                 {"tokenizer", model.tokenizer.string()},
+                 {"distilled", model.distilled},
+                 {"bundled", model.bundled},
+                 {"reasons", model.reasons}}},
+               {"requests", Json::array()}};
+  for (const ResolvedRequest& resolved : requests) {
+    const Request& request = resolved.request;
+    Json json = to_json(resolved.record);
+    for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
+    json["batch"] = request.batch;
+    json["output"] = resolved.output;
+    json["plan"] = {{"picture_tokens", request.tokens()},
+                    {"text_tokens", model.defaults.text_length},
+                    {"transformer_passes", int64_t{request.steps} * request.batch * (request.cfg ? 2 : 1)},
+                    {"sigmas", make_sigmas(request.schedule, request.tokens(), request.steps, request.shift)}};
+    plan["requests"].push_back(std::move(json));
+  }
+  run.console.result(plan.dump(2, ' ', false, Json::error_handler_t::replace));
+  return 0;
+}
+
+void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests) {
+  if (!models.tokenizer) return;
+  for (const ResolvedRequest& resolved : requests)
+    for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
+      const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
+      if (!tokens.dropped.empty())
+        throw Error(ErrorCode::InvalidArgument,
+                    fmt::format("a prompt has more than {} tokens; this part finds no room: \"{}\"", models.text_length,
+                                tokens.dropped),
+                    "shorten it, or leave --strict out to have it cut");
+    }
+}
+
+// What the run has to say at its end.
+struct Outcome {
+  Json images = Json::array();
+  double load = 0, save = 0;
+  PhaseTimes times;
+  MemoryUse memory;
+  int status = 0;
+  std::unique_ptr<Error> failure;
+
+  void failed(const Error& error, int code) {
+    if (status != 0) return;
+    status = code;
+    failure = std::make_unique<Error>(error);
+  }
+};
+
+class Generation {
+ public:
+  Generation(Invocation& run, ModelFiles model, std::vector<ResolvedRequest> requests)
+      : run_(run), files_(std::move(model)), requests_(std::move(requests)), display_(run.console), writer_(run) {
+    for (const ResolvedRequest& resolved : requests_) writer_.expect(resolved.output, resolved.request.batch);
+    writer_.check_targets();
+    if (run.settings.has("trace"))
+      check(requests_.size() == 1, "--trace records one request, but there are {}", requests_.size());
+  }
+
+  int run() {
+    try {
+      load();
+      if (run_.settings.flag("strict")) refuse_long_prompts(loaded_->models, requests_);
+      for (const ResolvedRequest& resolved : requests_) make(resolved);
+    } catch (const Error& e) {
+      outcome_.failed(e, e.code() == ErrorCode::Cancelled ? 128 + interrupt_signal() : exit_code(e.code()));
+      run_.console.error(e);
+    } catch (const std::bad_alloc&) {
+      const Error e(ErrorCode::OutOfMemory, "not enough memory", "a smaller --size or --batch needs less");
+      outcome_.failed(e, exit_code(e.code()));
+      run_.console.error(e);
+    }
+    return report();
+  }
+
+ private:
+  void load() {
+    const std::string profile = run_.settings.choice("profile", {"exact", "fast"}, "fast");
+    engine_ = std::make_unique<Engine>(
+        EngineOptions{.device = run_.settings.text("device", "auto"),
+                      .threads = static_cast<int>(run_.settings.integer("threads", 1, 4096).value_or(0)),
+                      .profile = profile == "exact" ? Profile::Exact : Profile::Fast,
+                      .log = run_.console.log()});
+    const bool text = !run_.settings.has("embeddings");
+    const double before = display_.seconds();
+    loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text});
+    outcome_.load = display_.seconds() - before;
+    const Recognition recognition = recognise(files_.transformer);
+    const Component& transformer = require(recognition, ComponentKind::Transformer);
+    const auto data = data_folder(run_.environment);
+    for (ResolvedRequest& resolved : requests_) {
+      resolved.record.quant = transformer.storage;
+      resolved.record.device = engine_->device().name() + ": " + engine_->device().description();
+      resolved.record.model_sha256 =
+          remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");
+    }
+  }
+
+  void make(const ResolvedRequest& resolved) {
+    Trace trace;
+    const std::string trace_path = run_.settings.text("trace");
+    if (!trace_path.empty()) loaded_->session.trace = &trace;
+    try {
+      const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, resolved.request, display_.progress(),
+                                             [&](Picture picture) { deliver(resolved, picture); });
+      outcome_.times.text += times.text;
+      outcome_.times.denoise += times.denoise;
+      outcome_.times.decode += times.decode;
+    } catch (const Error& e) {
+      // One request that cannot be done does not stop the others; no more memory or an interruption does.
+      const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
+      if (!others_may_work || requests_.size() == 1) throw;
+      outcome_.failed(e, exit_code(e.code()));
+      run_.console.error(e);
+    }
+    if (!trace_path.empty()) trace.save(trace_path);
+  }
+
+  void deliver(const ResolvedRequest& resolved, const Picture& picture) {
+    GenerationRecord record = resolved.record;
+    record.seconds.text = display_.seconds_in(Phase::Text);
+    record.seconds.denoise = display_.seconds_in(Phase::Denoise);
+    record.seconds.decode = display_.seconds_since_report();  // which was the beginning of this picture's decoding
+    const double before = display_.seconds();
+    const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output);
+    outcome_.save += display_.seconds() - before;
+    const int index = static_cast<int>(outcome_.images.size());
+    outcome_.images.push_back({{"path", written.path.string()},
+                               {"seed", picture.seed},
+                               {"width", written.image.width},
+                               {"height", written.image.height},
+                               {"index", index}});
+    Console& console = run_.console;
+    if (console.progress() == ProgressMode::Json)
+      console.event({{"event", "image"}, {"path", written.path.string()}, {"seed", picture.seed}});
+    if (!console.json() && written.path != "-") console.result(written.path.string());
+    show_picture(written.image, run_);
+    const MemoryUse memory = engine_->memory_use(*loaded_);
+    const int64_t peak = engine_->device().is_host() ? memory.peak_resident : memory.peak_device;
+    summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", written.path.string(),
+                                   written.image.width, written.image.height, picture.seed, display_.seconds(),
+                                   static_cast<double>(peak) / (1 << 30)));
+  }
+
+  int report() {
+    display_.finish();
+    for (const std::string& line : summary_) run_.console.note(line);
+    if (loaded_) outcome_.memory = engine_->memory_use(*loaded_);
+    const double total = display_.seconds();
+    if (run_.console.progress() == ProgressMode::Json && outcome_.status == 0)
+      run_.console.event({{"event", "done"}, {"ms", milliseconds(total)}});
+    if (!run_.console.json()) return outcome_.status;
+    Json result = {
+        {"images", outcome_.images},
+        {"model", files_.id},
+        {"timings",
+         {{"load", milliseconds(outcome_.load)},
+          {"text", milliseconds(outcome_.times.text)},
+          {"denoise", milliseconds(outcome_.times.denoise)},
+          {"decode", milliseconds(outcome_.times.decode)},
+          {"save", milliseconds(outcome_.save)},
+          {"total", milliseconds(total)}}},
+        {"memory", {{"peak_resident", outcome_.memory.peak_resident}, {"peak_device", outcome_.memory.peak_device}}},
+        {"warnings", run_.console.warnings()}};
+    if (outcome_.failure)
+      result["error"] = {{"code", name_of(outcome_.failure->code())},
+                         {"message", outcome_.failure->what()},
+                         {"hint", outcome_.failure->hint()}};
+    run_.console.result(result.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return outcome_.status;
+  }
+
+  Invocation& run_;
+  ModelFiles files_;
+  std::vector<ResolvedRequest> requests_;
+  ProgressDisplay display_;
+  PictureWriter writer_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<LoadedModel> loaded_;
+  std::vector<std::string> summary_;  // a line for each picture, shown when the progress is gone
+  Outcome outcome_;
+};
+
+}  // namespace
+
+int run_generate(Invocation& run) {
+  if (run.settings.text("style") == "list") return list_styles(run);
+  take_settings_of_picture(run);
+  const bool given_text = run.settings.has("embeddings");
+  const std::vector<PromptLine> prompts = read_prompts(run, given_text);
+  ModelFiles model = choose_model(run, !given_text);
+  for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
+  if (run.settings.has("preset")) {
+    const std::string preset = run.settings.choice("preset", {"draft", "standard", "best"}, "standard");
+    run.settings.add_below("preset", quality_preset(preset, model));
+  }
+  std::vector<ResolvedRequest> requests = resolve_all(run, model, prompts);
+  if (run.settings.flag("dry-run")) return print_plan(run, model, requests);
+  return Generation(run, std::move(model), std::move(requests)).run();
+}
+
+}  // namespace flux2

@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/mapped_file.h"
+#include "cli/command.h"
+#include "cli/component_text.h"
+#include "engine/picture_metadata.h"
+#include "engine/xmp.h"
+#include "hub/recognise.h"
+#include "image/format.h"
+#include "image/read_image.h"
+
+namespace flux2 {
+
+namespace {
+
+std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
+
+bool is_picture(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return false;
+  const auto format = sniff_format(MappedFile::open(path)->bytes());
+  return format.has_value();
+}
+
+// Control characters of somebody else's text must not reach the terminal.
+std::string harmless(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f ? '?' : c;
+  return out;
+}
+
+Json raw_texts(const ImageMetadata& metadata) {
+  Json texts = Json::object();
+  for (const auto& [key, value] : metadata.text) texts[key] = value;
+  if (!metadata.exif_comment.empty()) texts["exif:UserComment"] = metadata.exif_comment;
+  if (!metadata.software.empty()) texts["exif:Software"] = metadata.software;
+  if (!metadata.make.empty()) texts["exif:Make"] = metadata.make;
+  if (!metadata.xmp.empty()) texts["xmp"] = metadata.xmp;
+  return texts;
+}
+
+// Our own JSON as it stands in the file; of other programs what we understood.
+Json settings_of(const FoundRecord& found) {
+  if (!found.original.is_null()) return found.original;
+  Json json = to_json(found.record);
+  for (const char* key :
+       {"v", "rewritten_prompt", "cache", "device", "time_ms", "index", "kind", "profile", "noise", "shift"})
+    json.erase(key);
+  if (json["app"] == "") json.erase("app");
+  return json;
+}
+
+Json picture_json(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  const Image image = in_context(path, [&] { return read_image(file->bytes()); });
+  const ImageMetadata metadata = read_metadata(file->bytes());
+  Json json = {{"file", path},
+               {"kind", "picture"},
+               {"format", name_of(*sniff_format(file->bytes()))},
+               {"width", image.width},
+               {"height", image.height}};
+  const auto found = find_record(metadata);
+  json["source"] = found ? Json(found->source) : Json(nullptr);
+  json["settings"] = found ? settings_of(*found) : Json(nullptr);
+  json["generated"] = says_generated(metadata.xmp);
+  json["texts"] = raw_texts(metadata);
+  return json;
+}
+
+void print_picture(Invocation& run, const Json& json) {
+  Console& console = run.console;
+  console.result(fmt::format("{}: {} picture, {}x{}", json["file"].get<std::string>(),
+                             json["format"].get<std::string>(), json["width"].get<int>(), json["height"].get<int>()));
+  if (run.settings.flag("raw")) {
+    for (const auto& [key, value] : json["texts"].items())
+      console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value.get<std::string>())));
+    return;
+  }
+  if (json["source"].is_null()) {
+    console.result(json["generated"].get<bool>() ? "  marked as made by a model; no settings" : "  no settings inside");
+    return;
+  }
+  console.result("  settings from: " + json["source"].get<std::string>());
+  for (const auto& [key, value] : json["settings"].items()) {
+    if (value.is_null() || value == "") continue;
+    console.result(
+        fmt::format("  {:<10} {}", key + ":",
+                    harmless(value.is_string() ? value.get<std::string>()
+                                               : value.dump(-1, ' ', false, Json::error_handler_t::replace))));
+  }
+}
+
+Json component_json(const Component& c) {
+  Json json = {{"kind", name_of(c.kind)}, {"path", c.path.string()}, {"family", c.family},
+               {"variant", c.variant},    {"dialect", c.dialect},    {"prefix", c.prefix},
+               {"storage", c.storage},    {"tensors", c.tensors},    {"parameters", c.parameters},
+               {"bytes", c.bytes},        {"usable", c.usable()},    {"evidence", c.evidence}};
+  if (c.distilled) json["distilled"] = *c.distilled;
+  if (c.distilled) json["distilled_reason"] = c.distilled_reason;
+  if (!c.needs.empty()) json["needs"] = c.needs;
+  if (!c.usable()) json["problem"] = c.problem, json["hint"] = c.hint;
+  return json;
+}
+
+Json model_json(const Recognition& recognition) {
+  Json json = {{"file", recognition.path.string()},  {"kind", name_of(recognition.kind)},
+               {"container", recognition.container}, {"evidence", recognition.evidence},
+               {"components", Json::array()},        {"metadata", recognition.metadata}};
+  for (const Component& component : recognition.components) json["components"].push_back(component_json(component));
+  return json;
+}
+
+void print_model(Invocation& run, const Recognition& recognition) {
+  Console& console = run.console;
+  console.result(
+      fmt::format("{}: {} ({})", recognition.path.string(), name_of(recognition.kind), recognition.container));
+  for (const std::string& line : recognition.evidence) console.result("  " + harmless(line));
+  for (const Component& c : recognition.components) {
+    const bool elsewhere = c.path != recognition.path;
+    console.result(harmless("  " + component_text(c) + (elsewhere ? " in " + c.path.string() : "")));
+    if (c.tensors > 0)
+      console.result(harmless(fmt::format("    {} tensors, {:.1f} M parameters, {:.1f} MB, {}{}", c.tensors,
+                                          static_cast<double>(c.parameters) / 1e6, static_cast<double>(c.bytes) / 1e6,
+                                          c.storage, c.dialect.empty() ? "" : ", " + c.dialect + " names")));
+    for (const std::string& line : c.evidence) console.result("    " + harmless(line));
+    if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
+    if (!c.usable())
+      console.result(
+          harmless(fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + c.hint)));
+  }
+  if (run.settings.flag("raw"))
+    for (const auto& [key, value] : recognition.metadata)
+      console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value)));
+}
+
+}  // namespace
+
+int run_inspect(Invocation& run) {
+  check(!run.positional.empty(), "inspect needs a file or folder");
+  Json all = Json::array();
+  for (const std::string& path : run.positional) {
+    const bool picture = is_picture(path);
+    if (picture) {
+      Json json = picture_json(path);
+      if (!run.console.json()) print_picture(run, json);
+      all.push_back(std::move(json));
+    } else {
+      const Recognition recognition = recognise(path, run.console.log());
+      if (!run.console.json()) print_model(run, recognition);
+      all.push_back(model_json(recognition));
+    }
+  }
+  if (run.console.json()) run.console.result(pretty(all.size() == 1 ? all[0] : all));
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,86 @@
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "cli/command.h"
+#include "cli/config_keys.h"
+#include "cli/folders.h"
+#include "cli/interrupt.h"
+
+namespace flux2 {
+
+namespace {
+
+// "a prompt" as the first argument stands for `generate "a prompt"`.
+const Command& command_for(const std::vector<std::string>& words) {
+  const std::string& first = words.front();
+  if (const Command* command = find_command(first)) return *command;
+  if (is_later_command(first)) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", first);
+  if (first.find(' ') != first.npos) return *find_command("generate");
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.push_back(command.name);
+  const std::string near = nearest(first, names);
+  throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
+              near.empty() ? "flux2 help lists the commands; a prompt of one word goes to flux2 generate"
+                           : "did you mean " + near + "?");
+}
+
+int run(Console& console, std::vector<std::string> words) {
+  if (words.empty()) {
+    std::fputs(short_help().c_str(), stderr);
+    return 2;
+  }
+  if (words[0] == "--version") words[0] = "version";
+  if (words[0] == "--help" || words[0] == "-h") words[0] = "help";
+  const Command& command = command_for(words);
+  if (find_command(words.front())) words.erase(words.begin());
+
+  const auto options = command.options();
+  Arguments arguments =
+      parse_arguments(options, command.foreign_names ? foreign_options() : std::vector<ForeignOption>{}, words);
+  if (arguments.options.contains("help")) {
+    console.result(help_for(command));
+    return 0;
+  }
+  const GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };
+  Invocation invocation{console, environment, {}, std::move(arguments.positional), {}, {}};
+  // Messages must work as asked before the configuration is read, since that may have something to say.
+  Settings& settings = invocation.settings;
+  settings.add(layer_of(arguments));
+  settings.add(layer_of_environment(options, environment));
+  console.configure(settings, environment);
+  const auto data = data_folder(environment);
+  invocation.project = read_config("flux2.toml", console.log());
+  if (!data.empty()) invocation.user = read_config(data / "config.toml", console.log());
+  settings.add(layer_of_file(options, invocation.project));
+  settings.add(layer_of_file(options, invocation.user));
+  console.configure(settings, environment);
+  for (const ConfigFile* file : {&invocation.project, &invocation.user}) warn_unknown_keys(*file, console.log());
+  return command.run(invocation);
+}
+
+}  // namespace
+
+}  // namespace flux2
+
+int main(int argc, char** argv) {
+  using namespace flux2;
+  watch_interrupts();
+  Console console;
+  try {
+    return run(console, std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::Cancelled) {
+      console.error(Error(e.code(), "stopped"));
+      return 128 + interrupt_signal();
+    }
+    console.error(e);
+    return exit_code(e.code());
+  } catch (const std::bad_alloc&) {
+    console.error(Error(ErrorCode::OutOfMemory, "not enough memory", "a smaller --size or --batch needs less"));
+    return exit_code(ErrorCode::OutOfMemory);
+  } catch (const std::exception& e) {
+    console.error(Error(ErrorCode::Internal, e.what()));
+    return exit_code(ErrorCode::Internal);
+  }
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "cli/command.h"
+#include "hub/model_files.h"
+
+namespace flux2 {
+
+// The query that the model options, the environment and the configuration make.
+ModelQuery model_query(const Invocation& run);
+
+// Finds the model; when it is the bundled one, says what that can do.
+ModelFiles choose_model(Invocation& run, bool need_text_encoder = true);
+
+}  // namespace flux2

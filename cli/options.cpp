@@ -1,0 +1,185 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace flux2 {
+
+namespace {
+
+OptionGroup model_group() {
+  return {"Model",
+          {{"model", 'm', "ID|PATH", "variant id, file or folder (default: configured, installed or bundled one)",
+            "generate"},
+           {"dir", 'd', "FOLDER", "the same, for a diffusers-style folder"},
+           {"dit", 0, "FILE", "transformer weights", "generate"},
+           {"vae", 0, "FILE", "autoencoder weights", "generate"},
+           {"text-encoder", 0, "PATH", "text encoder: a file, the first shard or a folder", "generate"},
+           {"tokenizer", 0, "PATH", "tokenizer folder or tokenizer.json", "generate"},
+           {"base", 0, "", "treat the model as undistilled: more steps, true guidance"}}};
+}
+
+OptionGroup device_group() {
+  return {
+      "Device and memory",
+      {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
+       {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
+       {"profile", 0, "NAME", "fast, or exact: f32 and independent of batch and threads (default: fast)", "generate"},
+       {"vae-tile", 0, "auto|off|PX", "tiled decoding", "memory", false, true, {"auto", "off"}},
+       {"quant", 0, "TYPE", "quantise while loading", "memory", false, true, {"none"}},
+       {"offload", 0, "WAY", "what leaves the device when", "memory", false, true, {"auto", "none"}},
+       {"max-vram", 0, "GIB", "memory budget", "memory", false, true},
+       {"blocks-resident", 0, "N", "blocks kept on the device", "memory", false, true, {"auto"}},
+       {"place", 0, "dit=…,te=…,vae=…", "device per part", "memory", false, true, {"auto"}},
+       {"no-mmap", 0, "", "read weights into memory", "memory", false, true},
+       {"cache", 0, "WAY", "step caches", "memory", false, true, {"off"}},
+       {"ref-kv", 0, "auto|on|off", "reuse keys of references", "memory", false, true, {"auto", "off"}}}};
+}
+
+OptionGroup control_group() {
+  return {"Messages",
+          {{"quiet", 'q', "", "errors only", "ui"},
+           {"verbose", 'v', "", "say more; twice: everything", {}, true},
+           {"progress", 0, "HOW", "auto, bar, plain, json or off (default: auto)", "ui"},
+           {"color", 0, "WHEN", "auto, always or never (default: auto; NO_COLOR is honoured)", "ui"},
+           {"json", 0, "", "the result as one JSON object on stdout"},
+           {"log-file", 0, "FILE", "append messages to this file too", "ui"},
+           {"offline", 0, "", "no network at all", "ui"},
+           {"strict", 0, "", "an error instead of rounding or cutting what was asked for", "generate"},
+           {"yes", 'y', "", "answer questions with yes"},
+           {"help", 'h', "", "this text"}}};
+}
+
+}  // namespace
+
+std::vector<OptionGroup> generate_options() {
+  const OptionGroup picture = {
+      "Picture",
+      {{"prompt", 'p', "TEXT", "what to draw, also as the argument; - reads standard input"},
+       {"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"},
+       {"negative", 'n', "TEXT", "what to avoid; needs guidance (base models) or --cfg", "generate"},
+       {"style", 0, "NAME", "prompt template; --style list shows them", "generate"},
+       {"preset", 0, "NAME", "draft, standard or best: steps and size for the model at hand", "generate"},
+       {"width", 'W', "PX", "64 to 4096, a multiple of 16 (default: the model's)", "generate"},
+       {"height", 'H', "PX", "like --width", "generate"},
+       {"size", 0, "WxH|NAME", "both at once, or square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9", "generate"},
+       {"seed", 'S', "N", "0 to 2^63-1, -1 or random (default: random)", "generate"},
+       {"batch", 'b', "N", "pictures, with seeds counting up from --seed (default: 1)", "generate"},
+       {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
+       {"from", 0, "FILE", "take the settings of this picture"},
+       {"remix", 0, "FILE", "the same with a new seed"},
+       {"input", 'i', "FILE", "reference picture", {}, true, true},
+       {"ref", 'r', "FILE", "reference picture", {}, true, true},
+       {"match", 0, "N", "size of reference N", {}, false, true, {"off"}},
+       {"strength", 0, "X", "how far to leave the canvas", {}, false, true},
+       {"lora", 0, "NAME[:W]", "adapter", {}, true, true},
+       {"lora-mode", 0, "MODE", "how adapters are applied", {}, false, true, {"auto"}},
+       {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
+       {"element", 0, "NAME", "studio element", {}, true, true}}};
+  const OptionGroup sampling = {
+      "Sampling",
+      {{"steps", 's', "N", "1 to 256 (default: the model's)", "generate"},
+       {"guidance", 'g', "X", "base models: true guidance; dev: guidance input; locked on distilled models",
+        "generate"},
+       {"cfg", 0, "X", "true guidance with the negative prompt on any model; doubles the time", "generate"},
+       {"cfg-scale", 0, "X", ""},
+       {"schedule", 0, "NAME", "model, linear, power[:a] or sigmas:a,b,… (default: model)", "generate"},
+       {"shift", 0, "X", "replaces the shift that depends on size and steps", "generate"},
+       {"noise", 0, "NAME", "torch-cpu, torch-cuda[:SMSxTHREADS] or grid (default: torch-cpu)", "generate"},
+       {"time-rounding", 0, "NAME", "exact, bfl or diffusers: how the time input is rounded (default: exact)",
+        "generate"},
+       {"sampler", 0, "NAME", "euler", "generate", false, true, {"euler"}},
+       {"deadline", 0, "S", "finish in time", {}, false, true}}};
+  const OptionGroup output = {
+      "Output",
+      {{"output", 'o', "PATH", "file, folder/ or pattern like {date}/{seq:05}-{seed}.{ext}; - is standard output",
+        "generate"},
+       {"format", 0, "NAME", "png, jpg, webp or ppm (default: from the name, else png)", "generate"},
+       {"quality", 0, "N", "1 to 100 for jpg and webp (default: 95)", "generate"},
+       {"rounding", 0, "NAME", "nearest or trunc: how samples become 8 bits (default: nearest)", "generate"},
+       {"metadata", 0, "LIST", "of a1111, json, comfy, or none (default: a1111,json)", "generate"},
+       {"private", 0, "", "leave prompt and names out of the file", "generate"},
+       {"no-provenance", 0, "", "with --metadata none: leave out the mark of a generated picture too", "generate"},
+       {"sidecar", 0, "", "also write the settings to PICTURE.json", "generate"},
+       {"show", 0, "HOW", "auto, kitty, iterm2, sixel, blocks or off: draw it in the terminal (default: off)", "ui"},
+       {"zoom", 0, "X", "scale for --show (default: 1)", "ui"},
+       {"show-steps", 0, "", "show every step", {}, false, true},
+       {"preview", 0, "HOW", "preview decoder", {}, false, true, {"off"}},
+       {"preview-file", 0, "FILE", "preview to a file", {}, false, true}}};
+  const OptionGroup exchange = {
+      "Tensors in and out (safetensors)",
+      {{"embeddings", 0, "FILE", "text.embeddings, negative.embeddings: used instead of the text encoder"},
+       {"noise-file", 0, "FILE", "noise [128, h, w]: used instead of the seed"},
+       {"latents-out", 0, "FILE", "write the final latents [128, h, w]"},
+       {"trace", 0, "FILE", "record every tensor of the run for comparison"},
+       {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
+  return {picture, model_group(), sampling, output, exchange, device_group(), control_group()};
+}
+
+std::vector<OptionGroup> inspect_options() {
+  return {{"Output", {{"raw", 0, "", "the stored texts as they are"}}}, control_group()};
+}
+
+std::vector<OptionGroup> tokenize_options() {
+  return {{"Tokens",
+           {{"template", 0, "", "put the text into the chat template first"},
+            {"length", 0, "N", "cut or pad to N tokens; implies --template"},
+            {"jsonl", 0, "", "read one JSON string per line from standard input"}}},
+          model_group(),
+          control_group()};
+}
+
+std::vector<OptionGroup> vae_options() {
+  return {{"Output",
+           {{"output", 'o', "FILE", "latents (encode) or picture (decode)"},
+            {"quality", 0, "N", "1 to 100 for jpg and webp (default: 95)"},
+            {"rounding", 0, "NAME", "nearest or trunc (default: nearest)"}}},
+          model_group(),
+          device_group(),
+          control_group()};
+}
+
+std::vector<OptionGroup> models_options() {
+  return {{"synth: a model with random weights",
+           {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: tiny)"},
+            {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
+            {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
+            {"layout", 0, "NAME", "bfl or diffusers (default: bfl)"},
+            {"dtype", 0, "NAME", "bf16 or f32 (default: bf16)"},
+            {"seed", 0, "N", "of the weights (default: 0)"},
+            {"base", 0, "", "a base model: not distilled"},
+            {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
+            {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
+            {"out", 0, "FOLDER", "where to write it"}}},
+          control_group()};
+}
+
+std::vector<OptionGroup> doctor_options() { return {model_group(), control_group()}; }
+
+std::vector<OptionGroup> config_options() {
+  return {{"config", {{"origin", 0, "", "list: also show where each value comes from"}}}, control_group()};
+}
+
+std::vector<OptionGroup> version_options() { return {control_group()}; }
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    std::vector<size_t> row(candidate.size() + 1);  // edit distance, one row at a time
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t replaced = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      }
+    }
+    if (row.back() < best_distance) best_distance = row.back(), best = candidate;
+  }
+  return best;
+}
+
+}  // namespace flux2

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+// One option as the user knows it. The tables of these serve the parser, the help, the environment (FLUX2_STEPS) and
+// the configuration files (steps in section [generate]).
+struct OptionSpec {
+  std::string name;  // long name, with dashes
+  char letter = 0;
+  std::string value;  // what follows it, for the help; empty for a flag
+  std::string help;
+  std::string section = {};  // of the configuration file; empty: neither file nor environment may set it
+  bool repeatable = false;
+  bool later = false;                      // known, but not part of this version …
+  std::vector<std::string> harmless = {};  // … except for these values, which ask for nothing
+};
+
+struct OptionGroup {
+  std::string title;
+  std::vector<OptionSpec> options;
+};
+
+// A name that other programs use: its values, translated, belong to `target`; without target it has no effect.
+struct ForeignOption {
+  std::string name;
+  int values = 1;
+  std::string target;
+  std::function<std::string(const std::vector<std::string>&)> translate = {};  // empty: the value as it is
+};
+
+std::vector<OptionGroup> generate_options();
+std::vector<OptionGroup> inspect_options();
+std::vector<OptionGroup> tokenize_options();
+std::vector<OptionGroup> vae_options();
+std::vector<OptionGroup> models_options();
+std::vector<OptionGroup> doctor_options();
+std::vector<OptionGroup> config_options();
+std::vector<OptionGroup> version_options();
+
+const std::vector<ForeignOption>& foreign_options();
+
+// The candidate that differs from `word` by the fewest letters; empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace flux2

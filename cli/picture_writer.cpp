@@ -1,0 +1,136 @@
+#include "cli/picture_writer.h"
+
+#include <unistd.h>
+
+#include <ctime>
+
+#include "base/atomic_file.h"
+#include "engine/output_name.h"
+#include "weights/safetensors_writer.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string local_time(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+void save_text(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+void check_folder(const fs::path& file) {
+  fs::path folder = fs::absolute(file).parent_path();
+  std::error_code ignored;
+  while (folder.has_relative_path() && !fs::exists(folder, ignored)) folder = folder.parent_path();
+  if (!fs::is_directory(folder, ignored))
+    fail(ErrorCode::CannotWrite, "cannot write {}: {} is not a folder", file.string(), folder.string());
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail(ErrorCode::CannotWrite, "cannot write {}: no permission for folder {}", file.string(), folder.string());
+}
+
+// The folders in front of the first token of a pattern.
+std::string without_tokens(const std::string& target) {
+  const size_t token = target.find_first_of("{%");
+  if (token == target.npos) return target;
+  const size_t slash = target.rfind('/', token);
+  return slash == target.npos ? "x" : target.substr(0, slash + 1) + "x";
+}
+
+}  // namespace
+
+PictureWriter::PictureWriter(Invocation& run) : run_(run) {
+  const Settings& settings = run.settings;
+  metadata_ = MetadataChoice::parse(settings.text("metadata", "a1111,json"));
+  metadata_.is_private = settings.flag("private");
+  const bool anything = metadata_.a1111 || metadata_.json || metadata_.comfy;
+  metadata_.provenance = anything || !settings.flag("no-provenance");
+  options_.quality = static_cast<int>(settings.integer("quality", 1, 100).value_or(95));
+  rounding_ =
+      settings.choice("rounding", {"nearest", "trunc"}, "nearest") == "trunc" ? Rounding::Trunc : Rounding::Nearest;
+  latents_out_ = settings.text("latents-out");
+  if (settings.has("format")) format_from_name(settings.text("format"));  // a wrong one is said now, not after the run
+}
+
+ImageFormat PictureWriter::format_for(const std::string& target) const {
+  if (const Setting* format = run_.settings.find("format")) return format_from_name(format->values.back());
+  const std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
+  std::error_code ignored;
+  if (extension.empty() || extension.find('{') != extension.npos || fs::is_directory(target, ignored))
+    return ImageFormat::Png;
+  return format_from_name(extension);
+}
+
+void PictureWriter::expect(const std::string& target, int pictures) { targets_[target].expected += pictures; }
+
+void PictureWriter::check_targets() const {
+  for (const auto& [target, counts] : targets_) {
+    format_for(target);
+    if (target != "-") {
+      check_folder(without_tokens(target.empty() ? std::string(kDefaultOutput) : target));
+      choose_output(target, {}, counts.expected > 1);  // names unknown tokens
+      continue;
+    }
+    check(counts.expected == 1, "-o - writes one picture to standard output, but {} are asked for", counts.expected);
+    check(!run_.console.json(), "-o - and --json both want standard output");
+    check(::isatty(STDOUT_FILENO) == 0, "-o - would write a picture to the terminal; send it to a file or a program");
+  }
+  for (const char* option : {"latents-out", "trace"})
+    if (const Setting* file = run_.settings.find(option)) check_folder(file->values.back());
+}
+
+WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target) {
+  Target& counts = targets_.at(target);
+  const ImageFormat format = format_for(target);
+  record.seed = picture.seed;
+  record.index = picture.index;
+
+  WrittenPicture written{"-", to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width, rounding_)};
+  const auto bytes = encode_image(written.image, format, picture_metadata(record, metadata_, format), options_);
+  if (target == "-") {
+    run_.console.result_bytes(bytes);
+  } else {
+    const OutputFields fields{.seed = record.seed,
+                              .index = counts.written,
+                              .date = local_time("%Y-%m-%d"),
+                              .time = local_time("%H%M%S"),
+                              .model = record.model,
+                              .prompt = record.prompt,
+                              .job = "0",
+                              .width = record.width,
+                              .height = record.height,
+                              .steps = record.steps,
+                              .extension = name_of(format)};
+    written.path = choose_output(target, fields, counts.expected > 1);
+    save_image(written.path, bytes);
+    if (run_.settings.flag("sidecar")) {
+      const std::string json =
+          to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      save_text(written.path.string() + ".json", json);
+    }
+  }
+  ++counts.written;
+
+  if (!latents_out_.empty()) {
+    int total = 0;
+    for (const auto& [name, other] : targets_) total += other.expected;
+    const fs::path path = total > 1 ? numbered(latents_out_, latents_written_ + 1) : fs::path(latents_out_);
+    const Shape shape{static_cast<int64_t>(picture.latents.size()) * 256 / (int64_t{record.width} * record.height),
+                      record.height / 16, record.width / 16};
+    save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
+    ++latents_written_;
+  }
+  return written;
+}
+
+}  // namespace flux2

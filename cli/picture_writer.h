@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "cli/command.h"
+#include "engine/picture_metadata.h"
+#include "image/pixels.h"
+#include "image/write_image.h"
+#include "pipeline/text_to_image.h"
+
+namespace flux2 {
+
+struct WrittenPicture {
+  std::filesystem::path path;  // "-" for standard output
+  Image image;
+};
+
+// Turns pictures into files as the output options say.
+class PictureWriter {
+ public:
+  explicit PictureWriter(Invocation& run);
+
+  // How many pictures will go to one target; more than one are numbered.
+  void expect(const std::string& target, int pictures);
+  // Before the long work: throws CannotWrite when the target's folder does not allow writing.
+  void check_targets() const;
+
+  WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target);
+
+ private:
+  struct Target {
+    int expected = 0, written = 0;
+  };
+
+  ImageFormat format_for(const std::string& target) const;
+
+  Invocation& run_;
+  std::map<std::string, Target> targets_;
+  MetadataChoice metadata_;
+  WriteOptions options_;
+  Rounding rounding_;
+  std::string latents_out_;
+  int latents_written_ = 0;
+};
+
+}  // namespace flux2

@@ -1,0 +1,69 @@
+#include "cli/progress_display.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/interrupt.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr auto kRedraw = std::chrono::milliseconds(100);
+constexpr int kBarCells = 24;
+
+double time_left(int step, int steps, double elapsed) { return step > 0 ? elapsed / step * (steps - step) : 0.0; }
+
+}  // namespace
+
+std::string progress_line(Phase phase, int step, int steps, double elapsed) {
+  if (phase != Phase::Denoise) return steps > 1 ? fmt::format("{} {}/{}", name_of(phase), step, steps) : name_of(phase);
+  const int cells = std::min(kBarCells, steps), full = steps > 0 ? cells * step / steps : 0;
+  std::string bar;
+  for (int i = 0; i < cells; ++i) bar += i < full ? "▇" : "▁";
+  std::string line = fmt::format("{} {}/{}  {}", name_of(phase), step, steps, bar);
+  if (step > 0) line += fmt::format(" {:.2f} s/step  ETA {:.1f} s", elapsed / step, time_left(step, steps, elapsed));
+  return line;
+}
+
+Progress ProgressDisplay::progress() {
+  return {.report = [this](Phase phase, int step, int steps) { at(phase, step, steps); },
+          .cancelled = [] { return interrupt_signal() != 0; }};
+}
+
+void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now) {
+  const bool begins = step == 0 || phase != phase_ || phase_started_ == Clock::time_point{};
+  if (begins) phase_started_ = now;
+  // What passed since the last report belongs to the phase that was running then, unless this one just begins.
+  if (!begins) spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();
+  reported_ = now;
+  phase_ = phase, step_ = step, steps_ = steps;
+  const double elapsed = std::chrono::duration<double>(now - phase_started_).count();
+  switch (console_.progress()) {
+    case ProgressMode::Off: return;
+    case ProgressMode::Json:
+      console_.event({{"event", "phase"},
+                      {"name", name_of(phase)},
+                      {"step", step},
+                      {"steps", steps},
+                      {"elapsed_ms", std::llround(elapsed * 1000)},
+                      {"eta_ms", std::llround(time_left(step, steps, elapsed) * 1000)}});
+      return;
+    case ProgressMode::Plain:
+      if (step == 0) console_.note(fmt::format("{} …", name_of(phase)));
+      else if (step == steps) console_.note(fmt::format("{}: {:.2f} s", name_of(phase), elapsed));
+      return;
+    case ProgressMode::Bar:
+      if (!begins && step != steps && now - drawn_ < kRedraw) return;
+      drawn_ = now;
+      draw_bar(elapsed);
+  }
+}
+
+void ProgressDisplay::draw_bar(double elapsed) { console_.status(progress_line(phase_, step_, steps_, elapsed)); }
+
+void ProgressDisplay::finish() { console_.clear_status(); }
+
+}  // namespace flux2

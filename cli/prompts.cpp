@@ -1,0 +1,99 @@
+#include "cli/prompts.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/json.h"
+#include "cli/standard_input.h"
+
+namespace flux2 {
+
+namespace {
+
+// Short names as musubi-tuner's prompt files have them.
+constexpr std::array<std::pair<std::string_view, const char*>, 8> kLineOptions = {{
+    {"w", "width"},
+    {"h", "height"},
+    {"s", "steps"},
+    {"d", "seed"},
+    {"g", "guidance"},
+    {"l", "cfg"},
+    {"n", "negative"},
+    {"o", "output"},
+}};
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r");
+  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+// " --w 512" → the option; `--` inside a word belongs to the prompt.
+PromptLine parse_line(std::string_view line, int number) {
+  PromptLine parsed;
+  size_t next = line.starts_with("--") ? 0 : line.find(" --");
+  parsed.prompt = trimmed(line.substr(0, next));
+  while (next != line.npos) {
+    const size_t start = line.find("--", next) + 2, end = line.find(" --", start);
+    const std::string_view option = trimmed(line.substr(start, end == line.npos ? end : end - start));
+    const size_t space = option.find(' ');
+    const std::string_view name = option.substr(0, space);
+    const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
+    const std::string origin = fmt::format("--{} in line {}", name, number);
+    if (name == "ci" || name == "lora")
+      fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", origin);
+    const char* target = nullptr;
+    for (const auto& [known, long_name] : kLineOptions)
+      if (known == name) target = long_name;
+    check(target != nullptr, "{}: a line knows --w --h --s --d --g --l --n --o", origin);
+    check(!value.empty(), "{} needs a value", origin);
+    parsed.settings[target] = {{value}, origin};
+    next = end;
+  }
+  return parsed;
+}
+
+std::string text_from_standard_input() {
+  std::string text = read_standard_input();
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::vector<PromptLine> parse_prompt_file(std::string_view text) {
+  std::vector<PromptLine> prompts;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const std::string_view line = trimmed(text.substr(0, end));
+    text = end == text.npos ? std::string_view{} : text.substr(end + 1);
+    if (!line.empty() && !line.starts_with('#')) prompts.push_back(parse_line(line, number));
+  }
+  return prompts;
+}
+
+std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
+  if (run.positional.size() > 1)
+    throw Error(ErrorCode::InvalidArgument, "unexpected argument \"" + run.positional[1] + "\"",
+                "put the whole prompt in quotes");
+  const Setting* option = run.settings.find("prompt");
+  const Setting* file = run.settings.find("prompt-file");
+  const bool from_picture = option && !option->origin.starts_with("--prompt");  // --from: any other prompt replaces it
+  const int given = (option && !from_picture) + (file != nullptr) + !run.positional.empty();
+  check(given <= 1, "the prompt is given more than once: as argument, --prompt or --prompt-file");
+  if (file) {
+    auto prompts = in_context(file->values.back(), [&] {
+      return parse_prompt_file(file->values.back() == "-" ? text_from_standard_input()
+                                                          : read_text_file(file->values.back()));
+    });
+    check(!prompts.empty(), "{} holds no prompt", file->values.back());
+    return prompts;
+  }
+  std::string prompt = !run.positional.empty() ? run.positional.front() : option ? option->values.back() : "";
+  if (prompt == "-") prompt = text_from_standard_input();
+  if (prompt.empty() && !optional)
+    throw Error(ErrorCode::InvalidArgument, "there is no prompt", "flux2 generate \"a red fox in the snow\"");
+  return {{std::move(prompt), {}}};
+}
+
+}  // namespace flux2

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "cli/settings.h"
+#include "engine/generation_record.h"
+#include "hub/model_files.h"
+#include "pipeline/request.h"
+
+namespace flux2 {
+
+// A request with every default filled in, and the record that its pictures will carry.
+struct ResolvedRequest {
+  Request request;
+  GenerationRecord record;
+  std::string output;  // where the pictures go, as the user wrote it
+};
+
+// Applies the rules of sizes, seeds and guidance to what was asked for. Throws InvalidArgument for what cannot be done.
+ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& model, const std::string& prompt,
+                                const Log& log);
+
+// The settings of a record as options, for --from and --remix (without the seed).
+SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, const std::string& origin);
+
+}  // namespace flux2

@@ -1,0 +1,22 @@
+#include "cli/standard_input.h"
+
+#include <iostream>
+
+#include "base/error.h"
+#include "cli/interrupt.h"
+
+namespace flux2 {
+
+std::string read_standard_input() {
+  constexpr size_t kLimit = 16 << 20;
+  std::string text;
+  char buffer[4096];
+  while (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(std::cin.gcount()));
+    check(text.size() <= kLimit, "standard input holds more than {} bytes of text", kLimit);
+  }
+  if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
+  return text;
+}
+
+}  // namespace flux2

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/model_choice.h"
+#include "cli/progress_display.h"
+#include "engine/engine.h"
+#include "image/pixels.h"
+#include "image/read_image.h"
+#include "image/write_image.h"
+#include "pipeline/latents.h"
+#include "weights/safetensors_writer.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int kGrid = 16;
+constexpr int64_t kLargestSide = 4096;
+
+struct Coder {
+  Engine engine;
+  std::unique_ptr<LoadedModel> loaded;
+
+  const Vae& vae() const { return *loaded->models.vae; }
+  Stream& stream() const { return *loaded->session.stream; }
+};
+
+Coder open_coder(Invocation& run, ProgressDisplay& display) {
+  // With --vae alone nothing else of a model has to exist.
+  ModelFiles files;
+  if (run.settings.has("vae") && !run.settings.has("model")) files.vae = run.settings.text("vae");
+  else files = locate_model(model_query(run), run.console.log());
+  const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
+  Engine engine({.device = run.settings.text("device", "auto"),
+                 .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
+                 .profile = exact ? Profile::Exact : Profile::Fast,
+                 .log = run.console.log()});
+  auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});
+  return {std::move(engine), std::move(loaded)};
+}
+
+// The middle of a picture whose sides are multiples of 16.
+Image on_grid(Image image, Invocation& run) {
+  const int width = image.width / kGrid * kGrid, height = image.height / kGrid * kGrid;
+  check(width > 0 && height > 0 && width <= kLargestSide && height <= kLargestSide,
+        "a picture of {}x{} cannot be encoded: sides go from {} to {}", image.width, image.height, kGrid, kLargestSide);
+  if (width == image.width && height == image.height) return image;
+  check(!run.settings.flag("strict"), "a picture of {}x{}: sides must be multiples of {}", image.width, image.height,
+        kGrid);
+  run.console.warn(fmt::format("{}x{} is cropped to {}x{}: sides are multiples of {}", image.width, image.height, width,
+                               height, kGrid));
+  return centre_crop(image, width, height);
+}
+
+void encode(Invocation& run, const std::string& input, const std::string& output) {
+  const Image image = on_grid(to_rgb(read_image(input)), run);
+  ProgressDisplay display(run.console);
+  const Coder coder = open_coder(run, display);
+  if (!coder.vae().config.has_encoder) fail(ErrorCode::Incompatible, "this autoencoder has no encoder");
+  const std::vector<float> pixels = to_tokens(from_rgb8(image), 3);
+  const Tensor picture =
+      Tensor::from<float>(coder.stream(), coder.loaded->session.activations, {1, image.height, image.width, 3}, pixels);
+  const Tensor tokens = coder.vae().encode(picture);
+  const int64_t channels = tokens.dim(2);
+  const std::vector<float> latents = to_planes(tokens.to_floats(), channels);
+  save_tensors(output, {{"latents", Tensor::host_copy(latents.data(), DType::F32,
+                                                      {channels, image.height / kGrid, image.width / kGrid})}});
+  display.finish();
+}
+
+void decode(Invocation& run, const std::string& input, const std::string& output) {
+  const auto source = open_weights(input, run.console.log());
+  if (!source->find("latents")) fail(ErrorCode::Incompatible, "{} holds no tensor \"latents\"", input);
+  const Tensor stored = source->open("latents");
+  const ImageFormat format = format_from_name(output);
+  ProgressDisplay display(run.console);
+  const Coder coder = open_coder(run, display);
+  const int64_t channels = coder.vae().config.packed_channels();
+  if (stored.rank() != 3 || stored.dim(0) != channels)
+    fail(ErrorCode::Incompatible, "latents in {} have shape {}; this autoencoder takes [{}, h, w]", input,
+         stored.shape(), channels);
+  const int64_t rows = stored.dim(1), columns = stored.dim(2);
+  check(rows > 0 && columns > 0 && rows * kGrid <= kLargestSide && columns * kGrid <= kLargestSide,
+        "latents of {}x{} are no size we decode", columns, rows);
+
+  const std::vector<float> values = to_tokens(stored.to_floats(), channels);
+  const Tensor tokens = Tensor::from<float>(coder.stream(), DType::F32, {1, rows * columns, channels}, values);
+  const Tensor picture = coder.vae().decode(tokens, rows, columns);  // [1, H, W, 3]
+  const std::vector<float> planes = to_planes(picture.to_floats(), 3);
+  const bool truncate = run.settings.choice("rounding", {"nearest", "trunc"}, "nearest") == "trunc";
+  const Image image = to_rgb8(planes, static_cast<int>(rows) * kGrid, static_cast<int>(columns) * kGrid,
+                              truncate ? Rounding::Trunc : Rounding::Nearest);
+  save_image(output, encode_image(image, format, {},
+                                  {.quality = static_cast<int>(run.settings.integer("quality", 1, 100).value_or(95))}));
+  display.finish();
+}
+
+}  // namespace
+
+int run_vae(Invocation& run) {
+  check(run.positional.size() == 2 && (run.positional[0] == "encode" || run.positional[0] == "decode"),
+        "vae is used as: vae encode|decode FILE -o FILE");
+  const std::string output = run.settings.text("output");
+  check(!output.empty() && output != "-", "vae {} needs -o FILE", run.positional[0]);
+  if (run.positional[0] == "encode") encode(run, run.positional[1], output);
+  else decode(run, run.positional[1], output);
+  if (run.console.json()) run.console.result(Json{{"path", output}, {"warnings", run.console.warnings()}}.dump());
+  else run.console.result(output);
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What needs an NVIDIA GPU, in three parts: scripts/gpu-check.sh build|test|bench
+# Installs nothing: it needs nvcc, g++, cmake, ninja and the required libraries; bench needs python3 with torch.
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+folder=build-gpu
+usage="usage: scripts/gpu-check.sh build|test|bench"
+
+gpu_build() {
+  export CUDACXX=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+  configure "$folder" -DCMAKE_BUILD_TYPE=Release -DFLUX2_CUDA=ON -DFLUX2_CUDA_ARCHITECTURES=90a
+  build "$folder"
+}
+
+gpu_test() {
+  local status=0 sanitizer tests=$folder/src/backend/cuda/backend_cuda_tests
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -R 'Cuda|OpAgreement|Bullet|Golden' || status=$?
+  sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+  if [[ -x $sanitizer ]]; then
+    say "memcheck over $tests"
+    "$sanitizer" --tool memcheck --error-exitcode 1 "$tests" || status=$?
+  else
+    echo "compute-sanitizer is not here: no memcheck"
+  fi
+  return "$status"
+}
+
+gpu_bench() {
+  if [[ ! -f bench/gpu_compare.py ]]; then
+    echo "bench/gpu_compare.py is not there yet: nothing to measure"
+    return 0
+  fi
+  python3 bench/gpu_compare.py --program "$folder/flux2"
+}
+
+case ${1:?$usage} in
+  build) gpu_build ;;
+  test) gpu_test ;;
+  bench) gpu_bench ;;
+  *) die "$usage" ;;
+esac

@@ -1,0 +1,90 @@
+# Shared by the scripts of this folder: the packages we need, configuring, building, the closing line.
+# Sourced, after which the working directory is the repository's root.
+# shellcheck shell=bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# shellcheck disable=SC2034  # each script uses those it needs
+build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev libcli11-dev libpng-dev libjpeg-dev
+  zlib1g-dev libssl-dev libwebp-dev libtomlplusplus-dev)
+# shellcheck disable=SC2034
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libopenblas-dev)
+
+say() { printf '\n== %s\n' "$*" >&2; }
+die() { printf '%s\n' "$@" >&2; exit 1; }
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || printf '%s\n' "$package"
+  done
+}
+
+# Installs what is missing of the packages named, asking nothing; where that is not allowed, says what to type.
+# FLUX2_SKIP_PACKAGES=1 takes the machine as it is.
+need_packages() {
+  [[ ${FLUX2_SKIP_PACKAGES:-} != 1 ]] || return 0
+  if ! command -v dpkg-query >/dev/null; then
+    printf 'This is no Debian or Ubuntu; the build goes on with what is here. It needs, in Debian names:\n  %s\n' "$*" >&2
+    return 0
+  fi
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "$@")
+  (( ${#missing[@]} > 0 )) || return 0
+  if (( EUID != 0 )); then
+    as_root=(sudo -n)
+    if ! "${as_root[@]}" true 2>/dev/null; then
+      die "These packages are missing and installing them needs root:" "  sudo apt-get install ${missing[*]}" \
+        "Run that, then this script again. (FLUX2_SKIP_PACKAGES=1 skips this check.)"
+    fi
+  fi
+  say "installing ${missing[*]}"
+  # A fresh machine has no package lists. An update that fails may still leave usable ones: install decides.
+  "${as_root[@]}" apt-get update -qq -o Acquire::Retries=3 >&2 || true
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "${missing[@]}" >&2 ||
+    die "Could not install: ${missing[*]}" "Install them by hand, then run this script again."
+}
+
+# One compile a core, but a GB of memory for each.
+build_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
+  echo $(( memory >= 1 && memory < cores ? memory : cores ))
+}
+
+# configure FOLDER [cmake arguments…]: FLUX2_CMAKE_ARGS come last, so that they win.
+configure() {
+  local folder=$1
+  shift
+  local extra=()
+  read -ra extra <<<"${FLUX2_CMAKE_ARGS:-}"
+  cmake -S . -B "$folder" -G Ninja "$@" "${extra[@]}" >&2
+}
+
+# build FOLDER [targets…]
+build() {
+  local folder=$1 target targets=()
+  shift
+  for target in "$@"; do targets+=(--target "$target"); done
+  cmake --build "$folder" -j "$(build_jobs)" "${targets[@]}" >&2
+}
+
+# Leaves the program at build/flux2. A folder that is already configured (with tests, say) keeps its settings, so
+# that going from one script to the next compiles nothing twice.
+build_program() {
+  need_packages "${build_packages[@]}"
+  local first=()
+  [[ -f build/CMakeCache.txt ]] || first=(--preset release -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF)
+  configure build "${first[@]}" && build build flux2
+}
+
+# closing_line PASSED FAILED SKIPPED: the last words of everything that tests.
+closing_line() {
+  if (( $3 > 0 )); then
+    echo "$1 passed, $2 failed, $3 skipped"
+  else
+    echo "$1 passed, $2 failed"
+  fi
+}

@@ -1,0 +1,52 @@
+"""One step of a full-size transformer: our trace against PyTorch on the same weights and inputs.
+usage: full_size.py TRANSFORMER.safetensors TRACE.safetensors [--device cuda|cpu]
+
+Prints the relative error of our velocity against PyTorch in bf16 and in f32, and PyTorch's own bf16-versus-f32 error."""
+import argparse
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+from torch_flux2 import Flux2, positions, rope_table  # noqa: E402
+
+
+def relative(a, b):
+    return ((a.double() - b.double()).norm() / b.double().norm()).item()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("transformer")
+    p.add_argument("trace")
+    p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = p.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    trace = load_file(args.trace)
+    stored = load_file(args.transformer)
+    channels, rows, columns = trace["latents.0"].shape
+    x = trace["latents.0"].reshape(channels, -1).T[None].to(args.device)
+    ctx = trace["text.embeddings"][None].to(args.device)
+    table = rope_table(positions(ctx.shape[1], rows, columns, args.device))
+    argument = torch.tensor([1000.0 * trace["timesteps"][0].item()], device=args.device)
+    ours = trace["velocity.0"].reshape(channels, -1).T[None].to(args.device)
+    results = {}
+    with torch.no_grad():
+        for dtype in (torch.bfloat16, torch.float32):
+            model = Flux2({k: v.to(args.device, dtype) for k, v in stored.items()})
+            results[dtype] = model(x.to(dtype), argument, ctx.to(dtype), table).float()
+            del model
+    bf16, f32 = results[torch.bfloat16], results[torch.float32]
+    errors = {"ours against PyTorch bf16": relative(ours, bf16), "ours against PyTorch f32": relative(ours, f32),
+              "PyTorch bf16 against PyTorch f32": relative(bf16, f32)}
+    for name, error in errors.items():
+        print(f"{name}: {error:.3g}")
+    ok = errors["ours against PyTorch bf16"] <= 2e-2
+    print(f"{int(ok)} passed, {int(not ok)} failed")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
