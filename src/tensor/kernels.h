@@ -83,6 +83,8 @@ struct UpsampleGradArgs { const Tensor& dy; const Tensor& dx; };
 // Fused forms; a table may leave them null, the op then computes the equation.
 struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& scale; const Tensor& y; float eps; };  // shift, scale [B, 1, C]
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
+// y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
+struct NormRopeArgs { const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& y; float eps; bool interleaved; };
 
 // What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
 // what it does better, once, when the device opens.
@@ -117,6 +119,7 @@ struct Kernels {
   void (*upsample_grad)(const UpsampleGradArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
+  void (*norm_rope)(const NormRopeArgs&) = nullptr;
 };
 
 }  // namespace flux2

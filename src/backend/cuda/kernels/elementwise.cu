@@ -75,7 +75,7 @@ void elementwise(const char* op, const F& f, const Tensors&... tensors) {
     else
       run.template operator()<1>();
   });
-  stream.enqueued(op);
+  stream.enqueued(op, {.bytes = traffic({&tensors...})});
 }
 
 // silu'(x) = s + x · s · (1 − s) with s = sigmoid(x)

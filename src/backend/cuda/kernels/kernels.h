@@ -32,5 +32,6 @@ void upsample(const UpsampleArgs& args);
 void upsample_grad(const UpsampleGradArgs& args);
 void modulated_norm(const ModulatedNormArgs& args);
 void gated_add(const GatedAddArgs& args);
+void norm_rope(const NormRopeArgs& args);
 
 }  // namespace flux2::cuda

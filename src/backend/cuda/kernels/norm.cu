@@ -149,7 +149,7 @@ void launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
   } else {
     norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
-  stream.enqueued(op);
+  stream.enqueued(op, {.bytes = traffic({&x, &y})});
 }
 
 // From one batch to the next in shift or scale [B, 1, C].

@@ -27,6 +27,7 @@ Kernels kernel_table() {
   k.upsample_grad = upsample_grad;
   k.modulated_norm = modulated_norm;
   k.gated_add = gated_add;
+  k.norm_rope = norm_rope;
   return k;
 }
 
