@@ -21,13 +21,13 @@ size_t columns(std::string_view utf8) {
 // Words in lines of at most kWidth columns; lines after the first begin at `indent`, the first after `used` columns.
 std::string wrapped(std::string_view text, size_t indent, size_t used) {
   std::string out;
-  while (!text.empty()) {
+  for (bool first = true; !text.empty(); first = false) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
-    if (used > indent && used + 1 + columns(word) > kWidth) {
+    if (!first && used + 1 + columns(word) > kWidth) {
       out += "\n" + std::string(indent, ' ');
       used = indent;
-    } else if (used > indent) {
+    } else if (!first) {
       out += ' ';
       ++used;
     }

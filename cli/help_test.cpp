@@ -30,6 +30,11 @@ TEST(Help, FitsAHundredColumnsAndEndsWithThreeExamples) {
   }
 }
 
+// A first word as wide as the indent used to swallow the space behind it.
+TEST(Help, ExamplesKeepTheirSpaces) {
+  EXPECT_NE(help_for(*find_command("generate")).find("  echo \"a castle"), std::string::npos);
+}
+
 TEST(Help, DoesNotOfferWhatIsNotThere) {
   const std::string text = help_for(*find_command("generate"));
   EXPECT_EQ(text.find("--lora"), std::string::npos);

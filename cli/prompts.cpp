@@ -91,7 +91,8 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   }
   std::string prompt = !run.positional.empty() ? run.positional.front() : option ? option->values.back() : "";
   if (prompt == "-") prompt = text_from_standard_input();
-  if (prompt.empty() && !optional)
+  // An empty prompt that was asked for is a prompt; none at all is a mistake.
+  if (given == 0 && prompt.empty() && !optional)
     throw Error(ErrorCode::InvalidArgument, "there is no prompt", "flux2 generate \"a red fox in the snow\"");
   return {{std::move(prompt), {}}};
 }

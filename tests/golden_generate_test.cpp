@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "engine/backends.h"
 #include "ops/view.h"
 #include "tests/support/golden.h"
 
@@ -35,8 +36,8 @@ double compare_traces(const Golden& reference, const std::string& ours, double l
   return worst;
 }
 
-double run_and_compare(const std::string& name, double limit) {
-  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+double run_and_compare(const std::string& device, const std::string& name, double limit) {
+  const Engine engine({.device = device, .threads = 2, .profile = Profile::Exact});
   const auto model = engine.load(tiny_model(), {});
   const Request request = request_from(read_json(golden_path("generate.json")).at(name));
   Trace trace;
@@ -47,12 +48,17 @@ double run_and_compare(const std::string& name, double limit) {
   const std::string path = testing::TempDir() + "trace-" + name + ".safetensors";
   trace.save(path);
   const double worst = compare_traces(Golden("generate-" + name + ".safetensors"), path, limit, limit);
-  fmt::print("generate-{}: worst {:.2g}\n", name, worst);
+  fmt::print("generate-{} on {}: worst {:.2g}\n", name, device, worst);
   return worst;
 }
 
-TEST(GoldenGenerate, TextToImage) { EXPECT_LE(run_and_compare("t2i", 1e-4), 1e-4); }
-TEST(GoldenGenerate, TrueGuidance) { EXPECT_LE(run_and_compare("cfg", 1e-4), 1e-4); }
+class GoldenGenerateOn : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenGenerateOn, testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
+                                                                                      : std::vector<std::string>{"cpu"}),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(GoldenGenerateOn, TextToImage) { EXPECT_LE(run_and_compare(GetParam(), "t2i", 1e-4), 1e-4); }
+TEST_P(GoldenGenerateOn, TrueGuidance) { EXPECT_LE(run_and_compare(GetParam(), "cfg", 1e-4), 1e-4); }
 
 // The reference in bf16, one step from its own latents with its rounding of the time: bf16 arithmetic on our side.
 TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/grad.h"
+#include "engine/backends.h"
 #include "nn/timestep.h"
 #include "ops/arithmetic.h"
 #include "ops/loss.h"
@@ -15,7 +16,16 @@ namespace {
 
 constexpr double kLimit = 1e-4;
 
-Engine exact_engine() { return Engine({.device = "cpu", .threads = 2, .profile = Profile::Exact}); }
+Engine exact_engine(const std::string& device = "cpu") {
+  return Engine({.device = device, .threads = 2, .profile = Profile::Exact});
+}
+
+// The CPU, and a GPU where there is one: the same numbers on both.
+std::vector<std::string> devices() {
+  std::vector<std::string> names = {"cpu"};
+  if (gpu_count() > 0) names.push_back("cuda");
+  return names;
+}
 
 std::vector<TokenPosition> positions(const Golden& g) {
   std::vector<TokenPosition> p;
@@ -57,8 +67,8 @@ class TapChecker {
   bool pictures_;
 };
 
-void check_transformer(const std::string& file, const std::string& golden_name) {
-  const Engine engine = exact_engine();
+void check_transformer(const std::string& device, const std::string& file, const std::string& golden_name) {
+  const Engine engine = exact_engine(device);
   const auto model = engine.load(tiny_model(file), {}, {.text_encoder = false, .vae = false});
   const Flux2Transformer& transformer = *model->models.transformer;
   Stream& stream = *model->session.stream;
@@ -77,14 +87,17 @@ void check_transformer(const std::string& file, const std::string& golden_name) 
   const Difference d = difference(v.to_doubles(), g["out"].to_doubles());
   EXPECT_LE(d.relative, kLimit) << "out: " << d.str();
   EXPECT_EQ(checker.seen, checker.expected());
-  fmt::print("{}: output {:.2g}, worst tap {:.2g} ({} taps)\n", golden_name, d.relative, checker.worst, checker.seen);
+  fmt::print("{} on {}: output {:.2g}, worst tap {:.2g} ({} taps)\n", golden_name, device, d.relative, checker.worst, checker.seen);
 }
 
-TEST(Golden, Transformer) { check_transformer("flux-2-klein-tiny.safetensors", "transformer.safetensors"); }
-TEST(Golden, TransformerWithGuidance) { check_transformer("flux2-dev-tiny.safetensors", "transformer-dev.safetensors"); }
+class GoldenOn : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenOn, testing::ValuesIn(devices()), [](const auto& test) { return test.param; });
 
-TEST(Golden, Autoencoder) {
-  const Engine engine = exact_engine();
+TEST_P(GoldenOn, Transformer) { check_transformer(GetParam(), "flux-2-klein-tiny.safetensors", "transformer.safetensors"); }
+TEST_P(GoldenOn, TransformerWithGuidance) { check_transformer(GetParam(), "flux2-dev-tiny.safetensors", "transformer-dev.safetensors"); }
+
+TEST_P(GoldenOn, Autoencoder) {
+  const Engine engine = exact_engine(GetParam());
   const auto model = engine.load(tiny_model(), {}, {.transformer = false, .text_encoder = false});
   const Vae& vae = *model->models.vae;
   Stream& stream = *model->session.stream;
@@ -100,12 +113,12 @@ TEST(Golden, Autoencoder) {
   const Difference decoded = difference(channels_first(vae.decode(given, rows, columns, checker.taps())), g["decoded"].to_doubles());
   EXPECT_LE(decoded.relative, kLimit) << "decoded: " << decoded.str();
   EXPECT_EQ(checker.seen, checker.expected());
-  fmt::print("vae: encode {:.2g}, decode {:.2g}, worst tap {:.2g} ({} taps)\n", encoded.relative, decoded.relative, checker.worst,
+  fmt::print("vae on {}: encode {:.2g}, decode {:.2g}, worst tap {:.2g} ({} taps)\n", GetParam(), encoded.relative, decoded.relative, checker.worst,
              checker.seen);
 }
 
-TEST(Golden, TextEncoder) {
-  const Engine engine = exact_engine();
+TEST_P(GoldenOn, TextEncoder) {
+  const Engine engine = exact_engine(GetParam());
   const auto model = engine.load(tiny_model(), {}, {.transformer = false, .vae = false});
   Stream& stream = *model->session.stream;
   const Golden g("text.safetensors");
@@ -121,7 +134,7 @@ TEST(Golden, TextEncoder) {
     worst = std::max(worst, d.relative);
   }
   EXPECT_GE(prompts, 3);
-  fmt::print("text: worst {:.2g} over {} prompts\n", worst, prompts);
+  fmt::print("text on {}: worst {:.2g} over {} prompts\n", GetParam(), worst, prompts);
 }
 
 // The flow-matching loss of the tiny transformer and the gradient of every weight, with and without checkpoint.

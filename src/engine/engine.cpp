@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <set>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_features.h"
@@ -48,6 +49,14 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
     config.rope_theta = json["rope_parameters"].value("rope_theta", config.rope_theta);
 }
 
+// Once a prompt is encoded its encoder is the largest thing in memory and idle: the system may have the pages back.
+// They are read again, usually from its cache, when another prompt comes.
+void forget_pages(const WeightSource& source) {
+  std::set<const MappedFile*> files;
+  for (const StoredTensor& t : source.tensors())
+    if (t.file && files.insert(t.file.get()).second) t.file->drop(0, t.file->bytes().size());
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
@@ -88,6 +97,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
       Qwen3Config config = detect_qwen3(weights);
       read_qwen3_config(files.text_encoder, config);
       config.states = files.defaults.text_layers;
+      if (device_->is_host()) session.text_done = [weights] { forget_pages(weights.source()); };
       return std::make_shared<Qwen3Encoder>(config);
     });
   }

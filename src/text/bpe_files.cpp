@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "text/json_walk.h"
+#include "text/json_paths.h"
 #include "text/pretokenize.h"
 
 namespace flux2 {
@@ -26,7 +26,7 @@ constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 void walk(std::string_view text, const JsonVisitor& visit) {
   if (text.size() > kMaxFileBytes) fail(ErrorCode::BadFile, "{} bytes are too many for a tokenizer", text.size());
-  walk_json(text, visit);
+  walk_json_paths(text, visit);
 }
 
 int64_t id_of(const JsonScalar& value, std::string_view token) {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "weights/json_walk.h"
+#include "base/shown.h"
 #include "weights/name_rules.h"
 
 namespace flux2 {

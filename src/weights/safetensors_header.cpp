@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "weights/json_walk.h"
+#include "base/json_walk.h"
+#include "base/shown.h"
 
 namespace flux2 {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "weights/json_walk.h"
+#include "base/shown.h"
 #include "weights/safetensors_file.h"
 #include "weights/weight_index.h"
 

@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "weights/json_walk.h"
+#include "base/json_walk.h"
+#include "base/shown.h"
 
 namespace flux2 {
 

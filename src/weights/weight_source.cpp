@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "weights/json_walk.h"
+#include "base/shown.h"
 #include "weights/weight_files.h"
 
 namespace flux2 {

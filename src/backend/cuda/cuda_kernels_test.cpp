@@ -426,7 +426,7 @@ Values product(const Values& x, const Values& w, const Values& bias, int64_t m, 
 // What may be lost in absolute terms. Where a shape has no fused bias the product is rounded before the bias is
 // added, so a result near zero keeps the rounding of its larger parts.
 double rounding(DType t, bool with_bias, int64_t terms) {
-  return (t == DType::BF16 && with_bias ? 0x1p-8 : 1e-5) * std::sqrt(static_cast<double>(terms));
+  return (t == DType::BF16 && with_bias ? 0x1p-6 : 1e-5) * std::sqrt(static_cast<double>(terms));
 }
 
 TEST_F(CudaKernelsTest, LinearAndItsGradients) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "backend/cuda/cuda_error.h"
 
@@ -9,7 +10,8 @@ namespace flux2 {
 
 namespace {
 
-constexpr size_t kChunkBytes = size_t{16} << 20;
+constexpr size_t kChunkBytes = size_t{32} << 20;
+constexpr size_t kPieceBytes = size_t{1} << 20;   // what one reader copies at a time
 constexpr size_t kSmallBytes = size_t{64} << 10;  // the driver copies this much aside by itself
 
 }  // namespace
@@ -23,6 +25,18 @@ std::shared_ptr<void> pinned_memory(size_t bytes) {
 Staging::~Staging() {
   for (const Chunk& chunk : chunks_)
     if (chunk.sent) cudaEventDestroy(chunk.sent);
+}
+
+void Staging::fill(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes <= 2 * kPieceBytes) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  if (!readers_) readers_ = std::make_unique<ThreadPool>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8));
+  readers_->parallel_for(static_cast<int64_t>((bytes + kPieceBytes - 1) / kPieceBytes), [&](int64_t i) {
+    const size_t start = static_cast<size_t>(i) * kPieceBytes;
+    std::memcpy(to + start, from + start, std::min(kPieceBytes, bytes - start));
+  });
 }
 
 void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaStream_t stream) {
@@ -41,7 +55,7 @@ void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaSt
     }
     check_cuda(cudaEventSynchronize(chunk.sent), "upload");  // an event never recorded counts as passed
     const size_t n = std::min(bytes, kChunkBytes);
-    std::memcpy(chunk.memory.get(), from, n);
+    fill(static_cast<std::byte*>(chunk.memory.get()), from, n);
     check_cuda(cudaMemcpyAsync(to, chunk.memory.get(), n, cudaMemcpyHostToDevice, stream), "upload");
     check_cuda(cudaEventRecord(chunk.sent, stream), "upload");
     to += n;

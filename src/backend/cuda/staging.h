@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/thread_pool.h"
+
 namespace flux2 {
 
 // Page-locked host memory, from which copies to the device run on their own.
 std::shared_ptr<void> pinned_memory(size_t bytes);
 
-// Copies pageable memory to the device through two page-locked chunks: while one is on its way the other is filled.
+// Copies pageable memory to the device through page-locked chunks: while some are on their way the next is filled, by
+// several threads, since one cannot read a mapped file as fast as the bus takes it.
 class Staging {
  public:
   Staging() = default;
@@ -23,11 +26,14 @@ class Staging {
   void upload(void* device_memory, const void* host, size_t bytes, cudaStream_t stream);
 
  private:
+  void fill(std::byte* to, const std::byte* from, size_t bytes);
+
   struct Chunk {
     std::shared_ptr<void> memory;
     cudaEvent_t sent = nullptr;
   };
-  std::array<Chunk, 2> chunks_;
+  std::array<Chunk, 3> chunks_;
+  std::unique_ptr<ThreadPool> readers_;  // from the first large upload on
   size_t next_ = 0;
 };
 

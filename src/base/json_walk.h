@@ -10,10 +10,11 @@ namespace flux2 {
 // so time and memory stay proportional to what the handler keeps.
 class JsonHandler {
  public:
-  enum class Kind { Null, Bool, Unsigned, OtherNumber, String };
+  enum class Kind { Null, Bool, Unsigned, Negative, OtherNumber, String };
   struct Scalar {
     Kind kind;
-    uint64_t number = 0;          // of Unsigned
+    uint64_t number = 0;          // of Unsigned; 0 or 1 of Bool
+    int64_t negative = 0;         // of Negative
     std::string* text = nullptr;  // of String; may be moved from
   };
 
@@ -28,8 +29,5 @@ class JsonHandler {
 
 // Throws BadFile at the first fault of the text, and whatever the handler throws.
 void walk_json(std::string_view text, JsonHandler& handler, int max_depth);
-
-// A name from a file as a message shows it: control characters replaced, long names cut.
-std::string shown(std::string_view name);
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-#include "text/json_walk.h"
+#include "text/json_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 // One line per scalar: its path, then what it is.
 std::vector<std::string> walked(std::string_view json) {
   std::vector<std::string> lines;
-  walk_json(json, [&](std::span<const JsonStep> path, const JsonScalar& value) {
+  walk_json_paths(json, [&](std::span<const JsonStep> path, const JsonScalar& value) {
     std::string line;
     for (const JsonStep& step : path) line.append("/").append(step.index < 0 ? step.key : std::to_string(step.index));
     switch (value.kind) {
@@ -39,7 +39,7 @@ std::string error_of(std::string_view json) {
   return "";
 }
 
-TEST(JsonWalk, GivesEveryScalarWithItsPath) {
+TEST(JsonPaths, GivesEveryScalarWithItsPath) {
   constexpr const char* kText =
       R"({"a":1,"b":[true,null,["x",{"c":-2}],[],"y"],"d":{"e":0.5},"f":18446744073709551615,"g":"\u0120"})";
   EXPECT_THAT(walked(kText),
@@ -48,14 +48,14 @@ TEST(JsonWalk, GivesEveryScalarWithItsPath) {
   EXPECT_THAT(walked("7"), ElementsAre(" 7"));
 }
 
-TEST(JsonWalk, RefusesFaultyText) {
+TEST(JsonPaths, RefusesFaultyText) {
   EXPECT_THAT(error_of(R"({"a":)"), HasSubstr("not valid JSON at byte"));
   EXPECT_THAT(error_of(""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("\"\xff\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("\"\xff\""), HasSubstr("not valid UTF-8"));
   EXPECT_THAT(error_of("{} {}"), HasSubstr("not valid JSON"));
 }
 
-TEST(JsonWalk, RefusesDeepNesting) {
+TEST(JsonPaths, RefusesDeepNesting) {
   EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "");
   EXPECT_THAT(error_of(std::string(1000000, '[')), HasSubstr("nested deeper"));
 }

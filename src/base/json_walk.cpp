@@ -1,8 +1,6 @@
-#include "weights/json_walk.h"
+#include "base/json_walk.h"
 
 #include <nlohmann/json.hpp>
-
-#include <algorithm>
 
 #include "base/error.h"
 
@@ -15,11 +13,11 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
   Adapter(JsonHandler& handler, int max_depth) : handler_(handler), max_depth_(max_depth) {}
 
   bool null() override { return scalar({JsonHandler::Kind::Null}); }
-  bool boolean(bool) override { return scalar({JsonHandler::Kind::Bool}); }
-  bool number_integer(number_integer_t) override { return scalar({JsonHandler::Kind::OtherNumber}); }
+  bool boolean(bool value) override { return scalar({JsonHandler::Kind::Bool, value}); }
+  bool number_integer(number_integer_t value) override { return scalar({JsonHandler::Kind::Negative, 0, value}); }
   bool number_unsigned(number_unsigned_t value) override { return scalar({JsonHandler::Kind::Unsigned, value}); }
   bool number_float(number_float_t, const string_t&) override { return scalar({JsonHandler::Kind::OtherNumber}); }
-  bool string(string_t& value) override { return scalar({JsonHandler::Kind::String, 0, &value}); }
+  bool string(string_t& value) override { return scalar({JsonHandler::Kind::String, 0, 0, &value}); }
   bool binary(binary_t&) override { return false; }  // JSON text holds none
 
   bool start_object(size_t) override { return open(true); }
@@ -64,18 +62,6 @@ void walk_json(std::string_view text, JsonHandler& handler, int max_depth) {
     fail(ErrorCode::BadFile, "not valid JSON at byte {}", zero + 1);
   Adapter adapter(handler, max_depth);
   nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &adapter);
-}
-
-std::string shown(std::string_view name) {
-  constexpr size_t kLongest = 120;
-  size_t length = std::min(name.size(), kLongest);
-  if (length < name.size())
-    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;  // not inside a character
-  std::string text(name.substr(0, length));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (length < name.size()) text += "…";
-  return text;
 }
 
 }  // namespace flux2
