@@ -70,7 +70,7 @@ def flux2_times(program, variant, side, references, repeat):
     command = [program, "bench", "model", "--device", "cuda", "--only", "step", "--variant", variant, "--size", str(side),
                "--refs", str(references), "--repeat", str(repeat), "--json"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return next(r["ms"] for r in result["results"] if r["kernel"] == "transformer step")
+    return next(r["ms"] for r in result["results"] if r["kernel"] == "transformer step, captured")
 
 
 def main():

@@ -39,17 +39,19 @@ ModelBenchOptions bench_options_of(const Settings& settings) {
 double rounded(double value, double unit) { return std::round(value / unit) * unit; }
 
 Json as_json(const ModelBench& bench, const ModelBenchOptions& options, const Engine& engine) {
-  Json rows = Json::array(), ops = Json::array();
-  for (const ModelBenchRow& row : bench.rows)
+  Json rows = Json::array();
+  for (const ModelBenchRow& row : bench.rows) {
     rows.push_back({{"kernel", row.kernel},
                     {"ms", rounded(1e3 * row.median, 1e-3)},
                     {"fastest_ms", rounded(1e3 * row.fastest, 1e-3)},
                     {"tflop", rounded(1e-12 * row.flop, 1e-6)},
                     {"tflops", rounded(1e-12 * row.rate(), 1e-3)},
                     {"percent_of_ceiling", rounded(100 * row.rate() / bench.ceiling, 0.1)}});
-  for (const OpTime& op : bench.step_ops)
-    ops.push_back({{"op", op.op}, {"calls", op.calls}, {"ms", rounded(1e3 * op.seconds, 1e-4)}, {"flop", op.flop}, {"bytes", op.bytes}});
-  Json result = {{"device", engine.device().description()},
+    for (const OpTime& op : row.ops)
+      rows.back()["ops"].push_back(
+          {{"op", op.op}, {"calls", op.calls}, {"ms", rounded(1e3 * op.seconds, 1e-4)}, {"flop", op.flop}, {"bytes", op.bytes}});
+  }
+  return {{"device", engine.device().description()},
                  {"variant", options.variant},
                  {"width", options.width},
                  {"height", options.height},
@@ -59,8 +61,6 @@ Json as_json(const ModelBench& bench, const ModelBenchOptions& options, const En
                  {"ceiling_tflops", rounded(1e-12 * bench.ceiling, 1e-3)},
                  {"results", rows},
                  {"memory", {{"peak_resident", bench.memory.peak_resident}, {"peak_device", bench.memory.peak_device}}}};
-  if (!ops.empty()) result["step_ops"] = ops;
-  return result;
 }
 
 void print(Console& console, const ModelBench& bench, const ModelBenchOptions& options, const Engine& engine) {
@@ -73,11 +73,13 @@ void print(Console& console, const ModelBench& bench, const ModelBenchOptions& o
   const int64_t peak = engine.device().is_host() ? bench.memory.peak_resident : bench.memory.peak_device;
   console.result(fmt::format("ceiling: a large matrix product, {:.1f} TFLOP/s; peak memory {:.2f} GiB", 1e-12 * bench.ceiling,
                              static_cast<double>(peak) / (1 << 30)));
-  if (bench.step_ops.empty()) return;
-  console.result(fmt::format("{:<32} {:>6} {:>10} {:>9} {:>9}", "op of one step", "calls", "ms", "TFLOP/s", "GB/s"));
-  for (const OpTime& op : bench.step_ops)
-    console.result(fmt::format("{:<32} {:>6} {:>10.3f} {:>9.1f} {:>9.0f}", op.op, op.calls, 1e3 * op.seconds,
-                               1e-12 * op.flop / op.seconds, 1e-9 * op.bytes / op.seconds));
+  for (const ModelBenchRow& row : bench.rows) {
+    if (row.ops.empty()) continue;
+    console.result(fmt::format("{:<32} {:>6} {:>10} {:>9} {:>9}", "ops: " + row.kernel, "calls", "ms", "TFLOP/s", "GB/s"));
+    for (const OpTime& op : row.ops)
+      console.result(fmt::format("{:<32} {:>6} {:>10.3f} {:>9.1f} {:>9.0f}", op.op, op.calls, 1e3 * op.seconds,
+                                 1e-12 * op.flop / op.seconds, 1e-9 * op.bytes / op.seconds));
+  }
 }
 
 }  // namespace

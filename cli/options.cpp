@@ -162,7 +162,7 @@ std::vector<OptionGroup> bench_options() {
             {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
             {"repeat", 0, "N", "passes; the median counts (default: 10)"},
             {"only", 0, "LIST", "of text, step, decode, encode (default: all)"},
-            {"per-op", 0, "", "on a GPU: which ops a step spends its time on"}}},
+            {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
           {"Device",
            {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},

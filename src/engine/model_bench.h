@@ -15,7 +15,7 @@ struct ModelBenchOptions {
   int references = 0;               // pictures of the same size among the step's tokens
   int repeat = 10;
   bool text = true, step = true, decode = true, encode = true;
-  bool per_op = false;  // also which ops the step spends its time on
+  bool per_op = false;  // also which ops the time goes to
 };
 
 // One network's forward pass on random weights and inputs.
@@ -23,6 +23,7 @@ struct ModelBenchRow {
   std::string kernel;
   double median = 0, fastest = 0;  // seconds
   double flop = 0;
+  std::vector<OpTime> ops;  // of one more pass, slowest first, where the device can tell and it was asked for
 
   double rate() const { return flop / median; }
 };
@@ -30,7 +31,6 @@ struct ModelBenchRow {
 struct ModelBench {
   double ceiling = 0;  // FLOP/s of a large matrix product on this device, measured in the same run
   std::vector<ModelBenchRow> rows;
-  std::vector<OpTime> step_ops;
   MemoryUse memory;
 };
 

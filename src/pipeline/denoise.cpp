@@ -6,6 +6,7 @@
 #include "ops/arithmetic.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
+#include "pipeline/step.h"
 
 namespace flux2 {
 

@@ -41,14 +41,9 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
   // Interleaved: pairs of neighbours, all mine. Halves: my partners are kGroup / 2 lanes away.
   const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
   const float sign = kInterleaved || lane < kGroup / 2 ? -1.0f : 1.0f;
-  float c[kPairs], s[kPairs], weight[V];
-#pragma unroll
-  for (int p = 0; p < kPairs; ++p) {
-    c[p] = a.cosine[static_cast<int64_t>(token) * (kWidth / 2) + pair + p];
-    s[p] = a.sine[static_cast<int64_t>(token) * (kWidth / 2) + pair + p];
-  }
-#pragma unroll
-  for (int v = 0; v < V; ++v) weight[v] = as_float(a.weight[lane * V + v]);
+  const int64_t angles = static_cast<int64_t>(token) * (kWidth / 2) + pair;
+  const Pack<float, kPairs> c = load_pack<kPairs>(a.cosine + angles), s = load_pack<kPairs>(a.sine + angles);
+  const Pack<W, V> weight = load_pack<V>(a.weight + lane * V);
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
@@ -64,20 +59,20 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
     for (int step = kGroup / 2; step > 0; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
     const float inverse = rsqrtf(squares / kWidth + a.eps);
 #pragma unroll
-    for (int v = 0; v < V; ++v) value[v] *= inverse * weight[v];
+    for (int v = 0; v < V; ++v) value[v] *= inverse * as_float(weight.v[v]);
 
     Pack<T, V> out;
     if constexpr (kInterleaved) {
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
-        out.v[2 * p] = from_float<T>(value[2 * p] * c[p] - value[2 * p + 1] * s[p]);
-        out.v[2 * p + 1] = from_float<T>(value[2 * p + 1] * c[p] + value[2 * p] * s[p]);
+        out.v[2 * p] = from_float<T>(value[2 * p] * c.v[p] - value[2 * p + 1] * s.v[p]);
+        out.v[2 * p + 1] = from_float<T>(value[2 * p + 1] * c.v[p] + value[2 * p] * s.v[p]);
       }
     } else {
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const float partner = __shfl_xor_sync(0xffffffffu, value[v], kGroup / 2);
-        out.v[v] = from_float<T>(value[v] * c[v] + sign * partner * s[v]);
+        out.v[v] = from_float<T>(value[v] * c.v[v] + sign * partner * s.v[v]);
       }
     }
     if (mine) store_pack(y + head * a.y_head, out);
@@ -120,7 +115,8 @@ void norm_rope(const NormRopeArgs& args) {
         norm_rope_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope", {.bytes = traffic({&x, &y})});
     };
-    const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V);
+    const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
+                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
     if (aligned && d == 8 * V) run.template operator()<8>();
     else if (aligned && d == 16 * V) run.template operator()<16>();
     else if (aligned && d == 32 * V) run.template operator()<32>();
