@@ -101,7 +101,7 @@ Tensor Vae::decode(const Tensor& tokens, int64_t rows, int64_t columns, const Ta
   for (size_t i = 4; i-- > 0;) {
     for (const ResBlock& block : decoder.up[i].blocks) x = block(x);
     tap(taps, fmt::format("decoder.up.{}", i), x);
-    if (decoder.up[i].resample.in) x = decoder.up[i].resample(upsample_nearest(x));
+    if (decoder.up[i].resample.in) x = decoder.up[i].resample.upsampled(x);
   }
   return decoder.conv_out(decoder.norm_out.then_silu(x));
 }

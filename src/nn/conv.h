@@ -14,6 +14,11 @@ struct Conv {
       : in(in), out(out), size(size), stride(stride), padding(padding) {}
 
   Tensor operator()(const Tensor& x) const { return conv2d(x, weight, bias, stride, padding); }
+  Tensor added_to(const Tensor& residual, const Tensor& x) const {
+    return conv2d_add(x, weight, bias, stride, padding, residual);
+  }
+  // Of the picture at twice the size; for 3×3 convolutions with a border of one.
+  Tensor upsampled(const Tensor& x) const { return upsample_conv2d(x, weight, bias); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
   int64_t in = 0, out = 0;

@@ -6,16 +6,25 @@
 
 namespace flux2 {
 
+namespace {
+
+Shape output_shape(const Tensor& x, const Tensor& weight, int stride, const Padding& padding) {
+  check(x.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x.dim(3), "conv2d: input {} for a weight of shape {}", x.shape(),
+        weight.shape());
+  const int64_t height = x.dim(1) + padding.top + padding.bottom - weight.dim(1);
+  const int64_t width = x.dim(2) + padding.left + padding.right - weight.dim(2);
+  check(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x.shape(), weight.shape());
+  return {x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)};
+}
+
+}  // namespace
+
 Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding) {
-  check(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x_any.dim(3), "conv2d: input {} for a weight of shape {}",
-        x_any.shape(), weight.shape());
-  const int64_t height = x_any.dim(1) + padding.top + padding.bottom - weight.dim(1);
-  const int64_t width = x_any.dim(2) + padding.left + padding.right - weight.dim(2);
-  check(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x_any.shape(), weight.shape());
+  const Shape shape = output_shape(x_any, weight, stride, padding);
   const Tensor x = contiguous(x_any);
   const ConvShape conv{stride, padding.top, padding.left};
 
-  Tensor y = Tensor::like(x, {x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)});
+  Tensor y = Tensor::like(x, shape);
   if (y.numel() > 0) x.device().kernels().conv2d({x, weight, bias.defined() ? &bias : nullptr, y, conv});
   return record("conv2d", std::move(y), {x, weight, bias},
                 [x = x.detached(), weight = weight.detached(), bias = bias.detached(), conv](const Tensor& dy_any, GradSink& sink) {
@@ -35,6 +44,18 @@ Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int
                 });
 }
 
+Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding,
+                  const Tensor& residual) {
+  const auto fused = x.device().kernels().conv2d_add;
+  if (!fused || wants_grad(x, weight, bias, residual)) return residual + conv2d(x, weight, bias, stride, padding);
+  const Shape shape = output_shape(x, weight, stride, padding);
+  check(residual.shape() == shape, "conv2d_add: a residual of shape {} for a result of shape {}", residual.shape(), shape);
+  const ConvShape conv{stride, padding.top, padding.left};
+  Tensor y = Tensor::like(x, shape);
+  if (y.numel() > 0) fused({contiguous(x), weight, bias.defined() ? &bias : nullptr, contiguous(residual), y, conv});
+  return y;
+}
+
 Tensor upsample_nearest(const Tensor& x_any) {
   check(x_any.rank() == 4, "upsample_nearest: input {}", x_any.shape());
   const Tensor x = contiguous(x_any);
@@ -45,6 +66,18 @@ Tensor upsample_nearest(const Tensor& x_any) {
     dy.device().kernels().upsample_grad({dy.contiguous(), dx});
     sink.add(0, dx);
   });
+}
+
+Tensor upsample_conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias) {
+  const auto fused = x_any.device().kernels().upsample_conv2d;
+  if (!fused || wants_grad(x_any, weight, bias))
+    return conv2d(upsample_nearest(x_any), weight, bias, 1, {1, 1, 1, 1});
+  check(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(1) == 3 && weight.dim(2) == 3 && weight.dim(3) == x_any.dim(3),
+        "upsample_conv2d: input {} for a weight of shape {}", x_any.shape(), weight.shape());
+  const Tensor x = contiguous(x_any);
+  Tensor y = Tensor::like(x, {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), weight.dim(0)});
+  if (y.numel() > 0) fused({x, weight, bias.defined() ? &bias : nullptr, y});
+  return y;
 }
 
 }  // namespace flux2

@@ -82,6 +82,10 @@ struct UpsampleGradArgs { const Tensor& dy; const Tensor& dx; };
 
 // Fused forms; a table may leave them null, the op then computes the equation.
 struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& scale; const Tensor& y; float eps; };  // shift, scale [B, 1, C]
+// y = residual + conv2d(x), the residual of y's shape and contiguous.
+struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& residual; const Tensor& y; ConvShape conv; };
+// y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
+struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
 // y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
 struct NormRopeArgs { const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& y; float eps; bool interleaved; };
@@ -117,6 +121,8 @@ struct Kernels {
   void (*conv2d_grad_weight)(const Conv2dGradWeightArgs&) = nullptr;
   void (*upsample)(const UpsampleArgs&) = nullptr;
   void (*upsample_grad)(const UpsampleGradArgs&) = nullptr;
+  void (*conv2d_add)(const Conv2dAddArgs&) = nullptr;
+  void (*upsample_conv2d)(const UpsampleConv2dArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
   void (*norm_rope)(const NormRopeArgs&) = nullptr;

@@ -210,6 +210,9 @@ void pictures(List& list) {
   list.add({"conv2d/1x1", {{1, 3, 4, 5}, {6, 1, 1, 5}, {6}}, [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {}); }, 5});
   list.add({"conv2d/down", {{1, 6, 4, 3}, {3, 3, 3, 3}, {3}},
             [](Inputs x) { return conv2d(x[0], x[1], x[2], 2, {.bottom = 1, .right = 1}); }, 27});
+  list.add({"conv2d_add", {{1, 5, 4, 3}, {8, 3, 3, 3}, {8}, {1, 5, 4, 8}},
+            [](Inputs x) { return conv2d_add(x[0], x[1], x[2], 1, {1, 1, 1, 1}, x[3]); }, 27});
+  list.add({"upsample_conv2d", {{2, 3, 4, 3}, {4, 3, 3, 3}, {4}}, [](Inputs x) { return upsample_conv2d(x[0], x[1], x[2]); }, 27});
   list.add({"upsample_nearest", {{1, 3, 2, 5}}, [](Inputs x) { return square(upsample_nearest(x[0])); }});
   list.add({"embedding", {{7, 5}}, [](Inputs x) {
               const std::vector<int32_t> ids = {3, 0, 6, 3};

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "backend/cuda/cuda_test.h"
+#include "backend/cuda/kernels/parts.h"
 
 namespace flux2 {
 
@@ -105,6 +106,40 @@ TEST_F(CudaAttentionTest, ReadsAndWritesViews) {
       const double untouched = t == DType::BF16 ? 12352.0 : 12345.0;
       for (double v : out.narrowed(2, shift + 128, 24).to_doubles()) ASSERT_EQ(v, untouched);
     }
+}
+
+// Whatever the table chooses against our own kernel, at lengths that no loop on the host would finish.
+TEST_F(CudaAttentionTest, LongSequencesAgreeWithOurKernel) {
+  for (const Case& c : {Case{1, 1, 3000, 4, 4, 128}, Case{1, 77, 77, 24, 24, 128}, Case{2, 1000, 1531, 6, 2, 128},
+                        Case{1, 4608, 4608, 3, 3, 128}, Case{1, 20000, 20000, 1, 1, 128}, Case{2, 1300, 1300, 4, 4, 64}}) {
+    const int64_t all = (c.heads + 2 * c.key_heads) * c.width;
+    const Tensor q_rows = random({c.batch, c.queries, all}, DType::BF16), key_rows = random({c.batch, c.keys, all}, DType::BF16);
+    const auto part = [&](const Tensor& rows, int64_t first, int64_t heads) {
+      return rows.narrowed(2, first * c.width, heads * c.width).reshaped({c.batch, rows.dim(1), heads, c.width});
+    };
+    const Tensor q = part(q_rows, 0, c.heads), k = part(key_rows, c.heads, c.key_heads),
+                 v = part(key_rows, c.heads + c.key_heads, c.key_heads);
+    const Tensor y = blank(q.shape(), DType::BF16), ours = blank(q.shape(), DType::BF16);
+    const Tensor sums = blank({c.batch, c.heads, c.queries}, DType::F32), our_sums = blank(sums.shape(), DType::F32);
+    const float scale = 2.0f / std::sqrt(static_cast<float>(c.width));
+    const std::string what = fmt::format("{} queries, {} keys, heads {}/{}", c.queries, c.keys, c.heads, c.key_heads);
+    cuda::flash_attention({q, k, v, ours, nullptr, &our_sums, scale, false});
+    kernels().attention({q, k, v, y, nullptr, nullptr, scale, false});
+    expect_close(y, ours.to_doubles(), 0x1p-7, 4e-3, what);
+    y.fill(12345.0);
+    kernels().attention({q, k, v, y, nullptr, &sums, scale, false});
+    expect_close(y, ours.to_doubles(), 0x1p-7, 4e-3, what + " with sums");
+    expect_close(sums, our_sums.to_doubles(), 1e-5, 1e-4, what + " sums");
+  }
+}
+
+// One head of 512 over rows that the softmax keeps in registers, and over rows that are too long for that.
+TEST_F(CudaAttentionTest, WideHeadOverManyKeys) {
+  for (int64_t keys : {2000, 8190, 16384, 24577}) {
+    const Case c{1, 3, keys, 1, 1, 512};
+    const Tensor q = random({1, 3, 1, 512}, DType::BF16), k = random({1, keys, 1, 512}, DType::BF16);
+    compare(c, q, k, random(k.shape(), DType::BF16), blank(q.shape(), DType::BF16));
+  }
 }
 
 TEST_F(CudaAttentionTest, LargeScoresStayFinite) {

@@ -445,7 +445,7 @@ TEST_F(CudaKernelsTest, LinearAndItsGradients) {
               const Tensor bias = random({n}, weight_type), y = blank({m, n}, t);
               kernels().linear({x, w, with_bias ? &bias : nullptr, y});
               expect_close(y, product(x.to_doubles(), ws, with_bias ? bias.cast(t).to_doubles() : Values{}, m, n, k),
-                           tolerance(t, 8), rounding(t, with_bias, k), "linear" + what);
+                           (with_bias ? 2 : 1) * tolerance(t, 8), rounding(t, with_bias, k), "linear" + what);
             }
             const Tensor dy = random({m, n}, t), dx = blank({m, k}, t);
             kernels().linear_grad_input({dy, w, dx});
@@ -483,7 +483,8 @@ TEST_F(CudaKernelsTest, Conv2d) {
   for (DType t : kTypes)
     for (const auto& c :
          {Case{{2, 6, 7, 3}, 5, 3, 1, 1, 1}, Case{{1, 8, 9, 16}, 8, 3, 1, 1, 1}, Case{{2, 8, 8, 8}, 16, 3, 2, 0, 1},
-          Case{{1, 5, 5, 24}, 7, 1, 1, 0, 0}, Case{{1, 7, 6, 8}, 3, 3, 2, 1, 1}, Case{{1, 64, 64, 32}, 3, 3, 1, 1, 1}}) {
+          Case{{1, 5, 5, 24}, 7, 1, 1, 0, 0}, Case{{1, 7, 6, 8}, 3, 3, 2, 1, 1}, Case{{1, 64, 64, 32}, 3, 3, 1, 1, 1},
+          Case{{2, 16, 20, 64}, 128, 3, 1, 1, 1}, Case{{1, 18, 16, 128}, 64, 3, 2, 0, 1}, Case{{1, 9, 9, 64}, 32, 3, 2, 1, 1}}) {
       const int64_t height = (c.x[1] + c.pad + c.pad_end - c.kernel) / c.stride + 1,
                     width = (c.x[2] + c.pad + c.pad_end - c.kernel) / c.stride + 1;
       const Tensor x = random(c.x, t), w = random({c.out, c.kernel, c.kernel, c.x[3]}, t, 0.3), bias = random({c.out}, t);
@@ -507,6 +508,55 @@ TEST_F(CudaKernelsTest, Conv2d) {
               wanted.push_back(s);
             }
       expect_close(y, wanted, tolerance(t, 8), rounding(t, true, c.kernel * c.kernel * c.x[3]), "conv2d of " + c.x.str());
+    }
+}
+
+TEST_F(CudaKernelsTest, Conv2dAdd) {
+  for (DType t : kTypes)
+    for (const auto& [shape, out] : {std::pair<Shape, int64_t>{{2, 5, 4, 3}, 5}, {{1, 16, 12, 64}, 32}, {{2, 9, 8, 16}, 64}}) {
+      const Tensor x = random(shape, t), w = random({out, 3, 3, shape[3]}, t, 0.3), bias = random({out}, t);
+      const Tensor y = blank(shape.with(3, out), t), residual = random(y.shape(), t), plain = blank(y.shape(), DType::F32);
+      const Tensor plain_bias = bias.cast(DType::F32);
+      kernels().conv2d({x.cast(DType::F32), w.cast(DType::F32), &plain_bias, plain, {1, 1, 1}});
+      const Values wanted = zip(plain, residual, [](double a, double b) { return a + b; });
+      for (const Tensor* b : {&bias, static_cast<const Tensor*>(nullptr)}) {
+        kernels().conv2d_add({x, w, b, residual, y, {1, 1, 1}});
+        Values expected = wanted;
+        const Values bs = bias.to_doubles();
+        if (!b)
+          for (size_t i = 0; i < expected.size(); ++i) expected[i] -= bs[i % bs.size()];
+        expect_close(y, expected, tolerance(t, 8), rounding(t, true, 9 * shape[3]), "conv2d_add of " + shape.str());
+      }
+    }
+}
+
+// No plan of the library may add in an order that changes from run to run.
+TEST_F(CudaKernelsTest, ConvolutionsGiveTheSameBytesEveryTime) {
+  const Tensor x = random({1, 64, 64, 256}, DType::BF16), w = random({128, 3, 3, 256}, DType::BF16, 0.1),
+               bias = random({128}, DType::BF16), residual = random({1, 64, 64, 128}, DType::BF16);
+  Values first;
+  for (int run = 0; run < 5; ++run) {
+    const Tensor y = blank(residual.shape(), DType::BF16);
+    kernels().conv2d_add({x, w, &bias, residual, y, {1, 1, 1}});
+    if (run == 0) first = y.to_doubles();
+    else EXPECT_EQ(y.to_doubles(), first);
+  }
+}
+
+TEST_F(CudaKernelsTest, UpsampleConv2d) {
+  for (DType t : kTypes)
+    for (const auto& [shape, out] : {std::pair<Shape, int64_t>{{2, 3, 5, 3}, 4}, {{1, 1, 1, 8}, 8}, {{2, 16, 12, 64}, 32}}) {
+      const Tensor x = random(shape, t), w = random({out, 3, 3, shape[3]}, t, 0.3), bias = random({out}, t);
+      const Shape large{shape[0], 2 * shape[1], 2 * shape[2], shape[3]};
+      const Tensor y = blank(large.with(3, out), t), wanted = blank(y.shape(), DType::F32), upsampled = blank(large, DType::F32);
+      kernels().upsample_conv2d({x, w, &bias, y});
+      kernels().upsample({x.cast(DType::F32), upsampled});
+      const Tensor plain_bias = bias.cast(DType::F32);
+      kernels().conv2d({upsampled, w.cast(DType::F32), &plain_bias, wanted, {1, 1, 1}});
+      // Taps are rounded after they were added: an error of every product rather than of the sum.
+      const double terms = static_cast<double>(9 * shape[3]);
+      expect_close(y, wanted.to_doubles(), tolerance(t, 8), (t == DType::BF16 ? 0x1p-8 : 1e-5) * std::sqrt(terms),
+                   "upsample_conv2d of " + shape.str());
     }
 }
 

@@ -23,6 +23,7 @@ CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& p
 CudaStream::~CudaStream() {
   cudaSetDevice(index_);
   cudaStreamSynchronize(handle_);
+  cudnn_.reset();
   cublas_.reset();
   cudaStreamDestroy(handle_);
 }
@@ -54,6 +55,11 @@ void CudaStream::wait() {
   if (capturing_) fail(ErrorCode::Internal, "wait inside captured work");
   make_current();
   check_cuda(cudaStreamSynchronize(handle_), last_op_);
+}
+
+Cudnn& CudaStream::cudnn() {
+  if (!cudnn_) cudnn_ = std::make_unique<Cudnn>(handle_, pool_);
+  return *cudnn_;
 }
 
 void CudaStream::make_current() const { check_cuda(cudaSetDevice(index_), "choosing the GPU"); }

@@ -7,13 +7,14 @@
 
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda_pool.h"
+#include "backend/cuda/cudnn.h"
 #include "backend/cuda/op_timer.h"
 #include "backend/cuda/staging.h"
 #include "tensor/device.h"
 
 namespace flux2 {
 
-// A CUDA stream with its memory and its matrix products. One thread uses it at a time.
+// A CUDA stream with its memory, its matrix products and its library kernels. One thread uses it at a time.
 class CudaStream final : public Stream {
  public:
   CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans);
@@ -32,6 +33,7 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return handle_; }
   Cublas& cublas() { return *cublas_; }
+  Cudnn& cudnn();  // opened at its first use: loading the library takes a while
 
   // Every kernel calls make_current before its launches and enqueued after each of them: a launch that was refused
   // throws at once, and a failure while running is named after the last op that was enqueued.
@@ -45,6 +47,7 @@ class CudaStream final : public Stream {
   cudaStream_t handle_ = nullptr;
   std::shared_ptr<CudaPool> pool_;
   std::unique_ptr<Cublas> cublas_;
+  std::unique_ptr<Cudnn> cudnn_;
   Staging staging_;
   const char* last_op_ = "starting the stream";
   OpTimer* timer_ = nullptr;

@@ -58,6 +58,11 @@ void attention_by_products(const AttentionArgs& args) {
       }
 }
 
+// The widths for which cuDNN has its fast kernels.
+bool library_attention_fits(const AttentionArgs& args) {
+  return args.q.dtype() == DType::BF16 && !args.causal && !args.key_mask && (args.q.dim(3) == 64 || args.q.dim(3) == 128);
+}
+
 }  // namespace
 
 void attention(const AttentionArgs& args) {
@@ -67,7 +72,9 @@ void attention(const AttentionArgs& args) {
     if (args.log_sum) args.log_sum->fill(-std::numeric_limits<double>::infinity());
     return args.y.fill(0.0);
   }
-  if (flash_attention_fits(args))
+  if (library_attention_fits(args) && stream_for(args.y).cudnn().attention(args))
+    stream_for(args.y).enqueued("attention");
+  else if (flash_attention_fits(args))
     flash_attention(args);
   else
     attention_by_products(args);

@@ -30,6 +30,8 @@ void embedding(const EmbeddingArgs& args);
 void conv2d(const Conv2dArgs& args);
 void upsample(const UpsampleArgs& args);
 void upsample_grad(const UpsampleGradArgs& args);
+void conv2d_add(const Conv2dAddArgs& args);
+void upsample_conv2d(const UpsampleConv2dArgs& args);
 void modulated_norm(const ModulatedNormArgs& args);
 void gated_add(const GatedAddArgs& args);
 void norm_rope(const NormRopeArgs& args);

@@ -16,8 +16,15 @@ struct Im2colArgs {
 };
 void im2col(const Im2colArgs& args);
 
+// w [O, 3, 3, C] → phases [4, O, 2, 2, C]: the taps with which the four pixels of a ×2 nearest upsample see the small picture,
+// phase 2·(row % 2) + column % 2.
+void sum_taps(const Tensor& w, const Tensor& phases);
+// phases [4, B, H, W, C] → y [B, 2H, 2W, C], all contiguous: pixel (i, j) from the phase 2·(i % 2) + j % 2 at (i / 2, j / 2).
+void interleave(const Tensor& phases, const Tensor& y);
+
 // probabilities = softmax(scores) over the keys that query `first_query` + row may see; zero where it sees none. scores F32
-// [M, ≥ keys], probabilities of the same row stride, F32 (then the scores' own memory is allowed) or BF16.
+// [M, ≥ keys], rows 16-byte aligned and a multiple of four long; probabilities of the same row stride, F32 (then the scores'
+// own memory is allowed) or BF16.
 struct SoftmaxArgs {
   const Tensor& scores;
   const Tensor& probabilities;

@@ -25,6 +25,8 @@ Kernels kernel_table() {
   k.conv2d = conv2d;
   k.upsample = upsample;
   k.upsample_grad = upsample_grad;
+  k.conv2d_add = conv2d_add;
+  k.upsample_conv2d = upsample_conv2d;
   k.modulated_norm = modulated_norm;
   k.gated_add = gated_add;
   k.norm_rope = norm_rope;

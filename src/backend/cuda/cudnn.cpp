@@ -1,0 +1,201 @@
+#include "backend/cuda/cudnn.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/cudnn_plan.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+using namespace cudnn;
+
+namespace {
+
+// A server that sees every picture size must not grow for ever. Plans are not thrown away to make room: a captured graph may
+// hold their kernels. What comes later runs without the library.
+constexpr size_t kMaxPlans = 4096;
+
+using Key = std::vector<int64_t>;
+
+// The stride of an axis, or, where it has one element and the stride means nothing, that of a dense tensor: the library
+// reads the layout off the strides.
+int64_t stride_of(const Tensor& t, int axis) {
+  if (t.dim(axis) > 1) return t.stride(axis);
+  return axis + 1 < t.rank() ? t.dim(axis + 1) * stride_of(t, axis + 1) : 1;
+}
+
+// Shape and strides decide the plan, besides the kind of work.
+void add_layout(Key& key, const Tensor& t) {
+  for (int axis = 0; axis < t.rank(); ++axis) {
+    key.push_back(t.dim(axis));
+    key.push_back(stride_of(t, axis));
+  }
+}
+
+// Our axes in the order in which the library names them.
+TensorSpec spec(int64_t number, const Tensor& t, const std::array<int, 4>& axes) {
+  TensorSpec s{number, CUDNN_DATA_BFLOAT16, {}, {}};
+  for (int axis : axes) {
+    s.dims.push_back(t.dim(axis));
+    s.strides.push_back(stride_of(t, axis));
+  }
+  return s;
+}
+constexpr std::array<int, 4> kHeadsSecond{0, 2, 1, 3};     // [B, S, H, D] as [B, H, S, D]
+constexpr std::array<int, 4> kChannelsSecond{0, 3, 1, 2};  // [B, H, W, C] as [B, C, H, W]
+
+// Vectors of 16 bytes along the last axis.
+bool is_readable(const Tensor& t) {
+  bool fits = t.dtype() == DType::BF16 && t.stride(3) == 1 && t.dim(3) % 8 == 0;
+  for (int axis = 0; axis < 3; ++axis) fits = fits && (t.dim(axis) == 1 || t.stride(axis) % 8 == 0);
+  return fits && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
+}
+
+Operations describe_attention(const AttentionArgs& a) {
+  Operations work;
+  Descriptor& attention = work.operation(CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
+  const TensorSpec scale{4, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, TensorSpec::HostValue};
+  attention.set(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, work.tensor(spec(0, a.q, kHeadsSecond)))
+      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, work.tensor(spec(1, a.k, kHeadsSecond)))
+      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, work.tensor(spec(2, a.v, kHeadsSecond)))
+      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, work.tensor(spec(3, a.y, kHeadsSecond)))
+      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, work.tensor(scale));
+  if (a.log_sum) {
+    const int64_t queries = a.q.dim(1), heads = a.q.dim(2);
+    attention.set(CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC,
+                  work.tensor({5, CUDNN_DATA_FLOAT, {a.q.dim(0), heads, queries, 1}, {heads * queries, queries, 1, 1}}));
+  }
+  attention.finalise();
+  return work;
+}
+
+// What the output's last row or column reads past the input's end. Rows that nobody reads need no padding.
+int64_t end_padding(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t begin) {
+  return std::max<int64_t>((out - 1) * stride + kernel - in - begin, 0);
+}
+
+// y = x + b, computed in F32.
+void describe_sum(Operations& work, const Descriptor& x, const Descriptor& b, const Descriptor& y) {
+  const Descriptor& sum = work.helper(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+                              .set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+                              .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+                              .finalise();
+  work.operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, sum)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+      .finalise();
+}
+
+Operations describe_convolution(const Conv2dArgs& a, const Tensor* residual) {
+  Operations work;
+  const std::array<int64_t, 2> dilations{1, 1}, strides{a.conv.stride, a.conv.stride}, before{a.conv.pad_top, a.conv.pad_left},
+      after{end_padding(a.x.dim(1), a.y.dim(1), a.w.dim(1), a.conv.stride, a.conv.pad_top),
+            end_padding(a.x.dim(2), a.y.dim(2), a.w.dim(2), a.conv.stride, a.conv.pad_left)};
+  const Descriptor& convolution = work.helper(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+                                      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+                                      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+                                      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2)
+                                      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilations)
+                                      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides)
+                                      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, before)
+                                      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, after)
+                                      .finalise();
+  // conv → (+ bias) → (+ residual) → y; what lies between stays in F32 and is never stored.
+  const int sums = (a.bias != nullptr) + (residual != nullptr);
+  std::array<const Descriptor*, 3> stages{};
+  for (int i = 0; i <= sums; ++i) {
+    TensorSpec stage = spec(i == sums ? 2 : 5 + i, a.y, kChannelsSecond);
+    if (i < sums) stage.type = CUDNN_DATA_FLOAT, stage.where = TensorSpec::Intermediate;
+    stages[static_cast<size_t>(i)] = &work.tensor(stage);
+  }
+  work.operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, work.tensor(spec(0, a.x, kChannelsSecond)))
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, work.tensor(spec(1, a.w, kChannelsSecond)))
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, *stages[0])
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0f)
+      .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 0.0f)
+      .finalise();
+  const int64_t channels = a.y.dim(3);
+  if (a.bias)
+    describe_sum(work, *stages[0], work.tensor({3, CUDNN_DATA_BFLOAT16, {1, channels, 1, 1}, {channels, 1, channels, channels}}),
+                 *stages[1]);
+  if (residual)
+    describe_sum(work, *stages[a.bias ? 1 : 0], work.tensor(spec(4, *residual, kChannelsSecond)), *stages[a.bias ? 2 : 1]);
+  return work;
+}
+
+}  // namespace
+
+struct Cudnn::State {
+  State(cudaStream_t stream, std::shared_ptr<CudaPool> memory) : pool(std::move(memory)) {
+    check_cudnn(cudnnCreate(&handle), "starting cuDNN");
+    cudnnSetStream(handle, stream);
+  }
+  ~State() {
+    plans.clear();
+    cudnnDestroy(handle);
+  }
+
+  // The plan for that key, made by describe() when it is new; none when the library refused.
+  template <class Describe>
+  const Plan* plan_for(const Key& key, const Describe& describe) {
+    const auto found = plans.find(key);
+    if (found != plans.end()) return found->second ? &*found->second : nullptr;
+    if (plans.size() >= kMaxPlans) return nullptr;
+    std::optional<Plan>& plan = plans[key];
+    try {
+      plan.emplace(handle, describe());
+    } catch (const Error&) {
+      return nullptr;
+    }
+    return &*plan;
+  }
+
+  void run(const Plan& plan, std::span<const void* const> pointers) {
+    const auto workspace = pool->allocate(plan.workspace_bytes());
+    plan.run(handle, pointers, workspace.get());
+  }
+
+  std::shared_ptr<CudaPool> pool;
+  cudnnHandle_t handle = nullptr;
+  std::map<Key, std::optional<Plan>> plans;
+};
+
+Cudnn::Cudnn(cudaStream_t stream, std::shared_ptr<CudaPool> pool) : state_(std::make_unique<State>(stream, std::move(pool))) {}
+Cudnn::~Cudnn() = default;
+
+bool Cudnn::attention(const AttentionArgs& a) {
+  if (a.causal || a.key_mask || !is_readable(a.q) || !is_readable(a.k) || !is_readable(a.v) || !is_readable(a.y)) return false;
+  Key key{0, a.log_sum != nullptr};
+  for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y}) add_layout(key, *t);
+  const Plan* plan = state_->plan_for(key, [&] { return describe_attention(a); });
+  if (!plan) return false;
+  const std::array<const void*, 6> pointers{a.q.raw(), a.k.raw(), a.v.raw(),
+                                            a.y.raw(), &a.scale,  a.log_sum ? a.log_sum->raw() : nullptr};
+  state_->run(*plan, pointers);
+  return true;
+}
+
+bool Cudnn::convolution(const Conv2dArgs& a, const Tensor* residual) {
+  if (!is_readable(a.x) || !is_readable(a.w) || !is_readable(a.y) || (residual && !is_readable(*residual))) return false;
+  Key key{1, a.bias != nullptr, residual != nullptr, a.conv.stride, a.conv.pad_top, a.conv.pad_left};
+  for (const Tensor* t : {&a.x, &a.w, &a.y}) add_layout(key, *t);
+  const Plan* plan = state_->plan_for(key, [&] { return describe_convolution(a, residual); });
+  if (!plan) return false;
+  const std::array<const void*, 5> pointers{a.x.raw(), a.w.raw(), a.y.raw(), a.bias ? a.bias->raw() : nullptr,
+                                            residual ? residual->raw() : nullptr};
+  state_->run(*plan, pointers);
+  return true;
+}
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backend/cuda/cuda_pool.h"
+#include "tensor/kernels.h"
+
+namespace flux2 {
+
+// cuDNN on one stream: attention and convolution over BF16, summed in F32. Each call answers whether it enqueued the work:
+// false, with nothing done, when the library has no plan for such tensors or the program was built without it. A plan is
+// made once per shape and kept; nothing is timed, so the same shape always runs the same kernel.
+class Cudnn {
+ public:
+  Cudnn(cudaStream_t stream, std::shared_ptr<CudaPool> pool);
+  Cudnn(const Cudnn&) = delete;
+  Cudnn& operator=(const Cudnn&) = delete;
+  ~Cudnn();
+
+  // Without causal or key_mask.
+  bool attention(const AttentionArgs& args);
+
+  // Channels that are multiples of 8, all tensors BF16 and contiguous. The residual, of y's shape, is added before rounding.
+  bool convolution(const Conv2dArgs& args, const Tensor* residual);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace flux2
