@@ -61,6 +61,15 @@ const std::vector<Command>& commands() {
         "flux2 config set styles.noir \"{prompt}, black and white film still, hard shadows\""},
        run_config,
        "Order: command line, FLUX2_* variables, flux2.toml in this folder, config.toml, built-in values."},
+      {"bench",
+       {},
+       "measure how fast a model runs here",
+       "model [options]",
+       bench_options,
+       {"flux2 bench model --variant klein-4b --size 512", "flux2 bench model --device cpu --variant tiny --size 128 --json",
+        "flux2 bench model --only step --per-op --repeat 20"},
+       run_bench,
+       "Needs no model files. Each time is a median; its rate stands beside that of a large matrix product."},
       {"doctor",
        {},
        "check devices, memory, disk and models",
@@ -96,7 +105,7 @@ const Command* find_command(std::string_view name) {
 
 bool is_later_command(std::string_view name) {
   for (const char* later : {"edit", "img2img", "inpaint", "grid", "upscale", "shell", "serve", "client", "lora",
-                            "convert", "train", "dataset", "plan", "bench", "verify", "selftest"})
+                            "convert", "train", "dataset", "plan", "verify", "selftest"})
     if (name == later) return true;
   return false;
 }

@@ -25,6 +25,11 @@ fs::path data_folder(const GetEnv& environment) {
   return {};
 }
 
+fs::path plan_folder(const GetEnv& environment) {
+  const fs::path data = data_folder(environment);
+  return data.empty() ? data : data / "cache/plans";
+}
+
 fs::path bundled_model(const GetEnv& environment) {
   if (const char* folder = environment("FLUX2_BUNDLED")) return folder;  // set and empty: none
   std::error_code failed;

@@ -150,6 +150,7 @@ class Generation {
         EngineOptions{.device = run_.settings.text("device", "auto"),
                       .threads = static_cast<int>(run_.settings.integer("threads", 1, 4096).value_or(0)),
                       .profile = profile == "exact" ? Profile::Exact : Profile::Fast,
+                      .plan_folder = plan_folder(run_.environment),
                       .log = run_.console.log()});
     const bool text = !run_.settings.has("embeddings");
     const double before = display_.seconds();

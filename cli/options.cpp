@@ -62,7 +62,7 @@ std::vector<OptionGroup> generate_options() {
        {"preset", 0, "NAME", "draft, standard or best: steps and size for the model at hand", "generate"},
        {"width", 'W', "PX", "64 to 4096, a multiple of 16 (default: the model's)", "generate"},
        {"height", 'H', "PX", "like --width", "generate"},
-       {"size", 0, "WxH|NAME", "both at once, or square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9", "generate"},
+       {"size", 0, "WxH|PX|NAME", "both at once: 1360x768, 1024, square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9", "generate"},
        {"seed", 'S', "N", "0 to 2^63-1, -1 or random (default: random)", "generate"},
        {"batch", 'b', "N", "pictures, with seeds counting up from --seed (default: 1)", "generate"},
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
@@ -151,6 +151,22 @@ std::vector<OptionGroup> models_options() {
             {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
             {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
             {"out", 0, "FOLDER", "where to write it"}}},
+          control_group()};
+}
+
+std::vector<OptionGroup> bench_options() {
+  return {{"model: every network at real size, with random weights",
+           {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
+            {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024)"},
+            {"batch", 'b', "N", "pictures in one step (default: 1)"},
+            {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
+            {"repeat", 0, "N", "passes; the median counts (default: 10)"},
+            {"only", 0, "LIST", "of text, step, decode, encode (default: all)"},
+            {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
+          {"Device",
+           {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
+            {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
+            {"profile", 0, "NAME", "fast or exact (default: fast)"}}},
           control_group()};
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/folders.h"
 #include "cli/model_choice.h"
 #include "cli/progress_display.h"
 #include "engine/engine.h"
@@ -37,6 +38,7 @@ Coder open_coder(Invocation& run, ProgressDisplay& display) {
   Engine engine({.device = run.settings.text("device", "auto"),
                  .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
                  .profile = exact ? Profile::Exact : Profile::Fast,
+                 .plan_folder = plan_folder(run.environment),
                  .log = run.console.log()});
   auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});
   return {std::move(engine), std::move(loaded)};

@@ -7,7 +7,9 @@ bool built_with_cuda() { return true; }
 
 int gpu_count() { return cuda_device_count(); }
 
-std::shared_ptr<Device> open_gpu(int index) { return open_cuda(index); }
+std::shared_ptr<Device> open_gpu(int index, const std::filesystem::path& plan_folder) {
+  return open_cuda(index, {.plan_folder = plan_folder});
+}
 
 std::vector<DeviceReport> gpu_reports() {
   std::vector<DeviceReport> reports;

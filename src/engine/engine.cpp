@@ -17,9 +17,10 @@ namespace {
 
 std::shared_ptr<Device> open_device(const EngineOptions& options) {
   const std::string& name = options.device;
+  const auto plans = options.profile == Profile::Exact ? std::filesystem::path{} : options.plan_folder;
   const auto cpu = [&] { return open_cpu({.threads = options.threads, .profile = options.profile}); };
   if (name == "cpu") return cpu();
-  if (name == "auto") return gpu_count() > 0 ? open_gpu(0) : cpu();
+  if (name == "auto") return gpu_count() > 0 ? open_gpu(0, plans) : cpu();
   int index = 0;
   if (name != "cuda") {
     const bool numbered = name.starts_with("cuda:");
@@ -29,7 +30,7 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   }
   if (gpu_count() > 0 && index >= gpu_count())
     fail(ErrorCode::Device, "cuda:{} does not exist: this machine has {} GPU(s)", index, gpu_count());
-  return open_gpu(index);
+  return open_gpu(index, plans);
 }
 
 NamedWeights open_part(const std::filesystem::path& path, ModelPart part, const Log& log) {
@@ -60,19 +61,25 @@ void forget_pages(const WeightSource& source) {
 
 Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
 
+std::unique_ptr<LoadedModel> Engine::empty_model() const {
+  auto model = std::make_unique<LoadedModel>();
+  Session& session = model->session;
+  session.stream = device_->open_stream();
+  session.log = options_.log;
+  // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
+  session.activations = device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
+  return model;
+}
+
 std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progress& progress, const LoadParts& parts) const {
   const int count = parts.transformer + parts.text_encoder + parts.vae;
   int done = 0;
   progress.at(Phase::Load, 0, count);
 
-  auto loaded = std::make_unique<LoadedModel>();
+  auto loaded = empty_model();
   loaded->files = files;
   loaded->models.text_length = files.defaults.text_length;
   Session& session = loaded->session;
-  session.stream = device_->open_stream();
-  session.log = options_.log;
-  // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
-  session.activations = device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
   const LoadOptions load{.stream = *session.stream, .activations = session.activations};
 
   const auto open = [&](const char* what, const std::filesystem::path& path, ModelPart part, auto&& build) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct EngineOptions {
   std::string device = "auto";        // auto, cpu, cuda, cuda:N
   int threads = 0;                    // of the CPU; 0: one per physical core
   Profile profile = Profile::Fast;
+  // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
+  std::filesystem::path plan_folder;
   Log log;
 };
 
@@ -45,9 +48,14 @@ class Engine {
 
   std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
 
+  // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
+  std::unique_ptr<LoadedModel> invent(const std::string& variant, const LoadParts& parts = {}) const;
+
   MemoryUse memory_use(const LoadedModel& model) const;
 
  private:
+  std::unique_ptr<LoadedModel> empty_model() const;  // a session on the device, no networks yet
+
   EngineOptions options_;
   std::shared_ptr<Device> device_;
 };

@@ -33,13 +33,14 @@ PictureSize parse_picture_size(std::string_view text) {
   PictureSize size;
   const char* end = text.data() + text.size();
   const auto [middle, first] = std::from_chars(text.data(), end, size.width);
+  if (first == std::errc() && middle == end && size.width > 0) return {size.width, size.width};
   if (first == std::errc() && middle < end && (*middle == 'x' || *middle == 'X')) {
     const auto [last, second] = std::from_chars(middle + 1, end, size.height);
     if (second == std::errc() && last == end && size.width > 0 && size.height > 0) return size;
   }
   std::string names;
   for (const Preset& preset : kPresets) names += ", " + std::string(preset.name);
-  fail(ErrorCode::InvalidArgument, "\"{}\" is no size: write it like 1024x768, or one of{}", text, names.substr(1));
+  fail(ErrorCode::InvalidArgument, "\"{}\" is no size: write it like 1024x768 or 1024, or one of{}", text, names.substr(1));
 }
 
 PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log) {

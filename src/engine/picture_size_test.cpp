@@ -12,9 +12,10 @@ namespace {
 TEST(PictureSize, ReadsNumbersAndNames) {
   EXPECT_EQ(parse_picture_size("768x512").width, 768);
   EXPECT_EQ(parse_picture_size("768X512").height, 512);
+  EXPECT_EQ(parse_picture_size("768").height, 768);
   EXPECT_EQ(parse_picture_size("21:9").width, 1536);
   EXPECT_EQ(parse_picture_size("21:9").height, 656);
-  for (const char* bad : {"", "x", "768", "768x", "x512", "768x512x3", "-16x16", "0x64", "99999999999x64", "wide"})
+  for (const char* bad : {"", "x", "0", "768x", "x512", "768x512x3", "-16x16", "0x64", "99999999999x64", "wide"})
     EXPECT_THROW(parse_picture_size(bad), Error) << bad;
 }
 

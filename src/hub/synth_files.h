@@ -1,26 +1,10 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
 
-#include "hub/variants.h"
-#include "model/qwen3.h"
-#include "model/vae_config.h"
-#include "tensor/dtype.h"
+#include "hub/synth_model.h"
 
 namespace flux2 {
-
-// Everything the small files of a model are written from.
-struct SynthModel {
-  std::string name;
-  Flux2Config transformer;
-  VaeConfig vae;
-  std::optional<Qwen3Config> text_encoder;
-  ModelDefaults defaults;
-  bool distilled = true;
-  DType dtype = DType::BF16;
-};
 
 // The model_index.json of our own layout: what is not told by the tensors.
 void write_own_index(const std::filesystem::path& folder, const SynthModel& model);

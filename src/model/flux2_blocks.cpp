@@ -19,11 +19,10 @@ void QkNorm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
   visitor({prefix + "key_norm.scale", k_scale, {kHeadDim}, ParameterKind::Vector, kWhole});
 }
 
-Heads split_heads(const Tensor& qkv, const QkNorm& norm) {
+Heads split_heads(const Tensor& qkv) {
   const auto parts = chunk(qkv, 3);
   const Shape per_head{qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3 / kHeadDim, kHeadDim};
-  return {rms_norm(reshape(parts[0], per_head), norm.q_scale), rms_norm(reshape(parts[1], per_head), norm.k_scale),
-          reshape(parts[2], per_head)};
+  return {reshape(parts[0], per_head), reshape(parts[1], per_head), reshape(parts[2], per_head)};
 }
 
 SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
@@ -41,9 +40,9 @@ SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
 // x ← x + gate ⊙ W_out [ attention(q, k, v) ‖ swiglu(u) ]   where [q k v u] = W_in · modulated_norm(x)
 Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m) const {
   const auto parts = split(in(modulated_norm(x, m.shift, m.scale)), {3 * dim, 2 * hidden});
-  const auto [q, k, v] = split_heads(parts[0], norm);
-  const Tensor a = attention(rope(q), rope(k), v);
-  return gated_add(x, m.gate, out(concat({a, swiglu(parts[1])})));
+  const auto [q, k, v] = split_heads(parts[0]);
+  const Tensor query = rope.after_norm({{q, norm.q_scale}}), key = rope.after_norm({{k, norm.k_scale}});
+  return gated_add(x, m.gate, out(attention_beside_swiglu(query, key, v, parts[1])));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -59,7 +58,7 @@ DoubleStream::DoubleStream(const Flux2Config& config)
       mlp_out(config.mlp(), config.hidden) {}
 
 Heads DoubleStream::heads(const Tensor& x, const Modulation& m) const {
-  return split_heads(qkv(modulated_norm(x, m.shift, m.scale)), norm);
+  return split_heads(qkv(modulated_norm(x, m.shift, m.scale)));
 }
 
 Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const {
@@ -78,7 +77,8 @@ void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visi
 DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope, const Modulations& img_mod,
                                              const Modulations& txt_mod) const {
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
-  const Tensor a = attention(rope(concat({t.q, i.q}, 1)), rope(concat({t.k, i.k}, 1)), concat({t.v, i.v}, 1));
+  const Tensor a = attention(rope.after_norm({{t.q, txt.norm.q_scale}, {i.q, img.norm.q_scale}}),
+                             rope.after_norm({{t.k, txt.norm.k_scale}, {i.k, img.norm.k_scale}}), concat({t.v, i.v}, 1));
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
   return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp)};

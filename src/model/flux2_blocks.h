@@ -24,8 +24,8 @@ struct Heads {
   Tensor q, k, v;  // each [B, S, H, D]
 };
 
-// Cuts [B, S, 3·H·D] into queries, keys and values and normalises the first two.
-Heads split_heads(const Tensor& qkv, const QkNorm& norm);
+// Cuts [B, S, 3·H·D] into queries, keys and values.
+Heads split_heads(const Tensor& qkv);
 
 // Text and image in one sequence; attention and MLP side by side.
 struct SingleBlock {

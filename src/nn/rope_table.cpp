@@ -32,14 +32,15 @@ Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double
 }
 
 Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta) {
-  const int64_t pairs = head_dim / 2;
-  std::vector<float> cosine, sine;
-  cosine.reserve(static_cast<size_t>(length * pairs));
+  std::vector<float> frequencies, cosine, sine;
+  for (int64_t p = 0; p < head_dim / 2; ++p) {
+    const auto exponent = static_cast<float>(2 * p) / static_cast<float>(head_dim);
+    frequencies.push_back(1.0f / std::pow(static_cast<float>(theta), exponent));
+  }
+  cosine.reserve(static_cast<size_t>(length) * frequencies.size());
   sine.reserve(cosine.capacity());
   for (int64_t position = 0; position < length; ++position)
-    for (int64_t p = 0; p < pairs; ++p) {
-      const auto exponent = static_cast<float>(2 * p) / static_cast<float>(head_dim);
-      const float frequency = 1.0f / std::pow(static_cast<float>(theta), exponent);
+    for (float frequency : frequencies) {
       const float angle = static_cast<float>(position) * frequency;
       cosine.push_back(std::cos(angle));
       sine.push_back(std::sin(angle));

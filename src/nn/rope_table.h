@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/rope.h"
+#include "ops/norm_rope.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -16,6 +16,10 @@ struct Rope {
   RopePairs pairs = RopePairs::Interleaved;
 
   Tensor operator()(const Tensor& x) const { return rope(x, cosine, sine, pairs); }
+  // The same after an RMSNorm, each part of the sequence with its own weight.
+  Tensor after_norm(const std::vector<NormedPart>& parts, float eps = 1e-6f) const {
+    return norm_rope(parts, cosine, sine, pairs, eps);
+  }
 };
 
 // Where a token stands on FLUX.2's four axes: reference index, row, column, text slot.

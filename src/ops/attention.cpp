@@ -3,17 +3,28 @@
 #include <cmath>
 
 #include "autograd/grad.h"
+#include "ops/activation.h"
 #include "ops/view.h"
 
 namespace flux2 {
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+namespace {
+
+void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   check(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.dim(0) == k.dim(0) && q.dim(3) == k.dim(3) &&
             k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
         "attention: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
+}
+
+float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float>(q.dim(3))); }
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  check_heads(q, k, v);
   check(!options.key_mask.defined() || options.key_mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: key mask {} for keys {}",
         options.key_mask.defined() ? options.key_mask.shape() : Shape{}, k.shape());
-  const float scale = options.scale != 0 ? options.scale : 1.0f / std::sqrt(static_cast<float>(q.dim(3)));
+  const float scale = options.scale != 0 ? options.scale : default_scale(q);
   const bool recording = wants_grad(q, k, v);
 
   Tensor y = Tensor::like(q);
@@ -34,6 +45,20 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
                         sink.add(2, dv);
                       });
   return reshape(out, {q.dim(0), q.dim(1), q.dim(2) * q.dim(3)});
+}
+
+Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up) {
+  if (wants_grad(q, k, v, gate_up)) return concat({attention(q, k, v), swiglu(gate_up)});
+  check_heads(q, k, v);
+  check(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
+        "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
+  const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
+  Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  if (y.numel() == 0) return y;
+  const Kernels& kernels = q.device().kernels();
+  kernels.attention({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});
+  kernels.swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), y.narrowed(2, width, hidden)});
+  return y;
 }
 
 }  // namespace flux2

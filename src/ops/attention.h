@@ -14,4 +14,8 @@ struct AttentionOptions {
 // head h / (H/G)). Returns [B, S, H·D], heads side by side.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
+// [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block, each
+// written where the product that follows reads it.
+Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up);
+
 }  // namespace flux2

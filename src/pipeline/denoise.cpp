@@ -6,6 +6,7 @@
 #include "ops/arithmetic.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
+#include "pipeline/step.h"
 
 namespace flux2 {
 
@@ -15,26 +16,26 @@ constexpr int64_t kChannels = 128;
 
 Tensor repeated(const Tensor& x, int64_t n) { return x.expanded(x.shape().with(0, n)).contiguous(); }
 
-// Everything of a run that does not change from step to step.
-struct Conditions {
-  Tensor text;      // [P·N, T, H] after the text projection; with guidance the negative half comes first
-  Rope rope;
-  int64_t passes;   // P: 2 with true guidance
-};
+Tensor sinusoid(Session& session, const Request& request, int64_t rows, float value) {
+  const std::vector<float> arguments(static_cast<size_t>(rows), time_argument(value, request.time_rounding));
+  return timestep_embedding(*session.stream, arguments, session.activations);
+}
 
-Conditions prepare(const Models& models, Session& session, const Request& request, const TextConditions& text, int64_t pictures) {
+// With guidance the negative half comes first.
+StepConditions prepare(const Models& models, Session& session, const Request& request, const TextConditions& text, int64_t pictures) {
   const Flux2Transformer& transformer = *models.transformer;
   const auto project = [&](const Tensor& states) {
     return repeated(transformer.embed_text(states.to(*session.stream).cast(session.activations)), pictures);
   };
-  Conditions c;
-  c.passes = request.cfg ? 2 : 1;
+  StepConditions c;
   c.text = project(text.positive);
   if (request.cfg) {
     check(text.negative.shape() == text.positive.shape(), "guidance: negative states {} beside {}", text.negative.shape(),
           text.positive.shape());
     c.text = concat({project(text.negative), c.text}, 0);
   }
+  if (transformer.config.guidance)
+    c.guidance = sinusoid(session, request, c.text.dim(0), static_cast<float>(request.guidance));
   auto positions = text_positions(text.positive.dim(1));
   const auto picture = picture_positions(request.rows(), request.columns());
   positions.insert(positions.end(), picture.begin(), picture.end());
@@ -42,22 +43,11 @@ Conditions prepare(const Models& models, Session& session, const Request& reques
   return c;
 }
 
-Tensor velocity(const Models& models, Session& session, const Request& request, const Conditions& c, const Tensor& x, float sigma) {
-  const Flux2Transformer& transformer = *models.transformer;
-  const int64_t rows = x.dim(0) * c.passes;
-  const auto sinusoid = [&](float argument) {
-    const std::vector<float> arguments(static_cast<size_t>(rows), argument);
-    return timestep_embedding(*session.stream, arguments, session.activations);
-  };
-  const Tensor guidance =
-      transformer.config.guidance ? sinusoid(time_argument(static_cast<float>(request.guidance), request.time_rounding)) : Tensor();
+Tensor velocity(const Models& models, Session& session, const Request& request, const StepConditions& c, const Tensor& x, float sigma) {
   const Tensor input = x.cast(session.activations);
-  const Tensor v = transformer({.x = c.passes == 2 ? concat({input, input}, 0) : input,
-                                .vec = transformer.condition(sinusoid(time_argument(sigma, request.time_rounding)), guidance),
-                                .txt = c.text,
-                                .rope = c.rope})
-                       .cast(DType::F32);
-  if (c.passes == 1) return v;
+  const Tensor v = step_velocity(models.transformer, session, c, request.cfg ? concat({input, input}, 0) : input,
+                                 sinusoid(session, request, c.text.dim(0), sigma));
+  if (!request.cfg) return v;
   const auto halves = chunk(v, 2, 0);
   return halves[0] + *request.cfg * (halves[1] - halves[0]);
 }
@@ -75,7 +65,7 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
   for (const auto& planes : noise)
     starts.push_back(Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), kChannels}, to_tokens(planes, kChannels)));
   Tensor x = concat(starts, 0);
-  const Conditions conditions = prepare(models, session, request, text, pictures);
+  const StepConditions conditions = prepare(models, session, request, text, pictures);
 
   const auto record = [&](const std::string& name, const Tensor& value) {
     if (session.trace)

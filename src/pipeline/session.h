@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "model/flux2_transformer.h"
 #include "model/qwen3.h"
 #include "model/vae.h"
+#include "pipeline/captured.h"
 #include "pipeline/trace.h"
 #include "text/bpe_tokenizer.h"
 
@@ -35,6 +37,11 @@ struct Session {
   // Text states [1, T, Cctx] by prompt.
   std::map<std::string, Tensor> prompt_cache;
   size_t prompt_cache_limit = 32;
+
+  // Work recorded by captured(), oldest first; each keeps the memory of its run. Whoever changes a model's weights or
+  // adapters clears it.
+  std::list<CapturedWork> captured_work;
+  size_t captured_limit = 6;
 
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;

@@ -4,6 +4,11 @@
 
 namespace flux2 {
 
+Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask) {
+  return captured(session, encoder, {ids, mask}, session.activations, ids.shape().append(encoder->config.output_width()),
+                  [&](std::span<const Tensor> in) { return (*encoder)(in[0], in[1], session.activations); });
+}
+
 Tensor text_states(const Models& models, Session& session, const std::string& prompt, const std::string& trace_name) {
   const auto cached = session.prompt_cache.find(prompt);
   if (cached != session.prompt_cache.end() && !session.trace) return cached->second;
@@ -20,7 +25,7 @@ Tensor text_states(const Models& models, Session& session, const std::string& pr
   const Shape shape{1, models.text_length};
   const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);
   const Tensor mask = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.mask);
-  const Tensor states = (*models.text_encoder)(ids, mask, session.activations);
+  const Tensor states = encode_tokens(models.text_encoder, session, ids, mask).cloned();
 
   if (session.trace) {
     session.trace->add_ints(trace_name + ".input_ids", tokens.ids);

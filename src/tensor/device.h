@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tensor/kernels.h"
+#include "tensor/op_time.h"
 
 namespace flux2 {
 
@@ -21,6 +23,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual std::string description() const = 0;  // "Neoverse-V1, 2 threads, neon bf16"
   virtual bool is_host() const = 0;             // its kernels read ordinary memory, mapped files included
   virtual std::shared_ptr<Stream> open_stream() = 0;
+  // Whether work that is done again and again should be captured: starting a kernel costs something here.
+  virtual bool prefers_graphs() const { return false; }
 
   const Kernels& kernels() const { return kernels_; }
 
@@ -54,9 +58,16 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Waits for everything enqueued; an asynchronous failure surfaces here, named after the op that caused it.
   virtual void wait() = 0;
 
-  // Runs `work` once in capture mode. Memory allocated inside stays reserved for the graph, so the tensors made
-  // by `work` hold the results after every replay(). Inputs are read where they lie: write new values into them.
+  // Does `work` and records it. Memory allocated inside stays reserved for the graph, so the tensors made by `work`
+  // hold the results after every replay(); what it wrote into tensors made before is there at once. Inputs are read
+  // where they lie: write new values into them.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
+
+  // Runs `work`, watching how long the device spends on each op, slowest first. Empty where nobody can tell.
+  virtual std::vector<OpTime> time_ops(const std::function<void()>& work) {
+    work();
+    return {};
+  }
 
   // Largest number of bytes handed out at once, and now.
   virtual size_t peak_bytes() const = 0;

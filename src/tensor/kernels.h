@@ -87,6 +87,8 @@ struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; con
 // y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
 struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
+// y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
+struct NormRopeArgs { const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& y; float eps; bool interleaved; };
 
 // What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
 // what it does better, once, when the device opens.
@@ -123,6 +125,7 @@ struct Kernels {
   void (*upsample_conv2d)(const UpsampleConv2dArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
+  void (*norm_rope)(const NormRopeArgs&) = nullptr;
 };
 
 }  // namespace flux2

@@ -15,6 +15,7 @@
 #include "ops/linear.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
+#include "ops/norm_rope.h"
 #include "ops/rope.h"
 #include "ops/view.h"
 
@@ -163,6 +164,27 @@ void attentions(List& list) {
               const Tensor q = reshape(narrow(x[0], 2, 20, 20), {1, 4, 2, 10});
               return some_rope(q, 4, 10, RopePairs::Interleaved)(q);
             }});
+  for (int64_t d : {10, 128})
+    for (RopePairs pairs : {RopePairs::Interleaved, RopePairs::Halves})
+      list.add({fmt::format("norm_rope/{} {}", pairs == RopePairs::Halves ? "halves" : "interleaved", d), {{2, 5, 3, d}, {d}},
+                [pairs, d](Inputs x) { return some_rope(x[0], 5, d, pairs).after_norm({{x[0], x[1]}}, 1e-3f); }, d, d == 10});
+  list.add({"norm_rope/joined strided", {{2, 3, 768}, {2, 4, 768}, {128}, {128}}, [](Inputs x) {
+              const Tensor a = reshape(narrow(x[0], 2, 256, 256), {2, 3, 2, 128}), b = reshape(narrow(x[1], 2, 0, 256), {2, 4, 2, 128});
+              return some_rope(x[0], 7, 128, RopePairs::Interleaved).after_norm({{a, x[2]}, {b, x[3]}}, 1e-3f);
+            }, 128, false});
+  list.add({.name = "norm_rope/klein", .inputs = {{1, 768, 9216}, {128}},
+            .run = [](Inputs x) {
+              const Tensor q = reshape(narrow(x[0], 2, 3072, 3072), {1, 768, 24, 128});
+              return some_rope(q, 768, 128, RopePairs::Interleaved).after_norm({{q, x[1]}});
+            }, .terms = 128, .differentiable = false, .large = true});
+  list.add({"attention/beside swiglu", {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 24}},
+            [](Inputs x) { return attention_beside_swiglu(x[0], x[1], x[2], x[3]); }, 64});
+  list.add({.name = "attention/beside swiglu, klein", .inputs = {{1, 200, 2304}},
+            .run = [](Inputs x) {
+              const auto p = split(x[0], {256, 256, 256, 1536});
+              const Shape heads{1, 200, 2, 128};
+              return attention_beside_swiglu(reshape(p[0], heads), reshape(p[1], heads), reshape(p[2], heads), p[3]);
+            }, .terms = 512, .differentiable = false, .large = true});
   list.add({"attention/plain", {{2, 5, 2, 8}, {2, 7, 2, 8}, {2, 7, 2, 8}}, [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
   list.add({"attention/grouped causal", {{1, 6, 4, 8}, {1, 6, 2, 8}, {1, 6, 2, 8}},
             [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true}); }, 64});

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "backend/cuda/matmul_plans.h"
 #include "tensor/dtype.h"
 
 namespace flux2 {
@@ -19,11 +20,11 @@ struct Matrix {
   int64_t rows, columns, row_stride;
 };
 
-// cuBLASLt on one stream: products of row-major matrices summed in F32, without TF32. Nothing is timed: the library's
-// own first choice for a shape is taken and remembered.
+// cuBLASLt on one stream: products of row-major matrices summed in F32, without TF32. The algorithm for a shape is the
+// library's own first choice or, where `plans` remembers choices, the fastest of its first few, timed once.
 class Cublas {
  public:
-  explicit Cublas(cudaStream_t stream);
+  Cublas(cudaStream_t stream, MatmulPlans& plans);
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
   ~Cublas();
@@ -43,8 +44,13 @@ class Cublas {
   using Key = std::array<int64_t, 15>;
 
   const Plan& plan_for(const Product& product);
+  cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& product) const;
+  // Seconds one run takes on these operands, infinite when it cannot; y is overwritten.
+  double time(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
+  cublasStatus_t enqueue(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
 
   cudaStream_t stream_;
+  MatmulPlans& remembered_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;

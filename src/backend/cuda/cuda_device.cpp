@@ -5,17 +5,24 @@
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/matmul_plans.h"
 #include "base/error.h"
 
 namespace flux2 {
 
 namespace {
 
+cudaDeviceProp properties_of(int index) {
+  cudaDeviceProp properties{};
+  check_cuda(cudaSetDevice(index), "opening the GPU");
+  check_cuda(cudaGetDeviceProperties(&properties, index), "opening the GPU");
+  return properties;
+}
+
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index) : index_(index) {
-    check_cuda(cudaSetDevice(index), "opening the GPU");
-    check_cuda(cudaGetDeviceProperties(&properties_, index), "opening the GPU");
+  CudaDevice(int index, const CudaOptions& options)
+      : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name) {
     kernels_ = cuda::kernel_table();
   }
 
@@ -25,11 +32,15 @@ class CudaDevice final : public Device {
                        static_cast<double>(properties_.totalGlobalMem) / (1 << 30), properties_.major, properties_.minor);
   }
   bool is_host() const override { return false; }
-  std::shared_ptr<Stream> open_stream() override { return std::make_shared<CudaStream>(shared_from_this(), index_); }
+  std::shared_ptr<Stream> open_stream() override {
+    return std::make_shared<CudaStream>(shared_from_this(), index_, plans_);
+  }
+  bool prefers_graphs() const override { return true; }
 
  private:
   int index_;
-  cudaDeviceProp properties_{};
+  cudaDeviceProp properties_;
+  MatmulPlans plans_;
 };
 
 }  // namespace
@@ -41,11 +52,11 @@ int cuda_device_count() {
   return 0;
 }
 
-std::shared_ptr<Device> open_cuda(int index) {
+std::shared_ptr<Device> open_cuda(int index, const CudaOptions& options) {
   const int count = cuda_device_count();
   if (count == 0) throw Error(ErrorCode::Device, "no usable NVIDIA GPU on this machine", "check nvidia-smi, or use the CPU");
   if (index < 0 || index >= count) fail(ErrorCode::Device, "there is no GPU {}; this machine has {}", index, count);
-  return std::make_shared<CudaDevice>(index);
+  return std::make_shared<CudaDevice>(index, options);
 }
 
 }  // namespace flux2

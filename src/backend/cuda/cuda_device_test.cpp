@@ -1,5 +1,7 @@
 #include "backend/cuda/cuda_device.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <numeric>
 
 #include "backend/cuda/cuda_test.h"
@@ -120,6 +122,40 @@ TEST_F(CudaDeviceTest, FailedCaptureLeavesTheStreamUsable) {
                Error);
   x.fill(3.0);
   EXPECT_EQ(x.to_floats(), std::vector<float>(16, 3.0f));
+}
+
+TEST_F(CudaDeviceTest, TimesOpsByNameAndProductsByShape) {
+  const Tensor x = random({64, 32}, DType::BF16), w = random({16, 32}, DType::BF16), y = blank({64, 16}, DType::BF16);
+  const auto times = stream->time_ops([&] {
+    for (int i = 0; i < 3; ++i) kernels().linear({x, w, nullptr, y});
+    kernels().unary({Unary::Silu, y, y});
+  });
+  ASSERT_EQ(times.size(), 2u);
+  const OpTime& product = times[0].calls == 3 ? times[0] : times[1];
+  const OpTime& other = times[0].calls == 3 ? times[1] : times[0];
+  EXPECT_EQ(product.op, "linear 64x16x32");
+  EXPECT_EQ(product.flop, 3 * 2.0 * 64 * 16 * 32);
+  EXPECT_GT(product.seconds, 0);
+  EXPECT_EQ(other.op, "silu");
+  EXPECT_EQ(other.bytes, 2 * 2.0 * 64 * 16);
+}
+
+TEST_F(CudaDeviceTest, RemembersTimedProductsAndGivesTheSameBytes) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "plansXXXXXX").string();
+  const std::filesystem::path folder = ::mkdtemp(pattern.data());
+  const auto product = [&] {
+    const auto timed = open_cuda(0, {.plan_folder = folder});
+    const auto other = timed->open_stream();
+    generator.seed(5);
+    const Tensor x = random({300, 512}, DType::BF16).to(*other), w = random({264, 512}, DType::BF16).to(*other);
+    const Tensor y = Tensor::empty(*other, DType::BF16, {300, 264});
+    timed->kernels().linear({x, w, nullptr, y});
+    return y.to_floats();
+  };
+  const auto first = product();
+  EXPECT_FALSE(std::filesystem::is_empty(folder));
+  EXPECT_EQ(product(), first);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CudaDeviceTest, RefusesDtypesByName) {

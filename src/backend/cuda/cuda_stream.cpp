@@ -7,12 +7,13 @@
 
 namespace flux2 {
 
-CudaStream::CudaStream(std::shared_ptr<Device> device, int index) : Stream(std::move(device)), index_(index) {
+CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans)
+    : Stream(std::move(device)), index_(index) {
   make_current();
   check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "opening a stream");
   try {
     pool_ = std::make_shared<CudaPool>(index_, handle_);
-    cublas_ = std::make_unique<Cublas>(handle_);
+    cublas_ = std::make_unique<Cublas>(handle_, plans);
   } catch (...) {
     cudaStreamDestroy(handle_);
     throw;
@@ -63,9 +64,22 @@ Cudnn& CudaStream::cudnn() {
 
 void CudaStream::make_current() const { check_cuda(cudaSetDevice(index_), "choosing the GPU"); }
 
-void CudaStream::enqueued(const char* op) {
+void CudaStream::enqueued(const char* op, const OpCost& cost) {
   last_op_ = op;
   check_cuda(cudaGetLastError(), op);
+  if (timer_) timer_->mark(op, cost);
+}
+
+std::vector<OpTime> CudaStream::time_ops(const std::function<void()>& work) {
+  make_current();
+  OpTimer timer(handle_);
+  timer_ = &timer;
+  struct Leave {
+    OpTimer*& timer;
+    ~Leave() { timer = nullptr; }
+  } leave{timer_};
+  work();
+  return timer.totals();
 }
 
 }  // namespace flux2

@@ -8,6 +8,7 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda_pool.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/op_timer.h"
 #include "backend/cuda/staging.h"
 #include "tensor/device.h"
 
@@ -16,7 +17,7 @@ namespace flux2 {
 // A CUDA stream with its memory, its matrix products and its library kernels. One thread uses it at a time.
 class CudaStream final : public Stream {
  public:
-  CudaStream(std::shared_ptr<Device> device, int index);
+  CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans);
   ~CudaStream() override;
 
   std::shared_ptr<void> allocate(size_t bytes) override { return pool_->allocate(bytes); }
@@ -26,6 +27,7 @@ class CudaStream final : public Stream {
   // `work` runs twice: once for real, so that memory, kernels and plans exist, and once recorded. It must therefore
   // not add to its own inputs. What it uploads is kept as constants of the graph; it cannot download or wait.
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
+  std::vector<OpTime> time_ops(const std::function<void()>& work) override;
   size_t peak_bytes() const override { return pool_->peak_bytes(); }
   size_t used_bytes() const override { return pool_->used_bytes(); }
 
@@ -36,7 +38,7 @@ class CudaStream final : public Stream {
   // Every kernel calls make_current before its launches and enqueued after each of them: a launch that was refused
   // throws at once, and a failure while running is named after the last op that was enqueued.
   void make_current() const;
-  void enqueued(const char* op);
+  void enqueued(const char* op, const OpCost& cost = {});
 
  private:
   friend class CudaGraph;
@@ -48,6 +50,7 @@ class CudaStream final : public Stream {
   std::unique_ptr<Cudnn> cudnn_;
   Staging staging_;
   const char* last_op_ = "starting the stream";
+  OpTimer* timer_ = nullptr;
   bool capturing_ = false;
   std::vector<std::shared_ptr<void>> captured_uploads_;
 };

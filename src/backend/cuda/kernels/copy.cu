@@ -33,7 +33,7 @@ void launch_move(const Tensor& x, const Tensor& y, Layout<2> layout, int element
   layout.shape[layout.rank - 1] /= elements;
   layout.count /= elements;
   move_kernel<T><<<blocks_for("copy", layout.count, kThreads), kThreads, 0, stream.handle()>>>(layout, x.data<T>(), y.data<T>());
-  stream.enqueued("copy");
+  stream.enqueued("copy", {.bytes = traffic({&x, &y})});
 }
 
 void move(const Tensor& x, const Tensor& y) {
@@ -41,7 +41,7 @@ void move(const Tensor& x, const Tensor& y) {
     CudaStream& stream = stream_for(y);
     check_cuda(cudaMemcpyAsync(y.raw(), x.raw(), static_cast<size_t>(y.bytes()), cudaMemcpyDeviceToDevice, stream.handle()),
                "copy");
-    stream.enqueued("copy");
+    stream.enqueued("copy", {.bytes = traffic({&x, &y})});
     return;
   }
   if (is_block_type(x.dtype())) refuse_dtype("copy of a strided view", x.dtype());
@@ -110,7 +110,7 @@ void convert(const Tensor& x, const Tensor& y) {
   };
   if (layout.walks(0, x.raw(), kWide, sizeof(S)) && layout.walks(1, y.raw(), kWide, sizeof(D))) run.template operator()<kWide>();
   else run.template operator()<1>();
-  stream.enqueued("copy");
+  stream.enqueued("copy", {.bytes = traffic({&x, &y})});
 }
 
 template <class S>

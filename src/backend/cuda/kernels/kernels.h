@@ -34,5 +34,6 @@ void conv2d_add(const Conv2dAddArgs& args);
 void upsample_conv2d(const UpsampleConv2dArgs& args);
 void modulated_norm(const ModulatedNormArgs& args);
 void gated_add(const GatedAddArgs& args);
+void norm_rope(const NormRopeArgs& args);
 
 }  // namespace flux2::cuda

@@ -23,6 +23,17 @@ unsigned blocks_for(const char* op, int64_t n, int64_t per_block) {
   return static_cast<unsigned>(blocks);
 }
 
+double traffic(std::initializer_list<const Tensor*> tensors) {
+  double bytes = 0;
+  for (const Tensor* t : tensors) {
+    int64_t distinct = 1;
+    for (int axis = 0; axis < t->rank(); ++axis)
+      if (t->stride(axis) != 0) distinct *= t->dim(axis);
+    bytes += static_cast<double>(distinct) * info(t->dtype()).block_bytes / info(t->dtype()).block_elements;
+  }
+  return bytes;
+}
+
 Tensor weight_vector(const Tensor& w, DType activations) {
   const bool readable = w.dtype() == activations || w.dtype() == DType::F32;
   return (readable ? w : w.cast(DType::F32)).contiguous();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "backend/cuda/cuda_stream.h"
 #include "tensor/tensor.h"
@@ -17,6 +18,9 @@ CudaStream& stream_for(const Tensor& t);
 unsigned blocks_for(const char* op, int64_t n, int64_t per_block);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Bytes of these tensors, each element counted once however often it is broadcast.
+double traffic(std::initializer_list<const Tensor*> tensors);
 
 inline bool is_aligned(const void* p, size_t bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 

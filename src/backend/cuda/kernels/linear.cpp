@@ -39,7 +39,12 @@ void linear(const LinearArgs& args) {
                             .y = matrix_of(args.y),
                             .transpose_b = true,
                             .bias = bias.defined() ? bias.raw() : nullptr});
-  stream.enqueued("linear");
+  const int64_t rows = x.dim(0), columns = w.dim(0), inner = x.dim(1);
+  stream.enqueued("linear", {.flop = 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner),
+                             .bytes = traffic({&x, &w, &args.y}),
+                             .rows = rows,
+                             .columns = columns,
+                             .inner = inner});
 }
 
 void linear_grad_input(const LinearGradInputArgs& args) {

@@ -8,6 +8,8 @@ namespace flux2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+// Enough rows to give every scheduler of a large GPU several: then a warp per row, which never waits for other warps.
+constexpr int64_t kManyRows = 1024;
 
 enum class Norm { Layer, Rms, Modulated };
 
@@ -53,30 +55,31 @@ __global__ void __launch_bounds__(kThreads)
   const T* x = a.x + offset[0];
   T* y = a.y + offset[1];
 
-  float value[kChunks][V];
-  float total = 0;
+  Pack<T, V> in[kChunks];  // kept as they are stored: half the registers of floats in BF16
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int column = (chunk * kGroup + lane) * V;
-    if (column >= a.columns) continue;
-    const Pack<T, V> pack = load_pack<V>(x + column);
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      value[chunk][v] = as_float(pack.v[v]);
-      total += value[chunk][v];
-    }
+    if (column < a.columns) in[chunk] = load_pack<V>(x + column);
   }
-  const float mean = kind == Norm::Rms ? 0.0f : group_sum<kGroup>(total) / static_cast<float>(a.columns);
-
+  float mean = 0;
+  if constexpr (kind != Norm::Rms) {
+    float total = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if ((chunk * kGroup + lane) * V >= a.columns) continue;
+#pragma unroll
+      for (int v = 0; v < V; ++v) total += as_float(in[chunk].v[v]);
+    }
+    mean = group_sum<kGroup>(total) / static_cast<float>(a.columns);
+  }
   float squares = 0;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kGroup + lane) * V;
-    if (column >= a.columns) continue;
+    if ((chunk * kGroup + lane) * V >= a.columns) continue;
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      value[chunk][v] -= mean;
-      squares += value[chunk][v] * value[chunk][v];
+      const float d = as_float(in[chunk].v[v]) - mean;
+      squares += d * d;
     }
   }
   const float inverse = rsqrtf(group_sum<kGroup>(squares) / static_cast<float>(a.columns) + a.eps);
@@ -91,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (kind == Norm::Modulated) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
     Pack<T, V> out;
 #pragma unroll
-    for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>(value[chunk][v] * inverse, weight.v[v], shift.v[v]));
+    for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
     store_pack(y + column, out);
   }
 }
@@ -142,14 +145,22 @@ void launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
   const bool vectors = a.columns % V == 0 && starts_aligned(0, a.x) && starts_aligned(1, a.y) &&
                        is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0 && is_aligned(a.shift, sizeof(W) * V) &&
                        a.shift_stride % V == 0;
+  const auto run_warps = [&]<int kChunks>() {
+    norm_in_registers<kind, T, W, V, 32, kChunks>
+        <<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+  };
   if (vectors && a.columns <= 32 * V * 2) {
-    norm_in_registers<kind, T, W, V, 32, 2><<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+    run_warps.template operator()<2>();
+  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12 && rows.count >= kManyRows) {
+    run_warps.template operator()<12>();
+  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16 && rows.count >= kManyRows) {
+    run_warps.template operator()<16>();
   } else if (vectors && a.columns <= kThreads * V * 4) {
     norm_in_registers<kind, T, W, V, kThreads, 4><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   } else {
     norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
-  stream.enqueued(op);
+  stream.enqueued(op, {.bytes = traffic({&x, &y})});
 }
 
 // From one batch to the next in shift or scale [B, 1, C].

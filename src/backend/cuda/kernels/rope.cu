@@ -110,7 +110,7 @@ void rope(const RopeArgs& args) {
     else
       run.template operator()<1, false>();
   });
-  stream.enqueued("rope");
+  stream.enqueued("rope", {.bytes = traffic({&x, &y})});
 }
 
 }  // namespace flux2::cuda

@@ -29,6 +29,7 @@ Kernels kernel_table() {
   k.upsample_conv2d = upsample_conv2d;
   k.modulated_norm = modulated_norm;
   k.gated_add = gated_add;
+  k.norm_rope = norm_rope;
   return k;
 }
 

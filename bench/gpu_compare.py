@@ -1,0 +1,112 @@
+"""One denoising step of flux2 beside PyTorch's (eager and torch.compile, default mode): the same shapes, random bf16
+weights and inputs, interleaved in one run on one GPU, medians.
+  python3 bench/gpu_compare.py --flux2 build/flux2 [--variant klein-4b] [--cases 512 1024 1024+1] [--rounds 3] [--json FILE]
+A case is a side in pixels, with +N for N reference pictures of the same size."""
+import argparse
+import json
+import statistics
+import subprocess
+
+import torch
+
+import torch_flux2
+
+GEOMETRY = {"klein-4b": (3072, 5, 20, 7680), "klein-9b": (4096, 8, 24, 12288)}
+TEXT = 512
+
+
+def random_weights(variant, device):
+    hidden, doubles, singles, context = GEOMETRY[variant]
+    shapes = {"img_in.weight": (hidden, 128), "txt_in.weight": (hidden, context),
+              "time_in.in_layer.weight": (hidden, 256), "time_in.out_layer.weight": (hidden, hidden),
+              "double_stream_modulation_img.lin.weight": (6 * hidden, hidden),
+              "double_stream_modulation_txt.lin.weight": (6 * hidden, hidden),
+              "single_stream_modulation.lin.weight": (3 * hidden, hidden),
+              "final_layer.adaLN_modulation.1.weight": (2 * hidden, hidden), "final_layer.linear.weight": (128, hidden)}
+    for i in range(doubles):
+        for s in ("img", "txt"):
+            p = f"double_blocks.{i}.{s}_"
+            shapes |= {p + "attn.qkv.weight": (3 * hidden, hidden), p + "attn.proj.weight": (hidden, hidden),
+                       p + "mlp.0.weight": (6 * hidden, hidden), p + "mlp.2.weight": (hidden, 3 * hidden),
+                       p + "attn.norm.query_norm.scale": (128,), p + "attn.norm.key_norm.scale": (128,)}
+    for i in range(singles):
+        p = f"single_blocks.{i}."
+        shapes |= {p + "linear1.weight": (9 * hidden, hidden), p + "linear2.weight": (hidden, 4 * hidden),
+                   p + "norm.query_norm.scale": (128,), p + "norm.key_norm.scale": (128,)}
+    make = lambda s: torch.ones(s, device=device, dtype=torch.bfloat16) if len(s) == 1 else torch.randn(
+        s, device=device, dtype=torch.bfloat16) / s[1] ** 0.5
+    return {name: make(shape) for name, shape in shapes.items()}
+
+
+def inputs(variant, side, references, device):
+    rows = side // 16
+    text, picture = torch_flux2.positions(TEXT, rows, rows, device).split([TEXT, rows * rows])
+    ids = [text]
+    for k in range(1 + references):
+        ids.append(picture.clone())
+        ids[-1][:, 0] = 10 * k
+    table = torch_flux2.rope_table(torch.cat(ids))
+    x = torch.randn(1, rows * rows * (1 + references), 128, device=device, dtype=torch.bfloat16)
+    ctx = torch.randn(1, TEXT, GEOMETRY[variant][3], device=device, dtype=torch.bfloat16)
+    return x, torch.full((1,), 700.0, device=device), ctx, table
+
+
+@torch.inference_mode()
+def torch_times(model, arguments, repeat, warm):
+    for _ in range(warm):
+        model(*arguments)
+    times = []
+    for _ in range(repeat):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        model(*arguments)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return times
+
+
+def flux2_times(program, variant, side, references, repeat):
+    command = [program, "bench", "model", "--device", "cuda", "--only", "step", "--variant", variant, "--size", str(side),
+               "--refs", str(references), "--repeat", str(repeat), "--json"]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return next(r["ms"] for r in result["results"] if r["kernel"] == "transformer step, captured")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flux2", default="build/flux2")
+    parser.add_argument("--variant", default="klein-4b", choices=GEOMETRY)
+    parser.add_argument("--cases", nargs="+", default=["512", "1024", "1024+1"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    eager = torch_flux2.Flux2(random_weights(args.variant, "cuda")).eval()
+    compiled = torch.compile(eager, dynamic=False)  # a graph of its own for every shape: the strongest default
+    torch._dynamo.config.recompile_limit = 32
+    results = []
+    for case in args.cases:
+        side, references = (int(v) for v in (case.split("+") + ["0"])[:2])
+        arguments = inputs(args.variant, side, references, "cuda")
+        torch_times(compiled, arguments, 1, 3)
+        times = {"eager": [], "torch.compile": [], "flux2": []}
+        for _ in range(args.rounds):
+            times["eager"] += torch_times(eager, arguments, args.repeat, 2)
+            times["torch.compile"] += torch_times(compiled, arguments, args.repeat, 2)
+            times["flux2"].append(flux2_times(args.flux2, args.variant, side, references, args.repeat))
+        medians = {name: statistics.median(t) for name, t in times.items()}
+        spread = {name: (min(t), max(t)) for name, t in times.items()}
+        results.append({"case": case, "ms": medians, "range_ms": spread, "flux2_over_compile": medians["flux2"] / medians["torch.compile"]})
+        print(f"{args.variant} {case:>8}: eager {medians['eager']:8.2f} ms   compile {medians['torch.compile']:8.2f} ms   "
+              f"flux2 {medians['flux2']:8.2f} ms   flux2 / compile {results[-1]['flux2_over_compile']:.3f}", flush=True)
+    report = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "variant": args.variant, "results": results}
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(report, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

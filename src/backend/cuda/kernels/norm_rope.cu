@@ -1,0 +1,127 @@
+#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/kernels.h"
+
+namespace flux2::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kHeadsPerThread = 4;  // loads in flight before the first is used
+
+template <class T, class W>
+struct NormRopeArguments {
+  const T* x;
+  T* y;
+  const W* weight;
+  const float *cosine, *sine;
+  int64_t x_batch, x_token, x_head, y_batch, y_token, y_head;  // strides
+  int tokens, heads;
+  float eps;
+};
+
+// kGroup threads hold a head of kGroup · V elements. A block works on one token: a thread keeps its place within the heads,
+// so angles and weights are read once for all of them.
+template <class T, class W, int V, int kGroup, bool kInterleaved>
+__global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_constant__ NormRopeArguments<T, W> a) {
+  constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V;
+  const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
+  constexpr int kSlots = kThreads / kGroup;
+  const int batch = blockIdx.x / a.tokens, token = blockIdx.x % a.tokens;
+  const int first = blockIdx.y * kSlots * kHeadsPerThread + slot;
+  const T* x = a.x + batch * a.x_batch + token * a.x_token + lane * V;
+  T* y = a.y + batch * a.y_batch + token * a.y_token + lane * V;
+
+  Pack<T, V> in[kHeadsPerThread];
+#pragma unroll
+  for (int h = 0; h < kHeadsPerThread; ++h) {
+    const int head = first + h * kSlots;
+    if (head < a.heads) in[h] = load_pack<V>(x + head * a.x_head);
+  }
+
+  // Interleaved: pairs of neighbours, all mine. Halves: my partners are kGroup / 2 lanes away.
+  const int pair = kInterleaved ? lane * kPairs : (lane % (kGroup / 2)) * V;
+  const float sign = kInterleaved || lane < kGroup / 2 ? -1.0f : 1.0f;
+  const int64_t angles = static_cast<int64_t>(token) * (kWidth / 2) + pair;
+  const Pack<float, kPairs> c = load_pack<kPairs>(a.cosine + angles), s = load_pack<kPairs>(a.sine + angles);
+  const Pack<W, V> weight = load_pack<V>(a.weight + lane * V);
+
+#pragma unroll
+  for (int h = 0; h < kHeadsPerThread; ++h) {
+    const int head = first + h * kSlots;
+    const bool mine = head < a.heads;  // threads of other groups in this warp still take part in the shuffles
+    float value[V], squares = 0;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      value[v] = mine ? as_float(in[h].v[v]) : 0.0f;
+      squares += value[v] * value[v];
+    }
+#pragma unroll
+    for (int step = kGroup / 2; step > 0; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
+    const float inverse = rsqrtf(squares / kWidth + a.eps);
+#pragma unroll
+    for (int v = 0; v < V; ++v) value[v] *= inverse * as_float(weight.v[v]);
+
+    Pack<T, V> out;
+    if constexpr (kInterleaved) {
+#pragma unroll
+      for (int p = 0; p < kPairs; ++p) {
+        out.v[2 * p] = from_float<T>(value[2 * p] * c.v[p] - value[2 * p + 1] * s.v[p]);
+        out.v[2 * p + 1] = from_float<T>(value[2 * p + 1] * c.v[p] + value[2 * p] * s.v[p]);
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const float partner = __shfl_xor_sync(0xffffffffu, value[v], kGroup / 2);
+        out.v[v] = from_float<T>(value[v] * c.v[v] + sign * partner * s.v[v]);
+      }
+    }
+    if (mine) store_pack(y + head * a.y_head, out);
+  }
+}
+
+bool heads_start_aligned(const Tensor& t, int v) {
+  bool aligned = is_aligned(t.raw(), 16);
+  for (int axis = 0; axis < 3; ++axis) aligned = aligned && (t.dim(axis) == 1 || t.stride(axis) % v == 0);
+  return aligned;
+}
+
+// Other widths and alignments: the two steps one after the other.
+void in_two_steps(const NormRopeArgs& args) {
+  const Tensor normed = Tensor::like(args.x);
+  rms_norm({args.x, args.weight, normed, args.eps});
+  rope({normed, args.cosine, args.sine, args.y, args.interleaved, false});
+}
+
+}  // namespace
+
+void norm_rope(const NormRopeArgs& args) {
+  const Tensor &x = args.x, &y = args.y;
+  if (y.numel() == 0) return;
+  CudaStream& stream = stream_for(y);
+  const Tensor cosine = args.cosine.contiguous(), sine = args.sine.contiguous();
+  const Tensor weight = weight_vector(args.weight, x.dtype());
+  const int64_t d = x.dim(3);
+  with_float_and_weight("norm_rope", x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
+    constexpr int V = kVector<T>;
+    const NormRopeArguments<T, W> a{x.data<T>(),  y.data<T>(),  weight.data<W>(), cosine.data<float>(),       sine.data<float>(),
+                                    x.stride(0),  x.stride(1),  x.stride(2),      y.stride(0),                y.stride(1),
+                                    y.stride(2),  static_cast<int>(x.dim(1)),     static_cast<int>(x.dim(2)), args.eps};
+    const auto run = [&]<int kGroup>() {
+      constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
+      const dim3 grid(blocks_for("norm_rope", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope", x.dim(2), kHeads));
+      if (args.interleaved)
+        norm_rope_kernel<T, W, V, kGroup, true><<<grid, kThreads, 0, stream.handle()>>>(a);
+      else
+        norm_rope_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
+      stream.enqueued("norm_rope", {.bytes = traffic({&x, &y})});
+    };
+    const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
+                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
+    if (aligned && d == 8 * V) run.template operator()<8>();
+    else if (aligned && d == 16 * V) run.template operator()<16>();
+    else if (aligned && d == 32 * V) run.template operator()<32>();
+    else in_two_steps(args);
+  });
+}
+
+}  // namespace flux2::cuda

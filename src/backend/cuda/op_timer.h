@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <vector>
+
+#include "tensor/op_time.h"
+
+namespace flux2 {
+
+// What one launch had to do, for those who time it.
+struct OpCost {
+  double flop = 0, bytes = 0;
+  int64_t rows = 0, columns = 0, inner = 0;  // of a product
+};
+
+// Marks the stream after every launch; the time between two marks belongs to the op that stands before the second,
+// the gap before it included.
+class OpTimer {
+ public:
+  explicit OpTimer(cudaStream_t stream) : stream_(stream) { mark("", {}); }
+  OpTimer(const OpTimer&) = delete;
+  OpTimer& operator=(const OpTimer&) = delete;
+  ~OpTimer();
+
+  void mark(const char* op, const OpCost& cost);
+  std::vector<OpTime> totals() const;  // waits for the last mark
+
+ private:
+  struct Mark {
+    std::string op;
+    OpCost cost;
+    cudaEvent_t event;
+  };
+  cudaStream_t stream_;
+  std::vector<Mark> marks_;
+};
+
+}  // namespace flux2

@@ -1,0 +1,154 @@
+#include "engine/model_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "engine/model_cost.h"
+#include "hub/synth_values.h"
+#include "nn/timestep.h"
+#include "pipeline/latents.h"
+#include "pipeline/step.h"
+#include "pipeline/text_states.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Tensor random(Stream& stream, DType dtype, const Shape& shape, const std::string& name) {
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  ThreadPool pool(0);
+  SynthValues(1, name, {0.0f, 1.0f}, DType::F32).fill(0, std::as_writable_bytes(std::span(values)), pool);
+  return Tensor::from<float>(stream, dtype, shape, values);
+}
+
+ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, int repeat, const std::function<void()>& work) {
+  for (int i = 0; i < 2; ++i) work();  // memory, algorithms and graphs come into place
+  stream.wait();
+  std::vector<double> times;
+  for (int i = 0; i < repeat; ++i) {
+    const auto start = Clock::now();
+    work();
+    stream.wait();
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  return {kernel, times[times.size() / 2], times.front(), flop, {}};
+}
+
+// The rate of a product large enough to fill the device.
+double measured_ceiling(const Engine& engine, Stream& stream, int repeat) {
+  const int64_t n = engine.device().is_host() ? 1024 : 8192;
+  const DType dtype = engine.device().is_host() || engine.profile() == Profile::Exact ? DType::F32 : DType::BF16;
+  const Tensor x = random(stream, dtype, {n, n}, "x"), w = random(stream, DType::BF16, {n, n}, "w");
+  const Tensor y = Tensor::empty(stream, dtype, {n, n});
+  const auto size = static_cast<double>(n);
+  return measure(stream, "linear", 2 * size * size * size, repeat, [&] { engine.device().kernels().linear({x, w, nullptr, y}); }).rate();
+}
+
+class Bench {
+ public:
+  Bench(const Engine& engine, const ModelBenchOptions& options)
+      : options_(options),
+        rows_(options.height / 16),
+        columns_(options.width / 16),
+        model_(engine.invent(options.variant,
+                             {.transformer = options.step, .text_encoder = options.text, .vae = options.decode || options.encode})),
+        stream_(*model_->session.stream) {
+    report_.ceiling = measured_ceiling(engine, stream_, options.repeat);
+  }
+
+  ModelBench run(const Engine& engine) {
+    if (options_.text && model_->models.text_encoder) text();
+    if (options_.step) step();
+    if (options_.decode) decode();
+    if (options_.encode) encode();
+    report_.memory = engine.memory_use(*model_);
+    return std::move(report_);
+  }
+
+ private:
+  // `captured` is how the pipeline runs it, `plain` the same op by op.
+  void add(const std::string& kernel, double flop, const std::function<void()>& captured, const std::function<void()>& plain) {
+    if (stream_.device().prefers_graphs()) {
+      report_.rows.push_back(measure(stream_, kernel + ", captured", flop, options_.repeat, captured));
+      model_->session.captured_work.clear();
+    }
+    add(kernel, flop, plain);
+  }
+  void add(const std::string& kernel, double flop, const std::function<void()>& plain) {
+    report_.rows.push_back(measure(stream_, kernel, flop, options_.repeat, plain));
+    if (options_.per_op) report_.rows.back().ops = stream_.time_ops(plain);
+  }
+
+  void text() {
+    const auto& encoder = model_->models.text_encoder;
+    const int64_t length = model_->models.text_length;
+    std::vector<int32_t> ids, mask;
+    for (int64_t i = 0; i < length; ++i) {
+      ids.push_back(static_cast<int32_t>(i * 7919 % encoder->config.vocab));
+      mask.push_back(i < length / 4);  // a prompt of some length; the rest is padding
+    }
+    const Tensor id_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, ids);
+    const Tensor mask_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, mask);
+    add("text encoder", text_flop(encoder->config, length),
+        [&] { encode_tokens(encoder, model_->session, id_tensor, mask_tensor); },
+        [&] { (*encoder)(id_tensor, mask_tensor, model_->session.activations); });
+  }
+
+  void step() {
+    const auto& transformer = model_->models.transformer;
+    const Flux2Config& config = transformer->config;
+    const DType dtype = model_->session.activations;
+    const int64_t pictures = 1 + options_.references, tokens = rows_ * columns_ * pictures;
+    const int64_t batch = options_.batch, text_length = model_->models.text_length;
+
+    auto positions = text_positions(text_length);
+    for (int64_t k = 0; k < pictures; ++k) {
+      const auto picture = picture_positions(rows_, columns_, static_cast<int32_t>(10 * k));
+      positions.insert(positions.end(), picture.begin(), picture.end());
+    }
+    const std::vector<float> time(static_cast<size_t>(batch), 700.0f);
+    const Tensor sinusoid = timestep_embedding(stream_, time, dtype);
+    StepConditions conditions{.text = transformer->embed_text(random(stream_, dtype, {batch, text_length, config.text_width}, "text")),
+                              .guidance = config.guidance ? sinusoid : Tensor(),
+                              .rope = flux2_rope(stream_, positions)};
+    const Tensor x = random(stream_, dtype, {batch, tokens, config.channels}, "latents");
+    const double flop = static_cast<double>(batch) * step_flop(config, text_length, tokens);
+    add("transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, sinusoid); },
+        [&] {
+          (*transformer)({.x = x, .vec = transformer->condition(sinusoid, conditions.guidance), .txt = conditions.text, .rope = conditions.rope});
+        });
+  }
+
+  void decode() {
+    const Vae& vae = *model_->models.vae;
+    const Tensor tokens = random(stream_, DType::F32, {1, rows_ * columns_, vae.config.packed_channels()}, "latents");
+    add("vae decode", decode_flop(vae, options_.width, options_.height), [&] { vae.decode(tokens, rows_, columns_); });
+  }
+
+  void encode() {
+    const Vae& vae = *model_->models.vae;
+    const Tensor picture = random(stream_, model_->session.activations, {1, options_.height, options_.width, 3}, "picture");
+    add("vae encode", encode_flop(vae, options_.width, options_.height), [&] { vae.encode(picture); });
+  }
+
+  const ModelBenchOptions& options_;
+  const int64_t rows_, columns_;
+  std::unique_ptr<LoadedModel> model_;
+  Stream& stream_;
+  ModelBench report_;
+};
+
+}  // namespace
+
+ModelBench bench_model(const Engine& engine, const ModelBenchOptions& options) {
+  for (int side : {options.width, options.height})
+    check(side >= 64 && side % 16 == 0, "a side of {} pixels: it must be a multiple of 16, at least 64", side);
+  check(options.batch > 0 && options.repeat > 0 && options.references >= 0, "batch and repeat are at least 1");
+  return Bench(engine, options).run(engine);
+}
+
+}  // namespace flux2

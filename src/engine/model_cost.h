@@ -1,0 +1,21 @@
+#pragma once
+
+#include "model/flux2_config.h"
+#include "model/qwen3.h"
+#include "model/vae.h"
+
+namespace flux2 {
+
+// Floating-point operations of one forward pass, a multiply and an add counting as two. Norms and activations, which
+// cost memory traffic rather than arithmetic, are left out.
+
+// One picture; the projection of the text states, done once per prompt, is not part of a step.
+double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens);
+
+// The layers up to the last state read; attention counted as if it were not causal.
+double text_flop(const Qwen3Config& config, int64_t tokens);
+
+double decode_flop(const Vae& vae, int64_t width, int64_t height);
+double encode_flop(const Vae& vae, int64_t width, int64_t height);
+
+}  // namespace flux2

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "hub/synth.h"
+#include "hub/variants.h"
+#include "model/qwen3.h"
+#include "model/vae_config.h"
+#include "tensor/dtype.h"
+
+namespace flux2 {
+
+// The geometry and the habits of a model to invent: what its weights and small files are made from.
+struct SynthModel {
+  std::string name;
+  Flux2Config transformer;
+  VaeConfig vae;
+  std::optional<Qwen3Config> text_encoder;
+  ModelDefaults defaults;
+  bool distilled = true;
+  DType dtype = DType::BF16;
+};
+
+// The variant with its changes applied; InvalidArgument when it is unknown or its parts do not fit together.
+SynthModel model_of(const SynthOptions& options);
+
+}  // namespace flux2

@@ -1,0 +1,48 @@
+#include "ops/norm_rope.h"
+
+#include "autograd/grad.h"
+#include "ops/norm.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+namespace {
+
+Tensor equation(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
+  std::vector<Tensor> normed;
+  for (const NormedPart& p : parts) normed.push_back(rms_norm(p.x, p.weight, eps));
+  return rope(normed.size() == 1 ? normed[0] : concat(normed, 1), cosine, sine, pairs);
+}
+
+}  // namespace
+
+Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
+  check(!parts.empty() && parts[0].x.rank() == 4, "norm_rope needs parts [B, S, H, D]");
+  const Tensor& first = parts[0].x;
+  auto* fused = first.device().kernels().norm_rope;
+  int64_t length = 0;
+  bool recorded = false;
+  for (const NormedPart& p : parts) {
+    check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.weight.shape() == Shape{p.x.dim(3)},
+          "norm_rope: {} with a weight {} beside {}", p.x.shape(), p.weight.shape(), first.shape());
+    length += p.x.dim(1);
+    recorded = recorded || wants_grad(p.x, p.weight);
+  }
+  if (!fused || recorded) return equation(parts, cosine, sine, pairs, eps);
+
+  const int64_t d = first.dim(3);
+  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(), "norm_rope: table {} for {} tokens of {}",
+        cosine.shape(), length, first.shape());
+  Tensor y = Tensor::like(first, first.shape().with(1, length));
+  int64_t at = 0;
+  for (const NormedPart& p : parts) {
+    const int64_t n = p.x.dim(1);
+    if (p.x.numel() > 0)
+      fused({p.x, p.weight, cosine.narrowed(0, at, n), sine.narrowed(0, at, n), y.narrowed(1, at, n), eps,
+             pairs == RopePairs::Interleaved});
+    at += n;
+  }
+  return y;
+}
+
+}  // namespace flux2

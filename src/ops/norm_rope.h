@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "ops/rope.h"
+
+namespace flux2 {
+
+// A stretch of a sequence whose heads share one RMSNorm weight: x [B, S, H, D], weight [D].
+struct NormedPart {
+  Tensor x, weight;
+};
+
+// rope(concat(rms_norm(part) …)) along the sequence: queries or keys as attention wants them. cosine and sine cover
+// all parts.
+Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
+                 float eps = 1e-6f);
+
+}  // namespace flux2

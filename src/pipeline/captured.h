@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+struct Session;
+
+// Work of a model recorded for inputs of certain shapes, with the tensors it reads and the one it writes.
+struct CapturedWork {
+  std::shared_ptr<const void> model;
+  std::vector<Tensor> inputs;  // undefined where the work got none
+  Tensor output;
+  std::unique_ptr<Graph> graph;
+};
+
+// work(inputs), a tensor of this dtype and shape. On devices that prefer graphs it is captured at its first use with this
+// model and these shapes and replayed later: it must depend on nothing else and change nothing. The result is then
+// overwritten by the next use.
+Tensor captured(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
+                const Shape& shape, const std::function<Tensor(std::span<const Tensor> inputs)>& work);
+
+}  // namespace flux2

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "model/flux2_transformer.h"
+
+namespace flux2 {
+
+struct Session;
+
+// What the transformer is given at every step of a run beside latents and time. R rows: pictures, twice as many with
+// true guidance.
+struct StepConditions {
+  Tensor text;      // [R, T, H] after the text projection
+  Tensor guidance;  // sinusoid [R, 256]; undefined for models that take none
+  Rope rope;        // over text, then image positions
+};
+
+// The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where
+// that pays, so the next step of these shapes may overwrite it.
+Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session, const StepConditions& conditions,
+                     const Tensor& x, const Tensor& time);
+
+}  // namespace flux2
