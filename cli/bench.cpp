@@ -52,21 +52,22 @@ Json as_json(const ModelBench& bench, const ModelBenchOptions& options, const En
           {{"op", op.op}, {"calls", op.calls}, {"ms", rounded(1e3 * op.seconds, 1e-4)}, {"flop", op.flop}, {"bytes", op.bytes}});
   }
   return {{"device", engine.device().description()},
-                 {"variant", options.variant},
-                 {"width", options.width},
-                 {"height", options.height},
-                 {"batch", options.batch},
-                 {"refs", options.references},
-                 {"profile", engine.profile() == Profile::Exact ? "exact" : "fast"},
-                 {"ceiling_tflops", rounded(1e-12 * bench.ceiling, 1e-3)},
-                 {"results", rows},
-                 {"memory", {{"peak_resident", bench.memory.peak_resident}, {"peak_device", bench.memory.peak_device}}}};
+          {"variant", options.variant},
+          {"width", options.width},
+          {"height", options.height},
+          {"batch", options.batch},
+          {"refs", options.references},
+          {"profile", engine.profile() == Profile::Exact ? "exact" : "fast"},
+          {"ceiling_tflops", rounded(1e-12 * bench.ceiling, 1e-3)},
+          {"results", rows},
+          {"memory", {{"peak_resident", bench.memory.peak_resident}, {"peak_device", bench.memory.peak_device}}}};
 }
 
 void print(Console& console, const ModelBench& bench, const ModelBenchOptions& options, const Engine& engine) {
   console.result(fmt::format("{}, {}x{}, batch {}, {} reference(s), on {}", options.variant, options.width, options.height,
                              options.batch, options.references, engine.device().description()));
-  console.result(fmt::format("{:<32} {:>10} {:>10} {:>9} {:>9} {:>8}", "", "median ms", "fastest", "TFLOP", "TFLOP/s", "ceiling"));
+  console.result(
+      fmt::format("{:<32} {:>10} {:>10} {:>9} {:>9} {:>8}", "", "median ms", "fastest", "TFLOP", "TFLOP/s", "ceiling"));
   for (const ModelBenchRow& row : bench.rows)
     console.result(fmt::format("{:<32} {:>10.3f} {:>10.3f} {:>9.3f} {:>9.2f} {:>6.1f} %", row.kernel, 1e3 * row.median,
                                1e3 * row.fastest, 1e-12 * row.flop, 1e-12 * row.rate(), 100 * row.rate() / bench.ceiling));
@@ -87,9 +88,10 @@ void print(Console& console, const ModelBench& bench, const ModelBenchOptions& o
 int run_bench(Invocation& run) {
   check(run.positional.size() == 1 && run.positional[0] == "model", "bench is used as: bench model [options]");
   const ModelBenchOptions options = bench_options_of(run.settings);
+  const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
   const Engine engine({.device = run.settings.text("device", "auto"),
                        .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
-                       .profile = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact" ? Profile::Exact : Profile::Fast,
+                       .profile = exact ? Profile::Exact : Profile::Fast,
                        .plan_folder = plan_folder(run.environment),
                        .log = run.console.log()});
   const ModelBench bench = bench_model(engine, options);

@@ -33,8 +33,7 @@ class RandomWeights {
   void fill(const Tensor& flat, const ValueRange& range) {
     for (int64_t done = 0; done < flat.numel();) {
       const int64_t n = std::min(flat.numel() - done, kStock - next_);
-      stream_.device().kernels().scale(
-          {stock_.narrowed(0, next_, n), flat.narrowed(0, done, n), range.deviation, range.mean});
+      stream_.device().kernels().scale({stock_.narrowed(0, next_, n), flat.narrowed(0, done, n), range.deviation, range.mean});
       done += n;
       next_ = (next_ + (n + 7) / 8 * 8) % kStock;  // in steps that keep addresses aligned
     }
@@ -61,7 +60,8 @@ std::unique_ptr<LoadedModel> Engine::invent(const std::string& variant, const Lo
     network->visit([&](const Parameter& p) { random(p); });
     return network;
   };
-  if (parts.text_encoder && shape.text_encoder) model->models.text_encoder = make(std::make_shared<Qwen3Encoder>(*shape.text_encoder));
+  if (parts.text_encoder && shape.text_encoder)
+    model->models.text_encoder = make(std::make_shared<Qwen3Encoder>(*shape.text_encoder));
   if (parts.transformer) model->models.transformer = make(std::make_shared<Flux2Transformer>(shape.transformer));
   if (parts.vae) model->models.vae = make(std::make_shared<Vae>(shape.vae));
   return model;

@@ -24,7 +24,9 @@ Tensor random(Stream& stream, DType dtype, const Shape& shape, const std::string
   return Tensor::from<float>(stream, dtype, shape, values);
 }
 
-ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, int repeat, const std::function<void()>& work) {
+using Work = std::function<void()>;
+
+ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, int repeat, const Work& work) {
   for (int i = 0; i < 2; ++i) work();  // memory, algorithms and graphs come into place
   stream.wait();
   std::vector<double> times;
@@ -45,7 +47,8 @@ double measured_ceiling(const Engine& engine, Stream& stream, int repeat) {
   const Tensor x = random(stream, dtype, {n, n}, "x"), w = random(stream, DType::BF16, {n, n}, "w");
   const Tensor y = Tensor::empty(stream, dtype, {n, n});
   const auto size = static_cast<double>(n);
-  return measure(stream, "linear", 2 * size * size * size, repeat, [&] { engine.device().kernels().linear({x, w, nullptr, y}); }).rate();
+  const auto work = [&] { engine.device().kernels().linear({x, w, nullptr, y}); };
+  return measure(stream, "linear", 2 * size * size * size, repeat, work).rate();
 }
 
 class Bench {
@@ -54,8 +57,9 @@ class Bench {
       : options_(options),
         rows_(options.height / 16),
         columns_(options.width / 16),
-        model_(engine.invent(options.variant,
-                             {.transformer = options.step, .text_encoder = options.text, .vae = options.decode || options.encode})),
+        model_(
+            engine.invent(options.variant,
+                          {.transformer = options.step, .text_encoder = options.text, .vae = options.decode || options.encode})),
         stream_(*model_->session.stream) {
     report_.ceiling = measured_ceiling(engine, stream_, options.repeat);
   }
@@ -71,14 +75,14 @@ class Bench {
 
  private:
   // `captured` is how the pipeline runs it, `plain` the same op by op.
-  void add(const std::string& kernel, double flop, const std::function<void()>& captured, const std::function<void()>& plain) {
+  void add(const std::string& kernel, double flop, const Work& captured, const Work& plain) {
     if (stream_.device().prefers_graphs()) {
       report_.rows.push_back(measure(stream_, kernel + ", captured", flop, options_.repeat, captured));
       model_->session.captured_work.clear();
     }
     add(kernel, flop, plain);
   }
-  void add(const std::string& kernel, double flop, const std::function<void()>& plain) {
+  void add(const std::string& kernel, double flop, const Work& plain) {
     report_.rows.push_back(measure(stream_, kernel, flop, options_.repeat, plain));
     if (options_.per_op) report_.rows.back().ops = stream_.time_ops(plain);
   }
@@ -93,7 +97,8 @@ class Bench {
     }
     const Tensor id_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, ids);
     const Tensor mask_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, mask);
-    add("text encoder", text_flop(encoder->config, length),
+    add(
+        "text encoder", text_flop(encoder->config, length),
         [&] { encode_tokens(encoder, model_->session, id_tensor, mask_tensor); },
         [&] { (*encoder)(id_tensor, mask_tensor, model_->session.activations); });
   }
@@ -112,14 +117,19 @@ class Bench {
     }
     const std::vector<float> time(static_cast<size_t>(batch), 700.0f);
     const Tensor sinusoid = timestep_embedding(stream_, time, dtype);
-    StepConditions conditions{.text = transformer->embed_text(random(stream_, dtype, {batch, text_length, config.text_width}, "text")),
+    const Tensor states = random(stream_, dtype, {batch, text_length, config.text_width}, "text");
+    StepConditions conditions{.text = transformer->embed_text(states),
                               .guidance = config.guidance ? sinusoid : Tensor(),
                               .rope = flux2_rope(stream_, positions)};
     const Tensor x = random(stream_, dtype, {batch, tokens, config.channels}, "latents");
     const double flop = static_cast<double>(batch) * step_flop(config, text_length, tokens);
-    add("transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, sinusoid); },
+    add(
+        "transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, sinusoid); },
         [&] {
-          (*transformer)({.x = x, .vec = transformer->condition(sinusoid, conditions.guidance), .txt = conditions.text, .rope = conditions.rope});
+          (*transformer)({.x = x,
+                          .vec = transformer->condition(sinusoid, conditions.guidance),
+                          .txt = conditions.text,
+                          .rope = conditions.rope});
         });
   }
 

@@ -31,8 +31,8 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
   if (!fused || recorded) return equation(parts, cosine, sine, pairs, eps);
 
   const int64_t d = first.dim(3);
-  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(), "norm_rope: table {} for {} tokens of {}",
-        cosine.shape(), length, first.shape());
+  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
+        "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
   Tensor y = Tensor::like(first, first.shape().with(1, length));
   int64_t at = 0;
   for (const NormedPart& p : parts) {

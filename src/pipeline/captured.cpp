@@ -12,8 +12,8 @@ bool alike(const Tensor& a, const Tensor& b) {
   return a.defined() == b.defined() && (!a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype()));
 }
 
-CapturedWork& slots_for(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
-                        const Shape& shape) {
+CapturedWork& slots_for(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs,
+                        DType dtype, const Shape& shape) {
   for (CapturedWork& c : session.captured_work)
     if (c.model == model && std::equal(c.inputs.begin(), c.inputs.end(), inputs.begin(), inputs.end(), alike)) return c;
   if (session.captured_work.size() >= session.captured_limit) session.captured_work.pop_front();

@@ -74,8 +74,7 @@ void MatmulPlans::remember(const std::string& product, const cublasLtMatmulAlgo_
     AtomicFile file(file_);
     file.write(text.data(), text.size());
     file.commit();
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
 }
 
 }  // namespace flux2

@@ -103,16 +103,25 @@ void norm_rope(const NormRopeArgs& args) {
   const int64_t d = x.dim(3);
   with_float_and_weight("norm_rope", x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
     constexpr int V = kVector<T>;
-    const NormRopeArguments<T, W> a{x.data<T>(),  y.data<T>(),  weight.data<W>(), cosine.data<float>(),       sine.data<float>(),
-                                    x.stride(0),  x.stride(1),  x.stride(2),      y.stride(0),                y.stride(1),
-                                    y.stride(2),  static_cast<int>(x.dim(1)),     static_cast<int>(x.dim(2)), args.eps};
+    const NormRopeArguments<T, W> a{x.data<T>(),
+                                    y.data<T>(),
+                                    weight.data<W>(),
+                                    cosine.data<float>(),
+                                    sine.data<float>(),
+                                    x.stride(0),
+                                    x.stride(1),
+                                    x.stride(2),
+                                    y.stride(0),
+                                    y.stride(1),
+                                    y.stride(2),
+                                    static_cast<int>(x.dim(1)),
+                                    static_cast<int>(x.dim(2)),
+                                    args.eps};
     const auto run = [&]<int kGroup>() {
       constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
       const dim3 grid(blocks_for("norm_rope", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope", x.dim(2), kHeads));
-      if (args.interleaved)
-        norm_rope_kernel<T, W, V, kGroup, true><<<grid, kThreads, 0, stream.handle()>>>(a);
-      else
-        norm_rope_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
+      if (args.interleaved) norm_rope_kernel<T, W, V, kGroup, true><<<grid, kThreads, 0, stream.handle()>>>(a);
+      else norm_rope_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope", {.bytes = traffic({&x, &y})});
     };
     const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
