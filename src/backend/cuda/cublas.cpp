@@ -210,8 +210,8 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
 }
 
 double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
-  // In a model the weights come from memory: without this they would lie in the cache from the time before, and what
-  // suits that was 6 % slower in a text encoder.
+  // In a model the weights come from memory; here they would lie in the cache from the time before, which favours
+  // other algorithms.
   check_cuda(cudaMemsetAsync(workspace_, 0, kWorkspaceBytes, stream_), "timing a product");
   Event begin, end;
   check_cuda(cudaEventRecord(begin, stream_), "timing a product");
