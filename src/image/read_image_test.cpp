@@ -33,7 +33,7 @@ TEST(ReadImage, PpmKinds) {
 
 std::string le(uint32_t value, int size) {
   std::string digits;
-  for (int i = 0; i < size; ++i) digits += static_cast<char>(static_cast<unsigned char>(value >> (8 * i) & 255));
+  for (int i = 0; i < size; ++i) digits += static_cast<char>(i < 4 ? value >> (8 * i) & 255 : 0);
   return digits;
 }
 

@@ -20,10 +20,14 @@ Tensor times(const Tensor& x, double factor) {
   return y;
 }
 
+// All but the fused forms that a table may leave out, for which ops fall back to the equation.
 TEST(CpuDevice, FillsTheWholeTable) {
   for (bool scalar_only : {true, false}) {
-    const auto device = open_cpu({.threads = 1, .scalar_only = scalar_only});
-    const auto* entries = reinterpret_cast<void* const*>(&device->kernels());
+    Kernels table = open_cpu({.threads = 1, .scalar_only = scalar_only})->kernels();
+    table.norm_rope = [](const NormRopeArgs&) {};
+    table.conv2d_add = [](const Conv2dAddArgs&) {};
+    table.upsample_conv2d = [](const UpsampleConv2dArgs&) {};
+    const auto* entries = reinterpret_cast<void* const*>(&table);
     for (size_t i = 0; i < sizeof(Kernels) / sizeof(void*); ++i) EXPECT_NE(entries[i], nullptr) << "entry " << i;
   }
 }
