@@ -67,11 +67,14 @@ Tensor Tensor::narrowed(int axis, int64_t start, int64_t length) const {
   Tensor t = detached();
   t.shape_[axis] = length;
   t.data_ = static_cast<std::byte*>(data_) + byte_offset(dtype_, start * strides_[axis]);
+  if (scales_ && axis == 0 && scales_->numel() > 1)
+    t.scales_ = std::make_shared<const Tensor>(scales_->narrowed(0, start, length));
   return t;
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
   check(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
+  check_unscaled("reshape");
   Tensor t = detached();
   t.shape_ = shape;
   if (is_contiguous()) {
@@ -103,6 +106,7 @@ Tensor Tensor::reshaped(const Shape& shape) const {
 
 Tensor Tensor::permuted(std::span<const int> axes) const {
   check(static_cast<int>(axes.size()) == rank(), "permutation of {} axes for shape {}", axes.size(), shape_);
+  check_unscaled("permute");
   Tensor t = detached();
   unsigned seen = 0;
   for (int i = 0; i < rank(); ++i) {
@@ -117,6 +121,7 @@ Tensor Tensor::permuted(std::span<const int> axes) const {
 
 Tensor Tensor::expanded(const Shape& shape) const {
   check(broadcast_shape(shape_, shape) == shape, "cannot broadcast {} to {}", shape_, shape);
+  check_unscaled("broadcast");
   Tensor t = detached();
   t.shape_ = shape;
   t.strides_ = shape;
@@ -129,6 +134,7 @@ Tensor Tensor::expanded(const Shape& shape) const {
 
 Tensor Tensor::as_dtype(DType dtype) const {
   check(info(dtype).block_bytes == info(dtype_).block_bytes, "{} and {} differ in width", name_of(dtype_), name_of(dtype));
+  check_unscaled("rename");
   Tensor t = detached();
   t.dtype_ = dtype;
   return t;
@@ -145,12 +151,30 @@ Tensor Tensor::cast(DType dtype) const {
 
 Tensor Tensor::cloned() const {
   Tensor t = like(*this);
-  t.copy_from(*this);
+  t.copy_from(with_scales({}));
+  return t.with_scales(scales());
+}
+
+const Tensor& Tensor::scales() const {
+  static const Tensor kNone;
+  return scales_ ? *scales_ : kNone;
+}
+
+Tensor Tensor::with_scales(const Tensor& scales) const {
+  check(!scales.defined() || (scales.dtype() == DType::F32 && (scales.numel() == 1 || scales.shape() == Shape{dim(0)})),
+        "scales {} {} for a tensor of shape {}", name_of(scales.dtype()), scales.shape(), shape_);
+  Tensor t = *this;
+  t.scales_ = scales.defined() ? std::make_shared<const Tensor>(scales) : nullptr;
   return t;
+}
+
+void Tensor::check_unscaled(const char* view) const {
+  if (scales_) fail(ErrorCode::Internal, "cannot {} a tensor of shape {} that has scales", view, shape_);
 }
 
 Tensor Tensor::to(Stream& target) const {
   if (stream_.get() == &target) return *this;
+  if (scales_) return with_scales({}).to(target).with_scales(scales_->to(target));
   const bool from_host = !stream_ || stream_->device().is_host();
   if (from_host && target.device().is_host()) {  // the same memory seen from another stream
     if (stream_) stream_->wait();
@@ -175,7 +199,14 @@ Tensor Tensor::to(Stream& target) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   check(source.shape() == shape_, "copy of {} into {}", source.shape(), shape_);
-  if (numel() > 0) device().kernels().copy({source, *this});
+  if (numel() == 0) return;
+  if (source.scales_ && dtype_ != DType::F32) return copy_from(source.to(stream()).cast(DType::F32));  // factors keep their precision
+  device().kernels().copy({source, *this});
+  if (!source.scales_) return;
+  Shape column = shape_;  // one factor a row
+  for (int i = 1; i < rank(); ++i) column[i] = 1;
+  const Tensor factors = source.scales_->to(stream()).reshaped(source.scales_->numel() == 1 ? Shape{1} : column);
+  device().kernels().binary({Binary::Mul, *this, factors.expanded(shape_), *this});
 }
 
 void Tensor::fill(double value) const {

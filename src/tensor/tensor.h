@@ -77,16 +77,24 @@ class Tensor {
   std::vector<double> to_doubles() const;
   std::vector<int32_t> to_ints() const;
 
+  // The factors that belong to a quantised weight [N, K]: F32, [1] for the whole or [N] for its rows; undefined when
+  // the stored values are meant as they are. Views by rows keep theirs; other views of a scaled tensor do not exist.
+  const Tensor& scales() const;
+  Tensor with_scales(const Tensor& scales) const;
+
   const GradEdge& grad() const { return grad_; }
   Tensor with_grad(GradEdge edge) const;
   Tensor detached() const { return with_grad({}); }
 
  private:
+  void check_unscaled(const char* view) const;
+
   std::shared_ptr<const Buffer> buffer_;
   std::shared_ptr<Stream> stream_;
   void* data_ = nullptr;
   DType dtype_ = DType::F32;
   Shape shape_, strides_;
+  std::shared_ptr<const Tensor> scales_;
   GradEdge grad_;
 };
 

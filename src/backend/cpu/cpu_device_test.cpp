@@ -32,6 +32,24 @@ TEST(CpuDevice, FillsTheWholeTable) {
   }
 }
 
+TEST(Tensor, ScalesBelongToRows) {
+  const auto device = open_cpu({.threads = 1});
+  const auto stream = device->open_stream();
+  const int8_t stored[] = {1, -2, 3, 4, 5, -6};
+  const float factors[] = {0.5f, 2.0f, 10.0f};
+  const Tensor weight = Tensor::host_copy(stored, DType::I8, {3, 2}).with_scales(Tensor::host_copy(factors, DType::F32, {3}));
+
+  EXPECT_EQ(weight.to(*stream).cast(DType::F32).to_floats(), (std::vector<float>{0.5f, -1, 6, 8, 50, -60}));
+  EXPECT_EQ(weight.to(*stream).cast(DType::BF16).to_floats(), (std::vector<float>{0.5f, -1, 6, 8, 50, -60}));
+  EXPECT_EQ(weight.to(*stream).narrowed(0, 1, 2).cast(DType::F32).to_floats(), (std::vector<float>{6, 8, 50, -60}));
+  EXPECT_EQ(weight.to(*stream).narrowed(1, 1, 1).cast(DType::F32).to_floats(), (std::vector<float>{-1, 8, -60}));
+  EXPECT_THROW(weight.reshaped({6}), Error);
+  EXPECT_THROW(weight.with_scales(Tensor::host_copy(factors, DType::F32, {2})), Error);
+
+  const Tensor whole = weight.with_scales(Tensor::host_copy(factors, DType::F32, {1}));
+  EXPECT_EQ(whole.to(*stream).cast(DType::F32).to_floats(), (std::vector<float>{0.5f, -1, 1.5f, 2, 2.5f, -3}));
+}
+
 TEST(CpuDevice, SaysWhatItIs) {
   const auto device = open_cpu({.threads = 3});
   EXPECT_EQ(device->name(), "cpu");
