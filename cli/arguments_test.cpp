@@ -72,10 +72,10 @@ TEST(Arguments, NamesTheNearestOption) {
 TEST(Arguments, LaterOptionsAreKnownButNotAvailable) {
   EXPECT_THAT(failure({"--lora", "x"}), HasSubstr("--lora is not available yet in this version"));
   EXPECT_THAT(failure({"-i", "x.png"}), HasSubstr("--input is not available yet"));
-  EXPECT_THAT(failure({"--quant", "fp8"}), HasSubstr("--quant fp8 is not available yet"));
-  EXPECT_THAT(failure({"--fp8_scaled"}), HasSubstr("--fp8-scaled fp8 is not available yet"));
+  EXPECT_THAT(failure({"--offload", "stream"}), HasSubstr("--offload stream is not available yet"));
+  EXPECT_THAT(failure({"--offload_to_cpu"}), HasSubstr("--offload-to-cpu stream is not available yet"));
   EXPECT_THAT(failure({"--sampler", "heun"}), HasSubstr("--sampler heun is not available yet"));
-  EXPECT_EQ(failure({"--quant", "none", "--sampler", "euler", "--cache", "off", "--vae-tiling"}), "(no error)");
+  EXPECT_EQ(failure({"--offload", "none", "--sampler", "euler", "--cache", "off", "--vae-tiling"}), "(no error)");
 }
 
 TEST(Nearest, CountsLetters) {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/folders.h"
+#include "cli/engine_settings.h"
 #include "engine/model_bench.h"
 
 namespace flux2 {
@@ -88,12 +88,7 @@ void print(Console& console, const ModelBench& bench, const ModelBenchOptions& o
 int run_bench(Invocation& run) {
   check(run.positional.size() == 1 && run.positional[0] == "model", "bench is used as: bench model [options]");
   const ModelBenchOptions options = bench_options_of(run.settings);
-  const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
-  const Engine engine({.device = run.settings.text("device", "auto"),
-                       .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
-                       .profile = exact ? Profile::Exact : Profile::Fast,
-                       .plan_folder = plan_folder(run.environment),
-                       .log = run.console.log()});
+  const Engine engine(engine_options(run));
   const ModelBench bench = bench_model(engine, options);
   if (run.console.json()) run.console.result(as_json(bench, options, engine).dump());
   else print(run.console, bench, options, engine);

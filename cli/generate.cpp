@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/interrupt.h"
 #include "cli/model_choice.h"
@@ -145,13 +146,7 @@ class Generation {
 
  private:
   void load() {
-    const std::string profile = run_.settings.choice("profile", {"exact", "fast"}, "fast");
-    engine_ = std::make_unique<Engine>(
-        EngineOptions{.device = run_.settings.text("device", "auto"),
-                      .threads = static_cast<int>(run_.settings.integer("threads", 1, 4096).value_or(0)),
-                      .profile = profile == "exact" ? Profile::Exact : Profile::Fast,
-                      .plan_folder = plan_folder(run_.environment),
-                      .log = run_.console.log()});
+    engine_ = std::make_unique<Engine>(engine_options(run_));
     const bool text = !run_.settings.has("embeddings");
     const double before = display_.seconds();
     loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text});
@@ -160,7 +155,7 @@ class Generation {
     const Component& transformer = require(recognition, ComponentKind::Transformer);
     const auto data = data_folder(run_.environment);
     for (ResolvedRequest& resolved : requests_) {
-      resolved.record.quant = transformer.storage;
+      resolved.record.quant = engine_->quant() == Quant::None ? transformer.storage : std::string(name_of(engine_->quant()));
       resolved.record.device = engine_->device().name() + ": " + engine_->device().description();
       resolved.record.model_sha256 =
           remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");
@@ -174,6 +169,7 @@ class Generation {
     try {
       const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, resolved.request, display_.progress(),
                                              [&](Picture picture) { deliver(resolved, picture); });
+      outcome_.load += times.load;
       outcome_.times.text += times.text;
       outcome_.times.denoise += times.denoise;
       outcome_.times.decode += times.decode;

@@ -26,7 +26,8 @@ OptionGroup device_group() {
        {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
        {"profile", 0, "NAME", "fast, or exact: f32 and independent of batch and threads (default: fast)", "generate"},
        {"vae-tile", 0, "auto|off|PX", "tiled decoding", "memory", false, true, {"auto", "off"}},
-       {"quant", 0, "TYPE", "quantise while loading", "memory", false, true, {"none"}},
+       {"quant", 0, "TYPE", "int8, q8_0, q4_0, fp8 or none: quantise while loading, for speed and memory (default: none)",
+        "memory"},
        {"offload", 0, "WAY", "what leaves the device when", "memory", false, true, {"auto", "none"}},
        {"max-vram", 0, "GIB", "memory budget", "memory", false, true},
        {"blocks-resident", 0, "N", "blocks kept on the device", "memory", false, true, {"auto"}},
@@ -166,6 +167,7 @@ std::vector<OptionGroup> bench_options() {
           {"Device",
            {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
+            {"quant", 0, "TYPE", "int8, q8_0, q4_0, fp8 or none: of the weights (default: none)"},
             {"profile", 0, "NAME", "fast or exact (default: fast)"}}},
           control_group()};
 }

@@ -71,7 +71,7 @@ TEST(Settings, WrongValuesNameTheirOrigin) {
 }
 
 TEST(Settings, OptionsOfLaterVersionsAreIgnoredInFiles) {
-  EXPECT_FALSE(layered({}, {{"FLUX2_QUANT", "fp8"}}, {{"memory.quant", {"fp8"}}}, {}).has("quant"));
+  EXPECT_FALSE(layered({}, {{"FLUX2_OFFLOAD", "stream"}}, {{"memory.offload", {"stream"}}}, {}).has("offload"));
 }
 
 }  // namespace

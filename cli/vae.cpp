@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/folders.h"
+#include "cli/engine_settings.h"
 #include "cli/model_choice.h"
 #include "cli/progress_display.h"
 #include "engine/engine.h"
@@ -34,12 +34,7 @@ Coder open_coder(Invocation& run, ProgressDisplay& display) {
   ModelFiles files;
   if (run.settings.has("vae") && !run.settings.has("model")) files.vae = run.settings.text("vae");
   else files = locate_model(model_query(run), run.console.log());
-  const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
-  Engine engine({.device = run.settings.text("device", "auto"),
-                 .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
-                 .profile = exact ? Profile::Exact : Profile::Fast,
-                 .plan_folder = plan_folder(run.environment),
-                 .log = run.console.log()});
+  Engine engine(engine_options(run));
   auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});
   return {std::move(engine), std::move(loaded)};
 }

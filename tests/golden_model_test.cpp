@@ -70,7 +70,8 @@ class TapChecker {
 void check_transformer(const std::string& device, const std::string& file, const std::string& golden_name) {
   const Engine engine = exact_engine(device);
   const auto model = engine.load(tiny_model(file), {}, {.text_encoder = false, .vae = false});
-  const Flux2Transformer& transformer = *model->models.transformer;
+  const auto loaded = model->models.transformer.get();
+  const Flux2Transformer& transformer = *loaded;
   Stream& stream = *model->session.stream;
   const Golden g(golden_name);
   const Rope rope = flux2_rope(stream, positions(g));
@@ -128,7 +129,7 @@ TEST_P(GoldenOn, TextEncoder) {
     const auto named = [&](const char* what) { return g.on(stream, fmt::format("{}.{}", prompts, what), DType::I32); };
     const Tensor ids = named("input_ids"), mask = named("attention_mask");
     const Shape one{1, ids.numel()};
-    const Tensor states = (*model->models.text_encoder)(reshape(ids, one), reshape(mask, one), DType::F32);
+    const Tensor states = (*model->models.text_encoder.get())(reshape(ids, one), reshape(mask, one), DType::F32);
     const Difference d = difference(states.to_doubles(), g[fmt::format("{}.embeddings", prompts)].to_doubles());
     EXPECT_LE(d.relative, kLimit) << "prompt " << prompts << ": " << d.str();
     worst = std::max(worst, d.relative);
@@ -142,7 +143,7 @@ TEST(Golden, Gradients) {
   const auto device = scalar_device();
   const auto cpu = exact_engine();
   const auto loaded = cpu.load(tiny_model(), {}, {.text_encoder = false, .vae = false});
-  Flux2Transformer transformer = *loaded->models.transformer;
+  Flux2Transformer transformer = *loaded->models.transformer.get();
   Stream& stream = *loaded->session.stream;
   transformer.visit([&](const Parameter& p) { p.tensor = parameter(p.tensor.to(stream).cast(DType::F32)); });
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <optional>
 #include <set>
 
 #include "backend/cpu/cpu_device.h"
@@ -33,9 +34,18 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   return open_gpu(index, plans);
 }
 
-NamedWeights open_part(const std::filesystem::path& path, ModelPart part, const Log& log) {
-  return {open_weights(path, log), part};
-}
+// What a GPU needs beside the weights: activations of a large picture, the autoencoder, workspaces.
+constexpr int64_t kWorkingBytes = int64_t{4} << 30;
+
+struct LoadSettings {
+  DType activations;
+  Quant quant;
+  int threads;
+
+  LoadOptions on(Stream& stream) const {
+    return {.stream = stream, .activations = activations, .quant = quant, .threads = threads};
+  }
+};
 
 // config.json beside the weights carries what shapes cannot tell.
 void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config) {
@@ -59,7 +69,11 @@ void forget_pages(const WeightSource& source) {
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
+Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {
+  if (options_.quant != Quant::None && !device_->is_host())
+    throw Error(ErrorCode::InvalidArgument, fmt::format("--quant {} is not available on {} yet", name_of(options_.quant), device_->name()),
+                "use --device cpu, or leave it out");
+}
 
 std::unique_ptr<LoadedModel> Engine::empty_model() const {
   auto model = std::make_unique<LoadedModel>();
@@ -71,43 +85,89 @@ std::unique_ptr<LoadedModel> Engine::empty_model() const {
   return model;
 }
 
+namespace {
+
+// A network whose weights were found complete, to be loaded when it is wanted.
+template <class Network>
+Resident<Network> resident(const char* what, const NamedWeights& weights, const typename Resident<Network>::Config& config,
+                           const std::shared_ptr<Stream>& stream, const LoadSettings& settings) {
+  const auto build = [config] { return std::make_shared<Network>(config); };
+  const auto visit_of = [](Network& network) {
+    return [&network](const ParameterVisitor& visitor) { network.visit(visitor); };
+  };
+  const std::string context = std::string("loading the ") + what;
+  in_context(context, [&] { check_parameters(weights, visit_of(*build())); });
+  return {config, [=] {
+            return in_context(context, [&]() -> std::shared_ptr<const Network> {
+              auto network = build();
+              load_parameters(weights, settings.on(*stream), visit_of(*network));
+              return network;
+            });
+          }};
+}
+
+}  // namespace
+
+bool Engine::fits_whole(const WeightSource& transformer, const WeightSource& encoder) const {
+  // Copies in ordinary memory are made only when quantising; what is mapped comes and goes by itself.
+  if (device_->is_host()) return options_.quant == Quant::None;
+  const auto bytes = static_cast<int64_t>(transformer.total_bytes() + encoder.total_bytes());
+  return bytes + kWorkingBytes <= device_->memory().available;
+}
+
 std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progress& progress, const LoadParts& parts) const {
   const int count = parts.transformer + parts.text_encoder + parts.vae;
   int done = 0;
+  const auto step = [&] { progress.at(Phase::Load, ++done, count); };
   progress.at(Phase::Load, 0, count);
 
   auto loaded = empty_model();
   loaded->files = files;
-  loaded->models.text_length = files.defaults.text_length;
+  Models& models = loaded->models;
+  models.text_length = files.defaults.text_length;
   Session& session = loaded->session;
-  const LoadOptions load{.stream = *session.stream, .activations = session.activations};
-
-  const auto open = [&](const char* what, const std::filesystem::path& path, ModelPart part, auto&& build) {
-    return in_context(std::string("loading the ") + what, [&] {
-      const NamedWeights weights = open_part(path, part, options_.log);
-      auto model = build(weights);
-      load_parameters(weights, load, [&](const ParameterVisitor& visitor) { model->visit(visitor); });
-      progress.at(Phase::Load, ++done, count);
-      return model;
-    });
+  const LoadSettings settings{session.activations, options_.quant, options_.threads};
+  const auto open = [&](const std::filesystem::path& path, ModelPart part) {
+    return NamedWeights(open_weights(path, options_.log), part);
   };
+
+  std::optional<NamedWeights> encoder_weights, transformer_weights;
   if (parts.text_encoder) {
-    loaded->models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
-    loaded->models.text_encoder = open("text encoder", files.text_encoder, ModelPart::TextEncoder, [&](const NamedWeights& weights) {
-      Qwen3Config config = detect_qwen3(weights);
-      read_qwen3_config(files.text_encoder, config);
-      config.states = files.defaults.text_layers;
-      if (device_->is_host()) session.text_done = [weights] { forget_pages(weights.source()); };
-      return std::make_shared<Qwen3Encoder>(config);
+    models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
+    encoder_weights = open(files.text_encoder, ModelPart::TextEncoder);
+    const Qwen3Config config = in_context("loading the text encoder", [&] {
+      Qwen3Config detected = detect_qwen3(*encoder_weights);
+      read_qwen3_config(files.text_encoder, detected);
+      detected.states = files.defaults.text_layers;
+      return detected;
     });
+    models.text_encoder = resident<Qwen3Encoder>("text encoder", *encoder_weights, config, session.stream, settings);
   }
-  if (parts.transformer)
-    loaded->models.transformer = open("transformer", files.transformer, ModelPart::Transformer, [&](const NamedWeights& weights) {
-      return std::make_shared<Flux2Transformer>(detect_flux2(weights));
-    });
-  if (parts.vae)
-    loaded->models.vae = open("autoencoder", files.vae, ModelPart::Autoencoder,
-                              [&](const NamedWeights& weights) { return std::make_shared<Vae>(detect_vae(weights)); });
+  if (parts.transformer) {
+    transformer_weights = open(files.transformer, ModelPart::Transformer);
+    const Flux2Config config = in_context("loading the transformer", [&] { return detect_flux2(*transformer_weights); });
+    models.transformer = resident<Flux2Transformer>("transformer", *transformer_weights, config, session.stream, settings);
+  }
+  if (parts.vae) {
+    const NamedWeights weights = open(files.vae, ModelPart::Autoencoder);
+    const VaeConfig config = in_context("loading the autoencoder", [&] { return detect_vae(weights); });
+    models.vae = resident<Vae>("autoencoder", weights, config, session.stream, settings).get();
+    step();
+  }
+
+  const bool together = !(encoder_weights && transformer_weights) ||
+                        fits_whole(transformer_weights->source(), encoder_weights->source());
+  if (encoder_weights && (!together || device_->is_host()))
+    session.text_done = [encoder = models.text_encoder, weights = *encoder_weights, &session] {
+      if (!encoder.is_loaded()) return;
+      const auto network = encoder.get();
+      std::erase_if(session.captured_work, [&](const CapturedWork& work) { return work.model == network; });
+      encoder.let_go();
+      forget_pages(weights.source());
+    };
+  if (together && models.text_encoder) models.text_encoder.get(), step();
+  if (together && models.transformer) models.transformer.get(), step();
+  if (!together) progress.at(Phase::Load, count, count);
 
   if (options_.profile == Profile::Fast && parts.vae)
     session.decode_in_f32 = [files, options = options_](const Tensor& tokens, int64_t rows, int64_t columns) {

@@ -9,6 +9,7 @@
 #include "hub/model_files.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/profile.h"
+#include "weights/quantise.h"
 
 namespace flux2 {
 
@@ -16,6 +17,7 @@ struct EngineOptions {
   std::string device = "auto";        // auto, cpu, cuda, cuda:N
   int threads = 0;                    // of the CPU; 0: one per physical core
   Profile profile = Profile::Fast;
+  Quant quant = Quant::None;          // of the matrices inside the blocks of transformer and text encoder
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
   std::filesystem::path plan_folder;
   Log log;
@@ -45,15 +47,20 @@ class Engine {
 
   Device& device() const { return *device_; }
   Profile profile() const { return options_.profile; }
+  Quant quant() const { return options_.quant; }
 
+  // Every file is opened and checked at once. Networks are in memory when this returns, except that where encoder and
+  // transformer would not fit beside each other each is loaded when it is needed and the encoder leaves after use.
   std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
 
   // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
+  // Its networks are made when they are first used.
   std::unique_ptr<LoadedModel> invent(const std::string& variant, const LoadParts& parts = {}) const;
 
   MemoryUse memory_use(const LoadedModel& model) const;
 
  private:
+  bool fits_whole(const WeightSource& transformer, const WeightSource& encoder) const;
   std::unique_ptr<LoadedModel> empty_model() const;  // a session on the device, no networks yet
 
   EngineOptions options_;

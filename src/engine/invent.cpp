@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "hub/synth_model.h"
 #include "hub/synth_values.h"
+#include "nn/load.h"
 
 namespace flux2 {
 
@@ -11,10 +12,10 @@ namespace {
 // Fills tensors on the device from one stock of normal values there: gigabytes of weights need not be made and sent.
 class RandomWeights {
  public:
-  RandomWeights(Stream& stream, DType activations) : stream_(stream), activations_(activations) {
+  RandomWeights(Stream& stream, DType activations, const EngineOptions& options)
+      : stream_(stream), activations_(activations), quant_(options.quant), threads_(options.threads) {
     std::vector<std::byte> bytes(static_cast<size_t>(2 * kStock));
-    ThreadPool pool(0);
-    SynthValues(0, "stock", {0.0f, 1.0f}, DType::BF16).fill(0, bytes, pool);
+    SynthValues(0, "stock", {0.0f, 1.0f}, DType::BF16).fill(0, bytes, threads_);
     stock_ = Tensor::empty(stream, DType::BF16, {kStock});
     stream.upload(stock_.raw(), bytes.data(), bytes.size());
   }
@@ -26,6 +27,7 @@ class RandomWeights {
     fill(values.reshaped({shape.numel()}), sane_values(p.name, p.shape, p.kind));
     p.tensor = p.kind == ParameterKind::Vector      ? values.cast(activations_)
                : p.kind == ParameterKind::Statistic ? values.cast(DType::F32)
+               : is_quantised(p, quant_)            ? quantise(values, quant_, threads_)
                                                     : values;
   }
 
@@ -42,10 +44,21 @@ class RandomWeights {
   static constexpr int64_t kStock = 8 * 1999993;  // no multiple of any row length
 
   Stream& stream_;
-  DType activations_;
+  const DType activations_;
+  const Quant quant_;
+  ThreadPool threads_;
   Tensor stock_;
   int64_t next_ = 0;
 };
+
+template <class Network>
+Resident<Network> invented(const typename Resident<Network>::Config& config, const std::shared_ptr<RandomWeights>& random) {
+  return {config, [=]() -> std::shared_ptr<const Network> {
+            auto network = std::make_shared<Network>(config);
+            network->visit([&](const Parameter& p) { (*random)(p); });
+            return network;
+          }};
+}
 
 }  // namespace
 
@@ -55,15 +68,10 @@ std::unique_ptr<LoadedModel> Engine::invent(const std::string& variant, const Lo
   model->files.id = shape.name;
   model->files.defaults = shape.defaults;
   model->models.text_length = shape.defaults.text_length;
-  RandomWeights random(*model->session.stream, model->session.activations);
-  const auto make = [&](auto network) {
-    network->visit([&](const Parameter& p) { random(p); });
-    return network;
-  };
-  if (parts.text_encoder && shape.text_encoder)
-    model->models.text_encoder = make(std::make_shared<Qwen3Encoder>(*shape.text_encoder));
-  if (parts.transformer) model->models.transformer = make(std::make_shared<Flux2Transformer>(shape.transformer));
-  if (parts.vae) model->models.vae = make(std::make_shared<Vae>(shape.vae));
+  const auto random = std::make_shared<RandomWeights>(*model->session.stream, model->session.activations, options_);
+  if (parts.text_encoder && shape.text_encoder) model->models.text_encoder = invented<Qwen3Encoder>(*shape.text_encoder, random);
+  if (parts.transformer) model->models.transformer = invented<Flux2Transformer>(shape.transformer, random);
+  if (parts.vae) model->models.vae = invented<Vae>(shape.vae, random).get();
   return model;
 }
 

@@ -88,7 +88,7 @@ class Bench {
   }
 
   void text() {
-    const auto& encoder = model_->models.text_encoder;
+    const auto encoder = model_->models.text_encoder.get();
     const int64_t length = model_->models.text_length;
     std::vector<int32_t> ids, mask;
     for (int64_t i = 0; i < length; ++i) {
@@ -104,7 +104,7 @@ class Bench {
   }
 
   void step() {
-    const auto& transformer = model_->models.transformer;
+    const auto transformer = model_->models.transformer.get();
     const Flux2Config& config = transformer->config;
     const DType dtype = model_->session.activations;
     const int64_t pictures = 1 + options_.references, tokens = rows_ * columns_ * pictures;

@@ -14,7 +14,9 @@ Shard shard_for(const Spread& spread, Communicator* ranks) {
   return {.axis = spread.kind == Spread::Rows ? 0 : 1, .rank = ranks->rank(), .count = ranks->size(), .parts = spread.parts};
 }
 
-void check_all_present(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit) {
+}  // namespace
+
+void check_parameters(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit) {
   std::vector<std::string> faults;
   visit([&](const Parameter& p) {
     if (!weights.has(p.name)) faults.push_back(fmt::format("{} {} is missing", p.name, p.shape));
@@ -29,17 +31,28 @@ void check_all_present(const NamedWeights& weights, const std::function<void(con
               "the file is damaged or of another model; `flux2 inspect FILE` tells what it is");
 }
 
-}  // namespace
+bool is_quantised(const Parameter& p, Quant quant) {
+  const bool in_block = p.name.find("blocks.") != std::string::npos || p.name.find("layers.") != std::string::npos;
+  return in_block && p.kind == ParameterKind::Matrix && can_quantise(p.shape, quant);
+}
 
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
                      const std::function<void(const ParameterVisitor&)>& visit) {
-  check_all_present(weights, visit);
+  check_parameters(weights, visit);
   const bool host = options.stream.device().is_host();
+  ThreadPool threads(options.quant == Quant::None ? 1 : options.threads);
+  const auto in_place = [&](const Tensor& t) { return host ? t : t.to(options.stream); };
   visit([&](const Parameter& p) {
     const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
     switch (p.kind) {
       case ParameterKind::Matrix:
-      case ParameterKind::Table: p.tensor = host ? stored : stored.to(options.stream); break;
+        if (is_quantised(p, options.quant) && is_float(stored.dtype())) {
+          p.tensor = in_place(quantise(stored, options.quant, threads));
+          weights.forget_pages(p.name);  // else the file's copy would count beside ours
+          break;
+        }
+        [[fallthrough]];
+      case ParameterKind::Table: p.tensor = in_place(stored); break;
       case ParameterKind::Vector: p.tensor = stored.to(options.stream).cast(options.activations); break;
       case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(DType::F32); break;
       case ParameterKind::Conv: p.tensor = conv_from_file(stored, options.stream); break;

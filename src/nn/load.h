@@ -5,6 +5,7 @@
 #include "nn/parameter.h"
 #include "tensor/communicator.h"
 #include "weights/named_weights.h"
+#include "weights/quantise.h"
 
 namespace flux2 {
 
@@ -12,11 +13,21 @@ struct LoadOptions {
   Stream& stream;                  // where the model will run
   DType activations = DType::F32;  // norms and biases are brought to this
   Communicator* ranks = nullptr;   // with several ranks each opens only its share
+  Quant quant = Quant::None;       // of the matrices inside blocks; the few outside them stay as they are
+  int threads = 0;                 // for quantising
 };
 
-// Opens every tensor that `visit` lists. On a host device matrices stay in the mapped file; elsewhere they are
-// copied to the device. Missing tensors and wrong shapes are reported together, the first ten by name.
+// Whether every tensor that `visit` lists is there with its shape, from headers alone. What is missing or wrong is reported
+// together, the first ten by name.
+void check_parameters(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit);
+
+// Opens every tensor that `visit` lists, after checking them all. On a host device matrices stay in the mapped file unless
+// they are quantised; elsewhere they are copied to the device.
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
                      const std::function<void(const ParameterVisitor&)>& visit);
+
+// Whether `quant` applies to this parameter: matrices of the repeated blocks, which hold nearly all weights. Layers outside
+// them (input, output, modulation, embeddings) are small and the ones whose errors show.
+bool is_quantised(const Parameter& parameter, Quant quant);
 
 }  // namespace flux2

@@ -23,7 +23,8 @@ Tensor sinusoid(Session& session, const Request& request, int64_t rows, float va
 
 // With guidance the negative half comes first.
 StepConditions prepare(const Models& models, Session& session, const Request& request, const TextConditions& text, int64_t pictures) {
-  const Flux2Transformer& transformer = *models.transformer;
+  const auto loaded = models.transformer.get();
+  const Flux2Transformer& transformer = *loaded;
   const auto project = [&](const Tensor& states) {
     return repeated(transformer.embed_text(states.to(*session.stream).cast(session.activations)), pictures);
   };
@@ -45,7 +46,7 @@ StepConditions prepare(const Models& models, Session& session, const Request& re
 
 Tensor velocity(const Models& models, Session& session, const Request& request, const StepConditions& c, const Tensor& x, float sigma) {
   const Tensor input = x.cast(session.activations);
-  const Tensor v = step_velocity(models.transformer, session, c, request.cfg ? concat({input, input}, 0) : input,
+  const Tensor v = step_velocity(models.transformer.get(), session, c, request.cfg ? concat({input, input}, 0) : input,
                                  sinusoid(session, request, c.text.dim(0), sigma));
   if (!request.cfg) return v;
   const auto halves = chunk(v, 2, 0);

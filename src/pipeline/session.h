@@ -11,15 +11,16 @@
 #include "model/qwen3.h"
 #include "model/vae.h"
 #include "pipeline/captured.h"
+#include "pipeline/resident.h"
 #include "pipeline/trace.h"
 #include "text/bpe_tokenizer.h"
 
 namespace flux2 {
 
-// The three networks and the tokenizer, loaded and immutable.
+// The three networks and the tokenizer, immutable. The two large networks may come and go.
 struct Models {
-  std::shared_ptr<const Flux2Transformer> transformer;
-  std::shared_ptr<const Qwen3Encoder> text_encoder;  // may be empty when text states are always given
+  Resident<Flux2Transformer> transformer;
+  Resident<Qwen3Encoder> text_encoder;  // may be empty when text states are always given
   std::shared_ptr<const BpeTokenizer> tokenizer;
   std::shared_ptr<const Vae> vae;
   int text_length = 512;  // slots; a property of the model
@@ -45,7 +46,7 @@ struct Session {
 
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
-  // Called once the text states are there: the encoder's memory is not needed any more.
+  // Called once the text states are there: the encoder's memory is not needed any more. May be empty.
   std::function<void()> text_done;
 
   Trace* trace = nullptr;

@@ -17,7 +17,7 @@ Tensor text_states(const Models& models, Session& session, const std::string& pr
   const PromptTokens tokens = tokenize_prompt(*models.tokenizer, prompt, models.text_length);
   if (!tokens.dropped.empty())
     session.log.warn("the prompt has more than {} tokens; this part is not used: \"{}\"", models.text_length, tokens.dropped);
-  const int64_t vocab = models.text_encoder->config.vocab;
+  const int64_t vocab = models.text_encoder.config().vocab;
   for (int32_t id : tokens.ids)
     if (id < 0 || id >= vocab)
       fail(ErrorCode::Incompatible, "the tokenizer gives id {}, the text encoder knows {} tokens: they do not belong together", id, vocab);
@@ -25,7 +25,7 @@ Tensor text_states(const Models& models, Session& session, const std::string& pr
   const Shape shape{1, models.text_length};
   const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);
   const Tensor mask = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.mask);
-  const Tensor states = encode_tokens(models.text_encoder, session, ids, mask).cloned();
+  const Tensor states = encode_tokens(models.text_encoder.get(), session, ids, mask).cloned();
 
   if (session.trace) {
     session.trace->add_ints(trace_name + ".input_ids", tokens.ids);

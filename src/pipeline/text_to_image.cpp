@@ -33,7 +33,7 @@ Tensor given_states(const Tensor& states, int64_t width) {
 
 TextConditions encode_text(const Models& models, Session& session, const Request& request, const Progress& progress) {
   progress.at(Phase::Text, 0, 1);
-  const int64_t width = models.transformer->config.text_width;
+  const int64_t width = models.transformer.config().text_width;
   TextConditions text;
   text.positive = request.given_text.defined() ? given_states(request.given_text, width)
                                                : text_states(models, session, request.prompt, "text");
@@ -44,6 +44,14 @@ TextConditions encode_text(const Models& models, Session& session, const Request
   if (session.text_done) session.text_done();
   progress.at(Phase::Text, 1, 1);
   return text;
+}
+
+// Whether some prompt of the request is not remembered.
+bool needs_encoder(const Session& session, const Request& request) {
+  const auto unknown = [&](const Tensor& given, const std::string& prompt) {
+    return !given.defined() && (session.trace || !session.prompt_cache.contains(prompt));
+  };
+  return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
 }
 
 std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed) {
@@ -64,9 +72,13 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
                          const std::function<void(Picture)>& deliver) {
   PhaseTimes times;
   Stopwatch watch;
-  const int64_t channels = models.transformer->config.channels, rows = request.rows(), columns = request.columns();
+  const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
+  if (models.text_encoder && needs_encoder(session, request)) models.text_encoder.get();
+  times.load = watch.lap();
   const TextConditions text = encode_text(models, session, request, progress);
   times.text = watch.lap();
+  const auto transformer = models.transformer.get();
+  times.load += watch.lap();
 
   const int64_t tokens = (request.tokens() + text.positive.dim(1)) * (request.cfg ? 2 : 1);
   const int group = static_cast<int>(std::clamp<int64_t>(session.tokens_at_once / tokens, 1, request.batch));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/system_memory.h"
 #include "tensor/kernels.h"
 #include "tensor/op_time.h"
 
@@ -23,6 +24,7 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual std::string description() const = 0;  // "Neoverse-V1, 2 threads, neon bf16"
   virtual bool is_host() const = 0;             // its kernels read ordinary memory, mapped files included
   virtual std::shared_ptr<Stream> open_stream() = 0;
+  virtual MemorySize memory() const { return system_memory_size(); }
   // Whether work that is done again and again should be captured: starting a kernel costs something here.
   virtual bool prefers_graphs() const { return false; }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/system_memory.h"
+
 namespace flux2 {
 
 namespace {
@@ -39,12 +41,15 @@ Tensor Tensor::on_host(const void* data, DType dtype, const Shape& shape, std::s
   return t;
 }
 
-Tensor Tensor::host_copy(const void* data, DType dtype, const Shape& shape) {
-  const auto bytes = static_cast<size_t>(bytes_for(dtype, shape.numel()));
-  std::shared_ptr<std::byte[]> memory(static_cast<std::byte*>(::operator new[](std::max<size_t>(bytes, 1), std::align_val_t(64))),
-                                      [](std::byte* p) { ::operator delete[](p, std::align_val_t(64)); });
-  if (data) std::memcpy(memory.get(), data, bytes);
+Tensor Tensor::host_empty(DType dtype, const Shape& shape) {
+  const auto memory = system_memory(static_cast<size_t>(bytes_for(dtype, shape.numel())));
   return on_host(memory.get(), dtype, shape, memory);
+}
+
+Tensor Tensor::host_copy(const void* data, DType dtype, const Shape& shape) {
+  Tensor t = host_empty(dtype, shape);
+  std::memcpy(t.raw(), data, static_cast<size_t>(t.bytes()));
+  return t;
 }
 
 bool Tensor::is_contiguous() const {

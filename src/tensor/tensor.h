@@ -33,6 +33,7 @@ class Tensor {
   static Tensor like(const Tensor& x, DType dtype, const Shape& shape);
   // Host memory owned by `owner`; `data` must be aligned for the dtype.
   static Tensor on_host(const void* data, DType dtype, const Shape& shape, std::shared_ptr<const void> owner);
+  static Tensor host_empty(DType dtype, const Shape& shape);  // of its own, given back to the system at its end
   static Tensor host_copy(const void* data, DType dtype, const Shape& shape);
   template <class T>
   static Tensor from(Stream& stream, DType dtype, const Shape& shape, std::span<const T> values);

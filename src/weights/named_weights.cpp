@@ -179,6 +179,12 @@ Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const 
   return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });
 }
 
+void NamedWeights::forget_pages(std::string_view canonical) const {
+  for (const StoredTensor* piece : recipe(canonical).pieces)
+    if (piece->file)
+      piece->file->drop(static_cast<size_t>(piece->bytes.data() - piece->file->bytes().data()), piece->bytes.size());
+}
+
 std::vector<std::string> NamedWeights::names() const {
   std::vector<std::string> names;
   for (const auto& [name, recipe] : recipes_) names.push_back(name);

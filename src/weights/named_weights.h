@@ -26,6 +26,9 @@ class NamedWeights {
   DType dtype(std::string_view canonical) const;
   Tensor open(std::string_view canonical, const Shard& shard = {}) const;
 
+  // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.
+  void forget_pages(std::string_view canonical) const;
+
   std::vector<std::string> names() const;  // canonical, sorted
   // Names as stored of what carries the prefix but has no place in the part: scales of quantised weights, other models,
   // pieces of a split matrix whose other pieces are missing.

@@ -33,7 +33,7 @@ void write_diffusers(const NamedWeights& weights, const std::filesystem::path& p
     const Tensor t = weights.open(name);
     const int64_t row = t.bytes() / std::max<int64_t>(1, t.rank() == 0 ? 1 : t.dim(0));
     for (const DiffusersTensor& d : to_diffusers(weights.part(), name, t.shape())) {
-      Tensor piece = Tensor::host_copy(nullptr, t.dtype(), d.shape);
+      Tensor piece = Tensor::host_empty(t.dtype(), d.shape);
       auto* to = piece.data<std::byte>();
       for (const IndexRange& r : d.rows) {
         std::memcpy(to, t.data<std::byte>() + r.begin * row, static_cast<size_t>(r.size() * row));

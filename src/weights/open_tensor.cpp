@@ -119,7 +119,7 @@ Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const
   if (one_file && runs.size() == 1 && is_aligned(runs[0].data(), dtype))
     return Tensor::on_host(runs[0].data(), dtype, kept, file);
 
-  Tensor copy = Tensor::host_copy(nullptr, dtype, kept);
+  Tensor copy = Tensor::host_empty(dtype, kept);
   auto* to = copy.data<std::byte>();
   for (const Run& run : runs) {
     std::memcpy(to, run.data(), run.size());

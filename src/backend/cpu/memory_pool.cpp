@@ -1,20 +1,17 @@
 #include "backend/cpu/memory_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
+#include "base/system_memory.h"
 
 namespace flux2 {
 
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kMapped = size_t{1} << 20;  // from here on blocks are mappings, which return to the system at once
 
 // Sizes are rounded up to eight steps per power of two, so that requests which differ a little share blocks.
 size_t size_class(size_t bytes) {
@@ -22,19 +19,6 @@ size_t size_class(size_t bytes) {
     fail(ErrorCode::OutOfMemory, "{} bytes cannot be allocated", bytes);
   const size_t step = std::max(kAlignment, std::bit_floor(std::max<size_t>(bytes, 1)) / 8);
   return std::max(step, (bytes + step - 1) / step * step);
-}
-
-void* from_system(size_t size) {
-  if (size < kMapped) return std::aligned_alloc(kAlignment, size);
-  void* block = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) return nullptr;
-  madvise(block, size, MADV_HUGEPAGE);  // fewer page faults and TLB misses; a refusal does no harm
-  return block;
-}
-
-void to_system(void* block, size_t size) {
-  if (size < kMapped) std::free(block);
-  else munmap(block, size);
 }
 
 }  // namespace
@@ -54,10 +38,10 @@ std::shared_ptr<void> MemoryPool::allocate(size_t bytes) {
   } else {
     const size_t wanted = used_ + size, allowed = std::max(peak_, wanted) + peak_ / 8;
     if (wanted + cached_ > allowed) release_cached(allowed - wanted);
-    block = from_system(size);
+    block = take_from_system(size);
     if (!block) {
       release_cached(0);
-      block = from_system(size);
+      block = take_from_system(size);
     }
     if (!block)
       throw Error(ErrorCode::OutOfMemory,
@@ -80,7 +64,7 @@ void MemoryPool::give_back(void* block, size_t size) {
 void MemoryPool::release_cached(size_t down_to) {
   while (cached_ > down_to) {
     const auto largest = std::prev(free_.end());
-    to_system(largest->second, largest->first);
+    give_to_system(largest->second, largest->first);
     cached_ -= largest->first;
     free_.erase(largest);
   }

@@ -36,6 +36,11 @@ class CudaDevice final : public Device {
     return std::make_shared<CudaStream>(shared_from_this(), index_, plans_);
   }
   bool prefers_graphs() const override { return true; }
+  MemorySize memory() const override {
+    size_t free = 0, total = 0;
+    if (cudaSetDevice(index_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+    return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
+  }
 
  private:
   int index_;

@@ -1,0 +1,154 @@
+#include "weights/quantise.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace flux2 {
+
+namespace {
+
+struct Entry {
+  Quant quant;
+  const char* name;
+};
+constexpr std::array<Entry, 5> kEntries = {{{Quant::None, "none"},
+                                            {Quant::Int8, "int8"},
+                                            {Quant::Q8_0, "q8_0"},
+                                            {Quant::Q4_0, "q4_0"},
+                                            {Quant::Fp8, "fp8"}}};
+
+// The loops below have no branches on values, so that they become vector code.
+
+void widen(DType dtype, const std::byte* row, int64_t count, float* out) {
+  switch (dtype) {
+    case DType::F32: std::memcpy(out, row, static_cast<size_t>(count) * sizeof(float)); return;
+    case DType::BF16: {
+      const auto* in = reinterpret_cast<const bf16*>(row);
+      for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
+      return;
+    }
+    case DType::F16: {
+      const auto* in = reinterpret_cast<const f16*>(row);
+      for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
+      return;
+    }
+    default: fail(ErrorCode::InvalidArgument, "{} weights cannot be quantised", name_of(dtype));
+  }
+}
+
+// Magnitudes of floats order like their bits, and integers have no NaN to break a vector maximum.
+float largest_magnitude(const float* x, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  return std::bit_cast<float>(largest);
+}
+
+// Nearest, ties to even: the sum's last bits are the integer.
+void round_to_int8(const float* x, int64_t count, float factor, int8_t* out) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(x[i] * factor + 0x1.8p23f) & 0xffu);
+}
+
+void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[i] * factor), magnitude = bits & 0x7fffffffu;
+    const uint32_t normal = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
+    const uint32_t tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 15u;  // in steps of 2⁻⁹
+    out[i] = static_cast<uint8_t>((magnitude < 0x3c800000u ? tiny : normal) | (bits >> 24 & 0x80u));
+  }
+}
+
+void make_block(const float* x, BlockQ8_0& block) {
+  const float d = largest_magnitude(x, 32) / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  block.scale = to_f16(d);
+  for (int i = 0; i < 32; ++i) {
+    const float v = x[i] * inverse;
+    block.q[i] = static_cast<int8_t>(static_cast<int32_t>(v + std::copysign(0.5f, v)));  // ties away from zero
+  }
+}
+
+void make_block(const float* x, BlockQ4_0& block) {
+  float extreme = 0.0f;
+  for (int i = 0; i < 32; ++i)
+    if (std::abs(x[i]) > std::abs(extreme)) extreme = x[i];
+  const float d = extreme / -8.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  block.scale = to_f16(d);
+  const auto nibble = [&](float v) { return static_cast<uint8_t>(std::min(15, static_cast<int>(v * inverse + 8.5f))); };
+  for (int i = 0; i < 16; ++i) block.q[i] = static_cast<uint8_t>(nibble(x[i]) | nibble(x[16 + i]) << 4);
+}
+
+template <class Block>
+void make_blocks(const float* x, int64_t count, std::byte* out) {
+  auto* blocks = reinterpret_cast<Block*>(out);
+  for (int64_t i = 0; i < count / 32; ++i) make_block(x + 32 * i, blocks[i]);
+}
+
+// One row; returns its scale. A row that holds something other than numbers has no scale but NaN, and shows.
+float quantise_row(Quant quant, const float* x, int64_t count, std::byte* out) {
+  const float largest = largest_magnitude(x, count);
+  const auto factor = [&](float range) { return largest > 0.0f ? range / largest : 0.0f; };
+  switch (quant) {
+    case Quant::Int8: round_to_int8(x, count, factor(127.0f), reinterpret_cast<int8_t*>(out)); return largest / 127.0f;
+    case Quant::Fp8: round_to_e4m3(x, count, factor(448.0f), reinterpret_cast<uint8_t*>(out)); return largest / 448.0f;
+    case Quant::Q8_0: make_blocks<BlockQ8_0>(x, count, out); return 1.0f;
+    case Quant::Q4_0: make_blocks<BlockQ4_0>(x, count, out); return 1.0f;
+    case Quant::None: break;
+  }
+  fail(ErrorCode::Internal, "nothing to quantise to");
+}
+
+}  // namespace
+
+const std::vector<std::string>& quant_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Entry& e : kEntries) all.emplace_back(e.name);
+    return all;
+  }();
+  return names;
+}
+
+Quant quant_named(std::string_view name) {
+  for (const Entry& e : kEntries)
+    if (name == e.name) return e.quant;
+  fail(ErrorCode::InvalidArgument, "\"{}\" is not one of none, int8, q8_0, q4_0, fp8", name);
+}
+
+std::string_view name_of(Quant quant) { return kEntries[static_cast<size_t>(quant)].name; }
+
+DType dtype_of(Quant quant) {
+  switch (quant) {
+    case Quant::Int8: return DType::I8;
+    case Quant::Fp8: return DType::F8_E4M3;
+    case Quant::Q8_0: return DType::Q8_0;
+    case Quant::Q4_0: return DType::Q4_0;
+    case Quant::None: break;
+  }
+  fail(ErrorCode::Internal, "no quantisation has no dtype");
+}
+
+bool can_quantise(const Shape& shape, Quant quant) {
+  return quant != Quant::None && shape.rank() == 2 && shape[1] % info(dtype_of(quant)).block_elements == 0;
+}
+
+Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads) {
+  check(can_quantise(matrix.shape(), quant), "a weight of shape {} cannot be kept as {}", matrix.shape(), name_of(quant));
+  const int64_t rows = matrix.dim(0), columns = matrix.dim(1), row_bytes = bytes_for(dtype_of(quant), columns);
+  const Tensor out = Tensor::host_empty(dtype_of(quant), matrix.shape());
+  const bool scaled = !is_block_type(dtype_of(quant));
+  const Tensor scales = scaled ? Tensor::host_empty(DType::F32, {rows}) : Tensor();
+  threads.parallel_ranges(rows, 16, [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t r = begin; r < end; ++r) {
+      widen(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns, row.data());
+      const float scale = quantise_row(quant, row.data(), columns, out.data<std::byte>() + r * row_bytes);
+      if (scaled) scales.data<float>()[r] = scale;
+    }
+  });
+  return out.with_scales(scales);
+}
+
+}  // namespace flux2
