@@ -23,6 +23,9 @@ MatrixRows<T> head_rows(const Tensor& x, int64_t batch, int64_t head) {
   return {x.data<std::byte>() + bytes_for(x.dtype(), offset), x.dtype(), x.stride(1)};
 }
 
+// Of a panel of `width` rows, those before the end.
+int tile_part(int width, int64_t left) { return static_cast<int>(std::min<int64_t>(width, left)); }
+
 // Attention in one pass over the keys: a block of queries keeps its running maximum, sum and weighted values while
 // blocks of keys go by, so no row of scores is ever whole. Keys and values are packed once for all queries.
 template <class T>
@@ -65,7 +68,7 @@ class Attention {
   struct Slot {
     std::shared_ptr<T> memory;
     std::shared_ptr<float> floats;
-    PackScratch<T> scratch;
+    T* scratch;
     T* queries;      // packed, task_rows × packed_width
     T* weights;      // packed, mr × block_keys
     float* tile;     // mr × nr
@@ -78,11 +81,9 @@ class Attention {
     const int64_t mr = kernel_.mr, wide = std::max(packed_width_, block_keys_);
     const int64_t rows = std::max<int64_t>(mr, kernel_.nr) * wide, weights = mr * round_up(block_keys_, kernel_.kr);
     Slot s;
-    s.memory = allocate<T>(wide + rows + task_rows_ * packed_width_ + weights);
-    T* zeros = s.memory.get();
-    std::fill_n(zeros, wide, T{});
-    s.scratch = {zeros + wide, zeros};
-    s.queries = s.scratch.rows + rows;
+    s.memory = allocate<T>(rows + task_rows_ * packed_width_ + weights);
+    s.scratch = s.memory.get();
+    s.queries = s.scratch + rows;
     s.weights = s.queries + task_rows_ * packed_width_;
     s.floats = allocate<float>(mr * kernel_.nr + mr * block_keys_ + task_rows_ * value_rows_);
     s.tile = s.floats.get();
@@ -101,26 +102,24 @@ class Attention {
     const int64_t batch = block / key_blocks_ / groups_, group = block / key_blocks_ % groups_;
     const int64_t k0 = block % key_blocks_ * kKeyBlock, n = std::min(kKeyBlock, keys_ - k0);
     const int nr = kernel_.nr;
-    const int64_t room = static_cast<int64_t>(nr) * std::max(width_, n);
-    std::vector<T> memory(static_cast<size_t>(room + std::max(width_, n)));
-    const PackScratch<T> scratch = {memory.data(), memory.data() + room};
+    std::vector<T> scratch(static_cast<size_t>(nr * std::max(width_, n)));
 
     const auto keys = head_rows<T>(args_.k, batch, group), by_key = head_rows<T>(args_.v, batch, group);
-    for (int64_t j = 0; j < n; j += nr)
-      pack_panel(keys, kernel_.pack_b, nr, k0 + j, std::min<int64_t>(nr, n - j), 0, width_, scratch,
-                 key_panels(block) + j * packed_width_);
     const Transposed<T> values(by_key);
+    const RowPanels<T> pack_keys(keys, kernel_.pack_b, nr), pack_values(values, kernel_.pack_b, nr);
+    for (int64_t j = 0; j < n; j += nr)
+      pack_keys.pack(k0 + j, tile_part(nr, n - j), 0, width_, scratch.data(), key_panels(block) + j * packed_width_);
     for (int64_t j = 0; j < width_; j += nr)
-      pack_panel(values, kernel_.pack_b, nr, j, std::min<int64_t>(nr, width_ - j), k0, n, scratch,
-                 value_panels(block) + j * round_up(n, kernel_.kr));
+      pack_values.pack(j, tile_part(nr, width_ - j), k0, n, scratch.data(),
+                       value_panels(block) + j * round_up(n, kernel_.kr));
   }
 
   void run_task(Slot& s, int64_t batch, int64_t head, int64_t q0) const {
     const int64_t rows = std::min(task_rows_, queries_ - q0);
     const auto queries = head_rows<T>(args_.q, batch, head);
+    const RowPanels<T> pack_queries(queries, kernel_.pack_a, kernel_.mr);
     for (int64_t r = 0; r < rows; r += kernel_.mr)
-      pack_panel(queries, kernel_.pack_a, kernel_.mr, q0 + r, std::min<int64_t>(kernel_.mr, rows - r), 0, width_, s.scratch,
-                 s.queries + r * packed_width_);
+      pack_queries.pack(q0 + r, tile_part(kernel_.mr, rows - r), 0, width_, s.scratch, s.queries + r * packed_width_);
     std::fill(s.states.begin(), s.states.end(), SoftmaxState{});
     std::fill_n(s.sums, task_rows_ * value_rows_, 0.0f);
 
@@ -153,7 +152,7 @@ class Attention {
       float* scores = s.scores + i * block_keys_;
       hide(scores, batch, q0 + r + i, k0, n);
       std::fill(scores + n, scores + row_length, -std::numeric_limits<float>::infinity());
-      T* weights = s.scratch.rows + i * row_length;
+      T* weights = s.scratch + i * row_length;
       factors[i] = softmax_step(s.states[static_cast<size_t>(r + i)], scores, row_length, weights);
       rows[i] = weights;
     }

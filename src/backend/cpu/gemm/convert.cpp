@@ -94,7 +94,7 @@ void decode_blocks(const Block* blocks, int64_t start, int64_t count, T* out) {
 bool is_convertible(DType dtype) {
   switch (dtype) {
     case DType::F32: case DType::F16: case DType::BF16: case DType::F8_E4M3: case DType::F8_E5M2:
-    case DType::Q8_0: case DType::Q4_0: return true;
+    case DType::I8: case DType::Q8_0: case DType::Q4_0: return true;
     default: return false;
   }
 }
@@ -120,6 +120,11 @@ void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out)
     }
     case DType::F8_E4M3: return look_up(e4m3_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
     case DType::F8_E5M2: return look_up(e5m2_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
+    case DType::I8: {
+      const auto* in = static_cast<const int8_t*>(row) + start;
+      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(in[i]);
+      return;
+    }
     case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);
     case DType::Q4_0: return decode_blocks(static_cast<const BlockQ4_0*>(row), start, count, out);
     default: fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));
@@ -139,6 +144,12 @@ const T* as_type(DType dtype, const void* row, int64_t start, int64_t count, T* 
 
 template const float* as_type(DType, const void*, int64_t, int64_t, float*);
 template const bf16* as_type(DType, const void*, int64_t, int64_t, bf16*);
+
+template <>
+const int8_t* as_type(DType dtype, const void* row, int64_t start, int64_t, int8_t*) {
+  if (dtype != DType::I8) fail(ErrorCode::Internal, "{} read as integers", name_of(dtype));
+  return static_cast<const int8_t*>(row) + start;
+}
 
 void store(const float* values, int64_t count, DType dtype, void* out) {
   switch (dtype) {

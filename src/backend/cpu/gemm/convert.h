@@ -6,7 +6,7 @@
 
 namespace flux2::gemm {
 
-// True for the dtypes convert() reads: F32, F16, BF16, F8_E4M3, F8_E5M2, Q8_0, Q4_0.
+// True for the dtypes convert() reads: F32, F16, BF16, F8_E4M3, F8_E5M2, I8, Q8_0, Q4_0.
 bool is_convertible(DType dtype);
 
 // Elements [start, start + count) of a row stored as `dtype`, rounded to T (float or bf16). The row of a block type
@@ -15,6 +15,7 @@ template <class T>
 void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out);
 
 // Where element `start` of a row lies, when the row already holds T; otherwise the elements converted into scratch.
+// Nothing converts to int8_t.
 template <class T>
 const T* as_type(DType dtype, const void* row, int64_t start, int64_t count, T* scratch);
 

@@ -33,7 +33,6 @@ void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, con
     convert(x.dtype(), x.data<std::byte>() + bytes_for(x.dtype(), i * x.stride(0)), 0, k, rows + i * k);
 
   const MatrixRows<float> weights(w);
-  const int64_t width = info(output.dtype).block_bytes;
   workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {
     float segment[kSegment];
     for (int64_t j = begin; j < end; ++j) {
@@ -44,10 +43,7 @@ void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, con
         weights.rows(j, 1, k0, length, &weight, segment);
         for (int64_t i = 0; i < m; ++i) sum[i] += dot(rows + i * k + k0, weight, length);
       }
-      for (int64_t i = 0; i < m; ++i) {
-        if (output.bias) sum[i] += output.bias[j];
-        store(&sum[i], 1, output.dtype, static_cast<std::byte*>(output.data) + (i * output.row_stride + j) * width);
-      }
+      for (int64_t i = 0; i < m; ++i) output.store(&sum[i], i, j, 1);
     }
   });
 }

@@ -11,7 +11,8 @@ namespace flux2 {
 // attention) by blocked, packed and multi-threaded ones for the instruction sets this machine has.
 //
 // Exact: f32 products, each summed over K in an order that depends on K alone. Fast: operands are rounded to bf16
-// where the processor multiplies bf16 and the weight is stored in 16 bits or less; sums are f32 in both.
+// where the processor multiplies bf16 and the weight is stored in 16 bits or less; where it multiplies int8, weights of
+// I8, Q8_0 and Q4_0 are used as they are and activations rounded to int8 with one scale a row. Sums are f32 or int32.
 void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile);
 
 namespace gemm {
@@ -19,6 +20,8 @@ namespace gemm {
 // The micro-kernels these features can run, slowest first.
 std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures& features);
 std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features);
+std::vector<const MicroKernel<int8_t>*> int8_kernels(const CpuFeatures& features);
+std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features);
 
 }  // namespace gemm
 

@@ -8,9 +8,11 @@ namespace gemm {
 
 namespace {
 
-constexpr KernelSet kExact = {&neon_f32::kKernel, nullptr, false};
-constexpr KernelSet kFast = {&neon_f32::kKernel, nullptr, true};
-constexpr KernelSet kFastBf16 = {&neon_f32::kKernel, &neon_bf16::kKernel, true};
+constexpr KernelSet kExact = {.in_f32 = &neon_f32::kKernel};
+constexpr KernelSet kFast = {.in_f32 = &neon_f32::kKernel, .direct = true};
+constexpr KernelSet kFastBf16 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .direct = true};
+constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .in_int8 = &neon_int8::kKernel,
+                                 .direct = true};
 
 }  // namespace
 
@@ -26,10 +28,20 @@ std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features) 
   return kernels;
 }
 
+std::vector<const MicroKernel<int8_t>*> int8_kernels(const CpuFeatures& features) {
+  std::vector<const MicroKernel<int8_t>*> kernels;
+  if (features.i8mm) kernels.push_back(&neon_int8::kKernel);
+  return kernels;
+}
+
+std::vector<const BlockKernel*> block_kernels(const CpuFeatures&) { return {}; }
+
 }  // namespace gemm
 
+// Processors with i8mm and without bf16 are not made: the extensions came together.
 void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile) {
   if (profile == Profile::Exact) gemm::install<gemm::kExact>(kernels);
+  else if (features.bf16 && features.i8mm) gemm::install<gemm::kFastInt8>(kernels);
   else if (features.bf16) gemm::install<gemm::kFastBf16>(kernels);
   else gemm::install<gemm::kFast>(kernels);
 }

@@ -8,13 +8,13 @@ namespace gemm {
 
 namespace {
 
-constexpr KernelSet kScalarExact = {&scalar_f32::kKernel, nullptr, false};
-constexpr KernelSet kScalarFast = {&scalar_f32::kKernel, nullptr, true};
-constexpr KernelSet kAvx2Exact = {&avx2::kKernel, nullptr, false};
-constexpr KernelSet kAvx2Fast = {&avx2::kKernel, nullptr, true};
-constexpr KernelSet kAvx512Exact = {&avx512::kKernel, nullptr, false};
-constexpr KernelSet kAvx512Fast = {&avx512::kKernel, nullptr, true};
-constexpr KernelSet kAvx512Bf16Fast = {&avx512::kKernel, &avx512_bf16::kKernel, true};
+constexpr KernelSet kScalarExact = {.in_f32 = &scalar_f32::kKernel};
+constexpr KernelSet kScalarFast = {.in_f32 = &scalar_f32::kKernel, .direct = true};
+constexpr KernelSet kAvx2Exact = {.in_f32 = &avx2::kKernel};
+constexpr KernelSet kAvx2Fast = {.in_f32 = &avx2::kKernel, .direct = true};
+constexpr KernelSet kAvx512Exact = {.in_f32 = &avx512::kKernel};
+constexpr KernelSet kAvx512Fast = {.in_f32 = &avx512::kKernel, .direct = true};
+constexpr KernelSet kAvx512Bf16Fast = {.in_f32 = &avx512::kKernel, .in_bf16 = &avx512_bf16::kKernel, .direct = true};
 
 bool has_avx2(const CpuFeatures& features) { return features.avx2 && features.fma; }
 bool has_avx512_bf16(const CpuFeatures& features) { return features.avx512f && features.avx512bf16; }
@@ -33,6 +33,9 @@ std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features) 
   if (has_avx512_bf16(features)) kernels.push_back(&avx512_bf16::kKernel);
   return kernels;
 }
+
+std::vector<const MicroKernel<int8_t>*> int8_kernels(const CpuFeatures&) { return {}; }
+std::vector<const BlockKernel*> block_kernels(const CpuFeatures&) { return {}; }
 
 }  // namespace gemm
 

@@ -12,7 +12,8 @@ constexpr int kMr = 6, kNr = 16;
 
 // panel[k][row]
 template <int rows>
-void pack(int64_t k, const float* const* row, float* panel) {
+void pack(int64_t k, const float* const* row, void* to) {
+  auto* panel = static_cast<float*>(to);
   constexpr int kWhole = rows / 4 * 4;
   int64_t i = 0;
   for (; i + 4 <= k; i += 4, panel += 4 * rows) {
@@ -45,7 +46,8 @@ void pack(int64_t k, const float* const* row, float* panel) {
   _mm256_storeu_ps(tile + i * kNr, c##i##0); \
   _mm256_storeu_ps(tile + i * kNr + 8, c##i##1);
 
-void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
+void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
+  const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
   FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
   for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
     const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
@@ -56,6 +58,8 @@ void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
 
 }  // namespace
 
-const MicroKernel<float> kKernel = {"avx2 f32 6x16", kMr, kNr, 1, pack<kMr>, pack<kNr>, run};
+const MicroKernel<float> kKernel = {
+    {.name = "avx2 f32 6x16", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::avx2

@@ -12,7 +12,8 @@ constexpr int kMr = 12, kNr = 32;
 
 // panel[k][row]
 template <int rows>
-void pack(int64_t k, const float* const* row, float* panel) {
+void pack(int64_t k, const float* const* row, void* to) {
+  auto* panel = static_cast<float*>(to);
   int64_t i = 0;
   for (; i + 4 <= k; i += 4, panel += 4 * rows) {
     for (int r = 0; r < rows; r += 4) {
@@ -39,7 +40,8 @@ void pack(int64_t k, const float* const* row, float* panel) {
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
   _mm512_storeu_ps(tile + i * kNr + 16, c##i##1);
 
-void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
+void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
+  const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
   FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
   FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
   for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
@@ -53,6 +55,8 @@ void run(int64_t k, const float* a, const float* b, float* tile, Pass pass) {
 
 }  // namespace
 
-const MicroKernel<float> kKernel = {"avx512 f32 12x32", kMr, kNr, 1, pack<kMr>, pack<kNr>, run};
+const MicroKernel<float> kKernel = {
+    {.name = "avx512 f32 12x32", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::avx512

@@ -12,8 +12,8 @@ constexpr int kMr = 12, kNr = 32;
 
 // panel[k / 2][row][2]: a pair of k travels as one 32-bit word.
 template <int rows>
-void pack(int64_t k, const bf16* const* row, bf16* panel) {
-  auto* out = reinterpret_cast<float*>(panel);
+void pack(int64_t k, const bf16* const* row, void* to) {
+  auto* out = static_cast<float*>(to);
   int64_t i = 0;
   for (; i + 8 <= k; i += 8, out += 4 * rows) {
     for (int r = 0; r < rows; r += 4) {
@@ -28,7 +28,7 @@ void pack(int64_t k, const bf16* const* row, bf16* panel) {
       _mm_storeu_ps(out + 3 * rows + r, r3);
     }
   }
-  panel = reinterpret_cast<bf16*>(out);
+  auto* panel = reinterpret_cast<bf16*>(out);
   for (; i < k; i += 2, panel += 2 * rows)
     for (int r = 0; r < rows; ++r) {
       panel[2 * r] = row[r][i];
@@ -49,7 +49,8 @@ void pack(int64_t k, const bf16* const* row, bf16* panel) {
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
   _mm512_storeu_ps(tile + i * kNr + 16, c##i##1);
 
-void run(int64_t k, const bf16* a, const bf16* b, float* tile, Pass pass) {
+void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
+  const auto *a = static_cast<const bf16*>(panel_a), *b = static_cast<const bf16*>(panel_b);
   FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
   FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
   for (int64_t i = 0; i < k; i += 2, a += 2 * kMr, b += 2 * kNr) {
@@ -63,6 +64,8 @@ void run(int64_t k, const bf16* a, const bf16* b, float* tile, Pass pass) {
 
 }  // namespace
 
-const MicroKernel<bf16> kKernel = {"avx512 bf16 12x32", kMr, kNr, 2, pack<kMr>, pack<kNr>, run};
+const MicroKernel<bf16> kKernel = {
+    {.name = "avx512 bf16 12x32", .mr = kMr, .nr = kNr, .kr = 2, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::avx512_bf16

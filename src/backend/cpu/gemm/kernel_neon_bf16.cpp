@@ -14,8 +14,8 @@ constexpr int kMr = 8, kNr = 12, kKr = 4;
 
 // panel[step][row][4]: 16 consecutive bytes are the 2×4 block of two neighbouring rows.
 template <int rows>
-void pack(int64_t k, const bf16* const* row, bf16* panel) {
-  auto* out = reinterpret_cast<uint16_t*>(panel);
+void pack(int64_t k, const bf16* const* row, void* panel) {
+  auto* out = static_cast<uint16_t*>(panel);
   int64_t i = 0;
   for (; i + 8 <= k; i += 8, out += 8 * rows) {
     for (int r = 0; r < rows; r += 2) {
@@ -57,7 +57,7 @@ void to_rows(float* tile) {
   op " {v24.4s, v25.4s, v26.4s, v27.4s}, [%[t]], #64\n"             \
   op " {v28.4s, v29.4s, v30.4s, v31.4s}, [%[t]], #64\n"
 
-void run(int64_t k, const bf16* a, const bf16* b, float* tile, Pass pass) {
+void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
   if (pass.first)
     for (int i = 0; i < kMr * kNr; i += 4) vst1q_f32(tile + i, vdupq_n_f32(0.0f));
   int64_t steps = k / kKr;
@@ -95,6 +95,8 @@ void run(int64_t k, const bf16* a, const bf16* b, float* tile, Pass pass) {
 
 }  // namespace
 
-const MicroKernel<bf16> kKernel = {"neon bf16 8x12", kMr, kNr, kKr, pack<kMr>, pack<kNr>, run};
+const MicroKernel<bf16> kKernel = {
+    {.name = "neon bf16 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = 2 * kKr * kMr, .b_step = 2 * kKr * kNr, .run = run},
+    pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::neon_bf16

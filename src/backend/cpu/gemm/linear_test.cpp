@@ -6,23 +6,8 @@ namespace flux2::gemm {
 namespace {
 
 Tensor stored_weight(Stream& stream, DType dtype, int64_t n, int64_t k) {
-  if (dtype == DType::Q8_0) {
-    std::vector<BlockQ8_0> blocks(static_cast<size_t>(n * k / 32));
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      blocks[i].scale = to_f16(0.001f * static_cast<float>(i % 7 + 1));
-      for (int j = 0; j < 32; ++j) blocks[i].q[j] = static_cast<int8_t>((i * 31 + static_cast<size_t>(j) * 77) % 255);
-    }
-    return Tensor::host_copy(blocks.data(), dtype, {n, k});
-  }
-  if (dtype == DType::Q4_0) {
-    std::vector<BlockQ4_0> blocks(static_cast<size_t>(n * k / 32));
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      blocks[i].scale = to_f16(0.01f * static_cast<float>(i % 5 + 1));
-      for (int j = 0; j < 16; ++j) blocks[i].q[j] = static_cast<uint8_t>(i * 13 + static_cast<size_t>(j) * 59);
-    }
-    return Tensor::host_copy(blocks.data(), dtype, {n, k});
-  }
-  if (dtype == DType::F8_E4M3) {
+  if (is_block_type(dtype)) return block_weight(dtype, n, k);
+  if (dtype == DType::F8_E4M3 || dtype == DType::I8) {
     std::vector<uint8_t> bytes(static_cast<size_t>(n * k));
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>((i * 37) % 120 | (i % 2 ? 0x80 : 0));
     return Tensor::host_copy(bytes.data(), dtype, {n, k});
@@ -30,12 +15,16 @@ Tensor stored_weight(Stream& stream, DType dtype, int64_t n, int64_t k) {
   return noise(stream, dtype, {n, k}, 11);
 }
 
-// What a weight holds; block types are contiguous here.
-std::vector<float> values_of(const Tensor& w) {
-  if (!w.on_host_only()) return w.to_floats();
-  std::vector<float> values(static_cast<size_t>(w.numel()));
-  convert(w.dtype(), w.raw(), 0, w.numel(), values.data());
-  return values;
+// The activations as the product of m rows with w sees them.
+std::vector<float> operand(const TestCpu& s, const Tensor& x, const Tensor& w, int64_t m) {
+  if (s.quantises(w.dtype(), m)) return rounded_to_int8(x.to_floats(), x.dim(1));
+  return s.rounds(w.dtype(), m) ? rounded_to_bf16(x.to_floats()) : x.to_floats();
+}
+
+// And the weights, whose scales stay out of the rounding.
+std::vector<float> weights(const TestCpu& s, const Tensor& w, int64_t m) {
+  const auto values = w.on_host_only() ? weight_values(w) : w.to_floats();
+  return s.rounds(w.dtype(), m) && !w.scales().defined() ? rounded_to_bf16(values) : values;
 }
 
 // y, x and the rest in double, from what the tensors really hold.
@@ -43,9 +32,8 @@ void expect_linear(const TestCpu& s, const Tensor& x, const Tensor& w, const Ten
   const int64_t m = x.dim(0), n = w.dim(0), k = x.dim(1);
   const Tensor y = Tensor::like(x, {m, n});
   s.device->kernels().linear({x, w, bias, y});
-  auto xs = x.to_floats(), ws = values_of(w);
+  const auto xs = operand(s, x, w, m), ws = weights(s, w, m);
   const auto ys = y.to_floats(), bs = bias ? bias->to_floats() : std::vector<float>(static_cast<size_t>(n));
-  if (s.rounds(w.dtype(), m)) xs = rounded_to_bf16(xs), ws = rounded_to_bf16(ws);
   const double stored = x.dtype() == DType::F32 ? 0 : x.dtype() == DType::BF16 ? 0x1p-8 : 0x1p-11;
   Agreement agreement;
   for (int64_t i = 0; i < m; ++i)
@@ -62,12 +50,59 @@ void expect_linear(const TestCpu& s, const Tensor& x, const Tensor& w, const Ten
 TEST(GemmLinear, EveryWeightDtype) {
   for (Profile profile : {Profile::Exact, Profile::Fast}) {
     const TestCpu s(profile);
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F8_E4M3, DType::Q8_0, DType::Q4_0})
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F8_E4M3, DType::I8, DType::Q8_0, DType::Q4_0})
       for (int64_t m : {1, 3, 4, 5, 19}) {
         const Tensor x = noise(*s.stream, DType::F32, {m, 1568}, 1), bias = noise(*s.stream, DType::F32, {45}, 2);
         expect_linear(s, x, stored_weight(*s.stream, dtype, 45, 1568), &bias,
                       fmt::format("{} rows, {} weights, {}", m, name_of(dtype), profile == Profile::Fast ? "fast" : "exact"));
       }
+  }
+}
+
+// One scale for the weight or one for each of its rows, on every table.
+TEST(GemmLinear, ScaledWeights) {
+  for (Profile profile : {Profile::Exact, Profile::Fast}) {
+    const TestCpu s(profile);
+    for (DType dtype : {DType::I8, DType::F8_E4M3})
+      for (int64_t count : {1, 45})
+        for (int64_t m : {1, 4, 5, 6, 9, 19})
+          for (int64_t k : {1, 37, 1571}) {
+            const Tensor x = noise(*s.stream, DType::F32, {m, k}, 1), bias = noise(*s.stream, DType::F32, {45}, 2);
+            const Tensor w = stored_weight(*s.stream, dtype, 45, k).with_scales(noise(*s.stream, DType::F32, {count}, 3));
+            expect_linear(s, x, w, &bias, fmt::format("{} x {}, {} scales, {}", m, k, count, name_of(dtype)));
+          }
+  }
+}
+
+TEST(GemmLinear, ScaledWeightsOnTheScalarTable) {
+  const auto device = open_cpu({.threads = 2, .scalar_only = true});
+  const auto stream = device->open_stream();
+  for (int64_t count : {1, 45}) {
+    const Tensor x = noise(*stream, DType::F32, {7, 37}, 1), y = Tensor::like(x, {7, 45}), dx = Tensor::like(x);
+    const Tensor w = stored_weight(*stream, DType::I8, 45, 37).with_scales(noise(*stream, DType::F32, {count}, 3));
+    const Tensor plain = Tensor::from<float>(*stream, DType::F32, {45, 37}, weight_values(w)), y_plain = Tensor::like(y);
+    device->kernels().linear({x, w, nullptr, y});
+    device->kernels().linear({x, plain, nullptr, y_plain});
+    const Tensor dy = noise(*stream, DType::F32, {7, 45}, 4), dx_plain = Tensor::like(x);
+    device->kernels().linear_grad_input({dy, w, dx});
+    device->kernels().linear_grad_input({dy, plain, dx_plain});
+    for (const auto& [got, want] : {std::pair{y, y_plain}, {dx, dx_plain}}) {
+      const auto a = got.to_floats(), b = want.to_floats();
+      for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5 * 127 * 45) << i;
+    }
+  }
+}
+
+// A NaN among the activations shows in its row and in no other.
+TEST(GemmLinear, QuantisedActivationsPassNaNOn) {
+  const TestCpu s(Profile::Fast);
+  for (DType dtype : {DType::I8, DType::Q8_0}) {
+    auto values = noise(9 * 64, 1);
+    values[3 * 64 + 17] = NAN;
+    const Tensor x = Tensor::from<float>(*s.stream, DType::F32, {9, 64}, values), y = Tensor::like(x, {9, 5});
+    s.device->kernels().linear({x, stored_weight(*s.stream, dtype, 5, 64), nullptr, y});
+    const auto ys = y.to_floats();
+    for (size_t i = 0; i < ys.size(); ++i) EXPECT_EQ(std::isnan(ys[i]), i / 5 == 3) << i;
   }
 }
 
@@ -121,11 +156,15 @@ TEST(GemmLinear, GradientsAreTheTransposedProducts) {
   for (Profile profile : {Profile::Exact, Profile::Fast}) {
     const TestCpu s(profile);
     const Tensor dy = noise(*s.stream, DType::F32, {m, n}, 1), x = noise(*s.stream, DType::F32, {m, k}, 2);
-    for (DType dtype : {DType::F32, DType::BF16, DType::Q8_0}) {
-      const Tensor w = stored_weight(*s.stream, dtype, n, k), dx = Tensor::like(x);
+    for (DType dtype : {DType::F32, DType::BF16, DType::Q8_0, DType::I8}) {
+      Tensor w = stored_weight(*s.stream, dtype, n, k);
+      const Tensor dx = Tensor::like(x);
+      std::vector<float> scales(static_cast<size_t>(n), 1.0f);
+      if (dtype == DType::I8) w = w.with_scales(Tensor::from<float>(*s.stream, DType::F32, {n}, scales = noise(n, 5)));
       s.device->kernels().linear_grad_input({dy, w, dx});
-      auto dys = dy.to_floats(), ws = values_of(w);
-      if (s.rounds(dtype, m)) dys = rounded_to_bf16(dys), ws = rounded_to_bf16(ws);
+      auto dys = dy.to_floats(), ws = w.on_host_only() ? weight_values(w.with_scales({})) : w.to_floats();
+      for (size_t i = 0; i < dys.size(); ++i) dys[i] *= scales[i % scales.size()];
+      if (s.rounds() && dtype != DType::F32) dys = rounded_to_bf16(dys), ws = rounded_to_bf16(ws);
       const auto got = dx.to_floats();
       Agreement agreement;
       for (int64_t i = 0; i < m; ++i)

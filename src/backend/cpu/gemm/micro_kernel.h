@@ -6,31 +6,54 @@
 
 namespace flux2::gemm {
 
+constexpr int kMaxTileRows = 32;
+constexpr int64_t kScaleBlock = 32;  // elements of a stored block that share a scale (Q8_0, Q4_0)
+
 // Where a run over a block of K stands among those that share a tile.
 struct Pass {
   bool first;  // start from zero instead of what the tile holds
-  bool last;   // leave the tile row-major; until then its order is the kernel's own
+  bool last;   // leave the tile as f32, row-major; until then its type and order are the kernel's own
 };
 
-// The inner product of one instruction set: tile[mr, nr] += a[mr, k] · b[nr, k]ᵀ with f32 sums, for inputs of type T
-// (float or bf16) that were interleaved into panels. Each element of the tile is summed over k in one order that
-// depends on k alone, so a result does not change with the place of its row among others.
+// The inner product of one instruction set: tile[mr, nr] += a[mr, k] · b[nr, k]ᵀ for operands that were interleaved into
+// panels, whose layout is the kernel's own affair. Sums are f32 or, of integers, int32; each element of the tile is
+// summed over k in one order that depends on k alone, so a result does not change with the place of its row.
 //
 // The files that fill this in are compiled for their instruction set. They define nothing but these functions and
 // call no inline function of a shared header, which the linker might keep for machines that lack the instructions.
-template <class T>
-struct MicroKernel {
+struct TileKernel {
   const char* name;
-  int mr, nr;  // at most kMaxTileRows each way
-  int kr;      // a panel holds a multiple of kr steps of k, padded with zeros
+  int mr, nr;          // at most kMaxTileRows each way
+  int kr;              // a panel holds a multiple of kr steps of k, padded with what adds nothing
+  int a_step, b_step;  // bytes of a panel for kr steps of k
+  int b_extra = 0;     // bytes of a panel of b besides, whatever its k: the sums of its rows, say
 
-  // Interleaves k elements of each of mr (nr) rows into a panel.
-  void (*pack_a)(int64_t k, const T* const* rows, T* panel);
-  void (*pack_b)(int64_t k, const T* const* rows, T* panel);
   // k is a multiple of kr; tile is mr · nr consecutive floats.
-  void (*run)(int64_t k, const T* a, const T* b, float* tile, Pass pass);
+  void (*run)(int64_t k, const void* a, const void* b, float* tile, Pass pass);
+
+  // Issues the instruction the kernel is made of, on registers alone, `iterations` times over a set of independent
+  // sums. Returns the operations done, a multiply-add counted as two. Null where no one instruction stands out.
+  double (*ceiling)(int64_t iterations) = nullptr;
+
+  int64_t a_bytes(int64_t k) const { return k / kr * a_step; }
+  int64_t b_bytes(int64_t k) const { return k / kr * b_step + b_extra; }
 };
 
-constexpr int kMaxTileRows = 32;
+// Interleaves k elements of each row into a panel.
+template <class T>
+using PackRows = void (*)(int64_t k, const T* const* rows, void* panel);
+
+// Both operands as rows of T: float, bf16, or int8_t with int32 sums. Panels of float and bf16 are rows · k elements.
+template <class T>
+struct MicroKernel : TileKernel {
+  PackRows<T> pack_a, pack_b;  // mr and nr rows
+};
+
+// a as rows of int8, b as rows of int8 with an f32 scale for each kScaleBlock of them; kr is a multiple of that.
+// The sums are f32: Σ over blocks of scale · (the block's products, summed in int32).
+struct BlockKernel : TileKernel {
+  PackRows<int8_t> pack_a;
+  void (*pack_b)(int64_t k, const int8_t* const* rows, const float* const* scales, void* panel);
+};
 
 }  // namespace flux2::gemm

@@ -16,6 +16,12 @@ Workers workers_of(const Tensor& output);
 // A bias as f32 in the stream's memory; null for none.
 std::shared_ptr<const float> bias_of(const Tensor* bias, Stream& stream);
 
+// The factors of a weight's rows, one for each; null for none.
+std::shared_ptr<const float> scales_of(const Tensor& w, Stream& stream);
+
+// dy [M, N] with column n multiplied by the factor of row n of a weight [N, K]; dy itself when the weight has none.
+Tensor times_scales(const Tensor& dy, const Tensor& w);
+
 // y as rows of its last axis: [M, N] with any row stride, or contiguous of any rank.
 Output output_of(const Tensor& y, const float* bias = nullptr);
 

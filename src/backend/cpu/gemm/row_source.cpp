@@ -36,6 +36,7 @@ void Transposed<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** o
 
 template class MatrixRows<float>;
 template class MatrixRows<bf16>;
+template class MatrixRows<int8_t>;
 template class Transposed<float>;
 template class Transposed<bf16>;
 

@@ -2,6 +2,7 @@
 # the instruction set it uses and entered only when the processor has it.
 set(GEMM_SOURCES
   gemm/attention.cpp
+  gemm/block_panels.cpp
   gemm/conv2d.cpp
   gemm/convert.cpp
   gemm/direct.cpp
@@ -9,7 +10,10 @@ set(GEMM_SOURCES
   gemm/kernel_scalar.cpp
   gemm/linear.cpp
   gemm/operands.cpp
+  gemm/output.cpp
+  gemm/panel_source.cpp
   gemm/patches.cpp
+  gemm/quantised_rows.cpp
   gemm/row_source.cpp
   gemm/softmax.cpp)
 set(GEMM_TESTS
@@ -17,11 +21,13 @@ set(GEMM_TESTS
   gemm/conv2d_test.cpp
   gemm/convert_test.cpp
   gemm/driver_test.cpp
+  gemm/integer_test.cpp
   gemm/linear_test.cpp)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
-  list(APPEND GEMM_SOURCES gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp)
+  list(APPEND GEMM_SOURCES gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp gemm/kernel_neon_int8.cpp)
   set_source_files_properties(gemm/kernel_neon_bf16.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+bf16")
+  set_source_files_properties(gemm/kernel_neon_int8.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+i8mm")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND GEMM_SOURCES gemm/gemm_x86_64.cpp gemm/kernel_avx2.cpp gemm/kernel_avx512.cpp gemm/kernel_avx512_bf16.cpp)
   set_source_files_properties(gemm/kernel_avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")

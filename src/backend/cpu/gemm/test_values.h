@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "tensor/tensor.h"
 
@@ -25,8 +26,47 @@ inline Tensor noise(Stream& stream, DType dtype, const Shape& shape, uint32_t se
   return Tensor::from<float>(stream, dtype, shape, noise(shape.numel(), seed));
 }
 
+// A weight in blocks, their scales and integers all different.
+inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
+  const auto count = static_cast<size_t>(n * k / 32);
+  std::vector<BlockQ8_0> q8(dtype == DType::Q8_0 ? count : 0);
+  for (size_t i = 0; i < q8.size(); ++i) {
+    q8[i].scale = to_f16(0.001f * static_cast<float>(i % 7 + 1));
+    for (int j = 0; j < 32; ++j) q8[i].q[j] = static_cast<int8_t>((i * 31 + static_cast<size_t>(j) * 77) % 255);
+  }
+  std::vector<BlockQ4_0> q4(dtype == DType::Q4_0 ? count : 0);
+  for (size_t i = 0; i < q4.size(); ++i) {
+    q4[i].scale = to_f16(0.01f * static_cast<float>(i % 5 + 1));
+    for (int j = 0; j < 16; ++j) q4[i].q[j] = static_cast<uint8_t>(i * 13 + static_cast<size_t>(j) * 59);
+  }
+  return Tensor::host_copy(q8.empty() ? static_cast<const void*>(q4.data()) : q8.data(), dtype, {n, k});
+}
+
+// What a contiguous weight holds, its scales included.
+inline std::vector<float> weight_values(const Tensor& w) {
+  std::vector<float> values(static_cast<size_t>(w.numel()));
+  convert(w.dtype(), w.raw(), 0, w.numel(), values.data());
+  const Tensor& scales = w.scales();
+  for (size_t i = 0; scales.defined() && i < values.size(); ++i)
+    values[i] *= scales.data<float>()[scales.numel() == 1 ? 0 : i / static_cast<size_t>(w.dim(1))];
+  return values;
+}
+
 inline std::vector<float> rounded_to_bf16(std::vector<float> values) {
   for (float& v : values) v = to_float(to_bf16(v));
+  return values;
+}
+
+// Rows of `width` as int8 with one scale each can hold them.
+inline std::vector<float> rounded_to_int8(std::vector<float> values, int64_t width) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t first = i / static_cast<size_t>(width) * static_cast<size_t>(width);
+    if (i > first) continue;
+    float most = 0;
+    for (size_t j = first; j < first + static_cast<size_t>(width); ++j) most = std::max(most, std::abs(values[j]));
+    const float scale = most / 127.0f, inverse = 1.0f / scale;
+    for (size_t j = first; j < first + static_cast<size_t>(width); ++j) values[j] = std::nearbyint(values[j] * inverse) * scale;
+  }
   return values;
 }
 
@@ -36,8 +76,15 @@ struct TestCpu {
       : profile(p), device(open_cpu({.threads = threads, .profile = p})), stream(device->open_stream()) {}
 
   // Whether products of m rows with weights of this dtype round both operands to bf16.
-  bool rounds(DType weight, int64_t m) const { return rounds() && weight != DType::F32 && m > 4; }
+  bool rounds(DType weight, int64_t m) const { return rounds() && weight != DType::F32 && m > 4 && !quantises(weight, m); }
   bool rounds() const { return profile == Profile::Fast && !bf16_kernels(CpuFeatures::detect()).empty(); }
+
+  // Whether they round the activations to int8 and take the weight's integers as they are.
+  bool quantises(DType weight, int64_t m) const {
+    const CpuFeatures features = CpuFeatures::detect();
+    if (profile != Profile::Fast || m <= 4) return false;
+    return weight == DType::I8 ? !int8_kernels(features).empty() : is_block_type(weight) && !block_kernels(features).empty();
+  }
 
   Profile profile;
   std::shared_ptr<Device> device;

@@ -100,9 +100,11 @@ TEST_P(ElementwiseTest, EmbeddingReadsRowsOfAnyDType) {
     packed.data<BlockQ8_0>()[b].scale = to_f16(0.5f);
     for (int i = 0; i < 32; ++i) packed.data<BlockQ8_0>()[b].q[i] = static_cast<int8_t>(b + i);
   }
-  for (const Tensor& t : {table, table.cast(DType::BF16), packed}) {
+  const Tensor bytes = ints({10, 64}, std::vector<int32_t>(640, -7)).cast(DType::I8);
+  const Tensor by_row = bytes.with_scales(random({10})), whole = bytes.with_scales(random({1}));
+  for (const Tensor& t : {table, table.cast(DType::BF16), packed, by_row, whole}) {
     kernels.embedding({ids, t, y});
-    const std::vector<double> rows = t.cast(DType::F64).to_doubles();
+    const std::vector<double> rows = t.cast(DType::F32).to_doubles();  // a product of scale and byte rounded once
     std::vector<double> expected;
     for (int32_t id : ids.to_ints())
       expected.insert(expected.end(), rows.begin() + id * 64, rows.begin() + (id + 1) * 64);

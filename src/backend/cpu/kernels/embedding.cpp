@@ -23,12 +23,18 @@ void embedding(const EmbeddingArgs& a) {
   const int64_t width = a.table.dim(1);
   const std::vector<int64_t> ids = checked_ids(a.ids, a.table.dim(0));
   const auto rows = rows_of(a.y);
+  const float* scales = a.table.scales().defined() ? a.table.scales().data<float>() : nullptr;
   with_compute_type(a.y.dtype(), [&]<class C>() {
     parallel_rows(cpu_stream(a.y), rows.count(), width, [&](int64_t begin, int64_t end) {
       Writer<C> ys(a.y);
       for (int64_t r = begin; r < end; ++r) {
         C* y = ys.begin(rows.at(r)[0], width);
-        load(a.table.dtype(), element(a.table, ids[static_cast<size_t>(r)] * a.table.stride(0)), 1, width, y);
+        const int64_t id = ids[static_cast<size_t>(r)];
+        load(a.table.dtype(), element(a.table, id * a.table.stride(0)), 1, width, y);
+        if (scales) {
+          const auto factor = static_cast<C>(scales[a.table.scales().numel() == 1 ? 0 : id]);
+          for (int64_t i = 0; i < width; ++i) y[i] *= factor;
+        }
         ys.end();
       }
     });

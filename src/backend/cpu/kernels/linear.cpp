@@ -21,6 +21,15 @@ std::vector<C> rows_as(const Tensor& t, int64_t begin, int64_t end) {
   return values;
 }
 
+// The factors of a weight's rows, one for each.
+template <class C>
+std::vector<C> scales_of(const Tensor& w) {
+  const auto n = static_cast<size_t>(w.dim(0));
+  if (!w.scales().defined()) return std::vector<C>(n, C{1});
+  const std::vector<C> scales = values_of<C>(w.scales());
+  return scales.size() == n ? scales : std::vector<C>(n, scales[0]);
+}
+
 }  // namespace
 
 void linear(const LinearArgs& a) {
@@ -28,6 +37,7 @@ void linear(const LinearArgs& a) {
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
     const std::vector<C> bias = a.bias ? values_of<C>(*a.bias) : std::vector<C>(static_cast<size_t>(n));
+    const std::vector<C> scales = scales_of<C>(a.w);
     for (int64_t block = 0; block < blocks_of(m); ++block) {
       const int64_t first = block * kRowBlock, count = std::min(kRowBlock, m - first);
       const std::vector<C> x = rows_as<C>(a.x, first, first + count);
@@ -36,7 +46,7 @@ void linear(const LinearArgs& a) {
         for (int64_t j = begin; j < end; ++j) {
           const C* w = ws(j * a.w.stride(0), k);
           for (int64_t i = 0; i < count; ++i) {
-            const C y = math.dot(x.data() + i * k, w, k) + bias[static_cast<size_t>(j)];
+            const C y = math.dot(x.data() + i * k, w, k) * scales[static_cast<size_t>(j)] + bias[static_cast<size_t>(j)];
             store(a.y.dtype(), &y, element(a.y, (first + i) * a.y.stride(0) + j), 1, 1);
           }
         }
@@ -49,6 +59,7 @@ void linear_grad_input(const LinearGradInputArgs& a) {
   const int64_t m = a.dy.dim(0), n = a.w.dim(0), k = a.w.dim(1);
   with_compute_type(a.dx.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.dx).cpu().row_math<C>();
+    const std::vector<C> scales = scales_of<C>(a.w);
     cpu_stream(a.dx).pool().parallel_for(blocks_of(m), [&](int64_t block) {
       const int64_t first = block * kRowBlock, count = std::min(kRowBlock, m - first);
       const std::vector<C> dy = rows_as<C>(a.dy, first, first + count);
@@ -56,7 +67,8 @@ void linear_grad_input(const LinearGradInputArgs& a) {
       Reader<C> ws(a.w);
       for (int64_t j = 0; j < n; ++j) {
         const C* w = ws(j * a.w.stride(0), k);
-        for (int64_t i = 0; i < count; ++i) math.axpy(dy[static_cast<size_t>(i * n + j)], w, dx.data() + i * k, k);
+        for (int64_t i = 0; i < count; ++i)
+          math.axpy(dy[static_cast<size_t>(i * n + j)] * scales[static_cast<size_t>(j)], w, dx.data() + i * k, k);
       }
       for (int64_t i = 0; i < count; ++i)
         store(a.dx.dtype(), dx.data() + i * k, element(a.dx, (first + i) * a.dx.stride(0)), 1, k);

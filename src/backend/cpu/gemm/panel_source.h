@@ -1,0 +1,34 @@
+#pragma once
+
+#include "backend/cpu/gemm/micro_kernel.h"
+#include "backend/cpu/gemm/row_source.h"
+
+namespace flux2::gemm {
+
+// One operand of a product, packed: the driver asks for the panel of a few rows over a range of k. A panel's rows past
+// the end of the operand may hold anything; nobody reads what they add up to.
+class PanelSource {
+ public:
+  virtual ~PanelSource() = default;
+
+  // What pack() works in for n elements of each row.
+  virtual int64_t scratch_bytes(int64_t n) const = 0;
+  // Packs elements [k, k + n) of rows [r, r + count), 0 < count ≤ the width of a panel.
+  virtual void pack(int64_t r, int count, int64_t k, int64_t n, void* scratch, void* panel) const = 0;
+};
+
+// What a source of rows gives, interleaved by a micro-kernel's function for panels of `width` rows.
+template <class T>
+class RowPanels final : public PanelSource {
+ public:
+  RowPanels(const RowSource<T>& rows, PackRows<T> pack, int width) : rows_(rows), pack_(pack), width_(width) {}
+  int64_t scratch_bytes(int64_t n) const override { return width_ * n * static_cast<int64_t>(sizeof(T)); }
+  void pack(int64_t r, int count, int64_t k, int64_t n, void* scratch, void* panel) const override;
+
+ private:
+  const RowSource<T>& rows_;
+  PackRows<T> pack_;
+  int width_;
+};
+
+}  // namespace flux2::gemm
