@@ -156,14 +156,17 @@ std::vector<OptionGroup> models_options() {
 }
 
 std::vector<OptionGroup> bench_options() {
-  return {{"model: every network at real size, with random weights",
+  return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
            {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
-            {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024)"},
+            {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024; quant: 256)"},
             {"batch", 'b', "N", "pictures in one step (default: 1)"},
             {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
             {"repeat", 0, "N", "passes; the median counts (default: 10)"},
-            {"only", 0, "LIST", "of text, step, decode, encode (default: all)"},
+            {"only", 0, "LIST", "of text, step, decode, encode; gemm: of f32, bf16, int8, … (default: all)"},
             {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
+          {"gemm: the CPU's matrix products on klein-4B's shapes",
+           {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
+            {"seconds", 0, "S", "spent on each product (default: 0.5)"}}},
           {"Device",
            {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},

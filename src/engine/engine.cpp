@@ -2,9 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
-#include <set>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_features.h"
@@ -59,12 +59,17 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
     config.rope_theta = json["rope_parameters"].value("rope_theta", config.rope_theta);
 }
 
+std::vector<std::shared_ptr<const MappedFile>> files_of(const WeightSource& source) {
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  for (const StoredTensor& t : source.tensors())
+    if (t.file && std::find(files.begin(), files.end(), t.file) == files.end()) files.push_back(t.file);
+  return files;
+}
+
 // Once a prompt is encoded its encoder is the largest thing in memory and idle: the system may have the pages back.
 // They are read again, usually from its cache, when another prompt comes.
 void forget_pages(const WeightSource& source) {
-  std::set<const MappedFile*> files;
-  for (const StoredTensor& t : source.tensors())
-    if (t.file && files.insert(t.file.get()).second) t.file->drop(0, t.file->bytes().size());
+  for (const auto& file : files_of(source)) file->drop(0, file->bytes().size());
 }
 
 }  // namespace
@@ -154,6 +159,12 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
     models.vae = resident<Vae>("autoencoder", weights, config, session.stream, settings).get();
     step();
   }
+
+  std::vector<std::filesystem::path> ahead;  // in the order they will be wanted
+  for (const auto* weights : {&encoder_weights, &transformer_weights})
+    if (*weights)
+      for (const auto& file : files_of((*weights)->source())) ahead.push_back(file->path());
+  loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));
 
   const bool together = !(encoder_weights && transformer_weights) ||
                         fits_whole(transformer_weights->source(), encoder_weights->source());

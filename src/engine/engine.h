@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/read_ahead.h"
 #include "hub/model_files.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/profile.h"
@@ -33,6 +34,7 @@ struct LoadedModel {
   ModelFiles files;
   Models models;
   Session session;
+  std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first picture begins
 };
 
 struct MemoryUse {

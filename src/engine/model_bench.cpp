@@ -4,11 +4,8 @@
 #include <chrono>
 #include <functional>
 
+#include "engine/bench_inputs.h"
 #include "engine/model_cost.h"
-#include "hub/synth_values.h"
-#include "nn/timestep.h"
-#include "pipeline/latents.h"
-#include "pipeline/step.h"
 #include "pipeline/text_states.h"
 
 namespace flux2 {
@@ -16,13 +13,6 @@ namespace flux2 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-Tensor random(Stream& stream, DType dtype, const Shape& shape, const std::string& name) {
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
-  ThreadPool pool(0);
-  SynthValues(1, name, {0.0f, 1.0f}, DType::F32).fill(0, std::as_writable_bytes(std::span(values)), pool);
-  return Tensor::from<float>(stream, dtype, shape, values);
-}
 
 using Work = std::function<void()>;
 
@@ -44,7 +34,7 @@ ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, in
 double measured_ceiling(const Engine& engine, Stream& stream, int repeat) {
   const int64_t n = engine.device().is_host() ? 1024 : 8192;
   const DType dtype = engine.device().is_host() || engine.profile() == Profile::Exact ? DType::F32 : DType::BF16;
-  const Tensor x = random(stream, dtype, {n, n}, "x"), w = random(stream, DType::BF16, {n, n}, "w");
+  const Tensor x = random_tensor(stream, dtype, {n, n}, "x"), w = random_tensor(stream, DType::BF16, {n, n}, "w");
   const Tensor y = Tensor::empty(stream, dtype, {n, n});
   const auto size = static_cast<double>(n);
   const auto work = [&] { engine.device().kernels().linear({x, w, nullptr, y}); };
@@ -65,7 +55,10 @@ class Bench {
   }
 
   ModelBench run(const Engine& engine) {
+    // One large network in memory at a time.
     if (options_.text && model_->models.text_encoder) text();
+    if (model_->models.text_encoder) model_->models.text_encoder.let_go();
+    model_->session.captured_work.clear();
     if (options_.step) step();
     if (options_.decode) decode();
     if (options_.encode) encode();
@@ -105,29 +98,14 @@ class Bench {
 
   void step() {
     const auto transformer = model_->models.transformer.get();
-    const Flux2Config& config = transformer->config;
-    const DType dtype = model_->session.activations;
-    const int64_t pictures = 1 + options_.references, tokens = rows_ * columns_ * pictures;
-    const int64_t batch = options_.batch, text_length = model_->models.text_length;
-
-    auto positions = text_positions(text_length);
-    for (int64_t k = 0; k < pictures; ++k) {
-      const auto picture = picture_positions(rows_, columns_, static_cast<int32_t>(10 * k));
-      positions.insert(positions.end(), picture.begin(), picture.end());
-    }
-    const std::vector<float> time(static_cast<size_t>(batch), 700.0f);
-    const Tensor sinusoid = timestep_embedding(stream_, time, dtype);
-    const Tensor states = random(stream_, dtype, {batch, text_length, config.text_width}, "text");
-    StepConditions conditions{.text = transformer->embed_text(states),
-                              .guidance = config.guidance ? sinusoid : Tensor(),
-                              .rope = flux2_rope(stream_, positions)};
-    const Tensor x = random(stream_, dtype, {batch, tokens, config.channels}, "latents");
-    const double flop = static_cast<double>(batch) * step_flop(config, text_length, tokens);
+    const StepShape shape{options_.width, options_.height, options_.batch, options_.references};
+    const auto [conditions, x, time] = random_step(*model_, shape);
+    const double flop = options_.batch * step_flop(transformer->config, model_->models.text_length, shape.tokens());
     add(
-        "transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, sinusoid); },
+        "transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, time); },
         [&] {
           (*transformer)({.x = x,
-                          .vec = transformer->condition(sinusoid, conditions.guidance),
+                          .vec = transformer->condition(time, conditions.guidance),
                           .txt = conditions.text,
                           .rope = conditions.rope});
         });
@@ -135,13 +113,13 @@ class Bench {
 
   void decode() {
     const Vae& vae = *model_->models.vae;
-    const Tensor tokens = random(stream_, DType::F32, {1, rows_ * columns_, vae.config.packed_channels()}, "latents");
+    const Tensor tokens = random_tensor(stream_, DType::F32, {1, rows_ * columns_, vae.config.packed_channels()}, "latents");
     add("vae decode", decode_flop(vae, options_.width, options_.height), [&] { vae.decode(tokens, rows_, columns_); });
   }
 
   void encode() {
     const Vae& vae = *model_->models.vae;
-    const Tensor picture = random(stream_, model_->session.activations, {1, options_.height, options_.width, 3}, "picture");
+    const Tensor picture = random_tensor(stream_, model_->session.activations, {1, options_.height, options_.width, 3}, "picture");
     add("vae encode", encode_flop(vae, options_.width, options_.height), [&] { vae.encode(picture); });
   }
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "cli/command.h"
+
+namespace flux2 {
+
+// The parts of `flux2 bench`.
+int run_bench_model(Invocation& run);
+int run_bench_gemm(Invocation& run);
+int run_bench_quant(Invocation& run);
+
+// A figure cut to what is worth reading.
+double rounded(double value, double unit);
+
+}  // namespace flux2

@@ -1,0 +1,53 @@
+#include "base/read_ahead.h"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace flux2 {
+
+namespace {
+
+constexpr off_t kPiece = off_t{1} << 20;
+
+// Whether a byte is in the cache: such a read does not wait for the disk.
+bool is_cached(int fd, off_t at) {
+  char byte;
+  iovec one{&byte, 1};
+  return ::preadv2(fd, &one, 1, at, RWF_NOWAIT) == 1;
+}
+
+}  // namespace
+
+ReadAhead::ReadAhead(std::vector<std::filesystem::path> files) : files_(std::move(files)) {
+  thread_ = std::thread([this] {
+    std::vector<char> bytes(static_cast<size_t>(kPiece));
+    for (const auto& path : files_) {
+      const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      if (fd < 0) continue;  // whoever maps it says so
+      const off_t size = ::lseek(fd, 0, SEEK_END);
+      for (off_t at = 0; at < size && !stop_; at += kPiece) {
+        const off_t last = std::min(at + kPiece, size) - 1;
+        if (is_cached(fd, at) && is_cached(fd, last)) continue;
+        const ssize_t n = ::pread(fd, bytes.data(), bytes.size(), at);
+        if (n <= 0) break;
+        read_ += n;
+      }
+      ::close(fd);
+    }
+  });
+}
+
+ReadAhead::~ReadAhead() {
+  stop_ = true;
+  finish();
+}
+
+int64_t ReadAhead::finish() {
+  if (thread_.joinable()) thread_.join();
+  return read_;
+}
+
+}  // namespace flux2

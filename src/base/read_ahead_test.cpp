@@ -1,0 +1,32 @@
+#include "base/read_ahead.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace flux2 {
+namespace {
+
+TEST(ReadAhead, BringsBackWhatTheCacheLost) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "read_ahead.bin";
+  std::ofstream(path) << std::string(5 << 20, 'x');
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0);
+  ::fsync(fd);
+  const bool dropped = ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+  ::close(fd);
+  EXPECT_TRUE(dropped);
+  const int64_t first = ReadAhead({path}).finish();
+  EXPECT_LE(first, 5 << 20);
+  EXPECT_EQ(ReadAhead({path}).finish(), 0) << "all of it should be in the cache now";
+}
+
+TEST(ReadAhead, MissingFilesAndAnEarlyEndAreNoTrouble) {
+  EXPECT_EQ(ReadAhead({"/no/such/file"}).finish(), 0);
+  ReadAhead stopped({std::filesystem::path(testing::TempDir()) / "read_ahead.bin"});
+}
+
+}  // namespace
+}  // namespace flux2
