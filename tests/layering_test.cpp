@@ -28,7 +28,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["hub"] = {"base", "tensor", "weights", "nn", "model", "text", "image"};
   m["backend/cpu"] = {"base", "tensor"};
   m["backend/cuda"] = {"base", "tensor"};
-  m["engine"] = {"base", "tensor", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda"};
+  m["backend/plan"] = {"base", "tensor"};
+  m["engine"] = {"base", "tensor", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
   m["cli"] = {"base", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine"};
   return m;
 }();

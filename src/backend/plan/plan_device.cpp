@@ -1,0 +1,107 @@
+#include "backend/plan/plan_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace flux2 {
+
+namespace {
+
+// Stands for any kernel.
+struct Nothing {
+  template <class Args>
+  using Kernel = void (*)(const Args&);
+  template <class Args>
+  operator Kernel<Args>() const {
+    return [](const Args&) {};
+  }
+};
+
+// The table with every kernel replaced by one that does nothing; what is missing stays missing.
+Kernels muted(Kernels table) {
+  const auto mute = [](auto&... entries) { ((entries = entries ? decltype(+entries)(Nothing{}) : nullptr), ...); };
+  auto& [fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
+         layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
+         swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad,
+         conv2d_add, upsample_conv2d, modulated_norm, gated_add, norm_rope] = table;
+  mute(fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
+       layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
+       swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad,
+       conv2d_add, upsample_conv2d, modulated_norm, gated_add, norm_rope);
+  return table;
+}
+
+// Shared with the memory it lent, which may outlive the stream.
+struct Count {
+  size_t used = 0, peak = 0;
+
+  void take(size_t bytes) { peak = std::max(peak, used += bytes); }
+};
+
+class PlanGraph final : public Graph {
+ public:
+  PlanGraph(std::shared_ptr<Count> count, size_t bytes) : count_(std::move(count)), bytes_(bytes) { count_->take(bytes_); }
+  ~PlanGraph() override { count_->used -= bytes_; }
+  void replay() override {}
+
+ private:
+  std::shared_ptr<Count> count_;
+  size_t bytes_;
+};
+
+class PlanStream final : public Stream {
+ public:
+  using Stream::Stream;
+
+  std::shared_ptr<void> allocate(size_t bytes) override {
+    const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    count_->take(taken);
+    // An address nobody may read; aligned like real ones.
+    return {reinterpret_cast<void*>(kAlignment), [count = count_, taken](void*) { count->used -= taken; }};
+  }
+  void upload(void*, const void*, size_t) override {}
+  void download(void* host, const void*, size_t bytes) override { std::memset(host, 0, bytes); }
+  void wait() override {}
+
+  // A graph keeps the memory its work needed.
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    const size_t before = count_->used, peak = std::exchange(count_->peak, before);
+    work();
+    const size_t inside = count_->peak - before;
+    count_->peak = std::max(count_->peak, peak);
+    return std::make_unique<PlanGraph>(count_, inside);
+  }
+  size_t peak_bytes() const override { return count_->peak; }
+  size_t used_bytes() const override { return count_->used; }
+
+ private:
+  static constexpr size_t kAlignment = 512;
+  std::shared_ptr<Count> count_ = std::make_shared<Count>();
+};
+
+class PlanDevice final : public Device {
+ public:
+  explicit PlanDevice(const Device& target)
+      : name_(target.name()), description_(target.description()), host_(target.is_host()), graphs_(target.prefers_graphs()),
+        memory_(target.memory()) {
+    kernels_ = muted(target.kernels());
+  }
+  std::string name() const override { return name_; }
+  std::string description() const override { return description_; }
+  bool is_host() const override { return host_; }
+  bool prefers_graphs() const override { return graphs_; }
+  MemorySize memory() const override { return memory_; }
+  std::shared_ptr<Stream> open_stream() override { return std::make_shared<PlanStream>(shared_from_this()); }
+
+ private:
+  std::string name_, description_;
+  bool host_, graphs_;
+  MemorySize memory_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> open_plan_device(const Device& target) { return std::make_shared<PlanDevice>(target); }
+
+}  // namespace flux2

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "tensor/device.h"
+
+namespace flux2 {
+
+// A device that computes nothing and counts memory: a model runs on it as it would on `target`, op by op, with the fused
+// forms the target has, and its stream's peak_bytes() tells what the target's pool would have handed out at most. Weights
+// given to it take no memory beside what is counted.
+//
+// What it cannot see is what kernels take for themselves: packed panels, workspaces of libraries.
+std::shared_ptr<Device> open_plan_device(const Device& target);
+
+}  // namespace flux2

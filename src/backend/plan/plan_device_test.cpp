@@ -1,0 +1,56 @@
+#include "backend/plan/plan_device.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+namespace {
+
+// Something to plan for: every kernel but one, none of which may run.
+class Target final : public Device {
+ public:
+  Target() {
+    kernels_.scale = [](const ScaleArgs&) { FAIL() << "a plan must not compute"; };
+    kernels_.copy = [](const CopyArgs&) { FAIL() << "a plan must not compute"; };
+  }
+  std::string name() const override { return "target"; }
+  std::string description() const override { return "a target"; }
+  bool is_host() const override { return false; }
+  std::shared_ptr<Stream> open_stream() override { return nullptr; }
+};
+
+TEST(PlanDevice, CountsInsteadOfComputing) {
+  const auto target = std::make_shared<Target>();
+  const auto device = open_plan_device(*target);
+  EXPECT_EQ(device->name(), "target");
+  EXPECT_EQ(device->kernels().norm_rope, nullptr);
+  ASSERT_NE(device->kernels().scale, nullptr);
+
+  const auto stream = device->open_stream();
+  {
+    const Tensor a = Tensor::empty(*stream, DType::F32, {1024});
+    const Tensor b = Tensor::like(a);
+    device->kernels().scale({a, b, 2.0, 0.0});
+    EXPECT_EQ(stream->used_bytes(), 8192u);
+    EXPECT_EQ(a.cloned().to_floats(), std::vector<float>(1024, 0.0f));
+  }
+  EXPECT_EQ(stream->used_bytes(), 0u);
+  EXPECT_EQ(stream->peak_bytes(), 12288u);
+}
+
+TEST(PlanDevice, AGraphKeepsWhatItsWorkNeeded) {
+  const auto target = std::make_shared<Target>();
+  const auto stream = open_plan_device(*target)->open_stream();
+  auto graph = stream->capture([&] {
+    const Tensor a = Tensor::empty(*stream, DType::F32, {512});
+    const Tensor b = Tensor::empty(*stream, DType::F32, {512});
+  });
+  EXPECT_EQ(stream->used_bytes(), 4096u);
+  graph.reset();
+  EXPECT_EQ(stream->used_bytes(), 0u);
+  EXPECT_EQ(stream->peak_bytes(), 4096u);
+}
+
+}  // namespace
+}  // namespace flux2
