@@ -17,6 +17,15 @@ const std::vector<Command>& commands() {
        run_generate,
        "`flux2 \"a prompt\"` is short for this. stdout carries the paths of the pictures, one per line.",
        true},
+      {"plan",
+       {},
+       "forecast memory and time of a generation, without running it",
+       "[PROMPT] [options of generate]",
+       generate_options,
+       {"flux2 plan -m flux.2-klein-9b \"a lighthouse\" --size 1024", "flux2 plan \"a fox\" --quant int8 --batch 4 --device cpu",
+        "flux2 plan --json \"a fox\""},
+       run_plan,
+       "Reads the headers of the model files alone. Memory is counted by the pipeline itself, on a device that computes nothing."},
       {"inspect",
        {},
        "say what a picture or model file is",
@@ -66,8 +75,7 @@ const std::vector<Command>& commands() {
        "measure how fast and how exactly a model runs here",
        "model|gemm|quant [options]",
        bench_options,
-       {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench model --only step --per-op --repeat 20",
-        "flux2 bench gemm --rows 768 --threads 2 --json", "flux2 bench quant --variant klein-4b --size 256"},
+       {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench gemm --rows 768 --threads 2 --json", "flux2 bench quant --variant klein-4b --size 256"},
        run_bench,
        "Needs no model files. Each time is a median. gemm: matrix products beside the bare instruction and OpenBLAS; quant: "
        "what each --quant does to a step."},
@@ -106,7 +114,7 @@ const Command* find_command(std::string_view name) {
 
 bool is_later_command(std::string_view name) {
   for (const char* later : {"edit", "img2img", "inpaint", "grid", "upscale", "shell", "serve", "client", "lora",
-                            "convert", "train", "dataset", "plan", "verify", "selftest"})
+                            "convert", "train", "dataset", "verify", "selftest"})
     if (name == later) return true;
   return false;
 }

@@ -6,12 +6,10 @@
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/interrupt.h"
-#include "cli/model_choice.h"
 #include "cli/picture_writer.h"
+#include "cli/plan.h"
 #include "cli/progress_display.h"
-#include "cli/prompts.h"
-#include "cli/quality.h"
-#include "cli/request.h"
+#include "cli/prepare.h"
 #include "cli/show.h"
 #include "cli/styles.h"
 #include "engine/engine.h"
@@ -28,64 +26,6 @@ int64_t milliseconds(double seconds) { return static_cast<int64_t>(seconds * 100
 int list_styles(Invocation& run) {
   for (const auto& [name, text] : all_styles(run.project, run.user))
     run.console.result(fmt::format("{:<12} {}", name, text));
-  return 0;
-}
-
-// --from and --remix: the settings of a picture, below what the command line says.
-void take_settings_of_picture(Invocation& run) {
-  for (const char* option : {"from", "remix"}) {
-    const Setting* file = run.settings.find(option);
-    if (!file) continue;
-    const std::string path = file->values.back();
-    const auto found = find_record(read_metadata(path));
-    if (!found)
-      throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
-                  "flux2 inspect --raw shows what it says");
-    run.settings.add_below(option, layer_of_record(found->record, option == std::string_view("from"), path));
-  }
-}
-
-std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
-                                         const std::vector<PromptLine>& prompts) {
-  const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
-  const std::string style = run.settings.text("style");
-  const Styles styles = all_styles(run.project, run.user);
-  std::vector<ResolvedRequest> requests;
-  for (int64_t round = 0; round < repeat; ++round)
-    for (const PromptLine& line : prompts) {
-      const std::string prompt = style.empty() ? line.prompt : apply_style(styles, style, line.prompt);
-      Settings settings = run.settings.with(line.settings);
-      if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
-      // Rounding and the like are the same in every round; once is enough to say so.
-      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}));
-    }
-  return requests;
-}
-
-int print_plan(Invocation& run, const ModelFiles& model, const std::vector<ResolvedRequest>& requests) {
-  Json plan = {{"model",
-                {{"id", model.id},
-                 {"transformer", model.transformer.string()},
-                 {"vae", model.vae.string()},
-                 {"text_encoder", model.text_encoder.string()},
-                 {"tokenizer", model.tokenizer.string()},
-                 {"distilled", model.distilled},
-                 {"bundled", model.bundled},
-                 {"reasons", model.reasons}}},
-               {"requests", Json::array()}};
-  for (const ResolvedRequest& resolved : requests) {
-    const Request& request = resolved.request;
-    Json json = to_json(resolved.record);
-    for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
-    json["batch"] = request.batch;
-    json["output"] = resolved.output;
-    json["plan"] = {{"picture_tokens", request.tokens()},
-                    {"text_tokens", model.defaults.text_length},
-                    {"transformer_passes", int64_t{request.steps} * request.batch * (request.cfg ? 2 : 1)},
-                    {"sigmas", make_sigmas(request.schedule, request.tokens(), request.steps, request.shift)}};
-    plan["requests"].push_back(std::move(json));
-  }
-  run.console.result(plan.dump(2, ' ', false, Json::error_handler_t::replace));
   return 0;
 }
 
@@ -252,18 +192,9 @@ class Generation {
 
 int run_generate(Invocation& run) {
   if (run.settings.text("style") == "list") return list_styles(run);
-  take_settings_of_picture(run);
-  const bool given_text = run.settings.has("embeddings");
-  const std::vector<PromptLine> prompts = read_prompts(run, given_text);
-  ModelFiles model = choose_model(run, !given_text);
-  for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
-  if (run.settings.has("preset")) {
-    const std::string preset = run.settings.choice("preset", {"draft", "standard", "best"}, "standard");
-    run.settings.add_below("preset", quality_preset(preset, model));
-  }
-  std::vector<ResolvedRequest> requests = resolve_all(run, model, prompts);
-  if (run.settings.flag("dry-run")) return print_plan(run, model, requests);
-  return Generation(run, std::move(model), std::move(requests)).run();
+  PreparedRun prepared = prepare_run(run);
+  if (run.settings.flag("dry-run")) return print_plan(run, prepared);
+  return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
 }
 
 }  // namespace flux2

@@ -80,13 +80,16 @@ Engine::Engine(const EngineOptions& options) : options_(options), device_(open_d
                 "use --device cpu, or leave it out");
 }
 
+DType Engine::activations() const {
+  return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
+}
+
 std::unique_ptr<LoadedModel> Engine::empty_model() const {
   auto model = std::make_unique<LoadedModel>();
   Session& session = model->session;
   session.stream = device_->open_stream();
   session.log = options_.log;
-  // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
-  session.activations = device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
+  session.activations = activations();
   return model;
 }
 
@@ -140,12 +143,8 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   if (parts.text_encoder) {
     models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
     encoder_weights = open(files.text_encoder, ModelPart::TextEncoder);
-    const Qwen3Config config = in_context("loading the text encoder", [&] {
-      Qwen3Config detected = detect_qwen3(*encoder_weights);
-      read_qwen3_config(files.text_encoder, detected);
-      detected.states = files.defaults.text_layers;
-      return detected;
-    });
+    const Qwen3Config config =
+        in_context("loading the text encoder", [&] { return text_encoder_config(files, *encoder_weights); });
     models.text_encoder = resident<Qwen3Encoder>("text encoder", *encoder_weights, config, session.stream, settings);
   }
   if (parts.transformer) {
@@ -188,6 +187,13 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
       return again->models.vae->decode(tokens.to(*again->session.stream), rows, columns);
     };
   return loaded;
+}
+
+Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& weights) {
+  Qwen3Config config = detect_qwen3(weights);
+  read_qwen3_config(files.text_encoder, config);
+  config.states = files.defaults.text_layers;
+  return config;
 }
 
 MemoryUse Engine::memory_use(const LoadedModel& model) const {

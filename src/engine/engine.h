@@ -50,6 +50,12 @@ class Engine {
   Device& device() const { return *device_; }
   Profile profile() const { return options_.profile; }
   Quant quant() const { return options_.quant; }
+  const EngineOptions& options() const { return options_; }
+  // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
+  DType activations() const;
+
+  // Whether both large networks can be in memory at once.
+  bool fits_whole(const WeightSource& transformer, const WeightSource& encoder) const;
 
   // Every file is opened and checked at once. Networks are in memory when this returns, except that where encoder and
   // transformer would not fit beside each other each is loaded when it is needed and the encoder leaves after use.
@@ -62,12 +68,14 @@ class Engine {
   MemoryUse memory_use(const LoadedModel& model) const;
 
  private:
-  bool fits_whole(const WeightSource& transformer, const WeightSource& encoder) const;
   std::unique_ptr<LoadedModel> empty_model() const;  // a session on the device, no networks yet
 
   EngineOptions options_;
   std::shared_ptr<Device> device_;
 };
+
+// The geometry of a model's text encoder: what its weights and the config.json beside them say, and which states are read.
+Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& weights);
 
 // One line per device that this build can use here, the CPU first; and per backend that is missing, why.
 struct DeviceReport {

@@ -6,6 +6,7 @@
 
 #include "engine/bench_inputs.h"
 #include "engine/model_cost.h"
+#include "engine/rate.h"
 #include "pipeline/text_states.h"
 
 namespace flux2 {
@@ -30,17 +31,6 @@ ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, in
   return {kernel, times[times.size() / 2], times.front(), flop, {}};
 }
 
-// The rate of a product large enough to fill the device.
-double measured_ceiling(const Engine& engine, Stream& stream, int repeat) {
-  const int64_t n = engine.device().is_host() ? 1024 : 8192;
-  const DType dtype = engine.device().is_host() || engine.profile() == Profile::Exact ? DType::F32 : DType::BF16;
-  const Tensor x = random_tensor(stream, dtype, {n, n}, "x"), w = random_tensor(stream, DType::BF16, {n, n}, "w");
-  const Tensor y = Tensor::empty(stream, dtype, {n, n});
-  const auto size = static_cast<double>(n);
-  const auto work = [&] { engine.device().kernels().linear({x, w, nullptr, y}); };
-  return measure(stream, "linear", 2 * size * size * size, repeat, work).rate();
-}
-
 class Bench {
  public:
   Bench(const Engine& engine, const ModelBenchOptions& options)
@@ -51,7 +41,7 @@ class Bench {
             engine.invent(options.variant,
                           {.transformer = options.step, .text_encoder = options.text, .vae = options.decode || options.encode})),
         stream_(*model_->session.stream) {
-    report_.ceiling = measured_ceiling(engine, stream_, options.repeat);
+    report_.ceiling = product_rate(engine, options.repeat);
   }
 
   ModelBench run(const Engine& engine) {

@@ -74,6 +74,7 @@ class PlanStream final : public Stream {
   }
   size_t peak_bytes() const override { return count_->peak; }
   size_t used_bytes() const override { return count_->used; }
+  size_t restart_peak() { return std::exchange(count_->peak, count_->used); }
 
  private:
   static constexpr size_t kAlignment = 512;
@@ -103,5 +104,7 @@ class PlanDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> open_plan_device(const Device& target) { return std::make_shared<PlanDevice>(target); }
+
+size_t restart_peak(Stream& stream) { return static_cast<PlanStream&>(stream).restart_peak(); }
 
 }  // namespace flux2

@@ -13,4 +13,7 @@ namespace flux2 {
 // What it cannot see is what kernels take for themselves: packed panels, workspaces of libraries.
 std::shared_ptr<Device> open_plan_device(const Device& target);
 
+// The peak of such a stream since the last call; counting begins anew from what is in use.
+size_t restart_peak(Stream& stream);
+
 }  // namespace flux2

@@ -1,0 +1,87 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+
+#include "cli/bench.h"
+#include "cli/engine_settings.h"
+#include "engine/forecast.h"
+
+namespace flux2 {
+
+namespace {
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+Json as_json(const Forecast& f) {
+  Json phases = Json::array();
+  for (const PhaseForecast& p : f.phases)
+    phases.push_back({{"phase", name_of(p.phase)},
+                      {"weight_bytes", p.weights},
+                      {"activation_bytes", p.activations},
+                      {"peak_bytes", p.peak()},
+                      {"seconds", rounded(p.seconds, 1e-3)}});
+  return {{"device", f.device},
+          {"available_bytes", f.memory.available},
+          {"encoder_leaves", f.encoder_leaves},
+          {"phases", phases},
+          {"peak_bytes", f.peak()},
+          {"seconds", rounded(f.seconds(), 1e-3)},
+          {"fits", f.peak() <= f.memory.available}};
+}
+
+void print(Console& console, const ModelFiles& model, const ResolvedRequest& resolved, const Forecast& f) {
+  const Request& request = resolved.request;
+  console.result(fmt::format("{} at {}x{}, {} steps, {} picture(s), on {}", model.id, request.width, request.height, request.steps,
+                             request.batch, f.device));
+  console.result(fmt::format("{:<10} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
+  for (const PhaseForecast& p : f.phases)
+    console.result(fmt::format("{:<10} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
+                               gib(p.peak()), p.seconds));
+  console.result(fmt::format("{:<10} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB available{}", "in all", "", "", gib(f.peak()),
+                             f.seconds(), gib(f.memory.available), f.peak() <= f.memory.available ? "" : ": does not fit"));
+  if (f.peak() > f.memory.available)
+    console.result("  --quant int8 or q4_0 makes the weights smaller, --size the activations");
+}
+
+}  // namespace
+
+int print_plan(Invocation& run, const PreparedRun& prepared) {
+  const ModelFiles& model = prepared.model;
+  const Engine engine(engine_options(run));
+  Json plan = {{"model",
+                {{"id", model.id},
+                 {"transformer", model.transformer.string()},
+                 {"vae", model.vae.string()},
+                 {"text_encoder", model.text_encoder.string()},
+                 {"tokenizer", model.tokenizer.string()},
+                 {"distilled", model.distilled},
+                 {"bundled", model.bundled},
+                 {"reasons", model.reasons}}},
+               {"requests", Json::array()}};
+  for (const ResolvedRequest& resolved : prepared.requests) {
+    const Request& request = resolved.request;
+    Json json = to_json(resolved.record);
+    for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
+    json["batch"] = request.batch;
+    json["output"] = resolved.output;
+    json["plan"] = {{"picture_tokens", request.tokens()},
+                    {"text_tokens", model.defaults.text_length},
+                    {"transformer_passes", int64_t{request.steps} * request.batch * (request.cfg ? 2 : 1)},
+                    {"sigmas", make_sigmas(request.schedule, request.tokens(), request.steps, request.shift)},
+                    {"forecast", as_json(forecast(engine, model, request))}};
+    plan["requests"].push_back(std::move(json));
+  }
+  run.console.result(plan.dump(2, ' ', false, Json::error_handler_t::replace));
+  return 0;
+}
+
+int run_plan(Invocation& run) {
+  const PreparedRun prepared = prepare_run(run);
+  if (run.console.json()) return print_plan(run, prepared);
+  const Engine engine(engine_options(run));
+  for (const ResolvedRequest& resolved : prepared.requests)
+    print(run.console, prepared.model, resolved, forecast(engine, prepared.model, resolved.request));
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/prepare.h"
+
+namespace flux2 {
+
+// --dry-run: the resolved requests as JSON, each with what it will take.
+int print_plan(Invocation& run, const PreparedRun& prepared);
+
+}  // namespace flux2

@@ -1,0 +1,60 @@
+#include "cli/prepare.h"
+
+#include "cli/model_choice.h"
+#include "cli/prompts.h"
+#include "cli/quality.h"
+#include "cli/styles.h"
+#include "engine/picture_metadata.h"
+
+namespace flux2 {
+
+namespace {
+
+// --from and --remix: the settings of a picture, below what the command line says.
+void take_settings_of_picture(Invocation& run) {
+  for (const char* option : {"from", "remix"}) {
+    const Setting* file = run.settings.find(option);
+    if (!file) continue;
+    const std::string path = file->values.back();
+    const auto found = find_record(read_metadata(path));
+    if (!found)
+      throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
+                  "flux2 inspect --raw shows what it says");
+    run.settings.add_below(option, layer_of_record(found->record, option == std::string_view("from"), path));
+  }
+}
+
+std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
+                                         const std::vector<PromptLine>& prompts) {
+  const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
+  const std::string style = run.settings.text("style");
+  const Styles styles = all_styles(run.project, run.user);
+  std::vector<ResolvedRequest> requests;
+  for (int64_t round = 0; round < repeat; ++round)
+    for (const PromptLine& line : prompts) {
+      const std::string prompt = style.empty() ? line.prompt : apply_style(styles, style, line.prompt);
+      Settings settings = run.settings.with(line.settings);
+      if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
+      // Rounding and the like are the same in every round; once is enough to say so.
+      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}));
+    }
+  return requests;
+}
+
+}  // namespace
+
+PreparedRun prepare_run(Invocation& run) {
+  take_settings_of_picture(run);
+  const bool given_text = run.settings.has("embeddings");
+  const std::vector<PromptLine> prompts = read_prompts(run, given_text);
+  ModelFiles model = choose_model(run, !given_text);
+  for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
+  if (run.settings.has("preset")) {
+    const std::string preset = run.settings.choice("preset", {"draft", "standard", "best"}, "standard");
+    run.settings.add_below("preset", quality_preset(preset, model));
+  }
+  std::vector<ResolvedRequest> requests = resolve_all(run, model, prompts);
+  return {std::move(model), std::move(requests)};
+}
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace flux2 {
+
+struct PhaseForecast {
+  Phase phase;
+  int64_t weights = 0;      // bytes in memory during the phase
+  int64_t activations = 0;  // bytes the device's pool hands out at most
+  double seconds = 0;
+
+  int64_t peak() const { return weights + activations; }
+};
+
+// What a request will need, from the headers of the files alone: the pipeline itself runs on a device that counts memory
+// and computes nothing; times come from the operations to do and the rate of one product measured now.
+struct Forecast {
+  std::string device;
+  MemorySize memory;         // of the device
+  bool encoder_leaves = false;  // text encoder and transformer are not in memory together
+  std::vector<PhaseForecast> phases;
+
+  int64_t peak() const;
+  double seconds() const;
+};
+
+Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
+
+}  // namespace flux2

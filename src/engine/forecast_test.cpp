@@ -1,0 +1,74 @@
+#include "engine/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include "hub/synth.h"
+#include "hub/model_files.h"
+
+namespace flux2 {
+namespace {
+
+ModelFiles synthetic_model() {
+  static const ModelFiles files = [] {
+    const auto folder = std::filesystem::path(testing::TempDir()) / "forecast-model";
+    std::filesystem::remove_all(folder);
+    synthesise_model({.variant = "tiny", .out = folder});
+    return locate_model({.model = folder.string()}, {});
+  }();
+  return files;
+}
+
+Request request_of(int size, int batch, bool cfg) {
+  Request r;
+  r.prompt = "a red fox";
+  r.width = r.height = size;
+  r.steps = 2;
+  r.batch = batch;
+  if (cfg) r.cfg = 4.0;
+  return r;
+}
+
+const PhaseForecast& phase(const Forecast& f, Phase wanted) {
+  for (const PhaseForecast& p : f.phases)
+    if (p.phase == wanted) return p;
+  throw std::runtime_error("no such phase");
+}
+
+// The pool's peak of a real run, its largest phase, is what was forecast, up to the panels that products pack for themselves.
+TEST(Forecast, IsWhatThePoolHandsOut) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  for (const Request& request : {request_of(128, 1, false), request_of(256, 1, false), request_of(256, 2, true), request_of(512, 1, false)}) {
+    const Forecast f = forecast(engine, synthetic_model(), request);
+    ASSERT_EQ(f.phases.size(), 3u);
+    int64_t forecast_peak = 0;
+    for (const PhaseForecast& p : f.phases) {
+      EXPECT_GT(p.activations, 0) << name_of(p.phase);
+      EXPECT_GT(p.weights, 0) << name_of(p.phase);
+      EXPECT_GT(p.seconds, 0) << name_of(p.phase);
+      forecast_peak = std::max(forecast_peak, p.activations);
+    }
+    const auto model = engine.load(synthetic_model(), {});
+    text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+    const auto real = static_cast<double>(model->session.stream->peak_bytes());
+    EXPECT_NEAR(static_cast<double>(forecast_peak), real, 0.1 * real + (32 << 20)) << request.width;
+  }
+}
+
+TEST(Forecast, GrowsWithTheRequest) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const Forecast small = forecast(engine, synthetic_model(), request_of(128, 1, false));
+  const Forecast large = forecast(engine, synthetic_model(), request_of(512, 1, false));
+  EXPECT_GT(phase(large, Phase::Decode).activations, 8 * phase(small, Phase::Decode).activations);
+  EXPECT_GT(phase(large, Phase::Denoise).seconds, phase(small, Phase::Denoise).seconds);
+  EXPECT_EQ(phase(large, Phase::Text).weights, phase(small, Phase::Text).weights);
+}
+
+TEST(Forecast, QuantisedWeightsAreSmaller) {
+  const Engine plain({.device = "cpu", .threads = 2}), int8({.device = "cpu", .threads = 2, .quant = Quant::Int8});
+  const Request request = request_of(128, 1, false);
+  EXPECT_LT(phase(forecast(int8, synthetic_model(), request), Phase::Denoise).weights,
+            phase(forecast(plain, synthetic_model(), request), Phase::Denoise).weights);
+}
+
+}  // namespace
+}  // namespace flux2
