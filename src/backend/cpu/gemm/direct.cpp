@@ -43,7 +43,7 @@ void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, con
         weights.rows(j, 1, k0, length, &weight, segment);
         for (int64_t i = 0; i < m; ++i) sum[i] += dot(rows + i * k + k0, weight, length);
       }
-      for (int64_t i = 0; i < m; ++i) output.store(&sum[i], i, j, 1);
+      for (int64_t i = 0; i < m; ++i) output.store({&sum[i], 1, 1}, i, j, 1);
     }
   });
 }

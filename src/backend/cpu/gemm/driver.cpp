@@ -7,10 +7,10 @@ namespace flux2::gemm {
 
 namespace {
 
-// A block of K keeps a panel of a (8 rows: 12 KB) in the first cache level; a strip of b with its tiles of the result
+// A block of K keeps a panel of a (8 rows: 8 KB) in the first cache level; a strip of b with its tiles of the result
 // stays in the second.
-constexpr int64_t kBlockBytes = 1536;       // of one row
-constexpr int64_t kStripColumns = 96;
+constexpr int64_t kBlockBytes = 1024;       // of one row
+constexpr int64_t kStripColumns = 144;
 constexpr int64_t kTaskRows = 768;
 constexpr int64_t kLeastTaskRows = 64;
 constexpr int64_t kChunkBytes = 24 << 20;   // of packed a: stays in the last cache level
@@ -49,6 +49,10 @@ struct Split {
   }
   int64_t tasks() const { return row_tasks * column_tasks; }
 };
+
+void prefetch(const void* data, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(data) + i);
+}
 
 // Calls body(slot, task) for every task; a slot is one thread's, so what belongs to it is not shared.
 template <class Body>
@@ -127,18 +131,21 @@ class Product {
         b_.pack(c0 + j * nr, static_cast<int>(std::min<int64_t>(nr, columns - j * nr)), blocks_.begin(block), k, s.scratch,
                 s.strip + j * panel_b_bytes_);
       const Pass pass{block == 0, block == blocks_.count - 1};
+      const int64_t share = divide_up(panel_a_bytes_, column_tiles);
       float* tile = s.tiles;
       for (int64_t i = 0; i < row_tiles; ++i) {
         const std::byte* a = panel_a(block, r0 / mr + i);
-        for (int64_t j = 0; j < column_tiles; ++j, tile += mr * nr)
+        const float* first = tile;
+        for (int64_t j = 0; j < column_tiles; ++j, tile += mr * nr) {
+          // The next panel of a comes from the last cache level, the next tile from the second.
+          prefetch(a + panel_a_bytes_ + j * share, share);
+          prefetch(tile + mr * nr, mr * nr * static_cast<int64_t>(sizeof(float)));
           kernel_.run(packed_k, a, s.strip + j * panel_b_bytes_, tile, pass);
+        }
+        for (int64_t r = 0; pass.last && r < std::min<int64_t>(mr, rows - i * mr); ++r)
+          output_.store({first + r * nr, nr, mr * nr}, m0 + r0 + i * mr + r, c0, columns);
       }
     }
-    for (int64_t i = 0; i < row_tiles; ++i)
-      for (int64_t r = 0; r < std::min<int64_t>(mr, rows - i * mr); ++r)
-        for (int64_t j = 0; j < column_tiles; ++j)
-          output_.store(s.tiles + (i * column_tiles + j) * mr * nr + r * nr, m0 + r0 + i * mr + r, c0 + j * nr,
-                        std::min<int64_t>(nr, columns - j * nr));
   }
 
   const TileKernel& kernel_;

@@ -1,18 +1,61 @@
 #include "backend/cpu/gemm/output.h"
 
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
 #include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/micro_kernel.h"
 
 namespace flux2::gemm {
 
-void Output::store(float* sums, int64_t row, int64_t c, int64_t count) const {
-  if (row_scales)
-    for (int64_t i = 0; i < count; ++i) sums[i] *= row_scales[row];
-  if (column_scales)
-    for (int64_t i = 0; i < count; ++i) sums[i] *= column_scales[c + i];
-  if (bias)
-    for (int64_t i = 0; i < count; ++i) sums[i] += bias[c + i];
+namespace {
+
+using Piece = std::array<float, kMaxTileRows>;
+
+constexpr Piece kZeros = {};
+constexpr Piece kOnes = [] {
+  Piece ones;
+  ones.fill(1.0f);
+  return ones;
+}();
+
+// Count is an integral_constant for whole pieces, which makes straight vector code of the loop.
+template <class Count>
+void finish(Count count, const float* sums, float factor, const float* scales, const float* bias, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = sums[i] * factor * scales[i] + bias[i];
+}
+
+template <int64_t n>
+using Constant = std::integral_constant<int64_t, n>;
+
+void finish_piece(int64_t count, const float* sums, float factor, const float* scales, const float* bias, float* out) {
+  switch (count) {
+    case 12: return finish(Constant<12>(), sums, factor, scales, bias, out);
+    case 16: return finish(Constant<16>(), sums, factor, scales, bias, out);
+    case 32: return finish(Constant<32>(), sums, factor, scales, bias, out);
+    default: return finish(count, sums, factor, scales, bias, out);
+  }
+}
+
+}  // namespace
+
+void Output::store(Pieces sums, int64_t row, int64_t c, int64_t columns) const {
   const int64_t width = info(dtype).block_bytes;
-  gemm::store(sums, count, dtype, static_cast<std::byte*>(data) + (row * row_stride + c) * width);
+  auto* out = static_cast<std::byte*>(data) + (row * row_stride + c) * width;
+  const float factor = row_scales ? row_scales[row] : 1.0f;
+  for (int64_t i = 0; i < columns; i += sums.length, sums.first += sums.apart, out += sums.length * width) {
+    const int64_t count = std::min(sums.length, columns - i);
+    const float* scales = column_scales ? column_scales + c + i : kOnes.data();
+    const float* terms = bias ? bias + c + i : kZeros.data();
+    if (dtype == DType::F32) {
+      finish_piece(count, sums.first, factor, scales, terms, reinterpret_cast<float*>(out));
+    } else {
+      Piece held;
+      finish_piece(count, sums.first, factor, scales, terms, held.data());
+      gemm::store(held.data(), count, dtype, out);
+    }
+  }
 }
 
 }  // namespace flux2::gemm

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/dtype.h"
 
 namespace flux2::gemm {
+
+// One row of sums as it lies in the tiles side by side: pieces of `length` floats, `apart` floats from one to the next.
+struct Pieces {
+  const float* first;
+  int64_t length, apart;
+};
 
 // Where a product lands and what is done to it on the way:
 //   y[m, n] = row_scales[m] · column_scales[n] · Σ_k a[m, k] · b[n, k] + bias[n], stored as F32, BF16 or F16.
@@ -17,8 +24,8 @@ struct Output {
   const float* row_scales = nullptr;
   const float* column_scales = nullptr;
 
-  // Finishes `count` sums of one row from column c on, in place, and stores them.
-  void store(float* sums, int64_t row, int64_t c, int64_t count) const;
+  // Finishes and stores `columns` sums of one row from column c on.
+  void store(Pieces sums, int64_t row, int64_t c, int64_t columns) const;
 };
 
 }  // namespace flux2::gemm
