@@ -11,17 +11,26 @@ namespace {
 
 void unpack(const BlockQ8_0& block, int8_t* out) { std::memcpy(out, block.q, sizeof block.q); }
 
+// The nibbles are copied first: out might be where they lie, as far as the compiler knows.
 void unpack(const BlockQ4_0& block, int8_t* out) {
-  for (int i = 0; i < 16; ++i) out[i] = static_cast<int8_t>((block.q[i] & 15) - 8);
-  for (int i = 0; i < 16; ++i) out[16 + i] = static_cast<int8_t>((block.q[i] >> 4) - 8);
+  uint8_t q[16];
+  std::memcpy(q, block.q, sizeof q);
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<int8_t>((q[i] & 15) - 8);
+  for (int i = 0; i < 16; ++i) out[16 + i] = static_cast<int8_t>((q[i] >> 4) - 8);
 }
 
 template <class Block>
 void unpack_row(const std::byte* row, int64_t first, int64_t count, int8_t* values, float* scales) {
+  constexpr int64_t kPiece = 32;
   const auto* blocks = reinterpret_cast<const Block*>(row) + first;
-  for (int64_t i = 0; i < count; ++i) {
-    unpack(blocks[i], values + i * kScaleBlock);
-    convert(DType::F16, &blocks[i].scale, 0, 1, scales + i);
+  for (int64_t i = 0; i < count; i += kPiece) {
+    f16 halves[kPiece];
+    const int64_t n = std::min(kPiece, count - i);
+    for (int64_t j = 0; j < n; ++j) {
+      unpack(blocks[i + j], values + (i + j) * kScaleBlock);
+      halves[j] = blocks[i + j].scale;
+    }
+    convert(DType::F16, halves, 0, n, scales + i);
   }
 }
 

@@ -12,7 +12,7 @@ constexpr KernelSet kExact = {.in_f32 = &neon_f32::kKernel};
 constexpr KernelSet kFast = {.in_f32 = &neon_f32::kKernel, .direct = true};
 constexpr KernelSet kFastBf16 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .direct = true};
 constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .in_int8 = &neon_int8::kKernel,
-                                 .direct = true};
+                                 .in_blocks = &neon_blocks::kKernel, .direct = true};
 
 }  // namespace
 
@@ -34,7 +34,11 @@ std::vector<const MicroKernel<int8_t>*> int8_kernels(const CpuFeatures& features
   return kernels;
 }
 
-std::vector<const BlockKernel*> block_kernels(const CpuFeatures&) { return {}; }
+std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features) {
+  std::vector<const BlockKernel*> kernels;
+  if (features.i8mm) kernels.push_back(&neon_blocks::kKernel);
+  return kernels;
+}
 
 }  // namespace gemm
 

@@ -75,12 +75,14 @@ TEST_F(IntegerTest, BlocksAreScaledOneByOne) {
         const auto a = bytes(e.m * e.k, 1, -127);
         const Tensor w = block_weight(dtype, e.n, e.k);
         const auto ws = weight_values(w), y = product(*kernel, a.data(), w, e, 2);
+        // A kernel may round each block to a step of its integers; those errors are a random walk too.
+        const double steps = largest_block_scale(dtype) * std::sqrt(static_cast<double>(e.k / 32));
         Agreement agreement;
         for (int64_t i = 0; i < e.m; ++i)
           for (int64_t j = 0; j < e.n; ++j) {
             Sum sum;
             for (int64_t l = 0; l < e.k; ++l) sum.add(a[static_cast<size_t>(i * e.k + l)], ws[static_cast<size_t>(j * e.k + l)]);
-            agreement.see(y[static_cast<size_t>(i * e.n + j)], sum.value, sum.tolerance(), fmt::format("[{}, {}]", i, j));
+            agreement.see(y[static_cast<size_t>(i * e.n + j)], sum.value, sum.tolerance() + steps, fmt::format("[{}, {}]", i, j));
           }
         agreement.expect(fmt::format("{}, {}: {} x {} x {}", kernel->name, name_of(dtype), e.m, e.n, e.k));
       }

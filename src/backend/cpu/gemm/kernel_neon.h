@@ -13,5 +13,8 @@ extern const MicroKernel<bf16> kKernel;  // needs the bf16 extension
 namespace neon_int8 {
 extern const MicroKernel<int8_t> kKernel;  // needs i8mm
 }
+namespace neon_blocks {
+extern const BlockKernel kKernel;  // needs i8mm
+}
 
 }  // namespace flux2::gemm

@@ -1,6 +1,5 @@
-#include <arm_neon.h>
-
 #include "backend/cpu/gemm/kernel_neon.h"
+#include "backend/cpu/gemm/pack_neon_int8.h"
 
 // 8 × 12 with SMMLA, which multiplies a 2×8 by an 8×2 block of int8 into a 2×2 block of int32: the shape of the bf16
 // kernel, with twice as many k in a register.
@@ -10,23 +9,6 @@ namespace flux2::gemm::neon_int8 {
 namespace {
 
 constexpr int kMr = 8, kNr = 12, kKr = 8;
-
-// panel[step][row][8]: 16 consecutive bytes are the 2×8 block of two neighbouring rows.
-template <int rows>
-void pack(int64_t k, const int8_t* const* row, void* panel) {
-  auto* out = static_cast<int8_t*>(panel);
-  int64_t i = 0;
-  for (; i + 16 <= k; i += 16, out += 16 * rows) {
-    for (int r = 0; r < rows; r += 2) {
-      const int64x2_t even = vreinterpretq_s64_s8(vld1q_s8(row[r] + i)), odd = vreinterpretq_s64_s8(vld1q_s8(row[r + 1] + i));
-      vst1q_s8(out + 8 * r, vreinterpretq_s8_s64(vzip1q_s64(even, odd)));
-      vst1q_s8(out + 8 * (rows + r), vreinterpretq_s8_s64(vzip2q_s64(even, odd)));
-    }
-  }
-  for (; i < k; i += 8, out += 8 * rows)
-    for (int r = 0; r < rows; ++r)
-      for (int j = 0; j < 8; ++j) out[8 * r + j] = i + j < k ? row[r][i + j] : int8_t{0};
-}
 
 // From 2×2 blocks of int32 to rows of f32: the six blocks of a pair of rows take the place of those two rows.
 void to_rows(float* tile) {

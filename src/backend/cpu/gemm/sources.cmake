@@ -25,9 +25,10 @@ set(GEMM_TESTS
   gemm/linear_test.cpp)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
-  list(APPEND GEMM_SOURCES gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp gemm/kernel_neon_int8.cpp)
+  list(APPEND GEMM_SOURCES
+    gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp gemm/kernel_neon_int8.cpp gemm/kernel_neon_blocks.cpp)
   set_source_files_properties(gemm/kernel_neon_bf16.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+bf16")
-  set_source_files_properties(gemm/kernel_neon_int8.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+i8mm")
+  set_source_files_properties(gemm/kernel_neon_int8.cpp gemm/kernel_neon_blocks.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+i8mm")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND GEMM_SOURCES gemm/gemm_x86_64.cpp gemm/kernel_avx2.cpp gemm/kernel_avx512.cpp gemm/kernel_avx512_bf16.cpp)
   set_source_files_properties(gemm/kernel_avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")

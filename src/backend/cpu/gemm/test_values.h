@@ -42,6 +42,8 @@ inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
   return Tensor::host_copy(q8.empty() ? static_cast<const void*>(q4.data()) : q8.data(), dtype, {n, k});
 }
 
+inline double largest_block_scale(DType dtype) { return dtype == DType::Q8_0 ? 0.007 : 0.05; }
+
 // What a contiguous weight holds, its scales included.
 inline std::vector<float> weight_values(const Tensor& w) {
   std::vector<float> values(static_cast<size_t>(w.numel()));
