@@ -1,7 +1,6 @@
 #include "backend/cpu/gemm/convert.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <type_traits>
 
@@ -32,31 +31,21 @@ T from_float(float v) {
   else return round_bf16(v);
 }
 
-template <class T>
-using Table = std::array<T, 256>;
-
-template <class T>
-Table<T> make_table(float (*decode)(uint8_t)) {
-  Table<T> table;
-  for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = from_float<T>(decode(static_cast<uint8_t>(i)));
-  return table;
+// Eight bits moved to where the exponent and mantissa of f32 lie make a float that is too small by a power of two; the
+// product with that power is exact, also for what was subnormal.
+float widen_e4m3(uint8_t v) {
+  const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(v & 0x7fu) << 20) * 0x1p120f;
+  const uint32_t nan = (v & 0x7fu) == 0x7fu ? 0x7fc00000u : 0u;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | nan | static_cast<uint32_t>(v & 0x80u) << 24);
 }
 
-template <class T>
-const Table<T>& e4m3_table() {
-  static const Table<T> table = make_table<T>(e4m3_to_float);
-  return table;
-}
+float widen_e5m2(uint8_t v) { return widen_f16({static_cast<uint16_t>(v << 8)}); }
 
+// For values bf16 holds exactly, as it does every eight-bit one.
 template <class T>
-const Table<T>& e5m2_table() {
-  static const Table<T> table = make_table<T>(e5m2_to_float);
-  return table;
-}
-
-template <class T>
-void look_up(const Table<T>& table, const uint8_t* in, int64_t count, T* out) {
-  for (int64_t i = 0; i < count; ++i) out[i] = table[in[i]];
+T from_short(float v) {
+  if constexpr (std::is_same_v<T, float>) return v;
+  else return {static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16)};
 }
 
 template <class T>
@@ -118,11 +107,19 @@ void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out)
       else for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
       return;
     }
-    case DType::F8_E4M3: return look_up(e4m3_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
-    case DType::F8_E5M2: return look_up(e5m2_table<T>(), static_cast<const uint8_t*>(row) + start, count, out);
+    case DType::F8_E4M3: {
+      const auto* in = static_cast<const uint8_t*>(row) + start;
+      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(widen_e4m3(in[i]));
+      return;
+    }
+    case DType::F8_E5M2: {
+      const auto* in = static_cast<const uint8_t*>(row) + start;
+      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(widen_e5m2(in[i]));
+      return;
+    }
     case DType::I8: {
       const auto* in = static_cast<const int8_t*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(in[i]);
+      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(in[i]);
       return;
     }
     case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);

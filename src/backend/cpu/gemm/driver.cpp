@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backend/cpu/gemm/prefetch.h"
+
 namespace flux2::gemm {
 
 namespace {
@@ -49,10 +51,6 @@ struct Split {
   }
   int64_t tasks() const { return row_tasks * column_tasks; }
 };
-
-void prefetch(const void* data, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(data) + i);
-}
 
 // Calls body(slot, task) for every task; a slot is one thread's, so what belongs to it is not shared.
 template <class Body>

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/micro_kernel.h"
+#include "backend/cpu/gemm/prefetch.h"
 
 namespace flux2::gemm {
 
@@ -17,7 +18,14 @@ MatrixRows<T>::MatrixRows(const void* data, DType dtype, int64_t row_stride)
 
 template <class T>
 void MatrixRows<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const {
-  for (int i = 0; i < count; ++i) out[i] = as_type(dtype_, data_ + (r + i) * row_bytes_, k, n, scratch + i * n);
+  constexpr int kAhead = 2;  // rows lie far apart, so that converting each would begin with a wait for memory
+  const DTypeInfo& d = info(dtype_);
+  for (int i = 0; i < count; ++i) {
+    const std::byte* row = data_ + (r + i) * row_bytes_;
+    if (i + kAhead < count)
+      prefetch(row + kAhead * row_bytes_ + k * d.block_bytes / d.block_elements, n * d.block_bytes / d.block_elements);
+    out[i] = as_type(dtype_, row, k, n, scratch + i * n);
+  }
 }
 
 template <class T>
