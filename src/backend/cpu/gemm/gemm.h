@@ -17,6 +17,9 @@ void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile
 
 namespace gemm {
 
+// What install_gemm() chooses for these features.
+const KernelSet& kernel_set(const CpuFeatures& features, Profile profile);
+
 // The micro-kernels these features can run, slowest first.
 std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures& features);
 std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features);

@@ -14,6 +14,13 @@ constexpr KernelSet kFastBf16 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_
 constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .in_int8 = &neon_int8::kKernel,
                                  .in_blocks = &neon_blocks::kKernel, .direct = true};
 
+// Processors with i8mm and without bf16 are not made: the extensions came together.
+Choice choose(const CpuFeatures& features, Profile profile) {
+  if (profile == Profile::Exact) return kChoice<kExact>;
+  if (features.bf16 && features.i8mm) return kChoice<kFastInt8>;
+  return features.bf16 ? kChoice<kFastBf16> : kChoice<kFast>;
+}
+
 }  // namespace
 
 std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures& features) {
@@ -40,14 +47,12 @@ std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features) {
   return kernels;
 }
 
+const KernelSet& kernel_set(const CpuFeatures& features, Profile profile) { return *choose(features, profile).set; }
+
 }  // namespace gemm
 
-// Processors with i8mm and without bf16 are not made: the extensions came together.
 void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile) {
-  if (profile == Profile::Exact) gemm::install<gemm::kExact>(kernels);
-  else if (features.bf16 && features.i8mm) gemm::install<gemm::kFastInt8>(kernels);
-  else if (features.bf16) gemm::install<gemm::kFastBf16>(kernels);
-  else gemm::install<gemm::kFast>(kernels);
+  gemm::choose(features, profile).install(kernels);
 }
 
 }  // namespace flux2

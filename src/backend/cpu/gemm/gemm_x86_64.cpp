@@ -19,6 +19,15 @@ constexpr KernelSet kAvx512Bf16Fast = {.in_f32 = &avx512::kKernel, .in_bf16 = &a
 bool has_avx2(const CpuFeatures& features) { return features.avx2 && features.fma; }
 bool has_avx512_bf16(const CpuFeatures& features) { return features.avx512f && features.avx512bf16; }
 
+Choice choose(const CpuFeatures& features, Profile profile) {
+  const bool exact = profile == Profile::Exact;
+  if (features.avx512f && exact) return kChoice<kAvx512Exact>;
+  if (has_avx512_bf16(features)) return kChoice<kAvx512Bf16Fast>;
+  if (features.avx512f) return kChoice<kAvx512Fast>;
+  if (has_avx2(features)) return exact ? kChoice<kAvx2Exact> : kChoice<kAvx2Fast>;
+  return exact ? kChoice<kScalarExact> : kChoice<kScalarFast>;
+}
+
 }  // namespace
 
 std::vector<const MicroKernel<float>*> f32_kernels(const CpuFeatures& features) {
@@ -37,15 +46,12 @@ std::vector<const MicroKernel<bf16>*> bf16_kernels(const CpuFeatures& features) 
 std::vector<const MicroKernel<int8_t>*> int8_kernels(const CpuFeatures&) { return {}; }
 std::vector<const BlockKernel*> block_kernels(const CpuFeatures&) { return {}; }
 
+const KernelSet& kernel_set(const CpuFeatures& features, Profile profile) { return *choose(features, profile).set; }
+
 }  // namespace gemm
 
 void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile) {
-  using namespace gemm;
-  const bool exact = profile == Profile::Exact;
-  if (has_avx512_bf16(features)) exact ? install<kAvx512Exact>(kernels) : install<kAvx512Bf16Fast>(kernels);
-  else if (features.avx512f) exact ? install<kAvx512Exact>(kernels) : install<kAvx512Fast>(kernels);
-  else if (has_avx2(features)) exact ? install<kAvx2Exact>(kernels) : install<kAvx2Fast>(kernels);
-  else exact ? install<kScalarExact>(kernels) : install<kScalarFast>(kernels);
+  gemm::choose(features, profile).install(kernels);
 }
 
 }  // namespace flux2

@@ -57,6 +57,10 @@ void to_rows(float* tile) {
   op " {v24.4s, v25.4s, v26.4s, v27.4s}, [%[t]], #64\n"             \
   op " {v28.4s, v29.4s, v30.4s, v31.4s}, [%[t]], #64\n"
 
+#define FLUX2_REGISTERS                                                                                             \
+  "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", \
+      "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+
 void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
   if (pass.first)
     for (int i = 0; i < kMr * kNr; i += 4) vst1q_f32(tile + i, vdupq_n_f32(0.0f));
@@ -86,17 +90,28 @@ void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
       FLUX2_TILE("st1")
       : [t] "+r"(t), [a] "+r"(a), [b] "+r"(b), [steps] "+r"(steps)
       :
-      : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
-        "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
-        "v31");
+      : "memory", "cc", FLUX2_REGISTERS);
   if (pass.last) to_rows(tile);
+}
+
+double ceiling(int64_t iterations) {
+  int64_t left = iterations;
+  asm volatile(
+      "1:\n"
+      FLUX2_COLUMN(4, 8, 14, 20, 26) FLUX2_COLUMN(5, 9, 15, 21, 27) FLUX2_COLUMN(6, 10, 16, 22, 28)
+      FLUX2_COLUMN(7, 11, 17, 23, 29) FLUX2_COLUMN(4, 12, 18, 24, 30) FLUX2_COLUMN(5, 13, 19, 25, 31)
+      "subs %[left], %[left], #1\n"
+      "b.ne 1b\n"
+      : [left] "+r"(left) : : "cc", FLUX2_REGISTERS);
+  return static_cast<double>(iterations) * 24 * 2 * 2 * 2 * 4;
 }
 // clang-format on
 
 }  // namespace
 
 const MicroKernel<bf16> kKernel = {
-    {.name = "neon bf16 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = 2 * kKr * kMr, .b_step = 2 * kKr * kNr, .run = run},
+    {.name = "neon bf16 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = 2 * kKr * kMr, .b_step = 2 * kKr * kNr, .run = run,
+     .instruction = "BFMMLA", .ceiling = ceiling},
     pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::neon_bf16

@@ -1,5 +1,5 @@
 #include "backend/cpu/gemm/kernel_neon.h"
-#include "backend/cpu/gemm/pack_neon_int8.h"
+#include "backend/cpu/gemm/neon_int8.h"
 
 // 8 × 12 with SMMLA and a scale for each 32 k, as two halves of 8 × 6: twelve 2×2 blocks of integers in v8–v19, of f32 sums
 // in v20–v31. What has to be done once in 32 k is the price of such scales; here it is one multiply-add a register.
@@ -110,6 +110,10 @@ void to_rows(float* tile) {
   op " {v24.4s, v25.4s, v26.4s, v27.4s}, [%[t]], #64\n"  \
   op " {v28.4s, v29.4s, v30.4s, v31.4s}, [%[t]], #64\n"
 
+#define FLUX2_REGISTERS                                                                                             \
+  "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", \
+      "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+
 // tile[8, 6] of one half, in 2×2 blocks.
 void run_half(int64_t groups, const void* a, const void* b, float* t) {
   int64_t blocks;
@@ -147,9 +151,7 @@ void run_half(int64_t groups, const void* a, const void* b, float* t) {
       FLUX2_TILE("st1")
       : [t] "+r"(t), [a] "+r"(a), [b] "+r"(b), [groups] "+r"(groups), [blocks] "=&r"(blocks)
       : [magic] "r"(kMagic), [most] "I"(kGroup)
-      : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
-        "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
-        "v31");
+      : "memory", "cc", FLUX2_REGISTERS);
 }
 // clang-format on
 
@@ -165,7 +167,8 @@ void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
 }  // namespace
 
 const BlockKernel kKernel = {
-    {.name = "neon int8 blocks 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = kKr * kMr, .b_step = 2 * kGroupBytes, .run = run},
+    {.name = "neon int8 blocks 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = kKr * kMr, .b_step = 2 * kGroupBytes, .run = run,
+     .instruction = "SMMLA", .ceiling = neon_int8::ceiling},
     pack_a, pack_b};
 
 }  // namespace flux2::gemm::neon_blocks

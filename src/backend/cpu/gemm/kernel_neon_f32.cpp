@@ -58,10 +58,34 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
 }
 
+// clang-format off
+#define FLUX2_SUMS(a, c0, c1, c2, c3, c4, c5)    \
+  "fmla v" #c0 ".4s, v0.4s, v1.s[" #a "]\n"      \
+  "fmla v" #c1 ".4s, v0.4s, v1.s[" #a "]\n"      \
+  "fmla v" #c2 ".4s, v0.4s, v1.s[" #a "]\n"      \
+  "fmla v" #c3 ".4s, v0.4s, v1.s[" #a "]\n"      \
+  "fmla v" #c4 ".4s, v0.4s, v1.s[" #a "]\n"      \
+  "fmla v" #c5 ".4s, v0.4s, v1.s[" #a "]\n"
+
+double ceiling(int64_t iterations) {
+  int64_t left = iterations;
+  asm volatile(
+      "1:\n"
+      FLUX2_SUMS(0, 8, 9, 10, 11, 12, 13) FLUX2_SUMS(1, 14, 15, 16, 17, 18, 19)
+      FLUX2_SUMS(2, 20, 21, 22, 23, 24, 25) FLUX2_SUMS(3, 26, 27, 28, 29, 30, 31)
+      "subs %[left], %[left], #1\n"
+      "b.ne 1b\n"
+      : [left] "+r"(left) : : "cc", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20",
+        "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
+  return static_cast<double>(iterations) * 24 * 2 * 4;
+}
+// clang-format on
+
 }  // namespace
 
 const MicroKernel<float> kKernel = {
-    {.name = "neon f32 8x12", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    {.name = "neon f32 8x12", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
+     .instruction = "FMLA", .ceiling = ceiling},
     pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::neon_f32

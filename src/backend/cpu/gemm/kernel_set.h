@@ -36,4 +36,12 @@ void install(Kernels& kernels) {
   kernels.attention = [](const AttentionArgs& args) { attention(args, set); };
 }
 
+// A set with what installs it.
+struct Choice {
+  const KernelSet* set;
+  void (*install)(Kernels& kernels);
+};
+template <const KernelSet& set>
+constexpr Choice kChoice = {&set, install<set>};
+
 }  // namespace flux2::gemm

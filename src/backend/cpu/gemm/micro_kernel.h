@@ -31,8 +31,9 @@ struct TileKernel {
   // k is a multiple of kr; tile is mr · nr consecutive floats.
   void (*run)(int64_t k, const void* a, const void* b, float* tile, Pass pass);
 
-  // Issues the instruction the kernel is made of, on registers alone, `iterations` times over a set of independent
-  // sums. Returns the operations done, a multiply-add counted as two. Null where no one instruction stands out.
+  // The instruction the kernel is made of, and a function that issues it on registers alone, `iterations` > 0 times over a
+  // set of independent sums. It returns the operations done, a multiply-add counted as two. Null where none stands out.
+  const char* instruction = nullptr;
   double (*ceiling)(int64_t iterations) = nullptr;
 
   int64_t a_bytes(int64_t k) const { return k / kr * a_step; }

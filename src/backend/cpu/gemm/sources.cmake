@@ -3,6 +3,7 @@
 set(GEMM_SOURCES
   gemm/attention.cpp
   gemm/block_panels.cpp
+  gemm/ceiling.cpp
   gemm/conv2d.cpp
   gemm/convert.cpp
   gemm/direct.cpp
@@ -18,6 +19,7 @@ set(GEMM_SOURCES
   gemm/softmax.cpp)
 set(GEMM_TESTS
   gemm/attention_test.cpp
+  gemm/ceiling_test.cpp
   gemm/conv2d_test.cpp
   gemm/convert_test.cpp
   gemm/driver_test.cpp

@@ -79,14 +79,15 @@ struct TestCpu {
 
   // Whether products of m rows with weights of this dtype round both operands to bf16.
   bool rounds(DType weight, int64_t m) const { return rounds() && weight != DType::F32 && m > 4 && !quantises(weight, m); }
-  bool rounds() const { return profile == Profile::Fast && !bf16_kernels(CpuFeatures::detect()).empty(); }
+  bool rounds() const { return kernels().in_bf16 != nullptr; }
 
   // Whether they round the activations to int8 and take the weight's integers as they are.
   bool quantises(DType weight, int64_t m) const {
-    const CpuFeatures features = CpuFeatures::detect();
-    if (profile != Profile::Fast || m <= 4) return false;
-    return weight == DType::I8 ? !int8_kernels(features).empty() : is_block_type(weight) && !block_kernels(features).empty();
+    if (m <= 4) return false;
+    return weight == DType::I8 ? kernels().in_int8 != nullptr : is_block_type(weight) && kernels().in_blocks;
   }
+
+  const KernelSet& kernels() const { return kernel_set(CpuFeatures::detect(), profile); }
 
   Profile profile;
   std::shared_ptr<Device> device;

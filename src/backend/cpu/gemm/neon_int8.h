@@ -4,10 +4,14 @@
 
 #include <cstdint>
 
+// What the kernels of SMMLA share. Included only by files compiled for the same instruction set.
+
 namespace flux2::gemm::neon_int8 {
 
-// panel[step of 8][row][8]: 16 consecutive bytes are the 2×8 block of two neighbouring rows that SMMLA takes. Included
-// only by files compiled for the same instruction set.
+// The rate of SMMLA, as TileKernel wants it.
+double ceiling(int64_t iterations);
+
+// panel[step of 8][row][8]: 16 consecutive bytes are the 2×8 block of two neighbouring rows that SMMLA takes.
 template <int rows>
 void pack(int64_t k, const int8_t* const* row, void* panel) {
   auto* out = static_cast<int8_t*>(panel);
