@@ -10,19 +10,6 @@ namespace {
 
 constexpr int kMr = 8, kNr = 12, kKr = 8;
 
-// From 2×2 blocks of int32 to rows of f32: the six blocks of a pair of rows take the place of those two rows.
-void to_rows(float* tile) {
-  for (int pair = 0; pair < kMr / 2; ++pair, tile += 2 * kNr) {
-    float64x2_t block[6];
-    for (int j = 0; j < 6; ++j)
-      block[j] = vreinterpretq_f64_f32(vcvtq_f32_s32(vreinterpretq_s32_f32(vld1q_f32(tile + 4 * j))));
-    for (int j = 0; j < 6; j += 2) {
-      vst1q_f32(tile + 2 * j, vreinterpretq_f32_f64(vzip1q_f64(block[j], block[j + 1])));
-      vst1q_f32(tile + kNr + 2 * j, vreinterpretq_f32_f64(vzip2q_f64(block[j], block[j + 1])));
-    }
-  }
-}
-
 // clang-format off
 #define FLUX2_COLUMN(b, c0, c1, c2, c3)      \
   "smmla v" #c0 ".4s, v0.16b, v" #b ".16b\n" \
@@ -38,18 +25,33 @@ void to_rows(float* tile) {
   op " {v24.4s, v25.4s, v26.4s, v27.4s}, [%[t]], #64\n"             \
   op " {v28.4s, v29.4s, v30.4s, v31.4s}, [%[t]], #64\n"
 
+#define FLUX2_ZERO(c0, c1, c2, c3)                                                                  \
+  "movi v" #c0 ".4s, #0\n movi v" #c1 ".4s, #0\n movi v" #c2 ".4s, #0\n movi v" #c3 ".4s, #0\n"
+
+// The six 2×2 blocks of a pair of rows, as f32, to those two rows.
+#define FLUX2_ROWS(c0, c1, c2, c3, c4, c5)                                                          \
+  "scvtf v" #c0 ".4s, v" #c0 ".4s\n scvtf v" #c1 ".4s, v" #c1 ".4s\n scvtf v" #c2 ".4s, v" #c2 ".4s\n" \
+  "scvtf v" #c3 ".4s, v" #c3 ".4s\n scvtf v" #c4 ".4s, v" #c4 ".4s\n scvtf v" #c5 ".4s, v" #c5 ".4s\n" \
+  "zip1 v0.2d, v" #c0 ".2d, v" #c1 ".2d\n zip2 v3.2d, v" #c0 ".2d, v" #c1 ".2d\n"                   \
+  "zip1 v1.2d, v" #c2 ".2d, v" #c3 ".2d\n zip2 v4.2d, v" #c2 ".2d, v" #c3 ".2d\n"                   \
+  "zip1 v2.2d, v" #c4 ".2d, v" #c5 ".2d\n zip2 v5.2d, v" #c4 ".2d, v" #c5 ".2d\n"                   \
+  "st1 {v0.4s, v1.4s, v2.4s, v3.4s}, [%[t]], #64\n st1 {v4.4s, v5.4s}, [%[t]], #32\n"
+
 #define FLUX2_REGISTERS                                                                                             \
   "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", \
       "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
 
 void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
-  if (pass.first)
-    for (int i = 0; i < kMr * kNr; i += 4) vst1q_f32(tile + i, vdupq_n_f32(0.0f));
   int64_t steps = k / kKr;
-  float* t = tile;
   asm volatile(
+      "cbz %w[first], 3f\n"
+      FLUX2_ZERO(8, 9, 10, 11) FLUX2_ZERO(12, 13, 14, 15) FLUX2_ZERO(16, 17, 18, 19)
+      FLUX2_ZERO(20, 21, 22, 23) FLUX2_ZERO(24, 25, 26, 27) FLUX2_ZERO(28, 29, 30, 31)
+      "b 4f\n"
+      "3:\n"
       FLUX2_TILE("ld1")
       "sub %[t], %[t], #384\n"
+      "4:\n"
       "cbz %[steps], 2f\n"
       "1:\n"
       "ldp q0, q1, [%[a]]\n"
@@ -68,11 +70,16 @@ void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
       FLUX2_COLUMN(5, 13, 19, 25, 31)
       "b.ne 1b\n"
       "2:\n"
+      "cbnz %w[last], 5f\n"
       FLUX2_TILE("st1")
-      : [t] "+r"(t), [a] "+r"(a), [b] "+r"(b), [steps] "+r"(steps)
-      :
+      "b 6f\n"
+      "5:\n"
+      FLUX2_ROWS(8, 9, 10, 11, 12, 13) FLUX2_ROWS(14, 15, 16, 17, 18, 19)
+      FLUX2_ROWS(20, 21, 22, 23, 24, 25) FLUX2_ROWS(26, 27, 28, 29, 30, 31)
+      "6:\n"
+      : [t] "+r"(tile), [a] "+r"(a), [b] "+r"(b), [steps] "+r"(steps)
+      : [first] "r"(static_cast<int>(pass.first)), [last] "r"(static_cast<int>(pass.last))
       : "memory", "cc", FLUX2_REGISTERS);
-  if (pass.last) to_rows(tile);
 }
 
 }  // namespace
