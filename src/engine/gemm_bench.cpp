@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cpu/gemm/ceiling.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "engine/bench_inputs.h"
 #include "engine/open_blas.h"
 
@@ -64,15 +67,30 @@ class Bench {
       threads = {1};
       if (const int all = ThreadPool(0).size(); all > 1) threads.push_back(all);
     }
-    for (int t : threads)
+    for (int t : threads) {
+      measure_ceilings(t);
       for (int64_t m : options_.rows)
         for (const Matrix& matrix : kMatrices) products(t, m, matrix);
+    }
     return std::move(report_);
   }
 
  private:
   bool wanted(const Way& way) const {
     return options_.kernels.empty() || std::find(options_.kernels.begin(), options_.kernels.end(), way.name) != options_.kernels.end();
+  }
+
+  // Once before the products of so many threads.
+  void measure_ceilings(int threads) {
+    ThreadPool pool(threads);
+    ceilings_.clear();
+    for (const Way& way : kWays) {
+      const DType dtype = way.quant == Quant::None ? way.stored : dtype_of(way.quant);
+      const auto& kernel = gemm::kernel_for(gemm::kernel_set(CpuFeatures::detect(), way.profile), dtype);
+      if (!kernel.ceiling) continue;
+      const auto known = std::find_if(ceilings_.begin(), ceilings_.end(), [&](const auto& c) { return c.second.instruction == kernel.instruction; });
+      ceilings_[way.name] = {kernel.instruction, known == ceilings_.end() ? gemm::measure_ceiling(kernel, pool) : known->second.rate};
+    }
   }
 
   void products(int threads, int64_t m, const Matrix& matrix) {
@@ -90,7 +108,8 @@ class Bench {
         add({.kernel = "openblas f32"}, threads, m, matrix,
             [&] { blas_->multiply(m, matrix.n, matrix.k, x.data<float>(), w.data<float>(), y.data<float>()); });
       }
-      add({.kernel = way.name}, threads, m, matrix, [&] { device->kernels().linear({x, w, nullptr, y}); });
+      const Ceiling& ceiling = ceilings_[way.name];
+      add({.kernel = way.name, .instruction = ceiling.instruction, .ceiling = ceiling.rate}, threads, m, matrix, [&] { device->kernels().linear({x, w, nullptr, y}); });
     }
   }
 
@@ -102,7 +121,13 @@ class Bench {
     report_.rows.push_back(std::move(row));
   }
 
+  struct Ceiling {
+    std::string instruction;
+    double rate = 0;
+  };
+
   const GemmBenchOptions& options_;
+  std::map<std::string, Ceiling> ceilings_;  // by way
   std::optional<OpenBlas> blas_;
   GemmBench report_;
 };

@@ -17,7 +17,7 @@ struct GemmBenchOptions {
 // y[m, n] = x[m, k] · w[n, k]ᵀ with f32 activations.
 struct GemmBenchRow {
   std::string kernel;       // how the weights are kept: "bf16", "int8", …; "openblas f32" for the yardstick
-  std::string instruction;  // whose rate is the ceiling; empty for the yardstick
+  std::string instruction;  // whose rate on registers alone is the ceiling; empty for the yardstick
   int threads = 1;
   int64_t m = 0, n = 0, k = 0;
   double median = 0, fastest = 0;  // seconds

@@ -60,6 +60,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Waits for everything enqueued; an asynchronous failure surfaces here, named after the op that caused it.
   virtual void wait() = 0;
 
+  // A point in this queue, and making later work of this queue wait for a point of another one of the same device. Where
+  // work is done as it is enqueued there is nothing to mark.
+  virtual std::shared_ptr<void> mark() { return nullptr; }
+  virtual void wait_for(const std::shared_ptr<void>& /*mark*/) {}
+
   // Does `work` and records it. Memory allocated inside stays reserved for the graph, so the tensors made by `work`
   // hold the results after every replay(); what it wrote into tensors made before is there at once. Inputs are read
   // where they lie: write new values into them.

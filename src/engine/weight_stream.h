@@ -1,0 +1,66 @@
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "model/block_schedule.h"
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// Weights that come from the host while the network runs. Blocks of one shape take turns in two places on the device: while
+// one is computed with, the next is copied in by a thread of its own on a stream of its own, in the order blocks run and
+// from the last round to the first of the next pass. Addresses never change, so the network's tensors are set once.
+//
+// One pass runs at a time.
+class WeightStream final : public BlockSchedule {
+ public:
+  // A matrix of a block in host memory, and the tensor of the network that shall hold it when the block's turn comes.
+  struct Source {
+    Tensor host;
+    Tensor* place;
+  };
+
+  // blocks[i] are the matrices to stream of block i; empty for blocks that stay. `copies` is a stream of the device on which
+  // nothing else runs.
+  WeightStream(std::vector<std::vector<Source>> blocks, std::shared_ptr<Stream> copies);
+  ~WeightStream() override;
+
+  void before(size_t block, Stream& stream) override;
+  void after(size_t block, Stream& stream) override;
+
+ private:
+  struct Slot {
+    std::vector<Tensor> tensors;
+    bool free = true;                // nobody will read what it holds
+    std::shared_ptr<void> released;  // the point after its last reader
+  };
+  // A streamed block: what it copies, where to, and the turn for which it is ready.
+  struct Streamed {
+    std::vector<Tensor> sources;
+    size_t slot = 0;
+    int64_t ready_for = -1;
+    std::shared_ptr<void> ready;
+  };
+
+  void run();
+  Streamed& at_turn(int64_t turn) { return streamed_[static_cast<size_t>(turn) % streamed_.size()]; }
+  void await(std::unique_lock<std::mutex>& lock, int64_t turn);
+  void release(Slot& slot, std::shared_ptr<void> mark);
+
+  std::shared_ptr<Stream> copies_;
+  std::vector<Slot> slots_;
+  std::vector<Streamed> streamed_;   // in the order they run
+  std::vector<int64_t> position_;    // of a block among the streamed ones; −1 for those that stay
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t turns_taken_ = 0;  // how many times a streamed block was asked for
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace flux2

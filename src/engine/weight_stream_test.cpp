@@ -1,0 +1,63 @@
+#include "engine/weight_stream.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_device.h"
+
+namespace flux2 {
+namespace {
+
+// Seven blocks of two shapes, the third of which stays; block i is full of i + 1.
+class Network {
+ public:
+  explicit Network(Device& device) : stream(device.open_stream()), weights(7) {
+    std::vector<std::vector<WeightStream::Source>> blocks(7);
+    for (size_t i = 0; i < 7; ++i) {
+      const std::vector<float> values(i < 3 ? 64 : 4096, static_cast<float>(i + 1));
+      const Tensor host = Tensor::host_copy(values.data(), DType::F32, {static_cast<int64_t>(values.size())});
+      if (i == 2) weights[i] = host.to(*stream);
+      else blocks[i] = {{host, &weights[i]}};
+    }
+    schedule = std::make_shared<WeightStream>(std::move(blocks), device.open_stream());
+  }
+
+  void pass(size_t blocks) {
+    for (size_t i = 0; i < blocks; ++i) {
+      const BlockTurn turn(schedule, i, *stream);
+      for (float v : weights[i].to_floats()) ASSERT_EQ(v, static_cast<float>(i + 1)) << "block " << i;
+    }
+  }
+
+  std::shared_ptr<Stream> stream;
+  std::vector<Tensor> weights;
+  std::shared_ptr<BlockSchedule> schedule;
+};
+
+TEST(WeightStream, EveryBlockSeesItsOwnWeightsInEveryPass) {
+  const auto device = open_cpu({.threads = 1});
+  Network network(*device);
+  for (int pass = 0; pass < 50; ++pass) network.pass(7);
+}
+
+TEST(WeightStream, BlocksOfOneShapeShareTwoPlaces) {
+  const auto device = open_cpu({.threads = 1});
+  Network network(*device);
+  EXPECT_EQ(network.weights[3].raw(), network.weights[5].raw());
+  EXPECT_EQ(network.weights[4].raw(), network.weights[6].raw());
+  EXPECT_NE(network.weights[3].raw(), network.weights[4].raw());
+  EXPECT_NE(network.weights[0].raw(), network.weights[1].raw());
+}
+
+TEST(WeightStream, APassThatWasBrokenOffDoesNoHarm) {
+  const auto device = open_cpu({.threads = 1});
+  Network network(*device);
+  for (size_t blocks : {3u, 7u, 1u, 5u, 6u, 7u, 7u}) network.pass(blocks);
+}
+
+TEST(WeightStream, CanEndAtAnyTime) {
+  const auto device = open_cpu({.threads = 1});
+  for (int i = 0; i < 20; ++i) Network(*device).pass(static_cast<size_t>(i) % 8);
+}
+
+}  // namespace
+}  // namespace flux2
