@@ -4,12 +4,26 @@
 
 namespace flux2 {
 
+namespace {
+
+// --max-vram for a GPU, --max-ram for the CPU; whichever belongs to the device in use. 0: no limit was given.
+int64_t memory_limit(const Settings& settings) {
+  const std::string device = settings.text("device", "auto");
+  const bool cpu = device == "cpu" || (device == "auto" && !gpu_is_there());
+  const auto gib = settings.number(cpu ? "max-ram" : "max-vram", 0.1, 1e6);
+  return gib ? static_cast<int64_t>(*gib * (1 << 30)) : 0;
+}
+
+}  // namespace
+
 EngineOptions engine_options(Invocation& run) {
   const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
   return {.device = run.settings.text("device", "auto"),
           .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
           .profile = exact ? Profile::Exact : Profile::Fast,
           .quant = quant_named(run.settings.choice("quant", quant_names(), "none")),
+          .offload = offload_named(run.settings.choice("offload", offload_names(), "auto")),
+          .memory_limit = memory_limit(run.settings),
           .plan_folder = plan_folder(run.environment),
           .log = run.console.log()};
 }

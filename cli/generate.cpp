@@ -14,6 +14,7 @@
 #include "cli/styles.h"
 #include "engine/engine.h"
 #include "engine/file_hash.h"
+#include "engine/forecast.h"
 #include "hub/recognise.h"
 #include "text/prompt.h"
 
@@ -89,7 +90,10 @@ class Generation {
     engine_ = std::make_unique<Engine>(engine_options(run_));
     const bool text = !run_.settings.has("embeddings");
     const double before = display_.seconds();
-    loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text});
+    LoadParts parts{.text_encoder = text};
+    // Where room is short it matters how much the largest request needs.
+    if (!engine_->device().is_host() || engine_->options().memory_limit > 0) parts.working_bytes = largest_working_bytes();
+    loaded_ = engine_->load(files_, display_.progress(), parts);
     outcome_.load = display_.seconds() - before;
     const Recognition recognition = recognise(files_.transformer);
     const Component& transformer = require(recognition, ComponentKind::Transformer);
@@ -100,6 +104,13 @@ class Generation {
       resolved.record.model_sha256 =
           remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");
     }
+  }
+
+  int64_t largest_working_bytes() const {
+    int64_t largest = 0;
+    for (const ResolvedRequest& resolved : requests_)
+      largest = std::max(largest, working_bytes(*engine_, files_, resolved.request));
+    return largest;
   }
 
   void make(const ResolvedRequest& resolved) {

@@ -28,8 +28,9 @@ OptionGroup device_group() {
        {"vae-tile", 0, "auto|off|PX", "tiled decoding", "memory", false, true, {"auto", "off"}},
        {"quant", 0, "TYPE", "int8, q8_0, q4_0, fp8 or none: quantise while loading, for speed and memory (default: none)",
         "memory"},
-       {"offload", 0, "WAY", "what leaves the device when", "memory", false, true, {"auto", "none"}},
-       {"max-vram", 0, "GIB", "memory budget", "memory", false, true},
+       {"offload", 0, "WAY", "auto, none, encoder (leaves after use) or stream (blocks come as needed) (default: auto)", "memory"},
+       {"max-vram", 0, "GIB", "GPU memory to stay within (default: what is free)", "memory"},
+       {"max-ram", 0, "GIB", "with --device cpu: memory to stay within (default: no limit)", "memory"},
        {"blocks-resident", 0, "N", "blocks kept on the device", "memory", false, true, {"auto"}},
        {"place", 0, "dit=…,te=…,vae=…", "device per part", "memory", false, true, {"auto"}},
        {"no-mmap", 0, "", "read weights into memory", "memory", false, true},
@@ -171,6 +172,9 @@ std::vector<OptionGroup> bench_options() {
            {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
             {"quant", 0, "TYPE", "int8, q8_0, q4_0, fp8 or none: of the weights (default: none)"},
+            {"max-ram", 0, "GIB", "with --device cpu: memory to stay within"},
+            {"max-vram", 0, "GIB", "GPU memory to stay within"},
+            {"offload", 0, "WAY", "auto, none, encoder or stream"},
             {"profile", 0, "NAME", "fast or exact (default: fast)"}}},
           control_group()};
 }

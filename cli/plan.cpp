@@ -22,11 +22,13 @@ Json as_json(const Forecast& f) {
                       {"seconds", rounded(p.seconds, 1e-3)}});
   return {{"device", f.device},
           {"available_bytes", f.memory.available},
-          {"encoder_leaves", f.encoder_leaves},
+          {"placement", f.where},
+          {"encoder_leaves", f.placement.encoder_leaves},
+          {"transformer_blocks_resident", f.placement.transformer_blocks},
           {"phases", phases},
           {"peak_bytes", f.peak()},
           {"seconds", rounded(f.seconds(), 1e-3)},
-          {"fits", f.peak() <= f.memory.available}};
+          {"fits", f.fits()}};
 }
 
 void print(Console& console, const ModelFiles& model, const ResolvedRequest& resolved, const Forecast& f) {
@@ -38,9 +40,9 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
     console.result(fmt::format("{:<10} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
                                gib(p.peak()), p.seconds));
   console.result(fmt::format("{:<10} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB available{}", "in all", "", "", gib(f.peak()),
-                             f.seconds(), gib(f.memory.available), f.peak() <= f.memory.available ? "" : ": does not fit"));
-  if (f.peak() > f.memory.available)
-    console.result("  --quant int8 or q4_0 makes the weights smaller, --size the activations");
+                             f.seconds(), gib(f.memory.available), f.fits() ? "" : ": does not fit"));
+  console.result(f.where);
+  if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
 }
 
 }  // namespace

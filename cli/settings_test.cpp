@@ -71,7 +71,7 @@ TEST(Settings, WrongValuesNameTheirOrigin) {
 }
 
 TEST(Settings, OptionsOfLaterVersionsAreIgnoredInFiles) {
-  EXPECT_FALSE(layered({}, {{"FLUX2_OFFLOAD", "stream"}}, {{"memory.offload", {"stream"}}}, {}).has("offload"));
+  EXPECT_FALSE(layered({}, {{"FLUX2_PLACE", "te=cpu"}}, {{"memory.place", {"te=cpu"}}}, {}).has("place"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/read_ahead.h"
+#include "engine/placement.h"
 #include "hub/model_files.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/profile.h"
@@ -19,6 +20,8 @@ struct EngineOptions {
   int threads = 0;                    // of the CPU; 0: one per physical core
   Profile profile = Profile::Fast;
   Quant quant = Quant::None;          // of the matrices inside the blocks of transformer and text encoder
+  Offload offload = Offload::Auto;
+  int64_t memory_limit = 0;           // bytes of the device (of RAM for the CPU) to stay within; 0: what is available
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
   std::filesystem::path plan_folder;
   Log log;
@@ -27,6 +30,7 @@ struct EngineOptions {
 // Which parts of a model to open.
 struct LoadParts {
   bool transformer = true, text_encoder = true, vae = true;
+  int64_t working_bytes = int64_t{4} << 30;  // what runs will need beside the weights of the two large networks
 };
 
 // A model on a device with a session of its own.
@@ -54,11 +58,12 @@ class Engine {
   // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
   DType activations() const;
 
-  // Whether both large networks can be in memory at once.
-  bool fits_whole(const WeightSource& transformer, const WeightSource& encoder) const;
+  // Where the weights of the two large networks go so that they and the working memory stay within the limit.
+  Placement place(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working_bytes) const;
 
-  // Every file is opened and checked at once. Networks are in memory when this returns, except that where encoder and
-  // transformer would not fit beside each other each is loaded when it is needed and the encoder leaves after use.
+  // Every file is opened and checked at once. Networks are in memory when this returns, except that where they would not
+  // fit beside each other each is loaded when it is needed and the encoder leaves after use; where even one does not fit,
+  // its blocks are streamed.
   std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
 
   // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
@@ -85,6 +90,7 @@ struct DeviceReport {
 std::vector<DeviceReport> list_devices();
 
 bool built_with_cuda();     // whether or not a GPU is here
+bool gpu_is_there();        // one that this build can use
 std::string cpu_summary();  // "Neoverse-V1 (neon bf16 i8mm)"
 
 }  // namespace flux2

@@ -20,13 +20,18 @@ struct PhaseForecast {
 // and computes nothing; times come from the operations to do and the rate of one product measured now.
 struct Forecast {
   std::string device;
-  MemorySize memory;         // of the device
-  bool encoder_leaves = false;  // text encoder and transformer are not in memory together
+  MemorySize memory;   // of the device
+  Placement placement;
+  std::string where;   // the placement in words
   std::vector<PhaseForecast> phases;
 
   int64_t peak() const;
   double seconds() const;
+  bool fits() const { return placement.fits && peak() <= memory.available; }
 };
+
+// Bytes a request needs beside the weights of transformer and text encoder.
+int64_t working_bytes(const Engine& engine, const ModelFiles& files, const Request& request);
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
 

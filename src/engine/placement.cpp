@@ -18,12 +18,8 @@ constexpr std::array<const char*, 4> kNames = {"auto", "none", "encoder", "strea
 size_t resident_blocks(const NetworkBytes& network, int64_t room) {
   if (network.total() <= room) return network.blocks.size();
   size_t count = 0;
-  while (count < network.blocks.size() && network.streamed(count + 1) <= room) ++count;
+  while (count < network.blocks.size() && network.with_resident(count + 1) <= room) ++count;
   return std::min(count, network.blocks.empty() ? 0 : network.blocks.size() - 1);
-}
-
-int64_t bytes_with(const NetworkBytes& network, size_t resident) {
-  return resident == network.blocks.size() ? network.total() : network.streamed(resident);
 }
 
 }  // namespace
@@ -43,7 +39,7 @@ std::string_view name_of(Offload offload) { return kNames[static_cast<size_t>(of
 
 int64_t NetworkBytes::total() const { return std::accumulate(blocks.begin(), blocks.end(), outside); }
 
-int64_t NetworkBytes::streamed(size_t resident) const {
+int64_t NetworkBytes::with_resident(size_t resident) const {
   const auto first_streamed = blocks.begin() + static_cast<ptrdiff_t>(std::min(resident, blocks.size()));
   const int64_t largest = first_streamed == blocks.end() ? 0 : *std::max_element(first_streamed, blocks.end());
   return std::accumulate(blocks.begin(), first_streamed, outside) + 2 * largest;
@@ -69,7 +65,7 @@ Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& tran
     // Asked for by name: stream even what would fit.
     if (offload == Offload::Stream && p.transformer_blocks == transformer.blocks.size()) p.transformer_blocks = 0;
   }
-  const int64_t e = bytes_with(encoder, p.encoder_blocks), t = bytes_with(transformer, p.transformer_blocks);
+  const int64_t e = encoder.with_resident(p.encoder_blocks), t = transformer.with_resident(p.transformer_blocks);
   p.peak = (p.encoder_leaves ? std::max(e, t) : e + t) + working;
   p.fits = p.peak <= budget;
   return p;

@@ -25,8 +25,8 @@ struct NetworkBytes {
   std::vector<int64_t> blocks;
 
   int64_t total() const;
-  // With only the first `resident` blocks staying and two at a time of the others.
-  int64_t streamed(size_t resident) const;
+  // With only the first `resident` blocks staying and two at a time of the others; all of it when all stay.
+  int64_t with_resident(size_t resident) const;
 };
 
 struct Placement {

@@ -84,6 +84,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   tap(in.taps, "vec", in.vec);
 
   for (size_t i = 0; i < double_blocks.size(); ++i) {
+    const BlockTurn turn(schedule, i, in.x.stream());
     s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod)
                              : double_blocks[i](s, in.rope, img_mod, txt_mod);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
@@ -92,6 +93,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
 
   Tensor x = concat({s.txt, s.img}, 1);
   for (size_t i = 0; i < single_blocks.size(); ++i) {
+    const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
     x = in.checkpoint_blocks ? checkpointed(single_blocks[i], x, in.rope, single_mod) : single_blocks[i](x, in.rope, single_mod);
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }

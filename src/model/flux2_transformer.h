@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "model/block_schedule.h"
 #include "model/flux2_blocks.h"
 #include "model/taps.h"
 
@@ -43,6 +44,7 @@ struct Flux2Transformer {
   std::vector<DoubleBlock> double_blocks;
   std::vector<SingleBlock> single_blocks;
   Linear final_modulation, final_linear;
+  std::shared_ptr<BlockSchedule> schedule;  // when not all blocks are in memory; double blocks come first
 };
 
 }  // namespace flux2

@@ -93,6 +93,7 @@ Tensor Qwen3Encoder::operator()(const Tensor& ids, const Tensor& mask, DType dty
   Tensor x = embedding(ids, embed_tokens, dtype);
   std::vector<Tensor> chosen;
   for (size_t i = 0; i < layers.size(); ++i) {
+    const BlockTurn turn(schedule, i, ids.stream());
     x = layers[i](x, rope, mask);
     if (std::find(config.states.begin(), config.states.end(), static_cast<int>(i) + 1) != config.states.end()) chosen.push_back(x);
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/block_schedule.h"
 #include "model/taps.h"
 #include "nn/linear.h"
 #include "nn/rope_table.h"
@@ -56,6 +57,7 @@ struct Qwen3Encoder {
   Qwen3Config config;
   Tensor embed_tokens;  // [vocab, hidden]
   std::vector<Qwen3Layer> layers;
+  std::shared_ptr<BlockSchedule> schedule;  // when not all layers are in memory
 };
 
 }  // namespace flux2

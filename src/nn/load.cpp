@@ -41,18 +41,20 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
   check_parameters(weights, visit);
   const bool host = options.stream.device().is_host();
   ThreadPool threads(options.quant == Quant::None ? 1 : options.threads);
-  const auto in_place = [&](const Tensor& t) { return host ? t : t.to(options.stream); };
+  const auto in_place = [&](const Parameter& p, const Tensor& t) {
+    return host || (options.stays_on_host && options.stays_on_host(p)) ? t : t.to(options.stream);
+  };
   visit([&](const Parameter& p) {
     const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
     switch (p.kind) {
       case ParameterKind::Matrix:
         if (is_quantised(p, options.quant) && is_float(stored.dtype())) {
-          p.tensor = in_place(quantise(stored, options.quant, threads));
+          p.tensor = in_place(p, quantise(stored, options.quant, threads));
           weights.forget_pages(p.name);  // else the file's copy would count beside ours
           break;
         }
         [[fallthrough]];
-      case ParameterKind::Table: p.tensor = in_place(stored); break;
+      case ParameterKind::Table: p.tensor = in_place(p, stored); break;
       case ParameterKind::Vector: p.tensor = stored.to(options.stream).cast(options.activations); break;
       case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(DType::F32); break;
       case ParameterKind::Conv: p.tensor = conv_from_file(stored, options.stream); break;

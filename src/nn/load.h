@@ -15,6 +15,7 @@ struct LoadOptions {
   Communicator* ranks = nullptr;   // with several ranks each opens only its share
   Quant quant = Quant::None;       // of the matrices inside blocks; the few outside them stay as they are
   int threads = 0;                 // for quantising
+  std::function<bool(const Parameter&)> stays_on_host;  // matrices that are brought to the device later; empty: none
 };
 
 // Whether every tensor that `visit` lists is there with its shape, from headers alone. What is missing or wrong is reported

@@ -19,6 +19,12 @@ struct CapturedWork {
   std::unique_ptr<Graph> graph;
 };
 
+// A network whose blocks are brought in while it runs cannot be replayed.
+template <class Network>
+bool can_capture(const Network& network) {
+  return network.schedule == nullptr;
+}
+
 // work(inputs), a tensor of this dtype and shape. On devices that prefer graphs it is captured at its first use with this
 // model and these shapes and replayed later: it must depend on nothing else and change nothing. The result is then
 // overwritten by the next use.

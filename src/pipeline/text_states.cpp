@@ -5,6 +5,7 @@
 namespace flux2 {
 
 Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask) {
+  if (!can_capture(*encoder)) return (*encoder)(ids, mask, session.activations);
   return captured(session, encoder, {ids, mask}, session.activations, ids.shape().append(encoder->config.output_width()),
                   [&](std::span<const Tensor> in) { return (*encoder)(in[0], in[1], session.activations); });
 }

@@ -179,10 +179,20 @@ Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const 
   return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });
 }
 
+namespace {
+
+size_t offset_of(const StoredTensor& piece) { return static_cast<size_t>(piece.bytes.data() - piece.file->bytes().data()); }
+
+}  // namespace
+
 void NamedWeights::forget_pages(std::string_view canonical) const {
   for (const StoredTensor* piece : recipe(canonical).pieces)
-    if (piece->file)
-      piece->file->drop(static_cast<size_t>(piece->bytes.data() - piece->file->bytes().data()), piece->bytes.size());
+    if (piece->file) piece->file->drop(offset_of(*piece), piece->bytes.size());
+}
+
+void NamedWeights::want_pages(std::string_view canonical) const {
+  for (const StoredTensor* piece : recipe(canonical).pieces)
+    if (piece->file) piece->file->will_need(offset_of(*piece), piece->bytes.size());
 }
 
 std::vector<std::string> NamedWeights::names() const {

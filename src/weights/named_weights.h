@@ -28,6 +28,7 @@ class NamedWeights {
 
   // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.
   void forget_pages(std::string_view canonical) const;
+  void want_pages(std::string_view canonical) const;  // they will be read soon
 
   std::vector<std::string> names() const;  // canonical, sorted
   // Names as stored of what carries the prefix but has no place in the part: scales of quantised weights, other models,

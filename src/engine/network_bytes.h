@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/placement.h"
+#include "nn/load.h"
+
+namespace flux2 {
+
+// Numbers the repeated blocks of a network in the order its visit() lists them, which is the order they run in.
+class BlockNumbers {
+ public:
+  // The block a parameter belongs to; none for those outside of blocks.
+  std::optional<size_t> of(const std::string& parameter);
+  size_t count() const { return numbers_.size(); }
+
+ private:
+  std::map<std::string, size_t> numbers_;  // "single_blocks.7." → 12
+};
+
+// How a parameter is kept once it is loaded.
+DType loaded_dtype(const Parameter& parameter, const NamedWeights& weights, Quant quant, DType activations);
+
+// What the parameters that `visit` lists take in memory, from headers alone. A table on the host is read row by row from
+// its mapping and not counted.
+NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activations, bool on_host,
+                           const std::function<void(const ParameterVisitor&)>& visit);
+
+}  // namespace flux2

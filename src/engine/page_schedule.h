@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "model/block_schedule.h"
+#include "weights/named_weights.h"
+
+namespace flux2 {
+
+// Keeps a mapped network within a limit of memory: a block's pages are asked for while the one before it runs and given back
+// after its turn.
+class PageSchedule final : public BlockSchedule {
+ public:
+  // names[i]: the tensors of block i.
+  PageSchedule(const NamedWeights& weights, std::vector<std::vector<std::string>> names)
+      : weights_(weights), names_(std::move(names)) {}
+
+  void before(size_t block, Stream&) override {
+    for (const std::string& name : names_[(block + 1) % names_.size()]) weights_.want_pages(name);
+  }
+  void after(size_t block, Stream&) override {
+    for (const std::string& name : names_[block]) weights_.forget_pages(name);
+  }
+
+ private:
+  NamedWeights weights_;
+  std::vector<std::vector<std::string>> names_;
+};
+
+}  // namespace flux2
