@@ -133,8 +133,7 @@ template void convert(DType, const void*, int64_t, int64_t, bf16*);
 
 template <class T>
 const T* as_type(DType dtype, const void* row, int64_t start, int64_t count, T* scratch) {
-  constexpr DType same = std::is_same_v<T, float> ? DType::F32 : DType::BF16;
-  if (dtype == same) return static_cast<const T*>(row) + start;
+  if (dtype == kDTypeOf<T>) return static_cast<const T*>(row) + start;
   convert(dtype, row, start, count, scratch);
   return scratch;
 }

@@ -6,6 +6,11 @@
 
 namespace flux2::gemm {
 
+template <class T>
+inline constexpr DType kDTypeOf = DType::F32;
+template <>
+inline constexpr DType kDTypeOf<bf16> = DType::BF16;
+
 // True for the dtypes convert() reads: F32, F16, BF16, F8_E4M3, F8_E5M2, I8, Q8_0, Q4_0.
 bool is_convertible(DType dtype);
 
