@@ -11,18 +11,35 @@ Tensor as_matrix(const Tensor& w) { return w.reshaped({w.dim(0), w.dim(1) * w.di
 
 int64_t pixels(const Tensor& image) { return image.dim(0) * image.dim(1) * image.dim(2); }
 
+void multiply_patches(const Conv2dArgs& args, const void* residual, const KernelSet& set) {
+  const auto& [x, w, bias, y, conv] = args;
+  const Workers workers = workers_of(y);
+  const auto bias_values = bias_of(bias, workers.stream);
+  const Tensor weights = as_matrix(w);
+  Output output = output_of(y, bias_values.get());
+  output.residual = residual;
+  with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
+    const bool once = w.dim(1) * w.dim(2) == 1;
+    const Tensor image = once ? x : image_as<T>(x);
+    multiply(kernel, Patches<T>::of_input(image, w, y, conv), MatrixRows<T>(weights),
+             {pixels(y), weights.dim(0), weights.dim(1)}, output, workers);
+  });
+}
+
 }  // namespace
 
 void conv2d(const Conv2dArgs& args, const KernelSet& set) {
   const auto& [x, w, bias, y, conv] = args;
   if (!computes({&x, &w, bias, &y})) return cpu::conv2d(args);
-  const Workers workers = workers_of(y);
-  const auto bias_values = bias_of(bias, workers.stream);
-  const Tensor weights = as_matrix(w);
-  with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
-    multiply(kernel, Patches<T>::of_input(x, w, y, conv), MatrixRows<T>(weights),
-             {pixels(y), weights.dim(0), weights.dim(1)}, output_of(y, bias_values.get()), workers);
-  });
+  multiply_patches(args, nullptr, set);
+}
+
+void conv2d_add(const Conv2dAddArgs& args, const KernelSet& set) {
+  const auto& [x, w, bias, residual, y, conv] = args;
+  if (computes({&x, &w, bias, &y}) && residual.dtype() == y.dtype())
+    return multiply_patches({x, w, bias, y, conv}, residual.raw(), set);
+  cpu::conv2d({x, w, bias, y, conv});
+  y.device().kernels().binary({Binary::Add, residual, y, y});
 }
 
 void conv2d_grad_input(const Conv2dGradInputArgs& args, const KernelSet& set) {

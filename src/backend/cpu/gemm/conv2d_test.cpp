@@ -73,6 +73,61 @@ TEST(GemmConv2d, AgreesWithTheSum) {
   }
 }
 
+TEST(GemmConv2d, AddsToAResidual) {
+  for (Profile profile : {Profile::Exact, Profile::Fast}) {
+    const TestCpu cpu(profile);
+    for (const Case& c : kCases)
+      for (DType dtype : {DType::F32, DType::BF16}) {
+        const Tensor x = noise(*cpu.stream, dtype, c.x(), 1), w = noise(*cpu.stream, DType::BF16, c.w(), 2);
+        const Tensor bias = noise(*cpu.stream, DType::F32, {c.outputs}, 3), residual = noise(*cpu.stream, dtype, c.y(), 4);
+        const Tensor plain = Tensor::like(x, DType::F32, c.y()), y = Tensor::like(x, c.y());
+        cpu.device->kernels().conv2d({x, w, &bias, plain, c.conv()});
+        cpu.device->kernels().conv2d_add({x, w, &bias, residual, y, c.conv()});
+        const auto got = y.to_floats(), want = plain.to_floats(), added = residual.to_floats();
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_NEAR(got[i], want[i] + added[i], (dtype == DType::BF16 ? 0x1p-8 : 0x1p-23) * (1 + std::abs(want[i]))) << c.text();
+      }
+  }
+}
+
+// Against the 3×3 convolution of the upsampled image in double. The sums of two or four weights are rounded once more
+// where weights are bf16.
+TEST(GemmConv2d, UpsamplingIsFoldedIn) {
+  for (Profile profile : {Profile::Exact, Profile::Fast}) {
+    const TestCpu cpu(profile);
+    for (const auto& [height, width, channels, outputs] :
+         {std::array<int64_t, 4>{1, 1, 3, 2}, {2, 3, 5, 7}, {5, 4, 33, 13}, {7, 9, 140, 30}})
+      for (DType image : {DType::F32, DType::BF16})
+        for (DType weight : {DType::F32, DType::BF16}) {
+          const Tensor x = noise(*cpu.stream, image, {2, height, width, channels}, 1);
+          const Tensor w = noise(*cpu.stream, weight, {outputs, 3, 3, channels}, 2), bias = noise(*cpu.stream, DType::F32, {outputs}, 3);
+          const Tensor y = Tensor::like(x, {2, 2 * height, 2 * width, outputs});
+          cpu.device->kernels().upsample_conv2d({x, w, &bias, y});
+          const Case c = {2, 2 * height, 2 * width, channels, outputs, 3, 1, 1, 1};
+          const bool rounds = cpu.rounds() && weight == DType::BF16;
+          auto xs = x.to_floats();
+          if (rounds) xs = rounded_to_bf16(xs);
+          const auto ws = w.to_floats(), bs = bias.to_floats();
+          std::vector<Sum> want(static_cast<size_t>(y.numel()));
+          c.for_each_product([&](size_t iy, size_t ix, size_t iw) {
+            const auto pixel = static_cast<int64_t>(ix) / channels, channel = static_cast<int64_t>(ix) % channels;
+            const int64_t column = pixel % (2 * width), row = pixel / (2 * width) % (2 * height), b = pixel / (4 * width * height);
+            want[iy].add(xs[static_cast<size_t>(((b * height + row / 2) * width + column / 2) * channels + channel)], ws[iw]);
+          });
+          for (size_t i = 0; i < want.size(); ++i) want[i].add(bs[i % bs.size()], 1);
+          const auto got = y.to_floats();
+          Agreement agreement;
+          for (size_t i = 0; i < want.size(); ++i) {
+            const double terms = static_cast<double>(want[i].terms);
+            const double sums = rounds ? 3 * 0x1p-8 * want[i].magnitude / std::sqrt(terms) : 0;
+            agreement.see(got[i], want[i].value, want[i].tolerance() + sums + (image == DType::BF16 ? 0x1p-8 : 0) * std::abs(want[i].value),
+                          fmt::format("[{}]", i));
+          }
+          agreement.expect(fmt::format("{} x {} x {} to {}, {}, {}", height, width, channels, outputs, name_of(image), name_of(weight)));
+        }
+  }
+}
+
 TEST(GemmConv2d, GradientsAgreeWithTheSums) {
   for (Profile profile : {Profile::Exact, Profile::Fast}) {
     const TestCpu cpu(profile);

@@ -20,6 +20,8 @@ void linear(const LinearArgs& args, const KernelSet& set);
 void linear_grad_input(const LinearGradInputArgs& args, const KernelSet& set);
 void linear_grad_weight(const LinearGradWeightArgs& args, const KernelSet& set);
 void conv2d(const Conv2dArgs& args, const KernelSet& set);
+void conv2d_add(const Conv2dAddArgs& args, const KernelSet& set);
+void upsample_conv2d(const UpsampleConv2dArgs& args, const KernelSet& set);
 void conv2d_grad_input(const Conv2dGradInputArgs& args, const KernelSet& set);
 void conv2d_grad_weight(const Conv2dGradWeightArgs& args, const KernelSet& set);
 void attention(const AttentionArgs& args, const KernelSet& set);
@@ -31,6 +33,8 @@ void install(Kernels& kernels) {
   kernels.linear_grad_input = [](const LinearGradInputArgs& args) { linear_grad_input(args, set); };
   kernels.linear_grad_weight = [](const LinearGradWeightArgs& args) { linear_grad_weight(args, set); };
   kernels.conv2d = [](const Conv2dArgs& args) { conv2d(args, set); };
+  kernels.conv2d_add = [](const Conv2dAddArgs& args) { conv2d_add(args, set); };
+  kernels.upsample_conv2d = [](const UpsampleConv2dArgs& args) { upsample_conv2d(args, set); };
   kernels.conv2d_grad_input = [](const Conv2dGradInputArgs& args) { conv2d_grad_input(args, set); };
   kernels.conv2d_grad_weight = [](const Conv2dGradWeightArgs& args) { conv2d_grad_weight(args, set); };
   kernels.attention = [](const AttentionArgs& args) { attention(args, set); };

@@ -52,6 +52,22 @@ Tensor times_scales(const Tensor& dy, const Tensor& w) {
   return scaled;
 }
 
+template <>
+Tensor image_as<float>(const Tensor& x) {
+  return x;
+}
+
+template <>
+Tensor image_as<bf16>(const Tensor& x) {
+  if (x.dtype() == DType::BF16) return x;
+  const Workers workers = workers_of(x);
+  const Tensor image = Tensor::empty(workers.stream, DType::BF16, x.shape());
+  workers.threads.parallel_ranges(x.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    convert(x.dtype(), x.raw(), begin, end - begin, image.data<bf16>() + begin);
+  });
+  return image;
+}
+
 Output output_of(const Tensor& y, const float* bias) {
   return {y.raw(), y.dtype(), y.rank() == 2 ? y.stride(0) : y.dim(-1), bias};
 }

@@ -25,6 +25,10 @@ Tensor times_scales(const Tensor& dy, const Tensor& w);
 // y as rows of its last axis: [M, N] with any row stride, or contiguous of any rank.
 Output output_of(const Tensor& y, const float* bias = nullptr);
 
+// An image as T: itself, or for bf16 a copy, made once instead of for each of the taps that read a pixel.
+template <class T>
+Tensor image_as(const Tensor& x);
+
 // Calls f with the micro-kernel for weights of this dtype. f32 weights keep f32 products: who stores them so wants
 // their precision, and bf16 panels would not make reading them cheaper.
 template <class F>

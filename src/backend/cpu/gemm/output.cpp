@@ -40,21 +40,24 @@ void finish_piece(int64_t count, const float* sums, float factor, const float* s
 
 }  // namespace
 
+int64_t Output::offset(int64_t row) const {
+  return line > 0 ? row / line * line_stride + row % line * row_stride : row * row_stride;
+}
+
 void Output::store(Pieces sums, int64_t row, int64_t c, int64_t columns) const {
-  const int64_t width = info(dtype).block_bytes;
-  auto* out = static_cast<std::byte*>(data) + (row * row_stride + c) * width;
+  const int64_t width = info(dtype).block_bytes, start = offset(row) + c;
+  auto* out = static_cast<std::byte*>(data) + start * width;
   const float factor = row_scales ? row_scales[row] : 1.0f;
   for (int64_t i = 0; i < columns; i += sums.length, sums.first += sums.apart, out += sums.length * width) {
     const int64_t count = std::min(sums.length, columns - i);
     const float* scales = column_scales ? column_scales + c + i : kOnes.data();
     const float* terms = bias ? bias + c + i : kZeros.data();
-    if (dtype == DType::F32) {
-      finish_piece(count, sums.first, factor, scales, terms, reinterpret_cast<float*>(out));
-    } else {
-      Piece held;
-      finish_piece(count, sums.first, factor, scales, terms, held.data());
-      gemm::store(held.data(), count, dtype, out);
-    }
+    Piece held, more;
+    float* values = dtype == DType::F32 ? reinterpret_cast<float*>(out) : held.data();
+    const float* added = residual ? as_type(dtype, residual, start + i, count, more.data()) : nullptr;
+    finish_piece(count, sums.first, factor, scales, terms, values);
+    for (int64_t j = 0; added && j < count; ++j) values[j] += added[j];
+    if (dtype != DType::F32) gemm::store(values, count, dtype, out);
   }
 }
 

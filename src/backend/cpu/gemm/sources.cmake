@@ -16,7 +16,8 @@ set(GEMM_SOURCES
   gemm/patches.cpp
   gemm/quantised_rows.cpp
   gemm/row_source.cpp
-  gemm/softmax.cpp)
+  gemm/softmax.cpp
+  gemm/upsample_conv2d.cpp)
 set(GEMM_TESTS
   gemm/attention_test.cpp
   gemm/ceiling_test.cpp
