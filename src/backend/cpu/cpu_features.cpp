@@ -62,9 +62,9 @@ int quota_processors() {
 
 std::string CpuFeatures::str() const {
   const std::pair<bool, const char*> named[] = {
-      {neon, "neon"},       {bf16, "bf16"},             {i8mm, "i8mm"},             {sve, "sve"},
-      {avx2, "avx2"},       {fma, "fma"},               {avx512f, "avx512f"},       {avx512bf16, "avx512bf16"},
-      {avx512vnni, "avx512vnni"}, {amx_bf16, "amx_bf16"}, {amx_int8, "amx_int8"}};
+      {neon, "neon"}, {bf16, "bf16"}, {i8mm, "i8mm"}, {sve, "sve"}, {avx2, "avx2"}, {fma, "fma"}, {avxvnni, "avxvnni"},
+      {avx512f, "avx512f"}, {avx512bf16, "avx512bf16"}, {avx512vnni, "avx512vnni"},
+      {amx_bf16, "amx_bf16"}, {amx_int8, "amx_int8"}};
   std::string text;
   for (const auto& [present, name] : named) {
     if (!present) continue;

@@ -7,8 +7,9 @@ namespace flux2 {
 // Which instruction sets this machine runs, as the processor and the operating system say at run time.
 struct CpuFeatures {
   bool neon = false, bf16 = false, i8mm = false, sve = false;
-  bool avx2 = false, fma = false, avx512f = false, avx512bf16 = false, avx512vnni = false;
+  bool avx2 = false, fma = false, avxvnni = false, avx512f = false, avx512bf16 = false, avx512vnni = false;
   bool amx_bf16 = false, amx_int8 = false;
+  bool slow_avx512bf16 = false;  // its products are not faster than those of f32
 
   static CpuFeatures detect();
 
