@@ -4,6 +4,7 @@
 #include <bit>
 #include <type_traits>
 
+#include "backend/cpu/gemm/clones.h"
 #include "base/error.h"
 
 namespace flux2::gemm {
@@ -41,11 +42,30 @@ float widen_e4m3(uint8_t v) {
 
 float widen_e5m2(uint8_t v) { return widen_f16({static_cast<uint16_t>(v << 8)}); }
 
-// For values bf16 holds exactly, as it does every eight-bit one.
+// For values bf16 holds exactly, as it does its own and every eight-bit one.
 template <class T>
 T from_short(float v) {
   if constexpr (std::is_same_v<T, float>) return v;
   else return {static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16)};
+}
+
+struct E4M3 {
+  uint8_t bits;
+};
+struct E5M2 {
+  uint8_t bits;
+};
+
+template <class T> T value(float v) { return from_float<T>(v); }
+template <class T> T value(f16 v) { return from_float<T>(widen_f16(v)); }
+template <class T> T value(bf16 v) { return from_short<T>(to_float(v)); }
+template <class T> T value(E4M3 v) { return from_short<T>(widen_e4m3(v.bits)); }
+template <class T> T value(E5M2 v) { return from_short<T>(widen_e5m2(v.bits)); }
+template <class T> T value(int8_t v) { return from_short<T>(v); }
+
+template <class T, class In>
+FLUX2_CLONES void convert_values(const In* in, int64_t count, T* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = value<T>(in[i]);
 }
 
 template <class T>
@@ -63,7 +83,7 @@ void decode(const BlockQ4_0& block, T* out) {
 
 // Whole blocks go straight to their place; a block cut by either end goes through a copy.
 template <class T, class Block>
-void decode_blocks(const Block* blocks, int64_t start, int64_t count, T* out) {
+FLUX2_CLONES void decode_blocks(const Block* blocks, int64_t start, int64_t count, T* out) {
   for (int64_t i = start, end = start + count; i < end;) {
     const int64_t offset = i % 32, n = std::min<int64_t>(32 - offset, end - i);
     if (n == 32) {
@@ -91,37 +111,12 @@ bool is_convertible(DType dtype) {
 template <class T>
 void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out) {
   switch (dtype) {
-    case DType::F32: {
-      const auto* in = static_cast<const float*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(in[i]);
-      return;
-    }
-    case DType::F16: {
-      const auto* in = static_cast<const f16*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_float<T>(widen_f16(in[i]));
-      return;
-    }
-    case DType::BF16: {
-      const auto* in = static_cast<const bf16*>(row) + start;
-      if constexpr (std::is_same_v<T, bf16>) std::copy_n(in, count, out);
-      else for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
-      return;
-    }
-    case DType::F8_E4M3: {
-      const auto* in = static_cast<const uint8_t*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(widen_e4m3(in[i]));
-      return;
-    }
-    case DType::F8_E5M2: {
-      const auto* in = static_cast<const uint8_t*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(widen_e5m2(in[i]));
-      return;
-    }
-    case DType::I8: {
-      const auto* in = static_cast<const int8_t*>(row) + start;
-      for (int64_t i = 0; i < count; ++i) out[i] = from_short<T>(in[i]);
-      return;
-    }
+    case DType::F32: return convert_values(static_cast<const float*>(row) + start, count, out);
+    case DType::F16: return convert_values(static_cast<const f16*>(row) + start, count, out);
+    case DType::BF16: return convert_values(static_cast<const bf16*>(row) + start, count, out);
+    case DType::F8_E4M3: return convert_values(static_cast<const E4M3*>(row) + start, count, out);
+    case DType::F8_E5M2: return convert_values(static_cast<const E5M2*>(row) + start, count, out);
+    case DType::I8: return convert_values(static_cast<const int8_t*>(row) + start, count, out);
     case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);
     case DType::Q4_0: return decode_blocks(static_cast<const BlockQ4_0*>(row), start, count, out);
     default: fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));
@@ -150,9 +145,7 @@ const int8_t* as_type(DType dtype, const void* row, int64_t start, int64_t, int8
 void store(const float* values, int64_t count, DType dtype, void* out) {
   switch (dtype) {
     case DType::F32: std::copy_n(values, count, static_cast<float*>(out)); return;
-    case DType::BF16:
-      for (int64_t i = 0; i < count; ++i) static_cast<bf16*>(out)[i] = round_bf16(values[i]);
-      return;
+    case DType::BF16: return convert_values(values, count, static_cast<bf16*>(out));
     case DType::F16:
       for (int64_t i = 0; i < count; ++i) static_cast<f16*>(out)[i] = to_f16(values[i]);
       return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/gemm/clones.h"
 #include "backend/cpu/gemm/convert.h"
 
 namespace flux2::gemm {
@@ -11,7 +12,7 @@ namespace {
 constexpr int kLanes = 16;            // independent sums, so that the loop becomes vector code
 constexpr int64_t kSegment = 512;     // of a row, converted at a time
 
-float dot(const float* a, const float* b, int64_t n) {
+FLUX2_CLONES float dot(const float* a, const float* b, int64_t n) {
   float sum[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)

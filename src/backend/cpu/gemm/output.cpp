@@ -4,6 +4,7 @@
 #include <array>
 #include <type_traits>
 
+#include "backend/cpu/gemm/clones.h"
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/micro_kernel.h"
 
@@ -29,7 +30,7 @@ void finish(Count count, const float* sums, float factor, const float* scales, c
 template <int64_t n>
 using Constant = std::integral_constant<int64_t, n>;
 
-void finish_piece(int64_t count, const float* sums, float factor, const float* scales, const float* bias, float* out) {
+FLUX2_CLONES void finish_piece(int64_t count, const float* sums, float factor, const float* scales, const float* bias, float* out) {
   switch (count) {
     case 12: return finish(Constant<12>(), sums, factor, scales, bias, out);
     case 16: return finish(Constant<16>(), sums, factor, scales, bias, out);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cpu/gemm/clones.h"
+
 namespace flux2::gemm {
 
 namespace {
@@ -13,14 +15,14 @@ constexpr int64_t kPiece = 1024;  // of a row: what has to be converted to f32 g
 
 // The largest |value|, or a NaN. As integers magnitudes keep their order and NaNs lie above infinity, and the maximum of
 // integers is a loop the compiler turns into vector code.
-float largest(const float* values, int64_t n, float so_far) {
+FLUX2_CLONES float largest(const float* values, int64_t n, float so_far) {
   auto most = std::bit_cast<uint32_t>(so_far);
   for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(values[i]) & 0x7fffffffu);
   return std::bit_cast<float>(most);
 }
 
 // Adding 1.5 · 2^23 leaves the nearest integer, ties to even, in the low bits.
-void quantise(const float* values, int64_t n, float inverse, int8_t* out) {
+FLUX2_CLONES void quantise(const float* values, int64_t n, float inverse, int8_t* out) {
   for (int64_t i = 0; i < n; ++i)
     out[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(values[i] * inverse + 12582912.0f) & 0xffu);
 }
