@@ -132,6 +132,7 @@ class Attention {
   }
 
   void run_task(Slot& s, int64_t batch, int64_t head, int64_t q0) const {
+    const Running running(kernel_);
     const int64_t rows = std::min(task_rows_, queries_ - q0);
     for (int64_t r = 0; r < rows; r += kernel_.mr) pack_queries(s, batch, head, q0 + r, tile_part(kernel_.mr, rows - r), r);
     std::fill(s.states.begin(), s.states.end(), SoftmaxState{});

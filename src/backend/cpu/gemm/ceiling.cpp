@@ -24,7 +24,10 @@ double measure_ceiling(const TileKernel& kernel, ThreadPool& threads) {
   for (int run = 0; run < kRuns; ++run) {
     std::vector<double> operations(static_cast<size_t>(threads.size()));
     const auto start = std::chrono::steady_clock::now();
-    threads.parallel_for(threads.size(), [&](int64_t i) { operations[static_cast<size_t>(i)] = kernel.ceiling(kIterations); });
+    threads.parallel_for(threads.size(), [&](int64_t i) {
+      const Running running(kernel);
+      operations[static_cast<size_t>(i)] = kernel.ceiling(kIterations);
+    });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     best = std::max(best, std::accumulate(operations.begin(), operations.end(), 0.0) / seconds.count());
   }

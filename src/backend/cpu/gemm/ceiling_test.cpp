@@ -15,7 +15,7 @@ TEST(GemmCeiling, IsARateOrNothing) {
     EXPECT_EQ(ceiling, 0);
     return;
   }
-  EXPECT_GT(ceiling, 1e9);
+  EXPECT_GT(ceiling, 1e6);  // an emulator may be no faster
   EXPECT_LT(ceiling, 1e14);
 }
 

@@ -12,11 +12,11 @@ namespace {
 // A block of K keeps a panel of a (8 rows: 8 KB) in the first cache level; a strip of b with its tiles of the result
 // stays in the second.
 constexpr int64_t kBlockBytes = 1024;       // of one row
-constexpr int64_t kStripColumns = 144;
 constexpr int64_t kTaskRows = 768;
 constexpr int64_t kLeastTaskRows = 64;
 constexpr int64_t kChunkBytes = 24 << 20;   // of packed a: stays in the last cache level
 constexpr int64_t kLeastChunkRows = 768;    // fewer, and packing b for every chunk would show
+constexpr int64_t kAheadBytes = 16 << 10;   // of a panel of a: a larger one would push out what is in use
 constexpr int64_t kAlignment = 64;
 
 // K in equal blocks.
@@ -40,13 +40,13 @@ int64_t largest_block(const TileKernel& kernel) {
 struct Split {
   int64_t rows, columns, row_tasks, column_tasks;
 
-  Split(int64_t m, int64_t n, int mr, int nr, int threads) {
-    columns = round_up(divide_up(n, divide_up(n, kStripColumns)), nr);
+  Split(int64_t m, int64_t n, const TileKernel& kernel, int threads) {
+    columns = round_up(divide_up(n, divide_up(n, kernel.columns)), kernel.nr);
     column_tasks = divide_up(n, columns);
     // Four tasks a thread even out cores of unequal speed; fewer when the parts would become too small.
     row_tasks = std::max(divide_up(m, kTaskRows), divide_up(4 * threads, column_tasks));
     row_tasks = std::min(row_tasks, divide_up(m, kLeastTaskRows));
-    rows = round_up(divide_up(m, row_tasks), mr);
+    rows = round_up(divide_up(m, row_tasks), kernel.mr);
     row_tasks = divide_up(m, rows);
   }
   int64_t tasks() const { return row_tasks * column_tasks; }
@@ -71,7 +71,7 @@ class Product {
     const int64_t most = std::max(kLeastChunkRows, kChunkBytes / (blocks_.count * panel_a_bytes_ / kernel.mr));
     chunk_rows_ = round_up(divide_up(e_.m, divide_up(e_.m, most)), kernel.mr);
 
-    const Split split(std::min(chunk_rows_, e_.m), e_.n, kernel.mr, kernel.nr, threads_.size());
+    const Split split(std::min(chunk_rows_, e_.m), e_.n, kernel, threads_.size());
     const int64_t task_rows = round_up(std::min(kTaskRows, chunk_rows_), kernel.mr);
     scratch_bytes_ = round_up(std::max(a.scratch_bytes(blocks_.size), b.scratch_bytes(blocks_.size)), kAlignment);
     strip_bytes_ = split.columns / kernel.nr * panel_b_bytes_;
@@ -87,7 +87,7 @@ class Product {
     for (int64_t m0 = 0; m0 < e_.m; m0 += chunk_rows_) {
       const int64_t rows = std::min(chunk_rows_, e_.m - m0);
       for_each_task(threads_, divide_up(rows, kernel_.mr), [&](int64_t s, int64_t panel) { pack_a(slot(s), m0, rows, panel); });
-      const Split split(rows, e_.n, kernel_.mr, kernel_.nr, threads_.size());
+      const Split split(rows, e_.n, kernel_, threads_.size());
       for_each_task(threads_, split.tasks(), [&](int64_t s, int64_t task) { run_task(slot(s), split, m0, rows, task); });
     }
   }
@@ -118,6 +118,7 @@ class Product {
   }
 
   void run_task(const Slot& s, const Split& split, int64_t m0, int64_t chunk_rows, int64_t task) const {
+    const Running running(kernel_);
     const int mr = kernel_.mr, nr = kernel_.nr;
     const int64_t r0 = task % split.row_tasks * split.rows, c0 = task / split.row_tasks * split.columns;
     const int64_t rows = std::min(split.rows, chunk_rows - r0), columns = std::min(split.columns, e_.n - c0);
@@ -129,7 +130,7 @@ class Product {
         b_.pack(c0 + j * nr, static_cast<int>(std::min<int64_t>(nr, columns - j * nr)), blocks_.begin(block), k, s.scratch,
                 s.strip + j * panel_b_bytes_);
       const Pass pass{block == 0, block == blocks_.count - 1};
-      const int64_t share = divide_up(panel_a_bytes_, column_tiles);
+      const int64_t share = panel_a_bytes_ <= kAheadBytes ? divide_up(panel_a_bytes_, column_tiles) : 0;
       float* tile = s.tiles;
       for (int64_t i = 0; i < row_tiles; ++i) {
         const std::byte* a = panel_a(block, r0 / mr + i);

@@ -41,7 +41,7 @@ void linear(const LinearArgs& args, const KernelSet& set) {
   if (set.direct && extents.m <= kMaxDirectRows) return multiply_direct(x, w, output, workers);
   if (multiply_integers(x, w, extents, output, set, workers)) return;
   with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
-    multiply(kernel, MatrixRows<T>(x), MatrixRows<T>(w), extents, output, workers);
+    multiply(kernel, MatrixRows<T>(x, kernel.convert), MatrixRows<T>(w, kernel.convert), extents, output, workers);
   });
 }
 

@@ -27,6 +27,7 @@ struct TileKernel {
   int kr;              // a panel holds a multiple of kr steps of k, padded with what adds nothing
   int a_step, b_step;  // bytes of a panel for kr steps of k
   int b_extra = 0;     // bytes of a panel of b besides, whatever its k: the sums of its rows, say
+  int columns = 144;   // of b to pack at a time; with their tiles of the result they stay in the second cache level
 
   // k is a multiple of kr; tile is mr · nr consecutive floats.
   void (*run)(int64_t k, const void* a, const void* b, float* tile, Pass pass);
@@ -36,18 +37,43 @@ struct TileKernel {
   const char* instruction = nullptr;
   double (*ceiling)(int64_t iterations) = nullptr;
 
+  // Called by a thread before and after its runs or a measurement of the ceiling, where a unit has to be set up.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
+
   int64_t a_bytes(int64_t k) const { return k / kr * a_step; }
   int64_t b_bytes(int64_t k) const { return k / kr * b_step + b_extra; }
+};
+
+// While it lives the thread may call kernel.run.
+class Running {
+ public:
+  explicit Running(const TileKernel& kernel) : kernel_(kernel) {
+    if (kernel_.begin) kernel_.begin();
+  }
+  ~Running() {
+    if (kernel_.end) kernel_.end();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  const TileKernel& kernel_;
 };
 
 // Interleaves k elements of each row into a panel.
 template <class T>
 using PackRows = void (*)(int64_t k, const T* const* rows, void* panel);
 
+// convert() of convert.h as an instruction set does it; false for what it leaves to that one.
+template <class T>
+using ConvertRow = bool (*)(DType dtype, const void* row, int64_t start, int64_t count, T* out);
+
 // Both operands as rows of T: float, bf16, or int8_t with int32 sums. Panels of float and bf16 are rows · k elements.
 template <class T>
 struct MicroKernel : TileKernel {
   PackRows<T> pack_a, pack_b;  // mr and nr rows
+  ConvertRow<T> convert = nullptr;
 };
 
 // a as rows of int8, b as rows of int8 with an f32 scale for each kScaleBlock of them; kr is a multiple of that.

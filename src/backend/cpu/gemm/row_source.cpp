@@ -3,18 +3,18 @@
 #include <algorithm>
 
 #include "backend/cpu/gemm/convert.h"
-#include "backend/cpu/gemm/micro_kernel.h"
 #include "backend/cpu/gemm/prefetch.h"
 
 namespace flux2::gemm {
 
 template <class T>
-MatrixRows<T>::MatrixRows(const Tensor& matrix)
-    : MatrixRows(matrix.raw(), matrix.dtype(), matrix.dim(0) > 1 ? matrix.stride(0) : 0) {}
+MatrixRows<T>::MatrixRows(const Tensor& matrix, ConvertRow<T> convert)
+    : MatrixRows(matrix.raw(), matrix.dtype(), matrix.dim(0) > 1 ? matrix.stride(0) : 0, convert) {}
 
 template <class T>
-MatrixRows<T>::MatrixRows(const void* data, DType dtype, int64_t row_stride)
-    : data_(static_cast<const std::byte*>(data)), row_bytes_(bytes_for(dtype, row_stride)), dtype_(dtype) {}
+MatrixRows<T>::MatrixRows(const void* data, DType dtype, int64_t row_stride, ConvertRow<T> convert)
+    : data_(static_cast<const std::byte*>(data)), row_bytes_(bytes_for(dtype, row_stride)), dtype_(dtype),
+      convert_(convert) {}
 
 template <class T>
 void MatrixRows<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const {
@@ -24,7 +24,8 @@ void MatrixRows<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** o
     const std::byte* row = data_ + (r + i) * row_bytes_;
     if (i + kAhead < count)
       prefetch(row + kAhead * row_bytes_ + k * d.block_bytes / d.block_elements, n * d.block_bytes / d.block_elements);
-    out[i] = as_type(dtype_, row, k, n, scratch + i * n);
+    T* converted = scratch + i * n;
+    out[i] = convert_ && convert_(dtype_, row, k, n, converted) ? converted : as_type(dtype_, row, k, n, converted);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/gemm/micro_kernel.h"
 #include "tensor/tensor.h"
 
 namespace flux2::gemm {
@@ -23,14 +24,16 @@ class RowSource {
 template <class T>
 class MatrixRows final : public RowSource<T> {
  public:
-  explicit MatrixRows(const Tensor& matrix);
-  MatrixRows(const void* data, DType dtype, int64_t row_stride);  // the stride in elements
+  explicit MatrixRows(const Tensor& matrix, ConvertRow<T> convert = nullptr);
+  // The stride in elements.
+  MatrixRows(const void* data, DType dtype, int64_t row_stride, ConvertRow<T> convert = nullptr);
   void rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const override;
 
  private:
   const std::byte* data_;
   int64_t row_bytes_;
   DType dtype_;
+  ConvertRow<T> convert_;
 };
 
 // The columns of what another source calls rows: row r here is element r of each row there.
