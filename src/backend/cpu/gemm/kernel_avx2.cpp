@@ -56,10 +56,21 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
 }
 
+double ceiling(int64_t iterations) {
+  __m256 factor = _mm256_setzero_ps(), sum[12] = {};
+  asm volatile("" : "+x"(factor));
+  for (__m256& s : sum) asm volatile("" : "+x"(s));  // or equal sums would be taken for one
+  for (int64_t i = 0; i < iterations; ++i)
+    for (__m256& s : sum) s = _mm256_fmadd_ps(factor, factor, s);
+  for (__m256& s : sum) asm volatile("" : : "x"(s));
+  return static_cast<double>(iterations) * 12 * 16;
+}
+
 }  // namespace
 
 const MicroKernel<float> kKernel = {
-    {.name = "avx2 f32 6x16", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    {.name = "avx2 f32 6x16", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
+     .instruction = "VFMADD, 256 bits", .ceiling = ceiling},
     pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::avx2

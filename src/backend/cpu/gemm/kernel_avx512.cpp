@@ -53,10 +53,21 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
 
+double ceiling(int64_t iterations) {
+  __m512 factor = _mm512_setzero_ps(), sum[16] = {};
+  asm volatile("" : "+v"(factor));
+  for (__m512& s : sum) asm volatile("" : "+v"(s));  // or equal sums would be taken for one
+  for (int64_t i = 0; i < iterations; ++i)
+    for (__m512& s : sum) s = _mm512_fmadd_ps(factor, factor, s);
+  for (__m512& s : sum) asm volatile("" : : "v"(s));
+  return static_cast<double>(iterations) * 16 * 32;
+}
+
 }  // namespace
 
 const MicroKernel<float> kKernel = {
-    {.name = "avx512 f32 12x32", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
+    {.name = "avx512 f32 12x32", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
+     .instruction = "VFMADD, 512 bits", .ceiling = ceiling},
     pack<kMr>, pack<kNr>};
 
 }  // namespace flux2::gemm::avx512
