@@ -18,8 +18,8 @@ const TileKernel& kernel_for(const KernelSet& set, DType weight) {
 
 double measure_ceiling(const TileKernel& kernel, ThreadPool& threads) {
   if (!kernel.ceiling) return 0;
-  constexpr int kRuns = 9;
-  constexpr int64_t kIterations = 400'000;  // a few milliseconds
+  constexpr int kRuns = 25;
+  constexpr int64_t kIterations = 400'000;  // about a millisecond
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
     std::vector<double> operations(static_cast<size_t>(threads.size()));
