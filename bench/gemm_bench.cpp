@@ -21,7 +21,8 @@ void count(benchmark::State& state, const char* what, double each) {
       benchmark::Counter(each, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::OneK::kIs1000);
 }
 
-void add(const std::string& name, void (*body)(benchmark::State&, const TileKernel&, int64_t), const TileKernel& kernel, int64_t k) {
+void add(const std::string& name, void (*body)(benchmark::State&, const TileKernel&, int64_t), const TileKernel& kernel,
+         int64_t k) {
   benchmark::RegisterBenchmark(name.c_str(), [body, &kernel, k](benchmark::State& state) { body(state, kernel, k); });
 }
 

@@ -40,10 +40,19 @@ template <class T>
 class Attention {
  public:
   Attention(const AttentionArgs& args, const MicroKernel<T>& kernel)
-      : args_(args), kernel_(kernel), workers_(workers_of(args.y)), queries_(args.q.dim(1)), heads_(args.q.dim(2)),
-        width_(args.q.dim(3)), keys_(args.k.dim(1)), groups_(args.k.dim(2)), packed_width_(round_up(width_, kernel.kr)),
-        value_rows_(round_up(width_, kernel.nr)), task_rows_(round_up(std::min(kQueryRows, queries_), kernel.mr)),
-        key_blocks_(std::max<int64_t>(1, divide_up(keys_, kKeyBlock))), block_keys_(round_up(divide_up(keys_, key_blocks_), kernel.nr)),
+      : args_(args),
+        kernel_(kernel),
+        workers_(workers_of(args.y)),
+        queries_(args.q.dim(1)),
+        heads_(args.q.dim(2)),
+        width_(args.q.dim(3)),
+        keys_(args.k.dim(1)),
+        groups_(args.k.dim(2)),
+        packed_width_(round_up(width_, kernel.kr)),
+        value_rows_(round_up(width_, kernel.nr)),
+        task_rows_(round_up(std::min(kQueryRows, queries_), kernel.mr)),
+        key_blocks_(std::max<int64_t>(1, divide_up(keys_, kKeyBlock))),
+        block_keys_(round_up(divide_up(keys_, key_blocks_), kernel.nr)),
         key_elements_(round_up(block_keys_ * packed_width_, 32)),
         value_elements_(round_up(value_rows_ * round_up(block_keys_, kernel.kr), 32)) {
     const int64_t blocks = args.k.dim(0) * groups_ * key_blocks_;

@@ -128,7 +128,8 @@ TEST(GemmSoftmax, PowersAreGoodToTheLastBitsOrToWhatBf16Keeps) {
   for (int64_t length : {8, 12, 16, 32}) {
     const auto count = static_cast<int64_t>(scores.size()), pieces = count / length, apart = length + 5;
     std::vector<float> tiles(static_cast<size_t>(pieces * apart), 1e30f), exact(scores.size());
-    for (int64_t i = 0; i < count; ++i) tiles[static_cast<size_t>(i / length * apart + i % length)] = scores[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < count; ++i)
+      tiles[static_cast<size_t>(i / length * apart + i % length)] = scores[static_cast<size_t>(i)];
     std::vector<bf16> rounded(scores.size());
     SoftmaxState state, again;
     softmax_step(state, {tiles.data(), length, apart}, pieces, exact.data());

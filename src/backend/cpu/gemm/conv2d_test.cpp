@@ -85,7 +85,8 @@ TEST(GemmConv2d, AddsToAResidual) {
         cpu.device->kernels().conv2d_add({x, w, &bias, residual, y, c.conv()});
         const auto got = y.to_floats(), want = plain.to_floats(), added = residual.to_floats();
         for (size_t i = 0; i < got.size(); ++i)
-          EXPECT_NEAR(got[i], want[i] + added[i], (dtype == DType::BF16 ? 0x1p-8 : 0x1p-23) * (1 + std::abs(want[i]))) << c.text();
+          EXPECT_NEAR(got[i], want[i] + added[i], (dtype == DType::BF16 ? 0x1p-8 : 0x1p-23) * (1 + std::abs(want[i])))
+              << c.text();
       }
   }
 }
@@ -100,7 +101,8 @@ TEST(GemmConv2d, UpsamplingIsFoldedIn) {
       for (DType image : {DType::F32, DType::BF16})
         for (DType weight : {DType::F32, DType::BF16}) {
           const Tensor x = noise(*cpu.stream, image, {2, height, width, channels}, 1);
-          const Tensor w = noise(*cpu.stream, weight, {outputs, 3, 3, channels}, 2), bias = noise(*cpu.stream, DType::F32, {outputs}, 3);
+          const Tensor w = noise(*cpu.stream, weight, {outputs, 3, 3, channels}, 2),
+                       bias = noise(*cpu.stream, DType::F32, {outputs}, 3);
           const Tensor y = Tensor::like(x, {2, 2 * height, 2 * width, outputs});
           cpu.device->kernels().upsample_conv2d({x, w, &bias, y});
           const Case c = {2, 2 * height, 2 * width, channels, outputs, 3, 1, 1, 1};
@@ -111,7 +113,8 @@ TEST(GemmConv2d, UpsamplingIsFoldedIn) {
           std::vector<Sum> want(static_cast<size_t>(y.numel()));
           c.for_each_product([&](size_t iy, size_t ix, size_t iw) {
             const auto pixel = static_cast<int64_t>(ix) / channels, channel = static_cast<int64_t>(ix) % channels;
-            const int64_t column = pixel % (2 * width), row = pixel / (2 * width) % (2 * height), b = pixel / (4 * width * height);
+            const int64_t column = pixel % (2 * width), row = pixel / (2 * width) % (2 * height),
+                          b = pixel / (4 * width * height);
             want[iy].add(xs[static_cast<size_t>(((b * height + row / 2) * width + column / 2) * channels + channel)], ws[iw]);
           });
           for (size_t i = 0; i < want.size(); ++i) want[i].add(bs[i % bs.size()], 1);
@@ -120,10 +123,12 @@ TEST(GemmConv2d, UpsamplingIsFoldedIn) {
           for (size_t i = 0; i < want.size(); ++i) {
             const double terms = static_cast<double>(want[i].terms);
             const double sums = rounds ? 3 * 0x1p-8 * want[i].magnitude / std::sqrt(terms) : 0;
-            agreement.see(got[i], want[i].value, want[i].tolerance() + sums + (image == DType::BF16 ? 0x1p-8 : 0) * std::abs(want[i].value),
+            agreement.see(got[i], want[i].value,
+                          want[i].tolerance() + sums + (image == DType::BF16 ? 0x1p-8 : 0) * std::abs(want[i].value),
                           fmt::format("[{}]", i));
           }
-          agreement.expect(fmt::format("{} x {} x {} to {}, {}, {}", height, width, channels, outputs, name_of(image), name_of(weight)));
+          agreement.expect(
+              fmt::format("{} x {} x {} to {}, {}, {}", height, width, channels, outputs, name_of(image), name_of(weight)));
         }
   }
 }

@@ -34,7 +34,8 @@ TEST(GemmConvert, EveryHalfAndEveryByte) {
 }
 
 TEST(GemmConvert, RoundsToNearestEven) {
-  const std::vector<float> values = {1.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.3895314e38f, 3.4e38f, INFINITY, -0.0f, 1e-40f, 0.1f};
+  const std::vector<float> values = {1.0f,    1.00390625f, 1.01171875f, -1.00390625f, 3.3895314e38f,
+                                     3.4e38f, INFINITY,    -0.0f,       1e-40f,       0.1f};
   std::vector<bf16> got(values.size()), stored(values.size());
   convert(DType::F32, values.data(), 0, static_cast<int64_t>(values.size()), got.data());
   store(values.data(), static_cast<int64_t>(values.size()), DType::BF16, stored.data());
@@ -59,7 +60,8 @@ TEST(GemmConvert, BlocksCutAtBothEnds) {
       want8.push_back(scale * static_cast<float>(q8[b].q[i]));
     }
     for (int i = 0; i < 16; ++i) q4[b].q[i] = static_cast<uint8_t>(29 * i + 5 * static_cast<int>(b));
-    for (int i = 0; i < 32; ++i) want4.push_back(scale * static_cast<float>((i < 16 ? q4[b].q[i] & 15 : q4[b].q[i - 16] >> 4) - 8));
+    for (int i = 0; i < 32; ++i)
+      want4.push_back(scale * static_cast<float>((i < 16 ? q4[b].q[i] & 15 : q4[b].q[i - 16] >> 4) - 8));
   }
   for (int start : {0, 1, 31, 32, 40})
     for (int count : {1, 3, 31, 32, 33, 56}) {

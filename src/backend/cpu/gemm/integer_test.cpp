@@ -12,7 +12,8 @@ namespace {
 std::vector<int8_t> bytes(int64_t count, uint32_t seed, int least) {
   std::vector<int8_t> values(static_cast<size_t>(count));
   uint32_t state = seed * 2654435761u + 1;
-  for (int8_t& v : values) v = static_cast<int8_t>(std::max<int>(least, static_cast<int8_t>((state = state * 1664525u + 1013904223u) >> 24)));
+  for (int8_t& v : values)
+    v = static_cast<int8_t>(std::max<int>(least, static_cast<int8_t>((state = state * 1664525u + 1013904223u) >> 24)));
   return values;
 }
 
@@ -22,7 +23,8 @@ const std::vector<Extents> kAwkward = {{1, 1, 1},   {1, 13, 3},  {2, 5, 7},    {
 
 class IntegerTest : public ::testing::Test {
  protected:
-  std::vector<float> product(const TileKernel& kernel, const PanelSource& a, const PanelSource& b, const Extents& e, int threads) {
+  std::vector<float> product(const TileKernel& kernel, const PanelSource& a, const PanelSource& b, const Extents& e,
+                             int threads) {
     ThreadPool pool(threads);
     std::vector<float> y(static_cast<size_t>(e.m * e.n), NAN);
     multiply(kernel, a, b, e, {y.data(), DType::F32, e.n}, {pool, *stream_});
@@ -31,8 +33,8 @@ class IntegerTest : public ::testing::Test {
 
   std::vector<float> product(const MicroKernel<int8_t>& kernel, const int8_t* a, const int8_t* b, const Extents& e, int threads) {
     const MatrixRows<int8_t> rows_a(a, DType::I8, e.k), rows_b(b, DType::I8, e.k);
-    return product(kernel, RowPanels<int8_t>(rows_a, kernel.pack_a, kernel.mr), RowPanels<int8_t>(rows_b, kernel.pack_b, kernel.nr),
-                   e, threads);
+    return product(kernel, RowPanels<int8_t>(rows_a, kernel.pack_a, kernel.mr),
+                   RowPanels<int8_t>(rows_b, kernel.pack_b, kernel.nr), e, threads);
   }
 
   std::vector<float> product(const BlockKernel& kernel, const int8_t* a, const Tensor& w, const Extents& e, int threads) {
@@ -110,7 +112,8 @@ TEST_F(IntegerTest, ResultsDependOnNeitherThreadsNorOtherRows) {
     for (int threads : {2, 5}) EXPECT_EQ(product(*kernel, a.data(), w, e, threads), all) << kernel->name;
     for (int64_t row : {0, 7, 8, 52}) {
       const auto alone = product(*kernel, a.data() + row * e.k, w, {1, e.n, e.k}, 2);
-      EXPECT_EQ(alone, std::vector<float>(all.begin() + row * e.n, all.begin() + (row + 1) * e.n)) << kernel->name << ", row " << row;
+      EXPECT_EQ(alone, std::vector<float>(all.begin() + row * e.n, all.begin() + (row + 1) * e.n))
+          << kernel->name << ", row " << row;
     }
   }
 }

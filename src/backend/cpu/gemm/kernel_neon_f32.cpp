@@ -80,8 +80,10 @@ double ceiling(int64_t iterations) {
       FLUX2_SUMS(3, 26, 27, 28, 29, 30, 31) "ldr q1, [%[operand]]\n"
       "subs %[left], %[left], #1\n"
       "b.ne 1b\n"
-      : [left] "+r"(left) : [operand] "r"(operand), "m"(operand) : "cc", "v0", "v1", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20",
-        "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
+      : [left] "+r"(left)
+      : [operand] "r"(operand), "m"(operand)
+      : "cc", "v0", "v1", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21",
+        "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
   return static_cast<double>(iterations) * 24 * 2 * 4;
 }
 // clang-format on

@@ -44,8 +44,8 @@ void expect_linear(const TestCpu& s, const Tensor& x, const Tensor& w, const Ten
       Sum sum;
       for (int64_t l = 0; l < k; ++l) sum.add(xs[static_cast<size_t>(i * k + l)], ws[static_cast<size_t>(j * k + l)]);
       sum.add(bs[static_cast<size_t>(j)], 1);
-      agreement.see(ys[static_cast<size_t>(i * n + j)], sum.value, sum.tolerance() + rounded + stored * (std::abs(sum.value) + 1e-6),
-                    fmt::format("[{}, {}]", i, j));
+      agreement.see(ys[static_cast<size_t>(i * n + j)], sum.value,
+                    sum.tolerance() + rounded + stored * (std::abs(sum.value) + 1e-6), fmt::format("[{}, {}]", i, j));
     }
   agreement.expect(what);
 }
@@ -115,7 +115,8 @@ TEST(GemmLinear, ActivationsOf16Bits) {
     for (DType dtype : {DType::BF16, DType::F16})
       for (int64_t m : {2, 23}) {
         const Tensor x = noise(*s.stream, dtype, {m, 131}, 1), bias = noise(*s.stream, dtype, {37}, 2);
-        expect_linear(s, x, stored_weight(*s.stream, DType::BF16, 37, 131), &bias, fmt::format("{} rows of {}", m, name_of(dtype)));
+        expect_linear(s, x, stored_weight(*s.stream, DType::BF16, 37, 131), &bias,
+                      fmt::format("{} rows of {}", m, name_of(dtype)));
       }
   }
 }

@@ -58,7 +58,8 @@ void QuantisedRows::rows(int64_t r, int count, int64_t k, int64_t n, const int8_
   for (int i = 0; i < count; ++i) {
     int8_t* to = scratch + i * n;
     const float inverse = 1.0f / scales_.get()[r + i];
-    for_pieces(rows_, r + i, k, n, [&](const float* values, int64_t piece, int64_t at) { quantise(values, piece, inverse, to + at); });
+    for_pieces(rows_, r + i, k, n,
+               [&](const float* values, int64_t piece, int64_t at) { quantise(values, piece, inverse, to + at); });
     out[i] = to;
   }
 }
