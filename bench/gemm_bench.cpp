@@ -28,6 +28,7 @@ void add(const std::string& name, void (*body)(benchmark::State&, const TileKern
 
 // Panels and tile in the first cache level, a pass in the middle of a sum.
 void run(benchmark::State& state, const TileKernel& kernel, int64_t k) {
+  const Running running(kernel);
   const std::vector<std::byte> a(static_cast<size_t>(kernel.a_bytes(k))), b(static_cast<size_t>(kernel.b_bytes(k)));
   std::vector<float> tile(static_cast<size_t>(kernel.mr * kernel.nr));
   for (auto _ : state) kernel.run(k, a.data(), b.data(), tile.data(), {false, false});
@@ -35,6 +36,7 @@ void run(benchmark::State& state, const TileKernel& kernel, int64_t k) {
 }
 
 void instruction(benchmark::State& state, const TileKernel& kernel, int64_t) {
+  const Running running(kernel);
   constexpr int64_t kIterations = 1000;
   double operations = 0;
   for (auto _ : state) operations = kernel.ceiling(kIterations);
