@@ -3,6 +3,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
+#include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/view.h"
 
@@ -39,10 +40,18 @@ SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
 
 // x ← x + gate ⊙ W_out [ attention(q, k, v) ‖ swiglu(u) ]   where [q k v u] = W_in · modulated_norm(x)
 Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m) const {
-  const auto parts = split(in(modulated_norm(x, m.shift, m.scale)), {3 * dim, 2 * hidden});
+  return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale), rope));
+}
+
+Tensor SingleBlock::branch(const Tensor& n, const Rope& rope) const {
+  if (in.is_plain() && fuses_swiglu(n, in.weight)) {
+    const auto [q, k, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
+    return out(attention_beside_mlp(rope.after_norm({{q, norm.q_scale}}), rope.after_norm({{k, norm.k_scale}}), v, n,
+                                    in.weight.narrowed(0, 3 * dim, 2 * hidden)));
+  }
+  const auto parts = split(in(n), {3 * dim, 2 * hidden});
   const auto [q, k, v] = split_heads(parts[0]);
-  const Tensor query = rope.after_norm({{q, norm.q_scale}}), key = rope.after_norm({{k, norm.k_scale}});
-  return gated_add(x, m.gate, out(attention_beside_swiglu(query, key, v, parts[1])));
+  return out(attention_beside_swiglu(rope.after_norm({{q, norm.q_scale}}), rope.after_norm({{k, norm.k_scale}}), v, parts[1]));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -62,8 +71,8 @@ Heads DoubleStream::heads(const Tensor& x, const Modulation& m) const {
 }
 
 Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const {
-  const Tensor y = gated_add(x, attention.gate, proj(a));
-  return gated_add(y, mlp.gate, mlp_out(swiglu(mlp_in(modulated_norm(y, mlp.shift, mlp.scale)))));
+  const auto [y, n] = gated_add_norm(x, attention.gate, proj(a), mlp.shift, mlp.scale);
+  return gated_add(y, mlp.gate, mlp_out(mlp_in.then_swiglu(n)));
 }
 
 void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visitor) {

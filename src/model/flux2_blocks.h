@@ -33,6 +33,8 @@ struct SingleBlock {
   explicit SingleBlock(const Flux2Config& config, Communicator* ranks = nullptr);
 
   Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m) const;
+  // What the block adds to x, before the gate, from n = modulated_norm(x).
+  Tensor branch(const Tensor& n, const Rope& rope) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
   int64_t dim = 0, hidden = 0;  // this rank's share of the attention and MLP widths

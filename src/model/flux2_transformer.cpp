@@ -91,15 +91,24 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
   }
 
-  Tensor x = concat({s.txt, s.img}, 1);
+  // The norm in front of a block is taken together with the sum that ends the one before it; the last one's is the final norm.
+  const Modulation final_mod{last[0], last[1], {}};
+  const auto norm_of = [&](size_t block) -> const Modulation& { return block < single_blocks.size() ? single_mod : final_mod; };
+  Tensor x = concat({s.txt, s.img}, 1), n;
+  if (!in.checkpoint_blocks) n = modulated_norm(x, norm_of(0).shift, norm_of(0).scale);
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
-    x = in.checkpoint_blocks ? checkpointed(single_blocks[i], x, in.rope, single_mod) : single_blocks[i](x, in.rope, single_mod);
+    if (in.checkpoint_blocks) {
+      x = checkpointed(single_blocks[i], x, in.rope, single_mod);
+    } else {
+      const Modulation& next = norm_of(i + 1);
+      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope), next.shift, next.scale);
+      x = std::move(both.sum), n = std::move(both.normed);
+    }
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }
-
-  x = narrow(x, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens);
-  return final_linear(modulated_norm(x, last[0], last[1]));
+  if (in.checkpoint_blocks) n = modulated_norm(x, final_mod.shift, final_mod.scale);
+  return final_linear(narrow(n, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens));
 }
 
 void Flux2Transformer::visit(const ParameterVisitor& v) {

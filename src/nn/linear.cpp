@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include "ops/activation.h"
 #include "ops/all_reduce.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
@@ -13,6 +14,8 @@ Tensor Linear::operator()(const Tensor& x_all) const {
   for (const Lora& a : adapters) y = y + a.scale * linear(linear(x, a.down), a.up);
   return sharded && spread.kind == Spread::Columns ? all_reduce(y, *ranks) : y;
 }
+
+Tensor Linear::then_swiglu(const Tensor& x) const { return is_plain() ? linear_swiglu(x, weight) : swiglu((*this)(x)); }
 
 void Linear::visit(const std::string& name, const ParameterVisitor& visitor) {
   visitor({name + ".weight", weight, {out, in}, ParameterKind::Matrix, spread});

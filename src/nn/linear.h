@@ -23,6 +23,10 @@ struct Linear {
   Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
 
   Tensor operator()(const Tensor& x) const;
+  // swiglu of the outputs, which are [gate | up].
+  Tensor then_swiglu(const Tensor& x) const;
+  // Whether the weight is all there is: no adapters, nobody to share with.
+  bool is_plain() const { return adapters.empty() && !has_bias && (!ranks || ranks->size() == 1); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
   int64_t in = 0, out = 0;  // of the whole layer

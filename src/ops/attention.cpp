@@ -4,6 +4,7 @@
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
+#include "ops/linear.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -47,18 +48,42 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return reshape(out, {q.dim(0), q.dim(1), q.dim(2) * q.dim(3)});
 }
 
+namespace {
+
+// Room for [ attention ‖ mlp ], attention's part filled in; the other part is returned beside it.
+struct Joint {
+  Tensor all, mlp;
+};
+Joint attention_with_room(const Tensor& q, const Tensor& k, const Tensor& v, int64_t hidden) {
+  check_heads(q, k, v);
+  const int64_t width = q.dim(2) * q.dim(3);
+  const Tensor all = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  if (all.numel() > 0)
+    q.device().kernels().attention({q, k, v, all.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});
+  return {all, all.narrowed(2, width, hidden)};
+}
+
+}  // namespace
+
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up) {
   if (wants_grad(q, k, v, gate_up)) return concat({attention(q, k, v), swiglu(gate_up)});
-  check_heads(q, k, v);
   check(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
         "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
-  const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
-  Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
-  if (y.numel() == 0) return y;
-  const Kernels& kernels = q.device().kernels();
-  kernels.attention({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});
-  kernels.swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), y.narrowed(2, width, hidden)});
-  return y;
+  const int64_t hidden = gate_up.dim(2) / 2;
+  const auto [all, mlp] = attention_with_room(q, k, v, hidden);
+  if (mlp.numel() > 0) q.device().kernels().swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), mlp});
+  return all;
+}
+
+Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w) {
+  if (wants_grad(q, k, v) || !fuses_swiglu(x, w)) return attention_beside_swiglu(q, k, v, linear(x, w));
+  check(x.rank() == 3 && x.dim(0) == q.dim(0) && x.dim(1) == q.dim(1) && w.rank() == 2 && w.dim(1) == x.dim(2) && w.dim(0) % 2 == 0,
+        "attention beside an MLP: queries {} beside {} for a weight of shape {}", q.shape(), x.shape(), w.shape());
+  const int64_t hidden = w.dim(0) / 2, tokens = x.dim(0) * x.dim(1);
+  const auto [all, mlp] = attention_with_room(q, k, v, hidden);
+  if (mlp.numel() > 0)
+    q.device().kernels().linear_swiglu({x.contiguous().reshaped({tokens, x.dim(2)}), w, mlp.reshaped({tokens, hidden})});
+  return all;
 }
 
 }  // namespace flux2

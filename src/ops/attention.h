@@ -18,4 +18,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 // written where the product that follows reads it.
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up);
 
+// The same with the MLP's first product: [ attention(q, k, v) ‖ linear_swiglu(x, w) ], x [B, S, K], w [2M, K].
+Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w);
+
 }  // namespace flux2

@@ -1,6 +1,7 @@
 #include "ops/linear.h"
 
 #include "autograd/grad.h"
+#include "ops/activation.h"
 #include "ops/arithmetic.h"
 
 namespace flux2 {
@@ -38,6 +39,17 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
                   }
                   if (sink.wants(2)) sink.add(2, sum_to(d, bias.shape()).cast(bias.dtype()));
                 });
+}
+
+bool fuses_swiglu(const Tensor& x, const Tensor& w) { return x.device().kernels().linear_swiglu && !wants_grad(x, w); }
+
+Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
+  if (!fuses_swiglu(x, w)) return swiglu(linear(x, w));
+  check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}", x.shape(),
+        w.shape());
+  Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
+  if (y.numel() > 0) x.device().kernels().linear_swiglu({rows(x), w, rows(y)});
+  return y;
 }
 
 }  // namespace flux2

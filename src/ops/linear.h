@@ -8,4 +8,10 @@ namespace flux2 {
 // dtype, quantised blocks included; y has the dtype of x. A weight that wants a gradient must be a float type.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
+// swiglu(linear(x, w)) for w [2M, K] = [gate | up].
+Tensor linear_swiglu(const Tensor& x, const Tensor& w);
+// Whether that is one kernel here, which never stores gate and up: then the rows of a fused weight that end in a SwiGLU are
+// worth a product of their own.
+bool fuses_swiglu(const Tensor& x, const Tensor& w);
+
 }  // namespace flux2

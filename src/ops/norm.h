@@ -13,4 +13,11 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps = 1e-6f);
 // (1 + scale) · layer_norm(x) + shift; x [B, S, C], shift and scale [B, 1, C].
 Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps = 1e-6f);
 
+// The end of one residual block and the beginning of the next: sum = x + gate · z and modulated_norm(sum, shift, scale).
+struct SumAndNorm {
+  Tensor sum, normed;
+};
+SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale,
+                          float eps = 1e-6f);
+
 }  // namespace flux2

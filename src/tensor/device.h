@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual MemorySize memory() const { return system_memory_size(); }
   // Whether work that is done again and again should be captured: starting a kernel costs something here.
   virtual bool prefers_graphs() const { return false; }
+
+  // How PyTorch's random numbers see this GPU; none elsewhere.
+  virtual std::optional<CudaGeometry> random_geometry() const { return std::nullopt; }
 
   const Kernels& kernels() const { return kernels_; }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "base/rng.h"
+
 namespace flux2 {
 
 class Tensor;
@@ -87,8 +89,19 @@ struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; con
 // y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
 struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
+// sum = x + gate · z, y = (1 + scale) · layer_norm(sum) + shift; gate, shift, scale [B, 1, C].
+struct GatedAddNormArgs {
+  const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& shift; const Tensor& scale;
+  const Tensor& sum; const Tensor& y;
+  float eps;
+};
+// y[M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ.
+struct LinearSwigluArgs { const Tensor& x; const Tensor& w; const Tensor& y; };
 // y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
 struct NormRopeArgs { const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& y; float eps; bool interleaved; };
+
+// y, contiguous F32: what PyTorch's generator gives on that GPU, to the bit where y lies on one.
+struct TorchNormalArgs { const Tensor& y; uint64_t seed; CudaGeometry gpu; };
 
 // What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
 // what it does better, once, when the device opens.
@@ -125,7 +138,10 @@ struct Kernels {
   void (*upsample_conv2d)(const UpsampleConv2dArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
+  void (*gated_add_norm)(const GatedAddNormArgs&) = nullptr;
+  void (*linear_swiglu)(const LinearSwigluArgs&) = nullptr;
   void (*norm_rope)(const NormRopeArgs&) = nullptr;
+  void (*torch_normal)(const TorchNormalArgs&) = nullptr;
 };
 
 }  // namespace flux2

@@ -106,6 +106,7 @@ void elementwise(List& list) {
     list.add({fmt::format("silu/{}", n), {{3, n}}, [](Inputs x) { return silu(x[0]); }});
     list.add({fmt::format("swiglu/{}", n), {{3, 2 * n}}, [](Inputs x) { return swiglu(x[0]); }});
   }
+  list.add({"linear_swiglu", {{2, 3, 16}, {22, 16}}, [](Inputs x) { return linear_swiglu(x[0], x[1]); }, 16});
   list.add({"swiglu/two", {{3, 11}, {3, 11}}, [](Inputs x) { return swiglu(x[0], x[1]); }});
   list.add({"exp", {{19}}, [](Inputs x) { return exp(x[0]); }});
   list.add({"square", {{19}}, [](Inputs x) { return square(x[0]); }});
@@ -148,6 +149,10 @@ void norms(List& list) {
   list.add({"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
   list.add({"group_norm/three channels", {{2, 3, 2, 12}, {12}, {12}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); }, 18});
   list.add({"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
+  list.add({"gated_add_norm", {{2, 3, 20}, {2, 1, 20}, {2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) {
+              const auto [sum, normed] = gated_add_norm(x[0], x[1], x[2], x[3], x[4], 1e-3f);
+              return concat({sum, normed});
+            }, 20});
   list.add({.name = "modulated_norm/klein", .inputs = {{1, 768, 3072}, {1, 1, 3072}, {1, 1, 3072}},
             .run = [](Inputs x) { return modulated_norm(x[0], x[1], x[2]); }, .terms = 3072, .differentiable = false, .large = true});
   list.add({.name = "group_norm_silu/vae", .inputs = {{1, 64, 64, 128}, {128}, {128}},
@@ -177,6 +182,8 @@ void attentions(List& list) {
               const Tensor q = reshape(narrow(x[0], 2, 3072, 3072), {1, 768, 24, 128});
               return some_rope(q, 768, 128, RopePairs::Interleaved).after_norm({{q, x[1]}});
             }, .terms = 128, .differentiable = false, .large = true});
+  list.add({"attention/beside mlp", {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 16}, {24, 16}},
+            [](Inputs x) { return attention_beside_mlp(x[0], x[1], x[2], x[3], x[4]); }, 64});
   list.add({"attention/beside swiglu", {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 24}},
             [](Inputs x) { return attention_beside_swiglu(x[0], x[1], x[2], x[3]); }, 64});
   list.add({.name = "attention/beside swiglu, klein", .inputs = {{1, 200, 2304}},

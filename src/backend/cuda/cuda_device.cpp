@@ -41,6 +41,9 @@ class CudaDevice final : public Device {
     if (cudaSetDevice(index_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
     return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
   }
+  std::optional<CudaGeometry> random_geometry() const override {
+    return CudaGeometry{properties_.multiProcessorCount, properties_.maxThreadsPerMultiProcessor};
+  }
 
  private:
   int index_;

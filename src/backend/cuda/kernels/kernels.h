@@ -34,6 +34,9 @@ void conv2d_add(const Conv2dAddArgs& args);
 void upsample_conv2d(const UpsampleConv2dArgs& args);
 void modulated_norm(const ModulatedNormArgs& args);
 void gated_add(const GatedAddArgs& args);
+void gated_add_norm(const GatedAddNormArgs& args);
+void linear_swiglu(const LinearSwigluArgs& args);
 void norm_rope(const NormRopeArgs& args);
+void torch_normal(const TorchNormalArgs& args);
 
 }  // namespace flux2::cuda

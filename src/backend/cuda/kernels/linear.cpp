@@ -1,6 +1,7 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/launch.h"
 #include "backend/cuda/kernels/matrix.h"
+#include "backend/cuda/kernels/parts.h"
 
 namespace flux2::cuda {
 
@@ -45,6 +46,18 @@ void linear(const LinearArgs& args) {
                              .rows = rows,
                              .columns = columns,
                              .inner = inner});
+}
+
+void linear_swiglu(const LinearSwigluArgs& args) {
+  check_activations("linear_swiglu", args.x);
+  if (args.y.numel() == 0) return;
+  const Tensor x = matrix_operand(args.x), w = weight_as(args.x.dtype(), args.w);
+  const SwigluProductArgs product{x, w, args.y};
+  if (swiglu_product_fits(product) && swiglu_product_pays(product)) return swiglu_product(product);
+  const int64_t hidden = args.y.dim(1);
+  const Tensor u = Tensor::like(x, {x.dim(0), 2 * hidden});
+  linear({x, w, nullptr, u});
+  swiglu({u.narrowed(1, 0, hidden), u.narrowed(1, hidden, hidden), args.y});
 }
 
 void linear_grad_input(const LinearGradInputArgs& args) {

@@ -2,7 +2,8 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/layout.cuh"
 
-// layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line.
+// layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line. gated_add_norm is the last of them
+// on a sum that it also stores.
 namespace flux2::cuda {
 
 namespace {
@@ -11,7 +12,9 @@ constexpr int kThreads = 256;
 // Enough rows to give every scheduler of a large GPU several: then a warp per row, which never waits for other warps.
 constexpr int64_t kManyRows = 1024;
 
-enum class Norm { Layer, Rms, Modulated };
+enum class Norm { Layer, Rms, Modulated, GatedModulated };
+
+constexpr bool is_modulated(Norm kind) { return kind == Norm::Modulated || kind == Norm::GatedModulated; }
 
 template <class T, class W>
 struct NormArguments {
@@ -23,7 +26,20 @@ struct NormArguments {
   int64_t rows_per_batch;
   int columns;
   float eps;
+  // GatedModulated: the norm is of sum = x + gate · z. z and sum have rows of the same strides as x and y.
+  const T* z = nullptr;
+  const W* gate = nullptr;
+  T* sum = nullptr;
+  int64_t gate_stride = 0;
 };
+
+template <class T, class W, int V>
+__device__ inline Pack<T, V> gated_sum(const Pack<T, V>& x, const Pack<W, V>& gate, const Pack<T, V>& z) {
+  Pack<T, V> sum;
+#pragma unroll
+  for (int v = 0; v < V; ++v) sum.v[v] = from_float<T>(as_float(x.v[v]) + as_float(gate.v[v]) * as_float(z.v[v]));
+  return sum;
+}
 
 template <int kGroup>
 __device__ inline float group_sum(float v) {
@@ -43,12 +59,16 @@ __device__ inline float finish(float normal, W weight, W shift) {
     return (1.0f + as_float(weight)) * normal + as_float(shift);
 }
 
+// Threads of a block whose rows are held by groups of that many: warps need not wait for each other, so several share a block.
+constexpr int block_of(int group) { return group == 32 ? kThreads : group; }
+
 // kGroup threads hold a row in registers, kChunks vectors of V each. columns is a multiple of V, at most kGroup · V · kChunks.
 template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(block_of(kGroup))
     norm_in_registers(const __grid_constant__ Layout<2> rows, const NormArguments<T, W> a) {
+  constexpr int kRows = block_of(kGroup) / kGroup;
   const int lane = threadIdx.x % kGroup;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kGroup;
   if (row >= rows.count) return;  // a whole group leaves
   int64_t offset[2];
   rows.offsets(row, offset);
@@ -60,6 +80,22 @@ __global__ void __launch_bounds__(kThreads)
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int column = (chunk * kGroup + lane) * V;
     if (column < a.columns) in[chunk] = load_pack<V>(x + column);
+  }
+  const int64_t batch = row / a.rows_per_batch;
+  if constexpr (kind == Norm::GatedModulated) {
+    Pack<T, V> z[kChunks];
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = (chunk * kGroup + lane) * V;
+      if (column < a.columns) z[chunk] = load_pack<V>(a.z + offset[0] + column);
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = (chunk * kGroup + lane) * V;
+      if (column >= a.columns) continue;
+      in[chunk] = gated_sum<T, W, V>(in[chunk], load_pack<V>(a.gate + batch * a.gate_stride + column), z[chunk]);
+      store_pack(a.sum + offset[1] + column, in[chunk]);
+    }
   }
   float mean = 0;
   if constexpr (kind != Norm::Rms) {
@@ -84,14 +120,13 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float inverse = rsqrtf(group_sum<kGroup>(squares) / static_cast<float>(a.columns) + a.eps);
 
-  const int64_t batch = row / a.rows_per_batch;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const int column = (chunk * kGroup + lane) * V;
     if (column >= a.columns) continue;
     Pack<W, V> weight{}, shift{};
     if constexpr (kind != Norm::Layer) weight = load_pack<V>(a.weight + batch * a.weight_stride + column);
-    if constexpr (kind == Norm::Modulated) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
+    if constexpr (is_modulated(kind)) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
     Pack<T, V> out;
 #pragma unroll
     for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
@@ -129,8 +164,9 @@ __global__ void __launch_bounds__(kThreads) norm_by_walking(const __grid_constan
   }
 }
 
+// Whether it was enqueued: a gated sum is only taken in registers.
 template <Norm kind, class T, class W>
-void launch(const char* op, const Tensor& x, const Tensor& y, const NormArguments<T, W>& a) {
+bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArguments<T, W>& a) {
   CudaStream& stream = stream_for(y);
   const int outer = x.rank() - 1;
   const auto rows = layout_of<2>(x.shape().first(outer), {x.strides().first(outer), y.strides().first(outer)});
@@ -144,23 +180,33 @@ void launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
   };
   const bool vectors = a.columns % V == 0 && starts_aligned(0, a.x) && starts_aligned(1, a.y) &&
                        is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0 && is_aligned(a.shift, sizeof(W) * V) &&
-                       a.shift_stride % V == 0;
-  const auto run_warps = [&]<int kChunks>() {
-    norm_in_registers<kind, T, W, V, 32, kChunks>
-        <<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+                       a.shift_stride % V == 0 && is_aligned(a.z, 16) && is_aligned(a.sum, 16) && is_aligned(a.gate, sizeof(W) * V) &&
+                       a.gate_stride % V == 0;
+  const auto run = [&]<int kGroup, int kChunks>() {
+    constexpr int kBlock = block_of(kGroup);
+    norm_in_registers<kind, T, W, V, kGroup, kChunks>
+        <<<blocks_for(op, rows.count, kBlock / kGroup), kBlock, 0, stream.handle()>>>(rows, a);
   };
-  if (vectors && a.columns <= 32 * V * 2) {
-    run_warps.template operator()<2>();
-  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12 && rows.count >= kManyRows) {
-    run_warps.template operator()<12>();
-  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16 && rows.count >= kManyRows) {
-    run_warps.template operator()<16>();
-  } else if (vectors && a.columns <= kThreads * V * 4) {
-    norm_in_registers<kind, T, W, V, kThreads, 4><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  if constexpr (kind == Norm::GatedModulated) {  // two inputs: more threads a row, or there are no registers left
+    if (!vectors || a.columns > kThreads * V * 4) return false;
+    if (a.columns <= 128 * V * 3) run.template operator()<128, 3>();
+    else if (a.columns <= 128 * V * 4) run.template operator()<128, 4>();
+    else run.template operator()<kThreads, 4>();
   } else {
-    norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+    const bool many_halves = sizeof(T) == 2 && rows.count >= kManyRows;
+    if (vectors && a.columns <= 32 * V * 2)
+      run.template operator()<32, 2>();
+    else if (vectors && many_halves && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12)
+      run.template operator()<32, 12>();
+    else if (vectors && many_halves && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16)
+      run.template operator()<32, 16>();
+    else if (vectors && a.columns <= kThreads * V * 4)
+      run.template operator()<kThreads, 4>();
+    else
+      norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
-  stream.enqueued(op, {.bytes = traffic({&x, &y})});
+  stream.enqueued(op, {.bytes = (kind == Norm::GatedModulated ? 2 : 1) * traffic({&x, &y})});
+  return true;
 }
 
 // From one batch to the next in shift or scale [B, 1, C].
@@ -198,6 +244,32 @@ void modulated_norm(const ModulatedNormArgs& args) {
                                 rows_per_batch,       static_cast<int>(columns), args.eps};
     launch<Norm::Modulated>("modulated_norm", args.x, args.y, a);
   });
+}
+
+void gated_add_norm(const GatedAddNormArgs& args) {
+  const Tensor &x = args.x, &y = args.y;
+  if (y.numel() == 0) return;
+  bool done = false;
+  if (args.z.strides() == x.strides() && args.sum.strides() == y.strides())
+    with_float("gated_add_norm", x.dtype(), [&]<class T>(T) {
+      const NormArguments<T, T> a{.x = x.data<T>(),
+                                  .y = y.data<T>(),
+                                  .weight = args.scale.data<T>(),
+                                  .shift = args.shift.data<T>(),
+                                  .weight_stride = batch_stride(args.scale),
+                                  .shift_stride = batch_stride(args.shift),
+                                  .rows_per_batch = x.dim(1),
+                                  .columns = static_cast<int>(x.dim(2)),
+                                  .eps = args.eps,
+                                  .z = args.z.data<T>(),
+                                  .gate = args.gate.data<T>(),
+                                  .sum = args.sum.data<T>(),
+                                  .gate_stride = batch_stride(args.gate)};
+      done = launch<Norm::GatedModulated>("gated_add_norm", x, y, a);
+    });
+  if (done) return;
+  gated_add({x, args.gate, args.z, args.sum});
+  modulated_norm({args.sum, args.shift, args.scale, y, args.eps});
 }
 
 }  // namespace flux2::cuda

@@ -35,6 +35,16 @@ struct SoftmaxArgs {
 };
 void masked_softmax(const SoftmaxArgs& args);
 
+// y [M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ is never stored: one kernel for BF16 on sm_90a.
+struct SwigluProductArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor& y;
+};
+bool swiglu_product_fits(const SwigluProductArgs& args);  // this GPU and these tensors
+bool swiglu_product_pays(const SwigluProductArgs& args);  // the tiles fill the GPU to the end
+void swiglu_product(const SwigluProductArgs& args);
+
 // Attention in one kernel on the tensor cores, for BF16 heads of at most 128 whose width is a multiple of 8.
 bool flash_attention_fits(const AttentionArgs& args);
 void flash_attention(const AttentionArgs& args);

@@ -29,7 +29,10 @@ Kernels kernel_table() {
   k.upsample_conv2d = upsample_conv2d;
   k.modulated_norm = modulated_norm;
   k.gated_add = gated_add;
+  k.gated_add_norm = gated_add_norm;
+  k.linear_swiglu = linear_swiglu;
   k.norm_rope = norm_rope;
+  k.torch_normal = torch_normal;
   return k;
 }
 
