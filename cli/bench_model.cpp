@@ -20,15 +20,16 @@ ModelBenchOptions bench_options_of(const Settings& settings) {
   options.repeat = static_cast<int>(settings.integer("repeat", 1, 10000).value_or(options.repeat));
   options.per_op = settings.flag("per-op");
   if (settings.has("only")) {
-    options.text = options.step = options.decode = options.encode = false;
+    options.text = options.step = options.decode = options.encode = options.picture = false;
     std::istringstream names(settings.text("only"));
     for (std::string name; std::getline(names, name, ',');) {
       bool* const part = name == "text"     ? &options.text
                          : name == "step"   ? &options.step
                          : name == "decode" ? &options.decode
                          : name == "encode" ? &options.encode
+                         : name == "picture" ? &options.picture
                                             : nullptr;
-      check(part, "--only: \"{}\" is not one of text, step, decode, encode", name);
+      check(part, "--only: \"{}\" is not one of text, step, decode, encode, picture", name);
       *part = true;
     }
   }

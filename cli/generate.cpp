@@ -100,6 +100,7 @@ class Generation {
     const auto data = data_folder(run_.environment);
     for (ResolvedRequest& resolved : requests_) {
       resolved.record.quant = engine_->quant() == Quant::None ? transformer.storage : std::string(name_of(engine_->quant()));
+      resolved.record.noise = resolved.request.noise.on(engine_->device()).name();
       resolved.record.device = engine_->device().name() + ": " + engine_->device().description();
       resolved.record.model_sha256 =
           remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");

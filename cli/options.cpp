@@ -163,7 +163,7 @@ std::vector<OptionGroup> bench_options() {
             {"batch", 'b', "N", "pictures in one step (default: 1)"},
             {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
             {"repeat", 0, "N", "passes; the median counts (default: 10)"},
-            {"only", 0, "LIST", "of text, step, decode, encode; gemm: of f32, bf16, int8, … (default: all)"},
+            {"only", 0, "LIST", "of text, step, decode, encode, picture; gemm: of f32, bf16, int8, … (default: all)"},
             {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
           {"gemm: the CPU's matrix products on klein-4B's shapes",
            {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},

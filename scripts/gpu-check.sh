@@ -5,6 +5,9 @@
 source "$(dirname "$0")/lib.sh"
 
 folder=build-gpu
+# A checked kernel is tens of times slower: the large cases stay out.
+fast='CudaKernels*:CudaFused*:-*Large*:*Chunks*:*EveryTime'
+shared_memory='CudaKernels*Norm*:CudaKernels*Sum*:CudaFused*Norm*'
 usage="usage: scripts/gpu-check.sh build|test|bench"
 
 gpu_build() {
@@ -15,11 +18,13 @@ gpu_build() {
 
 gpu_test() {
   local status=0 sanitizer tests=$folder/src/backend/cuda/backend_cuda_tests
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -R 'Cuda|OpAgreement|Bullet|Golden' || status=$?
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 -R 'Cuda|OpAgreement|Bullet|Golden|Gpu' || status=$?
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   if [[ -x $sanitizer ]]; then
-    say "memcheck over $tests"
-    "$sanitizer" --tool memcheck --error-exitcode 1 "$tests" || status=$?
+    say "memcheck over the fast cases of $tests"
+    "$sanitizer" --tool memcheck --error-exitcode 1 "$tests" --gtest_filter="$fast" || status=$?
+    say "racecheck over our kernels that share memory between threads"
+    "$sanitizer" --tool racecheck --error-exitcode 1 "$tests" --gtest_filter="$shared_memory" || status=$?
   else
     echo "compute-sanitizer is not here: no memcheck"
   fi
@@ -27,11 +32,7 @@ gpu_test() {
 }
 
 gpu_bench() {
-  if [[ ! -f bench/gpu_compare.py ]]; then
-    echo "bench/gpu_compare.py is not there yet: nothing to measure"
-    return 0
-  fi
-  python3 bench/gpu_compare.py --program "$folder/flux2"
+  python3 bench/gpu_compare.py --flux2 "$folder/flux2"
 }
 
 case ${1:?$usage} in

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/thread_pool.h"
+
 // Compiled with contraction of multiply-adds off: the arithmetic below rounds exactly where it says so.
 
 namespace flux2 {
@@ -115,9 +117,15 @@ void scalar_normals(std::mt19937& engine, std::span<float> out) {
 template <class Uniform, class Transform>
 void grouped_normals(std::mt19937& engine, std::span<float> out, Uniform uniform, Transform transform) {
   for (float& v : out) v = uniform(engine());
-  size_t i = 0;
-  for (; i + 16 <= out.size(); i += 16) transform(&out[i]);
-  if (i < out.size()) {  // the last 16 are drawn again, overlapping the group before
+  // The groups are independent: a large picture's noise would otherwise hold up the GPU that waits for it.
+  const auto groups = static_cast<int64_t>(out.size() / 16);
+  const auto range = [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) transform(&out[static_cast<size_t>(16 * g)]);
+  };
+  constexpr int64_t kGrain = 4096;
+  if (groups >= 2 * kGrain) ThreadPool(0).parallel_ranges(groups, kGrain, range);
+  else range(0, groups);
+  if (out.size() % 16 != 0) {  // the last 16 are drawn again, overlapping the group before
     float* last = out.data() + out.size() - 16;
     for (int j = 0; j < 16; ++j) last[j] = uniform(engine());
     transform(last);

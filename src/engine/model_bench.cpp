@@ -1,5 +1,7 @@
 #include "engine/model_bench.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -7,7 +9,10 @@
 #include "engine/bench_inputs.h"
 #include "engine/model_cost.h"
 #include "engine/rate.h"
+#include "image/pixels.h"
+#include "pipeline/decode.h"
 #include "pipeline/text_states.h"
+#include "pipeline/text_to_image.h"
 
 namespace flux2 {
 
@@ -18,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
 ModelBenchRow measure(Stream& stream, const std::string& kernel, double flop, int repeat, const Work& work) {
-  for (int i = 0; i < 2; ++i) work();  // memory, algorithms and graphs come into place
+  // Memory, algorithms and graphs come into place; where there are no graphs once is enough.
+  for (int i = 0; i < (stream.device().prefers_graphs() ? 2 : 1); ++i) work();
   stream.wait();
   std::vector<double> times;
   for (int i = 0; i < repeat; ++i) {
@@ -39,7 +45,9 @@ class Bench {
         columns_(options.width / 16),
         model_(
             engine.invent(options.variant,
-                          {.transformer = options.step, .text_encoder = options.text, .vae = options.decode || options.encode})),
+                          {.transformer = options.step || options.picture,
+                           .text_encoder = options.text || options.picture,
+                           .vae = options.decode || options.encode || options.picture})),
         stream_(*model_->session.stream) {
     report_.ceiling = product_rate(engine, options.repeat);
   }
@@ -52,6 +60,7 @@ class Bench {
     if (options_.step) step();
     if (options_.decode) decode();
     if (options_.encode) encode();
+    if (options_.picture && options_.references == 0 && model_->models.text_encoder) picture();
     report_.memory = engine.memory_use(*model_);
     return std::move(report_);
   }
@@ -104,13 +113,39 @@ class Bench {
   void decode() {
     const Vae& vae = *model_->models.vae;
     const Tensor tokens = random_tensor(stream_, DType::F32, {1, rows_ * columns_, vae.config.packed_channels()}, "latents");
-    add("vae decode", decode_flop(vae, options_.width, options_.height), [&] { vae.decode(tokens, rows_, columns_); });
+    add(
+        "vae decode", decode_flop(vae, options_.width, options_.height),
+        [&] { decode_tokens(model_->models.vae, model_->session, tokens, rows_, columns_); },
+        [&] { vae.decode(tokens, rows_, columns_); });
   }
 
   void encode() {
     const Vae& vae = *model_->models.vae;
     const Tensor picture = random_tensor(stream_, model_->session.activations, {1, options_.height, options_.width, 3}, "picture");
     add("vae encode", encode_flop(vae, options_.width, options_.height), [&] { vae.encode(picture); });
+  }
+
+  // Text, denoising, decoding and 8-bit pixels in host memory, as a server has it once everything is warm.
+  void picture() {
+    Models& models = model_->models;
+    const int64_t length = models.text_length;
+    const std::vector<int32_t> ids(static_cast<size_t>(length), 42), mask(static_cast<size_t>(length), 1);
+    const Tensor id_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, ids);
+    const Tensor mask_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, mask);
+    Request request;
+    request.width = options_.width, request.height = options_.height;
+    request.steps = options_.steps, request.batch = options_.batch;
+    const double flop =
+        text_flop(models.text_encoder.config(), length) +
+        options_.batch * (options_.steps * step_flop(models.transformer.config(), length, rows_ * columns_) +
+                          decode_flop(*models.vae, options_.width, options_.height));
+    report_.rows.push_back(measure(stream_, fmt::format("picture, {} steps", options_.steps), flop, options_.repeat, [&] {
+      const Tensor states = encode_tokens(models.text_encoder.get(), model_->session, id_tensor, mask_tensor);
+      request.given_text = states.reshaped({length, states.dim(2)});
+      text_to_image(models, model_->session, request, {}, [&](const Picture& p) {
+        to_rgb8(p.planes.values, p.planes.height, p.planes.width, Rounding::Trunc);
+      });
+    }));
   }
 
   const ModelBenchOptions& options_;

@@ -21,6 +21,6 @@ std::vector<float> from_rgb8(const Image& image);
 
 // Signs of a failed decode.
 bool has_nan(std::span<const float> values);
-bool is_all_black(const Image& image);  // alpha is not looked at
+bool would_be_black(std::span<const float> chw);  // whether to_rgb8, truncating, gives nothing but zeros
 
 }  // namespace flux2

@@ -44,11 +44,11 @@ TEST(Pixels, EveryByteSurvivesTheRoundTrip) {
 TEST(Pixels, RecognisesFailedPictures) {
   EXPECT_FALSE(has_nan(std::vector<float>{0, kInf}));
   EXPECT_TRUE(has_nan(std::vector<float>{0, kNan}));
-  Image image(2, 2, 4);
-  image.pixels[3] = 255;
-  EXPECT_TRUE(is_all_black(image));
-  image.pixels[14] = 1;
-  EXPECT_FALSE(is_all_black(image));
+  std::vector<float> planes(12, -1.0f);
+  planes[3] = kNan, planes[4] = -7.0f, planes[5] = -0.9999f;
+  EXPECT_TRUE(would_be_black(planes));
+  planes[11] = -0.99f;
+  EXPECT_FALSE(would_be_black(planes));
 }
 
 }  // namespace

@@ -87,12 +87,15 @@ Tensor Vae::encode(const Tensor& picture, const Taps& taps) const {
   return reshape(normalised, {packed.dim(0), packed.dim(1) * packed.dim(2), packed.dim(3)});
 }
 
-Tensor Vae::decode(const Tensor& tokens, int64_t rows, int64_t columns, const Taps& taps) const {
+Tensor Vae::latents_of(const Tensor& tokens, int64_t rows, int64_t columns) const {
   check(tokens.rank() == 3 && tokens.dim(1) == rows * columns && tokens.dim(2) == config.packed_channels(),
         "decode: tokens {} for a grid of {}×{}", tokens.shape(), rows, columns);
   const Tensor packed = cast(reshape(tokens, {tokens.dim(0), rows, columns, tokens.dim(2)}), DType::F32);
-  Tensor x = cast(unpatchify(packed * deviation(running_var, false) + running_mean), decoder.conv_in.bias.dtype());
-  x = decoder.conv_in(decoder.post_quant_conv(x));
+  return cast(unpatchify(packed * deviation(running_var, false) + running_mean), decoder.conv_in.bias.dtype());
+}
+
+Tensor Vae::decode_latents(const Tensor& latents, const Taps& taps) const {
+  Tensor x = decoder.conv_in(decoder.post_quant_conv(latents));
   tap(taps, "decoder.conv_in", x);
   x = decoder.mid.attn_1(decoder.mid.block_1(x));
   tap(taps, "decoder.mid.attn_1", x);

@@ -1,6 +1,7 @@
 #include "nn/rope_table.h"
 
 #include <cmath>
+#include <unordered_map>
 
 namespace flux2 {
 
@@ -18,15 +19,29 @@ Tensor table(Stream& stream, int64_t rows, const std::vector<float>& values) {
 Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double theta) {
   std::array<double, kPairsPerAxis> frequency;
   for (int k = 0; k < kPairsPerAxis; ++k) frequency[static_cast<size_t>(k)] = std::pow(theta, -k / 16.0);
+  // A picture has few distinct places: each is worked out once, which makes the table a matter of copying.
+  struct Segment {
+    std::array<float, kPairsPerAxis> cosine, sine;
+  };
+  std::unordered_map<int32_t, Segment> segments;
+  const auto segment_at = [&](int32_t place) -> const Segment& {
+    const auto [found, is_new] = segments.try_emplace(place);
+    if (is_new)
+      for (size_t k = 0; k < kPairsPerAxis; ++k) {
+        found->second.cosine[k] = static_cast<float>(std::cos(place * frequency[k]));
+        found->second.sine[k] = static_cast<float>(std::sin(place * frequency[k]));
+      }
+    return found->second;
+  };
   std::vector<float> cosine, sine;
   cosine.reserve(positions.size() * kAxes * kPairsPerAxis);
   sine.reserve(cosine.capacity());
   for (const TokenPosition& p : positions)
-    for (int32_t place : {p.t, p.h, p.w, p.l})
-      for (double f : frequency) {
-        cosine.push_back(static_cast<float>(std::cos(place * f)));
-        sine.push_back(static_cast<float>(std::sin(place * f)));
-      }
+    for (int32_t place : {p.t, p.h, p.w, p.l}) {
+      const Segment& segment = segment_at(place);
+      cosine.insert(cosine.end(), segment.cosine.begin(), segment.cosine.end());
+      sine.insert(sine.end(), segment.sine.begin(), segment.sine.end());
+    }
   const auto rows = static_cast<int64_t>(positions.size());
   return {table(stream, rows, cosine), table(stream, rows, sine), RopePairs::Interleaved};
 }

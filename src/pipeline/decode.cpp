@@ -9,11 +9,17 @@ namespace {
 
 const char* fault_of(const Planes& p) {
   if (has_nan(p.values)) return "holds values that are not numbers";
-  if (is_all_black(to_rgb8(p.values, p.height, p.width, Rounding::Trunc))) return "is black all over";
+  if (would_be_black(p.values)) return "is black all over";
   return nullptr;
 }
 
 }  // namespace
+
+Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows, int64_t columns) {
+  const Tensor latents = vae->latents_of(tokens, rows, columns);
+  return captured(session, vae, {latents}, latents.dtype(), {tokens.dim(0), 16 * rows, 16 * columns, 3},
+                  [&](std::span<const Tensor> in) { return vae->decode_latents(in[0]); });
+}
 
 Planes checked_decode(const std::function<Planes()>& decode, const std::function<Planes()>& decode_in_f32, const Log& log,
                       bool& retried) {

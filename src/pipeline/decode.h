@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "pipeline/session.h"
 
 namespace flux2 {
 
@@ -12,6 +13,9 @@ struct Planes {
   int width = 0, height = 0;
   std::vector<float> values;
 };
+
+// The picture [1, H, W, 3] of tokens [1, rows · columns, 128]; captured where that pays, so the next call may overwrite it.
+Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows, int64_t columns);
 
 // Decodes; when the result holds NaN or is black all over, decodes once more in f32 (if that is possible) and says
 // so. Throws when it is still broken. `retried` tells whether the second way was taken.

@@ -18,10 +18,16 @@ std::string NoiseSource::name() const {
   return {};
 }
 
+NoiseSource NoiseSource::on(const Device& device) const {
+  NoiseSource source = *this;
+  if (gpu_in_use) source.gpu = device.random_geometry().value_or(gpu);
+  return source;
+}
+
 NoiseSource parse_noise(std::string_view text) {
   if (text == "torch-cpu") return {};
   if (text == "grid") return {.kind = NoiseSource::Grid};
-  if (text == "torch-cuda") return {.kind = NoiseSource::TorchCuda};
+  if (text == "torch-cuda") return {.kind = NoiseSource::TorchCuda, .gpu_in_use = true};
   constexpr std::string_view kPrefix = "torch-cuda:";
   if (text.starts_with(kPrefix)) {
     NoiseSource source{.kind = NoiseSource::TorchCuda};
@@ -60,8 +66,13 @@ std::vector<float> grid_noise(uint64_t seed, int64_t channels, int64_t rows, int
 
 }  // namespace
 
-std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns) {
+std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns, Stream* stream) {
   if (source.kind == NoiseSource::Grid) return grid_noise(seed, channels, rows, columns);
+  if (source.kind == NoiseSource::TorchCuda && stream && stream->device().kernels().torch_normal) {
+    const Tensor drawn = Tensor::empty(*stream, DType::F32, {channels, rows, columns});
+    stream->device().kernels().torch_normal({drawn, seed, source.gpu});
+    return drawn.to_floats();
+  }
   std::vector<float> noise(static_cast<size_t>(channels * rows * columns));
   if (source.kind == NoiseSource::TorchCpu) torch_cpu_normal(seed, noise);
   else torch_cuda_normal(seed, source.gpu, noise);

@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "image/pixels.h"
+#include "ops/view.h"
+#include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
 #include "pipeline/text_states.h"
@@ -54,16 +56,20 @@ bool needs_encoder(const Session& session, const Request& request) {
   return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
 }
 
-std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed) {
-  if (!request.given_noise.defined()) return make_noise(request.noise, seed, channels, request.rows(), request.columns());
+std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed, Stream& stream) {
+  if (!request.given_noise.defined())
+    return make_noise(request.noise.on(stream.device()), seed, channels, request.rows(), request.columns(), &stream);
   const Shape expected{channels, request.rows(), request.columns()};
   check(request.given_noise.shape() == expected, "the noise given has shape {}; this size needs {}", request.given_noise.shape(), expected);
   return request.given_noise.to_floats();
 }
 
-Planes to_planes_of_picture(const Tensor& picture) {  // [1, H, W, 3]
+// [1, H, W, 3]; turned where it lies, which on a GPU costs nothing.
+Planes to_planes_of_picture(const Tensor& picture) {
   const auto height = static_cast<int>(picture.dim(1)), width = static_cast<int>(picture.dim(2));
-  return {width, height, to_planes(picture.to_floats(), 3)};
+  const Tensor planes = Tensor::like(picture, DType::F32, {1, 3, picture.dim(1), picture.dim(2)});
+  planes.copy_from(permute(picture, {0, 3, 1, 2}));
+  return {width, height, planes.to_floats()};
 }
 
 }  // namespace
@@ -85,7 +91,7 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   for (int first = 0; first < request.batch; first += group) {
     const int count = std::min(group, request.batch - first);
     std::vector<std::vector<float>> noise;
-    for (int k = 0; k < count; ++k) noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k)));
+    for (int k = 0; k < count; ++k) noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k), *session.stream));
     const Tensor latents = denoise(models, session, request, text, noise, progress);
     times.denoise += watch.lap();
 
@@ -101,7 +107,7 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
                     "try --profile exact; if it stays, the model file is probably damaged");
       std::function<Planes()> in_f32;
       if (session.decode_in_f32) in_f32 = [&] { return to_planes_of_picture(session.decode_in_f32(z, rows, columns)); };
-      picture.planes = checked_decode([&] { return to_planes_of_picture(models.vae->decode(z, rows, columns)); }, in_f32, session.log,
+      picture.planes = checked_decode([&] { return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns)); }, in_f32, session.log,
                                       picture.decoded_in_f32);
       if (session.trace && picture.index == 0) session.trace->add_floats("image", picture.planes.values, {3, request.height, request.width});
       times.decode += watch.lap();

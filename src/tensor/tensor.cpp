@@ -259,6 +259,11 @@ std::vector<T> values_of(const Tensor& t) {
     return convert<T>(t.data<std::byte>(), t.dtype(), static_cast<size_t>(t.numel()));
   }
   const Tensor c = t.contiguous();
+  if (std::is_same_v<T, float> && c.dtype() == DType::F32) {  // pictures: no second copy
+    std::vector<T> values(static_cast<size_t>(c.numel()));
+    c.stream().download(values.data(), c.raw(), static_cast<size_t>(c.bytes()));
+    return values;
+  }
   std::vector<std::byte> bytes(static_cast<size_t>(c.bytes()));
   c.stream().download(bytes.data(), c.raw(), bytes.size());
   return convert<T>(bytes.data(), c.dtype(), static_cast<size_t>(c.numel()));

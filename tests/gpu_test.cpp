@@ -1,0 +1,80 @@
+// Whole-engine properties of a GPU; skipped where there is none.
+#include <gtest/gtest.h>
+
+#include "engine/backends.h"
+#include "pipeline/noise.h"
+#include "tests/support/golden.h"
+
+namespace flux2 {
+namespace {
+
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu_count() == 0) GTEST_SKIP() << "no GPU on this machine";
+  }
+};
+
+Request small_request() {
+  Request request;
+  request.prompt = "a red circle";
+  request.width = request.height = 128;
+  request.steps = 2;
+  request.noise = parse_noise("torch-cuda");
+  return request;
+}
+
+std::vector<float> picture_of(LoadedModel& model, const Request& request) {
+  std::vector<float> values;
+  text_to_image(model.models, model.session, request, {}, [&](const Picture& p) { values = p.planes.values; });
+  return values;
+}
+
+TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
+  const Engine engine({.device = "cuda"});
+  const auto geometry = engine.device().random_geometry();
+  ASSERT_TRUE(geometry);
+  if (geometry->multiprocessors != 132 || geometry->threads_per_multiprocessor != 2048) GTEST_SKIP() << "the reference is an H200";
+  const auto stream = engine.device().shared_from_this()->open_stream();
+  const Golden file("noise.safetensors");
+  const NoiseSource source = parse_noise("torch-cuda").on(engine.device());
+  for (uint64_t seed : {uint64_t{0}, uint64_t{42}, uint64_t{2147483653}, uint64_t{123456789012345}})
+    for (int size : {32, 64, 128}) {
+      const auto mine = make_noise(source, seed, 128, size, size, stream.get());
+      const auto places = file[fmt::format("cuda.index.{}", size)].to_ints();
+      const auto expected = file[fmt::format("cuda.f32.{}.{}", size, seed)].to_floats();
+      for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(mine[static_cast<size_t>(places[i])], expected[i]) << seed << ", " << size;
+    }
+}
+
+TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {
+  const Engine engine({.device = "cuda"});
+  const auto first = engine.load(tiny_model(), {}), second = engine.load(tiny_model(), {});
+  const Request request = small_request();
+  const auto a = picture_of(*first, request);
+  EXPECT_EQ(a, picture_of(*first, request)) << "replayed";
+  EXPECT_EQ(a, picture_of(*second, request)) << "another session";
+}
+
+TEST_F(GpuTest, MemoryDoesNotGrow) {
+  const Engine engine({.device = "cuda"});
+  const auto model = engine.load(tiny_model(), {});
+  const Stream& stream = *model->session.stream;
+  Request request = small_request();
+  // Sizes and prompts come and go, so that captured work and text states are made and thrown away.
+  const auto generate = [&](int i) {
+    request.seed = static_cast<uint64_t>(i);
+    request.width = 64 + 16 * (i % 9);
+    request.prompt = fmt::format("picture {}", i % 40);
+    picture_of(*model, request);
+  };
+  for (int i = 0; i < 60; ++i) generate(i);
+  const size_t used = stream.used_bytes(), peak = stream.peak_bytes();
+  for (int i = 60; i < 260; ++i) generate(i);
+  EXPECT_LE(stream.used_bytes(), used + used / 20);
+  EXPECT_LE(stream.peak_bytes(), peak + peak / 20);
+  fmt::print("200 generations: used {} → {} bytes, peak {} → {}\n", used, stream.used_bytes(), peak, stream.peak_bytes());
+}
+
+}  // namespace
+}  // namespace flux2
