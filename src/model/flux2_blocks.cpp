@@ -21,9 +21,10 @@ void QkNorm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
 }
 
 Heads split_heads(const Tensor& qkv) {
-  const auto parts = chunk(qkv, 3);
-  const Shape per_head{qkv.dim(0), qkv.dim(1), qkv.dim(2) / 3 / kHeadDim, kHeadDim};
-  return {reshape(parts[0], per_head), reshape(parts[1], per_head), reshape(parts[2], per_head)};
+  const int64_t width = qkv.dim(2) / 3, heads = width / kHeadDim;
+  const auto parts = split(qkv, {2 * width, width});
+  const Shape shape{qkv.dim(0), qkv.dim(1), heads, kHeadDim};
+  return {reshape(parts[0], shape.with(2, 2 * heads)), reshape(parts[1], shape)};
 }
 
 SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
@@ -45,13 +46,14 @@ Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulati
 
 Tensor SingleBlock::branch(const Tensor& n, const Rope& rope) const {
   if (in.is_plain() && fuses_swiglu(n, in.weight)) {
-    const auto [q, k, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
-    return out(attention_beside_mlp(rope.after_norm({{q, norm.q_scale}}), rope.after_norm({{k, norm.k_scale}}), v, n,
-                                    in.weight.narrowed(0, 3 * dim, 2 * hidden)));
+    const auto [qk, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
+    const auto [q, k] = rope.after_norms({norm(qk)});
+    return out(attention_beside_mlp(q, k, v, n, in.weight.narrowed(0, 3 * dim, 2 * hidden)));
   }
   const auto parts = split(in(n), {3 * dim, 2 * hidden});
-  const auto [q, k, v] = split_heads(parts[0]);
-  return out(attention_beside_swiglu(rope.after_norm({{q, norm.q_scale}}), rope.after_norm({{k, norm.k_scale}}), v, parts[1]));
+  const auto [qk, v] = split_heads(parts[0]);
+  const auto [q, k] = rope.after_norms({norm(qk)});
+  return out(attention_beside_swiglu(q, k, v, parts[1]));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -86,8 +88,8 @@ void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visi
 DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope, const Modulations& img_mod,
                                              const Modulations& txt_mod) const {
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
-  const Tensor a = attention(rope.after_norm({{t.q, txt.norm.q_scale}, {i.q, img.norm.q_scale}}),
-                             rope.after_norm({{t.k, txt.norm.k_scale}, {i.k, img.norm.k_scale}}), concat({t.v, i.v}, 1));
+  const auto [q, k] = rope.after_norms({txt.norm(t.qk), img.norm(i.qk)});
+  const Tensor a = attention(q, k, concat({t.v, i.v}, 1));
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
   return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp)};

@@ -17,14 +17,15 @@ struct Modulation {
 // RMSNorm weights of queries and keys, each [128], shared by all heads.
 struct QkNorm {
   Tensor q_scale, k_scale;
+  NormedPair operator()(const Tensor& qk) const { return {qk, q_scale, k_scale}; }
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 };
 
 struct Heads {
-  Tensor q, k, v;  // each [B, S, H, D]
+  Tensor qk, v;  // queries and keys [B, S, 2H, D], values [B, S, H, D]
 };
 
-// Cuts [B, S, 3·H·D] into queries, keys and values.
+// Cuts [B, S, 3·H·D] into queries and keys, and values.
 Heads split_heads(const Tensor& qkv);
 
 // Text and image in one sequence; attention and MLP side by side.

@@ -20,6 +20,9 @@ struct Rope {
   Tensor after_norm(const std::vector<NormedPart>& parts, float eps = 1e-6f) const {
     return norm_rope(parts, cosine, sine, pairs, eps);
   }
+  QueryKey after_norms(const std::vector<NormedPair>& parts, float eps = 1e-6f) const {
+    return norm_rope_pair(parts, cosine, sine, pairs, eps);
+  }
 };
 
 // Where a token stands on FLUX.2's four axes: reference index, row, column, text slot.

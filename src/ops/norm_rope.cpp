@@ -38,11 +38,47 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
   for (const NormedPart& p : parts) {
     const int64_t n = p.x.dim(1);
     if (p.x.numel() > 0)
-      fused({p.x, p.weight, cosine.narrowed(0, at, n), sine.narrowed(0, at, n), y.narrowed(1, at, n), eps,
+      fused({p.x, p.weight, nullptr, cosine.narrowed(0, at, n), sine.narrowed(0, at, n), y.narrowed(1, at, n), eps,
              pairs == RopePairs::Interleaved});
     at += n;
   }
   return y;
+}
+
+QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
+  check(!parts.empty() && parts[0].x.rank() == 4 && parts[0].x.dim(2) % 2 == 0, "norm_rope needs pairs [B, S, 2H, D]");
+  const Tensor& first = parts[0].x;
+  const int64_t heads = first.dim(2) / 2, d = first.dim(3);
+  auto* fused = first.device().kernels().norm_rope;
+  int64_t length = 0;
+  bool recorded = false;
+  for (const NormedPair& p : parts) {
+    check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.q_weight.shape() == Shape{d} &&
+              p.k_weight.shape() == Shape{d},
+          "norm_rope: {} with weights {} and {} beside {}", p.x.shape(), p.q_weight.shape(), p.k_weight.shape(), first.shape());
+    length += p.x.dim(1);
+    recorded = recorded || wants_grad(p.x, p.q_weight, p.k_weight);
+  }
+  if (!fused || recorded) {
+    std::vector<NormedPart> queries, keys;
+    for (const NormedPair& p : parts) {
+      queries.push_back({narrow(p.x, 2, 0, heads), p.q_weight});
+      keys.push_back({narrow(p.x, 2, heads, heads), p.k_weight});
+    }
+    return {norm_rope(queries, cosine, sine, pairs, eps), norm_rope(keys, cosine, sine, pairs, eps)};
+  }
+  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
+        "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
+  const Tensor y = Tensor::like(first, first.shape().with(1, length));
+  int64_t at = 0;
+  for (const NormedPair& p : parts) {
+    const int64_t n = p.x.dim(1);
+    if (p.x.numel() > 0)
+      fused({p.x, p.q_weight, &p.k_weight, cosine.narrowed(0, at, n), sine.narrowed(0, at, n), y.narrowed(1, at, n), eps,
+             pairs == RopePairs::Interleaved});
+    at += n;
+  }
+  return {y.narrowed(2, 0, heads), y.narrowed(2, heads, heads)};
 }
 
 }  // namespace flux2

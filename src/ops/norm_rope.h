@@ -16,4 +16,14 @@ struct NormedPart {
 Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
                  float eps = 1e-6f);
 
+// Queries and keys of one stretch side by side, x [B, S, 2H, D], each half with its own weight [D].
+struct NormedPair {
+  Tensor x, q_weight, k_weight;
+};
+struct QueryKey {
+  Tensor q, k;  // [B, S, H, D]
+};
+// norm_rope of both halves, together where the device has a kernel.
+QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps = 1e-6f);
+
 }  // namespace flux2

@@ -98,7 +98,12 @@ struct GatedAddNormArgs {
 // y[M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ.
 struct LinearSwigluArgs { const Tensor& x; const Tensor& w; const Tensor& y; };
 // y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
-struct NormRopeArgs { const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& y; float eps; bool interleaved; };
+// The second half of the heads (keys beside queries) is weighted by second_weight where that is given.
+struct NormRopeArgs {
+  const Tensor& x; const Tensor& weight; const Tensor* second_weight;
+  const Tensor& cosine; const Tensor& sine; const Tensor& y;
+  float eps; bool interleaved;
+};
 
 // y, contiguous F32: what PyTorch's generator gives on that GPU, to the bit where y lies on one.
 struct TorchNormalArgs { const Tensor& y; uint64_t seed; CudaGeometry gpu; };

@@ -177,6 +177,15 @@ void attentions(List& list) {
               const Tensor a = reshape(narrow(x[0], 2, 256, 256), {2, 3, 2, 128}), b = reshape(narrow(x[1], 2, 0, 256), {2, 4, 2, 128});
               return some_rope(x[0], 7, 128, RopePairs::Interleaved).after_norm({{a, x[2]}, {b, x[3]}}, 1e-3f);
             }, 128, false});
+  list.add({"norm_rope/queries and keys", {{2, 3, 4, 128}, {2, 4, 4, 128}, {128}, {128}, {128}, {128}}, [](Inputs x) {
+              const auto [q, k] = some_rope(x[0], 7, 128, RopePairs::Interleaved)
+                                      .after_norms({NormedPair{x[0], x[2], x[3]}, NormedPair{x[1], x[4], x[5]}}, 1e-3f);
+              return concat({q, k}, 2);
+            }, 128, false});
+  list.add({"norm_rope/queries and keys 10", {{2, 3, 4, 10}, {10}, {10}}, [](Inputs x) {
+              const auto [q, k] = some_rope(x[0], 3, 10, RopePairs::Halves).after_norms({NormedPair{x[0], x[1], x[2]}}, 1e-3f);
+              return concat({q, k}, 2);
+            }, 10});
   list.add({.name = "norm_rope/klein", .inputs = {{1, 768, 9216}, {128}},
             .run = [](Inputs x) {
               const Tensor q = reshape(narrow(x[0], 2, 3072, 3072), {1, 768, 24, 128});

@@ -59,7 +59,8 @@ TEST_F(CudaFusedTest, GatedAddNormIsItsTwoSteps) {
       kernels().modulated_norm({wanted_sum, shift, scale, wanted, 1e-6f});
       const std::string what = fmt::format("{} {}", name_of(t), shape);
       EXPECT_EQ(sum.to_floats(), wanted_sum.to_floats()) << what;
-      expect_close(y, wanted.to_doubles(), tolerance(t, 100), 1e-4, what);  // sums in another order
+      // Sums in another order may round to the other neighbour: a whole unit in the last place.
+      expect_close(y, wanted.to_doubles(), 2 * tolerance(t, 100), 1e-4, what);
     }
 }
 

@@ -6,22 +6,21 @@ namespace flux2::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kHeadsPerThread = 4;  // loads in flight before the first is used
 
 template <class T, class W>
 struct NormRopeArguments {
   const T* x;
   T* y;
-  const W* weight;
+  const W *weight, *second_weight;  // of heads from `half` on
   const float *cosine, *sine;
   int64_t x_batch, x_token, x_head, y_batch, y_token, y_head;  // strides
-  int tokens, heads;
+  int tokens, heads, half;
   float eps;
 };
 
 // kGroup threads hold a head of kGroup · V elements. A block works on one token: a thread keeps its place within the heads,
-// so angles and weights are read once for all of them.
-template <class T, class W, int V, int kGroup, bool kInterleaved>
+// so angles and weights are read once for all of them. kHeadsPerThread loads are in flight before the first is used.
+template <class T, class W, int V, int kGroup, int kHeadsPerThread, bool kInterleaved>
 __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_constant__ NormRopeArguments<T, W> a) {
   constexpr int kWidth = kGroup * V, kPairs = kInterleaved ? V / 2 : V;
   const int lane = threadIdx.x % kGroup, slot = threadIdx.x / kGroup;
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
   const float sign = kInterleaved || lane < kGroup / 2 ? -1.0f : 1.0f;
   const int64_t angles = static_cast<int64_t>(token) * (kWidth / 2) + pair;
   const Pack<float, kPairs> c = load_pack<kPairs>(a.cosine + angles), s = load_pack<kPairs>(a.sine + angles);
-  const Pack<W, V> weight = load_pack<V>(a.weight + lane * V);
+  const Pack<W, V> weights[2] = {load_pack<V>(a.weight + lane * V), load_pack<V>(a.second_weight + lane * V)};
 
 #pragma unroll
   for (int h = 0; h < kHeadsPerThread; ++h) {
@@ -59,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) norm_rope_kernel(const __grid_consta
     for (int step = kGroup / 2; step > 0; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
     const float inverse = rsqrtf(squares / kWidth + a.eps);
 #pragma unroll
-    for (int v = 0; v < V; ++v) value[v] *= inverse * as_float(weight.v[v]);
+    for (int v = 0; v < V; ++v) value[v] *= inverse * as_float(head < a.half ? weights[0].v[v] : weights[1].v[v]);
 
     Pack<T, V> out;
     if constexpr (kInterleaved) {
@@ -88,7 +87,13 @@ bool heads_start_aligned(const Tensor& t, int v) {
 // Other widths and alignments: the two steps one after the other.
 void in_two_steps(const NormRopeArgs& args) {
   const Tensor normed = Tensor::like(args.x);
-  rms_norm({args.x, args.weight, normed, args.eps});
+  const int64_t half = args.x.dim(2) / 2;
+  if (args.second_weight) {
+    rms_norm({args.x.narrowed(2, 0, half), args.weight, normed.narrowed(2, 0, half), args.eps});
+    rms_norm({args.x.narrowed(2, half, half), *args.second_weight, normed.narrowed(2, half, half), args.eps});
+  } else {
+    rms_norm({args.x, args.weight, normed, args.eps});
+  }
   rope({normed, args.cosine, args.sine, args.y, args.interleaved, false});
 }
 
@@ -100,12 +105,15 @@ void norm_rope(const NormRopeArgs& args) {
   CudaStream& stream = stream_for(y);
   const Tensor cosine = args.cosine.contiguous(), sine = args.sine.contiguous();
   const Tensor weight = weight_vector(args.weight, x.dtype());
-  const int64_t d = x.dim(3);
+  const Tensor second = args.second_weight ? weight_vector(*args.second_weight, x.dtype()) : weight;
+  if (second.dtype() != weight.dtype()) return in_two_steps(args);
+  const int64_t d = x.dim(3), heads = x.dim(2);
   with_float_and_weight("norm_rope", x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
     constexpr int V = kVector<T>;
     const NormRopeArguments<T, W> a{x.data<T>(),
                                     y.data<T>(),
                                     weight.data<W>(),
+                                    second.data<W>(),
                                     cosine.data<float>(),
                                     sine.data<float>(),
                                     x.stride(0),
@@ -115,17 +123,22 @@ void norm_rope(const NormRopeArgs& args) {
                                     y.stride(1),
                                     y.stride(2),
                                     static_cast<int>(x.dim(1)),
-                                    static_cast<int>(x.dim(2)),
+                                    static_cast<int>(heads),
+                                    static_cast<int>(args.second_weight ? heads / 2 : heads),
                                     args.eps};
-    const auto run = [&]<int kGroup>() {
+    const auto launch = [&]<int kGroup, int kHeadsPerThread>() {
       constexpr int64_t kHeads = kThreads / kGroup * kHeadsPerThread;
-      const dim3 grid(blocks_for("norm_rope", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope", x.dim(2), kHeads));
-      if (args.interleaved) norm_rope_kernel<T, W, V, kGroup, true><<<grid, kThreads, 0, stream.handle()>>>(a);
-      else norm_rope_kernel<T, W, V, kGroup, false><<<grid, kThreads, 0, stream.handle()>>>(a);
+      const dim3 grid(blocks_for("norm_rope", x.dim(0) * x.dim(1), 1), blocks_for("norm_rope", heads, kHeads));
+      if (args.interleaved) norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, true><<<grid, kThreads, 0, stream.handle()>>>(a);
+      else norm_rope_kernel<T, W, V, kGroup, kHeadsPerThread, false><<<grid, kThreads, 0, stream.handle()>>>(a);
       stream.enqueued("norm_rope", {.bytes = traffic({&x, &y})});
     };
+    const auto run = [&]<int kGroup>() {  // three or four heads, whichever leaves no thread idle
+      if (heads % (kThreads / kGroup * 3) == 0) launch.template operator()<kGroup, 3>();
+      else launch.template operator()<kGroup, 4>();
+    };
     const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
-                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
+                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(second.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
     if (aligned && d == 8 * V) run.template operator()<8>();
     else if (aligned && d == 16 * V) run.template operator()<16>();
     else if (aligned && d == 32 * V) run.template operator()<32>();
