@@ -10,8 +10,10 @@ namespace flux2 {
 
 namespace {
 
-ModelBenchOptions bench_options_of(const Settings& settings) {
+ModelBenchOptions bench_options_of(const Settings& settings, bool on_host) {
   ModelBenchOptions options;
+  // A CPU needs a minute for what a GPU does in the blink of an eye.
+  if (on_host) options.repeat = 3, options.picture = false;
   options.variant = settings.text("variant", options.variant);
   options.width = static_cast<int>(settings.integer("width", 64, 4096).value_or(options.width));
   options.height = static_cast<int>(settings.integer("height", 64, 4096).value_or(options.height));
@@ -84,8 +86,8 @@ void print(Console& console, const ModelBench& bench, const ModelBenchOptions& o
 }  // namespace
 
 int run_bench_model(Invocation& run) {
-  const ModelBenchOptions options = bench_options_of(run.settings);
   const Engine engine(engine_options(run));
+  const ModelBenchOptions options = bench_options_of(run.settings, engine.device().is_host());
   const ModelBench bench = bench_model(engine, options);
   if (run.console.json()) run.console.result(as_json(bench, options, engine).dump());
   else print(run.console, bench, options, engine);

@@ -162,7 +162,7 @@ std::vector<OptionGroup> bench_options() {
             {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024; quant: 256)"},
             {"batch", 'b', "N", "pictures in one step (default: 1)"},
             {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
-            {"repeat", 0, "N", "passes; the median counts (default: 10)"},
+            {"repeat", 0, "N", "passes; the median counts (default: 10, on a CPU 3)"},
             {"only", 0, "LIST", "of text, step, decode, encode, picture; gemm: of f32, bf16, int8, … (default: all)"},
             {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
           {"gemm: the CPU's matrix products on klein-4B's shapes",
