@@ -42,7 +42,7 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
                        std::vector<Tensor> again;
                        for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
                        const std::vector<Tensor> y = block(again);
-                       const Gradients gradients = backward(y, dy);
+                       const Gradients gradients = backward(y, dy, GraphUse::Release);
                        for (size_t i = 0; i < inputs_count; ++i)
                          if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
                        for (size_t i = 0; i < weights.size(); ++i) {

@@ -11,6 +11,16 @@ void GradSink::add(size_t input, Tensor gradient) {
   if (wants(input)) gradients_.emplace_back(input, std::move(gradient));
 }
 
+Tensor GradSink::place(size_t input, const Tensor& like, const Shape& shape) const {
+  return gradient_place(node_.inputs[input], like, shape);
+}
+
+Tensor gradient_place(const GradEdge& edge, const Tensor& like, const Shape& shape) {
+  if (edge.node && edge.node->place)
+    if (Tensor part = edge.node->place(*edge.node, edge.output, like); part.defined()) return part;
+  return Tensor::like(like, shape);
+}
+
 GradNode::~GradNode() {
   // A model is a chain of thousands of nodes, each owning the next; take them apart in a loop. A node's closure
   // holds tensors, whose edges may be the last owners of further nodes: those few levels unwind by themselves.
@@ -21,6 +31,7 @@ GradNode::~GradNode() {
     node.inputs.clear();
   };
   backward = nullptr;
+  place = nullptr;
   take(*this);
   while (!pending.empty()) {
     auto node = std::move(pending.back());
@@ -107,7 +118,7 @@ struct Sum {
 
 }  // namespace
 
-Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients) {
+Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use) {
   std::unordered_map<const GradNode*, std::vector<Sum>> sums;
   const auto add = [&](const GradEdge& edge, const Tensor& g) {
     auto& slots = sums[edge.node.get()];
@@ -128,18 +139,24 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
       result.by_node.emplace(node, dy[0]);
       continue;
     }
+    check(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
     GradSink sink(*node);
     node->backward(dy, sink);
+    if (use == GraphUse::Release) {
+      node->released = true;
+      node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing
+      node->place = nullptr;
+    }
     for (auto& [input, g] : sink.take()) add(node->inputs[input], g);
   }
   return result;
 }
 
-Gradients backward(const Tensor& loss) {
+Gradients backward(const Tensor& loss, GraphUse use) {
   check(loss.numel() == 1, "backward: the loss has shape {}, not one value", loss.shape());
   Tensor one = Tensor::like(loss);
   one.fill(1.0);
-  return backward(std::span(&loss, 1), std::span(&one, 1));
+  return backward(std::span(&loss, 1), std::span(&one, 1), use);
 }
 
 std::vector<std::shared_ptr<GradNode>> leaves_of(std::span<const Tensor> outputs) {

@@ -18,6 +18,9 @@ class GradSink {
 
   bool wants(size_t input) const;          // false: computing it would be wasted
   void add(size_t input, Tensor gradient);
+  // Memory for the gradient of that input, which has that shape and the dtype and stream of `like`: a part of a larger
+  // gradient, perhaps strided, where the input was cut out of a larger tensor, so that nothing has to be moved; else its own.
+  Tensor place(size_t input, const Tensor& like, const Shape& shape) const;
   std::vector<std::pair<size_t, Tensor>> take() { return std::move(gradients_); }
 
  private:
@@ -28,13 +31,18 @@ class GradSink {
 // Given the gradients of an op's outputs (undefined where none arrived), adds those of its inputs to the sink.
 using Backward = std::function<void(std::span<const Tensor> dy, GradSink& sink)>;
 
+// Where the gradient of an output is best written, or undefined: see GradSink::place. Each place is given out once.
+using Place = std::function<Tensor(const GradNode& node, int output, const Tensor& like)>;
+
 // One recorded op, or a leaf: a tensor whose gradient the caller asked for.
 struct GradNode {
   std::string op;                // for messages
   std::vector<GradEdge> inputs;  // empty nodes where an input wants no gradient
   Backward backward;             // none for a leaf
+  Place place;                   // none for most
   int outputs = 1;
   uint64_t sequence = 0;         // larger than that of any input
+  bool released = false;         // what its gradient needs was given up
 
   ~GradNode();  // releases long chains without deep recursion
 };
@@ -60,9 +68,17 @@ class Gradients {
   std::unordered_map<const GradNode*, Tensor> by_node;
 };
 
+enum class GraphUse {
+  Keep,     // the graph can be differentiated again
+  Release,  // every op lets go of its tensors as soon as its gradient is computed
+};
+
 // Differentiates a scalar, or several tensors whose gradients are given.
-Gradients backward(const Tensor& loss);
-Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients);
+Gradients backward(const Tensor& loss, GraphUse use = GraphUse::Keep);
+Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use = GraphUse::Keep);
+
+// What GradSink::place does, for a node that passes places on.
+Tensor gradient_place(const GradEdge& edge, const Tensor& like, const Shape& shape);
 
 // The leaves that `outputs` depend on.
 std::vector<std::shared_ptr<GradNode>> leaves_of(std::span<const Tensor> outputs);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 #include "base/system_memory.h"
@@ -77,6 +78,35 @@ Tensor Tensor::narrowed(int axis, int64_t start, int64_t length) const {
   return t;
 }
 
+namespace {
+
+// The strides under which memory laid out as (shape, strides) is seen as `wanted`; none when it cannot be.
+std::optional<Shape> strides_for(const Shape& shape, const Shape& strides, const Shape& wanted) {
+  // Walk both shapes from the end; each new axis must lie inside a run of old axes that is contiguous in memory.
+  Shape result = wanted;
+  int old = shape.rank() - 1;
+  int64_t available = 1, step = 0;  // elements left in the current run, stride of its next axis
+  for (int i = wanted.rank() - 1; i >= 0; --i) {
+    if (wanted[i] == 1) {
+      result[i] = 1;
+      continue;
+    }
+    if (available == 1) {
+      while (old >= 0 && shape[old] == 1) --old;
+      step = strides[old];
+      available = shape[old--];
+      while (old >= 0 && (shape[old] == 1 || strides[old] == step * available)) available *= shape[old--];
+    }
+    if (available % wanted[i] != 0) return {};
+    result[i] = step;
+    step *= wanted[i];
+    available /= wanted[i];
+  }
+  return result;
+}
+
+}  // namespace
+
 Tensor Tensor::reshaped(const Shape& shape) const {
   check(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
   check_unscaled("reshape");
@@ -86,27 +116,14 @@ Tensor Tensor::reshaped(const Shape& shape) const {
     t.strides_ = shape.strides();
     return t;
   }
-  // Walk both shapes from the end; each new axis must lie inside a run of old axes that is contiguous in memory.
-  t.strides_ = shape;
-  int old = rank() - 1;
-  int64_t available = 1, step = 0;  // elements left in the current run, stride of its next axis
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 1) {
-      t.strides_[i] = 1;
-      continue;
-    }
-    if (available == 1) {
-      while (old >= 0 && shape_[old] == 1) --old;
-      step = strides_[old];
-      available = shape_[old--];
-      while (old >= 0 && (shape_[old] == 1 || strides_[old] == step * available)) available *= shape_[old--];
-    }
-    check(available % shape[i] == 0, "cannot view strided {} as {}", shape_, shape);
-    t.strides_[i] = step;
-    step *= shape[i];
-    available /= shape[i];
-  }
+  const auto strides = strides_for(shape_, strides_, shape);
+  check(strides.has_value(), "cannot view strided {} as {}", shape_, shape);
+  t.strides_ = *strides;
   return t;
+}
+
+bool Tensor::can_reshape(const Shape& shape) const {
+  return shape.numel() == numel() && (is_contiguous() || strides_for(shape_, strides_, shape).has_value());
 }
 
 Tensor Tensor::permuted(std::span<const int> axes) const {

@@ -62,6 +62,7 @@ class Tensor {
   // Views of the same memory, without gradient; the ops of the same names record one.
   Tensor narrowed(int axis, int64_t start, int64_t length) const;
   Tensor reshaped(const Shape& shape) const;                // contiguous axes can be merged, any axis split
+  bool can_reshape(const Shape& shape) const;               // whether that is a view, of the same number of elements
   Tensor permuted(std::span<const int> axes) const;
   Tensor expanded(const Shape& shape) const;                // broadcast, stride 0
   Tensor as_dtype(DType dtype) const;                       // the same bits under another name of equal width
