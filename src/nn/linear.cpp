@@ -2,16 +2,13 @@
 
 #include "ops/activation.h"
 #include "ops/all_reduce.h"
-#include "ops/arithmetic.h"
-#include "ops/linear.h"
 
 namespace flux2 {
 
 Tensor Linear::operator()(const Tensor& x_all) const {
   const bool sharded = ranks && ranks->size() > 1;
   const Tensor x = sharded && spread.kind == Spread::Rows ? flux2::spread(x_all, *ranks) : x_all;
-  Tensor y = linear(x, weight, bias);
-  for (const Lora& a : adapters) y = y + a.scale * linear(linear(x, a.down), a.up);
+  const Tensor y = lora_linear(x, weight, bias, adapters);
   return sharded && spread.kind == Spread::Columns ? all_reduce(y, *ranks) : y;
 }
 

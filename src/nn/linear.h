@@ -4,16 +4,10 @@
 #include <vector>
 
 #include "nn/parameter.h"
+#include "ops/lora.h"
 #include "tensor/communicator.h"
 
 namespace flux2 {
-
-// A low-rank change of a weight: x ↦ scale · (x · downᵀ) · upᵀ.
-struct Lora {
-  Tensor down;  // [r, in]
-  Tensor up;    // [out, r]
-  double scale = 1.0;
-};
 
 // y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; under LoRA it wants no gradient.
 // Divided by rows each rank computes its share of the outputs; divided by columns it sees its share of the

@@ -30,7 +30,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   if (y.numel() > 0) gate.device().kernels().swiglu({gate, up, y});
   return record("swiglu", std::move(y), {gate, up},
                 [gate = gate.detached(), up = up.detached()](const Tensor& dy, GradSink& sink) {
-                  Tensor dgate = Tensor::like(gate), dup = Tensor::like(up);
+                  const Tensor dgate = sink.place(0, gate, gate.shape()), dup = sink.place(1, up, up.shape());
                   if (dy.numel() > 0) gate.device().kernels().swiglu_grad({gate, up, dy, dgate, dup});
                   sink.add(0, dgate);
                   sink.add(1, dup);

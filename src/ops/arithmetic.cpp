@@ -34,10 +34,12 @@ Tensor operator-(const Tensor& a, const Tensor& b) {
 }
 
 Tensor operator*(const Tensor& a, const Tensor& b) {
+  // Each factor is kept for the other's gradient only.
   return record("multiply", compute(Binary::Mul, a, b), {a, b},
-                [a = a.detached(), b = b.detached()](const Tensor& dy, GradSink& sink) {
-                  if (sink.wants(0)) sink.add(0, sum_to(compute(Binary::Mul, dy, b), a.shape()));
-                  if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, a), b.shape()));
+                [kept_a = wants_grad(b) ? a.detached() : Tensor(), kept_b = wants_grad(a) ? b.detached() : Tensor(), sa = a.shape(),
+                 sb = b.shape()](const Tensor& dy, GradSink& sink) {
+                  if (sink.wants(0)) sink.add(0, sum_to(compute(Binary::Mul, dy, kept_b), sa));
+                  if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, kept_a), sb));
                 });
 }
 
@@ -53,12 +55,17 @@ Tensor operator+(double offset, const Tensor& x) { return affine(x, 1.0, offset)
 
 Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
   auto* fused = x.device().kernels().gated_add;
-  if (!fused || wants_grad(x, gate, z)) return x + gate * z;
+  if (!fused) return x + gate * z;
   check(x.shape() == z.shape() && x.rank() == 3 && gate.shape() == x.shape().with(1, 1), "gated_add: {} + {} · {}", x.shape(),
         gate.shape(), z.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) fused({x, gate, z, y});
-  return y;
+  return record("gated_add", std::move(y), {x, gate, z},
+                [gate = gate.detached(), kept_z = wants_grad(gate) ? z.detached() : Tensor()](const Tensor& dy, GradSink& sink) {
+                  sink.add(0, dy);
+                  if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, kept_z), gate.shape()));
+                  if (sink.wants(2)) sink.add(2, compute(Binary::Mul, dy, gate));
+                });
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

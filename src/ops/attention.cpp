@@ -17,6 +17,10 @@ void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
         "attention: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
 }
 
+Tensor log_sum_for(const Tensor& q) {
+  return Tensor::like(q, q.dtype() == DType::F64 ? DType::F64 : DType::F32, {q.dim(0), q.dim(2), q.dim(1)});
+}
+
 float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float>(q.dim(3))); }
 
 }  // namespace
@@ -30,7 +34,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 
   Tensor y = Tensor::like(q);
   Tensor log_sum;
-  if (recording) log_sum = Tensor::like(q, q.dtype() == DType::F64 ? DType::F64 : DType::F32, {q.dim(0), q.dim(2), q.dim(1)});
+  if (recording) log_sum = log_sum_for(q);
   const Tensor mask = options.key_mask;
   if (y.numel() > 0)
     q.device().kernels().attention({q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale,
@@ -38,7 +42,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   Tensor out = record("attention", y, {q, k, v},
                       [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum, mask, scale,
                        causal = options.causal](const Tensor& dy, GradSink& sink) {
-                        Tensor dq = Tensor::like(q), dk = Tensor::like(k), dv = Tensor::like(v);
+                        const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()), dv = sink.place(2, v, v.shape());
                         q.device().kernels().attention_grad({q, k, v, y, log_sum, dy, dq, dk, dv, mask.defined() ? &mask : nullptr,
                                                              scale, causal});
                         sink.add(0, dq);
@@ -48,42 +52,51 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return reshape(out, {q.dim(0), q.dim(1), q.dim(2) * q.dim(3)});
 }
 
-namespace {
-
-// Room for [ attention ‖ mlp ], attention's part filled in; the other part is returned beside it.
-struct Joint {
-  Tensor all, mlp;
-};
-Joint attention_with_room(const Tensor& q, const Tensor& k, const Tensor& v, int64_t hidden) {
-  check_heads(q, k, v);
-  const int64_t width = q.dim(2) * q.dim(3);
-  const Tensor all = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
-  if (all.numel() > 0)
-    q.device().kernels().attention({q, k, v, all.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});
-  return {all, all.narrowed(2, width, hidden)};
-}
-
-}  // namespace
-
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up) {
-  if (wants_grad(q, k, v, gate_up)) return concat({attention(q, k, v), swiglu(gate_up)});
+  check_heads(q, k, v);
   check(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
         "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
-  const int64_t hidden = gate_up.dim(2) / 2;
-  const auto [all, mlp] = attention_with_room(q, k, v, hidden);
-  if (mlp.numel() > 0) q.device().kernels().swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), mlp});
-  return all;
+  const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
+  Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  if (y.numel() == 0) return y;
+  const Kernels& kernels = q.device().kernels();
+  Tensor log_sum;
+  if (wants_grad(q, k, v)) log_sum = log_sum_for(q);
+  const float scale = default_scale(q);
+  kernels.attention({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, log_sum.defined() ? &log_sum : nullptr, scale, false});
+  kernels.swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), y.narrowed(2, width, hidden)});
+  return record("attention_beside_swiglu", y, {q, k, v, gate_up},
+                [q = q.detached(), k = k.detached(), v = v.detached(), gate_up = gate_up.detached(), y = y.detached(), log_sum, width,
+                 hidden, scale](const Tensor& dy, GradSink& sink) {
+                  const Kernels& table = dy.device().kernels();
+                  if (sink.wants(3)) {
+                    const Tensor d = sink.place(3, gate_up, gate_up.shape());
+                    table.swiglu_grad({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), dy.narrowed(2, width, hidden),
+                                       d.narrowed(2, 0, hidden), d.narrowed(2, hidden, hidden)});
+                    sink.add(3, d);
+                  }
+                  if (!log_sum.defined()) return;
+                  const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()), dv = sink.place(2, v, v.shape());
+                  table.attention_grad({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), log_sum,
+                                        dy.narrowed(2, 0, width).reshaped(q.shape()), dq, dk, dv, nullptr, scale, false});
+                  sink.add(0, dq);
+                  sink.add(1, dk);
+                  sink.add(2, dv);
+                });
 }
 
 Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w) {
   if (wants_grad(q, k, v) || !fuses_swiglu(x, w)) return attention_beside_swiglu(q, k, v, linear(x, w));
   check(x.rank() == 3 && x.dim(0) == q.dim(0) && x.dim(1) == q.dim(1) && w.rank() == 2 && w.dim(1) == x.dim(2) && w.dim(0) % 2 == 0,
         "attention beside an MLP: queries {} beside {} for a weight of shape {}", q.shape(), x.shape(), w.shape());
-  const int64_t hidden = w.dim(0) / 2, tokens = x.dim(0) * x.dim(1);
-  const auto [all, mlp] = attention_with_room(q, k, v, hidden);
-  if (mlp.numel() > 0)
-    q.device().kernels().linear_swiglu({x.contiguous().reshaped({tokens, x.dim(2)}), w, mlp.reshaped({tokens, hidden})});
-  return all;
+  check_heads(q, k, v);
+  const int64_t width = q.dim(2) * q.dim(3), hidden = w.dim(0) / 2;
+  Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  if (y.numel() == 0) return y;
+  const Kernels& kernels = q.device().kernels();
+  kernels.attention({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});
+  kernels.linear_swiglu({matrix_rows(x), w, matrix_rows(y.narrowed(2, width, hidden))});
+  return y;
 }
 
 }  // namespace flux2

@@ -6,35 +6,33 @@
 
 namespace flux2 {
 
-namespace {
-
-// [..., K] as [M, K]: a view where the rows are evenly spaced, else a copy.
-Tensor rows(const Tensor& x) {
+Tensor matrix_rows(const Tensor& x) {
   bool even = x.rank() < 1 || x.dim(-1) <= 1 || x.stride(-1) == 1;
   for (int i = 0; i + 2 < x.rank(); ++i) even = even && x.stride(i) == x.stride(i + 1) * x.dim(i + 1);
   return (even ? x : x.contiguous()).reshaped({x.numel() / std::max<int64_t>(x.dim(-1), 1), x.dim(-1)});
 }
-
-}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
   check(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
         bias.defined() ? bias.shape() : Shape{}, w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0)));
-  const Tensor flat = rows(x);
-  if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, rows(y)});
+  const Tensor flat = matrix_rows(x);
+  if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
+  // x is kept for the gradient of the weight alone: a frozen layer holds no activations.
   return record("linear", std::move(y), {x, w, bias},
-                [flat, shape = x.shape(), w = w.detached(), bias = bias.detached()](const Tensor& dy, GradSink& sink) {
-                  const Tensor d = rows(dy.contiguous());
+                [kept = wants_grad(w) ? flat : Tensor(), shape = x.shape(), w = w.detached(), bias = bias.detached()](
+                    const Tensor& dy, GradSink& sink) {
+                  const Tensor d = matrix_rows(dy);
+                  const Kernels& kernels = d.device().kernels();
                   if (sink.wants(0)) {
-                    Tensor dx = Tensor::like(flat);
-                    flat.device().kernels().linear_grad_input({d, w, dx});
+                    Tensor dx = Tensor::like(d, {d.dim(0), w.dim(1)});
+                    kernels.linear_grad_input({d, w, dx});
                     sink.add(0, dx.reshaped(shape));
                   }
                   if (sink.wants(1)) {
-                    Tensor dw = Tensor::like(flat, w.dtype(), w.shape());
-                    flat.device().kernels().linear_grad_weight({d, flat, dw});
+                    Tensor dw = Tensor::like(d, w.dtype(), w.shape());
+                    kernels.linear_grad_weight({d, kept, dw});
                     sink.add(1, dw);
                   }
                   if (sink.wants(2)) sink.add(2, sum_to(d, bias.shape()).cast(bias.dtype()));
@@ -48,7 +46,7 @@ Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}", x.shape(),
         w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
-  if (y.numel() > 0) x.device().kernels().linear_swiglu({rows(x), w, rows(y)});
+  if (y.numel() > 0) x.device().kernels().linear_swiglu({matrix_rows(x), w, matrix_rows(y)});
   return y;
 }
 

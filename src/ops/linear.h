@@ -14,4 +14,7 @@ Tensor linear_swiglu(const Tensor& x, const Tensor& w);
 // worth a product of their own.
 bool fuses_swiglu(const Tensor& x, const Tensor& w);
 
+// [..., K] as a matrix [M, K], without gradient: a view where the rows are evenly spaced, else a copy.
+Tensor matrix_rows(const Tensor& x);
+
 }  // namespace flux2

@@ -32,13 +32,20 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
 }
 
 Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps) {
-  auto* fused = x.device().kernels().modulated_norm;
-  if (!fused || wants_grad(x, shift, scale)) return (1.0 + scale) * layer_norm(x, eps) + shift;
+  const Kernels& kernels = x.device().kernels();
+  auto* fused = kernels.modulated_norm;
+  const bool differentiable = kernels.modulated_norm_grad && !wants_grad(shift, scale);
+  if (!fused || (wants_grad(x, shift, scale) && !differentiable)) return (1.0 + scale) * layer_norm(x, eps) + shift;
   check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
         "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) fused({x, shift, scale, y, eps});
-  return y;
+  return record("modulated_norm", std::move(y), {x},
+                [x = x.detached(), scale = scale.detached(), eps](const Tensor& dy, GradSink& sink) {
+                  const Tensor dx = Tensor::like(x);
+                  x.device().kernels().modulated_norm_grad({x, scale, dy, dx, eps});
+                  sink.add(0, dx);
+                });
 }
 
 SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale, float eps) {

@@ -19,16 +19,18 @@ Tensor equation(const std::vector<NormedPart>& parts, const Tensor& cosine, cons
 Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
   check(!parts.empty() && parts[0].x.rank() == 4, "norm_rope needs parts [B, S, H, D]");
   const Tensor& first = parts[0].x;
-  auto* fused = first.device().kernels().norm_rope;
+  const Kernels& kernels = first.device().kernels();
+  auto* fused = kernels.norm_rope;
   int64_t length = 0;
-  bool recorded = false;
+  bool recorded = false, trained = false;
   for (const NormedPart& p : parts) {
     check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.weight.shape() == Shape{p.x.dim(3)},
           "norm_rope: {} with a weight {} beside {}", p.x.shape(), p.weight.shape(), first.shape());
     length += p.x.dim(1);
     recorded = recorded || wants_grad(p.x, p.weight);
+    trained = trained || wants_grad(p.weight);
   }
-  if (!fused || recorded) return equation(parts, cosine, sine, pairs, eps);
+  if (!fused || (recorded && (trained || !kernels.norm_rope_grad))) return equation(parts, cosine, sine, pairs, eps);
 
   const int64_t d = first.dim(3);
   check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
@@ -42,7 +44,30 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
              pairs == RopePairs::Interleaved});
     at += n;
   }
-  return y;
+  if (!recorded) return y;
+
+  std::vector<Tensor> inputs;
+  std::vector<NormedPart> kept;
+  for (const NormedPart& p : parts) {
+    inputs.push_back(p.x);
+    kept.push_back({p.x.detached(), p.weight.detached()});
+  }
+  return record_many("norm_rope", {std::move(y)}, std::move(inputs),
+                     [kept = std::move(kept), cosine, sine, pairs, eps](std::span<const Tensor> dy, GradSink& sink) {
+                       int64_t start = 0;
+                       for (size_t i = 0; i < kept.size(); ++i) {
+                         const auto& [x, weight] = kept[i];
+                         const int64_t n = x.dim(1);
+                         if (sink.wants(i)) {
+                           const Tensor dx = sink.place(i, x, x.shape());
+                           x.device().kernels().norm_rope_grad({x, weight, cosine.narrowed(0, start, n), sine.narrowed(0, start, n),
+                                                                dy[0].narrowed(1, start, n), dx, eps,
+                                                                pairs == RopePairs::Interleaved});
+                           sink.add(i, dx);
+                         }
+                         start += n;
+                       }
+                     })[0];
 }
 
 QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {

@@ -1,16 +1,26 @@
 #include "ops/view.h"
 
 #include <array>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "autograd/grad.h"
 
 namespace flux2 {
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  return record("reshape", x.reshaped(shape), {x}, [from = x.shape()](const Tensor& dy, GradSink& sink) {
-    sink.add(0, dy.contiguous().reshaped(from));
+  Tensor y = record("reshape", x.reshaped(shape), {x}, [from = x.shape()](const Tensor& dy, GradSink& sink) {
+    sink.add(0, (dy.can_reshape(from) ? dy : dy.contiguous()).reshaped(from));
   });
+  // A place for the gradient of x is one for y's where it can be seen in y's shape.
+  if (wants_grad(x) && x.grad().node->place)
+    y.grad().node->place = [shape](const GradNode& node, int, const Tensor& like) {
+      const GradEdge& from = node.inputs[0];
+      const Tensor part = from.node->place(*from.node, from.output, like);
+      return part.defined() && part.can_reshape(shape) ? part.reshaped(shape) : Tensor();
+    };
+  return y;
 }
 
 Tensor permute(const Tensor& x, std::initializer_list<int> axes) {
@@ -44,6 +54,14 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 namespace {
 
+// The gradient of a tensor that was cut into pieces. Whoever computes a piece's gradient may write it into its place.
+struct JointGradient {
+  Tensor whole;
+  std::vector<bool> given;
+};
+
+bool is_same_view(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.strides() == b.strides(); }
+
 std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int axis) {
   std::vector<Tensor> parts;
   int64_t start = 0;
@@ -52,21 +70,34 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
     start += size;
   }
   check(start == x.dim(axis), "split: pieces add up to {}, the axis has {}", start, x.dim(axis));
-  return record_many("split", std::move(parts), {x},
-                     [from = x.shape(), sizes = std::move(sizes), axis](std::span<const Tensor> dy, GradSink& sink) {
-                       const Tensor* any = nullptr;
-                       for (const Tensor& d : dy)
-                         if (d.defined()) any = &d;
-                       Tensor dx = Tensor::like(*any, from);
-                       int64_t at = 0;
-                       for (size_t i = 0; i < sizes.size(); ++i) {
-                         const Tensor slot = dx.narrowed(axis, at, sizes[i]);
-                         if (dy[i].defined()) slot.copy_from(dy[i]);
-                         else slot.fill(0.0);
-                         at += sizes[i];
-                       }
-                       sink.add(0, dx);
-                     });
+  if (!wants_grad(x)) return parts;
+  const auto joint = std::make_shared<JointGradient>();
+  joint->given.resize(sizes.size());
+  const auto backward = [from = x.shape(), sizes, axis, joint](std::span<const Tensor> dy, GradSink& sink) {
+    const Tensor* any = nullptr;
+    for (const Tensor& d : dy)
+      if (d.defined()) any = &d;
+    Tensor dx = std::exchange(joint->whole, {});
+    joint->given.assign(sizes.size(), false);
+    if (!dx.defined()) dx = sink.place(0, *any, from);
+    int64_t at = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Tensor slot = dx.narrowed(axis, at, sizes[i]);
+      if (!dy[i].defined()) slot.fill(0.0);
+      else if (!is_same_view(slot, dy[i])) slot.copy_from(dy[i]);
+      at += sizes[i];
+    }
+    sink.add(0, dx);
+  };
+  parts = record_many("split", std::move(parts), {x}, backward);
+  parts[0].grad().node->place = [from = x.shape(), sizes, axis, joint](const GradNode& node, int output, const Tensor& like) {
+    const auto piece = static_cast<size_t>(output);
+    if (joint->given[piece]) return Tensor();
+    joint->given[piece] = true;
+    if (!joint->whole.defined()) joint->whole = gradient_place(node.inputs[0], like, from);
+    return joint->whole.narrowed(axis, std::accumulate(sizes.begin(), sizes.begin() + output, int64_t{0}), sizes[piece]);
+  };
+  return parts;
 }
 
 }  // namespace

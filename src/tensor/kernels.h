@@ -88,6 +88,8 @@ struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& s
 struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& residual; const Tensor& y; ConvShape conv; };
 // y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
 struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
+// dx of modulated_norm, which nothing but x wants a gradient of.
+struct ModulatedNormGradArgs { const Tensor& x; const Tensor& scale; const Tensor& dy; const Tensor& dx; float eps; };
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
 // sum = x + gate · z, y = (1 + scale) · layer_norm(sum) + shift; gate, shift, scale [B, 1, C].
 struct GatedAddNormArgs {
@@ -104,6 +106,13 @@ struct NormRopeArgs {
   const Tensor& cosine; const Tensor& sine; const Tensor& y;
   float eps; bool interleaved;
 };
+// dx of norm_rope; the weight wants no gradient.
+struct NormRopeGradArgs {
+  const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& dy; const Tensor& dx;
+  float eps; bool interleaved;
+};
+// y[M, N] += factor · x[M, K] · w, where w is [N, K] as in LinearArgs, or [K, N] when not transposed; of y's dtype.
+struct ProductAddArgs { const Tensor& x; const Tensor& w; const Tensor& y; double factor; bool transposed; };
 
 // y, contiguous F32: what PyTorch's generator gives on that GPU, to the bit where y lies on one.
 struct TorchNormalArgs { const Tensor& y; uint64_t seed; CudaGeometry gpu; };
@@ -142,10 +151,13 @@ struct Kernels {
   void (*conv2d_add)(const Conv2dAddArgs&) = nullptr;
   void (*upsample_conv2d)(const UpsampleConv2dArgs&) = nullptr;
   void (*modulated_norm)(const ModulatedNormArgs&) = nullptr;
+  void (*modulated_norm_grad)(const ModulatedNormGradArgs&) = nullptr;
   void (*gated_add)(const GatedAddArgs&) = nullptr;
   void (*gated_add_norm)(const GatedAddNormArgs&) = nullptr;
   void (*linear_swiglu)(const LinearSwigluArgs&) = nullptr;
   void (*norm_rope)(const NormRopeArgs&) = nullptr;
+  void (*norm_rope_grad)(const NormRopeGradArgs&) = nullptr;
+  void (*product_add)(const ProductAddArgs&) = nullptr;
   void (*torch_normal)(const TorchNormalArgs&) = nullptr;
 };
 

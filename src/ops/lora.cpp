@@ -1,0 +1,91 @@
+#include "ops/lora.h"
+
+#include "autograd/grad.h"
+#include "ops/arithmetic.h"
+#include "ops/linear.h"
+
+namespace flux2 {
+
+namespace {
+
+Tensor equation(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes) {
+  Tensor y = linear(x, w, bias);
+  for (const Lora& c : changes) y = y + c.scale * linear(linear(x, c.down), c.up);
+  return y;
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  if (factor == 1.0) return x;
+  x.device().kernels().scale({x, x, factor, 0.0});
+  return x;
+}
+
+// What the gradient of one change needs, in the dtype of the activations.
+struct Kept {
+  Tensor down, up;
+  Tensor inner;  // x · downᵀ [M, r]; for the gradient of up
+  double scale;
+  DType down_dtype, up_dtype;
+};
+
+// dU = scale · dY · up;  d(down) = dUᵀ · X,  d(up) = scale · dYᵀ · U,  dX += dU · down.
+void add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor& x, const Tensor& dx, GradSink& sink) {
+  const Kernels& kernels = d.device().kernels();
+  if (sink.wants(input + 1)) {
+    const Tensor dup = Tensor::like(d, c.up_dtype, c.up.shape());
+    kernels.linear_grad_weight({d, c.inner, dup});
+    sink.add(input + 1, scaled(dup, c.scale));
+  }
+  if (!sink.wants(input) && !dx.defined()) return;
+  const Tensor du = Tensor::like(d, {d.dim(0), c.up.dim(1)});
+  kernels.linear_grad_input({d, c.up, du});
+  scaled(du, c.scale);
+  if (sink.wants(input)) {
+    const Tensor ddown = Tensor::like(d, c.down_dtype, c.down.shape());
+    kernels.linear_grad_weight({du, x, ddown});
+    sink.add(input, ddown);
+  }
+  if (dx.defined()) kernels.product_add({du, c.down, dx, 1.0, false});
+}
+
+}  // namespace
+
+Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes) {
+  const Kernels& kernels = x.device().kernels();
+  if (changes.empty()) return linear(x, w, bias);
+  if (!kernels.product_add || wants_grad(w, bias)) return equation(x, w, bias, changes);
+
+  Tensor y = linear(x.detached(), w, bias);
+  if (y.numel() == 0) return y;
+  const Tensor flat = matrix_rows(x), out = y.reshaped({flat.dim(0), w.dim(0)});
+  std::vector<Tensor> inputs = {x};
+  std::vector<Kept> kept;
+  bool trained = false;
+  for (const Lora& c : changes) {
+    const int64_t rank = c.down.dim(0);
+    check(c.down.shape() == Shape{rank, w.dim(1)} && c.up.shape() == Shape{w.dim(0), rank}, "lora: {} and {} for a weight of shape {}",
+          c.down.shape(), c.up.shape(), w.shape());
+    const Tensor down = c.down.detached().cast(x.dtype()), up = c.up.detached().cast(x.dtype());
+    const Tensor inner = Tensor::like(x, {flat.dim(0), rank});
+    kernels.linear({flat, down, nullptr, inner});
+    kernels.product_add({inner, up, out, c.scale, true});
+    kept.push_back({down, up, wants_grad(c.up) ? inner : Tensor(), c.scale, c.down.dtype(), c.up.dtype()});
+    inputs.push_back(c.down);
+    inputs.push_back(c.up);
+    trained = trained || wants_grad(c.down);
+  }
+  return record_many("lora_linear", {std::move(y)}, std::move(inputs),
+                     [kept = std::move(kept), w = w.detached(), flat = trained ? flat : Tensor(), shape = x.shape()](
+                         std::span<const Tensor> dy, GradSink& sink) {
+                       const Tensor d = matrix_rows(dy[0]);
+                       Tensor dx;
+                       if (sink.wants(0)) {
+                         dx = Tensor::like(d, {d.dim(0), w.dim(1)});
+                         d.device().kernels().linear_grad_input({d, w, dx});
+                       }
+                       for (size_t i = 0; i < kept.size(); ++i) add_gradients(kept[i], 1 + 2 * i, d, flat, dx, sink);
+                       if (dx.defined()) sink.add(0, dx.reshaped(shape));
+                     })[0];
+}
+
+}  // namespace flux2

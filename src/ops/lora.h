@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// A low-rank change of a weight [N, K]: x ↦ scale · (x · downᵀ) · upᵀ.
+struct Lora {
+  Tensor down;  // [r, K]
+  Tensor up;    // [N, r]
+  double scale = 1.0;
+};
+
+// linear(x, w, bias) plus the changes, each added to the product where it lies if the device can. The adapters may be of
+// another float dtype than x, such as F32 beside BF16: they are rounded for the products, their gradients are not.
+Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes);
+
+}  // namespace flux2
