@@ -145,7 +145,7 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
                    static_cast<int64_t>(p.y.dtype),
                    p.transpose_a,
                    p.transpose_b,
-                   p.bias != nullptr,
+                   (p.bias != nullptr) + 2 * p.add,
                    alignment_of(p.a.data),
                    alignment_of(p.b.data),
                    alignment_of(p.y.data)};
@@ -161,7 +161,7 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
     plan->algorithm = *remembered;
   } else {
     plan->algorithm = choose(*plan, p);
-    if (remembered_.active() && !is_capturing(stream_)) remembered_.remember(description, plan->algorithm);
+    if (remembered_.active() && !is_capturing(stream_) && !p.add) remembered_.remember(description, plan->algorithm);
   }
   if (plans_.size() >= kMaxPlans) plans_.clear();
   return *plans_.emplace(key, std::move(plan)).first->second;
@@ -177,7 +177,8 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y.data));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y.data));
 
-  const bool timed = remembered_.active() && !is_capturing(stream_);
+  // What adds to its result cannot be run for the clock alone.
+  const bool timed = remembered_.active() && !is_capturing(stream_) && !p.add;
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> choices{};
   int count = 0;
   const cublasStatus_t status =
@@ -224,8 +225,8 @@ double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo
 }
 
 cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
-  const float zero = 0.0f;
-  return cublasLtMatmul(handle_, plan.operation, &p.factor, p.b.data, plan.first, p.a.data, plan.second, &zero, p.y.data,
+  const float kept = p.add ? 1.0f : 0.0f;
+  return cublasLtMatmul(handle_, plan.operation, &p.factor, p.b.data, plan.first, p.a.data, plan.second, &kept, p.y.data,
                         plan.result, p.y.data, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
 }
 

@@ -29,13 +29,15 @@ class Cublas {
   Cublas& operator=(const Cublas&) = delete;
   ~Cublas();
 
-  // y[M, N] = factor · a · b (+ bias[N]), where a is [M, K], or [K, M] when transpose_a, and b is [K, N], or [N, K] when
-  // transpose_b. a and b have one dtype; y has it too, or is F32. The bias is contiguous, 16-byte aligned, of y's dtype.
+  // y[M, N] = factor · a · b (+ bias[N]) (+ y, when `add`), where a is [M, K], or [K, M] when transpose_a, and b is [K, N], or
+  // [N, K] when transpose_b. a and b have one dtype; y has it too, or is F32. The bias is contiguous, 16-byte aligned, of y's
+  // dtype.
   struct Product {
     Matrix a, b, y;
     bool transpose_a = false, transpose_b = false;
     float factor = 1.0f;
     const void* bias = nullptr;
+    bool add = false;
   };
   void multiply(const Product& product);
 

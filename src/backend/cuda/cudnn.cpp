@@ -2,61 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include "backend/cuda/cudnn_plan.h"
-#include "base/error.h"
-#include "tensor/tensor.h"
+#include "backend/cuda/cudnn_state.h"
 
 namespace flux2 {
 
 using namespace cudnn;
 
 namespace {
-
-// A server that sees every picture size must not grow for ever. Plans are not thrown away to make room: a captured graph may
-// hold their kernels. What comes later runs without the library.
-constexpr size_t kMaxPlans = 4096;
-
-using Key = std::vector<int64_t>;
-
-// The stride of an axis, or, where it has one element and the stride means nothing, that of a dense tensor: the library
-// reads the layout off the strides.
-int64_t stride_of(const Tensor& t, int axis) {
-  if (t.dim(axis) > 1) return t.stride(axis);
-  return axis + 1 < t.rank() ? t.dim(axis + 1) * stride_of(t, axis + 1) : 1;
-}
-
-// Shape and strides decide the plan, besides the kind of work.
-void add_layout(Key& key, const Tensor& t) {
-  for (int axis = 0; axis < t.rank(); ++axis) {
-    key.push_back(t.dim(axis));
-    key.push_back(stride_of(t, axis));
-  }
-}
-
-// Our axes in the order in which the library names them.
-TensorSpec spec(int64_t number, const Tensor& t, const std::array<int, 4>& axes) {
-  TensorSpec s{number, CUDNN_DATA_BFLOAT16, {}, {}};
-  for (int axis : axes) {
-    s.dims.push_back(t.dim(axis));
-    s.strides.push_back(stride_of(t, axis));
-  }
-  return s;
-}
-constexpr std::array<int, 4> kHeadsSecond{0, 2, 1, 3};     // [B, S, H, D] as [B, H, S, D]
-constexpr std::array<int, 4> kChannelsSecond{0, 3, 1, 2};  // [B, H, W, C] as [B, C, H, W]
-
-// Vectors of 16 bytes along the last axis.
-bool is_readable(const Tensor& t) {
-  bool fits = t.dtype() == DType::BF16 && t.stride(3) == 1 && t.dim(3) % 8 == 0;
-  for (int axis = 0; axis < 3; ++axis) fits = fits && (t.dim(axis) == 1 || t.stride(axis) % 8 == 0);
-  return fits && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
-}
 
 Operations describe_attention(const AttentionArgs& a) {
   Operations work;
@@ -135,41 +89,6 @@ Operations describe_convolution(const Conv2dArgs& a, const Tensor* residual) {
 }
 
 }  // namespace
-
-struct Cudnn::State {
-  State(cudaStream_t stream, std::shared_ptr<CudaPool> memory) : pool(std::move(memory)) {
-    check_cudnn(cudnnCreate(&handle), "starting cuDNN");
-    cudnnSetStream(handle, stream);
-  }
-  ~State() {
-    plans.clear();
-    cudnnDestroy(handle);
-  }
-
-  // The plan for that key, made by describe() when it is new; none when the library refused.
-  template <class Describe>
-  const Plan* plan_for(const Key& key, const Describe& describe) {
-    const auto found = plans.find(key);
-    if (found != plans.end()) return found->second ? &*found->second : nullptr;
-    if (plans.size() >= kMaxPlans) return nullptr;
-    std::optional<Plan>& plan = plans[key];
-    try {
-      plan.emplace(handle, describe());
-    } catch (const Error&) {
-      return nullptr;
-    }
-    return &*plan;
-  }
-
-  void run(const Plan& plan, std::span<const void* const> pointers) {
-    const auto workspace = pool->allocate(plan.workspace_bytes());
-    plan.run(handle, pointers, workspace.get());
-  }
-
-  std::shared_ptr<CudaPool> pool;
-  cudnnHandle_t handle = nullptr;
-  std::map<Key, std::optional<Plan>> plans;
-};
 
 Cudnn::Cudnn(cudaStream_t stream, std::shared_ptr<CudaPool> pool) : state_(std::make_unique<State>(stream, std::move(pool))) {}
 Cudnn::~Cudnn() = default;

@@ -21,6 +21,8 @@ class Cudnn {
 
   // Without causal or key_mask.
   bool attention(const AttentionArgs& args);
+  // The same, with as many key heads as query heads, 64 or 128 wide. Sums have one order: the same bits every time.
+  bool attention_grad(const AttentionGradArgs& args);
 
   // Channels that are multiples of 8, all tensors BF16 and contiguous. The residual, of y's shape, is added before rounding.
   bool convolution(const Conv2dArgs& args, const Tensor* residual);

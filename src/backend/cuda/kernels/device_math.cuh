@@ -72,6 +72,12 @@ __device__ inline void store_pack(T* p, const Pack<T, V>& pack) {
 // The quotient to two units in the last place: an exact one costs as much as the memory access around it.
 __device__ inline float silu(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
 
+// silu'(x) = s + x · s · (1 − s) with s = sigmoid(x)
+__device__ inline float silu_slope(float x) {
+  const float s = 1.0f / (1.0f + __expf(-x));
+  return s + x * s * (1.0f - s);
+}
+
 template <class T>
 __device__ inline T warp_sum(T v) {
   for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);

@@ -79,12 +79,6 @@ void elementwise(const char* op, const F& f, const Tensors&... tensors) {
   stream.enqueued(op, {.bytes = traffic({&tensors...})});
 }
 
-// silu'(x) = s + x · s · (1 − s) with s = sigmoid(x)
-__device__ inline float silu_slope(float x) {
-  const float s = 1.0f / (1.0f + __expf(-x));
-  return s + x * s * (1.0f - s);
-}
-
 struct SiluOf {
   __device__ float operator()(float x) const { return silu(x); }
 };
@@ -131,9 +125,6 @@ struct GatedSum {
 struct Swiglu {
   __device__ float operator()(float gate, float up) const { return silu(gate) * up; }
 };
-struct SwigluGateGrad {
-  __device__ float operator()(float gate, float up, float dy) const { return dy * up * silu_slope(gate); }
-};
 
 }  // namespace
 
@@ -170,10 +161,5 @@ void scale(const ScaleArgs& a) {
 void gated_add(const GatedAddArgs& a) { elementwise("gated_add", GatedSum{}, a.x, a.gate.expanded(a.x.shape()), a.z, a.y); }
 
 void swiglu(const SwigluArgs& a) { elementwise("swiglu", Swiglu{}, a.gate, a.up, a.y); }
-
-void swiglu_grad(const SwigluGradArgs& a) {
-  elementwise("swiglu_grad", SwigluGateGrad{}, a.gate, a.up, a.dy, a.dgate);
-  elementwise("swiglu_grad", Swiglu{}, a.gate, a.dy, a.dup);
-}
 
 }  // namespace flux2::cuda

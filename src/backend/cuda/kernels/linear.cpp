@@ -1,3 +1,5 @@
+#include <array>
+
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/launch.h"
 #include "backend/cuda/kernels/matrix.h"
@@ -13,6 +15,14 @@ Tensor weight_as(DType dtype, const Tensor& w) { return matrix_operand(w.cast(dt
 
 void check_activations(const char* op, const Tensor& x) {
   if (x.dtype() != DType::F32 && x.dtype() != DType::BF16) refuse_dtype(op, x.dtype());
+}
+
+OpCost cost_of(const std::array<Tensor, 3>& matrices, int64_t rows, int64_t columns, int64_t inner) {
+  return {.flop = 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner),
+          .bytes = traffic({&matrices[0], &matrices[1], &matrices[2]}),
+          .rows = rows,
+          .columns = columns,
+          .inner = inner};
 }
 
 }  // namespace
@@ -40,12 +50,7 @@ void linear(const LinearArgs& args) {
                             .y = matrix_of(args.y),
                             .transpose_b = true,
                             .bias = bias.defined() ? bias.raw() : nullptr});
-  const int64_t rows = x.dim(0), columns = w.dim(0), inner = x.dim(1);
-  stream.enqueued("linear", {.flop = 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner),
-                             .bytes = traffic({&x, &w, &args.y}),
-                             .rows = rows,
-                             .columns = columns,
-                             .inner = inner});
+  stream.enqueued("linear", cost_of({x, w, args.y}, x.dim(0), w.dim(0), x.dim(1)));
 }
 
 void linear_swiglu(const LinearSwigluArgs& args) {
@@ -66,7 +71,7 @@ void linear_grad_input(const LinearGradInputArgs& args) {
   CudaStream& stream = stream_for(args.dx);
   const Tensor dy = matrix_operand(args.dy), w = weight_as(args.dy.dtype(), args.w);
   stream.cublas().multiply({.a = matrix_of(dy), .b = matrix_of(w), .y = matrix_of(args.dx)});
-  stream.enqueued("linear_grad_input");
+  stream.enqueued("linear_grad_input", cost_of({dy, w, args.dx}, dy.dim(0), w.dim(1), dy.dim(1)));
 }
 
 void linear_grad_weight(const LinearGradWeightArgs& args) {
@@ -78,8 +83,22 @@ void linear_grad_weight(const LinearGradWeightArgs& args) {
   const bool direct = args.dw.dtype() == args.dy.dtype() || args.dw.dtype() == DType::F32;
   const Tensor dw = direct ? args.dw : Tensor::like(args.dw, DType::F32, args.dw.shape());
   stream.cublas().multiply({.a = matrix_of(dy), .b = matrix_of(x), .y = matrix_of(dw), .transpose_a = true});
-  stream.enqueued("linear_grad_weight");
+  stream.enqueued("linear_grad_weight", cost_of({dy, x, dw}, dy.dim(1), x.dim(1), dy.dim(0)));
   if (!direct) args.dw.copy_from(dw);
+}
+
+void product_add(const ProductAddArgs& args) {
+  check_activations("product_add", args.x);
+  if (args.y.numel() == 0) return;
+  CudaStream& stream = stream_for(args.y);
+  const Tensor x = matrix_operand(args.x), w = weight_as(args.x.dtype(), args.w);
+  stream.cublas().multiply({.a = matrix_of(x),
+                            .b = matrix_of(w),
+                            .y = matrix_of(args.y),
+                            .transpose_b = args.transposed,
+                            .factor = static_cast<float>(args.factor),
+                            .add = true});
+  stream.enqueued("product_add", cost_of({x, w, args.y}, x.dim(0), args.y.dim(1), x.dim(1)));
 }
 
 }  // namespace flux2::cuda

@@ -45,6 +45,24 @@ bool swiglu_product_fits(const SwigluProductArgs& args);  // this GPU and these 
 bool swiglu_product_pays(const SwigluProductArgs& args);  // the tiles fill the GPU to the end
 void swiglu_product(const SwigluProductArgs& args);
 
+// The probabilities again, from the scores and log Σ exp, and the gradient of the unscaled scores q · k. scores and
+// dprobabilities F32 [M, ≥ keys] of one row stride, which probabilities and dscores share; those have the dtype of out and dout
+// [M, D], and may be the same memory as scores and dprobabilities when it is F32.
+struct SoftmaxGradArgs {
+  const Tensor& scores;
+  const Tensor& dprobabilities;
+  const Tensor& out;
+  const Tensor& dout;
+  const Tensor& probabilities;
+  const Tensor& dscores;
+  int64_t keys, first_query;
+  bool causal;
+  const int32_t* key_mask;  // [keys] or null
+  const float* log_sum;     // [M]
+  float scale;
+};
+void softmax_grad(const SoftmaxGradArgs& args);
+
 // Attention in one kernel on the tensor cores, for BF16 heads of at most 128 whose width is a multiple of 8.
 bool flash_attention_fits(const AttentionArgs& args);
 void flash_attention(const AttentionArgs& args);

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/cudnn.h"
+#include "backend/cuda/cudnn_plan.h"
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+// What the sources of Cudnn share: its plans, and our tensors in the library's terms.
+namespace flux2 {
+
+namespace cudnn {
+
+// What decides a plan: the kind of work, and shape and strides of its tensors.
+using Key = std::vector<int64_t>;
+void add_layout(Key& key, const Tensor& t);
+
+constexpr std::array<int, 4> kHeadsSecond{0, 2, 1, 3};     // [B, S, H, D] as [B, H, S, D]
+constexpr std::array<int, 4> kChannelsSecond{0, 3, 1, 2};  // [B, H, W, C] as [B, C, H, W]
+// A BF16 tensor with our axes in the order in which the library names them.
+TensorSpec spec(int64_t number, const Tensor& t, const std::array<int, 4>& axes);
+
+// Whether t [., ., ., .] is BF16 and can be read in vectors of 16 bytes along its last axis.
+bool is_readable(const Tensor& t);
+
+}  // namespace cudnn
+
+struct Cudnn::State {
+  State(cudaStream_t stream, std::shared_ptr<CudaPool> memory);
+  ~State();
+
+  // The plan for that key, made by describe() when it is new; none when the library refused.
+  template <class Describe>
+  const cudnn::Plan* plan_for(const cudnn::Key& key, const Describe& describe) {
+    const auto found = plans.find(key);
+    if (found != plans.end()) return found->second ? &*found->second : nullptr;
+    if (plans.size() >= kMaxPlans) return nullptr;
+    std::optional<cudnn::Plan>& plan = plans[key];
+    try {
+      plan.emplace(handle, describe());
+    } catch (const Error&) {
+      return nullptr;
+    }
+    return &*plan;
+  }
+
+  void run(const cudnn::Plan& plan, std::span<const void* const> pointers);
+
+  // A server that sees every picture size must not grow for ever. Plans are not thrown away to make room: a captured graph may
+  // hold their kernels. What comes later runs without the library.
+  static constexpr size_t kMaxPlans = 4096;
+
+  std::shared_ptr<CudaPool> pool;
+  cudnnHandle_t handle = nullptr;
+  std::map<cudnn::Key, std::optional<cudnn::Plan>> plans;
+};
+
+}  // namespace flux2

@@ -1,0 +1,258 @@
+#include <algorithm>
+
+#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/layout.cuh"
+
+// Gradients of layer_norm, rms_norm and modulated_norm. With n the normalised row, r = 1 / its deviation and g = dy times the
+// factor that followed n: dx = r · (g − mean(g) − n · mean(g · n)), without mean(g) where no mean was subtracted.
+namespace flux2::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kManyRows = 1024;  // then a warp per row: as in norm.cu
+
+enum class Norm { Layer, Rms, Modulated };
+
+template <class T, class W>
+struct NormGradArguments {
+  const T *x, *dy;
+  T* dx;             // may be null
+  const W* weight;   // Rms: [C]. Modulated: scale, a row per batch
+  int64_t weight_stride, rows_per_batch;
+  float* inverse;    // [rows] receives r; may be null
+  int columns;
+  float eps;
+};
+
+template <int kGroup>
+__device__ inline float group_sum(float v) {
+  if constexpr (kGroup == 32) return warp_sum(v);
+  else return block_sum<kGroup>(v);
+}
+
+template <Norm kind, class W>
+__device__ inline float factor(W weight) {
+  if constexpr (kind == Norm::Layer) return 1.0f;
+  else if constexpr (kind == Norm::Rms) return as_float(weight);
+  else return 1.0f + as_float(weight);
+}
+
+// kGroup threads hold a row of x and of dy in registers, kChunks vectors of V each.
+template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
+__global__ void __launch_bounds__(kThreads)
+    norm_grad_in_registers(const __grid_constant__ Layout<3> rows, const NormGradArguments<T, W> a) {
+  const int lane = threadIdx.x % kGroup;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
+  if (row >= rows.count) return;  // a whole group leaves
+  int64_t offset[3];
+  rows.offsets(row, offset);
+  const W* weight = a.weight + row / a.rows_per_batch * a.weight_stride;
+  const auto count = static_cast<float>(a.columns);
+
+  Pack<T, V> x[kChunks], dy[kChunks];
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const int column = (chunk * kGroup + lane) * V;
+    if (column >= a.columns) continue;
+    x[chunk] = load_pack<V>(a.x + offset[0] + column);
+    dy[chunk] = load_pack<V>(a.dy + offset[1] + column);
+  }
+  const auto for_each = [&](const auto& f) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = (chunk * kGroup + lane) * V;
+      if (column < a.columns) f(column, x[chunk], dy[chunk]);
+    }
+  };
+
+  float mean = 0;
+  if constexpr (kind != Norm::Rms) {
+    for_each([&](int, const Pack<T, V>& xs, const Pack<T, V>&) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) mean += as_float(xs.v[v]);
+    });
+    mean = group_sum<kGroup>(mean) / count;
+  }
+  float squares = 0, total = 0, product = 0;  // Σ d², Σ g, Σ g · d with d = x − mean
+  for_each([&](int column, const Pack<T, V>& xs, const Pack<T, V>& dys) {
+    Pack<W, V> w{};
+    if constexpr (kind != Norm::Layer) w = load_pack<V>(weight + column);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const float d = as_float(xs.v[v]) - mean, g = as_float(dys.v[v]) * factor<kind>(w.v[v]);
+      squares += d * d;
+      total += g;
+      product += g * d;
+    }
+  });
+  const float inverse = rsqrtf(group_sum<kGroup>(squares) / count + a.eps);
+  const float mean_g = kind == Norm::Rms ? 0.0f : group_sum<kGroup>(total) / count;
+  const float slope = group_sum<kGroup>(product) / count * inverse * inverse;
+  if (a.inverse && lane == 0) a.inverse[row] = inverse;
+  if (!a.dx) return;
+
+  for_each([&](int column, const Pack<T, V>& xs, const Pack<T, V>& dys) {
+    Pack<W, V> w{};
+    if constexpr (kind != Norm::Layer) w = load_pack<V>(weight + column);
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const float d = as_float(xs.v[v]) - mean, g = as_float(dys.v[v]) * factor<kind>(w.v[v]);
+      out.v[v] = from_float<T>(inverse * (g - mean_g - d * slope));
+    }
+    store_pack(a.dx + offset[2] + column, out);
+  });
+}
+
+// Any width and alignment: a block walks the row three times, from cache after the first.
+template <Norm kind, class T, class W>
+__global__ void __launch_bounds__(kThreads)
+    norm_grad_by_walking(const __grid_constant__ Layout<3> rows, const NormGradArguments<T, W> a) {
+  int64_t offset[3];
+  rows.offsets(blockIdx.x, offset);
+  const T *x = a.x + offset[0], *dy = a.dy + offset[1];
+  const W* weight = a.weight + blockIdx.x / a.rows_per_batch * a.weight_stride;
+  const auto gradient = [&](int c) {
+    W w{};
+    if constexpr (kind != Norm::Layer) w = weight[c];
+    return as_float(dy[c]) * factor<kind>(w);
+  };
+  const auto count = static_cast<float>(a.columns);
+
+  float mean = 0;
+  if constexpr (kind != Norm::Rms) {
+    for (int c = threadIdx.x; c < a.columns; c += kThreads) mean += as_float(x[c]);
+    mean = block_sum<kThreads>(mean) / count;
+  }
+  float squares = 0, total = 0, product = 0;
+  for (int c = threadIdx.x; c < a.columns; c += kThreads) {
+    const float d = as_float(x[c]) - mean, g = gradient(c);
+    squares += d * d;
+    total += g;
+    product += g * d;
+  }
+  const float inverse = rsqrtf(block_sum<kThreads>(squares) / count + a.eps);
+  const float mean_g = kind == Norm::Rms ? 0.0f : block_sum<kThreads>(total) / count;
+  const float slope = block_sum<kThreads>(product) / count * inverse * inverse;
+  if (a.inverse && threadIdx.x == 0) a.inverse[blockIdx.x] = inverse;
+  if (!a.dx) return;
+  for (int c = threadIdx.x; c < a.columns; c += kThreads)
+    a.dx[offset[2] + c] = from_float<T>(inverse * (gradient(c) - mean_g - (as_float(x[c]) - mean) * slope));
+}
+
+template <Norm kind, class T, class W>
+void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx, const NormGradArguments<T, W>& a) {
+  CudaStream& stream = stream_for(x);
+  const int outer = x.rank() - 1;
+  const auto rows =
+      layout_of<3>(x.shape().first(outer), {x.strides().first(outer), dy.strides().first(outer), dx.strides().first(outer)});
+  constexpr int V = kVector<T>;
+  bool vectors = a.columns % V == 0 && is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0;
+  const Tensor* const all[] = {&x, &dy, &dx};
+  for (int n = 0; n < 3; ++n) {
+    vectors = vectors && is_aligned(all[n]->raw(), 16);
+    for (int axis = 0; axis < rows.rank; ++axis) vectors = vectors && (rows.shape[axis] == 1 || rows.stride[n][axis] % V == 0);
+  }
+  const auto run_warps = [&]<int kChunks>() {
+    norm_grad_in_registers<kind, T, W, V, 32, kChunks>
+        <<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+  };
+  if (vectors && a.columns <= 32 * V * 2) {
+    run_warps.template operator()<2>();
+  } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12 && rows.count >= kManyRows) {
+    run_warps.template operator()<12>();
+  } else if (vectors && a.columns <= kThreads * V * 2) {
+    norm_grad_in_registers<kind, T, W, V, kThreads, 2><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  } else {
+    norm_grad_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+  }
+  stream.enqueued(op, {.bytes = traffic({&x, &dy, &dx})});
+}
+
+// partial[slice][c] = Σ dy · x · r over the rows of a slice, blockIdx.y.
+template <class T>
+__global__ void __launch_bounds__(kThreads) weight_grad_slices(const __grid_constant__ Layout<2> rows, const T* x, const T* dy,
+                                                               const float* inverse, float* partial, int64_t slice, int columns) {
+  const int c = blockIdx.x * kThreads + threadIdx.x;
+  if (c >= columns) return;
+  const int64_t begin = blockIdx.y * slice, end = min(begin + slice, rows.count);
+  float total = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    int64_t offset[2];
+    rows.offsets(row, offset);
+    total += as_float(dy[offset[1] + c]) * (as_float(x[offset[0] + c]) * inverse[row]);
+  }
+  partial[static_cast<int64_t>(blockIdx.y) * columns + c] = total;
+}
+
+// dweight[c] = Σ dy · n over all rows, slice by slice and then over the slices: always the same order.
+void rms_weight_grad(const RmsNormGradArgs& args, const float* inverse) {
+  const Tensor &x = args.x, &dy = args.dy;
+  CudaStream& stream = stream_for(x);
+  const int outer = x.rank() - 1;
+  const auto rows = layout_of<2>(x.shape().first(outer), {x.strides().first(outer), dy.strides().first(outer)});
+  const int64_t columns = x.dim(-1), slice = std::max<int64_t>(ceil_div(rows.count, 512), 16);
+  const int64_t slices = ceil_div(rows.count, slice);
+  const Tensor partial = Tensor::like(x, DType::F32, {slices, columns}), total = Tensor::like(x, DType::F32, {1, columns});
+  const dim3 grid(blocks_for("rms_norm_grad", columns, kThreads), static_cast<unsigned>(slices));
+  with_float("rms_norm_grad", x.dtype(), [&]<class T>(T) {
+    weight_grad_slices<T><<<grid, kThreads, 0, stream.handle()>>>(rows, x.data<T>(), dy.data<T>(), inverse, partial.data<float>(),
+                                                                  slice, static_cast<int>(columns));
+  });
+  stream.enqueued("rms_norm_grad", {.bytes = traffic({&x, &dy})});
+  sum({partial, total});
+  args.dweight->copy_from(total.reshaped({columns}));
+}
+
+}  // namespace
+
+void layer_norm_grad(const LayerNormGradArgs& args) {
+  if (args.dx.numel() == 0) return;
+  with_float("layer_norm_grad", args.x.dtype(), [&]<class T>(T) {
+    const NormGradArguments<T, T> a{
+        args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(), nullptr, 0, INT64_MAX, nullptr, static_cast<int>(args.x.dim(-1)),
+        args.eps};
+    launch<Norm::Layer>("layer_norm_grad", args.x, args.dy, args.dx, a);
+  });
+}
+
+void modulated_norm_grad(const ModulatedNormGradArgs& args) {
+  if (args.dx.numel() == 0) return;
+  const int64_t columns = args.x.dim(-1), rows_per_batch = args.x.numel() / (args.x.dim(0) * columns);
+  const int64_t scale_stride = args.scale.dim(0) == 1 ? 0 : args.scale.stride(0);
+  with_float("modulated_norm_grad", args.x.dtype(), [&]<class T>(T) {
+    const NormGradArguments<T, T> a{args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(),         args.scale.data<T>(),
+                                    scale_stride,     rows_per_batch,    nullptr,                   static_cast<int>(columns),
+                                    args.eps};
+    launch<Norm::Modulated>("modulated_norm_grad", args.x, args.dy, args.dx, a);
+  });
+}
+
+void rms_norm_grad(const RmsNormGradArgs& args) {
+  if (args.x.numel() == 0) {
+    if (args.dweight) args.dweight->fill(0.0);
+    return;
+  }
+  CudaStream& stream = stream_for(args.x);
+  const int64_t columns = args.x.dim(-1);
+  const Tensor weight = weight_vector(args.weight, args.x.dtype());
+  std::shared_ptr<void> inverse;
+  if (args.dweight) inverse = stream.allocate(static_cast<size_t>(args.x.numel() / columns) * sizeof(float));
+  with_float_and_weight("rms_norm_grad", args.x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
+    const NormGradArguments<T, W> a{args.x.data<T>(),
+                                    args.dy.data<T>(),
+                                    args.dx ? args.dx->data<T>() : nullptr,
+                                    weight.data<W>(),
+                                    0,
+                                    INT64_MAX,
+                                    static_cast<float*>(inverse.get()),
+                                    static_cast<int>(columns),
+                                    args.eps};
+    launch<Norm::Rms>("rms_norm_grad", args.x, args.dy, args.dx ? *args.dx : args.x, a);
+  });
+  if (args.dweight) rms_weight_grad(args, static_cast<const float*>(inverse.get()));
+}
+
+}  // namespace flux2::cuda
