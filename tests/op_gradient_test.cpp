@@ -1,9 +1,11 @@
-// Every op case's gradient against central differences, in double on the scalar kernels.
+// Every op case's gradient against central differences, in double on the scalar kernels, and on every device against those.
 #include <gtest/gtest.h>
 
 #include "autograd/checkpoint.h"
 #include "autograd/grad.h"
+#include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/linear.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_cases.h"
 
@@ -61,6 +63,61 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpGradient, testing::ValuesIn(differentiable_cas
   return name;
 });
 
+// --- Every device against the scalar kernels in F32, from the same inputs. ---
+
+std::vector<OpCase> affordable_cases() {
+  std::vector<OpCase> cases;
+  for (OpCase& c : op_cases()) {
+    int64_t elements = 0;
+    for (const Shape& s : c.inputs) elements += s.numel();
+    if (elements < 1'000'000 && c.flop < 1e9) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+// The gradients of Σ y · w on a stream, with inputs and w rounded to `rounding` and computed in `dtype`.
+std::vector<std::vector<double>> gradients_of(const OpCase& c, Stream& stream, DType rounding, DType dtype) {
+  const auto random = [&](const Shape& shape, uint64_t seed) { return random_tensor(stream, rounding, shape, seed).cast(dtype); };
+  std::vector<Tensor> leaves;
+  for (size_t i = 0; i < c.inputs.size(); ++i) leaves.push_back(parameter(random(c.inputs[i], 200 + i)));
+  const Tensor y = c.run(leaves);
+  const Gradients gradients = backward(sum(y * random(y.shape(), 300)));
+  std::vector<std::vector<double>> result;
+  for (const Tensor& leaf : leaves) result.push_back(gradients[leaf].to_doubles());
+  return result;
+}
+
+class OpGradientAgreement : public testing::TestWithParam<OpCase> {};
+
+TEST_P(OpGradientAgreement, WithScalarKernels) {
+  const OpCase& c = GetParam();
+  const auto scalar = scalar_device()->open_stream();
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    const auto expected = gradients_of(c, *scalar, dtype, DType::F32);
+    for (const NamedDevice& other : other_devices()) {
+      if (other.device->is_host() && dtype == DType::BF16) continue;  // activations are F32 there
+      const auto stream = other.device->open_stream();
+      const auto actual = gradients_of(c, *stream, dtype, dtype);
+      const bool rounds = dtype == DType::BF16 || (c.rounds_in_fast && other.name == "cpu fast");
+      const double limit = rounds ? 2e-2 : 4 * tolerance(DType::F32, c.terms + 64);
+      for (size_t i = 0; i < actual.size(); ++i) {
+        const Difference d = difference(actual[i], expected[i]);
+        // Inputs and weights are of unit size: a gradient that nearly cancels is held to the error of its terms.
+        EXPECT_TRUE(d.relative <= limit || d.worst <= limit)
+            << c.name << " input " << i << " " << name_of(dtype) << " on " << other.name << ": " << d.str() << ", limit " << limit;
+      }
+      EXPECT_EQ(gradients_of(c, *stream, dtype, dtype), actual) << c.name << " on " << other.name << " differs from run to run";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OpGradientAgreement, testing::ValuesIn(affordable_cases()), [](const auto& test) {
+  std::string name = test.param.name;
+  for (char& ch : name)
+    if (!std::isalnum(static_cast<unsigned char>(ch))) ch = '_';
+  return name;
+});
+
 // Gradients that only some inputs want: nothing is computed for the others.
 TEST(Gradients, OnlyForWhatWantsThem) {
   const auto stream = scalar_device()->open_stream();
@@ -80,6 +137,27 @@ TEST(Gradients, AddUp) {
   const Tensor y = a * a + a + a * a;
   const Gradients g = backward(sum(y));
   EXPECT_LE(difference(g[a], 4.0 * a.detached() + (1.0 + 0.0 * a.detached())).relative, 1e-15);
+}
+
+// A graph that was given up says so instead of answering wrongly.
+TEST(Gradients, ReleasedGraphsAreUsedOnce) {
+  const auto stream = scalar_device()->open_stream();
+  const Tensor a = parameter(random_tensor(*stream, DType::F64, {64, 64}, 1));
+  const Tensor loss = sum(square(a * a));
+  const size_t with_graph = stream->used_bytes();
+  const auto kept = backward(loss)[a].to_doubles();
+  EXPECT_EQ(backward(loss, GraphUse::Release)[a].to_doubles(), kept);
+  EXPECT_LT(stream->used_bytes(), with_graph);
+  EXPECT_THROW(backward(loss), Error);
+}
+
+// What a frozen layer was given is not kept for its gradient.
+TEST(Gradients, FrozenWeightsKeepNothing) {
+  const auto stream = scalar_device()->open_stream();
+  const Tensor w = random_tensor(*stream, DType::F32, {16, 64}, 1), bias = parameter(random_tensor(*stream, DType::F32, {256, 64}, 2));
+  const size_t before = stream->used_bytes();
+  const Tensor y = linear(bias + bias, w);
+  EXPECT_LT(stream->used_bytes() - before, static_cast<size_t>(bias.bytes()));  // y alone, not the sum
 }
 
 // A chain of many thousand ops is taken apart without exhausting the stack.

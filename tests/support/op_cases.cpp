@@ -13,6 +13,7 @@
 #include "ops/embedding.h"
 #include "ops/group_norm.h"
 #include "ops/linear.h"
+#include "ops/lora.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
 #include "ops/norm_rope.h"
@@ -119,6 +120,16 @@ void views(List& list) {
   list.add({"reshape", {{2, 6}}, [](Inputs x) { return reshape(x[0], {3, 4}); }});
   list.add({"permute", {{2, 3, 4}}, [](Inputs x) { return contiguous(permute(x[0], {2, 0, 1})); }});
   list.add({"narrow", {{5, 8}}, [](Inputs x) { return narrow(x[0], 1, 2, 3) * narrow(x[0], 1, 4, 3); }});
+  list.add({"split/used twice", {{3, 8}}, [](Inputs x) {
+              const auto p = split(x[0], {4, 4});
+              return concat({swiglu(p[0], p[1]), swiglu(p[1], p[0]), square(p[0])});
+            }});
+  list.add({"split/nested", {{2, 3, 24}}, [](Inputs x) {
+              const auto p = split(x[0], {12, 12});
+              const auto q = chunk(p[0], 3);
+              const Shape heads{2, 3, 1, 4};
+              return attention_beside_swiglu(reshape(q[0], heads), reshape(q[1], heads), reshape(q[2], heads), p[1]);
+            }, 8});
   list.add({"split", {{3, 9}}, [](Inputs x) {
               const auto p = split(x[0], {2, 3, 4});
               return concat({square(p[2]), p[0]});  // the middle piece gets no gradient
@@ -136,6 +147,17 @@ void products(List& list) {
   list.add({"linear/bias", {{2, 3, 6}, {4, 6}, {4}}, [](Inputs x) { return linear(x[0], x[1], x[2]); }, 6});
   list.add({"linear/uneven rows", {{2, 5, 6}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 1, 3), x[1]); }, 6});
   list.add({"linear/strided", {{3, 20}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 5, 6), x[1]); }, 6});
+  // The weight is frozen, so that the device's own way is taken.
+  const auto adapted = [](int64_t n, int64_t k) {
+    return [n, k](Inputs x) {
+      const Tensor w = random_tensor(x[0].stream(), x[0].dtype(), {n, k}, 7);
+      std::vector<Lora> changes;
+      for (size_t i = 1; i < x.size(); i += 2) changes.push_back({x[i], x[i + 1], 0.75});
+      return lora_linear(x[0], w, {}, changes);
+    };
+  };
+  list.add({"lora_linear", {{2, 3, 8}, {2, 8}, {5, 2}}, adapted(5, 8), 10});
+  list.add({"lora_linear/two", {{7, 24}, {4, 24}, {16, 4}, {8, 24}, {16, 8}}, adapted(16, 24), 36});
   list.add({.name = "linear/klein qkv", .inputs = {{96, 3072}, {9216, 3072}}, .run = [](Inputs x) { return linear(x[0], x[1]); },
             .terms = 3072, .differentiable = false, .large = true, .flop = 2.0 * 96 * 3072 * 9216});
 }
@@ -146,6 +168,10 @@ void norms(List& list) {
     list.add({fmt::format("rms_norm/{}", n), {{5, n}, {n}}, [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); }, n});
   }
   list.add({"modulated_norm", {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) { return modulated_norm(x[0], x[1], x[2], 1e-3f); }, 20});
+  list.add({"modulated_norm/frozen", {{2, 3, 24}}, [](Inputs x) {
+              const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {2, 1, 24}, seed); };
+              return modulated_norm(x[0], fixed(7), fixed(8), 1e-3f);
+            }, 24});
   list.add({"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
   list.add({"group_norm/three channels", {{2, 3, 2, 12}, {12}, {12}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); }, 18});
   list.add({"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
@@ -173,6 +199,14 @@ void attentions(List& list) {
     for (RopePairs pairs : {RopePairs::Interleaved, RopePairs::Halves})
       list.add({fmt::format("norm_rope/{} {}", pairs == RopePairs::Halves ? "halves" : "interleaved", d), {{2, 5, 3, d}, {d}},
                 [pairs, d](Inputs x) { return some_rope(x[0], 5, d, pairs).after_norm({{x[0], x[1]}}, 1e-3f); }, d, d == 10});
+  for (RopePairs pairs : {RopePairs::Interleaved, RopePairs::Halves})
+    list.add({fmt::format("norm_rope/frozen {}", pairs == RopePairs::Halves ? "halves" : "interleaved"),
+              {{2, 3, 96}, {2, 4, 96}}, [pairs](Inputs x) {
+                const Tensor a = reshape(narrow(x[0], 2, 32, 64), {2, 3, 1, 64}), b = reshape(chunk(x[1], 3)[1], {2, 4, 1, 32});
+                const Tensor c = reshape(concat({b, b}), {2, 4, 1, 64});
+                const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {64}, seed); };
+                return some_rope(x[0], 7, 64, pairs).after_norm({{a, fixed(7)}, {c, fixed(8)}}, 1e-3f);
+              }, 64});
   list.add({"norm_rope/joined strided", {{2, 3, 768}, {2, 4, 768}, {128}, {128}}, [](Inputs x) {
               const Tensor a = reshape(narrow(x[0], 2, 256, 256), {2, 3, 2, 128}), b = reshape(narrow(x[1], 2, 0, 256), {2, 4, 2, 128});
               return some_rope(x[0], 7, 128, RopePairs::Interleaved).after_norm({{a, x[2]}, {b, x[3]}}, 1e-3f);
