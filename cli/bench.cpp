@@ -11,7 +11,8 @@ int run_bench(Invocation& run) {
   if (what == "model") return run_bench_model(run);
   if (what == "gemm") return run_bench_gemm(run);
   if (what == "quant") return run_bench_quant(run);
-  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant [options]",
+  if (what == "train") return run_bench_train(run);
+  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant|train [options]",
               "flux2 bench --help shows examples");
 }
 

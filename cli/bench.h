@@ -8,6 +8,7 @@ namespace flux2 {
 int run_bench_model(Invocation& run);
 int run_bench_gemm(Invocation& run);
 int run_bench_quant(Invocation& run);
+int run_bench_train(Invocation& run);
 
 // A figure cut to what is worth reading.
 double rounded(double value, double unit);

@@ -112,24 +112,24 @@ TEST(Bullet, QuantisedWeights) {
 }
 
 TEST(Bullet, GradientUnderCheckpointHasTheSameBits) {
-  const auto device = other_devices()[0].device;
-  const auto stream = device->open_stream();
-  for (DType dtype : {DType::F32, DType::BF16}) {
-    SingleBlock block = load_block(*stream, dtype);
-    block.visit("", [&](const Parameter& p) { p.tensor = parameter(p.tensor.to(*stream).cast(dtype)); });
-    BlockInputs in = inputs(*stream, dtype);
-    in.x = parameter(in.x);
-    in.m.gate = parameter(in.m.gate);
-    const Tensor plain = run(block, in);
-    const Tensor kept = checkpoint([&](const std::vector<Tensor>& v) {
-      return std::vector{block(v[0], in.rope, {in.m.shift, in.m.scale, v[1]})};
-    }, {in.x, in.m.gate})[0];
-    EXPECT_EQ(kept.to_floats(), plain.to_floats());
-    const Gradients a = backward(sum(plain * plain)), b = backward(sum(kept * kept));
-    EXPECT_EQ(a.by_node.size(), 6u);  // x, gate, two matrices, two norms
-    for (const Tensor& leaf : {in.x, in.m.gate, block.in.weight, block.out.weight, block.norm.q_scale, block.norm.k_scale})
-      EXPECT_EQ(a[leaf].to_floats(), b[leaf].to_floats());
-  }
+  for (const NamedDevice& d : other_devices())
+    for (DType dtype : {DType::F32, DType::BF16}) {
+      const auto stream = d.device->open_stream();
+      SingleBlock block = load_block(*stream, dtype);
+      block.visit("", [&](const Parameter& p) { p.tensor = parameter(p.tensor.to(*stream).cast(dtype)); });
+      BlockInputs in = inputs(*stream, dtype);
+      in.x = parameter(in.x);
+      in.m.gate = parameter(in.m.gate);
+      const Tensor plain = run(block, in);
+      const Tensor kept = checkpoint([&](const std::vector<Tensor>& v) {
+        return std::vector{block(v[0], in.rope, {in.m.shift, in.m.scale, v[1]})};
+      }, {in.x, in.m.gate})[0];
+      EXPECT_EQ(kept.to_floats(), plain.to_floats());
+      const Gradients a = backward(sum(plain * plain)), b = backward(sum(kept * kept));
+      EXPECT_EQ(a.by_node.size(), 6u);  // x, gate, two matrices, two norms
+      for (const Tensor& leaf : {in.x, in.m.gate, block.in.weight, block.out.weight, block.norm.q_scale, block.norm.k_scale})
+        EXPECT_EQ(a[leaf].to_floats(), b[leaf].to_floats()) << d.name;
+    }
 }
 
 TEST(Bullet, TwoRanksShareOneBlock) {

@@ -14,6 +14,8 @@ TEST(ModelCost, IsWhatTheSpecificationCounts) {
   EXPECT_NEAR(step_flop(klein_4b_config(), 512, 1024) * 1e-12 + txt_in, 10.173, 2e-3);
   EXPECT_NEAR(step_flop(klein_4b_config(), 512, 4096) * 1e-12 + txt_in, 34.820, 2e-3);
   EXPECT_NEAR(step_flop(klein_9b_config(), 512, 4096) * 1e-12, 75.51, 0.1);
+  EXPECT_NEAR(lora_step_flop(klein_4b_config(), 512, 4096, false) * 1e-12, 79.4, 0.1);
+  EXPECT_NEAR(lora_step_flop(klein_4b_config(), 512, 4096, true) * 1e-12, 114.2, 0.1);
   const Vae vae{VaeConfig{}};
   EXPECT_NEAR(decode_flop(vae, 512, 512) * 1e-12, 2.516, 2e-3);
   EXPECT_NEAR(decode_flop(vae, 1024, 1024) * 1e-12, 10.475, 5e-3);

@@ -10,6 +10,14 @@ double step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens
   return blocks * (26 * n * h * h + 4 * n * n * h) + in_and_out + vectors;
 }
 
+double lora_step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens, bool checkpointed) {
+  const auto h = static_cast<double>(c.hidden), n = static_cast<double>(text_tokens + image_tokens);
+  const auto blocks = static_cast<double>(c.double_blocks + c.single_blocks);
+  const double forwards = checkpointed ? 2 : 1;
+  // Backwards a linear layer costs one product, attention five for the two of its forward.
+  return blocks * ((forwards + 1) * 26 * n * h * h + (forwards + 2.5) * 4 * n * n * h);
+}
+
 double text_flop(const Qwen3Config& c, int64_t tokens) {
   const auto width = static_cast<double>(c.heads * c.head_dim), narrow = static_cast<double>(c.kv_heads * c.head_dim);
   const auto h = static_cast<double>(c.hidden), t = static_cast<double>(tokens);

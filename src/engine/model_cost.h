@@ -12,6 +12,10 @@ namespace flux2 {
 // One picture; the projection of the text states, done once per prompt, is not part of a step.
 double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens);
 
+// One step of training adapters: forward, the gradient of every input (none of the weights), and with `checkpointed` the forward
+// again. The adapters' own products, about 1 %, are left out.
+double lora_step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, bool checkpointed);
+
 // The layers up to the last state read; attention counted as if it were not causal.
 double text_flop(const Qwen3Config& config, int64_t tokens);
 

@@ -124,7 +124,7 @@ void views(List& list) {
               const auto p = split(x[0], {4, 4});
               return concat({swiglu(p[0], p[1]), swiglu(p[1], p[0]), square(p[0])});
             }});
-  list.add({"split/nested", {{2, 3, 24}}, [](Inputs x) {
+  list.add({"attention/nested split", {{2, 3, 24}}, [](Inputs x) {
               const auto p = split(x[0], {12, 12});
               const auto q = chunk(p[0], 3);
               const Shape heads{2, 3, 1, 4};

@@ -10,7 +10,7 @@ using namespace cudnn;
 namespace {
 
 // What the library stores between its two kernels: the gradients of the scores of so many heads at a time.
-constexpr int64_t kScoreBytes = int64_t{576} << 20;
+constexpr int64_t kScoreBytes = int64_t{300} << 20;
 
 // The places among the pointers of a plan.
 enum Number : int64_t { kQ, kK, kV, kY, kLogSum, kDy, kDq, kDk, kDv, kRowSum, kScale, kOne, kPointers };

@@ -1,0 +1,106 @@
+"""One step of training a LoRA (forward, flow-matching loss, gradients of every adapter) in flux2 beside PyTorch: the same
+shapes, random bf16 weights, F32 adapters on every linear layer of the blocks, one run on one GPU, medians.
+  python3 bench/torch_lora.py --flux2 build/flux2 [--variant klein-4b] [--size 1024] [--rank 32] [--json FILE]
+PyTorch runs eagerly with its own attention; checkpointed, each block is computed again (torch.utils.checkpoint)."""
+import argparse
+import json
+import statistics
+import subprocess
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+import gpu_compare
+import torch_flux2
+
+
+class Adapted(torch_flux2.Flux2):
+    """The transformer with an adapter on every matrix inside a block."""
+
+    def __init__(self, weights, rank, checkpointed):
+        super().__init__(weights)
+        self.checkpointed = checkpointed
+        self.adapters = {}
+        for name, w in weights.items():
+            if "_blocks." in name and w.dim() == 2:
+                down = torch.randn(rank, w.shape[1], device=w.device) / w.shape[1] ** 0.5
+                up = 0.02 * torch.randn(w.shape[0], rank, device=w.device)
+                self.adapters[name] = (down.requires_grad_(), up.requires_grad_())
+
+    def linear(self, x, name):
+        y = super().linear(x, name)
+        if name + ".weight" not in self.adapters:
+            return y
+        down, up = self.adapters[name + ".weight"]
+        return y + F.linear(F.linear(x, down.to(x.dtype)), up.to(x.dtype))
+
+    def double(self, *arguments):
+        return self.block(super().double, *arguments)
+
+    def single(self, *arguments):
+        return self.block(super().single, *arguments)
+
+    def block(self, function, *arguments):
+        return checkpoint(function, *arguments, use_reentrant=False) if self.checkpointed else function(*arguments)
+
+
+def torch_step(model, arguments, target):
+    loss = F.mse_loss(model(*arguments).float(), target)
+    loss.backward()
+    for pair in model.adapters.values():
+        for tensor in pair:
+            tensor.grad = None
+
+
+def torch_case(weights, args, checkpointed):
+    model = Adapted(weights, args.rank, checkpointed)
+    arguments = gpu_compare.inputs(args.variant, args.size, 0, "cuda")
+    target = torch.randn(arguments[0].shape, device="cuda")
+    for _ in range(3):
+        torch_step(model, arguments, target)
+    torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(args.repeat):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        torch_step(model, arguments, target)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return {"ms": statistics.median(times), "peak_bytes": torch.cuda.max_memory_allocated()}
+
+
+def flux2_case(args, checkpointed):
+    command = [args.flux2, "bench", "train", "--device", "cuda", "--variant", args.variant, "--size", str(args.size),
+               "--rank", str(args.rank), "--repeat", str(args.repeat), "--json"] + ["--checkpoint"] * checkpointed
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {"ms": result["ms"], "peak_bytes": result["memory"]["peak_device"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flux2", default="build/flux2")
+    parser.add_argument("--variant", default="klein-4b", choices=gpu_compare.GEOMETRY)
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+
+    weights = gpu_compare.random_weights(args.variant, "cuda")
+    results = {}
+    for checkpointed in (False, True):
+        case = "checkpointed" if checkpointed else "plain"
+        theirs, ours = torch_case(weights, args, checkpointed), flux2_case(args, checkpointed)
+        torch.cuda.empty_cache()
+        results[case] = {"torch": theirs, "flux2": ours}
+        print(f"{args.variant} {args.size} rank {args.rank} {case}: PyTorch {theirs['ms']:.1f} ms, {theirs['peak_bytes'] / 1e9:.1f} GB; "
+              f"flux2 {ours['ms']:.1f} ms, {ours['peak_bytes'] / 1e9:.1f} GB; ratio {ours['ms'] / theirs['ms']:.3f}", flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
