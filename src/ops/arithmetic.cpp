@@ -63,7 +63,7 @@ Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
   return record("gated_add", std::move(y), {x, gate, z},
                 [gate = gate.detached(), kept_z = wants_grad(gate) ? z.detached() : Tensor()](const Tensor& dy, GradSink& sink) {
                   sink.add(0, dy);
-                  if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, kept_z), gate.shape()));
+                  if (sink.wants(1)) sink.add(1, sum_of_products(dy, kept_z, gate.shape()));
                   if (sink.wants(2)) sink.add(2, compute(Binary::Mul, dy, gate));
                 });
 }
@@ -82,6 +82,15 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return record("sum", y.reshaped(shape), {x}, [from = x.shape(), aligned](const Tensor& dy, GradSink& sink) {
     sink.add(0, dy.reshaped(aligned).expanded(from).contiguous());
   });
+}
+
+Tensor widened(const Tensor& x) {
+  const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
+  return narrow ? x.detached().cast(DType::F32) : x.detached();
+}
+
+Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape) {
+  return sum_to(compute(Binary::Mul, widened(a), widened(b)), shape).cast(a.dtype());
 }
 
 Tensor sum(const Tensor& x) { return sum_to(x, Shape{}); }

@@ -18,6 +18,10 @@ Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z);
 
 // Sums over the axes on which `shape` has extent 1 (or which it lacks in front): the gradient of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);
+// sum_to(a · b) without gradient, the terms rounded no further than F32; of a's dtype.
+Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape);
+Tensor widened(const Tensor& x);  // without gradient: F32 where x is narrower
+
 Tensor sum(const Tensor& x);   // all elements, shape []
 Tensor mean(const Tensor& x);  // all elements, shape []
 

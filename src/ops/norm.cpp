@@ -34,17 +34,21 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
 Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps) {
   const Kernels& kernels = x.device().kernels();
   auto* fused = kernels.modulated_norm;
-  const bool differentiable = kernels.modulated_norm_grad && !wants_grad(shift, scale);
-  if (!fused || (wants_grad(x, shift, scale) && !differentiable)) return (1.0 + scale) * layer_norm(x, eps) + shift;
+  if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad))
+    return (1.0 + scale) * layer_norm(x, eps) + shift;
   check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
         "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) fused({x, shift, scale, y, eps});
-  return record("modulated_norm", std::move(y), {x},
+  return record("modulated_norm", std::move(y), {x, shift, scale},
                 [x = x.detached(), scale = scale.detached(), eps](const Tensor& dy, GradSink& sink) {
-                  const Tensor dx = Tensor::like(x);
-                  x.device().kernels().modulated_norm_grad({x, scale, dy, dx, eps});
-                  sink.add(0, dx);
+                  if (sink.wants(0)) {
+                    const Tensor dx = Tensor::like(x);
+                    x.device().kernels().modulated_norm_grad({x, scale, dy, dx, eps});
+                    sink.add(0, dx);
+                  }
+                  if (sink.wants(1)) sink.add(1, sum_to(dy, scale.shape()));
+                  if (sink.wants(2)) sink.add(2, sum_of_products(dy, layer_norm(widened(x), eps), scale.shape()));
                 });
 }
 

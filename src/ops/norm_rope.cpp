@@ -22,15 +22,14 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
   const Kernels& kernels = first.device().kernels();
   auto* fused = kernels.norm_rope;
   int64_t length = 0;
-  bool recorded = false, trained = false;
+  bool recorded = false;
   for (const NormedPart& p : parts) {
     check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.weight.shape() == Shape{p.x.dim(3)},
           "norm_rope: {} with a weight {} beside {}", p.x.shape(), p.weight.shape(), first.shape());
     length += p.x.dim(1);
     recorded = recorded || wants_grad(p.x, p.weight);
-    trained = trained || wants_grad(p.weight);
   }
-  if (!fused || (recorded && (trained || !kernels.norm_rope_grad))) return equation(parts, cosine, sine, pairs, eps);
+  if (!fused || (recorded && !kernels.norm_rope_grad)) return equation(parts, cosine, sine, pairs, eps);
 
   const int64_t d = first.dim(3);
   check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
@@ -50,6 +49,7 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
   std::vector<NormedPart> kept;
   for (const NormedPart& p : parts) {
     inputs.push_back(p.x);
+    inputs.push_back(p.weight);
     kept.push_back({p.x.detached(), p.weight.detached()});
   }
   return record_many("norm_rope", {std::move(y)}, std::move(inputs),
@@ -58,12 +58,20 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
                        for (size_t i = 0; i < kept.size(); ++i) {
                          const auto& [x, weight] = kept[i];
                          const int64_t n = x.dim(1);
-                         if (sink.wants(i)) {
-                           const Tensor dx = sink.place(i, x, x.shape());
-                           x.device().kernels().norm_rope_grad({x, weight, cosine.narrowed(0, start, n), sine.narrowed(0, start, n),
-                                                                dy[0].narrowed(1, start, n), dx, eps,
-                                                                pairs == RopePairs::Interleaved});
-                           sink.add(i, dx);
+                         const Tensor c = cosine.narrowed(0, start, n), s = sine.narrowed(0, start, n);
+                         const Tensor dpart = dy[0].narrowed(1, start, n);
+                         const Kernels& table = x.device().kernels();
+                         const bool interleaved = pairs == RopePairs::Interleaved;
+                         if (sink.wants(2 * i)) {
+                           const Tensor dx = sink.place(2 * i, x, x.shape());
+                           table.norm_rope_grad({x, weight, c, s, dpart, dx, eps, interleaved});
+                           sink.add(2 * i, dx);
+                         }
+                         if (sink.wants(2 * i + 1)) {  // that of the norm, behind the turn
+                           const Tensor dn = Tensor::like(x), dweight = Tensor::like(x, weight.dtype(), weight.shape());
+                           table.rope({dpart, c, s, dn, interleaved, true});
+                           table.rms_norm_grad({x, weight, dn, nullptr, &dweight, eps});
+                           sink.add(2 * i + 1, dweight);
                          }
                          start += n;
                        }

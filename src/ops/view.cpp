@@ -60,7 +60,12 @@ struct JointGradient {
   std::vector<bool> given;
 };
 
-bool is_same_view(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.strides() == b.strides(); }
+// Of one shape. The stride of an axis of one element means nothing.
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  bool same = a.raw() == b.raw();
+  for (int axis = 0; axis < a.rank(); ++axis) same = same && (a.dim(axis) == 1 || a.stride(axis) == b.stride(axis));
+  return same;
+}
 
 std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int axis) {
   std::vector<Tensor> parts;

@@ -88,7 +88,7 @@ struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& s
 struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& residual; const Tensor& y; ConvShape conv; };
 // y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
 struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
-// dx of modulated_norm, which nothing but x wants a gradient of.
+// dx of modulated_norm.
 struct ModulatedNormGradArgs { const Tensor& x; const Tensor& scale; const Tensor& dy; const Tensor& dx; float eps; };
 struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
 // sum = x + gate · z, y = (1 + scale) · layer_norm(sum) + shift; gate, shift, scale [B, 1, C].
@@ -106,7 +106,7 @@ struct NormRopeArgs {
   const Tensor& cosine; const Tensor& sine; const Tensor& y;
   float eps; bool interleaved;
 };
-// dx of norm_rope; the weight wants no gradient.
+// dx of norm_rope.
 struct NormRopeGradArgs {
   const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& dy; const Tensor& dx;
   float eps; bool interleaved;

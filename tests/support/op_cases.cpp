@@ -113,6 +113,8 @@ void elementwise(List& list) {
   list.add({"square", {{19}}, [](Inputs x) { return square(x[0]); }});
   list.add({"abs", {{19}}, [](Inputs x) { return abs(x[0]); }});
   list.add({"sum_to", {{4, 3, 5}}, [](Inputs x) { return sum_to(x[0], {3, 1}); }, 20});
+  list.add({.name = "sum_to/tokens", .inputs = {{2, 300, 96}}, .run = [](Inputs x) { return sum_to(x[0], {2, 1, 96}); }, .terms = 300,
+            .differentiable = false});
   list.add({"mean", {{4, 9}}, [](Inputs x) { return mean(x[0]); }, 36});
 }
 

@@ -28,6 +28,23 @@ __global__ void sum_by_thread(const __grid_constant__ Layout<2> kept, const __gr
   y[base[1]] = from_float<T>(static_cast<float>(total));
 }
 
+// The same for few but long sums: a thread per sum and slice of its terms, partial[sum][slice].
+template <class T>
+__global__ void sum_by_thread_in_slices(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed, const T* x,
+                                        double* partial, int64_t slice_terms) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= kept.count) return;
+  int64_t base[2], step[1];
+  kept.offsets(i, base);
+  const int64_t begin = blockIdx.y * slice_terms, end = min(begin + slice_terms, summed.count);
+  double total = 0;
+  for (int64_t j = begin; j < end; ++j) {
+    summed.offsets(j, step);
+    total += as_float(x[base[0] + step[0]]);
+  }
+  partial[i * gridDim.y + blockIdx.y] = total;
+}
+
 // A block per sum and slice of its terms: partial[sum][slice].
 template <class T>
 __global__ void sum_by_block(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed, const T* x,
@@ -69,8 +86,9 @@ void sum(const SumArgs& args) {
   const auto kept = layout_of<2>(y.shape(), {x.strides(), y.strides()});
   const auto summed = layout_of<1>(summed_shape, {x.strides()});
 
-  // Few sums, or sums along the innermost axis, are split among the threads of blocks.
-  constexpr int64_t kEnoughThreads = 16384;
+  // Few sums, or sums along the innermost axis, are split among the threads of blocks. Neighbouring sums stay with
+  // neighbouring threads, so that they read whole lines.
+  constexpr int64_t kEnoughThreads = 16384, kWholeLine = 64;
   const bool innermost_kept = kept.stride[0][kept.rank - 1] == 1;
   const bool by_thread = summed.count <= 32 || (kept.count >= kEnoughThreads && innermost_kept);
   const unsigned blocks = blocks_for("sum", kept.count, kThreads);
@@ -79,12 +97,14 @@ void sum(const SumArgs& args) {
       sum_by_thread<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), y.data<T>());
       return;
     }
-    const int64_t slices = std::clamp<int64_t>(std::min(1024 / kept.count, summed.count / (8 * kThreads)), 1, 1024);
-    const int64_t slice_terms = ceil_div(summed.count, slices);
+    const bool neighbours = innermost_kept && kept.count >= kWholeLine;
+    const int64_t wanted = neighbours ? std::min(4 * kEnoughThreads / kept.count, summed.count / 16)
+                                      : std::min(1024 / kept.count, summed.count / (8 * kThreads));
+    const int64_t slices = std::clamp<int64_t>(wanted, 1, 1024), slice_terms = ceil_div(summed.count, slices);
     const auto partial = stream.allocate(static_cast<size_t>(kept.count * slices) * sizeof(double));
-    const dim3 grid(blocks_for("sum", kept.count, 1), static_cast<unsigned>(slices));
-    sum_by_block<T>
-        <<<grid, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), static_cast<double*>(partial.get()), slice_terms);
+    const dim3 grid(neighbours ? blocks : blocks_for("sum", kept.count, 1), static_cast<unsigned>(slices));
+    const auto kernel = neighbours ? sum_by_thread_in_slices<T> : sum_by_block<T>;
+    kernel<<<grid, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), static_cast<double*>(partial.get()), slice_terms);
     stream.enqueued("sum");
     sum_slices<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, static_cast<const double*>(partial.get()),
                                                             static_cast<int>(slices), y.data<T>());
