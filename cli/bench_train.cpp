@@ -53,12 +53,12 @@ void print(Console& console, const TrainBench& bench, const TrainBenchOptions& o
                              options.shape.width, options.shape.height, options.shape.batch, options.rank, bench.adapters,
                              1e-6 * static_cast<double>(bench.parameters), options.checkpoint ? ", checkpointed" : "",
                              engine.device().description()));
-  console.result(fmt::format("one step: median {:.2f} ms, fastest {:.2f}; {:.1f} TFLOP at {:.1f} TFLOP/s, {:.1f} % of a large product",
-                             1e3 * bench.median, 1e3 * bench.fastest, 1e-12 * bench.flop, 1e-12 * bench.rate(),
-                             100 * bench.rate() / bench.ceiling));
+  console.result(fmt::format(
+      "one step: median {:.2f} ms, fastest {:.2f}; {:.1f} TFLOP at {:.1f} TFLOP/s, {:.1f} % of a large product",
+      1e3 * bench.median, 1e3 * bench.fastest, 1e-12 * bench.flop, 1e-12 * bench.rate(), 100 * bench.rate() / bench.ceiling));
   const int64_t peak = engine.device().is_host() ? bench.memory.peak_resident : bench.memory.peak_device;
-  console.result(fmt::format("peak memory {:.2f} GB; loss {:.6f}, gradient norm {:.6g}", 1e-9 * static_cast<double>(peak), bench.loss,
-                             bench.gradient_norm));
+  console.result(fmt::format("peak memory {:.2f} GB; loss {:.6f}, gradient norm {:.6g}", 1e-9 * static_cast<double>(peak),
+                             bench.loss, bench.gradient_norm));
   if (bench.ops.empty()) return;
   console.result(fmt::format("{:<32} {:>6} {:>10} {:>9} {:>9}", "op", "calls", "ms", "TFLOP/s", "GB/s"));
   for (const OpTime& op : bench.ops)

@@ -14,7 +14,7 @@ struct TrainBenchOptions {
   int rank = 32;            // of the adapters
   bool checkpoint = false;  // compute each block again for its gradient
   int repeat = 10;
-  bool per_op = false;      // also which ops the time goes to
+  bool per_op = false;  // also which ops the time goes to
 };
 
 // Steps of training adapters on every linear layer of the blocks.

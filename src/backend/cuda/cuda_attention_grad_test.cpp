@@ -38,7 +38,8 @@ double relative(const Tensor& a, const Tensor& b) {
 }
 
 TEST_F(CudaAttentionGradTest, HalfPrecisionAgreesWithSingle) {
-  for (const Case& c : {Case{1, 256, 256, 4, 128}, Case{2, 300, 180, 3, 64}, Case{1, 1000, 1000, 24, 128}, Case{1, 37, 70, 2, 40}}) {
+  for (const Case& c :
+       {Case{1, 256, 256, 4, 128}, Case{2, 300, 180, 3, 64}, Case{1, 1000, 1000, 24, 128}, Case{1, 37, 70, 2, 40}}) {
     const auto heads = [&](int64_t length) { return random({c.batch, length, c.heads, c.width}, DType::BF16); };
     const Tensor q = heads(c.queries), k = heads(c.keys), v = heads(c.keys), dy = heads(c.queries);
     const auto single = [](const Tensor& t) { return t.cast(DType::F32); };
@@ -56,8 +57,8 @@ TEST_F(CudaAttentionGradTest, HalfPrecisionAgreesWithSingle) {
 
 // At a real size the library takes the heads in parts.
 TEST_F(CudaAttentionGradTest, HeadsInParts) {
-  const Tensor q = random({1, 4608, 24, 128}, DType::BF16), k = random(q.shape(), DType::BF16), v = random(q.shape(), DType::BF16),
-               dy = random(q.shape(), DType::BF16);
+  const Tensor q = random({1, 4608, 24, 128}, DType::BF16), k = random(q.shape(), DType::BF16),
+               v = random(q.shape(), DType::BF16), dy = random(q.shape(), DType::BF16);
   const Result all = gradients(q, k, v, dy);
   const auto one = [](const Tensor& t) { return t.narrowed(2, 17, 1).cloned(); };
   const Result alone = gradients(one(q), one(k), one(v), one(dy));

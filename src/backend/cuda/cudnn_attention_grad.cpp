@@ -36,17 +36,17 @@ class Equations {
     return work_.tensor(spec);
   }
   const Descriptor& scores() {
-    return intermediate({0, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, keys_},
-                         {heads_ * queries_ * keys_, queries_ * keys_, keys_, 1}});
+    return intermediate(
+        {0, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, keys_}, {heads_ * queries_ * keys_, queries_ * keys_, keys_, 1}});
   }
   // The same scores seen the other way round, rounded to what a product takes.
   const Descriptor& scores_turned() {
-    return intermediate({0, CUDNN_DATA_BFLOAT16, {batch_, heads_, keys_, queries_},
-                         {heads_ * queries_ * keys_, queries_ * keys_, 1, keys_}});
+    return intermediate(
+        {0, CUDNN_DATA_BFLOAT16, {batch_, heads_, keys_, queries_}, {heads_ * queries_ * keys_, queries_ * keys_, 1, keys_}});
   }
   const Descriptor& rows() {
-    return intermediate({0, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, width_},
-                         {heads_ * queries_ * width_, queries_ * width_, width_, 1}});
+    return intermediate(
+        {0, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, width_}, {heads_ * queries_ * width_, queries_ * width_, width_, 1}});
   }
 
   const Descriptor& pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
@@ -75,10 +75,11 @@ class Equations {
     return y;
   }
   const Descriptor& sum(const Descriptor& x, const Descriptor& y) {
-    const Descriptor& function = work_.helper(CUDNN_BACKEND_REDUCTION_DESCRIPTOR)
-                                     .set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
-                                     .set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, CUDNN_REDUCE_TENSOR_ADD)
-                                     .finalise();
+    const Descriptor& function =
+        work_.helper(CUDNN_BACKEND_REDUCTION_DESCRIPTOR)
+            .set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+            .set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, CUDNN_REDUCE_TENSOR_ADD)
+            .finalise();
     work_.operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
         .set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, function)
         .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x)
@@ -120,8 +121,8 @@ Operations describe_attention_grad(const AttentionGradArgs& a) {
   const Descriptor& row_sum = e.pointwise(CUDNN_POINTWISE_MUL, sums, &one, e.given(e.per_query(kRowSum)));
 
   const Descriptor& scaled = e.pointwise(CUDNN_POINTWISE_MUL, e.product(q, k, e.scores()), &scale, e.scores());
-  const Descriptor& p =
-      e.pointwise(CUDNN_POINTWISE_EXP, e.pointwise(CUDNN_POINTWISE_SUB, scaled, &e.given(log_sum), e.scores()), nullptr, e.scores());
+  const Descriptor& p = e.pointwise(CUDNN_POINTWISE_EXP, e.pointwise(CUDNN_POINTWISE_SUB, scaled, &e.given(log_sum), e.scores()),
+                                    nullptr, e.scores());
   e.product(e.view(p, e.scores_turned()), dy, heads(kDv, a.dv));
 
   const Descriptor& dp = e.pointwise(CUDNN_POINTWISE_SUB, e.product(dy, v, e.scores()), &row_sum, e.scores());

@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) apply_lines(const T* x, const T* dy, const Line* lines, T* dx, int64_t vectors, const Work w) {
+__global__ void __launch_bounds__(kThreads)
+    apply_lines(const T* x, const T* dy, const Line* lines, T* dx, int64_t vectors, const Work w) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= vectors) return;
   const int64_t position = i * V / w.channels;
@@ -102,12 +103,14 @@ __global__ void __launch_bounds__(kThreads) apply_lines(const T* x, const T* dy,
   const Pack<T, V> xs = load_pack<V>(x + i * V), dys = load_pack<V>(dy + i * V);
   Pack<T, V> out;
 #pragma unroll
-  for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(line[v].a * as_float(dys.v[v]) + line[v].b * as_float(xs.v[v]) + line[v].c);
+  for (int v = 0; v < V; ++v)
+    out.v[v] = from_float<T>(line[v].a * as_float(dys.v[v]) + line[v].b * as_float(xs.v[v]) + line[v].c);
   store_pack(dx + i * V, out);
 }
 
 // dweight[c] and dbias[c], added up over the pictures.
-__global__ void __launch_bounds__(kThreads) add_pictures(const ChannelGrad* grads, int pictures, int channels, float* dweight, float* dbias) {
+__global__ void __launch_bounds__(kThreads)
+    add_pictures(const ChannelGrad* grads, int pictures, int channels, float* dweight, float* dbias) {
   const int c = blockIdx.x * kThreads + threadIdx.x;
   if (c >= channels) return;
   ChannelGrad total{};

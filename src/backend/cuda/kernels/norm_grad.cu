@@ -18,10 +18,10 @@ enum class Norm { Layer, Rms, Modulated };
 template <class T, class W>
 struct NormGradArguments {
   const T *x, *dy;
-  T* dx;             // may be null
-  const W* weight;   // Rms: [C]. Modulated: scale, a row per batch
+  T* dx;            // may be null
+  const W* weight;  // Rms: [C]. Modulated: scale, a row per batch
   int64_t weight_stride, rows_per_batch;
-  float* inverse;    // [rows] receives r; may be null
+  float* inverse;  // [rows] receives r; may be null
   int columns;
   float eps;
 };
@@ -223,8 +223,8 @@ void modulated_norm_grad(const ModulatedNormGradArgs& args) {
   const int64_t columns = args.x.dim(-1), rows_per_batch = args.x.numel() / (args.x.dim(0) * columns);
   const int64_t scale_stride = args.scale.dim(0) == 1 ? 0 : args.scale.stride(0);
   with_float("modulated_norm_grad", args.x.dtype(), [&]<class T>(T) {
-    const NormGradArguments<T, T> a{args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(),         args.scale.data<T>(),
-                                    scale_stride,     rows_per_batch,    nullptr,                   static_cast<int>(columns),
+    const NormGradArguments<T, T> a{args.x.data<T>(), args.dy.data<T>(), args.dx.data<T>(), args.scale.data<T>(),
+                                    scale_stride,     rows_per_batch,    nullptr,           static_cast<int>(columns),
                                     args.eps};
     launch<Norm::Modulated>("modulated_norm_grad", args.x, args.dy, args.dx, a);
   });

@@ -18,9 +18,8 @@ struct Row {
 
 // A block per query. p = exp(s − log Σ), ds = scale · p · (dp − Σ dy · y).
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    softmax_grad_kernel(const float* scores, const float* dprobabilities, const T* out, const T* dout, T* probabilities, T* dscores,
-                        const Row row) {
+__global__ void __launch_bounds__(kThreads) softmax_grad_kernel(const float* scores, const float* dprobabilities, const T* out,
+                                                                const T* dout, T* probabilities, T* dscores, const Row row) {
   const int64_t query = blockIdx.x;
   float product = 0;
   for (int d = threadIdx.x; d < row.width; d += kThreads)
@@ -43,8 +42,11 @@ __global__ void __launch_bounds__(kThreads)
 
 void softmax_grad(const SoftmaxGradArgs& args) {
   CudaStream& stream = stream_for(args.scores);
-  const Row row{args.scores.stride(0), args.keys,       args.first_query, args.out.stride(0), args.dout.stride(0),
-                static_cast<int>(args.out.dim(1)), args.causal, args.key_mask, args.log_sum, args.scale};
+  const Row row{args.scores.stride(0), args.keys,
+                args.first_query,      args.out.stride(0),
+                args.dout.stride(0),   static_cast<int>(args.out.dim(1)),
+                args.causal,           args.key_mask,
+                args.log_sum,          args.scale};
   with_float("attention_grad", args.out.dtype(), [&]<class T>(T) {
     softmax_grad_kernel<T><<<blocks_for("attention_grad", args.scores.dim(0), 1), kThreads, 0, stream.handle()>>>(
         args.scores.data<float>(), args.dprobabilities.data<float>(), args.out.data<T>(), args.dout.data<T>(),

@@ -21,7 +21,8 @@ __global__ void swiglu_grad_kernel(const __grid_constant__ Layout<5> layout, con
   if (i >= layout.count) return;
   int64_t offset[5];
   layout.offsets(i, offset);
-  const Pack<T, V> gate = load_pack<V>(p.gate + offset[0]), up = load_pack<V>(p.up + offset[1]), dy = load_pack<V>(p.dy + offset[2]);
+  const Pack<T, V> gate = load_pack<V>(p.gate + offset[0]), up = load_pack<V>(p.up + offset[1]),
+                   dy = load_pack<V>(p.dy + offset[2]);
   Pack<T, V> dgate, dup;
 #pragma unroll
   for (int v = 0; v < V; ++v) {
