@@ -36,8 +36,8 @@ Tensor operator-(const Tensor& a, const Tensor& b) {
 Tensor operator*(const Tensor& a, const Tensor& b) {
   // Each factor is kept for the other's gradient only.
   return record("multiply", compute(Binary::Mul, a, b), {a, b},
-                [kept_a = wants_grad(b) ? a.detached() : Tensor(), kept_b = wants_grad(a) ? b.detached() : Tensor(), sa = a.shape(),
-                 sb = b.shape()](const Tensor& dy, GradSink& sink) {
+                [kept_a = wants_grad(b) ? a.detached() : Tensor(), kept_b = wants_grad(a) ? b.detached() : Tensor(),
+                 sa = a.shape(), sb = b.shape()](const Tensor& dy, GradSink& sink) {
                   if (sink.wants(0)) sink.add(0, sum_to(compute(Binary::Mul, dy, kept_b), sa));
                   if (sink.wants(1)) sink.add(1, sum_to(compute(Binary::Mul, dy, kept_a), sb));
                 });

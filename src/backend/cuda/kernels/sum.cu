@@ -30,8 +30,8 @@ __global__ void sum_by_thread(const __grid_constant__ Layout<2> kept, const __gr
 
 // The same for few but long sums: a thread per sum and slice of its terms, partial[sum][slice].
 template <class T>
-__global__ void sum_by_thread_in_slices(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed, const T* x,
-                                        double* partial, int64_t slice_terms) {
+__global__ void sum_by_thread_in_slices(const __grid_constant__ Layout<2> kept, const __grid_constant__ Layout<1> summed,
+                                        const T* x, double* partial, int64_t slice_terms) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= kept.count) return;
   int64_t base[2], step[1];
