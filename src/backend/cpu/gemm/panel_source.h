@@ -21,7 +21,7 @@ class PanelSource {
 template <class T>
 class RowPanels final : public PanelSource {
  public:
-  RowPanels(const RowSource<T>& rows, PackRows<T> pack, int width) : rows_(rows), pack_(pack), width_(width) {}
+  RowPanels(const RowSource<T>& rows, PackRows<T> interleave, int width) : rows_(rows), pack_(interleave), width_(width) {}
   int64_t scratch_bytes(int64_t n) const override { return width_ * n * static_cast<int64_t>(sizeof(T)); }
   void pack(int64_t r, int count, int64_t k, int64_t n, void* scratch, void* panel) const override;
 
