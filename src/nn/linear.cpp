@@ -2,6 +2,7 @@
 
 #include "ops/activation.h"
 #include "ops/all_reduce.h"
+#include "ops/linear.h"
 
 namespace flux2 {
 
