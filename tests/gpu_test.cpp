@@ -34,7 +34,8 @@ TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
   const Engine engine({.device = "cuda"});
   const auto geometry = engine.device().random_geometry();
   ASSERT_TRUE(geometry);
-  if (geometry->multiprocessors != 132 || geometry->threads_per_multiprocessor != 2048) GTEST_SKIP() << "the reference is an H200";
+  if (geometry->multiprocessors != 132 || geometry->threads_per_multiprocessor != 2048)
+    GTEST_SKIP() << "the reference is an H200";
   const auto stream = engine.device().shared_from_this()->open_stream();
   const Golden file("noise.safetensors");
   const NoiseSource source = parse_noise("torch-cuda").on(engine.device());
@@ -43,7 +44,8 @@ TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
       const auto mine = make_noise(source, seed, 128, size, size, stream.get());
       const auto places = file[fmt::format("cuda.index.{}", size)].to_ints();
       const auto expected = file[fmt::format("cuda.f32.{}.{}", size, seed)].to_floats();
-      for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(mine[static_cast<size_t>(places[i])], expected[i]) << seed << ", " << size;
+      for (size_t i = 0; i < places.size(); ++i)
+        ASSERT_EQ(mine[static_cast<size_t>(places[i])], expected[i]) << seed << ", " << size;
     }
 }
 

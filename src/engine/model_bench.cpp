@@ -43,11 +43,9 @@ class Bench {
       : options_(options),
         rows_(options.height / 16),
         columns_(options.width / 16),
-        model_(
-            engine.invent(options.variant,
-                          {.transformer = options.step || options.picture,
-                           .text_encoder = options.text || options.picture,
-                           .vae = options.decode || options.encode || options.picture})),
+        model_(engine.invent(options.variant, {.transformer = options.step || options.picture,
+                                               .text_encoder = options.text || options.picture,
+                                               .vae = options.decode || options.encode || options.picture})),
         stream_(*model_->session.stream) {
     report_.ceiling = product_rate(engine, options.repeat);
   }
@@ -142,9 +140,8 @@ class Bench {
     report_.rows.push_back(measure(stream_, fmt::format("picture, {} steps", options_.steps), flop, options_.repeat, [&] {
       const Tensor states = encode_tokens(models.text_encoder.get(), model_->session, id_tensor, mask_tensor);
       request.given_text = states.reshaped({length, states.dim(2)});
-      text_to_image(models, model_->session, request, {}, [&](const Picture& p) {
-        to_rgb8(p.planes.values, p.planes.height, p.planes.width, Rounding::Trunc);
-      });
+      text_to_image(models, model_->session, request, {},
+                    [&](const Picture& p) { to_rgb8(p.planes.values, p.planes.height, p.planes.width, Rounding::Trunc); });
     }));
   }
 

@@ -19,9 +19,8 @@ uint8_t nearest(float x) { return static_cast<uint8_t>(std::nearbyint(255.0f * c
 template <class ToByte>
 void interleave(std::span<const float> chw, Image& image, ToByte to_byte) {
   const size_t plane = chw.size() / 3;
-  for (size_t c = 0; c < 3; ++c) {
-    for (size_t i = 0; i < plane; ++i) image.pixels[3 * i + c] = to_byte(chw[c * plane + i]);
-  }
+  for (size_t i = 0; i < plane; ++i)
+    for (size_t c = 0; c < 3; ++c) image.pixels[3 * i + c] = to_byte(chw[c * plane + i]);
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ bool fuses_swiglu(const Tensor& x, const Tensor& w) { return x.device().kernels(
 
 Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   if (!fuses_swiglu(x, w)) return swiglu(linear(x, w));
-  check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}", x.shape(),
-        w.shape());
+  check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
+        x.shape(), w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
   if (y.numel() > 0) x.device().kernels().linear_swiglu({matrix_rows(x), w, matrix_rows(y)});
   return y;

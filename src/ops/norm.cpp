@@ -52,14 +52,16 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
                 });
 }
 
-SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale, float eps) {
+SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale,
+                          float eps) {
   auto* fused = x.device().kernels().gated_add_norm;
   if (!fused || wants_grad(x, gate, z, shift, scale)) {
     const Tensor sum = gated_add(x, gate, z);
     return {sum, modulated_norm(sum, shift, scale, eps)};
   }
   const Shape per_batch = x.shape().with(1, 1);
-  check(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch && scale.shape() == per_batch,
+  check(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
+            scale.shape() == per_batch,
         "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
   SumAndNorm result{Tensor::like(x), Tensor::like(x)};
   if (x.numel() > 0) fused({x, gate, z, shift, scale, result.sum, result.normed, eps});

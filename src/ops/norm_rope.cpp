@@ -78,7 +78,8 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
                      })[0];
 }
 
-QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
+QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
+                        float eps) {
   check(!parts.empty() && parts[0].x.rank() == 4 && parts[0].x.dim(2) % 2 == 0, "norm_rope needs pairs [B, S, 2H, D]");
   const Tensor& first = parts[0].x;
   const int64_t heads = first.dim(2) / 2, d = first.dim(3);

@@ -24,6 +24,7 @@ struct QueryKey {
   Tensor q, k;  // [B, S, H, D]
 };
 // norm_rope of both halves, together where the device has a kernel.
-QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps = 1e-6f);
+QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
+                        float eps = 1e-6f);
 
 }  // namespace flux2

@@ -15,7 +15,8 @@ const char* fault_of(const Planes& p) {
 
 }  // namespace
 
-Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows, int64_t columns) {
+Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows,
+                     int64_t columns) {
   const Tensor latents = vae->latents_of(tokens, rows, columns);
   return captured(session, vae, {latents}, latents.dtype(), {tokens.dim(0), 16 * rows, 16 * columns, 3},
                   [&](std::span<const Tensor> in) { return vae->decode_latents(in[0]); });

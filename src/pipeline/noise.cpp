@@ -66,7 +66,8 @@ std::vector<float> grid_noise(uint64_t seed, int64_t channels, int64_t rows, int
 
 }  // namespace
 
-std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns, Stream* stream) {
+std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns,
+                              Stream* stream) {
   if (source.kind == NoiseSource::Grid) return grid_noise(seed, channels, rows, columns);
   if (source.kind == NoiseSource::TorchCuda && stream && stream->device().kernels().torch_normal) {
     const Tensor drawn = Tensor::empty(*stream, DType::F32, {channels, rows, columns});

@@ -91,7 +91,8 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   for (int first = 0; first < request.batch; first += group) {
     const int count = std::min(group, request.batch - first);
     std::vector<std::vector<float>> noise;
-    for (int k = 0; k < count; ++k) noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k), *session.stream));
+    for (int k = 0; k < count; ++k)
+      noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k), *session.stream));
     const Tensor latents = denoise(models, session, request, text, noise, progress);
     times.denoise += watch.lap();
 
@@ -107,8 +108,8 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
                     "try --profile exact; if it stays, the model file is probably damaged");
       std::function<Planes()> in_f32;
       if (session.decode_in_f32) in_f32 = [&] { return to_planes_of_picture(session.decode_in_f32(z, rows, columns)); };
-      picture.planes = checked_decode([&] { return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns)); }, in_f32, session.log,
-                                      picture.decoded_in_f32);
+      picture.planes = checked_decode([&] { return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns)); },
+                                      in_f32, session.log, picture.decoded_in_f32);
       if (session.trace && picture.index == 0) session.trace->add_floats("image", picture.planes.values, {3, request.height, request.width});
       times.decode += watch.lap();
       deliver(std::move(picture));

@@ -18,7 +18,8 @@ TEST_F(CudaFusedTest, SwigluProduct) {
     int64_t rows, inner, hidden;
   };
   // Whole tiles, parts of tiles on every side, several bands of rows, fewer rows than a warpgroup has.
-  for (const auto& [rows, inner, hidden] : {Case{256, 128, 256}, {1, 8, 8}, {77, 72, 200}, {300, 64, 136}, {9000, 1544, 264}, {1000, 3080, 392}}) {
+  for (const auto& [rows, inner, hidden] :
+       {Case{256, 128, 256}, {1, 8, 8}, {77, 72, 200}, {300, 64, 136}, {9000, 1544, 264}, {1000, 3080, 392}}) {
     const std::string what = fmt::format("{}x{}x{}", rows, inner, hidden);
     const Tensor x = random({rows, inner}, DType::BF16), w = random({2 * hidden, inner}, DType::BF16, 1.0 / std::sqrt(inner));
     const Tensor wide = blank({rows, hidden + 64}, DType::BF16), y = tail(wide, hidden);

@@ -73,10 +73,10 @@ __device__ inline void load_box_for(uint16_t blocks, uint32_t to, const CUtensor
       : "memory");
 }
 __device__ inline void store_box(const CUtensorMap& map, uint32_t from, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-                   reinterpret_cast<uint64_t>(&map)),
-               "r"(from), "r"(column), "r"(row)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(reinterpret_cast<uint64_t>(&map)),
+      "r"(from), "r"(column), "r"(row)
+      : "memory");
 }
 __device__ inline void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 __device__ inline void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
@@ -118,7 +118,8 @@ __device__ inline void products_wait() {
 #define FLUX2_OUT32(d, i) FLUX2_OUT8(d, i), FLUX2_OUT8(d, i + 8), FLUX2_OUT8(d, i + 16), FLUX2_OUT8(d, i + 24)
 
 // d[64, 256] (+)= a[64, 16] · b[256, 16]ᵀ in BF16, summed in F32. A thread holds, of rows 16 · (warp % 4) + lane / 4 and 8 below
-// it, two neighbouring columns out of every eight: d[4 · j + {0, 1}] and d[4 · j + {2, 3}] are columns 8 · j + 2 · (lane % 4) + {0, 1}.
+// it, two neighbouring columns out of every eight: d[4 · j + {0, 1}] and d[4 · j + {2, 3}] are columns 8 · j + 2 · (lane % 4) +
+// {0, 1}.
 __device__ inline void multiply_64x256x16(float (&d)[128], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %130, 0;\n"

@@ -180,8 +180,8 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
   };
   const bool vectors = a.columns % V == 0 && starts_aligned(0, a.x) && starts_aligned(1, a.y) &&
                        is_aligned(a.weight, sizeof(W) * V) && a.weight_stride % V == 0 && is_aligned(a.shift, sizeof(W) * V) &&
-                       a.shift_stride % V == 0 && is_aligned(a.z, 16) && is_aligned(a.sum, 16) && is_aligned(a.gate, sizeof(W) * V) &&
-                       a.gate_stride % V == 0;
+                       a.shift_stride % V == 0 && is_aligned(a.z, 16) && is_aligned(a.sum, 16) &&
+                       is_aligned(a.gate, sizeof(W) * V) && a.gate_stride % V == 0;
   const auto run = [&]<int kGroup, int kChunks>() {
     constexpr int kBlock = block_of(kGroup);
     norm_in_registers<kind, T, W, V, kGroup, kChunks>
@@ -194,16 +194,11 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
     else run.template operator()<kThreads, 4>();
   } else {
     const bool many_halves = sizeof(T) == 2 && rows.count >= kManyRows;
-    if (vectors && a.columns <= 32 * V * 2)
-      run.template operator()<32, 2>();
-    else if (vectors && many_halves && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12)
-      run.template operator()<32, 12>();
-    else if (vectors && many_halves && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16)
-      run.template operator()<32, 16>();
-    else if (vectors && a.columns <= kThreads * V * 4)
-      run.template operator()<kThreads, 4>();
-    else
-      norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+    if (vectors && a.columns <= 32 * V * 2) run.template operator()<32, 2>();
+    else if (vectors && many_halves && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12) run.template operator()<32, 12>();
+    else if (vectors && many_halves && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16) run.template operator()<32, 16>();
+    else if (vectors && a.columns <= kThreads * V * 4) run.template operator()<kThreads, 4>();
+    else norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
   stream.enqueued(op, {.bytes = (kind == Norm::GatedModulated ? 2 : 1) * traffic({&x, &y})});
   return true;

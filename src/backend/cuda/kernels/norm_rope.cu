@@ -138,7 +138,8 @@ void norm_rope(const NormRopeArgs& args) {
       else launch.template operator()<kGroup, 4>();
     };
     const bool aligned = x.stride(3) == 1 && y.stride(3) == 1 && heads_start_aligned(x, V) && heads_start_aligned(y, V) &&
-                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(second.raw(), sizeof(W) * V) && is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
+                         is_aligned(weight.raw(), sizeof(W) * V) && is_aligned(second.raw(), sizeof(W) * V) &&
+                         is_aligned(cosine.raw(), 32) && is_aligned(sine.raw(), 32);
     if (aligned && d == 8 * V) run.template operator()<8>();
     else if (aligned && d == 16 * V) run.template operator()<16>();
     else if (aligned && d == 32 * V) run.template operator()<32>();

@@ -23,7 +23,8 @@ constexpr int kThreads = 128 * (1 + kConsumers);
 constexpr int kRowBytes = kDepth * 2;  // what the 128-byte swizzle wants
 constexpr uint32_t kInputBytes = kRows * kRowBytes, kWeightBytes = 2 * kColumns * kRowBytes;
 constexpr uint32_t kStageBytes = kInputBytes + kWeightBytes;
-constexpr uint32_t kHalfBytes = 64 * 64 * 2, kOutputBytes = kConsumers * 2 * kHalfBytes;  // a warpgroup's 64 rows, 64 columns a half
+constexpr uint32_t kHalfBytes = 64 * 64 * 2,
+                   kOutputBytes = kConsumers * 2 * kHalfBytes;  // a warpgroup's 64 rows, 64 columns a half
 constexpr uint32_t kBarrierBytes = 2 * kStages * 8;
 constexpr uint32_t kSharedBytes = kStages * kStageBytes + kOutputBytes + kBarrierBytes + 1024;  // and room to align
 
@@ -39,8 +40,6 @@ struct Tiles {
     column = within / height;
   }
 };
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct Ring {
   int stage = 0;
@@ -64,7 +63,8 @@ struct Shared {
   __device__ uint32_t is_empty(int stage) const { return empty + stage * 8; }
 };
 
-__device__ void produce(const Shared& shared, const CUtensorMap& x, const CUtensorMap& w, const Tiles& tiles, int slices, int hidden) {
+__device__ void produce(const Shared& shared, const CUtensorMap& x, const CUtensorMap& w, const Tiles& tiles, int slices,
+                        int hidden) {
   const auto rank = static_cast<int>(hopper::cluster_rank());
   Ring ring;
   for (int tile = blockIdx.x / kCluster; tile < tiles.count(); tile += gridDim.x / kCluster) {
@@ -133,8 +133,8 @@ __device__ void consume(const Shared& shared, const CUtensorMap& y, const Tiles&
         packed[i] = swiglu_pair(sums[at], sums[64 + at], sums[at + 1], sums[64 + at + 1]);
       }
       const int chunk = j % 8 + first_chunk;
-      hopper::store_matrices(output + j / 8 * kHalfBytes + row * kRowBytes + ((chunk ^ row % 8) * 16), packed[0], packed[1], packed[2],
-                             packed[3]);
+      hopper::store_matrices(output + j / 8 * kHalfBytes + row * kRowBytes + ((chunk ^ row % 8) * 16), packed[0], packed[1],
+                             packed[2], packed[3]);
     }
     hopper::publish_shared();
     hopper::warpgroup_barrier(1 + consumer);
@@ -148,12 +148,9 @@ __device__ void consume(const Shared& shared, const CUtensorMap& y, const Tiles&
   if (thread == 0) hopper::stores_have_read();
 }
 
-#endif
-
 __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
     swiglu_product_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
                           const __grid_constant__ CUtensorMap y, const Tiles tiles, int slices, int hidden) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ uint8_t memory[];
   const Shared shared(memory);
   if (threadIdx.x == 0) {
@@ -177,7 +174,6 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
     consume(shared, y, tiles, slices, group - 1);
   }
   hopper::cluster_sync();  // the other block may still be sending here
-#endif
 }
 
 // A matrix [rows, columns] read or written in boxes of 64 columns; what lies outside reads as zero and is not written.
@@ -185,14 +181,16 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
 CUtensorMap tensor_map(const Tensor& t, uint32_t box_rows) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found), "swiglu product");
+  check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+             "swiglu product");
   const std::array<cuuint64_t, 2> extents{static_cast<cuuint64_t>(t.dim(1)), static_cast<cuuint64_t>(t.dim(0))};
   const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(t.dim(0) == 1 ? t.dim(1) : t.stride(0)) * 2};
   const std::array<cuuint32_t, 2> box{kDepth, box_rows}, steps{1, 1};
   CUtensorMap map;
   const CUresult status = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)(
       &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, t.raw(), extents.data(), strides.data(), box.data(), steps.data(),
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_cuda(status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue, "swiglu product");
   return map;
 }
@@ -240,14 +238,16 @@ void swiglu_product(const SwigluProductArgs& args) {
   const Tiles tiles = tiles_of(args);
   const int clusters = std::min(attribute(cudaDevAttrMultiProcessorCount) / kCluster, tiles.pairs * tiles.columns);
   const auto slices = static_cast<int>(ceil_div(inner, kDepth));
-  check_cuda(cudaFuncSetAttribute(swiglu_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes), "swiglu product");
+  check_cuda(cudaFuncSetAttribute(swiglu_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+             "swiglu product");
   swiglu_product_kernel<<<clusters * kCluster, kThreads, kSharedBytes, stream.handle()>>>(
       tensor_map(x, kRows), tensor_map(w, kColumns), tensor_map(y, 64), tiles, slices, static_cast<int>(hidden));
-  stream.enqueued("linear_swiglu", {.flop = 4.0 * static_cast<double>(rows) * static_cast<double>(hidden) * static_cast<double>(inner),
-                                    .bytes = traffic({&x, &w, &y}),
-                                    .rows = rows,
-                                    .columns = 2 * hidden,
-                                    .inner = inner});
+  stream.enqueued("linear_swiglu",
+                  {.flop = 4.0 * static_cast<double>(rows) * static_cast<double>(hidden) * static_cast<double>(inner),
+                   .bytes = traffic({&x, &w, &y}),
+                   .rows = rows,
+                   .columns = 2 * hidden,
+                   .inner = inner});
 }
 
 }  // namespace flux2::cuda

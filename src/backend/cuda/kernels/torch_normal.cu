@@ -15,7 +15,8 @@ constexpr int kThreads = 256, kAtOnce = 4;  // as PyTorch starts it
 
 // Every thread is a sequence of its own; its draws of four go to places a whole grid apart.
 __global__ void __launch_bounds__(kThreads) torch_normal_kernel(float* y, int64_t count, unsigned long long seed) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, grid = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x,
+                grid = static_cast<int64_t>(gridDim.x) * kThreads;
   curandStatePhilox4_32_10_t state;
   curand_init(seed, static_cast<unsigned long long>(thread), 0, &state);
   for (int64_t first = thread; first < count; first += grid * kAtOnce) {
