@@ -161,7 +161,7 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
     plan->algorithm = *remembered;
   } else {
     plan->algorithm = choose(*plan, p);
-    if (remembered_.active() && !is_capturing(stream_)) remembered_.remember(description, plan->algorithm);
+    if (remembered_.active() && !is_capturing(stream_) && !p.add) remembered_.remember(description, plan->algorithm);
   }
   if (plans_.size() >= kMaxPlans) plans_.clear();
   return *plans_.emplace(key, std::move(plan)).first->second;
@@ -177,7 +177,8 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y.data));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y.data));
 
-  const bool timed = remembered_.active() && !is_capturing(stream_);
+  // What adds to its result cannot be run for the clock alone.
+  const bool timed = remembered_.active() && !is_capturing(stream_) && !p.add;
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> choices{};
   int count = 0;
   const cublasStatus_t status =
@@ -213,11 +214,9 @@ double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo
   // In a model the weights come from memory; here they would lie in the cache from the time before, which favours
   // other algorithms.
   check_cuda(cudaMemsetAsync(workspace_, 0, kWorkspaceBytes, stream_), "timing a product");
-  Product timed = p;
-  if (p.add) timed.factor = 0.0f;  // adds nothing, so that y stays what it is
   Event begin, end;
   check_cuda(cudaEventRecord(begin, stream_), "timing a product");
-  if (enqueue(plan, timed, algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
+  if (enqueue(plan, p, algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
   check_cuda(cudaEventRecord(end, stream_), "timing a product");
   check_cuda(cudaEventSynchronize(end), "timing a product");
   float milliseconds = 0;

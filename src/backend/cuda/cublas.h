@@ -47,7 +47,7 @@ class Cublas {
 
   const Plan& plan_for(const Product& product);
   cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& product) const;
-  // Seconds one run takes on these operands, infinite when it cannot; y is overwritten, or kept when `add`.
+  // Seconds one run takes on these operands, infinite when it cannot; y is overwritten.
   double time(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
   cublasStatus_t enqueue(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
 

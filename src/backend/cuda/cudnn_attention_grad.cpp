@@ -9,7 +9,8 @@ using namespace cudnn;
 
 namespace {
 
-// What the library stores between its two kernels: the gradients of the scores of so many heads at a time.
+// What the library stores between its two kernels: the gradients of the scores of so many heads at a time. At 4608 tokens that
+// is 6 heads; all 24 at once take 12 % less time and 0.76 GB more, with which a checkpointed step would not stay under 10 GB.
 constexpr int64_t kScoreBytes = int64_t{300} << 20;
 
 // The places among the pointers of a plan.
