@@ -96,8 +96,9 @@ QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosi
   if (!fused || recorded) {
     std::vector<NormedPart> queries, keys;
     for (const NormedPair& p : parts) {
-      queries.push_back({narrow(p.x, 2, 0, heads), p.q_weight});
-      keys.push_back({narrow(p.x, 2, heads, heads), p.k_weight});
+      const auto halves = chunk(p.x, 2, 2);
+      queries.push_back({halves[0], p.q_weight});
+      keys.push_back({halves[1], p.k_weight});
     }
     return {norm_rope(queries, cosine, sine, pairs, eps), norm_rope(keys, cosine, sine, pairs, eps)};
   }
