@@ -71,7 +71,7 @@ class Generation {
 
   int run() {
     try {
-      load();
+      load(engine_options(run_));
       if (run_.settings.flag("strict")) refuse_long_prompts(loaded_->models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
@@ -86,15 +86,16 @@ class Generation {
   }
 
  private:
-  void load() {
-    engine_ = std::make_unique<Engine>(engine_options(run_));
+  void load(const EngineOptions& options) {
+    loaded_.reset();  // before the engine, and before another one takes memory
+    engine_ = std::make_unique<Engine>(options);
     const bool text = !run_.settings.has("embeddings");
     const double before = display_.seconds();
     LoadParts parts{.text_encoder = text};
     // Where room is short it matters how much the largest request needs.
     if (!engine_->device().is_host() || engine_->options().memory_limit > 0) parts.working_bytes = largest_working_bytes();
     loaded_ = engine_->load(files_, display_.progress(), parts);
-    outcome_.load = display_.seconds() - before;
+    outcome_.load += display_.seconds() - before;
     const Recognition recognition = recognise(files_.transformer);
     const Component& transformer = require(recognition, ComponentKind::Transformer);
     const auto data = data_folder(run_.environment);
@@ -114,17 +115,50 @@ class Generation {
     return largest;
   }
 
+  // Once, when memory ran out: pictures one at a time, and on a GPU weights that take turns. False when that was done before.
+  bool step_down(const Error& error) {
+    if (stepped_down_) return false;
+    stepped_down_ = true;
+    EngineOptions options = engine_->options();
+    const bool host = engine_->device().is_host();
+    run_.console.warn(fmt::format("{}; trying once more {}", error.what(),
+                                  host ? "with one picture at a time" : "with one picture at a time and streamed weights"));
+    if (!host) {
+      options.offload = Offload::Stream;
+      load(options);
+    }
+    loaded_->session.tokens_at_once = 0;
+    return true;
+  }
+
   void make(const ResolvedRequest& resolved) {
     Trace trace;
     const std::string trace_path = run_.settings.text("trace");
-    if (!trace_path.empty()) loaded_->session.trace = &trace;
-    try {
-      const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, resolved.request, display_.progress(),
-                                             [&](Picture picture) { deliver(resolved, picture); });
+    int delivered = 0;
+    const auto attempt = [&] {
+      Request rest = resolved.request;  // what an attempt before this one did not finish
+      rest.seed += static_cast<uint64_t>(delivered);
+      rest.batch -= delivered;
+      const int first = delivered;
+      if (!trace_path.empty()) loaded_->session.trace = &trace;
+      const PhaseTimes times =
+          text_to_image(loaded_->models, loaded_->session, rest, display_.progress(), [&](Picture picture) {
+            picture.index += first;
+            deliver(resolved, picture);
+            ++delivered;
+          });
       outcome_.load += times.load;
       outcome_.times.text += times.text;
       outcome_.times.denoise += times.denoise;
       outcome_.times.decode += times.decode;
+    };
+    try {
+      try {
+        attempt();
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::OutOfMemory || !step_down(e)) throw;
+        attempt();
+      }
     } catch (const Error& e) {
       // One request that cannot be done does not stop the others; no more memory or an interruption does.
       const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
@@ -198,6 +232,7 @@ class Generation {
   std::unique_ptr<LoadedModel> loaded_;
   std::vector<std::string> summary_;  // a line for each picture, shown when the progress is gone
   Outcome outcome_;
+  bool stepped_down_ = false;
 };
 
 }  // namespace

@@ -78,5 +78,36 @@ TEST_F(GpuTest, MemoryDoesNotGrow) {
   fmt::print("200 generations: used {} → {} bytes, peak {} → {}\n", used, stream.used_bytes(), peak, stream.peak_bytes());
 }
 
+// Blocks that take turns on the device are the blocks that stay there.
+TEST_F(GpuTest, StreamedBlocksGiveTheSameBytes) {
+  const Request request = small_request();
+  const Engine whole({.device = "cuda"}), streaming({.device = "cuda", .offload = Offload::Stream});
+  const auto resident = whole.load(tiny_model(), {}), streamed = streaming.load(tiny_model(), {});
+  const auto expected = picture_of(*resident, request);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(expected, picture_of(*streamed, request)) << "picture " << i;
+  EXPECT_NE(streamed->models.transformer.get()->schedule, nullptr);
+}
+
+TEST_F(GpuTest, TheEncoderLeavesAndComesBack) {
+  Request request = small_request();
+  const Engine whole({.device = "cuda"}), leaving({.device = "cuda", .offload = Offload::Encoder});
+  const auto resident = whole.load(tiny_model(), {}), alone = leaving.load(tiny_model(), {});
+  for (const char* prompt : {"a red circle", "a blue square"}) {
+    request.prompt = prompt;
+    EXPECT_EQ(picture_of(*resident, request), picture_of(*alone, request)) << prompt;
+    EXPECT_FALSE(alone->models.text_encoder.is_loaded());
+  }
+}
+
+TEST_F(GpuTest, ALimitIsKept) {
+  const int64_t limit = int64_t{64} << 20;
+  const Engine engine({.device = "cuda", .memory_limit = limit});
+  const auto stream = engine.device().open_stream();
+  EXPECT_LE(engine.device().memory().available, limit);
+  const Tensor half = Tensor::empty(*stream, DType::U8, {limit / 2});
+  EXPECT_THROW(Tensor::empty(*stream, DType::U8, {limit}), Error);
+  EXPECT_LE(engine.device().memory().available, limit / 2);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -29,7 +29,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["backend/cpu"] = {"base", "tensor"};
   m["backend/cuda"] = {"base", "tensor"};
   m["backend/plan"] = {"base", "tensor"};
-  m["engine"] = {"base", "tensor", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
+  m["engine"] = {"base", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
   m["cli"] = {"base", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine"};
   return m;
 }();

@@ -7,8 +7,8 @@ bool built_with_cuda() { return true; }
 
 int gpu_count() { return cuda_device_count(); }
 
-std::shared_ptr<Device> open_gpu(int index, const std::filesystem::path& plan_folder) {
-  return open_cuda(index, {.plan_folder = plan_folder});
+std::shared_ptr<Device> open_gpu(int index, const std::filesystem::path& plan_folder, int64_t memory_limit) {
+  return open_cuda(index, {.plan_folder = plan_folder, .memory_limit = static_cast<size_t>(memory_limit)});
 }
 
 std::vector<DeviceReport> gpu_reports() {

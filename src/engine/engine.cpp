@@ -18,7 +18,7 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   const auto plans = options.profile == Profile::Exact ? std::filesystem::path{} : options.plan_folder;
   const auto cpu = [&] { return open_cpu({.threads = options.threads, .profile = options.profile}); };
   if (name == "cpu") return cpu();
-  if (name == "auto") return gpu_count() > 0 ? open_gpu(0, plans) : cpu();
+  if (name == "auto") return gpu_count() > 0 ? open_gpu(0, plans, options.memory_limit) : cpu();
   int index = 0;
   if (name != "cuda") {
     const bool numbered = name.starts_with("cuda:");
@@ -28,7 +28,7 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   }
   if (gpu_count() > 0 && index >= gpu_count())
     fail(ErrorCode::Device, "cuda:{} does not exist: this machine has {} GPU(s)", index, gpu_count());
-  return open_gpu(index, plans);
+  return open_gpu(index, plans, options.memory_limit);
 }
 
 // config.json beside the weights carries what shapes cannot tell.

@@ -64,6 +64,7 @@ struct Rehearsal {
     models.text_length = files.defaults.text_length;
     session.stream = device->open_stream();
     session.activations = engine.activations();
+    session.capture = engine.options().memory_limit == 0;
   }
 
   // Bytes the pool hands out at most in each phase.

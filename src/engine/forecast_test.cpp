@@ -1,6 +1,8 @@
 #include "engine/forecast.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "hub/synth.h"
 #include "hub/model_files.h"
@@ -10,7 +12,7 @@ namespace {
 
 ModelFiles synthetic_model() {
   static const ModelFiles files = [] {
-    const auto folder = std::filesystem::path(testing::TempDir()) / "forecast-model";
+    const auto folder = std::filesystem::path(testing::TempDir()) / fmt::format("forecast-model-{}", ::getpid());
     std::filesystem::remove_all(folder);
     synthesise_model({.variant = "tiny", .out = folder});
     return locate_model({.model = folder.string()}, {});

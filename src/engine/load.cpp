@@ -154,6 +154,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   const Placement placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
+  session.capture = options_.memory_limit == 0 && placement.transformer_blocks == transformer_bytes.blocks.size();
   const auto with_blocks = [&](size_t resident_blocks) {
     LoadSettings limited = settings;
     limited.resident_blocks = resident_blocks;

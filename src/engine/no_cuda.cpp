@@ -7,7 +7,7 @@ bool built_with_cuda() { return false; }
 
 int gpu_count() { return 0; }
 
-std::shared_ptr<Device> open_gpu(int, const std::filesystem::path&) {
+std::shared_ptr<Device> open_gpu(int, const std::filesystem::path&, int64_t) {
   throw Error(ErrorCode::Device, "this build has no CUDA backend", "build with a CUDA toolkit present (cmake -DFLUX2_CUDA=ON), or use --device cpu");
 }
 

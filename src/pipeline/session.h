@@ -43,6 +43,7 @@ struct Session {
   // adapters clears it.
   std::list<CapturedWork> captured_work;
   size_t captured_limit = 6;
+  bool capture = true;  // false where memory is short: a recorded run keeps all it needed
 
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;

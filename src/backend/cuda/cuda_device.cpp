@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/kernels/kernels.h"
@@ -22,7 +24,8 @@ cudaDeviceProp properties_of(int index) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int index, const CudaOptions& options)
-      : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name) {
+      : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name),
+        budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
     kernels_ = cuda::kernel_table();
   }
 
@@ -33,12 +36,13 @@ class CudaDevice final : public Device {
   }
   bool is_host() const override { return false; }
   std::shared_ptr<Stream> open_stream() override {
-    return std::make_shared<CudaStream>(shared_from_this(), index_, plans_);
+    return std::make_shared<CudaStream>(shared_from_this(), index_, plans_, budget_);
   }
   bool prefers_graphs() const override { return true; }
   MemorySize memory() const override {
     size_t free = 0, total = 0;
     if (cudaSetDevice(index_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+    if (budget_->limit() > 0) free = std::min(free, budget_->limit() - std::min(budget_->limit(), budget_->held()));
     return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
   }
   std::optional<CudaGeometry> random_geometry() const override {
@@ -49,6 +53,7 @@ class CudaDevice final : public Device {
   int index_;
   cudaDeviceProp properties_;
   MatmulPlans plans_;
+  std::shared_ptr<CudaBudget> budget_;
 };
 
 }  // namespace

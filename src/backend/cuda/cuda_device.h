@@ -14,6 +14,7 @@ struct CudaOptions {
   // Where the fastest algorithms of matrix products are remembered. Empty: the library's first choice is taken, nothing
   // is timed.
   std::filesystem::path plan_folder;
+  size_t memory_limit = 0;  // bytes that may be taken from the GPU; 0: all there is
 };
 
 // Opens the GPU of that number; an Error(Device) that says why when it cannot be used.

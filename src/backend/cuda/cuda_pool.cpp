@@ -22,18 +22,22 @@ size_t size_class(size_t bytes) {
 
 CudaPool::~CudaPool() {
   cudaSetDevice(device_);
-  for (const auto& block : blocks_) cudaFree(block->memory);
+  for (const auto& block : blocks_) {
+    cudaFree(block->memory);
+    budget_->give_back(block->bytes);
+  }
 }
 
 std::shared_ptr<void> CudaPool::allocate(size_t bytes) {
   const size_t wanted = size_class(bytes);
   const std::lock_guard lock(mutex_);
   Block* block = capturing_ ? take(captured_free_, wanted) : nullptr;
+  const bool counted = block != nullptr;  // as the graph's
   if (!block) block = take(free_, wanted);
   if (!block) block = grow(wanted);
   block->graph = capturing_;
   block->in_use = true;
-  used_ += block->bytes;
+  if (!counted) used_ += block->bytes;
   peak_ = std::max(peak_, used_);
   return {block->memory, [pool = shared_from_this(), block](void*) { pool->release(block); }};
 }
@@ -50,19 +54,22 @@ CudaPool::Block* CudaPool::take(FreeList& list, size_t bytes) {
 CudaPool::Block* CudaPool::grow(size_t bytes) {
   check_cuda(cudaSetDevice(device_), "allocating memory");
   auto block = std::make_unique<Block>(Block{nullptr, bytes, 0, false});
-  cudaError_t status = cudaMalloc(&block->memory, bytes);
+  const auto try_once = [&] { return budget_->allows(bytes) ? cudaMalloc(&block->memory, bytes) : cudaErrorMemoryAllocation; };
+  cudaError_t status = try_once();
   if (status == cudaErrorMemoryAllocation && !capturing_) {
     cudaGetLastError();
     trim();
-    status = cudaMalloc(&block->memory, bytes);
+    status = try_once();
   }
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
+    const std::string limit = budget_->limit() ? fmt::format(" of {} MB allowed", budget_->limit() >> 20) : "";
     throw Error(ErrorCode::OutOfMemory,
-                fmt::format("the GPU has no room for {} MB more; this stream holds {} MB", bytes >> 20, used_ >> 20),
-                "use a smaller picture, a quantised model or --offload");
+                fmt::format("the GPU has no room for {} MB more; {} MB{} are taken", bytes >> 20, budget_->held() >> 20, limit),
+                "use a smaller picture, a quantised model or --offload stream");
   }
   check_cuda(status, "allocating memory");
+  budget_->take(bytes);
   blocks_.push_back(std::move(block));
   return blocks_.back().get();
 }
@@ -70,9 +77,10 @@ CudaPool::Block* CudaPool::grow(size_t bytes) {
 // Gives free blocks back to the driver. Their last users may still be running.
 void CudaPool::trim() {
   check_cuda(cudaStreamSynchronize(stream_), "giving memory back");
-  std::erase_if(blocks_, [](const std::unique_ptr<Block>& block) {
+  std::erase_if(blocks_, [&](const std::unique_ptr<Block>& block) {
     if (block->in_use || block->graph != 0) return false;
     cudaFree(block->memory);
+    budget_->give_back(block->bytes);
     return true;
   });
   free_.clear();
@@ -81,15 +89,16 @@ void CudaPool::trim() {
 void CudaPool::release(Block* block) {
   const std::lock_guard lock(mutex_);
   block->in_use = false;
-  used_ -= block->bytes;
   if (capturing_ && block->graph == capturing_) {
     captured_free_.emplace(block->bytes, block);
   } else if (block->graph == 0) {
     // Let go of while capturing: the graph may read it at every replay, so it must not be written by anyone else.
-    if (capturing_)
+    if (capturing_) {
       block->graph = capturing_;
-    else
+    } else {
       free_.emplace(block->bytes, block);
+      used_ -= block->bytes;
+    }
   }
 }
 
@@ -110,7 +119,9 @@ void CudaPool::release_graph(GraphId graph) {
   for (const auto& block : blocks_) {
     if (block->graph != graph) continue;
     block->graph = 0;
-    if (!block->in_use) free_.emplace(block->bytes, block.get());
+    if (block->in_use) continue;
+    free_.emplace(block->bytes, block.get());
+    used_ -= block->bytes;
   }
 }
 

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/cuda/cuda_budget.h"
+
 namespace flux2 {
 
 // Device memory of one stream, kept in blocks that are reused instead of freed. Reuse needs no waiting: whoever gets a
@@ -16,7 +18,8 @@ namespace flux2 {
 // every replay will use the same addresses; they come back when the graph goes.
 class CudaPool : public std::enable_shared_from_this<CudaPool> {
  public:
-  CudaPool(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget)
+      : device_(device), stream_(stream), budget_(std::move(budget)) {}
   CudaPool(const CudaPool&) = delete;
   CudaPool& operator=(const CudaPool&) = delete;
   ~CudaPool();
@@ -29,6 +32,7 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
   void end_capture();
   void release_graph(GraphId graph);
 
+  // Blocks in use, and those that a graph keeps for its replays.
   size_t peak_bytes() const;
   size_t used_bytes() const;
 
@@ -48,6 +52,7 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
 
   const int device_;
   const cudaStream_t stream_;
+  const std::shared_ptr<CudaBudget> budget_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Block>> blocks_;
   FreeList free_;           // belongs to nobody

@@ -7,12 +7,12 @@
 
 namespace flux2 {
 
-CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans)
+CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans, std::shared_ptr<CudaBudget> budget)
     : Stream(std::move(device)), index_(index) {
   make_current();
   check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "opening a stream");
   try {
-    pool_ = std::make_shared<CudaPool>(index_, handle_);
+    pool_ = std::make_shared<CudaPool>(index_, handle_, std::move(budget));
     cublas_ = std::make_unique<Cublas>(handle_, plans);
   } catch (...) {
     cudaStreamDestroy(handle_);
@@ -55,6 +55,21 @@ void CudaStream::wait() {
   if (capturing_) fail(ErrorCode::Internal, "wait inside captured work");
   make_current();
   check_cuda(cudaStreamSynchronize(handle_), last_op_);
+}
+
+std::shared_ptr<void> CudaStream::mark() {
+  make_current();
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "marking a point");
+  std::shared_ptr<void> owned(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  check_cuda(cudaEventRecord(event, handle_), "marking a point");
+  return owned;
+}
+
+void CudaStream::wait_for(const std::shared_ptr<void>& mark) {
+  if (!mark) return;
+  make_current();
+  check_cuda(cudaStreamWaitEvent(handle_, static_cast<cudaEvent_t>(mark.get()), 0), "waiting for another stream");
 }
 
 Cudnn& CudaStream::cudnn() {

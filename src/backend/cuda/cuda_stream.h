@@ -17,13 +17,15 @@ namespace flux2 {
 // A CUDA stream with its memory, its matrix products and its library kernels. One thread uses it at a time.
 class CudaStream final : public Stream {
  public:
-  CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans);
+  CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans, std::shared_ptr<CudaBudget> budget);
   ~CudaStream() override;
 
   std::shared_ptr<void> allocate(size_t bytes) override { return pool_->allocate(bytes); }
   void upload(void* device_memory, const void* host, size_t bytes) override;
   void download(void* host, const void* device_memory, size_t bytes) override;
   void wait() override;
+  std::shared_ptr<void> mark() override;
+  void wait_for(const std::shared_ptr<void>& mark) override;
   // `work` runs twice: once for real, so that memory, kernels and plans exist, and once recorded. It must therefore
   // not add to its own inputs. What it uploads is kept as constants of the graph; it cannot download or wait.
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
