@@ -45,25 +45,28 @@ Json as_json(const GemmBench& bench) {
   return {{"device", bench.device}, {"yardstick", bench.yardstick}, {"results", rows}};
 }
 
+std::string line_of(const GemmBenchRow& row) {
+  const std::string shape = fmt::format("{}x{}x{}", row.m, row.n, row.k);
+  std::string line = fmt::format("{:<14} {:>7} {:>20} {:>10.2f} {:>9.1f}", row.kernel, row.threads, shape, 1e3 * row.median,
+                                 1e-9 * row.rate());
+  if (row.ceiling > 0)
+    line += fmt::format(" {:>7.1f} %  {} {:.0f}", row.percent_of_ceiling(), row.instruction, 1e-9 * row.ceiling);
+  return line;
+}
+
 }  // namespace
 
 int run_bench_gemm(Invocation& run) {
-  const GemmBench bench = bench_gemm(options_of(run.settings));
+  GemmBenchOptions options = options_of(run.settings);
   if (run.console.json()) {
-    run.console.result(as_json(bench).dump());
+    run.console.result(as_json(bench_gemm(options)).dump());
     return 0;
   }
-  run.console.result(bench.device + (bench.yardstick.empty() ? "; no OpenBLAS to compare with" : "; " + bench.yardstick));
   run.console.result(fmt::format("{:<14} {:>7} {:>20} {:>10} {:>9} {:>9}  {}", "kernel", "threads", "rows x out x in", "median ms",
                                  "GFLOP/s", "ceiling", "of"));
-  for (const GemmBenchRow& row : bench.rows) {
-    const std::string shape = fmt::format("{}x{}x{}", row.m, row.n, row.k);
-    std::string line = fmt::format("{:<14} {:>7} {:>20} {:>10.2f} {:>9.1f}", row.kernel, row.threads, shape, 1e3 * row.median,
-                                   1e-9 * row.rate());
-    if (row.ceiling > 0)
-      line += fmt::format(" {:>7.1f} %  {} {:.0f}", row.percent_of_ceiling(), row.instruction, 1e-9 * row.ceiling);
-    run.console.result(line);
-  }
+  options.measured = [&](const GemmBenchRow& row) { run.console.result(line_of(row)); };
+  const GemmBench bench = bench_gemm(options);
+  run.console.result(bench.device + (bench.yardstick.empty() ? "; no OpenBLAS to compare with" : "; " + bench.yardstick));
   return 0;
 }
 

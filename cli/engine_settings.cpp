@@ -14,6 +14,13 @@ int64_t memory_limit(const Settings& settings) {
   return gib ? static_cast<int64_t>(*gib * (1 << 30)) : 0;
 }
 
+int64_t decode_tile(const Settings& settings) {
+  const std::string tile = settings.text("vae-tile", "auto");
+  if (tile == "auto") return -1;
+  if (tile == "off") return 0;
+  return settings.integer("vae-tile", 128, 4096).value() / 16;
+}
+
 }  // namespace
 
 EngineOptions engine_options(Invocation& run) {
@@ -23,6 +30,7 @@ EngineOptions engine_options(Invocation& run) {
           .profile = exact ? Profile::Exact : Profile::Fast,
           .quant = quant_named(run.settings.choice("quant", quant_names(), "none")),
           .offload = offload_named(run.settings.choice("offload", offload_names(), "auto")),
+          .decode_tile = decode_tile(run.settings),
           .memory_limit = memory_limit(run.settings),
           .plan_folder = plan_folder(run.environment),
           .log = run.console.log()};

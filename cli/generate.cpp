@@ -128,6 +128,7 @@ class Generation {
       load(options);
     }
     loaded_->session.tokens_at_once = 0;
+    if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = 32;  // 512 pixels
     return true;
   }
 

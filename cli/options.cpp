@@ -25,7 +25,7 @@ OptionGroup device_group() {
       {{"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", "memory"},
        {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"},
        {"profile", 0, "NAME", "fast, or exact: f32 and independent of batch and threads (default: fast)", "generate"},
-       {"vae-tile", 0, "auto|off|PX", "tiled decoding", "memory", false, true, {"auto", "off"}},
+       {"vae-tile", 0, "auto|off|PX", "decode in tiles of PX pixels; auto: when memory is short (default: auto)", "memory"},
        {"quant", 0, "TYPE", "int8, q8_0, q4_0, fp8 or none: quantise while loading, for speed and memory (default: none)",
         "memory"},
        {"offload", 0, "WAY", "auto, none, encoder (leaves after use) or stream (blocks come as needed) (default: auto)", "memory"},

@@ -1,5 +1,8 @@
 // Whole generations in profile exact against the reference's traces.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "base/json.h"
 #include "engine/backends.h"
@@ -125,6 +128,27 @@ TEST(Session, RemembersPromptsAndStopsWhenAsked) {
     EXPECT_EQ(e.code(), ErrorCode::Cancelled);
   }
   EXPECT_EQ(pictures, 0);
+}
+
+// A tile does not see beyond its edge, so pictures differ a little; the joint must not show.
+TEST(Generate, TilesAreCloseToTheWhole) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto model = engine.load(tiny_model(), {});
+  Request request;
+  request.prompt = "a red circle";
+  request.width = 320, request.height = 256;
+  request.steps = 1;
+  std::vector<float> whole, tiled;
+  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { whole = p.planes.values; });
+  model->session.decode_tile = 12;
+  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { tiled = p.planes.values; });
+  ASSERT_EQ(whole.size(), tiled.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < whole.size(); ++i) difference += std::pow(whole[i] - tiled[i], 2), size += std::pow(whole[i], 2);
+  const double relative = std::sqrt(difference / size);
+  fmt::print("tiles of 192 pixels: {:.2g} from the whole\n", relative);
+  EXPECT_GT(relative, 0.0) << "nothing was tiled";
+  EXPECT_LT(relative, 0.25);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct EngineOptions {
   Profile profile = Profile::Fast;
   Quant quant = Quant::None;          // of the matrices inside the blocks of transformer and text encoder
   Offload offload = Offload::Auto;
+  int64_t decode_tile = -1;           // positions a side; 0: never in tiles; −1: when memory is short
   int64_t memory_limit = 0;           // bytes of the device (of RAM for the CPU) to stay within; 0: what is available
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
   std::filesystem::path plan_folder;

@@ -65,6 +65,7 @@ struct Rehearsal {
     session.stream = device->open_stream();
     session.activations = engine.activations();
     session.capture = engine.options().memory_limit == 0;
+    session.decode_tile = std::max<int64_t>(0, engine.options().decode_tile);
   }
 
   // Bytes the pool hands out at most in each phase.

@@ -67,11 +67,10 @@ class Bench {
       threads = {1};
       if (const int all = ThreadPool(0).size(); all > 1) threads.push_back(all);
     }
-    for (int t : threads) {
-      measure_ceilings(t);
-      for (int64_t m : options_.rows)
-        for (const Matrix& matrix : kMatrices) products(t, m, matrix);
-    }
+    for (int t : threads) measure_ceilings(t);
+    for (const Matrix& matrix : kMatrices)
+      for (const Way& way : kWays)
+        if (wanted(way)) products(threads, matrix, way);
     return std::move(report_);
   }
 
@@ -80,37 +79,50 @@ class Bench {
     return options_.kernels.empty() || std::find(options_.kernels.begin(), options_.kernels.end(), way.name) != options_.kernels.end();
   }
 
-  // Once before the products of so many threads.
+  // Once before all products.
   void measure_ceilings(int threads) {
     ThreadPool pool(threads);
-    ceilings_.clear();
+    std::map<std::string, double> known;
     for (const Way& way : kWays) {
       const DType dtype = way.quant == Quant::None ? way.stored : dtype_of(way.quant);
       const auto& kernel = gemm::kernel_for(gemm::kernel_set(CpuFeatures::detect(), way.profile), dtype);
       if (!kernel.ceiling) continue;
-      const auto known = std::find_if(ceilings_.begin(), ceilings_.end(), [&](const auto& c) { return c.second.instruction == kernel.instruction; });
-      ceilings_[way.name] = {kernel.instruction, known == ceilings_.end() ? gemm::measure_ceiling(kernel, pool) : known->second.rate};
+      if (!known.contains(kernel.instruction)) known[kernel.instruction] = gemm::measure_ceiling(kernel, pool);
+      ceilings_[{way.name, threads}] = {kernel.instruction, known[kernel.instruction]};
     }
   }
 
-  void products(int threads, int64_t m, const Matrix& matrix) {
+  // One weight for all numbers of rows and threads: making it takes longer than multiplying with it.
+  void products(const std::vector<int>& threads, const Matrix& matrix, const Way& way) {
     ThreadPool pool(0);
-    for (const Way& way : kWays) {
-      if (!wanted(way)) continue;
-      const auto device = open_cpu({.threads = threads, .profile = way.profile});
-      const auto stream = device->open_stream();
-      const Tensor x = random_tensor(*stream, DType::F32, {m, matrix.k}, "x");
-      const Tensor stored = random_tensor(*stream, way.stored, {matrix.n, matrix.k}, "w");
-      const Tensor w = way.quant == Quant::None ? stored : quantise(stored, way.quant, pool);
-      const Tensor y = Tensor::empty(*stream, DType::F32, {m, matrix.n});
-      if (way.stored == DType::F32 && blas_) {
-        blas_->set_threads(threads);
-        add({.kernel = "openblas f32"}, threads, m, matrix,
-            [&] { blas_->multiply(m, matrix.n, matrix.k, x.data<float>(), w.data<float>(), y.data<float>()); });
+    const auto host = open_cpu();
+    const auto memory = host->open_stream();
+    const Tensor stored = random_weight(*memory, way.stored, matrix);
+    const Tensor w = way.quant == Quant::None ? stored : quantise(stored, way.quant, pool);
+    for (int t : threads)
+      for (int64_t m : options_.rows) {
+        const auto device = open_cpu({.threads = t, .profile = way.profile});
+        const auto stream = device->open_stream();
+        const Tensor x = random_tensor(*stream, DType::F32, {m, matrix.k}, "x");
+        const Tensor y = Tensor::empty(*stream, DType::F32, {m, matrix.n});
+        if (way.stored == DType::F32 && blas_) {
+          blas_->set_threads(t);
+          add({.kernel = "openblas f32"}, t, m, matrix,
+              [&] { blas_->multiply(m, matrix.n, matrix.k, x.data<float>(), w.data<float>(), y.data<float>()); });
+        }
+        const Ceiling& ceiling = ceilings_[{way.name, t}];
+        add({.kernel = way.name, .instruction = ceiling.instruction, .ceiling = ceiling.rate}, t, m, matrix,
+            [&] { device->kernels().linear({x, w, nullptr, y}); });
       }
-      const Ceiling& ceiling = ceilings_[way.name];
-      add({.kernel = way.name, .instruction = ceiling.instruction, .ceiling = ceiling.rate}, threads, m, matrix, [&] { device->kernels().linear({x, w, nullptr, y}); });
-    }
+  }
+
+  // A few rows of random values, repeated.
+  static Tensor random_weight(Stream& stream, DType dtype, const Matrix& matrix) {
+    constexpr int64_t kRows = 96;
+    const Tensor some = random_tensor(stream, dtype, {kRows, matrix.k}, "w");
+    const Tensor all = Tensor::empty(stream, dtype, {matrix.n, matrix.k});
+    for (int64_t r = 0; r < matrix.n; r += kRows) all.narrowed(0, r, std::min(kRows, matrix.n - r)).copy_from(some.narrowed(0, 0, std::min(kRows, matrix.n - r)));
+    return all;
   }
 
   void add(GemmBenchRow row, int threads, int64_t m, const Matrix& matrix, const std::function<void()>& work) {
@@ -119,6 +131,7 @@ class Bench {
     row.m = m, row.n = matrix.n, row.k = matrix.k;
     row.median = times.median, row.fastest = times.fastest;
     report_.rows.push_back(std::move(row));
+    if (options_.measured) options_.measured(report_.rows.back());
   }
 
   struct Ceiling {
@@ -127,7 +140,7 @@ class Bench {
   };
 
   const GemmBenchOptions& options_;
-  std::map<std::string, Ceiling> ceilings_;  // by way
+  std::map<std::pair<std::string, int>, Ceiling> ceilings_;  // by way and threads
   std::optional<OpenBlas> blas_;
   GemmBench report_;
 };

@@ -14,6 +14,8 @@ namespace {
 // Left free of what a GPU has: other programs draw on it too.
 constexpr int64_t kReserve = int64_t{1} << 30;
 
+constexpr int64_t kTile = 32;  // positions: 512 pixels
+
 std::vector<std::shared_ptr<const MappedFile>> files_of(const WeightSource& source) {
   std::vector<std::shared_ptr<const MappedFile>> files;
   for (const StoredTensor& t : source.tensors())
@@ -154,6 +156,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   const Placement placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
+  session.decode_tile = options_.decode_tile >= 0 ? options_.decode_tile : placement.fits ? 0 : kTile;
   session.capture = options_.memory_limit == 0 && placement.transformer_blocks == transformer_bytes.blocks.size();
   const auto with_blocks = [&](size_t resident_blocks) {
     LoadSettings limited = settings;

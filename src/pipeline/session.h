@@ -45,6 +45,9 @@ struct Session {
   size_t captured_limit = 6;
   bool capture = true;  // false where memory is short: a recorded run keeps all it needed
 
+  // Latent positions (16 pixels) a side that are decoded at once; 0: the whole picture.
+  int64_t decode_tile = 0;
+
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
   // Called once the text states are there: the encoder's memory is not needed any more. May be empty.

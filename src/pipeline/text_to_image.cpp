@@ -9,6 +9,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
 #include "pipeline/text_states.h"
+#include "pipeline/tiles.h"
 
 namespace flux2 {
 
@@ -72,6 +73,18 @@ Planes to_planes_of_picture(const Tensor& picture) {
   return {width, height, planes.to_floats()};
 }
 
+// At once or tile by tile, as the session says. z [1, I, 128].
+Planes decode_picture(const Models& models, Session& session, const Tensor& z, int64_t rows, int64_t columns) {
+  if (session.decode_tile == 0 || std::max(rows, columns) <= session.decode_tile)
+    return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns));
+  const Tensor grid = z.reshaped({1, rows, columns, z.dim(2)});
+  return join_tiles(rows, columns, tiles_of(rows, columns, session.decode_tile), [&](const Tile& t) {
+    const Tensor part = grid.narrowed(1, t.row, t.rows).narrowed(2, t.column, t.columns).contiguous();
+    return to_planes_of_picture(
+        decode_tokens(models.vae, session, part.reshaped({1, t.rows * t.columns, z.dim(2)}), t.rows, t.columns));
+  });
+}
+
 }  // namespace
 
 PhaseTimes text_to_image(const Models& models, Session& session, const Request& request, const Progress& progress,
@@ -108,8 +121,8 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
                     "try --profile exact; if it stays, the model file is probably damaged");
       std::function<Planes()> in_f32;
       if (session.decode_in_f32) in_f32 = [&] { return to_planes_of_picture(session.decode_in_f32(z, rows, columns)); };
-      picture.planes = checked_decode([&] { return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns)); },
-                                      in_f32, session.log, picture.decoded_in_f32);
+      picture.planes = checked_decode([&] { return decode_picture(models, session, z, rows, columns); }, in_f32,
+                                      session.log, picture.decoded_in_f32);
       if (session.trace && picture.index == 0) session.trace->add_floats("image", picture.planes.values, {3, request.height, request.width});
       times.decode += watch.lap();
       deliver(std::move(picture));

@@ -1,0 +1,67 @@
+#include "pipeline/tiles.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int64_t kPixels = 16;  // of a position
+
+// Where tiles begin along one axis: evenly spread, so that no tile is a sliver.
+std::vector<int64_t> starts(int64_t length, int64_t side) {
+  if (length <= side) return {0};
+  const int64_t count = (length - kTileOverlap + side - kTileOverlap - 1) / (side - kTileOverlap);
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < count; ++i) at.push_back(i * (length - side) / (count - 1));
+  return at;
+}
+
+// How much a pixel of a tile counts: less and less towards an edge behind which the picture goes on.
+std::vector<float> fading(int64_t begin, int64_t size, int64_t length) {
+  const int64_t pixels = size * kPixels, ramp = kTileOverlap * kPixels;
+  std::vector<float> weight(static_cast<size_t>(pixels), 1.0f);
+  for (int64_t i = 0; i < std::min(ramp, pixels); ++i) {
+    const float w = (static_cast<float>(i) + 0.5f) / static_cast<float>(ramp);
+    auto &head = weight[static_cast<size_t>(i)], &tail = weight[static_cast<size_t>(pixels - 1 - i)];
+    if (begin > 0) head = std::min(head, w);
+    if (begin + size < length) tail = std::min(tail, w);
+  }
+  return weight;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side) {
+  check(side >= 2 * kTileOverlap, "a tile of {} positions: it needs at least {}", side, 2 * kTileOverlap);
+  std::vector<Tile> tiles;
+  for (int64_t r : starts(rows, side))
+    for (int64_t c : starts(columns, side)) tiles.push_back({r, c, std::min(side, rows), std::min(side, columns)});
+  return tiles;
+}
+
+Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles, const std::function<Planes(const Tile&)>& decode) {
+  const int64_t height = rows * kPixels, width = columns * kPixels, plane = height * width;
+  Planes picture{static_cast<int>(width), static_cast<int>(height), std::vector<float>(static_cast<size_t>(3 * plane))};
+  std::vector<float> total(static_cast<size_t>(plane));
+  for (const Tile& tile : tiles) {
+    const Planes part = decode(tile);
+    const auto down = fading(tile.row, tile.rows, rows), across = fading(tile.column, tile.columns, columns);
+    for (int64_t y = 0; y < part.height; ++y)
+      for (int64_t x = 0; x < part.width; ++x) {
+        const float w = down[static_cast<size_t>(y)] * across[static_cast<size_t>(x)];
+        const int64_t to = (tile.row * kPixels + y) * width + tile.column * kPixels + x, from = y * part.width + x;
+        total[static_cast<size_t>(to)] += w;
+        for (int64_t c = 0; c < 3; ++c)
+          picture.values[static_cast<size_t>(c * plane + to)] +=
+              w * part.values[static_cast<size_t>(c * part.height * part.width + from)];
+      }
+  }
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t i = 0; i < plane; ++i) picture.values[static_cast<size_t>(c * plane + i)] /= total[static_cast<size_t>(i)];
+  return picture;
+}
+
+}  // namespace flux2

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "pipeline/decode.h"
+
+namespace flux2 {
+
+// Part of the grid of latent positions, each 16 × 16 pixels.
+struct Tile {
+  int64_t row = 0, column = 0, rows = 0, columns = 0;
+};
+
+// Positions shared by neighbouring tiles, over which one fades into the other.
+constexpr int64_t kTileOverlap = 4;
+
+// Tiles of at most `side` positions each way that cover a grid, neighbours sharing at least kTileOverlap positions. One tile
+// when the grid is no larger than that.
+std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);
+
+// The picture of a grid from pictures of its tiles. A tile sees no further than its own edge, so this is close to the picture
+// decoded at once, not equal to it; what it needs in memory does not grow with the picture.
+Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles, const std::function<Planes(const Tile&)>& decode);
+
+}  // namespace flux2
