@@ -16,6 +16,7 @@
 #include "engine/file_hash.h"
 #include "engine/forecast.h"
 #include "hub/recognise.h"
+#include "pipeline/tiles.h"
 #include "text/prompt.h"
 
 namespace flux2 {
@@ -128,7 +129,7 @@ class Generation {
       load(options);
     }
     loaded_->session.tokens_at_once = 0;
-    if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = 32;  // 512 pixels
+    if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = kDecodeTile;
     return true;
   }
 

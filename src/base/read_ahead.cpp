@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace flux2 {
 
@@ -12,11 +13,12 @@ namespace {
 
 constexpr off_t kPiece = off_t{1} << 20;
 
-// Whether a byte is in the cache: such a read does not wait for the disk.
+// Whether a byte is in the cache: such a read does not wait for the disk. File systems that live in memory refuse the
+// question, and need no help.
 bool is_cached(int fd, off_t at) {
   char byte;
   iovec one{&byte, 1};
-  return ::preadv2(fd, &one, 1, at, RWF_NOWAIT) == 1;
+  return ::preadv2(fd, &one, 1, at, RWF_NOWAIT) == 1 || errno == EOPNOTSUPP;
 }
 
 }  // namespace

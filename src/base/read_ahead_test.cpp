@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include <fstream>
 
@@ -15,10 +18,14 @@ TEST(ReadAhead, BringsBackWhatTheCacheLost) {
   const int fd = ::open(path.c_str(), O_RDONLY);
   ASSERT_GE(fd, 0);
   ::fsync(fd);
-  const bool dropped = ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+  ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  char byte;
+  iovec one{&byte, 1};
+  const bool dropped = ::preadv2(fd, &one, 1, (5 << 20) - 1, RWF_NOWAIT) < 0 && errno == EAGAIN;
   ::close(fd);
-  EXPECT_TRUE(dropped);
+  if (!dropped) GTEST_SKIP() << "this file system does not forget its files";
   const int64_t first = ReadAhead({path}).finish();
+  EXPECT_GT(first, 0);
   EXPECT_LE(first, 5 << 20);
   EXPECT_EQ(ReadAhead({path}).finish(), 0) << "all of it should be in the cache now";
 }

@@ -6,6 +6,7 @@
 #include "engine/network_bytes.h"
 #include "engine/page_schedule.h"
 #include "engine/weight_stream.h"
+#include "pipeline/tiles.h"
 
 namespace flux2 {
 
@@ -13,8 +14,6 @@ namespace {
 
 // Left free of what a GPU has: other programs draw on it too.
 constexpr int64_t kReserve = int64_t{1} << 30;
-
-constexpr int64_t kTile = 32;  // positions: 512 pixels
 
 std::vector<std::shared_ptr<const MappedFile>> files_of(const WeightSource& source) {
   std::vector<std::shared_ptr<const MappedFile>> files;
@@ -156,7 +155,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   const Placement placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
-  session.decode_tile = options_.decode_tile >= 0 ? options_.decode_tile : placement.fits ? 0 : kTile;
+  session.decode_tile = options_.decode_tile >= 0 ? options_.decode_tile : placement.fits ? 0 : kDecodeTile;
   session.capture = options_.memory_limit == 0 && placement.transformer_blocks == transformer_bytes.blocks.size();
   const auto with_blocks = [&](size_t resident_blocks) {
     LoadSettings limited = settings;
@@ -170,10 +169,15 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
                                                     with_blocks(placement.transformer_blocks));
 
   std::vector<std::filesystem::path> ahead;  // in the order they will be wanted
+  int64_t ahead_bytes = 0;
   for (const auto* weights : {&encoder_weights, &transformer_weights})
     if (*weights)
-      for (const auto& file : files_of((*weights)->source())) ahead.push_back(file->path());
-  if (options_.memory_limit == 0) loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));
+      for (const auto& file : files_of((*weights)->source())) {
+        ahead.push_back(file->path());
+        ahead_bytes += static_cast<int64_t>(file->bytes().size());
+      }
+  // More than the cache can hold would only push out what is about to be used.
+  if (options_.memory_limit == 0 && ahead_bytes < system_memory_size().available) loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));
 
   const bool both = encoder_config && transformer_config;
   if (encoder_config && (host || (both && placement.encoder_leaves)))

@@ -125,8 +125,16 @@ void WeightStream::before(size_t index, Stream& stream) {
 
 void WeightStream::after(size_t index, Stream& stream) {
   if (position_[index] < 0) return;
-  auto released = stream.mark();
+  // Called by a destructor: a failure is kept and thrown by the next before().
+  std::shared_ptr<void> released;
+  std::exception_ptr failure;
+  try {
+    released = stream.mark();
+  } catch (...) {
+    failure = std::current_exception();
+  }
   const std::lock_guard lock(mutex_);
+  if (failure && !failure_) failure_ = failure;
   release(slots_[streamed_[static_cast<size_t>(position_[index])].slot], std::move(released));
 }
 

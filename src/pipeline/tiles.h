@@ -16,6 +16,9 @@ struct Tile {
 // Positions shared by neighbouring tiles, over which one fades into the other.
 constexpr int64_t kTileOverlap = 4;
 
+// The side of a tile where memory is short: 512 pixels.
+constexpr int64_t kDecodeTile = 32;
+
 // Tiles of at most `side` positions each way that cover a grid, neighbours sharing at least kTileOverlap positions. One tile
 // when the grid is no larger than that.
 std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);

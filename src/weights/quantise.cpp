@@ -61,7 +61,16 @@ void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out) {
   }
 }
 
+// A block that holds something other than numbers must not look harmless: its scale is NaN.
+template <class Block>
+bool is_broken(const float* x, Block& block) {
+  if (std::isfinite(largest_magnitude(x, 32))) return false;
+  block = {.scale = to_f16(NAN), .q = {}};
+  return true;
+}
+
 void make_block(const float* x, BlockQ8_0& block) {
+  if (is_broken(x, block)) return;
   const float d = largest_magnitude(x, 32) / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
   block.scale = to_f16(d);
   for (int i = 0; i < 32; ++i) {
@@ -71,6 +80,7 @@ void make_block(const float* x, BlockQ8_0& block) {
 }
 
 void make_block(const float* x, BlockQ4_0& block) {
+  if (is_broken(x, block)) return;
   float extreme = 0.0f;
   for (int i = 0; i < 32; ++i)
     if (std::abs(x[i]) > std::abs(extreme)) extreme = x[i];

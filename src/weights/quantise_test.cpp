@@ -113,6 +113,10 @@ TEST(Quantise, NotANumberShows) {
   const Tensor q = quantise(matrix(v, 2), Quant::Int8, threads);
   EXPECT_TRUE(std::isnan(q.scales().to_floats()[0]));
   EXPECT_EQ(q.scales().to_floats()[1], 1.0f / 127.0f);
+  const Tensor q8 = quantise(matrix(v, 2), Quant::Q8_0, threads), q4 = quantise(matrix(v, 2), Quant::Q4_0, threads);
+  EXPECT_TRUE(std::isnan(to_float(q8.data<BlockQ8_0>()[0].scale)));
+  EXPECT_TRUE(std::isnan(to_float(q4.data<BlockQ4_0>()[0].scale)));
+  EXPECT_FALSE(std::isnan(to_float(q4.data<BlockQ4_0>()[1].scale)));
 }
 
 }  // namespace
