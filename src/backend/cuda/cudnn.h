@@ -10,7 +10,7 @@
 namespace flux2 {
 
 // cuDNN on one stream: attention and convolution over BF16, summed in F32. Each call answers whether it enqueued the work:
-// false, with nothing done, when the library has no plan for such tensors or the program was built without it. A plan is
+// false, with nothing done, when the library has no plan for such tensors or the library is not installed. A plan is
 // made once per shape and kept; nothing is timed, so the same shape always runs the same kernel.
 class Cudnn {
  public:

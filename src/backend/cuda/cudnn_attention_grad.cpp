@@ -140,7 +140,7 @@ Operations describe_attention_grad(const AttentionGradArgs& a) {
 
 bool Cudnn::attention_grad(const AttentionGradArgs& all) {
   const int64_t batch = all.q.dim(0), queries = all.q.dim(1), heads = all.q.dim(2), keys = all.k.dim(1), width = all.q.dim(3);
-  if (all.causal || all.key_mask || all.k.dim(2) != heads || (width != 64 && width != 128)) return false;
+  if (!state_ || all.causal || all.key_mask || all.k.dim(2) != heads || (width != 64 && width != 128)) return false;
   for (const Tensor* t : {&all.q, &all.k, &all.v, &all.y, &all.dy, &all.dq, &all.dk, &all.dv})
     if (!is_readable(*t)) return false;
 

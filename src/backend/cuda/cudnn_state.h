@@ -17,6 +17,9 @@ namespace flux2 {
 
 namespace cudnn {
 
+// Whether the library can be opened on this machine.
+bool is_installed();
+
 // What decides a plan: the kind of work, and shape and strides of its tensors.
 using Key = std::vector<int64_t>;
 void add_layout(Key& key, const Tensor& t);
