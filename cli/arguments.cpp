@@ -54,13 +54,15 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
   app.allow_extras();
   const CLI::callback_t keep = [](const CLI::results_t&) { return true; };
 
-  std::set<std::string> names;
+  std::set<std::string> names, repeatable;
   std::vector<std::pair<const OptionSpec*, CLI::Option*>> own;
   std::vector<std::pair<const ForeignOption*, CLI::Option*>> others;
   for (const OptionGroup& group : groups)
     for (const OptionSpec& option : group.options) {
       names.insert(option.name);
-      const std::string spelling = "--" + option.name + (option.letter ? std::string(",-") + option.letter : "");
+      if (option.repeatable) repeatable.insert(option.name);
+      const std::string spelling = "--" + option.name + (option.letter ? std::string(",-") + option.letter : "") +
+                                   (option.also.empty() ? "" : "," + option.also);
       CLI::Option* added =
           option.value.empty() ? app.add_flag(spelling) : app.add_option(spelling, keep)->expected(1)->take_all();
       own.emplace_back(&option, added);
@@ -98,8 +100,11 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     if (parsed->count() == 0 || option->target.empty()) continue;
     if (arguments.options.contains(option->target)) continue;  // our own name for it wins
     const auto results = parsed->results();
-    arguments.options[option->target] = {{option->translate ? option->translate(results) : results.back()},
-                                         "--" + option->name};
+    auto& given = arguments.options[option->target];
+    given.spelled = "--" + option->name;
+    if (option->translate) given.values = {option->translate(results)};
+    else if (repeatable.contains(option->target)) given.values = results;
+    else given.values = {results.back()};
   }
   for (const auto& [option, parsed] : own)
     if (const auto given = arguments.options.find(option->name); option->later && given != arguments.options.end())

@@ -42,6 +42,7 @@ std::string overview();
 std::string help_for(const Command& command);
 
 int run_generate(Invocation& run);
+int run_edit(Invocation& run);
 int run_inspect(Invocation& run);
 int run_tokenize(Invocation& run);
 int run_vae(Invocation& run);

@@ -17,6 +17,17 @@ const std::vector<Command>& commands() {
        run_generate,
        "`flux2 \"a prompt\"` is short for this. stdout carries the paths of the pictures, one per line.",
        true},
+      {"edit",
+       {"img2img"},
+       "make pictures from a text and up to 16 pictures",
+       "-i PICTURE… [PROMPT] [options]",
+       generate_options,
+       {"flux2 edit -i photo.png \"make it winter\" -o winter.png",
+        "flux2 edit -i room.jpg -i chair.jpg \"put the chair of image 2 into the room of image 1\" --match 1",
+        "flux2 edit -i sketch.png \"an oil painting of this\" --size 1024 --seed 7 --batch 4"},
+       run_edit,
+       "The picture is as large as the first reference unless a size is given. generate takes references too; edit insists on one.",
+       true},
       {"plan",
        {},
        "forecast memory and time of a generation, without running it",
@@ -113,7 +124,7 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"edit", "img2img", "inpaint", "grid", "upscale", "shell", "serve", "client", "lora",
+  for (const char* later : {"inpaint", "grid", "upscale", "shell", "serve", "client", "lora",
                             "convert", "train", "dataset", "verify", "selftest"})
     if (name == later) return true;
   return false;

@@ -151,6 +151,7 @@ class Generation {
           });
       outcome_.load += times.load;
       outcome_.times.text += times.text;
+      outcome_.times.references += times.references;
       outcome_.times.denoise += times.denoise;
       outcome_.times.decode += times.decode;
     };
@@ -174,6 +175,7 @@ class Generation {
   void deliver(const ResolvedRequest& resolved, const Picture& picture) {
     GenerationRecord record = resolved.record;
     record.seconds.text = display_.seconds_in(Phase::Text);
+    record.seconds.vae_encode = display_.seconds_in(Phase::EncodeReferences);
     record.seconds.denoise = display_.seconds_in(Phase::Denoise);
     record.seconds.decode = display_.seconds_since_report();  // which was the beginning of this picture's decoding
     const double before = display_.seconds();
@@ -211,6 +213,7 @@ class Generation {
         {"timings",
          {{"load", milliseconds(outcome_.load)},
           {"text", milliseconds(outcome_.times.text)},
+          {"encode", milliseconds(outcome_.times.references)},
           {"denoise", milliseconds(outcome_.times.denoise)},
           {"decode", milliseconds(outcome_.times.decode)},
           {"save", milliseconds(outcome_.save)},
@@ -237,13 +240,24 @@ class Generation {
   bool stepped_down_ = false;
 };
 
+int run_prepared(Invocation& run, PreparedRun prepared) {
+  if (run.settings.flag("dry-run")) return print_plan(run, prepared);
+  return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
+}
+
 }  // namespace
 
 int run_generate(Invocation& run) {
   if (run.settings.text("style") == "list") return list_styles(run);
+  return run_prepared(run, prepare_run(run));
+}
+
+int run_edit(Invocation& run) {
   PreparedRun prepared = prepare_run(run);
-  if (run.settings.flag("dry-run")) return print_plan(run, prepared);
-  return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
+  for (const ResolvedRequest& resolved : prepared.requests)
+    if (resolved.request.references.empty())
+      throw Error(ErrorCode::InvalidArgument, "edit needs a picture to begin with", "flux2 edit -i photo.png \"make it winter\"");
+  return run_prepared(run, std::move(prepared));
 }
 
 }  // namespace flux2

@@ -70,14 +70,25 @@ std::vector<OptionGroup> generate_options() {
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
        {"from", 0, "FILE", "take the settings of this picture"},
        {"remix", 0, "FILE", "the same with a new seed"},
-       {"input", 'i', "FILE", "reference picture", {}, true, true},
-       {"ref", 'r', "FILE", "reference picture", {}, true, true},
-       {"match", 0, "N", "size of reference N", {}, false, true, {"off"}},
        {"strength", 0, "X", "how far to leave the canvas", {}, false, true},
        {"lora", 0, "NAME[:W]", "adapter", {}, true, true},
        {"lora-mode", 0, "MODE", "how adapters are applied", {}, false, true, {"auto"}},
        {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
        {"element", 0, "NAME", "studio element", {}, true, true}}};
+  const OptionGroup references = {
+      "References",
+      {{.name = "input",
+        .letter = 'i',
+        .value = "FILE",
+        .help = "picture to edit or take from, up to 16; the first is \"image 1\" in a prompt; also -r, --ref",
+        .repeatable = true,
+        .also = "--ref,-r"},
+       {"match", 0, "N|off", "make the picture as large as reference N (default: 1 unless a size is given)", "generate"},
+       {"ref-pixels", 0, "N|WxH", "scale larger references down to this area (default: 2024x2024 for one, 1024x1024 for several)",
+        "generate"},
+       {"no-resize-ref", 0, "", "take references as large as they are", "generate"},
+       {"ref-prep", 0, "NAME", "ours (EXIF turned, alpha over white), bfl or diffusers: how references are prepared (default: ours)",
+        "generate"}}};
   const OptionGroup sampling = {
       "Sampling",
       {{"steps", 's', "N", "1 to 256 (default: the model's)", "generate"},
@@ -115,7 +126,7 @@ std::vector<OptionGroup> generate_options() {
        {"latents-out", 0, "FILE", "write the final latents [128, h, w]"},
        {"trace", 0, "FILE", "record every tensor of the run for comparison"},
        {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
-  return {picture, model_group(), sampling, output, exchange, device_group(), control_group()};
+  return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
 std::vector<OptionGroup> inspect_options() {

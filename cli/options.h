@@ -18,6 +18,7 @@ struct OptionSpec {
   bool repeatable = false;
   bool later = false;                      // known, but not part of this version …
   std::vector<std::string> harmless = {};  // … except for these values, which ask for nothing
+  std::string also = {};                   // other spellings of it, as the parser takes them: "--ref,-r"
 };
 
 struct OptionGroup {

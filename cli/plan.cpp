@@ -35,11 +35,11 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
   const Request& request = resolved.request;
   console.result(fmt::format("{} at {}x{}, {} steps, {} picture(s), on {}", model.id, request.width, request.height, request.steps,
                              request.batch, f.device));
-  console.result(fmt::format("{:<10} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
+  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
   for (const PhaseForecast& p : f.phases)
-    console.result(fmt::format("{:<10} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
+    console.result(fmt::format("{:<12} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
                                gib(p.peak()), p.seconds));
-  console.result(fmt::format("{:<10} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB available{}", "in all", "", "", gib(f.peak()),
+  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB available{}", "in all", "", "", gib(f.peak()),
                              f.seconds(), gib(f.memory.available), f.fits() ? "" : ": does not fit"));
   console.result(f.where);
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
@@ -67,6 +67,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
     json["batch"] = request.batch;
     json["output"] = resolved.output;
     json["plan"] = {{"picture_tokens", request.tokens()},
+                    {"reference_tokens", request.reference_tokens()},
                     {"text_tokens", model.defaults.text_length},
                     {"transformer_passes", int64_t{request.steps} * request.batch * (request.cfg ? 2 : 1)},
                     {"sigmas", make_sigmas(request.schedule, request.tokens(), request.steps, request.shift)},

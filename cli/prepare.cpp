@@ -29,6 +29,7 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
   const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
   const std::string style = run.settings.text("style");
   const Styles styles = all_styles(run.project, run.user);
+  PictureShelf shelf;
   std::vector<ResolvedRequest> requests;
   for (int64_t round = 0; round < repeat; ++round)
     for (const PromptLine& line : prompts) {
@@ -36,7 +37,7 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
       Settings settings = run.settings.with(line.settings);
       if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
       // Rounding and the like are the same in every round; once is enough to say so.
-      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}));
+      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf));
     }
   return requests;
 }

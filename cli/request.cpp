@@ -74,18 +74,40 @@ void read_given_tensors(const Settings& settings, Request& request) {
   }
 }
 
+// Whether somebody asked for a size; a preset only suggests one.
+bool size_is_given(const Settings& settings) {
+  for (const char* side : {"width", "height"})
+    if (const Setting* setting = settings.find(side); setting && !setting->origin.starts_with("--preset")) return true;
+  return false;
+}
+
+PictureSize choose_size(const Settings& settings, const ModelDefaults& defaults, const std::vector<GivenPicture>& references,
+                        const Log& log) {
+  constexpr int kLargestSide = 1 << 20;  // anything a person may type; the rules of sizes answer for the rest
+  const bool no_match = settings.text("match") == "off";
+  if (const Setting* match = settings.find("match"); match && !no_match) {
+    check(!references.empty(), "{}: there is no reference whose size could be taken", match->origin);
+    const int64_t index = *settings.integer("match", 1, static_cast<int64_t>(references.size()));
+    return size_like(references[static_cast<size_t>(index - 1)].size());
+  }
+  if (!references.empty() && !no_match && !size_is_given(settings)) return size_like(references[0].size());
+  const PictureSize wanted{static_cast<int>(settings.integer("width", 1, kLargestSide).value_or(defaults.width)),
+                           static_cast<int>(settings.integer("height", 1, kLargestSide).value_or(defaults.height))};
+  return valid_picture_size(wanted, settings.flag("strict"), log);
+}
+
 }  // namespace
 
 ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& model, const std::string& prompt,
-                                const Log& log) {
-  constexpr int kLargestSide = 1 << 20;  // anything a person may type; the rules of sizes answer for the rest
+                                const Log& log, PictureShelf* shelf) {
   const ModelDefaults& defaults = model.defaults;
   Request request;
   request.prompt = prompt;
   request.negative = settings.text("negative");
-  const PictureSize wanted{static_cast<int>(settings.integer("width", 1, kLargestSide).value_or(defaults.width)),
-                           static_cast<int>(settings.integer("height", 1, kLargestSide).value_or(defaults.height))};
-  const PictureSize size = valid_picture_size(wanted, settings.flag("strict"), log);
+  PictureShelf own_shelf;
+  const std::vector<GivenPicture> references = (shelf ? *shelf : own_shelf).references(settings);
+  for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
+  const PictureSize size = choose_size(settings, defaults, references, log);
   request.width = size.width, request.height = size.height;
   request.steps = static_cast<int>(settings.integer("steps", 1, 256).value_or(defaults.steps));
   request.batch = static_cast<int>(settings.integer("batch", 1, 1024).value_or(1));
@@ -105,6 +127,8 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   read_given_tensors(settings, request);
 
   GenerationRecord record;
+  record.kind = references.empty() ? "generate" : "edit";
+  for (const GivenPicture& reference : references) record.references.push_back(reference.record);
   record.prompt = request.prompt;
   record.negative = request.negative;
   record.model = model.id;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cli/references.h"
 #include "cli/settings.h"
 #include "engine/generation_record.h"
 #include "hub/model_files.h"
@@ -16,9 +17,10 @@ struct ResolvedRequest {
   std::string output;  // where the pictures go, as the user wrote it
 };
 
-// Applies the rules of sizes, seeds and guidance to what was asked for. Throws InvalidArgument for what cannot be done.
+// Applies the rules of sizes, seeds and guidance to what was asked for and reads the pictures it names, from `shelf` where
+// one is shared between requests. Throws InvalidArgument for what cannot be done.
 ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& model, const std::string& prompt,
-                                const Log& log);
+                                const Log& log, PictureShelf* shelf = nullptr);
 
 // The settings of a record as options, for --from and --remix (without the seed).
 SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, const std::string& origin);

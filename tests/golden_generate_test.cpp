@@ -28,7 +28,6 @@ double compare_traces(const Golden& reference, const std::string& ours, double l
   const auto mine = open_weights(ours);
   double worst = 0;
   for (const std::string& name : reference.names()) {
-    if (name.starts_with("refs.")) continue;
     const StoredTensor* found = mine->find(name);
     EXPECT_NE(found, nullptr) << name << " is not in the trace";
     if (!found) continue;
@@ -42,7 +41,13 @@ double compare_traces(const Golden& reference, const std::string& ours, double l
 double run_and_compare(const std::string& device, const std::string& name, double limit) {
   const Engine engine({.device = device, .threads = 2, .profile = Profile::Exact});
   const auto model = engine.load(tiny_model(), {});
-  const Request request = request_from(read_json(golden_path("generate.json")).at(name));
+  Request request = request_from(read_json(golden_path("generate.json")).at(name));
+  const Golden reference("generate-" + name + ".safetensors");
+  for (int k = 0; reference.has(fmt::format("refs.{}.image", k)); ++k) {
+    const Tensor image = reference[fmt::format("refs.{}.image", k)];
+    request.references.push_back(std::make_shared<const Planes>(
+        Planes{static_cast<int>(image.dim(2)), static_cast<int>(image.dim(1)), image.to_floats()}));
+  }
   Trace trace;
   model->session.trace = &trace;
   int pictures = 0;
@@ -50,7 +55,7 @@ double run_and_compare(const std::string& device, const std::string& name, doubl
   EXPECT_EQ(pictures, 1);
   const std::string path = testing::TempDir() + "trace-" + name + ".safetensors";
   trace.save(path);
-  const double worst = compare_traces(Golden("generate-" + name + ".safetensors"), path, limit, limit);
+  const double worst = compare_traces(reference, path, limit, limit);
   fmt::print("generate-{} on {}: worst {:.2g}\n", name, device, worst);
   return worst;
 }
@@ -61,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, GoldenGenerateOn, testing::ValuesIn(gpu_count(
                          [](const auto& test) { return test.param; });
 
 TEST_P(GoldenGenerateOn, TextToImage) { EXPECT_LE(run_and_compare(GetParam(), "t2i", 1e-4), 1e-4); }
+TEST_P(GoldenGenerateOn, Edit) { EXPECT_LE(run_and_compare(GetParam(), "edit", 1e-4), 1e-4); }
 TEST_P(GoldenGenerateOn, TrueGuidance) { EXPECT_LE(run_and_compare(GetParam(), "cfg", 1e-4), 1e-4); }
 
 // The reference in bf16, one step from its own latents with its rounding of the time: bf16 arithmetic on our side.

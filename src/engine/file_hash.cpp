@@ -1,34 +1,16 @@
 #include "engine/file_hash.h"
 
-#include <fmt/format.h>
-#include <openssl/evp.h>
-
-#include <array>
-#include <memory>
-
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/sha256.h"
 
 namespace flux2 {
 
 namespace fs = std::filesystem;
 
-std::string sha256_of(const fs::path& path) {
-  const auto file = MappedFile::open(path);
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  const auto bytes = file->bytes();
-  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1 ||
-      EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1 ||
-      EVP_DigestFinal_ex(context.get(), digest.data(), &size) != 1)
-    fail(ErrorCode::Internal, "cannot hash {}", path.string());
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
-}
+std::string sha256_of(const fs::path& path) { return sha256(MappedFile::open(path)->bytes()); }
 
 namespace {
 

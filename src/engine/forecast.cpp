@@ -108,7 +108,14 @@ double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
   const int64_t text_length = r.models.text_length;
   switch (phase) {
     case Phase::Text: return r.encoder ? text_flop(r.encoder->network->config, text_length) * (request.cfg ? 2 : 1) : 0;
-    case Phase::Denoise: return passes * request.steps * step_flop(r.transformer->network->config, text_length, request.tokens());
+    case Phase::EncodeReferences: {
+      double flop = 0;
+      for (const auto& picture : request.references) flop += encode_flop(*r.vae->network, picture->width, picture->height);
+      return flop;
+    }
+    case Phase::Denoise:
+      return passes * request.steps *
+             step_flop(r.transformer->network->config, text_length, request.tokens() + request.reference_tokens());
     case Phase::Decode: return request.batch * decode_flop(*r.vae->network, request.width, request.height);
     default: return 0;
   }

@@ -56,6 +56,24 @@ TEST(Forecast, IsWhatThePoolHandsOut) {
   }
 }
 
+TEST(Forecast, CountsReferences) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  Request request = request_of(256, 1, false);
+  const Forecast without = forecast(engine, synthetic_model(), request);
+  for (int i = 0; i < 2; ++i)
+    request.references.push_back(std::make_shared<const Planes>(Planes{512, 512, std::vector<float>(3 * 512 * 512, 0.1f * i)}));
+  const Forecast with = forecast(engine, synthetic_model(), request);
+  EXPECT_GT(phase(with, Phase::EncodeReferences).activations, 0);
+  EXPECT_GT(phase(with, Phase::EncodeReferences).seconds, 0);
+  EXPECT_GT(phase(with, Phase::Denoise).activations, 2 * phase(without, Phase::Denoise).activations);
+  const auto model = engine.load(synthetic_model(), {});
+  text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+  int64_t peak = 0;
+  for (const PhaseForecast& p : with.phases) peak = std::max(peak, p.activations);
+  const auto real = static_cast<double>(model->session.stream->peak_bytes());
+  EXPECT_NEAR(static_cast<double>(peak), real, 0.1 * real + (32 << 20));
+}
+
 TEST(Forecast, GrowsWithTheRequest) {
   const Engine engine({.device = "cpu", .threads = 2});
   const Forecast small = forecast(engine, synthetic_model(), request_of(128, 1, false));

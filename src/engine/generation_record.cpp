@@ -21,6 +21,21 @@ void read(const Json& json, const char* key, std::optional<double>& value) {
   if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<double>();
 }
 
+Json to_json(const PictureRecord& picture, bool is_private) {
+  Json json = {{"sha256", picture.sha256}, {"width", picture.width}, {"height", picture.height}};
+  if (!is_private) json["name"] = picture.name;
+  return json;
+}
+
+PictureRecord picture_from_json(const Json& json) {
+  PictureRecord picture;
+  read(json, "name", picture.name);
+  read(json, "sha256", picture.sha256);
+  read(json, "width", picture.width);
+  read(json, "height", picture.height);
+  return picture;
+}
+
 }  // namespace
 
 std::string program_version() { return std::string(kProgramName) + " " + FLUX2_VERSION; }
@@ -51,6 +66,10 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   json["profile"] = r.profile;
   if (r.time_rounding != "exact") json["time_rounding"] = r.time_rounding;
   json["cache"] = "off";
+  if (!r.references.empty()) {
+    json["references"] = Json::array();
+    for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
+  }
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -85,6 +104,8 @@ GenerationRecord record_from_json(const Json& json) {
     read(json, "noise", r.noise);
     read(json, "profile", r.profile);
     read(json, "time_rounding", r.time_rounding);
+    if (const auto references = json.find("references"); references != json.end() && references->is_array())
+      for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     read(json, "device", r.device);
     return r;
   } catch (const Json::exception& e) {

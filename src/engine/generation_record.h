@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 
@@ -10,6 +11,15 @@ namespace flux2 {
 
 inline constexpr const char* kProgramName = "flux2.cpp";
 std::string program_version();  // "flux2.cpp 0.1.0"
+
+// A picture that another one was made from.
+struct PictureRecord {
+  std::string name;    // base name of its file
+  std::string sha256;  // of its file
+  int width = 0, height = 0;
+
+  bool operator==(const PictureRecord&) const = default;
+};
 
 // How a picture was made: everything needed to make it again, and what is good to know about it. It travels inside the
 // picture (picture_metadata.h) and in sidecar files. No user names, host names or folders: names are base names.
@@ -29,6 +39,7 @@ struct GenerationRecord {
   std::string sampler = "euler", schedule = "model", noise = "torch-cpu", profile = "fast";
   std::string time_rounding = "exact";
   std::optional<double> shift;
+  std::vector<PictureRecord> references;  // "image 1" of the prompt first
   std::string device;
   struct {
     double text = 0, vae_encode = 0, denoise = 0, decode = 0;

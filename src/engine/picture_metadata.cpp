@@ -71,6 +71,7 @@ MetadataChoice MetadataChoice::parse(const std::string& list) {
 ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format) {
   const std::string parameters = choice.a1111 ? to_a1111(record, choice.is_private) : "";
   const std::string own = choice.json ? compact(to_json(record, choice.is_private)) : "";
+  const bool composite = record.kind != "generate";
   const bool anything = choice.a1111 || choice.json || choice.comfy;
   ImageMetadata metadata;
   if (format == ImageFormat::Png) {
@@ -82,11 +83,11 @@ ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataCho
       metadata.text.emplace_back("workflow", compact(graphs.ui));
     }
     if (anything) metadata.text.emplace_back("Software", record.app);
-    if (choice.provenance) metadata.xmp = xmp_packet({.generated = true});
+    if (choice.provenance) metadata.xmp = xmp_packet({.generated = true, .composite = composite});
   } else {
     metadata.exif_comment = parameters;
     if (anything) metadata.software = record.app;
-    if (choice.provenance || choice.json) metadata.xmp = xmp_packet({.generated = choice.provenance, .own_json = own});
+    if (choice.provenance || choice.json) metadata.xmp = xmp_packet({.generated = choice.provenance, .composite = composite, .own_json = own});
   }
   return metadata;
 }

@@ -24,6 +24,7 @@ GenerationRecord example() {
   r.seed = 18446744073709551615ull >> 1;
   r.index = 2;
   r.shift = 2.25;
+  r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
   r.seconds.text = 0.25;
   return r;
 }
@@ -36,6 +37,7 @@ TEST(GenerationRecord, ComesBackFromItsJson) {
   GenerationRecord r = example();
   r.seconds = {};
   expect_same(record_from_json(to_json(r)), r);
+  EXPECT_EQ(record_from_json(to_json(r)).references, r.references);
   EXPECT_EQ(to_json(r)["v"], 1);
   EXPECT_THROW(record_from_json(Json{{"steps", "many"}}), Error);
 }
@@ -45,7 +47,9 @@ TEST(GenerationRecord, PrivateJsonKeepsHashesOnly) {
   EXPECT_EQ(text.find("fox"), std::string::npos);
   EXPECT_EQ(text.find("dark"), std::string::npos);
   EXPECT_EQ(text.find("pico"), std::string::npos);
+  EXPECT_EQ(text.find("secret"), std::string::npos);
   EXPECT_NE(text.find("aaaa"), std::string::npos);
+  EXPECT_NE(text.find("bbbb"), std::string::npos);
 }
 
 TEST(PictureMetadata, SurvivesEveryFormat) {

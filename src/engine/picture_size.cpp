@@ -1,7 +1,9 @@
 #include "engine/picture_size.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 
 #include "base/error.h"
@@ -59,6 +61,14 @@ PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log
   if (int64_t{size.width} * size.height > kManyPixels)
     log.warn("{}x{} is more than 4.2 megapixels: the model was not made for it", size.width, size.height);
   return size;
+}
+
+PictureSize size_like(const PictureSize& picture) {
+  const double width = picture.width, height = picture.height;
+  const double by_area = std::sqrt(static_cast<double>(kManyPixels) / (width * height));
+  const double scale = std::min({1.0, by_area, kMaxSide / std::max(width, height)});
+  const auto side = [&](double length) { return std::max(kMinSide, static_cast<int>(length * scale) / kGrid * kGrid); };
+  return {side(width), side(height)};
 }
 
 }  // namespace flux2

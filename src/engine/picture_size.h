@@ -18,4 +18,8 @@ PictureSize parse_picture_size(std::string_view text);
 // naming the nearest sizes when `strict`. Sides must end up within 64…4096; more than 4.2 megapixels is a warning.
 PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log);
 
+// The size of a picture made like another: as large, but at most 4.2 megapixels and 4096 a side, then rounded down to
+// multiples of 16.
+PictureSize size_like(const PictureSize& picture);
+
 }  // namespace flux2

@@ -42,5 +42,16 @@ TEST(PictureSize, KnowsItsLimits) {
   EXPECT_EQ(warnings, 1);  // large, but allowed
 }
 
+TEST(PictureSize, LikeAnother) {
+  const auto like = [](int width, int height) {
+    const PictureSize size = size_like({width, height});
+    return std::pair(size.width, size.height);
+  };
+  EXPECT_EQ(like(1920, 1080), std::pair(1920, 1072));
+  EXPECT_EQ(like(64, 79), std::pair(64, 64));
+  EXPECT_EQ(like(4032, 3024), std::pair(2352, 1760));  // 4.2 megapixels
+  EXPECT_EQ(like(6000, 750), std::pair(4096, 512));
+}
+
 }  // namespace
 }  // namespace flux2

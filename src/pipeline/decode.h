@@ -1,18 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "base/log.h"
+#include "pipeline/planes.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
-
-// One picture as the decoder gives it: three planes of height × width values, [−1, 1] but not clamped.
-struct Planes {
-  int width = 0, height = 0;
-  std::vector<float> values;
-};
 
 // The picture [1, H, W, 3] of tokens [1, rows · columns, 128]; captured where that pays, so the next call may overwrite it.
 Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows,

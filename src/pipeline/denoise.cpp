@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "nn/timestep.h"
 #include "ops/arithmetic.h"
 #include "ops/view.h"
+#include "pipeline/guided_step.h"
 #include "pipeline/latents.h"
-#include "pipeline/step.h"
 
 namespace flux2 {
 
@@ -14,59 +13,27 @@ namespace {
 
 constexpr int64_t kChannels = 128;
 
-Tensor repeated(const Tensor& x, int64_t n) { return x.expanded(x.shape().with(0, n)).contiguous(); }
-
-Tensor sinusoid(Session& session, const Request& request, int64_t rows, float value) {
-  const std::vector<float> arguments(static_cast<size_t>(rows), time_argument(value, request.time_rounding));
-  return timestep_embedding(*session.stream, arguments, session.activations);
-}
-
-// With guidance the negative half comes first.
-StepConditions prepare(const Models& models, Session& session, const Request& request, const TextConditions& text, int64_t pictures) {
-  const auto loaded = models.transformer.get();
-  const Flux2Transformer& transformer = *loaded;
-  const auto project = [&](const Tensor& states) {
-    return repeated(transformer.embed_text(states.to(*session.stream).cast(session.activations)), pictures);
-  };
-  StepConditions c;
-  c.text = project(text.positive);
-  if (request.cfg) {
-    check(text.negative.shape() == text.positive.shape(), "guidance: negative states {} beside {}", text.negative.shape(),
-          text.positive.shape());
-    c.text = concat({project(text.negative), c.text}, 0);
-  }
-  if (transformer.config.guidance)
-    c.guidance = sinusoid(session, request, c.text.dim(0), static_cast<float>(request.guidance));
-  auto positions = text_positions(text.positive.dim(1));
-  const auto picture = picture_positions(request.rows(), request.columns());
-  positions.insert(positions.end(), picture.begin(), picture.end());
-  c.rope = flux2_rope(*session.stream, positions);
-  return c;
-}
-
-Tensor velocity(const Models& models, Session& session, const Request& request, const StepConditions& c, const Tensor& x, float sigma) {
-  const Tensor input = x.cast(session.activations);
-  const Tensor v = step_velocity(models.transformer.get(), session, c, request.cfg ? concat({input, input}, 0) : input,
-                                 sinusoid(session, request, c.text.dim(0), sigma));
-  if (!request.cfg) return v;
-  const auto halves = chunk(v, 2, 0);
-  return halves[0] + *request.cfg * (halves[1] - halves[0]);
+Tensor tokens_of_noise(Session& session, const Request& request, std::span<const std::vector<float>> noise) {
+  std::vector<Tensor> pictures;
+  for (const auto& planes : noise)
+    pictures.push_back(Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), kChannels}, to_tokens(planes, kChannels)));
+  return concat(pictures, 0);
 }
 
 }  // namespace
 
-Tensor denoise(const Models& models, Session& session, const Request& request, const TextConditions& text,
+int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
+  return conditions.text.positive.dim(1) + request.tokens() + conditions.references.count();
+}
+
+Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,
                std::span<const std::vector<float>> noise, const Progress& progress) {
-  const auto pictures = static_cast<int64_t>(noise.size());
   const std::vector<float> sigmas = make_sigmas(request.schedule, request.tokens(), request.steps, request.shift);
   const int steps = static_cast<int>(sigmas.size()) - 1;
   progress.at(Phase::Denoise, 0, steps);
 
-  std::vector<Tensor> starts;
-  for (const auto& planes : noise)
-    starts.push_back(Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), kChannels}, to_tokens(planes, kChannels)));
-  Tensor x = concat(starts, 0);
-  const StepConditions conditions = prepare(models, session, request, text, pictures);
+  Tensor x = tokens_of_noise(session, request, noise);
+  GuidedStep guided(models, session, request, conditions, static_cast<int64_t>(noise.size()));
 
   const auto record = [&](const std::string& name, const Tensor& value) {
     if (session.trace)
@@ -80,7 +47,7 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
   for (int i = 0; i < steps; ++i) {
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
-    const Tensor v = velocity(models, session, request, conditions, x, sigmas[at]);
+    const Tensor v = guided.velocity(x, sigmas[at]);
     record(fmt::format("velocity.{}", i), v);
     x = x + static_cast<double>(sigmas[at + 1] - sigmas[at]) * v;
     session.stream->wait();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "pipeline/progress.h"
+#include "pipeline/references.h"
 #include "pipeline/request.h"
 #include "pipeline/session.h"
 
@@ -14,9 +15,18 @@ struct TextConditions {
   Tensor positive, negative;
 };
 
+// What a picture is made from beside its noise.
+struct Conditions {
+  TextConditions text;
+  ReferenceTokens references;
+};
+
+// Tokens of one pass for one picture.
+int64_t tokens_of_pass(const Request& request, const Conditions& conditions);
+
 // Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32.
 // x ← x + (σ' − σ) · v, where v is the transformer's velocity, guided when the request asks for it.
-Tensor denoise(const Models& models, Session& session, const Request& request, const TextConditions& text,
+Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,
                std::span<const std::vector<float>> noise, const Progress& progress);
 
 }  // namespace flux2

@@ -1,17 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "pipeline/noise.h"
+#include "pipeline/planes.h"
 #include "pipeline/schedule.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
 
-// Everything that decides the pixels of a text-to-image run, already valid: front ends resolve defaults and
+// Everything that decides the pixels of a run, already valid: front ends resolve defaults and
 // check values before they build one.
 struct Request {
   std::string prompt, negative;
@@ -26,12 +28,21 @@ struct Request {
   NoiseSource noise;
   TimeRounding time_rounding = TimeRounding::Exact;
 
+  // Pictures the transformer sees beside the one it makes, "image 1" of the prompt first; sides multiples of 16.
+  std::vector<std::shared_ptr<const Planes>> references;
+  bool negative_references = true;  // the negative pass of true guidance sees them too
+
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].
   Tensor given_text, given_negative, given_noise;
 
   int64_t rows() const { return height / 16; }
   int64_t columns() const { return width / 16; }
   int64_t tokens() const { return rows() * columns(); }
+  int64_t reference_tokens() const {
+    int64_t count = 0;
+    for (const auto& picture : references) count += int64_t{picture->height} / 16 * (picture->width / 16);
+    return count;
+  }
 };
 
 }  // namespace flux2

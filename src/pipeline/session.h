@@ -39,6 +39,10 @@ struct Session {
   std::map<std::string, Tensor> prompt_cache;
   size_t prompt_cache_limit = 32;
 
+  // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
+  std::map<std::string, Tensor> picture_cache;
+  size_t picture_cache_limit = 32;
+
   // Work recorded by captured(), oldest first; each keeps the memory of its run. Whoever changes a model's weights or
   // adapters clears it.
   std::list<CapturedWork> captured_work;

@@ -8,6 +8,7 @@
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
+#include "pipeline/references.h"
 #include "pipeline/text_states.h"
 #include "pipeline/tiles.h"
 
@@ -94,19 +95,22 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
   if (models.text_encoder && needs_encoder(session, request)) models.text_encoder.get();
   times.load = watch.lap();
-  const TextConditions text = encode_text(models, session, request, progress);
+  Conditions conditions;
+  conditions.text = encode_text(models, session, request, progress);
   times.text = watch.lap();
+  conditions.references = encode_references(models, session, request, progress);
+  times.references = watch.lap();
   const auto transformer = models.transformer.get();
   times.load += watch.lap();
 
-  const int64_t tokens = (request.tokens() + text.positive.dim(1)) * (request.cfg ? 2 : 1);
+  const int64_t tokens = tokens_of_pass(request, conditions) * (request.cfg ? 2 : 1);
   const int group = static_cast<int>(std::clamp<int64_t>(session.tokens_at_once / tokens, 1, request.batch));
   for (int first = 0; first < request.batch; first += group) {
     const int count = std::min(group, request.batch - first);
     std::vector<std::vector<float>> noise;
     for (int k = 0; k < count; ++k)
       noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k), *session.stream));
-    const Tensor latents = denoise(models, session, request, text, noise, progress);
+    const Tensor latents = denoise(models, session, request, conditions, noise, progress);
     times.denoise += watch.lap();
 
     for (int k = 0; k < count; ++k) {

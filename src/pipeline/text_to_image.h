@@ -20,7 +20,7 @@ struct Picture {
 
 // Seconds spent in each phase.
 struct PhaseTimes {
-  double load = 0, text = 0, denoise = 0, decode = 0;  // load: of networks that were not in memory
+  double load = 0, text = 0, references = 0, denoise = 0, decode = 0;  // load: of networks that were not in memory
 };
 
 // Makes the pictures of a request, each handed over as soon as it is decoded, so that an interruption keeps the

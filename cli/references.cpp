@@ -1,0 +1,76 @@
+#include "cli/references.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "engine/file_hash.h"
+#include "image/pixels.h"
+#include "image/read_image.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr size_t kMaxReferences = 16;
+constexpr int64_t kFewestPixels = 64 * 64, kMostPixels = 4096 * 4096;
+
+// "1048576", or "1024x1024" for the same.
+std::optional<int64_t> pixel_limit(const Settings& settings) {
+  const Setting* setting = settings.find("ref-pixels");
+  if (!setting) return std::nullopt;
+  if (setting->values.back().find('x') == std::string::npos) return settings.integer("ref-pixels", kFewestPixels, kMostPixels);
+  const PictureSize size = in_context(setting->origin, [&] { return parse_picture_size(setting->values.back()); });
+  const int64_t pixels = int64_t{size.width} * size.height;
+  check(pixels >= kFewestPixels && pixels <= kMostPixels, "{}: {}x{} is not from {} to {} pixels", setting->origin, size.width,
+        size.height, kFewestPixels, kMostPixels);
+  return pixels;
+}
+
+}  // namespace
+
+ReferenceRules reference_rules(const Settings& settings) {
+  return {.prep = reference_prep_named(settings.choice("ref-prep", {"ours", "bfl", "diffusers"}, "ours")),
+          .max_pixels = pixel_limit(settings),
+          .resize = !settings.flag("no-resize-ref")};
+}
+
+std::shared_ptr<const Planes> planes_of(const Image& rgb) {
+  return std::make_shared<const Planes>(Planes{rgb.width, rgb.height, from_rgb8(rgb)});
+}
+
+GivenPicture PictureShelf::picture(const std::string& path, bool upright) {
+  if (path.find("://") != std::string::npos)
+    throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the picture first and give its file");
+  GivenPicture& given = read_[fmt::format("{} {}", upright, path)];
+  if (!given.image) {
+    given.image = std::make_shared<const Image>(read_image(path, {.apply_orientation = upright}));
+    given.record = {std::filesystem::path(path).filename().string(), sha256_of(path), given.image->width, given.image->height};
+  }
+  return given;
+}
+
+GivenPicture PictureShelf::prepared(const std::string& path, const ReferenceRules& rules, size_t count) {
+  const std::string key = fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize,
+                                      count == 1, path);
+  GivenPicture& given = read_[key];
+  if (!given.image) {
+    given = picture(path, rules.turns_upright());
+    given.prepared = in_context(path, [&] { return planes_of(prepare_reference(*given.image, rules, count)); });
+  }
+  return given;
+}
+
+std::vector<GivenPicture> PictureShelf::references(const Settings& settings) {
+  const Setting* input = settings.find("input");
+  if (!input) return {};
+  check(input->values.size() <= kMaxReferences, "{} references are given; at most {} are possible", input->values.size(),
+        kMaxReferences);
+  const ReferenceRules rules = reference_rules(settings);
+  std::vector<GivenPicture> given;
+  for (const std::string& path : input->values) given.push_back(prepared(path, rules, input->values.size()));
+  return given;
+}
+
+}  // namespace flux2

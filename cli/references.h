@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/settings.h"
+#include "engine/generation_record.h"
+#include "engine/picture_size.h"
+#include "image/image.h"
+#include "image/reference_prep.h"
+#include "pipeline/planes.h"
+
+namespace flux2 {
+
+// A picture that was given with -i.
+struct GivenPicture {
+  std::shared_ptr<const Image> image;      // as read, upright unless the rules of the references say otherwise
+  std::shared_ptr<const Planes> prepared;  // as a reference
+  PictureRecord record;
+
+  PictureSize size() const { return {image->width, image->height}; }
+};
+
+// Reads the pictures of requests; one that many requests use is read once.
+class PictureShelf {
+ public:
+  // Those of --input, in their order, prepared as --ref-prep, --ref-pixels and --no-resize-ref say; at most 16.
+  std::vector<GivenPicture> references(const Settings& settings);
+
+  // One that is not prepared as a reference.
+  GivenPicture picture(const std::string& path, bool upright = true);
+
+ private:
+  GivenPicture prepared(const std::string& path, const ReferenceRules& rules, size_t count);
+
+  std::map<std::string, GivenPicture> read_;
+};
+
+ReferenceRules reference_rules(const Settings& settings);
+
+std::shared_ptr<const Planes> planes_of(const Image& rgb);
+
+}  // namespace flux2

@@ -1,0 +1,111 @@
+#include "cli/references.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "cli/request.h"
+#include "image/write_image.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class References : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name, int width, int height) const {
+    Image image(width, height, 3);
+    for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * 7);
+    save_image(folder_ / name, encode_png(image));
+    return (folder_ / name).string();
+  }
+  ResolvedRequest ask(std::vector<std::string> words) const {
+    Settings settings;
+    settings.add(layer_of(parse_arguments(generate_options(), foreign_options(), std::move(words))));
+    return resolve_request(settings, ModelFiles{}, "a fox", {});
+  }
+  std::string refusal(std::vector<std::string> words) const {
+    try {
+      ask(std::move(words));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("references-" + std::to_string(::getpid()));
+};
+
+TEST_F(References, KeepTheirOrderAndNames) {
+  const std::string a = file("a.png", 96, 64), b = file("b.png", 64, 80), c = file("c.png", 64, 64);
+  const ResolvedRequest resolved = ask({"-i", a, "-r", b, "--input", c});
+  ASSERT_EQ(resolved.request.references.size(), 3u);
+  EXPECT_EQ(resolved.request.references[1]->height, 80);
+  EXPECT_EQ(resolved.request.reference_tokens(), 6 * 4 + 4 * 5 + 4 * 4);
+  EXPECT_EQ(resolved.record.kind, "edit");
+  EXPECT_EQ(resolved.record.references[1].name, "b.png");
+  EXPECT_EQ(resolved.record.references[1].sha256.size(), 64u);
+  EXPECT_EQ(ask({"--ref-image", a, "--ref_image", b}).request.references.size(), 2u);
+}
+
+TEST_F(References, DecideTheSizeUnlessOneIsGiven) {
+  const std::string a = file("a.png", 100, 130), b = file("b.png", 64, 80);
+  const auto size = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-i", a, "-i", b});
+    const Request request = ask(words).request;
+    return std::pair(request.width, request.height);
+  };
+  EXPECT_EQ(size({}), std::pair(96, 128));
+  EXPECT_EQ(size({"--match", "2"}), std::pair(64, 80));
+  EXPECT_EQ(size({"--match_image_size", "1"}), std::pair(64, 80));  // which counts from 0
+  EXPECT_EQ(size({"--match", "off"}), std::pair(1024, 1024));
+  EXPECT_EQ(size({"--size", "256"}), std::pair(256, 256));
+  EXPECT_THAT(refusal({"--match", "1"}), HasSubstr("no reference"));
+  EXPECT_THAT(refusal({"-i", a, "--match", "2"}), HasSubstr("from 1 to 1"));
+}
+
+TEST_F(References, AreLimitedAsAsked) {
+  const std::string a = file("a.png", 512, 512);
+  const auto width = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-i", a});
+    return ask(words).request.references[0]->width;
+  };
+  EXPECT_EQ(width({}), 512);
+  EXPECT_EQ(width({"--ref-pixels", "65536"}), 256);
+  EXPECT_EQ(width({"--ref-pixels", "256x256"}), 256);
+  EXPECT_EQ(width({"--ref-pixels", "65536", "--no-resize-ref"}), 512);
+  EXPECT_THAT(refusal({"-i", a, "--ref-pixels", "12"}), HasSubstr("--ref-pixels"));
+  EXPECT_THAT(refusal({"-i", a, "--ref-prep", "mine"}), HasSubstr("ours, bfl, diffusers"));
+}
+
+TEST_F(References, AreRefusedInOneSentence) {
+  EXPECT_THAT(refusal({"-i", file("s.png", 63, 100)}), HasSubstr("s.png: a reference of 63x100 is too small"));
+  EXPECT_THAT(refusal({"-i", file("l.png", 1000, 100)}), HasSubstr("l.png: a reference of 1000x100 is too long"));
+  EXPECT_THAT(refusal({"-i", (folder_ / "no.png").string()}), HasSubstr("no.png"));
+  EXPECT_THAT(refusal({"-i", "https://example.org/a.png"}), HasSubstr("an address"));
+  std::vector<std::string> many;
+  const std::string a = file("a.png", 64, 64);
+  for (int i = 0; i < 17; ++i) many.insert(many.end(), {"-i", a});
+  EXPECT_THAT(refusal(many), HasSubstr("17 references are given; at most 16"));
+}
+
+TEST_F(References, AreReadOnce) {
+  const std::string a = file("a.png", 64, 64);
+  Settings settings;
+  settings.add({{"input", {{a, a}, "-i"}}});
+  PictureShelf shelf;
+  const auto first = shelf.references(settings), second = shelf.references(settings);
+  EXPECT_EQ(first[0].prepared, first[1].prepared);
+  EXPECT_EQ(first[0].prepared, second[0].prepared);
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,61 @@
+#include "pipeline/references.h"
+
+#include <fmt/format.h>
+
+#include "base/sha256.h"
+#include "ops/view.h"
+#include "pipeline/latents.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int32_t kTimeOffset = 10;  // of the first reference, and between two
+
+std::string key_of(const Planes& picture) {
+  return fmt::format("{}x{} {}", picture.width, picture.height, sha256(std::as_bytes(std::span(picture.values))));
+}
+
+void record(Trace& trace, size_t index, const Planes& picture, const Tensor& latents) {
+  trace.add_floats(fmt::format("refs.{}.image", index), picture.values, {3, picture.height, picture.width});
+  const int64_t channels = latents.dim(2);
+  trace.add_floats(fmt::format("refs.{}.latents", index), to_planes(latents.to_floats(), channels),
+                   {channels, picture.height / 16, picture.width / 16});
+}
+
+}  // namespace
+
+Tensor encode_picture(const Models& models, Session& session, const Planes& picture) {
+  const std::string key = key_of(picture);
+  if (const auto found = session.picture_cache.find(key); found != session.picture_cache.end()) return found->second;
+  if (!models.vae->config.has_encoder)
+    throw Error(ErrorCode::Incompatible, "this autoencoder file holds only the decoder: it cannot read pictures",
+                "give one with the encoder: --vae FILE");
+  const Tensor pixels = Tensor::from<float>(*session.stream, session.activations, {1, picture.height, picture.width, 3},
+                                            to_tokens(picture.values, 3));
+  const Tensor latents = models.vae->encode(pixels);
+  if (session.picture_cache.size() >= session.picture_cache_limit) session.picture_cache.clear();
+  session.picture_cache[key] = latents;
+  return latents;
+}
+
+ReferenceTokens encode_references(const Models& models, Session& session, const Request& request, const Progress& progress) {
+  ReferenceTokens result;
+  if (request.references.empty()) return result;
+  const auto count = static_cast<int>(request.references.size());
+  std::vector<Tensor> tokens;
+  progress.at(Phase::EncodeReferences, 0, count);
+  for (size_t i = 0; i < request.references.size(); ++i) {
+    const Planes& picture = *request.references[i];
+    tokens.push_back(encode_picture(models, session, picture));
+    const auto places = picture_positions(picture.height / 16, picture.width / 16, kTimeOffset * static_cast<int32_t>(i + 1));
+    result.positions.insert(result.positions.end(), places.begin(), places.end());
+    if (session.trace) record(*session.trace, i, picture, tokens.back());
+    session.stream->wait();
+    progress.at(Phase::EncodeReferences, static_cast<int>(i + 1), count);
+  }
+  result.tokens = concat(tokens, 1);
+  return result;
+}
+
+}  // namespace flux2

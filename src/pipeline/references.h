@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/rope_table.h"
+#include "pipeline/progress.h"
+#include "pipeline/request.h"
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+// The references of a request as the transformer sees them: clean latents, one picture behind the other.
+struct ReferenceTokens {
+  Tensor tokens;                         // [1, Nr, 128] in F32; undefined without references
+  std::vector<TokenPosition> positions;  // t = 10, 20, …; rows and columns of each begin at 0
+
+  int64_t count() const { return static_cast<int64_t>(positions.size()); }
+};
+
+// Encodes what the session does not remember.
+ReferenceTokens encode_references(const Models& models, Session& session, const Request& request, const Progress& progress);
+
+// The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
+// encoded before.
+Tensor encode_picture(const Models& models, Session& session, const Planes& picture);
+
+}  // namespace flux2

@@ -1,0 +1,115 @@
+// Properties of editing that hold whatever the weights are, on the tiny model in profile exact.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/golden.h"
+
+namespace flux2 {
+namespace {
+
+std::shared_ptr<const Planes> picture(int width, int height, float slope) {
+  Planes planes{width, height, std::vector<float>(static_cast<size_t>(3 * width * height))};
+  for (size_t i = 0; i < planes.values.size(); ++i) planes.values[i] = std::sin(slope * static_cast<float>(i));
+  return std::make_shared<const Planes>(std::move(planes));
+}
+
+Request small_request() {
+  Request request;
+  request.prompt = "a red cat";
+  request.width = 64, request.height = 48;
+  request.steps = 2;
+  return request;
+}
+
+class Edit : public testing::Test {
+ protected:
+  std::vector<float> latents_of(const Request& request, const Progress& progress = {}) {
+    std::vector<float> latents;
+    text_to_image(model_->models, model_->session, request, progress, [&](const Picture& p) { latents = p.latents; });
+    return latents;
+  }
+  int encoded(const Request& request) {
+    const size_t before = model_->session.picture_cache.size();
+    latents_of(request);
+    return static_cast<int>(model_->session.picture_cache.size() - before);
+  }
+
+  Engine engine_{{.device = "cpu", .threads = 2, .profile = Profile::Exact}};
+  std::unique_ptr<LoadedModel> model_ = engine_.load(tiny_model(), {});
+};
+
+TEST_F(Edit, ReferencesAndTheirOrderMatter) {
+  Request request = small_request();
+  const auto alone = latents_of(request);
+  const auto a = picture(64, 48, 0.1f), b = picture(32, 64, 0.07f);
+  request.references = {a, b};
+  const auto ab = latents_of(request);
+  request.references = {b, a};
+  const auto ba = latents_of(request);
+  EXPECT_NE(alone, ab);
+  EXPECT_NE(ab, ba);
+}
+
+TEST_F(Edit, APictureIsEncodedOnceWhoeverAsks) {
+  Request request = small_request();
+  request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};
+  request.batch = 2;
+  EXPECT_EQ(encoded(request), 2);
+  const auto before = latents_of(request);
+  request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};  // the same samples in other memory
+  request.prompt = "a blue dog";
+  EXPECT_EQ(encoded(request), 0);
+  request.prompt = "a red cat";
+  EXPECT_EQ(latents_of(request), before);
+  request.references[1] = picture(32, 64, 0.08f);
+  EXPECT_EQ(encoded(request), 1);
+}
+
+TEST_F(Edit, ABatchEqualsSinglePictures) {
+  Request request = small_request();
+  request.references = {picture(64, 48, 0.1f)};
+  request.batch = 2;
+  const auto second = latents_of(request);
+  request.batch = 1;
+  request.seed += 1;
+  EXPECT_EQ(latents_of(request), second);
+}
+
+TEST_F(Edit, GuidanceInTurnsEqualsGuidanceAtOnce) {
+  Request request = small_request();
+  request.cfg = 3.0;
+  request.references = {picture(64, 48, 0.1f)};
+  const auto together = latents_of(request);
+  model_->session.tokens_at_once = 0;
+  EXPECT_EQ(latents_of(request), together);
+}
+
+TEST_F(Edit, TheNegativePassMayDoWithoutReferences) {
+  Request request = small_request();
+  request.cfg = 3.0;
+  request.references = {picture(64, 48, 0.1f)};
+  const auto with = latents_of(request);
+  request.negative_references = false;
+  const auto without = latents_of(request);
+  EXPECT_NE(with, without);
+  // Guidance 1 leaves the positive pass alone, whatever the negative one saw.
+  request.cfg = 1.0;
+  const auto one = latents_of(request);
+  request.cfg.reset();
+  const auto plain = latents_of(request);
+  for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(one[i], plain[i], 1e-5);
+}
+
+TEST_F(Edit, EncodingIsAPhaseThatCanBeStopped) {
+  Request request = small_request();
+  request.references = {picture(64, 48, 0.3f), picture(64, 48, 0.4f)};
+  int done = -1;
+  Progress progress;
+  progress.report = [&](Phase phase, int step, int) { done = phase == Phase::EncodeReferences ? step : done; };
+  progress.cancelled = [&] { return done == 1; };
+  EXPECT_THROW(latents_of(request, progress), Error);
+}
+
+}  // namespace
+}  // namespace flux2
