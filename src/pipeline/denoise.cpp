@@ -13,11 +13,12 @@ namespace {
 
 constexpr int64_t kChannels = 128;
 
+// Turned on the device, which is quicker at it than the host.
 Tensor tokens_of_noise(Session& session, const Request& request, std::span<const std::vector<float>> noise) {
   std::vector<Tensor> pictures;
   for (const auto& planes : noise)
-    pictures.push_back(Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), kChannels}, to_tokens(planes, kChannels)));
-  return concat(pictures, 0);
+    pictures.push_back(Tensor::from<float>(*session.stream, DType::F32, {1, kChannels, request.tokens()}, planes));
+  return permute(concat(pictures, 0), {0, 2, 1}).contiguous();
 }
 
 }  // namespace

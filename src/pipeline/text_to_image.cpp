@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 
 #include "image/pixels.h"
 #include "ops/view.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
-#include "pipeline/latents.h"
 #include "pipeline/references.h"
 #include "pipeline/text_states.h"
 #include "pipeline/tiles.h"
@@ -66,6 +66,16 @@ std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t 
   return request.given_noise.to_floats();
 }
 
+// The first picture's noise; where the host draws it another thread does, while the text is encoded.
+std::future<std::vector<float>> first_noise(const Request& request, int64_t channels, Stream& stream) {
+  const bool needs_stream = request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
+  return std::async(needs_stream ? std::launch::deferred : std::launch::async,
+                    [&, channels] { return noise_for(request, channels, request.seed, stream); });
+}
+
+// Tokens [1, I, C] as [C, rows, columns] values on the host; turned on the device.
+std::vector<float> planes_of_tokens(const Tensor& z) { return permute(z, {0, 2, 1}).contiguous().to_floats(); }
+
 // [1, H, W, 3]; turned where it lies, which on a GPU costs nothing.
 Planes to_planes_of_picture(const Tensor& picture) {
   const auto height = static_cast<int>(picture.dim(1)), width = static_cast<int>(picture.dim(2));
@@ -93,6 +103,7 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   PhaseTimes times;
   Stopwatch watch;
   const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
+  std::future<std::vector<float>> drawn = first_noise(request, channels, *session.stream);
   if (models.text_encoder && needs_encoder(session, request)) models.text_encoder.get();
   times.load = watch.lap();
   Conditions conditions;
@@ -108,8 +119,8 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   for (int first = 0; first < request.batch; first += group) {
     const int count = std::min(group, request.batch - first);
     std::vector<std::vector<float>> noise;
-    for (int k = 0; k < count; ++k)
-      noise.push_back(noise_for(request, channels, request.seed + static_cast<uint64_t>(first + k), *session.stream));
+    for (int k = first; k < first + count; ++k)
+      noise.push_back(k == 0 ? drawn.get() : noise_for(request, channels, request.seed + static_cast<uint64_t>(k), *session.stream));
     const Tensor latents = denoise(models, session, request, conditions, noise, progress);
     times.denoise += watch.lap();
 
@@ -119,7 +130,7 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
       Picture picture;
       picture.index = first + k;
       picture.seed = request.seed + static_cast<uint64_t>(picture.index);
-      picture.latents = to_planes(z.to_floats(), channels);
+      picture.latents = planes_of_tokens(z);
       if (has_nan(picture.latents))
         throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
                     "try --profile exact; if it stays, the model file is probably damaged");
