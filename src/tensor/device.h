@@ -80,7 +80,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     return {};
   }
 
-  // Largest number of bytes handed out at once, and now.
+  // Largest number of bytes handed out at once, on a GPU by all its streams together; and those of this stream now.
   virtual size_t peak_bytes() const = 0;
   virtual size_t used_bytes() const = 0;
 

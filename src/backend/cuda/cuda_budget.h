@@ -1,31 +1,71 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <utility>
 
 namespace flux2 {
 
-// What all streams of a device together have taken from the GPU, and how much they may.
+// What all streams of a device together have taken from the GPU, how much of it is in use, and how much they may take.
 class CudaBudget {
  public:
   explicit CudaBudget(size_t limit) : limit_(limit) {}  // 0: all there is
 
-  bool allows(size_t bytes) const { return limit_ == 0 || held_ + bytes <= limit_; }
-  void take(size_t bytes) {
-    const size_t now = held_ += bytes;
-    for (size_t peak = peak_; now > peak && !peak_.compare_exchange_weak(peak, now);) {
-    }
+  bool allows(size_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    return limit_ == 0 || held_ + bytes <= limit_;
   }
-  void give_back(size_t bytes) { held_ -= bytes; }
+  void take(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    held_ += bytes;
+  }
+  void give_back(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    held_ -= bytes;
+  }
+  void use(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    peak_ = std::max(peak_, used_ += bytes);
+  }
+  void let_go(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+  }
 
-  size_t held() const { return held_; }
-  size_t peak() const { return peak_; }
+  // A stream that runs out of room asks the others for what they keep without using it.
+  using Trim = std::function<void()>;
+  std::list<Trim>::iterator add(Trim trim) {
+    const std::lock_guard lock(trims_mutex_);
+    return trims_.insert(trims_.end(), std::move(trim));
+  }
+  void remove(std::list<Trim>::iterator trim) {
+    const std::lock_guard lock(trims_mutex_);
+    trims_.erase(trim);
+  }
+  void trim_others(std::list<Trim>::iterator own) {
+    const std::lock_guard lock(trims_mutex_);
+    for (auto trim = trims_.begin(); trim != trims_.end(); ++trim)
+      if (trim != own) (*trim)();
+  }
+
+  size_t held() const { return locked(held_); }
+  size_t peak() const { return locked(peak_); }  // of what was in use
   size_t limit() const { return limit_; }
 
  private:
+  size_t locked(const size_t& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+
   const size_t limit_;
-  std::atomic<size_t> held_ = 0, peak_ = 0;
+  mutable std::mutex mutex_;
+  size_t held_ = 0, used_ = 0, peak_ = 0;
+  std::mutex trims_mutex_;
+  std::list<Trim> trims_;
 };
 
 }  // namespace flux2

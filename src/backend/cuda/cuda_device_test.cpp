@@ -53,6 +53,49 @@ TEST_F(CudaDeviceTest, PoolReusesMemory) {
   EXPECT_GE(stream->peak_bytes(), stream->used_bytes());
 }
 
+TEST_F(CudaDeviceTest, PoolCutsBlocksAndJoinsThemAgain) {
+  constexpr size_t kMegabyte = size_t{1} << 20;
+  const auto address = [](const std::shared_ptr<void>& p) { return reinterpret_cast<uintptr_t>(p.get()); };
+  uintptr_t whole = 0;
+  {
+    const auto large = stream->allocate(64 * kMegabyte);
+    whole = address(large);
+  }
+  {
+    std::vector<std::shared_ptr<void>> parts;
+    for (int i = 0; i < 4; ++i) parts.push_back(stream->allocate(16 * kMegabyte));
+    for (const auto& p : parts) EXPECT_LT(address(p) - whole, 64 * kMegabyte);
+    EXPECT_EQ(stream->used_bytes(), 64 * kMegabyte);
+    parts.erase(parts.begin() + 1, parts.begin() + 3);  // the middle is free again, as one
+    EXPECT_EQ(address(stream->allocate(32 * kMegabyte)), whole + 16 * kMegabyte);
+  }
+  EXPECT_EQ(stream->used_bytes(), 0u);
+  EXPECT_EQ(address(stream->allocate(64 * kMegabyte)), whole);
+  EXPECT_EQ(stream->peak_bytes(), 64 * kMegabyte);
+}
+
+TEST_F(CudaDeviceTest, AGraphKeepsNoMoreThanItsWorkNeededAtOnce) {
+  constexpr int64_t kMegabyte = int64_t{1} << 20;
+  const auto work = [&] {
+    for (int64_t megabytes : {40, 10, 30, 25, 15}) Tensor::empty(*stream, DType::F32, {megabytes * kMegabyte / 4}).fill(1.0);
+  };
+  auto graph = stream->capture(work);
+  EXPECT_EQ(stream->used_bytes(), static_cast<size_t>(40 * kMegabyte));
+  graph.reset();
+  EXPECT_EQ(stream->used_bytes(), 0u);
+}
+
+// One stream's idle memory makes room for another's.
+TEST_F(CudaDeviceTest, StreamsShareALimit) {
+  constexpr size_t kMegabyte = size_t{1} << 20;
+  const auto limited = open_cuda(0, {.memory_limit = 100 * kMegabyte});
+  const auto first = limited->open_stream(), second = limited->open_stream();
+  first->allocate(80 * kMegabyte);
+  const auto taken = second->allocate(90 * kMegabyte);
+  EXPECT_NE(taken.get(), nullptr);
+  EXPECT_THROW(first->allocate(20 * kMegabyte), Error);
+}
+
 TEST_F(CudaDeviceTest, TooMuchMemoryIsAnErrorAndLeavesTheStreamUsable) {
   const auto kept = stream->allocate(1 << 20);
   try {

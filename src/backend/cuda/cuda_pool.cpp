@@ -10,9 +10,12 @@ namespace flux2 {
 
 namespace {
 
-// Eight sizes per octave up to a megabyte, whole megabytes above: few enough that blocks meet requests of nearly their size.
+constexpr size_t kLarge = size_t{1} << 20;         // blocks from here on are whole megabytes
+constexpr size_t kSmallSegment = size_t{2} << 20;  // asked of the driver for small blocks
+
+// Eight sizes per octave up to a megabyte, whole megabytes above.
 size_t size_class(size_t bytes) {
-  constexpr size_t kSmallest = 512, kLarge = size_t{1} << 20;
+  constexpr size_t kSmallest = 512;
   bytes = std::max(bytes, kSmallest);
   const size_t step = bytes >= kLarge ? kLarge : std::max(kSmallest, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
@@ -20,45 +23,111 @@ size_t size_class(size_t bytes) {
 
 }  // namespace
 
+CudaPool::CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget)
+    : device_(device), stream_(stream), budget_(std::move(budget)) {
+  trim_entry_ = budget_->add([this] {
+    // A stream that is just allocating is busy with its own memory; waiting for it here could wait for ever.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock && !capturing_) trim();
+  });
+}
+
 CudaPool::~CudaPool() {
+  budget_->remove(trim_entry_);
   cudaSetDevice(device_);
-  for (const auto& block : blocks_) {
-    cudaFree(block->memory);
+  for (const auto& [block, owner] : blocks_) {
+    if (!block->before) cudaFree(block->memory);
     budget_->give_back(block->bytes);
   }
+  budget_->let_go(used_);
+}
+
+void CudaPool::count_used(size_t bytes) {
+  used_ += bytes;
+  budget_->use(bytes);
+}
+
+void CudaPool::count_free(size_t bytes) {
+  used_ -= bytes;
+  budget_->let_go(bytes);
 }
 
 std::shared_ptr<void> CudaPool::allocate(size_t bytes) {
   const size_t wanted = size_class(bytes);
+  const bool small = wanted < kLarge;
   const std::lock_guard lock(mutex_);
-  Block* block = capturing_ ? take(captured_free_, wanted) : nullptr;
+  Block* block = capturing_ ? take(captured_free_[small], wanted) : nullptr;
   const bool counted = block != nullptr;  // as the graph's
-  if (!block) block = take(free_, wanted);
-  if (!block) block = grow(wanted);
+  if (!block) block = take(free_[small], wanted);
+  if (!block) {
+    block = grow(small ? kSmallSegment : wanted, small);
+    make_free(block, free_[small]);
+    block = take(free_[small], wanted);
+  }
   block->graph = capturing_;
-  block->in_use = true;
-  if (!counted) used_ += block->bytes;
-  peak_ = std::max(peak_, used_);
+  if (!counted) count_used(block->bytes);
   return {block->memory, [pool = shared_from_this(), block](void*) { pool->release(block); }};
 }
 
-// The smallest free block that is large enough, unless it would waste more than a quarter.
+// The smallest free block that is large enough, cut to the size wanted.
 CudaPool::Block* CudaPool::take(FreeList& list, size_t bytes) {
   const auto found = list.lower_bound(bytes);
-  if (found == list.end() || found->first > bytes + bytes / 4) return nullptr;
+  if (found == list.end()) return nullptr;
   Block* block = found->second;
-  list.erase(found);
+  unlist(block);
+  if (block->bytes > bytes) {
+    split(block, bytes);
+    make_free(block->after, list);
+  }
   return block;
 }
 
-CudaPool::Block* CudaPool::grow(size_t bytes) {
+void CudaPool::unlist(Block* block) {
+  block->list->erase(block->at);
+  block->list = nullptr;
+}
+
+void CudaPool::split(Block* block, size_t bytes) {
+  auto rest = std::make_unique<Block>(*block);
+  rest->memory += bytes;
+  rest->bytes -= bytes;
+  rest->before = block;
+  block->bytes = bytes;
+  if (block->after) block->after->before = rest.get();
+  block->after = rest.get();
+  blocks_.emplace(rest.get(), std::move(rest));
+}
+
+// Puts it into the list, as one with neighbours that are in the same list.
+void CudaPool::make_free(Block* block, FreeList& list) {
+  if (block->after && block->after->list == &list) absorb_next(block);
+  if (block->before && block->before->list == &list) {
+    block = block->before;
+    unlist(block);
+    absorb_next(block);
+  }
+  block->list = &list;
+  block->at = list.emplace(block->bytes, block);
+}
+
+void CudaPool::absorb_next(Block* block) {
+  Block* next = block->after;
+  if (next->list) unlist(next);
+  block->bytes += next->bytes;
+  block->after = next->after;
+  if (block->after) block->after->before = block;
+  blocks_.erase(next);
+}
+
+CudaPool::Block* CudaPool::grow(size_t bytes, bool small) {
   check_cuda(cudaSetDevice(device_), "allocating memory");
-  auto block = std::make_unique<Block>(Block{nullptr, bytes, 0, false});
-  const auto try_once = [&] { return budget_->allows(bytes) ? cudaMalloc(&block->memory, bytes) : cudaErrorMemoryAllocation; };
+  void* memory = nullptr;
+  const auto try_once = [&] { return budget_->allows(bytes) ? cudaMalloc(&memory, bytes) : cudaErrorMemoryAllocation; };
   cudaError_t status = try_once();
   if (status == cudaErrorMemoryAllocation && !capturing_) {
     cudaGetLastError();
     trim();
+    budget_->trim_others(trim_entry_);
     status = try_once();
   }
   if (status == cudaErrorMemoryAllocation) {
@@ -70,35 +139,45 @@ CudaPool::Block* CudaPool::grow(size_t bytes) {
   }
   check_cuda(status, "allocating memory");
   budget_->take(bytes);
-  blocks_.push_back(std::move(block));
-  return blocks_.back().get();
+  auto block = std::make_unique<Block>();
+  block->memory = static_cast<std::byte*>(memory);
+  block->bytes = bytes;
+  block->small = small;
+  Block* made = block.get();
+  blocks_.emplace(made, std::move(block));
+  return made;
 }
 
-// Gives free blocks back to the driver. Their last users may still be running.
+// Gives segments that are free as a whole back to the driver. Their last users may still be running.
 void CudaPool::trim() {
+  check_cuda(cudaSetDevice(device_), "giving memory back");
   check_cuda(cudaStreamSynchronize(stream_), "giving memory back");
-  std::erase_if(blocks_, [&](const std::unique_ptr<Block>& block) {
-    if (block->in_use || block->graph != 0) return false;
-    cudaFree(block->memory);
-    budget_->give_back(block->bytes);
-    return true;
-  });
-  free_.clear();
+  for (FreeList& list : free_)
+    std::erase_if(list, [&](const FreeList::value_type& entry) {
+      Block* block = entry.second;
+      if (block->before || block->after) return false;
+      cudaFree(block->memory);
+      budget_->give_back(block->bytes);
+      blocks_.erase(block);
+      return true;
+    });
 }
 
 void CudaPool::release(Block* block) {
   const std::lock_guard lock(mutex_);
-  block->in_use = false;
   if (capturing_ && block->graph == capturing_) {
-    captured_free_.emplace(block->bytes, block);
+    make_free(block, captured_free_[block->small]);
   } else if (block->graph == 0) {
     // Let go of while capturing: the graph may read it at every replay, so it must not be written by anyone else.
     if (capturing_) {
       block->graph = capturing_;
+      block->given_back = true;
     } else {
-      free_.emplace(block->bytes, block);
-      used_ -= block->bytes;
+      count_free(block->bytes);
+      make_free(block, free_[block->small]);
     }
+  } else {
+    block->given_back = true;
   }
 }
 
@@ -111,23 +190,29 @@ CudaPool::GraphId CudaPool::begin_capture() {
 void CudaPool::end_capture() {
   const std::lock_guard lock(mutex_);
   capturing_ = 0;
-  captured_free_.clear();
+  for (FreeList& list : captured_free_) {
+    for (const auto& [bytes, block] : list) {
+      block->list = nullptr;
+      block->given_back = true;
+    }
+    list.clear();
+  }
 }
 
 void CudaPool::release_graph(GraphId graph) {
   const std::lock_guard lock(mutex_);
-  for (const auto& block : blocks_) {
-    if (block->graph != graph) continue;
-    block->graph = 0;
-    if (block->in_use) continue;
-    free_.emplace(block->bytes, block.get());
-    used_ -= block->bytes;
+  std::vector<Block*> given_back;
+  for (const auto& [block, owner] : blocks_)
+    if (block->graph == graph) {
+      block->graph = 0;
+      if (block->given_back) given_back.push_back(block);
+    }
+  // Each of them may become part of a neighbour on the way; those not in a list yet are left alone until their turn.
+  for (Block* block : given_back) {
+    block->given_back = false;
+    count_free(block->bytes);
+    make_free(block, free_[block->small]);
   }
-}
-
-size_t CudaPool::peak_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return peak_;
 }
 
 size_t CudaPool::used_bytes() const {

@@ -2,8 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,13 +15,13 @@
 
 namespace flux2 {
 
-// Device memory of one stream, kept in blocks that are reused instead of freed. Reuse needs no waiting: whoever gets a
-// block enqueues behind whoever gave it back. While a graph is captured, the blocks it touches become its own, because
-// every replay will use the same addresses; they come back when the graph goes.
+// Device memory of one stream, kept in segments whose blocks are reused instead of freed: a request takes the smallest free
+// block that is large enough, the rest of it stays free, and neighbours that are free become one again. Reuse needs no
+// waiting: whoever gets a block enqueues behind whoever gave it back. While a graph is captured, the blocks it touches
+// become its own, because every replay will use the same addresses; they come back when the graph goes.
 class CudaPool : public std::enable_shared_from_this<CudaPool> {
  public:
-  CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget)
-      : device_(device), stream_(stream), budget_(std::move(budget)) {}
+  CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget);
   CudaPool(const CudaPool&) = delete;
   CudaPool& operator=(const CudaPool&) = delete;
   ~CudaPool();
@@ -32,33 +34,49 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
   void end_capture();
   void release_graph(GraphId graph);
 
-  // Blocks in use, and those that a graph keeps for its replays.
-  size_t peak_bytes() const;
+  // Blocks in use, and those that a graph keeps for its replays; the peak is that of all pools under one budget.
+  size_t peak_bytes() const { return budget_->peak(); }
   size_t used_bytes() const;
 
  private:
-  struct Block {
-    void* memory;
-    size_t bytes;
-    GraphId graph;  // which captured graph reserves it; 0 for none
-    bool in_use;
-  };
+  struct Block;
   using FreeList = std::multimap<size_t, Block*>;
 
-  static Block* take(FreeList& list, size_t bytes);
-  Block* grow(size_t bytes);
+  // A part of a segment, which is one piece of the driver's memory.
+  struct Block {
+    std::byte* memory = nullptr;
+    size_t bytes = 0;
+    bool small = false;       // small and large blocks share no segment: a small one would keep a large one from forming
+    GraphId graph = 0;        // which captured graph reserves it; 0 for none
+    bool given_back = false;  // by its user: the graph alone keeps it
+    Block *before = nullptr, *after = nullptr;  // neighbours in the segment
+    FreeList* list = nullptr;                   // where it is free; null when it is not to be had
+    FreeList::iterator at{};
+  };
+  // By size, small blocks first.
+  using FreeLists = std::array<FreeList, 2>;
+
+  Block* take(FreeList& list, size_t bytes);
+  Block* grow(size_t bytes, bool small);
+  void split(Block* block, size_t bytes);
+  void make_free(Block* block, FreeList& list);
+  void absorb_next(Block* block);
   void trim();
   void release(Block* block);
+  void count_used(size_t bytes);
+  void count_free(size_t bytes);
+  void unlist(Block* block);
 
   const int device_;
   const cudaStream_t stream_;
   const std::shared_ptr<CudaBudget> budget_;
+  std::list<CudaBudget::Trim>::iterator trim_entry_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Block>> blocks_;
-  FreeList free_;           // belongs to nobody
-  FreeList captured_free_;  // given back inside the running capture, to be reused only there
+  std::map<Block*, std::unique_ptr<Block>> blocks_;
+  FreeLists free_;           // belongs to nobody
+  FreeLists captured_free_;  // given back inside the running capture, to be reused only there
   GraphId capturing_ = 0, last_graph_ = 0;
-  size_t used_ = 0, peak_ = 0;
+  size_t used_ = 0;
 };
 
 }  // namespace flux2
