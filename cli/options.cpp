@@ -35,7 +35,8 @@ OptionGroup device_group() {
        {"place", 0, "dit=…,te=…,vae=…", "device per part", "memory", false, true, {"auto"}},
        {"no-mmap", 0, "", "read weights into memory", "memory", false, true},
        {"cache", 0, "WAY", "step caches", "memory", false, true, {"off"}},
-       {"ref-kv", 0, "auto|on|off", "reuse keys of references", "memory", false, true, {"auto", "off"}}}};
+       {"ref-kv", 0, "auto|on|off", "look at references once and reuse what was seen; auto: for models trained so (default: auto)",
+        "memory"}}};
 }
 
 OptionGroup control_group() {

@@ -97,6 +97,26 @@ TEST_F(References, AreRefusedInOneSentence) {
   EXPECT_THAT(refusal(many), HasSubstr("17 references are given; at most 16"));
 }
 
+TEST_F(References, AreLookedAtOnceWhereTheModelWasTrainedSo) {
+  const std::string a = file("a.png", 64, 64);
+  const auto reuses = [&](const std::string& how, bool kv, bool with_reference) {
+    Settings settings;
+    settings.add({{"ref-kv", {{how}, "--ref-kv"}}});
+    if (with_reference) settings.add({{"input", {{a}, "-i"}}});
+    int warnings = 0;
+    ModelFiles model;
+    model.kv = kv;
+    const Request request = resolve_request(settings, model, "a fox", Log([&](LogLevel, const std::string&) { ++warnings; })).request;
+    EXPECT_EQ(warnings, with_reference && request.reuse_reference_keys != kv) << how << kv;
+    return request.reuse_reference_keys;
+  };
+  EXPECT_TRUE(reuses("auto", true, true));
+  EXPECT_FALSE(reuses("auto", true, false));
+  EXPECT_FALSE(reuses("auto", false, true));
+  EXPECT_TRUE(reuses("on", false, true));
+  EXPECT_FALSE(reuses("off", true, true));
+}
+
 TEST_F(References, AreReadOnce) {
   const std::string a = file("a.png", 64, 64);
   Settings settings;

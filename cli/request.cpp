@@ -96,6 +96,16 @@ PictureSize choose_size(const Settings& settings, const ModelDefaults& defaults,
   return valid_picture_size(wanted, settings.flag("strict"), log);
 }
 
+// Whether keys and values of references are computed once. Models are trained for one way or the other.
+bool reuses_reference_keys(const Settings& settings, const ModelFiles& model, bool any_references, const Log& log) {
+  const std::string how = settings.choice("ref-kv", {"auto", "on", "off"}, "auto");
+  const bool reuse = how == "on" || (how == "auto" && model.kv);
+  if (any_references && reuse != model.kv)
+    log.warn("{} was {}trained to reuse the keys of references: --ref-kv {} changes its pictures", model.id,
+             model.kv ? "" : "not ", how);
+  return any_references && reuse;
+}
+
 }  // namespace
 
 ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& model, const std::string& prompt,
@@ -107,6 +117,7 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   PictureShelf own_shelf;
   const std::vector<GivenPicture> references = (shelf ? *shelf : own_shelf).references(settings);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
+  request.reuse_reference_keys = reuses_reference_keys(settings, model, !references.empty(), log);
   const PictureSize size = choose_size(settings, defaults, references, log);
   request.width = size.width, request.height = size.height;
   request.steps = static_cast<int>(settings.integer("steps", 1, 256).value_or(defaults.steps));
@@ -129,6 +140,7 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   GenerationRecord record;
   record.kind = references.empty() ? "generate" : "edit";
   for (const GivenPicture& reference : references) record.references.push_back(reference.record);
+  record.ref_kv = request.reuse_reference_keys;
   record.prompt = request.prompt;
   record.negative = request.negative;
   record.model = model.id;
@@ -169,6 +181,7 @@ SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, con
     set("noise", record.noise);
     set("profile", record.profile);
     set("time-rounding", record.time_rounding);
+    if (!record.references.empty()) set("ref-kv", record.ref_kv ? "on" : "off");
   }
   return layer;
 }

@@ -1,6 +1,7 @@
 // Properties of editing that hold whatever the weights are, on the tiny model in profile exact.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "tests/support/golden.h"
@@ -99,6 +100,59 @@ TEST_F(Edit, TheNegativePassMayDoWithoutReferences) {
   request.cfg.reset();
   const auto plain = latents_of(request);
   for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(one[i], plain[i], 1e-5);
+}
+
+TEST_F(Edit, KeptReferencesServeEveryPromptAndSeed) {
+  Request request = small_request();
+  request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};
+  const auto plain = latents_of(request);
+  request.reuse_reference_keys = true;
+  const auto kept = latents_of(request);
+  EXPECT_NE(kept, plain);
+  const auto memory = model_->session.reference_memory;
+  ASSERT_NE(memory, nullptr);
+  request.prompt = "a blue dog", request.seed = 7;
+  const auto other = latents_of(request);
+  EXPECT_EQ(model_->session.reference_memory, memory);
+  model_->session.reference_memory = nullptr;
+  EXPECT_EQ(latents_of(request), other) << "remembered or computed again, it is the same";
+  std::swap(request.references[0], request.references[1]);
+  EXPECT_NE(latents_of(request), other);
+  EXPECT_NE(model_->session.reference_memory, memory);
+}
+
+TEST_F(Edit, KeptReferencesOfABatchAreThoseOfSinglePictures) {
+  Request request = small_request();
+  request.references = {picture(64, 48, 0.1f)};
+  request.reuse_reference_keys = true;
+  request.cfg = 2.0;
+  request.batch = 2;
+  const auto second = latents_of(request);
+  request.batch = 1;
+  request.seed += 1;
+  EXPECT_EQ(latents_of(request), second);
+}
+
+// Four references of the target's size: the second step does not compute them again.
+TEST_F(Edit, LaterStepsAreShortWhenReferencesAreKept) {
+  Request request = small_request();
+  request.width = request.height = 512;
+  for (int i = 0; i < 4; ++i) request.references.push_back(picture(512, 512, 0.01f * static_cast<float>(i + 1)));
+  request.reuse_reference_keys = true;
+  double best = 1;
+  for (int attempt = 0; attempt < 5 && best > 0.35; ++attempt) {
+    model_->session.reference_memory = nullptr;
+    std::vector<std::chrono::steady_clock::time_point> at;
+    Progress progress;
+    progress.report = [&](Phase phase, int, int) {
+      if (phase == Phase::Denoise) at.push_back(std::chrono::steady_clock::now());
+    };
+    latents_of(request, progress);
+    ASSERT_EQ(at.size(), 3u);
+    best = std::min(best, std::chrono::duration<double>(at[2] - at[1]) / std::chrono::duration<double>(at[1] - at[0]));
+  }
+  fmt::print("step two takes {:.2f} of step one\n", best);
+  EXPECT_LE(best, 0.35);
 }
 
 TEST_F(Edit, EncodingIsAPhaseThatCanBeStopped) {

@@ -113,9 +113,12 @@ double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
       for (const auto& picture : request.references) flop += encode_flop(*r.vae->network, picture->width, picture->height);
       return flop;
     }
-    case Phase::Denoise:
-      return passes * request.steps *
-             step_flop(r.transformer->network->config, text_length, request.tokens() + request.reference_tokens());
+    case Phase::Denoise: {
+      const Flux2Config& config = r.transformer->network->config;
+      const int64_t references = request.reference_tokens();
+      if (!request.reuse_reference_keys) return passes * request.steps * step_flop(config, text_length, request.tokens() + references);
+      return step_flop(config, 0, references) + passes * request.steps * step_flop(config, text_length, request.tokens(), references);
+    }
     case Phase::Decode: return request.batch * decode_flop(*r.vae->network, request.width, request.height);
     default: return 0;
   }

@@ -70,6 +70,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     json["references"] = Json::array();
     for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   }
+  if (r.ref_kv) json["ref_kv"] = true;
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -106,6 +107,7 @@ GenerationRecord record_from_json(const Json& json) {
     read(json, "time_rounding", r.time_rounding);
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
+    read(json, "ref_kv", r.ref_kv);
     read(json, "device", r.device);
     return r;
   } catch (const Json::exception& e) {

@@ -40,6 +40,7 @@ struct GenerationRecord {
   std::string time_rounding = "exact";
   std::optional<double> shift;
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
+  bool ref_kv = false;                    // their keys and values were reused
   std::string device;
   struct {
     double text = 0, vae_encode = 0, denoise = 0, decode = 0;

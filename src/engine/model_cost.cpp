@@ -2,12 +2,13 @@
 
 namespace flux2 {
 
-double step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens) {
+double step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens, int64_t others) {
   const auto h = static_cast<double>(c.hidden), n = static_cast<double>(text_tokens + image_tokens);
+  const auto seen = n + static_cast<double>(others);
   const auto blocks = static_cast<double>(c.double_blocks + c.single_blocks);
   const double in_and_out = 2 * 2 * static_cast<double>(image_tokens * c.channels) * h;
   const double vectors = 2 * ((c.guidance ? 2 : 1) * (256 * h + h * h) + 17 * h * h);  // time MLPs, modulations
-  return blocks * (26 * n * h * h + 4 * n * n * h) + in_and_out + vectors;
+  return blocks * (26 * n * h * h + 4 * n * seen * h) + in_and_out + vectors;
 }
 
 double lora_step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens, bool checkpointed) {

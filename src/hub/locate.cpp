@@ -236,6 +236,7 @@ class Locator {
       files_.id = variant->id;
       files_.defaults = variant->defaults;
       files_.distilled = variant->distilled;
+      files_.kv = variant->kv;
     } else {
       files_.id = chosen.component.path.stem().string();
       if (is_folder(chosen.component.path)) files_.id = chosen.root.filename().string();

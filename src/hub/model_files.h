@@ -17,6 +17,7 @@ struct ModelFiles {
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
   ModelDefaults defaults;
   bool distilled = true;
+  bool kv = false;                           // trained to reuse the keys and values of references
   bool bundled = false;                      // the small model that comes with the program
   std::vector<std::string> reasons;          // how variant and parts were decided, for -v and inspect
 };

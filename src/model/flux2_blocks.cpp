@@ -13,6 +13,16 @@ namespace {
 
 constexpr int64_t kHeadDim = Flux2Config::kHeadDim;
 
+Tensor joined(const Tensor& own, const Tensor& others) {
+  return concat({own, others.expanded(others.shape().with(0, own.dim(0)))}, 1);
+}
+
+KeyValue attended(const Tensor& k, const Tensor& v, const Attending& attending) {
+  if (attending.own) *attending.own = {k.contiguous(), v.contiguous()};  // k is half of a pair that need not be kept
+  if (!attending.others) return {k, v};
+  return {joined(k, attending.others->k), joined(v, attending.others->v)};
+}
+
 }  // namespace
 
 void QkNorm::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -44,16 +54,18 @@ Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulati
   return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale), rope));
 }
 
-Tensor SingleBlock::branch(const Tensor& n, const Rope& rope) const {
+Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& attending) const {
   if (in.is_plain() && fuses_swiglu(n, in.weight)) {
     const auto [qk, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
     const auto [q, k] = rope.after_norms({norm(qk)});
-    return out(attention_beside_mlp(q, k, v, n, in.weight.narrowed(0, 3 * dim, 2 * hidden)));
+    const auto [keys, values] = attended(k, v, attending);
+    return out(attention_beside_mlp(q, keys, values, n, in.weight.narrowed(0, 3 * dim, 2 * hidden)));
   }
   const auto parts = split(in(n), {3 * dim, 2 * hidden});
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({norm(qk)});
-  return out(attention_beside_swiglu(q, k, v, parts[1]));
+  const auto [keys, values] = attended(k, v, attending);
+  return out(attention_beside_swiglu(q, keys, values, parts[1]));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -86,18 +98,38 @@ void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visi
 }
 
 DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope, const Modulations& img_mod,
-                                             const Modulations& txt_mod) const {
+                                             const Modulations& txt_mod, const Attending& attending) const {
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
   const auto [q, k] = rope.after_norms({txt.norm(t.qk), img.norm(i.qk)});
-  const Tensor a = attention(q, k, concat({t.v, i.v}, 1));
+  const auto [keys, values] = attended(k, concat({t.v, i.v}, 1), attending);
+  const Tensor a = attention(q, keys, values);
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
   return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp)};
 }
 
+Tensor DoubleBlock::image_only(const Tensor& x, const Rope& rope, const Modulations& m, const Attending& attending) const {
+  const Heads i = img.heads(x, m.attention);
+  const auto [q, k] = rope.after_norms({img.norm(i.qk)});
+  const auto [keys, values] = attended(k, i.v, attending);
+  return img.finish(x, attention(q, keys, values), m.attention, m.mlp);
+}
+
 void DoubleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
   img.visit(prefix + "img_", visitor);
   txt.visit(prefix + "txt_", visitor);
+}
+
+std::vector<Tensor> modulation_chunks(const Tensor& m, int n) { return chunk(reshape(m, {m.dim(0), 1, m.dim(1)}), n); }
+
+DoubleBlock::Modulations split_double_modulation(const Tensor& m) {
+  const auto c = modulation_chunks(m, 6);
+  return {{c[0], c[1], c[2]}, {c[3], c[4], c[5]}};
+}
+
+Modulation split_single_modulation(const Tensor& m) {
+  const auto c = modulation_chunks(m, 3);
+  return {c[0], c[1], c[2]};
 }
 
 }  // namespace flux2

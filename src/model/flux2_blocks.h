@@ -25,6 +25,17 @@ struct Heads {
   Tensor qk, v;  // queries and keys [B, S, 2H, D], values [B, S, H, D]
 };
 
+// Keys and values after norm and rope, [B, S, H, D].
+struct KeyValue {
+  Tensor k, v;
+};
+
+// What attention does beside looking at its own tokens: it sees those of others too, of batch B or 1, and hands its own out.
+struct Attending {
+  const KeyValue* others = nullptr;
+  KeyValue* own = nullptr;
+};
+
 // Cuts [B, S, 3·H·D] into queries and keys, and values.
 Heads split_heads(const Tensor& qkv);
 
@@ -35,7 +46,7 @@ struct SingleBlock {
 
   Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m) const;
   // What the block adds to x, before the gate, from n = modulated_norm(x).
-  Tensor branch(const Tensor& n, const Rope& rope) const;
+  Tensor branch(const Tensor& n, const Rope& rope, const Attending& attending = {}) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
   int64_t dim = 0, hidden = 0;  // this rank's share of the attention and MLP widths
@@ -68,10 +79,18 @@ struct DoubleBlock {
   struct Modulations {
     Modulation attention, mlp;
   };
-  Streams operator()(const Streams& x, const Rope& rope, const Modulations& img_mod, const Modulations& txt_mod) const;
+  Streams operator()(const Streams& x, const Rope& rope, const Modulations& img_mod, const Modulations& txt_mod,
+                     const Attending& attending = {}) const;
+  // The image stream alone, as if there were no text.
+  Tensor image_only(const Tensor& x, const Rope& rope, const Modulations& m, const Attending& attending) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
   DoubleStream img, txt;
 };
+
+// The output of a modulation layer [B, n·H] as n tensors [B, 1, H] that broadcast over tokens.
+std::vector<Tensor> modulation_chunks(const Tensor& m, int n);
+DoubleBlock::Modulations split_double_modulation(const Tensor& m);  // n = 6
+Modulation split_single_modulation(const Tensor& m);                // n = 3
 
 }  // namespace flux2

@@ -35,16 +35,6 @@ Tensor Flux2Transformer::condition(const Tensor& time, const Tensor& guidance) c
 
 namespace {
 
-// [B, n·H] → n tensors [B, 1, H] that broadcast over tokens.
-std::vector<Tensor> modulation_chunks(const Tensor& m, int n) {
-  return chunk(reshape(m, {m.dim(0), 1, m.dim(1)}), n);
-}
-
-DoubleBlock::Modulations double_modulation(const Tensor& m) {
-  const auto c = modulation_chunks(m, 6);
-  return {{c[0], c[1], c[2]}, {c[3], c[4], c[5]}};
-}
-
 // Blocks whose activations are computed again for the gradient. Everything a gradient flows to is an explicit
 // input; weights are found by checkpoint() itself. The block must outlive the backward pass.
 Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m) {
@@ -71,11 +61,13 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) && in.vec.shape() == Shape{in.x.dim(0), config.hidden},
         "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
   const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
+  check(!in.references || (!in.checkpoint_blocks && in.references->size() == double_blocks.size() + single_blocks.size()),
+        "transformer: kept references of {} blocks for another model, or for training", in.references ? in.references->size() : 0);
+  const auto others = [&](size_t block) { return Attending{.others = in.references ? &(*in.references)[block] : nullptr}; };
 
   const Tensor m = silu(in.vec);
-  const auto img_mod = double_modulation(img_modulation(m)), txt_mod = double_modulation(txt_modulation(m));
-  const auto single = modulation_chunks(single_modulation(m), 3);
-  const Modulation single_mod{single[0], single[1], single[2]};
+  const auto img_mod = split_double_modulation(img_modulation(m)), txt_mod = split_double_modulation(txt_modulation(m));
+  const Modulation single_mod = split_single_modulation(single_modulation(m));
   const auto last = modulation_chunks(final_modulation(m), 2);  // shift, scale
 
   DoubleBlock::Streams s{.img = img_in(in.x), .txt = in.txt};
@@ -86,7 +78,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     const BlockTurn turn(schedule, i, in.x.stream());
     s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod)
-                             : double_blocks[i](s, in.rope, img_mod, txt_mod);
+                             : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
   }
@@ -102,7 +94,8 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
       x = checkpointed(single_blocks[i], x, in.rope, single_mod);
     } else {
       const Modulation& next = norm_of(i + 1);
-      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope), next.shift, next.scale);
+      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(double_blocks.size() + i)),
+                                 next.shift, next.scale);
       x = std::move(both.sum), n = std::move(both.normed);
     }
     tap(in.taps, fmt::format("single_blocks.{}", i), x);

@@ -8,6 +8,9 @@
 
 namespace flux2 {
 
+// Keys and values of reference tokens in every block, double blocks first.
+using ReferenceKeys = std::vector<KeyValue>;
+
 // The FLUX.2 diffusion transformer: a velocity for every latent token from noisy latents, time and text.
 // Plain layers, immutable once loaded, shared by many sessions.
 struct Flux2Transformer {
@@ -25,10 +28,15 @@ struct Flux2Transformer {
     Tensor txt;        // [B, T, H] from embed_text()
     const Rope& rope;  // over text, then image positions
     int64_t keep = 0;  // how many image tokens the velocity is wanted for; 0: all
+    const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
     bool checkpoint_blocks = false;  // trade a second forward for memory when differentiating
     Taps taps;
   };
   Tensor operator()(const Inputs& inputs) const;  // velocity [B, keep, 128]
+
+  // klein-9B-KV: references x [B, Nr, 128] see each other alone and stand at one time, 0, whose vector `vec` [B, H] is. What
+  // other tokens see of them then depends on no step, prompt or noise.
+  ReferenceKeys reference_keys(const Tensor& x, const Tensor& vec, const Rope& rope) const;
 
   void visit(const ParameterVisitor& visitor);
 

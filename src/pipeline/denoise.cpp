@@ -24,7 +24,8 @@ Tensor tokens_of_noise(Session& session, const Request& request, std::span<const
 }  // namespace
 
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
-  return conditions.text.positive.dim(1) + request.tokens() + conditions.references.count();
+  return conditions.text.positive.dim(1) + request.tokens() +
+         (request.reuse_reference_keys ? 0 : conditions.references.count());
 }
 
 Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,

@@ -4,6 +4,7 @@
 #include "ops/arithmetic.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
+#include "pipeline/reference_memory.h"
 
 namespace flux2 {
 
@@ -48,7 +49,9 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
   auto positions = text_positions(c.text.dim(1));
   const auto picture = picture_positions(request_.rows(), request_.columns());
   positions.insert(positions.end(), picture.begin(), picture.end());
-  if (references.count() > 0) {
+  if (references.count() > 0 && request_.reuse_reference_keys) {
+    c.memory = remember_references(transformer_, session_, request_, references);
+  } else if (references.count() > 0) {
     c.references = repeated(references.tokens.cast(session_.activations), c.text.dim(0));
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
   }

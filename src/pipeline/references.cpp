@@ -48,6 +48,7 @@ ReferenceTokens encode_references(const Models& models, Session& session, const 
   for (size_t i = 0; i < request.references.size(); ++i) {
     const Planes& picture = *request.references[i];
     tokens.push_back(encode_picture(models, session, picture));
+    result.list += key_of(picture) + "\n";
     const auto places = picture_positions(picture.height / 16, picture.width / 16, kTimeOffset * static_cast<int32_t>(i + 1));
     result.positions.insert(result.positions.end(), places.begin(), places.end());
     if (session.trace) record(*session.trace, i, picture, tokens.back());

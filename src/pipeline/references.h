@@ -14,6 +14,7 @@ namespace flux2 {
 struct ReferenceTokens {
   Tensor tokens;                         // [1, Nr, 128] in F32; undefined without references
   std::vector<TokenPosition> positions;  // t = 10, 20, …; rows and columns of each begin at 0
+  std::string list;                      // the same for the same pictures in the same order
 
   int64_t count() const { return static_cast<int64_t>(positions.size()); }
 };

@@ -30,6 +30,7 @@ struct Request {
 
   // Pictures the transformer sees beside the one it makes, "image 1" of the prompt first; sides multiples of 16.
   std::vector<std::shared_ptr<const Planes>> references;
+  bool reuse_reference_keys = false;  // klein-9B-KV: references see each other alone, once; all else sees them at every step
   bool negative_references = true;  // the negative pass of true guidance sees them too
 
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].

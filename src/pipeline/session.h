@@ -26,6 +26,8 @@ struct Models {
   int text_length = 512;  // slots; a property of the model
 };
 
+struct ReferenceMemory;  // pipeline/reference_memory.h
+
 // What one worker may change: its stream and what it remembers between runs.
 struct Session {
   std::shared_ptr<Stream> stream;
@@ -42,6 +44,10 @@ struct Session {
   // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
   std::map<std::string, Tensor> picture_cache;
   size_t picture_cache_limit = 32;
+
+  // What the references used last look like to other tokens, for models that reuse it. Whoever changes a model's weights or
+  // adapters forgets it.
+  std::shared_ptr<const ReferenceMemory> reference_memory;
 
   // Work recorded by captured(), oldest first; each keeps the memory of its run. Whoever changes a model's weights or
   // adapters clears it.

@@ -1,6 +1,7 @@
 #include "pipeline/step.h"
 
 #include "ops/view.h"
+#include "pipeline/reference_memory.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
@@ -12,11 +13,14 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
                            .vec = transformer->condition(in[1], in[2]),
                            .txt = in[3],
                            .rope = Rope{in[4], in[5], c.rope.pairs},
-                           .keep = in[0].dim(1)});
+                           .keep = in[0].dim(1),
+                           .references = c.memory ? &c.memory->keys : nullptr});
   };
   const std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references};
   if (!can_capture(*transformer)) return work(inputs).cast(DType::F32);
-  return captured(session, transformer, inputs, DType::F32, x.shape(), work);
+  // Kept keys are read where they lie: work is captured for each memory.
+  const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
+  return captured(session, model, inputs, DType::F32, x.shape(), work);
 }
 
 }  // namespace flux2
