@@ -53,27 +53,36 @@ def decode(vae, latents):
 
 
 @torch.no_grad()
-def run_pipeline(pipeline, geometry, prompt, noise, steps, guidance):
-    """The pipeline's own call: latents after every step, each [128, h, w]."""
+def states_of(pipeline, geometry, shape, **arguments):
+    """A pipeline's own call: latents [128, h, w] after every step."""
     states = []
 
     def keep(_, step, timestep, values):
-        states.append(values["latents"][0].T.reshape(noise.shape).clone())
+        states.append(values["latents"][0].T.reshape(shape).clone())
         return {}
 
     pipeline(
+        output_type="latent",
+        callback_on_step_end=keep,
+        max_sequence_length=geometry.text_length,
+        text_encoder_out_layers=geometry.text_layers,
+        **arguments,
+    )
+    return states
+
+
+def run_pipeline(pipeline, geometry, prompt, noise, steps, guidance):
+    return states_of(
+        pipeline,
+        geometry,
+        noise.shape,
         prompt=prompt,
         height=16 * noise.shape[1],
         width=16 * noise.shape[2],
         num_inference_steps=steps,
         guidance_scale=guidance,
         latents=noise[None].clone(),
-        output_type="latent",
-        callback_on_step_end=keep,
-        max_sequence_length=geometry.text_length,
-        text_encoder_out_layers=geometry.text_layers,
     )
-    return states
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
 import autoencoder
+import editing
 import generation
 import layouts
 import schedules
@@ -34,7 +35,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, layouts):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
