@@ -71,7 +71,6 @@ std::vector<OptionGroup> generate_options() {
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
        {"from", 0, "FILE", "take the settings of this picture"},
        {"remix", 0, "FILE", "the same with a new seed"},
-       {"strength", 0, "X", "how far to leave the canvas", {}, false, true},
        {"lora", 0, "NAME[:W]", "adapter", {}, true, true},
        {"lora-mode", 0, "MODE", "how adapters are applied", {}, false, true, {"auto"}},
        {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
@@ -84,6 +83,9 @@ std::vector<OptionGroup> generate_options() {
         .help = "picture to edit or take from, up to 16; the first is \"image 1\" in a prompt; also -r, --ref",
         .repeatable = true,
         .also = "--ref,-r"},
+       {"strength", 0, "X", "begin with the first picture, noised: 0 keeps it, 1 forgets it (default: 1)", "generate"},
+       {"context", 0, "refs|none", "whether the picture to begin with is a reference too (default: refs)", "generate"},
+       {"no-negative-refs", 0, "", "true guidance: only the pass with the prompt sees the references", "generate"},
        {"match", 0, "N|off", "make the picture as large as reference N (default: 1 unless a size is given)", "generate"},
        {"ref-pixels", 0, "N|WxH", "scale larger references down to this area (default: 2024x2024 for one, 1024x1024 for several)",
         "generate"},
@@ -102,7 +104,7 @@ std::vector<OptionGroup> generate_options() {
        {"noise", 0, "NAME", "torch-cpu, torch-cuda[:SMSxTHREADS] or grid (default: torch-cpu)", "generate"},
        {"time-rounding", 0, "NAME", "exact, bfl or diffusers: how the time input is rounded (default: exact)",
         "generate"},
-       {"sampler", 0, "NAME", "euler", "generate", false, true, {"euler"}},
+       {"sampler", 0, "NAME", "euler, heun (two passes a step) or dpmpp2m (default: euler)", "generate"},
        {"deadline", 0, "S", "finish in time", {}, false, true}}};
   const OptionGroup output = {
       "Output",

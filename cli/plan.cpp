@@ -66,11 +66,13 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
     for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
     json["batch"] = request.batch;
     json["output"] = resolved.output;
+    const std::vector<float> sigmas = request.sigmas();
+    const int64_t passes = passes_of(request.sampler, static_cast<int>(sigmas.size()) - 1);
     json["plan"] = {{"picture_tokens", request.tokens()},
                     {"reference_tokens", request.reference_tokens()},
                     {"text_tokens", model.defaults.text_length},
-                    {"transformer_passes", int64_t{request.steps} * request.batch * (request.cfg ? 2 : 1)},
-                    {"sigmas", make_sigmas(request.schedule, request.tokens(), request.steps, request.shift)},
+                    {"transformer_passes", passes * request.batch * (request.cfg ? 2 : 1)},
+                    {"sigmas", sigmas},
                     {"forecast", as_json(forecast(engine, model, request))}};
     plan["requests"].push_back(std::move(json));
   }

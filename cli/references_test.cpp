@@ -97,6 +97,27 @@ TEST_F(References, AreRefusedInOneSentence) {
   EXPECT_THAT(refusal(many), HasSubstr("17 references are given; at most 16"));
 }
 
+TEST_F(References, TheFirstMayBeBegunWith) {
+  const std::string a = file("a.png", 100, 130), b = file("b.png", 64, 80);
+  const ResolvedRequest resolved = ask({"-i", a, "-i", b, "--strength", "0.6"});
+  ASSERT_TRUE(resolved.request.canvas);
+  EXPECT_EQ(resolved.request.canvas->strength, 0.6);
+  EXPECT_EQ(resolved.request.canvas->picture->width, 96);
+  EXPECT_EQ(resolved.request.canvas->picture->height, 128);
+  EXPECT_EQ(resolved.request.references.size(), 2u);
+  EXPECT_EQ(resolved.record.strength, 0.6);
+  EXPECT_EQ(ask({"-i", a, "-i", b, "--strength", "0.6", "--context", "none"}).request.references.size(), 1u);
+  EXPECT_FALSE(ask({"-i", a, "--strength", "1"}).request.canvas);
+  EXPECT_THAT(refusal({"--strength", "0.5"}), HasSubstr("no picture to begin with"));
+  EXPECT_THAT(refusal({"-i", a, "--strength", "1.5"}), HasSubstr("from 0 to 1"));
+}
+
+TEST_F(References, SamplersAreChosenByName) {
+  EXPECT_EQ(ask({"--sampler", "heun"}).request.sampler, Sampler::Heun);
+  EXPECT_EQ(ask({"--sampler", "dpmpp2m"}).record.sampler, "dpmpp2m");
+  EXPECT_THAT(refusal({"--sampler", "karras"}), HasSubstr("euler, heun, dpmpp2m"));
+}
+
 TEST_F(References, AreLookedAtOnceWhereTheModelWasTrainedSo) {
   const std::string a = file("a.png", 64, 64);
   const auto reuses = [&](const std::string& how, bool kv, bool with_reference) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "engine/picture_size.h"
+#include "image/resize.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
@@ -106,6 +107,20 @@ bool reuses_reference_keys(const Settings& settings, const ModelFiles& model, bo
   return any_references && reuse;
 }
 
+// --strength: the first picture is what the run begins with.
+void begin_with_picture(const Settings& settings, const std::vector<GivenPicture>& references, Request& request,
+                        GenerationRecord& record) {
+  const double strength = settings.number("strength", 0, 1).value_or(1.0);
+  record.context = settings.choice("context", {"refs", "none"}, "refs") == "refs";
+  if (strength == 1.0) return;
+  if (references.empty())
+    throw Error(ErrorCode::InvalidArgument, settings.find("strength")->origin + ": there is no picture to begin with",
+                "give one with -i");
+  record.strength = strength;
+  request.canvas = Canvas{planes_of(cover(to_rgb(*references[0].image), request.width, request.height)), strength};
+  if (!record.context) request.references.erase(request.references.begin());
+}
+
 }  // namespace
 
 ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& model, const std::string& prompt,
@@ -135,12 +150,18 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   request.noise = parse_noise(settings.text("noise", "torch-cpu"));
   const std::string time_rounding = settings.text("time-rounding", "exact");
   request.time_rounding = parse_time_rounding(time_rounding);
+  const std::string sampler = settings.choice("sampler", {"euler", "heun", "dpmpp2m"}, "euler");
+  request.sampler = sampler_named(sampler);
+  request.negative_references = !settings.flag("no-negative-refs");
   read_given_tensors(settings, request);
 
   GenerationRecord record;
   record.kind = references.empty() ? "generate" : "edit";
   for (const GivenPicture& reference : references) record.references.push_back(reference.record);
+  begin_with_picture(settings, references, request, record);
   record.ref_kv = request.reuse_reference_keys;
+  record.negative_references = request.negative_references;
+  record.sampler = sampler;
   record.prompt = request.prompt;
   record.negative = request.negative;
   record.model = model.id;
@@ -182,6 +203,10 @@ SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, con
     set("profile", record.profile);
     set("time-rounding", record.time_rounding);
     if (!record.references.empty()) set("ref-kv", record.ref_kv ? "on" : "off");
+    set("sampler", record.sampler);
+    if (record.strength < 1.0) set_number("strength", record.strength);
+    if (!record.context) set("context", "none");
+    if (!record.negative_references) set("no-negative-refs", "true");
   }
   return layer;
 }

@@ -155,6 +155,45 @@ TEST_F(Edit, LaterStepsAreShortWhenReferencesAreKept) {
   EXPECT_LE(best, 0.35);
 }
 
+TEST_F(Edit, StrengthBeginsWithTheNoisedPicture) {
+  Request request = small_request();
+  request.steps = 4;
+  const auto canvas = picture(64, 48, 0.1f);
+  request.canvas = Canvas{canvas, 0.5};
+  Trace trace;
+  model_->session.trace = &trace;
+  const auto half = latents_of(request);
+  model_->session.trace = nullptr;
+  const std::string path = testing::TempDir() + "trace-strength.safetensors";
+  trace.save(path);
+  const auto recorded = open_weights(path);
+  const auto sigmas = recorded->open("timesteps").to_floats(), noise = recorded->open("noise").to_floats(),
+             clean = recorded->open("canvas.latents").to_floats(), start = recorded->open("latents.0").to_floats();
+  ASSERT_EQ(sigmas.size(), 3u);
+  for (size_t i = 0; i < start.size(); ++i) ASSERT_NEAR(start[i], sigmas[0] * noise[i] + (1 - sigmas[0]) * clean[i], 1e-6);
+  // A mask that keeps everything gives the canvas back, whatever happens in between.
+  request.canvas->mask.assign(12, 0.0f);
+  EXPECT_EQ(latents_of(request), clean);
+  request.canvas->mask.assign(12, 1.0f);
+  EXPECT_EQ(latents_of(request), half);
+}
+
+TEST_F(Edit, SamplersAgreeInTheLimit) {
+  Request request = small_request();
+  const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double d = 0, n = 0;
+    for (size_t i = 0; i < a.size(); ++i) d += std::pow(a[i] - b[i], 2), n += std::pow(b[i], 2);
+    return std::sqrt(d / n);
+  };
+  request.schedule = parse_schedule("linear");
+  request.steps = 16;
+  const auto exact = latents_of(request);
+  for (Sampler sampler : {Sampler::Heun, Sampler::Dpmpp2m}) {
+    request.sampler = sampler;
+    EXPECT_LT(distance(latents_of(request), exact), 0.15) << static_cast<int>(sampler);
+  }
+}
+
 TEST_F(Edit, EncodingIsAPhaseThatCanBeStopped) {
   Request request = small_request();
   request.references = {picture(64, 48, 0.3f), picture(64, 48, 0.4f)};

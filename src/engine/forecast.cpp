@@ -111,13 +111,15 @@ double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
     case Phase::EncodeReferences: {
       double flop = 0;
       for (const auto& picture : request.references) flop += encode_flop(*r.vae->network, picture->width, picture->height);
+      if (request.canvas) flop += encode_flop(*r.vae->network, request.width, request.height);
       return flop;
     }
     case Phase::Denoise: {
       const Flux2Config& config = r.transformer->network->config;
+      const int steps = passes_of(request.sampler, static_cast<int>(request.sigmas().size()) - 1);
       const int64_t references = request.reference_tokens();
-      if (!request.reuse_reference_keys) return passes * request.steps * step_flop(config, text_length, request.tokens() + references);
-      return step_flop(config, 0, references) + passes * request.steps * step_flop(config, text_length, request.tokens(), references);
+      if (!request.reuse_reference_keys) return passes * steps * step_flop(config, text_length, request.tokens() + references);
+      return step_flop(config, 0, references) + passes * steps * step_flop(config, text_length, request.tokens(), references);
     }
     case Phase::Decode: return request.batch * decode_flop(*r.vae->network, request.width, request.height);
     default: return 0;

@@ -71,6 +71,9 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   }
   if (r.ref_kv) json["ref_kv"] = true;
+  if (!r.negative_references) json["negative_references"] = false;
+  if (r.strength < 1.0) json["strength"] = r.strength;
+  if (!r.context) json["context"] = false;
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -108,6 +111,9 @@ GenerationRecord record_from_json(const Json& json) {
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     read(json, "ref_kv", r.ref_kv);
+    read(json, "negative_references", r.negative_references);
+    read(json, "strength", r.strength);
+    read(json, "context", r.context);
     read(json, "device", r.device);
     return r;
   } catch (const Json::exception& e) {

@@ -39,8 +39,11 @@ struct GenerationRecord {
   std::string sampler = "euler", schedule = "model", noise = "torch-cpu", profile = "fast";
   std::string time_rounding = "exact";
   std::optional<double> shift;
+  double strength = 1.0;  // below 1: begun with a picture
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
   bool ref_kv = false;                    // their keys and values were reused
+  bool negative_references = true;        // the negative pass saw them
+  bool context = true;                    // the picture begun with is one of them
   std::string device;
   struct {
     double text = 0, vae_encode = 0, denoise = 0, decode = 0;

@@ -10,4 +10,7 @@ enum class ResizeFilter { Bilinear, Bicubic, Lanczos };
 // pass rounded to 8 bits, a pass that would not change the size skipped. RGBA is resampled with premultiplied colour.
 Image resize(const Image& image, int width, int height, ResizeFilter filter = ResizeFilter::Lanczos);
 
+// The picture scaled until it covers this size, Lanczos, and cut to its middle.
+Image cover(const Image& image, int width, int height);
+
 }  // namespace flux2

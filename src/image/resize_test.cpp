@@ -79,5 +79,18 @@ TEST(Resize, KeepsFlatColourAndSize) {
   EXPECT_THROW(resize(image, 0, 7), Error);
 }
 
+TEST(Cover, FillsTheSizeFromTheMiddle) {
+  Image image(40, 20, 1);
+  for (int y = 0; y < 20; ++y)
+    for (int x = 0; x < 40; ++x) *image.at(x, y) = x < 20 ? 0 : 255;
+  const Image square = cover(image, 64, 64);  // 128 × 64, then its middle
+  EXPECT_EQ(square.width, 64);
+  EXPECT_EQ(square.height, 64);
+  EXPECT_EQ(*square.at(10, 30), 0);
+  EXPECT_EQ(*square.at(54, 30), 255);
+  // A few pixels too many are cut, not resampled.
+  EXPECT_EQ(cover(image, 32, 16), centre_crop(image, 32, 16));
+}
+
 }  // namespace
 }  // namespace flux2

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "ops/arithmetic.h"
+#include <optional>
+#include <utility>
+
 #include "ops/view.h"
+#include "pipeline/canvas.h"
 #include "pipeline/guided_step.h"
 #include "pipeline/latents.h"
 
@@ -30,12 +33,18 @@ int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
 
 Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,
                std::span<const std::vector<float>> noise, const Progress& progress) {
-  const std::vector<float> sigmas = make_sigmas(request.schedule, request.tokens(), request.steps, request.shift);
+  const std::vector<float> sigmas = request.sigmas();
   const int steps = static_cast<int>(sigmas.size()) - 1;
   progress.at(Phase::Denoise, 0, steps);
 
   Tensor x = tokens_of_noise(session, request, noise);
+  std::optional<CanvasBlend> canvas;
+  if (conditions.canvas.defined()) {
+    canvas.emplace(session, request, conditions.canvas, x);
+    x = canvas->noised(sigmas[0]);
+  }
   GuidedStep guided(models, session, request, conditions, static_cast<int64_t>(noise.size()));
+  SamplerRun sampler(request.sampler, sigmas);
 
   const auto record = [&](const std::string& name, const Tensor& value) {
     if (session.trace)
@@ -45,13 +54,18 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
   if (session.trace) {
     session.trace->add_floats("timesteps", sigmas, {static_cast<int64_t>(sigmas.size())});
     session.trace->add_floats("noise", noise[0], {kChannels, request.rows(), request.columns()});
+    if (canvas) record("canvas.latents", conditions.canvas);
   }
   for (int i = 0; i < steps; ++i) {
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
-    const Tensor v = guided.velocity(x, sigmas[at]);
-    record(fmt::format("velocity.{}", i), v);
-    x = x + static_cast<double>(sigmas[at + 1] - sigmas[at]) * v;
+    bool first = true;
+    x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
+      Tensor v = guided.velocity(state, sigma);
+      if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
+      return v;
+    });
+    if (canvas) x = canvas->kept(x, sigmas[at + 1]);
     session.stream->wait();
     progress.at(Phase::Denoise, i + 1, steps);
   }

@@ -19,13 +19,15 @@ struct TextConditions {
 struct Conditions {
   TextConditions text;
   ReferenceTokens references;
+  Tensor canvas;  // latents [1, I, 128] of the request's canvas; undefined without
 };
 
 // Tokens of one pass for one picture.
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions);
 
-// Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32.
-// x ← x + (σ' − σ) · v, where v is the transformer's velocity, guided when the request asks for it.
+// Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32. The request's sampler
+// follows the transformer's velocity, guided when the request asks for it; where a canvas is to be kept, it is put back after
+// every step, noised as the rest is.
 Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,
                std::span<const std::vector<float>> noise, const Progress& progress);
 

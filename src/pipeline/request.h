@@ -8,10 +8,18 @@
 
 #include "pipeline/noise.h"
 #include "pipeline/planes.h"
+#include "pipeline/sampler.h"
 #include "pipeline/schedule.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
+
+// A picture to begin with.
+struct Canvas {
+  std::shared_ptr<const Planes> picture;  // of the request's size
+  double strength = 1.0;                  // below 1 only the last part of the schedule runs, from the noised picture
+  std::vector<float> mask = {};           // [rows · columns]: 1 new, 0 kept, between blended; empty: everything is new
+};
 
 // Everything that decides the pixels of a run, already valid: front ends resolve defaults and
 // check values before they build one.
@@ -23,6 +31,7 @@ struct Request {
   std::optional<double> cfg;        // true classifier-free guidance: two passes a step
   uint64_t seed = 0;                // picture k of a batch starts from seed + k
   int batch = 1;
+  Sampler sampler = Sampler::Euler;
   Schedule schedule;
   double shift = 0;                 // 0: the model's rule
   NoiseSource noise;
@@ -33,17 +42,16 @@ struct Request {
   bool reuse_reference_keys = false;  // klein-9B-KV: references see each other alone, once; all else sees them at every step
   bool negative_references = true;  // the negative pass of true guidance sees them too
 
+  std::optional<Canvas> canvas;
+
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].
   Tensor given_text, given_negative, given_noise;
 
+  std::vector<float> sigmas() const;  // those of the steps that are run
   int64_t rows() const { return height / 16; }
   int64_t columns() const { return width / 16; }
   int64_t tokens() const { return rows() * columns(); }
-  int64_t reference_tokens() const {
-    int64_t count = 0;
-    for (const auto& picture : references) count += int64_t{picture->height} / 16 * (picture->width / 16);
-    return count;
-  }
+  int64_t reference_tokens() const;
 };
 
 }  // namespace flux2

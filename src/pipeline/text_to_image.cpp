@@ -110,6 +110,11 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
   conditions.text = encode_text(models, session, request, progress);
   times.text = watch.lap();
   conditions.references = encode_references(models, session, request, progress);
+  if (request.canvas) {
+    progress.at(Phase::EncodeReferences, 0, 1);
+    conditions.canvas = encode_picture(models, session, *request.canvas->picture);
+    progress.at(Phase::EncodeReferences, 1, 1);
+  }
   times.references = watch.lap();
   const auto transformer = models.transformer.get();
   times.load += watch.lap();

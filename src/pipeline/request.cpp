@@ -1,0 +1,18 @@
+#include "pipeline/request.h"
+
+#include "pipeline/canvas.h"
+
+namespace flux2 {
+
+std::vector<float> Request::sigmas() const {
+  std::vector<float> all = make_sigmas(schedule, tokens(), steps, shift);
+  return canvas ? sigmas_for_strength(std::move(all), canvas->strength) : all;
+}
+
+int64_t Request::reference_tokens() const {
+  int64_t count = 0;
+  for (const auto& picture : references) count += int64_t{picture->height} / 16 * (picture->width / 16);
+  return count;
+}
+
+}  // namespace flux2
