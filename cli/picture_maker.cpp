@@ -1,0 +1,107 @@
+#include "cli/picture_maker.h"
+
+#include <fmt/format.h>
+
+#include "cli/engine_settings.h"
+#include "cli/folders.h"
+#include "engine/file_hash.h"
+#include "engine/forecast.h"
+#include "hub/recognise.h"
+#include "pipeline/tiles.h"
+
+namespace flux2 {
+
+PictureMaker::PictureMaker(Invocation& run, ModelFiles files, ProgressDisplay& display)
+    : run_(run), files_(std::move(files)), display_(display) {}
+
+void PictureMaker::load(std::span<const ResolvedRequest> requests) {
+  open(engine_options(run_));
+  if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
+    working_bytes_ = 0;
+    for (const ResolvedRequest& resolved : requests)
+      working_bytes_ = std::max(working_bytes_, working_bytes(*engine_, files_, resolved.request));
+  }
+  load_model();
+  const Recognition recognition = recognise(files_.transformer);
+  storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
+                                             : std::string(name_of(engine_->quant()));
+  const auto data = data_folder(run_.environment);
+  model_sha256_ = remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");
+}
+
+void PictureMaker::open(const EngineOptions& options) {
+  loaded_.reset();  // before the engine, and before another one takes memory
+  engine_ = std::make_unique<Engine>(options);
+}
+
+void PictureMaker::load_model() {
+  const double before = display_.seconds();
+  const bool text = !run_.settings.has("embeddings");
+  loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text, .working_bytes = working_bytes_});
+  times_.load += display_.seconds() - before;
+}
+
+// Once, when memory ran out: pictures one at a time, and on a GPU weights that take turns. False when that was done before.
+bool PictureMaker::step_down(const Error& error) {
+  if (stepped_down_) return false;
+  stepped_down_ = true;
+  EngineOptions options = engine_->options();
+  const bool host = engine_->device().is_host();
+  run_.console.warn(fmt::format("{}; trying once more {}", error.what(),
+                                host ? "with one picture at a time" : "with one picture at a time and streamed weights"));
+  if (!host) {
+    options.offload = Offload::Stream;
+    open(options);
+    load_model();
+  }
+  loaded_->session.tokens_at_once = 0;
+  if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = kDecodeTile;
+  return true;
+}
+
+GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved) const {
+  GenerationRecord record = resolved.record;
+  record.quant = storage_;
+  record.noise = resolved.request.noise.on(engine_->device()).name();
+  record.device = engine_->device().name() + ": " + engine_->device().description();
+  record.model_sha256 = model_sha256_;
+  record.seconds.text = display_.seconds_in(Phase::Text);
+  record.seconds.vae_encode = display_.seconds_in(Phase::EncodeReferences);
+  record.seconds.denoise = display_.seconds_in(Phase::Denoise);
+  record.seconds.decode = display_.seconds_since_report();  // which was the beginning of this picture's decoding
+  return record;
+}
+
+void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver) {
+  int delivered = 0;
+  const auto attempt = [&] {
+    Request rest = resolved.request;  // what an attempt before this one did not finish
+    rest.seed += static_cast<uint64_t>(delivered);
+    rest.batch -= delivered;
+    const int first = delivered;
+    loaded_->session.trace = trace_;
+    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, display_.progress(), [&](Picture picture) {
+      picture.index += first;
+      deliver(picture, completed(resolved));
+      ++delivered;
+    });
+    times_.load += times.load;
+    times_.text += times.text;
+    times_.references += times.references;
+    times_.denoise += times.denoise;
+    times_.decode += times.decode;
+  };
+  try {
+    attempt();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::OutOfMemory || !step_down(e)) throw;
+    attempt();
+  }
+}
+
+int64_t PictureMaker::peak_bytes() const {
+  const MemoryUse memory = memory_use();
+  return engine_ && !engine_->device().is_host() ? memory.peak_device : memory.peak_resident;
+}
+
+}  // namespace flux2

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cli/command.h"
+#include "cli/progress_display.h"
+#include "cli/request.h"
+#include "engine/engine.h"
+
+namespace flux2 {
+
+// A model that is loaded once and makes the pictures of any number of requests.
+class PictureMaker {
+ public:
+  // Receives each picture as soon as it is decoded, with the record that its file shall carry.
+  using Deliver = std::function<void(const Picture& picture, GenerationRecord record)>;
+
+  PictureMaker(Invocation& run, ModelFiles files, ProgressDisplay& display);
+
+  // Opens the device and the model. `requests` is what will be made: where memory is short it matters how much the
+  // largest needs.
+  void load(std::span<const ResolvedRequest> requests);
+  bool is_loaded() const { return loaded_ != nullptr; }
+
+  // When memory runs out it is tried once more with less at a time; pictures delivered before are not made again.
+  void make(const ResolvedRequest& resolved, const Deliver& deliver);
+
+  const ModelFiles& files() const { return files_; }
+  const Engine& engine() const { return *engine_; }
+  LoadedModel& loaded() const { return *loaded_; }
+  MemoryUse memory_use() const { return loaded_ ? engine_->memory_use(*loaded_) : MemoryUse{}; }
+  int64_t peak_bytes() const;                         // of the device's memory; on a CPU of the process
+  const PhaseTimes& times() const { return times_; }  // of everything so far
+  void record_into(Trace* trace) { trace_ = trace; }  // the requests that follow; null: no longer
+
+ private:
+  void open(const EngineOptions& options);
+  void load_model();
+  bool step_down(const Error& error);
+  GenerationRecord completed(const ResolvedRequest& resolved) const;
+
+  Invocation& run_;
+  ModelFiles files_;
+  ProgressDisplay& display_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<LoadedModel> loaded_;  // after the engine, so that it goes first
+  int64_t working_bytes_ = LoadParts{}.working_bytes;
+  std::string storage_, model_sha256_;  // of the transformer, as records name them
+  PhaseTimes times_;
+  Trace* trace_ = nullptr;
+  bool stepped_down_ = false;
+};
+
+}  // namespace flux2
