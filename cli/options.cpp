@@ -60,6 +60,8 @@ std::vector<OptionGroup> generate_options() {
       "Picture",
       {{"prompt", 'p', "TEXT", "what to draw, also as the argument; - reads standard input"},
        {"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"},
+       {"wildcards", 0, "FOLDER|off", "files for __name__ in prompts (default: wildcards/ here, then in the data folder); "
+        "off: take __name__ and {a|b} as they stand", "generate"},
        {"negative", 'n', "TEXT", "what to avoid; needs guidance (base models) or --cfg", "generate"},
        {"style", 0, "NAME", "prompt template; --style list shows them", "generate"},
        {"preset", 0, "NAME", "draft, standard or best: steps and size for the model at hand", "generate"},

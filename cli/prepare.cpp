@@ -1,10 +1,14 @@
 #include "cli/prepare.h"
 
+#include <optional>
+
+#include "cli/folders.h"
 #include "cli/model_choice.h"
 #include "cli/prompts.h"
 #include "cli/quality.h"
 #include "cli/styles.h"
 #include "engine/picture_metadata.h"
+#include "engine/wildcards.h"
 
 namespace flux2 {
 
@@ -24,12 +28,38 @@ void take_settings_of_picture(Invocation& run) {
   }
 }
 
+std::optional<Wildcards> wildcards_of(const Invocation& run) {
+  const std::string folder = run.settings.text("wildcards");
+  if (folder == "off") return std::nullopt;
+  if (!folder.empty()) return Wildcards({folder});
+  const auto data = data_folder(run.environment);
+  return data.empty() ? Wildcards({"wildcards"}) : Wildcards({"wildcards", data / "wildcards"});
+}
+
+// Choices in a prompt are made for each picture, by its seed: such a batch becomes requests of one picture.
+void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolved, Wildcards* wildcards) {
+  const Request& request = resolved.request;
+  if (!wildcards || !(Wildcards::used_in(request.prompt) || Wildcards::used_in(request.negative))) {
+    requests.push_back(std::move(resolved));
+    return;
+  }
+  for (int k = 0; k < request.batch; ++k) {
+    ResolvedRequest one = resolved;
+    one.request.batch = 1;
+    one.request.seed = one.record.seed = request.seed + static_cast<uint64_t>(k);
+    one.request.prompt = one.record.prompt = wildcards->expand(request.prompt, one.request.seed);
+    one.request.negative = one.record.negative = wildcards->expand(request.negative, one.request.seed);
+    requests.push_back(std::move(one));
+  }
+}
+
 std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
                                          const std::vector<PromptLine>& prompts) {
   const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
   const std::string style = run.settings.text("style");
   const Styles styles = all_styles(run.project, run.user);
   PictureShelf shelf;
+  std::optional<Wildcards> wildcards = wildcards_of(run);
   std::vector<ResolvedRequest> requests;
   for (int64_t round = 0; round < repeat; ++round)
     for (const PromptLine& line : prompts) {
@@ -37,7 +67,8 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
       Settings settings = run.settings.with(line.settings);
       if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
       // Rounding and the like are the same in every round; once is enough to say so.
-      requests.push_back(resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf));
+      add_request(requests, resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf),
+                  wildcards && !line.literal ? &*wildcards : nullptr);
     }
   return requests;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 
 #include "base/json.h"
 #include "cli/standard_input.h"
@@ -28,15 +29,23 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// " --w 512" → the option; `--` inside a word belongs to the prompt.
+// Where the next " --w" begins; a dash between words or inside one belongs to the prompt.
+size_t next_option(std::string_view line, size_t from) {
+  for (size_t at = line.find("--", from); at != line.npos; at = line.find("--", at + 2)) {
+    const bool word_begins = at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t';
+    if (word_begins && at + 2 < line.size() && std::isalpha(static_cast<unsigned char>(line[at + 2]))) return at;
+  }
+  return line.npos;
+}
+
 PromptLine parse_line(std::string_view line, int number) {
   PromptLine parsed;
-  size_t next = line.starts_with("--") ? 0 : line.find(" --");
+  size_t next = next_option(line, 0);
   parsed.prompt = trimmed(line.substr(0, next));
   while (next != line.npos) {
-    const size_t start = line.find("--", next) + 2, end = line.find(" --", start);
+    const size_t start = next + 2, end = next_option(line, start);
     const std::string_view option = trimmed(line.substr(start, end == line.npos ? end : end - start));
-    const size_t space = option.find(' ');
+    const size_t space = option.find_first_of(" \t");
     const std::string_view name = option.substr(0, space);
     const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
     const std::string origin = fmt::format("--{} in line {}", name, number);
@@ -94,7 +103,7 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   // An empty prompt that was asked for is a prompt; none at all is a mistake.
   if (given == 0 && prompt.empty() && !optional)
     throw Error(ErrorCode::InvalidArgument, "there is no prompt", "flux2 generate \"a red fox in the snow\"");
-  return {{std::move(prompt), {}}};
+  return {{std::move(prompt), {}, given == 0}};
 }
 
 }  // namespace flux2

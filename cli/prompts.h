@@ -12,6 +12,7 @@ namespace flux2 {
 struct PromptLine {
   std::string prompt;
   SettingLayer settings;
+  bool literal = false;  // from a picture: its choices were made when that was made
 };
 
 // Lines of a prompt file: # comments and blank lines are skipped; a line may end in options of its own, --w --h --s

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+// Prompts with choices in them. {red|green|2::blue} becomes one of its alternatives, blue twice as often as each of the
+// others; alternatives may be empty and may hold choices themselves. __animal__ becomes a line of animal.txt, again with
+// choices of its own (# comments and blank lines are skipped). \{, \|, \} and \_ stand for the character itself. Braces
+// without a | are left as they stand, and so is a whole prompt that is a JSON object.
+class Wildcards {
+ public:
+  // Where files are looked for, the first folder that has one wins.
+  explicit Wildcards(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
+
+  // Whether expand() would change the prompt.
+  static bool used_in(std::string_view prompt);
+
+  // The same seed gives the same choices, on every machine. Throws NotFound for a file that is not there and
+  // InvalidArgument for files that name each other in a circle.
+  std::string expand(std::string_view prompt, uint64_t seed);
+
+ private:
+  struct Draw;
+  void expand(std::string_view text, Draw& draw, int depth, std::string& out);
+  const std::vector<std::string>& lines_of(const std::string& name);
+
+  std::vector<std::filesystem::path> folders_;
+  std::map<std::string, std::vector<std::string>> files_;
+};
+
+}  // namespace flux2
