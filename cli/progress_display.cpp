@@ -30,7 +30,8 @@ std::string progress_line(Phase phase, int step, int steps, double elapsed) {
 
 Progress ProgressDisplay::progress() {
   return {.report = [this](Phase phase, int step, int steps) { at(phase, step, steps); },
-          .cancelled = [] { return interrupt_signal() != 0; }};
+          .cancelled = [] { return interrupt_signal() != 0; },
+          .step_done = {}};
 }
 
 void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now) {

@@ -67,6 +67,7 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
     });
     if (canvas) x = canvas->kept(x, sigmas[at + 1]);
     session.stream->wait();
+    if (progress.step_done) progress.step_done({i + 1, steps, sigmas[at + 1], request.rows(), request.columns(), x, v});
     progress.at(Phase::Denoise, i + 1, steps);
   }
   record(fmt::format("latents.{}", steps), x);

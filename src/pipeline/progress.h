@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "base/error.h"
@@ -20,11 +21,24 @@ inline const char* name_of(Phase phase) {
   return "";
 }
 
+class Tensor;
+
+// A step of denoising is done: latents x [N, I, 128] in F32 lie at noise level `sigma`, the velocity v of the same shape led
+// there. x − sigma · v is the picture as it is foreseen.
+struct StepDone {
+  int step, steps;
+  float sigma;
+  int64_t rows, columns;  // I = rows · columns positions
+  const Tensor& x;
+  const Tensor& v;
+};
+
 // How a run tells where it is and hears that it should stop. Default-constructed it does neither.
 struct Progress {
   // step of steps are done; 0 of n starts a phase, n of n ends it.
   std::function<void(Phase phase, int step, int steps)> report;
   std::function<bool()> cancelled;
+  std::function<void(const StepDone& step)> step_done;
 
   void at(Phase phase, int step, int steps) const {
     if (report) report(phase, step, steps);
