@@ -13,7 +13,7 @@ namespace flux2 {
 namespace {
 
 // Short names as musubi-tuner's prompt files have them.
-constexpr std::array<std::pair<std::string_view, const char*>, 8> kLineOptions = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 9> kLineOptions = {{
     {"w", "width"},
     {"h", "height"},
     {"s", "steps"},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 8> kLineOptions =
     {"l", "cfg"},
     {"n", "negative"},
     {"o", "output"},
+    {"ci", "input"},
 }};
 
 std::string_view trimmed(std::string_view text) {
@@ -49,14 +50,17 @@ PromptLine parse_line(std::string_view line, int number) {
     const std::string_view name = option.substr(0, space);
     const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
     const std::string origin = fmt::format("--{} in line {}", name, number);
-    if (name == "ci" || name == "lora")
+    if (name == "lora")
       fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", origin);
     const char* target = nullptr;
     for (const auto& [known, long_name] : kLineOptions)
       if (known == name) target = long_name;
-    check(target != nullptr, "{}: a line knows --w --h --s --d --g --l --n --o", origin);
+    check(target != nullptr, "{}: a line knows --w --h --s --d --g --l --n --ci --o", origin);
     check(!value.empty(), "{} needs a value", origin);
-    parsed.settings[target] = {{value}, origin};
+    Setting& setting = parsed.settings[target];
+    if (name != "ci") setting.values.clear();  // only references may be many
+    setting.values.push_back(value);
+    setting.origin = origin;
     next = end;
   }
   return parsed;

@@ -150,7 +150,7 @@ TEST(PromptFile, OptionsAreRead) {
   EXPECT_EQ(prompts[0].settings.at("negative").values.back(), "dark, grey");
   EXPECT_THROW(parse_prompt_file("a --zz 4"), Error);
   EXPECT_THROW(parse_prompt_file("a --w"), Error);
-  EXPECT_THROW(parse_prompt_file("a --ci x.png"), Error);
+  EXPECT_EQ(parse_prompt_file("a --ci x.png --ci y.png --w 64")[0].settings.at("input").values.size(), 2u);
 }
 
 }  // namespace

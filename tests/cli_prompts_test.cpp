@@ -68,9 +68,15 @@ TEST_F(CliPrompts, EveryLineOfAFileHasItsOwnOptions) {
   write("prompts.txt",
         "# a comment\n"
         "a red circle --w 64 --h 96 --s 3 --d 7 --l 2 --n dark colours\n"
-        "a blue star -- not an option --d 8 --o star.png\n");
+        "a blue star -- not an option --d 8 --o star.png\n"
+        "like image 1 --ci one.ppm --ci two.ppm\n");
+  write("one.ppm", "P6 80 64 255\n" + std::string(80 * 64 * 3, 'x'));
+  write("two.ppm", "P6 64 64 255\n" + std::string(64 * 64 * 3, 'y'));
   const auto requests = dry_run({"--prompt-file", "prompts.txt", "--steps", "5"});
-  ASSERT_EQ(requests.size(), 2u);
+  ASSERT_EQ(requests.size(), 3u);
+  ASSERT_EQ(requests[2]["references"].size(), 2u);
+  EXPECT_EQ(requests[2]["references"][1]["name"], "two.ppm");
+  EXPECT_EQ(requests[2]["width"], 80);
   EXPECT_EQ(requests[0]["prompt"], "a red circle");
   EXPECT_EQ(requests[0]["width"], 64);
   EXPECT_EQ(requests[0]["height"], 96);
