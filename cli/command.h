@@ -43,6 +43,9 @@ std::string help_for(const Command& command);
 
 int run_generate(Invocation& run);
 int run_edit(Invocation& run);
+int run_grid(Invocation& run);
+int run_upscale(Invocation& run);
+int run_verify(Invocation& run);
 int run_inspect(Invocation& run);
 int run_tokenize(Invocation& run);
 int run_vae(Invocation& run);

@@ -37,6 +37,35 @@ const std::vector<Command>& commands() {
         "flux2 plan --json \"a fox\""},
        run_plan,
        "Reads the headers of the model files alone. Memory is counted by the pipeline itself, on a device that computes nothing."},
+      {"grid",
+       {},
+       "make a sheet that compares settings",
+       "[PROMPT] --x OPTION=VALUES [--y …] [--z …] [options of generate]",
+       grid_options,
+       {"flux2 grid \"a red circle\" --x steps=2,4,8 --y cfg=1,3.5 -o sheet.png",
+        "flux2 grid --x seed=1..4 --y \"prompt=a fox|a cat|an owl\" -o animals.png",
+        "flux2 grid \"a lighthouse\" --x size=512,768,1024 --y quant=none,int8 --z seed=1..2 --cell 512 -o sheet.png"},
+       run_grid,
+       "Every cell is one picture; all have the same seed unless it is an axis. The single pictures stand beside the sheet, "
+       "numbered; the sheet's metadata lists them."},
+      {"upscale",
+       {},
+       "make a picture larger",
+       "PICTURE… [--scale X] [--method lanczos|redraw] [options]",
+       upscale_options,
+       {"flux2 upscale small.png -o large.png", "flux2 upscale *.png --scale 4 -o large/",
+        "flux2 upscale fox.png --method redraw -m flux.2-klein-4b -p \"a fox in the snow\" -o fox-large.png"},
+       run_upscale,
+       "redraw generates the picture anew at the larger size, sees the original as image 1 and is laid over it afterwards."},
+      {"verify",
+       {},
+       "make a picture again from its own settings and compare",
+       "PICTURE… [--tolerance N] [options]",
+       verify_options,
+       {"flux2 verify picture.png", "flux2 verify --tolerance 2 outputs/*.png", "flux2 verify edited.png -i photo.png --json"},
+       run_verify,
+       "Prints the largest and the mean difference and the PSNR. Exit status 0 when all are identical or within the tolerance, "
+       "else 10. Lossy formats are never identical."},
       {"inspect",
        {},
        "say what a picture or model file is",
@@ -124,8 +153,8 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"inpaint", "grid", "upscale", "shell", "serve", "client", "lora",
-                            "convert", "train", "dataset", "verify", "selftest"})
+  for (const char* later : {"inpaint", "shell", "serve", "client", "lora",
+                            "convert", "train", "dataset", "selftest"})
     if (name == later) return true;
   return false;
 }

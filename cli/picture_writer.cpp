@@ -89,29 +89,36 @@ void PictureWriter::check_targets() const {
     if (const Setting* file = run_.settings.find(option)) check_folder(file->values.back());
 }
 
-WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target) {
-  Target& counts = targets_.at(target);
-  const ImageFormat format = format_for(target);
-  record.seed = picture.seed;
-  record.index = picture.index;
+Image PictureWriter::image_of(const Picture& picture) const {
+  return to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width, rounding_);
+}
 
-  WrittenPicture written{"-", to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width, rounding_)};
-  const auto bytes = encode_image(written.image, format, picture_metadata(record, metadata_, format), options_);
+fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
+  const Target& counts = targets_.at(target);
+  const OutputFields fields{.seed = record.seed,
+                            .index = counts.written,
+                            .date = local_time("%Y-%m-%d"),
+                            .time = local_time("%H%M%S"),
+                            .model = record.model,
+                            .prompt = record.prompt,
+                            .job = "0",
+                            .width = record.width,
+                            .height = record.height,
+                            .steps = record.steps,
+                            .extension = name_of(format_for(target))};
+  return choose_output(target, fields, counts.expected > 1);
+}
+
+WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
+                                    const ImageMetadata* metadata) {
+  const ImageFormat format = format_for(target);
+  WrittenPicture written{"-", std::move(image)};
+  const auto bytes =
+      encode_image(written.image, format, metadata ? *metadata : picture_metadata(record, metadata_, format), options_);
   if (target == "-") {
     run_.console.result_bytes(bytes);
   } else {
-    const OutputFields fields{.seed = record.seed,
-                              .index = counts.written,
-                              .date = local_time("%Y-%m-%d"),
-                              .time = local_time("%H%M%S"),
-                              .model = record.model,
-                              .prompt = record.prompt,
-                              .job = "0",
-                              .width = record.width,
-                              .height = record.height,
-                              .steps = record.steps,
-                              .extension = name_of(format)};
-    written.path = choose_output(target, fields, counts.expected > 1);
+    written.path = next_path(target, record);
     save_image(written.path, bytes);
     if (run_.settings.flag("sidecar")) {
       const std::string json =
@@ -119,8 +126,14 @@ WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord rec
       save_text(written.path.string() + ".json", json);
     }
   }
-  ++counts.written;
+  ++targets_.at(target).written;
+  return written;
+}
 
+WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target) {
+  record.seed = picture.seed;
+  record.index = picture.index;
+  WrittenPicture written = write(image_of(picture), record, target);
   if (!latents_out_.empty()) {
     int total = 0;
     for (const auto& [name, other] : targets_) total += other.expected;

@@ -28,6 +28,13 @@ class PictureWriter {
   void check_targets() const;
 
   WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target);
+  // A picture that is 8 bits already. `metadata` stands in for what the record would say.
+  WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
+                       const ImageMetadata* metadata = nullptr);
+
+  Image image_of(const Picture& picture) const;  // in 8 bits, as --rounding says
+  // The file that the next picture for this target gets.
+  std::filesystem::path next_path(const std::string& target, const GenerationRecord& record) const;
 
  private:
   struct Target {

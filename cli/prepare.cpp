@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "cli/folders.h"
-#include "cli/model_choice.h"
 #include "cli/prompts.h"
 #include "cli/quality.h"
 #include "cli/styles.h"
@@ -75,11 +74,11 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
 
 }  // namespace
 
-PreparedRun prepare_run(Invocation& run) {
+PreparedRun prepare_run(Invocation& run, FoundModels* found) {
   take_settings_of_picture(run);
   const bool given_text = run.settings.has("embeddings");
   const std::vector<PromptLine> prompts = read_prompts(run, given_text);
-  ModelFiles model = choose_model(run, !given_text);
+  ModelFiles model = choose_model(run, !given_text, found);
   for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
   if (run.settings.has("preset")) {
     const std::string preset = run.settings.choice("preset", {"draft", "standard", "best"}, "standard");

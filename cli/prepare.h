@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/model_choice.h"
 #include "cli/request.h"
 #include "hub/model_files.h"
 
@@ -14,6 +15,6 @@ struct PreparedRun {
   std::vector<ResolvedRequest> requests;
 };
 
-PreparedRun prepare_run(Invocation& run);
+PreparedRun prepare_run(Invocation& run, FoundModels* found = nullptr);
 
 }  // namespace flux2

@@ -37,7 +37,9 @@ bool unusable(const OptionSpec& option) { return option.later; }
 
 }  // namespace
 
-void Settings::add(SettingLayer layer) {
+namespace {
+
+SettingLayer spelled_out(SettingLayer layer) {
   if (const auto size = layer.find("size"); size != layer.end()) {
     const Setting given = size->second;
     const PictureSize parsed = in_context(given.origin, [&] { return parse_picture_size(given.values.back()); });
@@ -45,7 +47,15 @@ void Settings::add(SettingLayer layer) {
     layer.emplace("height", Setting{{std::to_string(parsed.height)}, given.origin});
   }
   if (const auto dir = layer.find("dir"); dir != layer.end()) layer.emplace("model", dir->second);
-  layers_.push_back(std::move(layer));
+  return layer;
+}
+
+}  // namespace
+
+void Settings::add(SettingLayer layer) { layers_.push_back(spelled_out(std::move(layer))); }
+
+void Settings::add_below_first(SettingLayer layer) {
+  layers_.insert(layers_.begin() + (layers_.empty() ? 0 : 1), spelled_out(std::move(layer)));
 }
 
 void Settings::add_below(std::string_view name, SettingLayer layer) {
@@ -56,7 +66,7 @@ void Settings::add_below(std::string_view name, SettingLayer layer) {
 
 Settings Settings::with(SettingLayer top) const {
   Settings copy = *this;
-  copy.layers_.insert(copy.layers_.begin(), std::move(top));
+  copy.layers_.insert(copy.layers_.begin(), spelled_out(std::move(top)));
   return copy;
 }
 

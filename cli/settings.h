@@ -25,11 +25,14 @@ using GetEnv = std::function<const char*(const char*)>;
 // The values of options from all the places that may set them; the first layer that has one wins.
 class Settings {
  public:
-  // `--size` and `--dir` are turned into the options they stand for in each layer, so that a size in a higher layer
+  // In every layer `size` and `dir` are turned into the options they stand for, so that a size in a higher layer
   // beats a width in a lower one.
   void add(SettingLayer layer);
   // Right below the layer that sets `name`: what that option stands for beats everything its own layer beats.
   void add_below(std::string_view name, SettingLayer layer);
+
+  // Right below what was said on the command line, the first layer.
+  void add_below_first(SettingLayer layer);
 
   // A copy with a layer above all others.
   Settings with(SettingLayer top) const;

@@ -79,6 +79,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
                      {"denoise", milliseconds(r.seconds.denoise)},
                      {"decode", milliseconds(r.seconds.decode)}};
+  for (const auto& [key, value] : r.extra.items()) json[key] = value;
   return json;
 }
 

@@ -45,6 +45,7 @@ struct GenerationRecord {
   bool negative_references = true;        // the negative pass saw them
   bool context = true;                    // the picture begun with is one of them
   std::string device;
+  Json extra;  // further members of our JSON, of one kind alone: the cells of a grid
   struct {
     double text = 0, vae_encode = 0, denoise = 0, decode = 0;
   } seconds;

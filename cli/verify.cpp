@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "cli/command.h"
+#include "cli/model_choice.h"
+#include "cli/model_keeper.h"
+#include "engine/file_hash.h"
+#include "engine/picture_metadata.h"
+#include "image/difference.h"
+#include "image/pixels.h"
+#include "image/read_image.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kDiffers = 10;  // exit status
+
+GenerationRecord record_of(const std::string& path) {
+  const auto found = find_record(read_metadata(path));
+  if (!found)
+    throw Error(ErrorCode::Incompatible, path + " does not say how it was made", "flux2 inspect --raw shows what it says");
+  const GenerationRecord& record = found->record;
+  if (found->source != "flux2")
+    throw Error(ErrorCode::Incompatible, fmt::format("{} was made by another program ({})", path, found->source),
+                "flux2 generate --from takes its settings, as far as they mean something here");
+  if (!found->original.contains("prompt"))
+    throw Error(ErrorCode::Incompatible, path + " was made with --private and does not tell its prompt");
+  if (record.kind != "generate" && record.kind != "edit")
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} is a picture of the kind \"{}\", which is not made from its settings alone", path, record.kind));
+  return record;
+}
+
+// The pictures it was made from: beside it or here, under their names and with their content.
+std::vector<std::string> find_references(const GenerationRecord& record, const std::string& path) {
+  std::vector<std::string> files, missing;
+  for (const PictureRecord& reference : record.references) {
+    std::string file;
+    for (const fs::path& folder : {fs::path(path).parent_path(), fs::path()}) {
+      const fs::path candidate = folder / reference.name;
+      std::error_code ignored;
+      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of(candidate) == reference.sha256)
+        file = candidate.string();
+    }
+    if (file.empty()) missing.push_back(reference.name.empty() ? reference.sha256.substr(0, 10) : reference.name);
+    files.push_back(std::move(file));
+  }
+  if (!missing.empty())
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} was made from pictures that are not beside it: {}", path, fmt::join(missing, ", ")),
+                "give all of them, in their order, with -i");
+  return files;
+}
+
+class Verification {
+ public:
+  explicit Verification(Invocation& run)
+      : run_(run),
+        display_(run.console),
+        keeper_(run, display_),
+        tolerance_(static_cast<int>(run.settings.integer("tolerance", 0, 255).value_or(0))) {}
+
+  int run() {
+    check(!run_.positional.empty(), "verify needs a picture");
+    for (const std::string& path : run_.positional) verify(path);
+    display_.finish();
+    if (run_.console.json())
+      run_.console.result((results_.size() == 1 ? results_[0] : results_).dump(2, ' ', false, Json::error_handler_t::replace));
+    return status_;
+  }
+
+ private:
+  void verify(const std::string& path) {
+    const GenerationRecord record = record_of(path);
+    Invocation one = run_;
+    SettingLayer layer = layer_of_record(record, true, path);
+    layer["batch"] = {{"1"}, path};
+    if (!record.references.empty() && !run_.settings.has("input")) layer["input"] = {find_references(record, path), path};
+    one.settings.add_below_first(std::move(layer));
+
+    const ModelFiles model = choose_model(one, true, &found_);
+    const ResolvedRequest request = resolve_request(one.settings, model, record.prompt, run_.console.log());
+    const bool same_references = request.record.references == record.references;
+    if (!same_references) run_.console.warn(fmt::format("{}: these are not the pictures it was made from", path));
+
+    const bool truncate = one.settings.choice("rounding", {"nearest", "trunc"}, "nearest") == "trunc";
+    Image again;
+    keeper_.maker_for(one.settings, model, {&request, 1}).make(request, [&](const Picture& picture, const GenerationRecord& now) {
+      if (!record.model_sha256.empty() && !now.model_sha256.empty() && record.model_sha256 != now.model_sha256)
+        run_.console.warn(fmt::format("{} was made with another model file: sha256 {}… instead of {}…", path,
+                                      record.model_sha256.substr(0, 10), now.model_sha256.substr(0, 10)));
+      again = to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width,
+                      truncate ? Rounding::Trunc : Rounding::Nearest);
+    });
+    report(path, again);
+  }
+
+  void report(const std::string& path, const Image& again) {
+    const Image stored = to_rgb(read_image(path));
+    if (stored.width != again.width || stored.height != again.height)
+      fail(ErrorCode::Incompatible, "{} is {}x{}, its settings make {}x{}: it was resized or cropped", path, stored.width,
+           stored.height, again.width, again.height);
+    const PictureDifference d = difference(stored, again);
+    const bool within = d.max <= tolerance_;
+    if (!within) status_ = kDiffers;
+    results_.push_back({{"file", path},
+                        {"identical", d.identical()},
+                        {"within_tolerance", within},
+                        {"max", d.max},
+                        {"mean", d.mean},
+                        {"psnr", std::isinf(d.psnr) ? Json(nullptr) : Json(d.psnr)}});
+    display_.finish();
+    if (run_.console.json()) return;
+    run_.console.result(d.identical() ? path + ": identical"
+                                      : fmt::format("{}: {} (largest difference {}, mean {:.4f}, PSNR {:.2f} dB)", path,
+                                                    within ? "within tolerance" : "differs", d.max, d.mean, d.psnr));
+  }
+
+  Invocation& run_;
+  ProgressDisplay display_;
+  FoundModels found_;
+  ModelKeeper keeper_;
+  int tolerance_, status_ = 0;
+  Json results_ = Json::array();
+};
+
+}  // namespace
+
+int run_verify(Invocation& run) { return Verification(run).run(); }
+
+}  // namespace flux2

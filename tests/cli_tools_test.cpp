@@ -1,0 +1,170 @@
+// grid, verify and upscale: judged by the pixels and texts they leave behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "image/difference.h"
+#include "image/letters.h"
+#include "image/read_image.h"
+#include "image/resize.h"
+#include "image/write_image.h"
+#include "tests/support/program.h"
+
+namespace flux2::test {
+namespace {
+
+using testing::HasSubstr;
+
+class CliTools : public Cli {
+ protected:
+  Image picture(const std::string& name) const { return read_image(folder_ / name); }
+  Json settings_of(const std::string& name) const { return parse_json(flux2({"inspect", "--json", name}).out)["settings"]; }
+  void expect_made(const Finished& finished) const { ASSERT_EQ(finished.status, 0) << finished.err; }
+};
+
+std::array<double, 3> mean_colour(const Image& image) {
+  std::array<double, 3> sum{};
+  for (size_t i = 0; i < image.pixels.size(); ++i) sum[i % 3] += image.pixels[i];
+  for (double& s : sum) s /= static_cast<double>(image.width) * image.height;
+  return sum;
+}
+
+// Whether the words stand somewhere in the picture.
+bool shows(const Image& sheet, const std::string& words) {
+  Image text(static_cast<int>(words.size()) * kLetterWidth, 9, 3);
+  std::fill(text.pixels.begin(), text.pixels.end(), uint8_t{255});
+  draw_text(text, 0, 0, words);
+  for (int y = 0; y + text.height <= sheet.height; ++y)
+    for (int x = 0; x + text.width <= sheet.width; ++x) {
+      bool same = true;
+      for (int row = 0; row < text.height && same; ++row)
+        same = std::equal(text.row(row), text.row(row) + text.row_bytes(), sheet.at(x, y + row));
+      if (same) return true;
+    }
+  return false;
+}
+
+TEST_F(CliTools, AGridIsASheetOfItsSinglePictures) {
+  const Finished made = flux2({"grid", "a red circle", "--x", "steps=1,2", "--y", "seed=5..6", "--z",
+                               "prompt=a red circle|a green star", "--size", "64x64", "-o", "g/sheet.png"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Image sheet = picture("g/sheet.png");
+  const Json settings = settings_of("g/sheet.png");
+  EXPECT_EQ(settings["kind"], "grid");
+  const Json& cells = settings["grid"]["cells"];
+  ASSERT_EQ(cells.size(), 8u);
+  for (const Json& cell : cells) {
+    const Image single = picture("g/" + cell["file"].get<std::string>());
+    const auto box = cell["box"].get<std::vector<int>>();
+    EXPECT_EQ(crop(sheet, box[0], box[1], box[2], box[3]), single) << cell;
+    const Json own = settings_of("g/" + cell["file"].get<std::string>());
+    EXPECT_EQ(own["steps"], cell["steps"]);
+    EXPECT_EQ(own["seed"], cell["seed"]);
+    EXPECT_EQ(own["prompt"], cell["prompt"]);
+  }
+  EXPECT_EQ(cells[5]["steps"], 2);
+  EXPECT_EQ(cells[5]["seed"], 5);
+  EXPECT_EQ(cells[5]["prompt"], "a green star");
+  for (const char* label : {"steps 1", "steps 2", "seed 5", "seed 6", "a red circle", "a green star"})
+    EXPECT_TRUE(shows(sheet, label)) << label;
+  // A cell is what generate makes of its settings.
+  expect_made(flux2({"generate", "a green star", "-s", "2", "-S", "5", "--size", "64x64", "-o", "single.png"}));
+  EXPECT_EQ(picture("single.png"), picture("g/" + cells[5]["file"].get<std::string>()));
+
+  // Without an axis for it there is one seed, drawn once; a lossy sheet alone if that is wanted.
+  expect_made(flux2({"grid", "a cat", "--x", "steps=1,2", "--size", "64", "--sheet-only", "--cell", "32", "-o", "s.jpg"}));
+  EXPECT_FALSE(exists("s-01.jpg"));
+  const Json small = settings_of("s.jpg")["grid"]["cells"];
+  EXPECT_EQ(small[0]["seed"], small[1]["seed"]);
+  EXPECT_EQ(small[0]["box"][2], 32);
+}
+
+TEST_F(CliTools, AGridSaysWhatIsWrongBeforeItBegins) {
+  const Finished value = flux2({"grid", "a cat", "--x", "steps=1,x"});
+  EXPECT_EQ(value.status, 2);
+  EXPECT_THAT(value.err, HasSubstr("\"x\" is not a whole number"));
+  EXPECT_EQ(flux2({"grid", "a cat"}).status, 2);
+  EXPECT_THAT(flux2({"grid", "a cat", "--x", "steps=1", "--y", "steps=2"}).err, HasSubstr("two axes"));
+  EXPECT_THAT(flux2({"grid", "--x", "steps=1,2"}).err, HasSubstr("no prompt"));
+  EXPECT_FALSE(exists("outputs"));
+}
+
+TEST_F(CliTools, VerifyMakesThePictureAgain) {
+  expect_made(generate({"a red circle, {big|small}", "-S", "3", "-b", "2", "-o", "p.png", "--profile", "exact"}));
+  const Finished same = flux2({"verify", "p-01.png", "p-02.png"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(same.out, "p-01.png: identical\np-02.png: identical\n");
+
+  // One pixel off is found, and passes when that is tolerated.
+  Image changed = picture("p-01.png");
+  uint8_t& sample = changed.at(40, 30)[1];
+  sample = static_cast<uint8_t>(sample > 128 ? sample - 9 : sample + 9);
+  save_image(folder_ / "changed.png", encode_png(changed, read_metadata(folder_ / "p-01.png")));
+  const Finished differs = flux2({"verify", "changed.png", "--json"});
+  EXPECT_EQ(differs.status, 10);
+  const Json result = parse_json(differs.out);
+  EXPECT_EQ(result["max"], 9);
+  EXPECT_NEAR(result["mean"].get<double>(), 9.0 / (128 * 128 * 3), 1e-9);
+  EXPECT_NEAR(result["psnr"].get<double>(), 10 * std::log10(255.0 * 255 * 128 * 128 * 3 / 81), 1e-6);
+  EXPECT_THAT(flux2({"verify", "changed.png"}).out, HasSubstr("differs (largest difference 9"));
+  EXPECT_EQ(flux2({"verify", "changed.png", "--tolerance", "8"}).status, 10);
+  const Finished tolerated = flux2({"verify", "changed.png", "--tolerance", "9"});
+  EXPECT_EQ(tolerated.status, 0);
+  EXPECT_THAT(tolerated.out, HasSubstr("within tolerance"));
+
+  save_image(folder_ / "cropped.png", encode_png(crop(changed, 0, 0, 64, 64), read_metadata(folder_ / "p-01.png")));
+  EXPECT_THAT(flux2({"verify", "cropped.png"}).err, HasSubstr("resized or cropped"));
+  expect_made(generate({"a cat", "--private", "-o", "private.png"}));
+  EXPECT_THAT(flux2({"verify", "private.png"}).err, HasSubstr("--private"));
+}
+
+TEST_F(CliTools, VerifyFindsTheReferencesOfAnEdit) {
+  expect_made(generate({"a red circle", "-S", "3", "-o", "in/photo.png"}));
+  expect_made(flux2({"edit", "-i", "in/photo.png", "make it blue", "-S", "4", "-s", "2", "-o", "edited.png"}));
+  const Finished missing = flux2({"verify", "edited.png"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_THAT(missing.err, HasSubstr("photo.png"));
+  EXPECT_THAT(missing.err, HasSubstr("-i"));
+  EXPECT_EQ(flux2({"verify", "edited.png", "-i", "in/photo.png"}).out, "edited.png: identical\n");
+  fs::copy(folder_ / "in/photo.png", folder_ / "photo.png");
+  EXPECT_EQ(flux2({"verify", "edited.png"}).out, "edited.png: identical\n");
+}
+
+TEST_F(CliTools, UpscaleEnlarges) {
+  expect_made(generate({"a red circle", "-S", "3", "-o", "small.png"}));
+  const Finished made = flux2({"upscale", "small.png", "-o", "large.png"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out, "large.png\n");
+  EXPECT_EQ(picture("large.png"), resize(picture("small.png"), 256, 256, ResizeFilter::Lanczos));
+  EXPECT_EQ(settings_of("large.png")["prompt"], "a red circle");
+  EXPECT_EQ(settings_of("large.png")["kind"], "upscale");
+  expect_made(flux2({"upscale", "small.png", "large.png", "--scale", "1.5", "-o", "out/%d.png"}));
+  EXPECT_EQ(picture("out/1.png").width, 192);
+  EXPECT_EQ(picture("out/2.png").width, 384);
+  EXPECT_EQ(flux2({"upscale"}).status, 2);
+  EXPECT_EQ(flux2({"upscale", "small.png", "--scale", "9"}).status, 2);
+  EXPECT_EQ(flux2({"upscale", "nowhere.png"}).status, 3);
+}
+
+TEST_F(CliTools, UpscaleRedrawsWithThePictureAsReference) {
+  expect_made(flux2({"generate", "a large red circle in the center on a blue background", "-S", "3", "-o", "original.png"}));
+  const Image original = picture("original.png");
+  save_image(folder_ / "small.png", encode_png(resize(original, 68, 64)));  // says nothing about itself
+  expect_made(flux2({"upscale", "small.png", "--method", "redraw", "-p", "a large red circle in the center on a blue background",
+                     "-S", "3", "-o", "large.png"}));
+  const Image large = picture("large.png");
+  ASSERT_EQ(large.width, 136);  // though models make multiples of 16
+  ASSERT_EQ(large.height, 128);
+  const auto wanted = mean_colour(original), got = mean_colour(large);
+  for (size_t c = 0; c < 3; ++c) EXPECT_NEAR(got[c], wanted[c], 20) << c;
+  EXPECT_NE(large, resize(picture("small.png"), 136, 128));
+  const Json settings = settings_of("large.png");
+  EXPECT_EQ(settings["kind"], "upscale");
+  EXPECT_EQ(settings["references"][0]["name"], "small.png");
+  EXPECT_EQ(settings["seed"], 3);
+}
+
+}  // namespace
+}  // namespace flux2::test
