@@ -36,9 +36,9 @@ bool is_later_part(const std::string& name) {
 
 }  // namespace
 
-std::vector<fs::path> safetensors_in(const fs::path& folder) {
+std::vector<fs::path> weight_files_in(const fs::path& folder) {
   return entries(folder, [](const fs::path& p) {
-    return p.extension() == ".safetensors" && !is_later_part(p.filename().string()) && is_file(p);
+    return (p.extension() == ".safetensors" || p.extension() == ".gguf") && !is_later_part(p.filename().string()) && is_file(p);
   });
 }
 
@@ -55,7 +55,7 @@ bool has_weight_index(const fs::path& folder) {
           }).empty();
 }
 
-bool holds_weights(const fs::path& folder) { return !safetensors_in(folder).empty(); }
+bool holds_weights(const fs::path& folder) { return !weight_files_in(folder).empty(); }
 
 bool holds_tokenizer(const fs::path& folder) {
   return is_file(folder / "tokenizer.json") || (is_file(folder / "vocab.json") && is_file(folder / "merges.txt"));
@@ -77,7 +77,7 @@ std::optional<Json> model_index_near(const fs::path& component) {
 
 std::vector<fs::path> components_in(const fs::path& folder) {
   if (holds_weights(folder) && (has_weight_index(folder) || is_file(folder / "config.json"))) return {folder};
-  std::vector<fs::path> found = safetensors_in(folder);
+  std::vector<fs::path> found = weight_files_in(folder);
   for (const fs::path& inner : folders_in(folder))
     if (holds_weights(inner)) found.push_back(inner);
   return found;
@@ -96,20 +96,20 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
   switch (kind) {
     case ComponentKind::Transformer:
       if (index && index->contains("transformer")) add(components_in(root / "transformer"));
-      add(safetensors_in(root));
+      add(weight_files_in(root));
       add_role_folders({"transformer", "diffusion_models", "unet"});
       break;
     case ComponentKind::Autoencoder:
       if (is_file(root / "ae.safetensors")) add({root / "ae.safetensors"});
       add_role_folders({"vae"});
-      add(safetensors_in(root));
+      add(weight_files_in(root));
       break;
     case ComponentKind::TextEncoder:
       add_role_folders({"text_encoder", "text_encoders", "clip"});
       for (const fs::path& inner : folders_in(root))
         if (inner.filename().string().starts_with("Qwen3") && holds_weights(inner)) add({inner});
       if (has_weight_index(root) && is_file(root / "config.json")) add({root});
-      add(safetensors_in(root));
+      add(weight_files_in(root));
       break;
     case ComponentKind::Tokenizer:
       for (const char* name : {"tokenizer", "text_encoder", "."})

@@ -11,12 +11,12 @@ namespace flux2 {
 
 // How models lie in folders. Nothing here throws for what is missing or unreadable; it counts as not there.
 
-std::vector<std::filesystem::path> safetensors_in(
+std::vector<std::filesystem::path> weight_files_in(
     const std::filesystem::path& folder);  // sorted; of a series its first part
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder);  // sorted
 
 bool has_weight_index(const std::filesystem::path& folder);  // *.safetensors.index.json
-bool holds_weights(const std::filesystem::path& folder);     // a .safetensors file
+bool holds_weights(const std::filesystem::path& folder);     // a .safetensors or .gguf file
 bool holds_tokenizer(const std::filesystem::path& folder);   // tokenizer.json, or vocab.json with merges.txt
 
 // The model_index.json of a folder; throws BadFile when it is not JSON or not an object.

@@ -97,7 +97,7 @@ class Locator {
     if (is_bundled_name(name)) return open_bundled();
     for (const fs::path& folder : folders_)
       if (fs::path(name).is_relative() && is_there(folder / name)) return choose_named((folder / name).string());
-    if (name.find('/') != std::string::npos || name.ends_with(".safetensors"))
+    if (name.find('/') != std::string::npos || name.ends_with(".safetensors") || name.ends_with(".gguf"))
       fail(ErrorCode::NotFound, "{} does not exist", name);
     throw Error(ErrorCode::NotFound, fmt::format("unknown model {}", name),
                 fmt::format("the closest known ids are {}; a file or folder can be named too",

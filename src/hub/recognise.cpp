@@ -10,6 +10,7 @@
 #include "hub/folder_layout.h"
 #include "hub/recognise_parts.h"
 #include "hub/training_kind.h"
+#include "weights/gguf_file.h"
 
 namespace flux2 {
 
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the first bytes say about files that hold no safetensors; empty when they may be.
+// What the first bytes say about files that hold no weights; empty when they may.
 struct Sniffed {
   Recognition::Kind kind = Recognition::Kind::Unknown;
   std::string container, note;
@@ -29,10 +30,8 @@ Sniffed sniff(const fs::path& path) {
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
   using Kind = Recognition::Kind;
-  if (head.starts_with("GGUF"))
-    return {Kind::Unknown, "GGUF", "GGUF files are not read by this version; use safetensors"};
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02") || head.starts_with("\x80\x04"))
-    return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; only safetensors files are"};
+    return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; safetensors and GGUF files are"};
   if (head.starts_with("\x89PNG")) return {Kind::Image, "PNG", ""};
   if (head.starts_with("\xff\xd8\xff")) return {Kind::Image, "JPEG", ""};
   if (head.starts_with("RIFF") && head.size() >= 12 && head.substr(8, 4) == "WEBP") return {Kind::Image, "WebP", ""};
@@ -87,7 +86,7 @@ void decide_training(Component& c, const Recognition& r) {
 }
 
 Recognition recognise_weights(const fs::path& path, const Log& log) {
-  Recognition r{.kind = Recognition::Kind::Weights, .path = path, .container = "safetensors"};
+  Recognition r{.kind = Recognition::Kind::Weights, .path = path, .container = is_gguf(path) ? "GGUF" : "safetensors"};
   const SharedSource source = open_weights(path, log);
   r.metadata = source->metadata();
   r.components = components_of(source);
@@ -118,13 +117,13 @@ Recognition recognise_folder(const fs::path& folder, const Log& log) {
     if (holds_weights(folder / name)) parts.push_back(folder / name);
   const auto index = model_index_of(folder);
   if (!index && parts.empty() && holds_weights(folder)) {
-    if (safetensors_in(folder).size() == 1 || has_weight_index(folder)) {
+    if (weight_files_in(folder).size() == 1 || has_weight_index(folder)) {
       r = recognise_weights(folder, log);
       if (holds_tokenizer(folder)) r.components.push_back(tokenizer_component(folder));
       return r;
     }
   }
-  for (const fs::path& file : safetensors_in(folder)) parts.push_back(file);
+  for (const fs::path& file : weight_files_in(folder)) parts.push_back(file);
   for (const fs::path& part : parts) {
     const Recognition inner = recognise(part, log);
     r.components.insert(r.components.end(), inner.components.begin(), inner.components.end());

@@ -241,11 +241,9 @@ TEST(Recognise, FoldersTokenizersAndPictures) {
   }
   write_file(folder / "a.png", "\x89PNG\r\n\x1a\n0000");
   EXPECT_EQ(recognise(folder / "a.png").kind, Recognition::Kind::Image);
-  write_file(folder / "a.gguf", "GGUF....");
-  EXPECT_EQ(recognise(folder / "a.gguf").container, "GGUF");
   write_file(folder / "a.ckpt", "PK\x03\x04 ...");
   EXPECT_THAT(refusal([&] { require(recognise(folder / "a.ckpt"), ComponentKind::Transformer); }),
-              HasSubstr("only safetensors"));
+              HasSubstr("safetensors and GGUF files are"));
 }
 
 TEST(Recognise, TheBundledModel) {

@@ -16,6 +16,8 @@ enum class DType : uint8_t {
   F8_E4M3, F8_E5M2, F8_E8M0,
   Q8_0,  // 32 elements: f16 scale, 32 × i8
   Q4_0,  // 32 elements: f16 scale, 16 bytes; low nibbles are elements 0–15, high nibbles 16–31, value − 8
+  Q4_1, Q5_0, Q5_1, IQ4_NL,                   // 32 elements; tensor/blocks.h tells how these are laid out
+  Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS,       // 256 elements in groups with a scale each
 };
 
 struct DTypeInfo {

@@ -20,6 +20,7 @@ struct NameRule {
   std::vector<std::string_view> diffusers;  // several: their rows, one after the other, are the canonical rows
   Values values = Values::Same;
   std::string_view alias = {};  // another spelling met in files with canonical names
+  std::string_view ggml = {};   // in GGUF files of language models
 };
 
 std::span<const NameRule> rules_for(ModelPart part);

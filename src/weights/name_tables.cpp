@@ -108,19 +108,26 @@ const std::vector<NameRule>& autoencoder_rules() {
   return rules;
 }
 
-// One dialect only: diffusers stores text encoders as transformers does.
+// diffusers stores text encoders as transformers does.
 const std::vector<NameRule>& text_encoder_rules() {
   static const std::vector<NameRule> rules = [] {
     std::vector<NameRule> list;
-    for (std::string_view name :
-         {"model.embed_tokens.weight", "model.layers.{i}.input_layernorm.weight",
-          "model.layers.{i}.post_attention_layernorm.weight", "model.layers.{i}.self_attn.q_proj.weight",
-          "model.layers.{i}.self_attn.k_proj.weight", "model.layers.{i}.self_attn.v_proj.weight",
-          "model.layers.{i}.self_attn.o_proj.weight", "model.layers.{i}.self_attn.q_norm.weight",
-          "model.layers.{i}.self_attn.k_norm.weight", "model.layers.{i}.mlp.gate_proj.weight",
-          "model.layers.{i}.mlp.up_proj.weight", "model.layers.{i}.mlp.down_proj.weight", "model.norm.weight",
-          "lm_head.weight"})
-      list.push_back({name, {name}});
+    for (const auto& [name, ggml] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
+             {"model.embed_tokens.weight", "token_embd.weight"},
+             {"model.layers.{i}.input_layernorm.weight", "blk.{i}.attn_norm.weight"},
+             {"model.layers.{i}.post_attention_layernorm.weight", "blk.{i}.ffn_norm.weight"},
+             {"model.layers.{i}.self_attn.q_proj.weight", "blk.{i}.attn_q.weight"},
+             {"model.layers.{i}.self_attn.k_proj.weight", "blk.{i}.attn_k.weight"},
+             {"model.layers.{i}.self_attn.v_proj.weight", "blk.{i}.attn_v.weight"},
+             {"model.layers.{i}.self_attn.o_proj.weight", "blk.{i}.attn_output.weight"},
+             {"model.layers.{i}.self_attn.q_norm.weight", "blk.{i}.attn_q_norm.weight"},
+             {"model.layers.{i}.self_attn.k_norm.weight", "blk.{i}.attn_k_norm.weight"},
+             {"model.layers.{i}.mlp.gate_proj.weight", "blk.{i}.ffn_gate.weight"},
+             {"model.layers.{i}.mlp.up_proj.weight", "blk.{i}.ffn_up.weight"},
+             {"model.layers.{i}.mlp.down_proj.weight", "blk.{i}.ffn_down.weight"},
+             {"model.norm.weight", "output_norm.weight"},
+             {"lm_head.weight", "output.weight"}})
+      list.push_back({.canonical = name, .diffusers = {name}, .ggml = ggml});
     return list;
   }();
   return rules;
@@ -164,6 +171,13 @@ const char* name_of(ModelPart part) {
   return "";
 }
 
-const char* name_of(Dialect dialect) { return dialect == Dialect::Canonical ? "original" : "diffusers"; }
+const char* name_of(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::Canonical: return "original";
+    case Dialect::Diffusers: return "diffusers";
+    case Dialect::Ggml: return "GGUF";
+  }
+  return "";
+}
 
 }  // namespace flux2

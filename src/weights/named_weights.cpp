@@ -37,6 +37,11 @@ std::optional<Recognised> recognise(ModelPart part, const Layout& layout, std::s
         return Recognised{&rule, fill_name(rule.canonical, *values), 0};
       continue;
     }
+    if (layout.dialect == Dialect::Ggml) {
+      const auto values = rule.ggml.empty() ? std::nullopt : match_name(rule.ggml, name);
+      if (values) return Recognised{&rule, fill_name(rule.canonical, *values), 0};
+      continue;
+    }
     for (size_t i = 0; i < rule.diffusers.size(); ++i)
       if (const auto values = match_name(rule.diffusers[i], name))
         return Recognised{&rule, fill_name(rule.canonical, *values), i};
@@ -73,7 +78,7 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
   size_t most = 0;
   std::set<std::string> prefixes_in_use;
   for (Layout layout : possible_layouts(source, part)) {
-    for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers}) {
+    for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml}) {
       layout.dialect = dialect;
       const auto& tensors = source.tensors();
       const auto count = static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), [&](const StoredTensor& t) {
@@ -101,6 +106,25 @@ std::vector<IndexRange> halves_exchanged(const Shape& shape, std::string_view na
   return {{all.end / 2, all.end}, {0, all.end / 2}};
 }
 
+// Converters of Llama-like models reorder the rows of queries and keys so that the two numbers that are turned together
+// lie side by side: within a head, row 2i + j of the file is row 64j + i of the original. Qwen3's are left alone.
+bool has_interleaved_heads(const WeightSource& source, Dialect dialect, std::string_view canonical) {
+  const auto named = source.metadata().find("general.architecture");
+  return dialect == Dialect::Ggml && named != source.metadata().end() &&
+         (named->second == "llama" || named->second == "mistral3") &&
+         (canonical.ends_with("q_proj.weight") || canonical.ends_with("k_proj.weight"));
+}
+
+void add_heads_in_order(std::vector<StoredRows>& rows, const StoredTensor& t) {
+  constexpr int64_t kHead = 128, kHalf = kHead / 2;
+  const int64_t count = rows_of(t.shape).end;
+  if (count % kHead != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no heads of {}", shown(t.name), t.shape, kHead);
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t within = r % kHead, stored = r - within + 2 * (within % kHalf) + within / kHalf;
+    rows.push_back({&t, {stored, stored + 1}});
+  }
+}
+
 struct Canonical {
   const NameRule* rule;
   std::vector<std::string> values;
@@ -125,7 +149,7 @@ NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart
     Recipe* recipe = known ? &recipes_[known->canonical] : nullptr;
     if (recipe && recipe->pieces.empty())
       *recipe = {known->rule,
-                 std::vector<const StoredTensor*>(dialect_ == Dialect::Canonical ? 1 : known->rule->diffusers.size())};
+                 std::vector<const StoredTensor*>(dialect_ == Dialect::Diffusers ? known->rule->diffusers.size() : 1)};
     if (recipe && !recipe->pieces[known->piece]) recipe->pieces[known->piece] = &t;
     else unknown_.push_back(t.name);  // not ours, or a second spelling of a tensor we have
   }
@@ -174,6 +198,7 @@ Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const 
   for (const StoredTensor* piece : r.pieces) {
     if (dialect_ == Dialect::Diffusers && r.rule->values == Values::HalvesExchanged)
       for (const IndexRange& half : halves_exchanged(piece->shape, piece->name)) rows.push_back({piece, half});
+    else if (has_interleaved_heads(*source_, dialect_, canonical)) add_heads_in_order(rows, *piece);
     else rows.push_back({piece, all_rows(*piece)});
   }
   return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });

@@ -12,7 +12,11 @@ namespace flux2 {
 // Canonical names are those of the original files: BFL's for the transformer and the autoencoder, Hugging Face's for
 // the text encoder. Everything above this folder speaks canonical names only.
 enum class ModelPart { Transformer, Autoencoder, TextEncoder };
-enum class Dialect { Canonical, Diffusers };
+enum class Dialect {
+  Canonical,
+  Diffusers,
+  Ggml,  // language models in GGUF files: blk.0.attn_q.weight
+};
 
 const char* name_of(ModelPart part);
 const char* name_of(Dialect dialect);

@@ -20,7 +20,7 @@ void refuse_other_formats(std::string_view text) {
   if (begins("version https://git-lfs.github.com/spec/v1"))
     throw Error(ErrorCode::BadFile, "this is a Git LFS pointer, not the model",
                 "fetch the real file with git lfs pull");
-  if (begins("GGUF")) fail(ErrorCode::BadFile, "this is a GGUF file; reading GGUF is not available yet");
+  if (begins("GGUF")) fail(ErrorCode::BadFile, "this is a GGUF file, not safetensors");
   const bool zip = begins("PK\x03\x04");
   const bool pickle = text.size() >= 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (zip || pickle)

@@ -189,7 +189,7 @@ TEST(SafetensorsFile, KnowsWhatPeopleMistakeForAModel) {
   EXPECT_THAT(refused(std::string("PK\x03\x04\0\0\x08\x08 archive/data.pkl", 24)),
               HasSubstr("PyTorch pickle or a zip archive"));
   EXPECT_THAT(refused("\x80\x02}q\x01(X\x05 weights"), HasSubstr("PyTorch pickle"));
-  EXPECT_THAT(refused(std::string("GGUF\x03\0\0\0\0\0\0\0", 12)), HasSubstr("reading GGUF is not available yet"));
+  EXPECT_THAT(refused(std::string("GGUF\x03\0\0\0\0\0\0\0", 12)), HasSubstr("this is a GGUF file, not safetensors"));
 }
 
 TEST(SafetensorsFile, ALengthThatLooksLikeAnotherFormatIsStillRead) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
+#include "weights/gguf_file.h"
 #include "weights/safetensors_file.h"
 #include "weights/weight_index.h"
 
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".safetensors";
+constexpr std::string_view kGgufExtension = ".gguf";
 constexpr std::string_view kIndexExtension = ".safetensors.index.json";
 constexpr int kMaxParts = 10'000;
 
@@ -35,7 +37,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// A file name of the form STEM-00002-of-00010.safetensors.
+// A file name of the form STEM-00002-of-00010.safetensors (or .gguf).
 struct SeriesName {
   std::string stem;
   size_t digits = 0;  // of the part's own number
@@ -57,8 +59,9 @@ std::optional<int> small_number(std::string_view text) {
 
 std::optional<SeriesName> series_name(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (!name.ends_with(kExtension)) return std::nullopt;
-  const std::string_view base(name.data(), name.size() - kExtension.size());
+  const std::string_view extension = name.ends_with(kGgufExtension) ? kGgufExtension : kExtension;
+  if (!name.ends_with(extension)) return std::nullopt;
+  const std::string_view base(name.data(), name.size() - extension.size());
   const size_t of = base.rfind("-of-");
   if (of == std::string_view::npos || of == 0) return std::nullopt;
   const size_t dash = base.rfind('-', of - 1);
@@ -68,7 +71,13 @@ std::optional<SeriesName> series_name(const fs::path& path) {
   return SeriesName{std::string(base.substr(0, dash)), of - dash - 1, *part, *count, name.substr(of)};
 }
 
+// The content decides, whatever the file is called.
 WeightFiles read_single(const fs::path& path, const Log& log) {
+  if (is_gguf(path)) {
+    GgufFile file(path, log);
+    auto metadata = file.metadata();
+    return {std::move(file).take_tensors(), std::move(metadata), path.string()};
+  }
   SafetensorsFile file(path, log);
   auto metadata = file.metadata();
   return {std::move(file).take_tensors(), std::move(metadata), path.string()};
@@ -177,7 +186,8 @@ WeightFiles read_folder(const fs::path& folder, const Log& log) {
     const fs::path path = entry->path();
     const auto series = series_name(path);
     if (ends_with(path, kIndexExtension)) indices.push_back(path.filename().string());
-    else if (ends_with(path, kExtension) && (!series || series->part == 1)) singles.push_back(path.filename().string());
+    else if ((ends_with(path, kExtension) || ends_with(path, kGgufExtension)) && (!series || series->part == 1))
+      singles.push_back(path.filename().string());
   }
   if (failure) fail(ErrorCode::NotFound, "cannot read folder {}: {}", folder.string(), failure.message());
   std::sort(indices.begin(), indices.end());
@@ -185,7 +195,7 @@ WeightFiles read_folder(const fs::path& folder, const Log& log) {
   if (indices.size() == 1) return read_index_or_single(folder / indices[0], log);
   if (indices.empty() && singles.size() == 1) return read_weight_files(folder / singles[0], log);
   auto& found = indices.empty() ? singles : indices;
-  if (found.empty()) fail(ErrorCode::NotFound, "folder {} holds no .safetensors file", folder.string());
+  if (found.empty()) fail(ErrorCode::NotFound, "folder {} holds no .safetensors or .gguf file", folder.string());
   throw Error(ErrorCode::InvalidArgument,
               fmt::format("folder {} holds several models: {}", folder.string(), listed(found)),
               "name the file to use");

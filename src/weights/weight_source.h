@@ -38,7 +38,7 @@ class WeightSource {
   std::string description_;
 };
 
-// `path` may be a .safetensors file; one part of a series (…-00001-of-00010.safetensors), which stands for all of it;
+// `path` may be a .safetensors or .gguf file; one part of a series (…-00001-of-00010.safetensors), which stands for all of it;
 // an index (….safetensors.index.json); or a folder that holds one of these.
 std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& path, const Log& log = {});
 

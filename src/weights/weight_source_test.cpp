@@ -168,7 +168,7 @@ TEST(WeightSource, ASingleFileIsPreferredToItsIndex) {
 
 TEST(WeightSource, FindsTheModelOfAFolder) {
   const auto folder = scratch_folder();
-  EXPECT_THAT(refused(folder), HasSubstr("holds no .safetensors file"));
+  EXPECT_THAT(refused(folder), HasSubstr("holds no .safetensors or .gguf file"));
   EXPECT_THAT(refused(folder / "absent"), HasSubstr("absent"));
   write_file(folder / "x-1-of-2.safetensors", file_of({"one"}));
   write_file(folder / "x-2-of-2.safetensors", file_of({"two"}));

@@ -1,8 +1,10 @@
 #include "backend/cpu/gemm/block_panels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "backend/cpu/gemm/clones.h"
 #include "backend/cpu/gemm/convert.h"
 
 namespace flux2::gemm {
@@ -34,9 +36,37 @@ void unpack_row(const std::byte* row, int64_t first, int64_t count, int8_t* valu
   }
 }
 
-}  // namespace
+// Elements that are not finite leave the scale NaN, so that they show.
+FLUX2_CLONES float round_block(const float* x, int8_t* out) {
+  float largest = 0, not_finite = 0;
+  for (int i = 0; i < kScaleBlock; ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    not_finite += x[i] - x[i];
+  }
+  if (std::isnan(not_finite)) {
+    std::fill_n(out, kScaleBlock, int8_t{0});
+    return NAN;
+  }
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  for (int i = 0; i < kScaleBlock; ++i) {
+    const float v = x[i] * inverse;
+    out[i] = static_cast<int8_t>(v + std::copysign(0.5f, v));
+  }
+  return largest / 127.0f;
+}
 
-bool has_blocks(DType dtype) { return dtype == DType::Q8_0 || dtype == DType::Q4_0; }
+void round_row(DType dtype, const std::byte* row, int64_t k, int64_t n, int8_t* values, float* scales) {
+  constexpr int64_t kPiece = 256;
+  for (int64_t i = 0; i < n; i += kPiece) {
+    float decoded[kPiece];
+    const int64_t count = std::min(kPiece, n - i);
+    convert(dtype, row, k + i, count, decoded);
+    for (int64_t j = 0; j < count; j += kScaleBlock)
+      scales[(i + j) / kScaleBlock] = round_block(decoded + j, values + i + j);
+  }
+}
+
+}  // namespace
 
 BlockPanels::BlockPanels(const Tensor& weight, const BlockKernel& kernel)
     : data_(weight.data<std::byte>()), dtype_(weight.dtype()),
@@ -56,7 +86,8 @@ void BlockPanels::pack(int64_t r, int count, int64_t k, int64_t n, void* scratch
   for (int i = 0; i < count; ++i, values += n, scales += blocks) {
     const std::byte* row = data_ + (r + i) * row_bytes_;
     if (dtype_ == DType::Q8_0) unpack_row<BlockQ8_0>(row, k / kScaleBlock, blocks, values, scales);
-    else unpack_row<BlockQ4_0>(row, k / kScaleBlock, blocks, values, scales);
+    else if (dtype_ == DType::Q4_0) unpack_row<BlockQ4_0>(row, k / kScaleBlock, blocks, values, scales);
+    else round_row(dtype_, row, k, n, values, scales);
     value_rows[i] = values;
     scale_rows[i] = scales;
   }

@@ -4,10 +4,9 @@
 
 namespace flux2::gemm {
 
-// True for the dtypes BlockPanels reads: Q8_0, Q4_0.
-bool has_blocks(DType dtype);
-
-// A weight [N, K] stored in blocks of int8 or smaller integers with a scale each, packed for a BlockKernel.
+// A weight [N, K] stored in blocks, packed for a BlockKernel. The integers of Q8_0 and Q4_0 are taken as they are; other
+// types have minima, code tables or smaller groups, and are rounded to int8 with a scale for each 32 elements. That step
+// is a quarter of Q6_K's own and less of the coarser ones', so what it adds is lost beside what they have lost.
 class BlockPanels final : public PanelSource {
  public:
   BlockPanels(const Tensor& weight, const BlockKernel& kernel);

@@ -11,7 +11,7 @@ namespace flux2::gemm {
 
 const TileKernel& kernel_for(const KernelSet& set, DType weight) {
   if (weight == DType::I8 && set.in_int8) return *set.in_int8;
-  if (has_blocks(weight) && set.in_blocks) return *set.in_blocks;
+  if (is_block_type(weight) && set.in_blocks) return *set.in_blocks;
   if (weight != DType::F32 && set.in_bf16) return *set.in_bf16;
   return *set.in_f32;
 }

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/gemm/clones.h"
 #include "base/error.h"
+#include "tensor/blocks.h"
 
 namespace flux2::gemm {
 
@@ -98,13 +99,28 @@ FLUX2_CLONES void decode_blocks(const Block* blocks, int64_t start, int64_t coun
   }
 }
 
+// The types without a loop of their own: decoded to f32, a block or what is wanted of it at a time.
+template <class T>
+void decode_any_blocks(DType dtype, const void* row, int64_t start, int64_t count, T* out) {
+  const DTypeInfo& d = info(dtype);
+  const auto* bytes = static_cast<const std::byte*>(row);
+  for (int64_t i = start, end = start + count; i < end;) {
+    const int64_t offset = i % d.block_elements, n = std::min<int64_t>(d.block_elements - offset, end - i);
+    float whole[kMaxBlockElements];
+    decode_blocks(dtype, bytes + i / d.block_elements * d.block_bytes, d.block_elements, whole);
+    convert_values(whole + offset, n, out);
+    i += n;
+    out += n;
+  }
+}
+
 }  // namespace
 
 bool is_convertible(DType dtype) {
   switch (dtype) {
     case DType::F32: case DType::F16: case DType::BF16: case DType::F8_E4M3: case DType::F8_E5M2:
-    case DType::I8: case DType::Q8_0: case DType::Q4_0: return true;
-    default: return false;
+    case DType::I8: return true;
+    default: return is_block_type(dtype);
   }
 }
 
@@ -119,7 +135,9 @@ void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out)
     case DType::I8: return convert_values(static_cast<const int8_t*>(row) + start, count, out);
     case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);
     case DType::Q4_0: return decode_blocks(static_cast<const BlockQ4_0*>(row), start, count, out);
-    default: fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));
+    default:
+      if (is_block_type(dtype)) return decode_any_blocks(dtype, row, start, count, out);
+      fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));
   }
 }
 

@@ -11,7 +11,7 @@ inline constexpr DType kDTypeOf = DType::F32;
 template <>
 inline constexpr DType kDTypeOf<bf16> = DType::BF16;
 
-// True for the dtypes convert() reads: F32, F16, BF16, F8_E4M3, F8_E5M2, I8, Q8_0, Q4_0.
+// True for the dtypes convert() reads: F32, F16, BF16, F8_E4M3, F8_E5M2, I8 and every block type.
 bool is_convertible(DType dtype);
 
 // Elements [start, start + count) of a row stored as `dtype`, rounded to T (float or bf16). The row of a block type

@@ -15,7 +15,7 @@ constexpr int64_t kMaxIntegerTerms = 1 << 17;
 bool multiply_integers(const Tensor& x, const Tensor& w, const Extents& extents, Output output, const KernelSet& set,
                        const Workers& workers) {
   const bool rows = set.in_int8 && w.dtype() == DType::I8 && extents.k <= kMaxIntegerTerms;
-  const bool blocks = set.in_blocks && has_blocks(w.dtype());
+  const bool blocks = set.in_blocks && is_block_type(w.dtype());
   if (!rows && !blocks) return false;
   const QuantisedRows quantised(x, workers);
   output.row_scales = quantised.scales();

@@ -23,6 +23,7 @@ std::vector<float> operand(const TestCpu& s, const Tensor& x, const Tensor& w, i
 
 // And the weights, whose scales stay out of the rounding.
 std::vector<float> weights(const TestCpu& s, const Tensor& w, int64_t m) {
+  if (is_block_type(w.dtype()) && s.quantises(w.dtype(), m)) return block_values(w);
   const auto values = w.on_host_only() ? weight_values(w) : w.to_floats();
   return s.rounds(w.dtype(), m) && !w.scales().defined() ? rounded_to_bf16(values) : values;
 }
@@ -53,10 +54,12 @@ void expect_linear(const TestCpu& s, const Tensor& x, const Tensor& w, const Ten
 TEST(GemmLinear, EveryWeightDtype) {
   for (Profile profile : {Profile::Exact, Profile::Fast}) {
     const TestCpu s(profile);
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F8_E4M3, DType::I8, DType::Q8_0, DType::Q4_0})
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F8_E4M3, DType::I8, DType::Q8_0, DType::Q4_0, DType::Q5_1,
+                        DType::Q4_K, DType::Q6_K, DType::IQ4_XS})
       for (int64_t m : {1, 3, 4, 5, 19}) {
-        const Tensor x = noise(*s.stream, DType::F32, {m, 1568}, 1), bias = noise(*s.stream, DType::F32, {45}, 2);
-        expect_linear(s, x, stored_weight(*s.stream, dtype, 45, 1568), &bias,
+        const int64_t k = info(dtype).block_elements == 256 ? 1792 : 1568;
+        const Tensor x = noise(*s.stream, DType::F32, {m, k}, 1), bias = noise(*s.stream, DType::F32, {45}, 2);
+        expect_linear(s, x, stored_weight(*s.stream, dtype, 45, k), &bias,
                       fmt::format("{} rows, {} weights, {}", m, name_of(dtype), profile == Profile::Fast ? "fast" : "exact"));
       }
   }

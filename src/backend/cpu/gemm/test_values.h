@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <initializer_list>
 #include <vector>
 
 #include "backend/cpu/gemm/convert.h"
@@ -26,8 +28,28 @@ inline Tensor noise(Stream& stream, DType dtype, const Shape& shape, uint32_t se
   return Tensor::from<float>(stream, dtype, shape, noise(shape.numel(), seed));
 }
 
+// A weight in blocks of any bytes whose half floats, at these offsets, are small numbers.
+inline Tensor coded_weight(DType dtype, std::initializer_list<size_t> halves, int64_t n, int64_t k) {
+  const auto size = static_cast<size_t>(info(dtype).block_bytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(bytes_for(dtype, n * k)));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>((i * 2654435761u) >> 13);
+  for (size_t b = 0; b < bytes.size() / size; ++b)
+    for (size_t at : halves) {
+      const f16 scale = to_f16(1e-4f * static_cast<float>(b % 7 + 1));
+      std::memcpy(bytes.data() + b * size + at, &scale, 2);
+    }
+  return Tensor::host_copy(bytes.data(), dtype, {n, k});
+}
+
 // A weight in blocks, their scales and integers all different.
 inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
+  switch (dtype) {
+    case DType::Q5_1: return coded_weight(dtype, {0, 2}, n, k);
+    case DType::Q4_K: return coded_weight(dtype, {0, 2}, n, k);
+    case DType::Q6_K: return coded_weight(dtype, {208}, n, k);
+    case DType::IQ4_XS: return coded_weight(dtype, {0}, n, k);
+    default: break;
+  }
   const auto count = static_cast<size_t>(n * k / 32);
   std::vector<BlockQ8_0> q8(dtype == DType::Q8_0 ? count : 0);
   for (size_t i = 0; i < q8.size(); ++i) {
@@ -42,7 +64,7 @@ inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
   return Tensor::host_copy(q8.empty() ? static_cast<const void*>(q4.data()) : q8.data(), dtype, {n, k});
 }
 
-inline double largest_block_scale(DType dtype) { return dtype == DType::Q8_0 ? 0.007 : 0.05; }
+inline double largest_block_scale(DType dtype) { return dtype == DType::Q8_0 || dtype == DType::Q5_1 ? 0.007 : 0.05; }
 
 // What a contiguous weight holds, its scales included.
 inline std::vector<float> weight_values(const Tensor& w) {
@@ -51,6 +73,18 @@ inline std::vector<float> weight_values(const Tensor& w) {
   const Tensor& scales = w.scales();
   for (size_t i = 0; scales.defined() && i < values.size(); ++i)
     values[i] *= scales.data<float>()[scales.numel() == 1 ? 0 : i / static_cast<size_t>(w.dim(1))];
+  return values;
+}
+
+// A contiguous weight as the kernel for blocks sees it: types other than Q8_0 and Q4_0 are rounded to int8 first.
+inline std::vector<float> block_values(const Tensor& w) {
+  std::vector<float> values = weight_values(w);
+  if (w.dtype() == DType::Q8_0 || w.dtype() == DType::Q4_0) return values;
+  for (size_t b = 0; b < values.size(); b += 32) {
+    float most = 0;
+    for (size_t i = b; i < b + 32; ++i) most = std::max(most, std::abs(values[i]));
+    for (size_t i = b; i < b + 32; ++i) values[i] = most > 0 ? std::round(values[i] * (127.0f / most)) * (most / 127.0f) : 0;
+  }
   return values;
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "tensor/blocks.h"
 
 namespace flux2::cpu {
 
@@ -84,23 +85,13 @@ void with_stored_type(DType dtype, F&& f) {
 }
 
 template <class V>
-void load_q8_0(const BlockQ8_0* blocks, int64_t n, V* values) {
-  for (int64_t i = 0; i < n; i += 32) {
-    const BlockQ8_0& b = blocks[i / 32];
-    const float scale = to_float(b.scale);
-    for (int j = 0; j < 32; ++j) values[i + j] = static_cast<V>(scale * static_cast<float>(b.q[j]));
-  }
-}
-
-template <class V>
-void load_q4_0(const BlockQ4_0* blocks, int64_t n, V* values) {
-  for (int64_t i = 0; i < n; i += 32) {
-    const BlockQ4_0& b = blocks[i / 32];
-    const float scale = to_float(b.scale);
-    for (int j = 0; j < 16; ++j) {
-      values[i + j] = static_cast<V>(scale * static_cast<float>((b.q[j] & 15) - 8));
-      values[i + j + 16] = static_cast<V>(scale * static_cast<float>((b.q[j] >> 4) - 8));
-    }
+void load_blocks(DType dtype, const void* x, int64_t n, V* values) {
+  const DTypeInfo& d = info(dtype);
+  const auto* block = static_cast<const std::byte*>(x);
+  for (int64_t i = 0; i < n; i += d.block_elements, block += d.block_bytes) {
+    float decoded[kMaxBlockElements];
+    decode_blocks(dtype, block, d.block_elements, decoded);
+    for (int j = 0; j < d.block_elements; ++j) values[i + j] = static_cast<V>(decoded[j]);
   }
 }
 
@@ -108,8 +99,7 @@ void load_q4_0(const BlockQ4_0* blocks, int64_t n, V* values) {
 
 template <class V>
 void load(DType dtype, const void* x, int64_t stride, int64_t n, V* values) {
-  if (dtype == DType::Q8_0) return load_q8_0(static_cast<const BlockQ8_0*>(x), n, values);
-  if (dtype == DType::Q4_0) return load_q4_0(static_cast<const BlockQ4_0*>(x), n, values);
+  if (is_block_type(dtype)) return load_blocks(dtype, x, n, values);
   with_stored_type(dtype, [&]<class S>(S) {
     const S* from = static_cast<const S*>(x);
     if (stride == 1)
