@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "weights/encode_blocks.h"
+
 namespace flux2 {
 
 namespace {
@@ -61,41 +63,6 @@ void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out) {
   }
 }
 
-// A block that holds something other than numbers must not look harmless: its scale is NaN.
-template <class Block>
-bool is_broken(const float* x, Block& block) {
-  if (std::isfinite(largest_magnitude(x, 32))) return false;
-  block = {.scale = to_f16(NAN), .q = {}};
-  return true;
-}
-
-void make_block(const float* x, BlockQ8_0& block) {
-  if (is_broken(x, block)) return;
-  const float d = largest_magnitude(x, 32) / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
-  block.scale = to_f16(d);
-  for (int i = 0; i < 32; ++i) {
-    const float v = x[i] * inverse;
-    block.q[i] = static_cast<int8_t>(static_cast<int32_t>(v + std::copysign(0.5f, v)));  // ties away from zero
-  }
-}
-
-void make_block(const float* x, BlockQ4_0& block) {
-  if (is_broken(x, block)) return;
-  float extreme = 0.0f;
-  for (int i = 0; i < 32; ++i)
-    if (std::abs(x[i]) > std::abs(extreme)) extreme = x[i];
-  const float d = extreme / -8.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
-  block.scale = to_f16(d);
-  const auto nibble = [&](float v) { return static_cast<uint8_t>(std::min(15, static_cast<int>(v * inverse + 8.5f))); };
-  for (int i = 0; i < 16; ++i) block.q[i] = static_cast<uint8_t>(nibble(x[i]) | nibble(x[16 + i]) << 4);
-}
-
-template <class Block>
-void make_blocks(const float* x, int64_t count, std::byte* out) {
-  auto* blocks = reinterpret_cast<Block*>(out);
-  for (int64_t i = 0; i < count / 32; ++i) make_block(x + 32 * i, blocks[i]);
-}
-
 // One row; returns its scale. A row that holds something other than numbers has no scale but NaN, and shows.
 float quantise_row(Quant quant, const float* x, int64_t count, std::byte* out) {
   const float largest = largest_magnitude(x, count);
@@ -103,8 +70,8 @@ float quantise_row(Quant quant, const float* x, int64_t count, std::byte* out) {
   switch (quant) {
     case Quant::Int8: round_to_int8(x, count, factor(127.0f), reinterpret_cast<int8_t*>(out)); return largest / 127.0f;
     case Quant::Fp8: round_to_e4m3(x, count, factor(448.0f), reinterpret_cast<uint8_t*>(out)); return largest / 448.0f;
-    case Quant::Q8_0: make_blocks<BlockQ8_0>(x, count, out); return 1.0f;
-    case Quant::Q4_0: make_blocks<BlockQ4_0>(x, count, out); return 1.0f;
+    case Quant::Q8_0:
+    case Quant::Q4_0: encode_blocks(dtype_of(quant), x, count, out); return 1.0f;
     case Quant::None: break;
   }
   fail(ErrorCode::Internal, "nothing to quantise to");
