@@ -52,6 +52,7 @@ void measure(Component& c, const WeightSource& source, const std::vector<Compone
 }
 
 std::vector<Component> components_of(const SharedSource& source) {
+  if (auto packed = recognise_foreign_packing(*source)) return {std::move(*packed)};
   std::vector<Component> found;
   const auto add = [&](std::optional<Component> c) {
     if (c) found.push_back(std::move(*c));

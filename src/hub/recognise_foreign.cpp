@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hub/name_tests.h"
 #include "hub/recognise_parts.h"
 
@@ -36,7 +38,34 @@ const std::vector<Family>& families() {
   return list;
 }
 
+// Ways of packing weights that this program does not read, told by the tensors they leave beside a weight.
+const std::vector<Family>& packings() {
+  static const std::vector<Family> list = {
+      {"Nunchaku (SVDQuant)", {".qweight", ".wscales"}}, {"GPTQ or AWQ", {".qweight", ".qzeros"}},
+      {"SDNQ", {".weight", ".zero_point"}},              {"SDNQ", {".weight", ".svd_up"}},
+      {"optimum-quanto", {"._data", "._scale"}},
+  };
+  return list;
+}
+
+bool some_name_ends(const WeightSource& source, std::string_view tail) {
+  const auto& tensors = source.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [&](const StoredTensor& t) { return t.name.ends_with(tail); });
+}
+
 }  // namespace
+
+std::optional<Component> recognise_foreign_packing(const WeightSource& source) {
+  for (const Family& packing : packings()) {
+    if (!std::all_of(packing.all.begin(), packing.all.end(), [&](const char* tail) { return some_name_ends(source, tail); })) continue;
+    Component c{.storage = packing.name};
+    c.evidence.push_back(fmt::format("names that end in {} and {}", packing.all[0], packing.all[1]));
+    c.problem = fmt::format("the weights are packed by {}, which this program does not read", packing.name);
+    c.hint = "look for a bf16, fp8, nvfp4 or GGUF file of the same model";
+    return c;
+  }
+  return std::nullopt;
+}
 
 std::optional<Component> recognise_foreign_model(const WeightSource& source) {
   const NameTests names(source);

@@ -30,9 +30,8 @@ std::vector<std::string> faults_of(const Flux2Config& config, const NamedWeights
       return;
     }
     const Shape found = weights.shape(p.name);
-    // Packed weights have shapes of their own: half the columns, or one long row.
-    const bool packed = weights.dtype(p.name) == DType::U8;
-    if (found != p.shape && !packed) faults.push_back(fmt::format("{} is {} instead of {}", p.name, found, p.shape));
+    weights.dtype(p.name);  // throws for a type that cannot be read
+    if (found != p.shape) faults.push_back(fmt::format("{} is {} instead of {}", p.name, found, p.shape));
   });
   return faults;
 }
@@ -124,8 +123,8 @@ struct TextFamily {
   std::string family, problem;
 };
 
-// Encoders of other families, told by names alone.
-std::optional<TextFamily> foreign_encoder(const NameTests& names, std::string& evidence) {
+// Encoders of other families, told by names, or by what a GGUF file calls itself.
+std::optional<TextFamily> foreign_encoder(const WeightSource& source, const NameTests& names, std::string& evidence) {
   const auto seen = [&](const StoredTensor* t) {
     if (t) evidence = t->name;
     return t != nullptr;
@@ -135,13 +134,23 @@ std::optional<TextFamily> foreign_encoder(const NameTests& names, std::string& e
     return TextFamily{"T5", "this is a T5 text encoder; FLUX.2 does not use T5/CLIP"};
   if (seen(names.containing("text_model.encoder.layers.")))
     return TextFamily{"CLIP", "this is a CLIP text encoder; FLUX.2 does not use T5/CLIP"};
-  if (seen(names.ending("self_attn.q_proj.bias")) && names.ending("embed_tokens.weight"))
+  if ((seen(names.ending("self_attn.q_proj.bias")) && names.ending("embed_tokens.weight")) ||
+      (seen(names.ending("blk.0.attn_q.bias")) && names.ending("token_embd.weight")))
     return TextFamily{"Qwen2", "this is Qwen2 or Qwen2.5, whose attention has biases, not Qwen3"};
   if (seen(names.ending("pre_feedforward_layernorm.weight")) || seen(names.ending("post_ffw_norm.weight")))
     return TextFamily{"Gemma", "this is a Gemma language model, not Qwen3"};
   if (names.ending("self_attn.q_norm.weight") && seen(names.containing("visual.")))
     return TextFamily{"Qwen3-VL",
                       "this is a Qwen3-VL model; its language weights differ from Qwen3's although the shapes match"};
+  const auto& metadata = source.metadata();
+  const auto named = metadata.find("general.architecture");
+  const std::string architecture = named == metadata.end() ? "" : named->second;
+  if (architecture.empty()) return std::nullopt;
+  evidence = "general.architecture is " + architecture;
+  if (architecture == "clip")
+    return TextFamily{"vision projector", "this is the vision part (mmproj) of a language model, not a text encoder"};
+  if (architecture.starts_with("qwen3vl"))
+    return TextFamily{"Qwen3-VL", "this is a Qwen3-VL model; its language weights differ from Qwen3's although the shapes match"};
   return std::nullopt;
 }
 
@@ -160,7 +169,7 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
   const NamedWeights weights(source, ModelPart::TextEncoder);
   const NameTests names(*source);
   std::string evidence;
-  const auto foreign = foreign_encoder(names, evidence);
+  const auto foreign = foreign_encoder(*source, names, evidence);
   const bool has_table =
       weights.has("model.embed_tokens.weight") && weights.shape("model.embed_tokens.weight").rank() == 2;
   if (!foreign && !(has_table && weights.has("model.layers.0.self_attn.q_proj.weight"))) return std::nullopt;

@@ -51,33 +51,6 @@ TEST(Recognise, NormsMayEndInWeight) {
   EXPECT_TRUE(only(tensors).usable());
 }
 
-TEST(Recognise, StorageIsTheMajorityOfBlockWeights) {
-  auto tensors = transformer_tensors(klein_4b_config());
-  std::vector<Stripped> scales;
-  for (Stripped& t : tensors)
-    if (t.name.find("blocks.") != std::string::npos && t.shape.rank() == 2) {
-      t.dtype = "F8_E4M3";
-      scales.push_back({t.name + "_scale", {}, "F32"});
-    }
-  tensors.insert(tensors.end(), scales.begin(), scales.end());
-  EXPECT_EQ(only(tensors).storage, "fp8");
-
-  auto packed = transformer_tensors(klein_4b_config());
-  const size_t count = packed.size();
-  for (size_t i = 0; i < count; ++i)
-    if (packed[i].name.find("blocks.") != std::string::npos && packed[i].shape.rank() == 2) {
-      packed[i].dtype = "U8";
-      packed[i].shape = packed[i].shape.with(1, packed[i].shape[1] / 2);
-      packed.push_back({packed[i].name + "_scale_2", {}, "F32"});
-    }
-  EXPECT_EQ(only(packed).storage, "nvfp4");
-  EXPECT_EQ(only(packed).variant, "klein 4B");
-  packed[std::distance(packed.begin(), std::find_if(packed.begin(), packed.end(), [](const Stripped& t) {
-                         return t.name == "single_blocks.0.linear2.weight";
-                       }))] = {"single_blocks.0.linear2.weight", {3072, 12288}, "F8_E4M3"};
-  EXPECT_EQ(only(packed).storage, "nvfp4, mixed");
-}
-
 TEST(Recognise, DamagedTransformersNameWhatIsWrong) {
   auto tensors = transformer_tensors(klein_4b_config());
   std::erase_if(tensors, [](const Stripped& t) { return t.name == "double_blocks.3.txt_mlp.2.weight"; });

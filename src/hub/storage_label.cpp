@@ -9,23 +9,18 @@ namespace {
 
 bool is_block_weight(const StoredTensor& t) {
   if (t.shape.rank() < 2) return false;
-  for (const char* part : {"blocks.", "layers.", "down.", "up."})
+  for (const char* part : {"blocks.", "layers.", "blk.", "down.", "up."})
     if (t.name.find(part) != std::string::npos) return true;
   return false;
 }
 
-std::string kind_of(const WeightSource& source, const StoredTensor& t) {
-  const auto beside = [&](const char* tail) { return source.find(t.name + tail) != nullptr; };
+std::string kind_of(const StoredTensor& t) {
   if (t.dtype_name == "BF16") return "bf16";
   if (t.dtype_name == "F16") return "f16";
   if (t.dtype_name == "F32") return "f32";
   if (t.dtype_name.starts_with("F8_")) return "fp8";
   if (t.dtype_name == "I8") return "int8";
-  if (t.dtype_name == "U8") {
-    if (beside("_scale_2")) return "nvfp4";
-    if (beside(".absmax")) return "bnb 4-bit";
-    return "packed (unknown scheme)";
-  }
+  if (t.dtype_name.starts_with("U8")) return "packed (unknown scheme)";
   std::string name = t.dtype_name;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   return name;
@@ -40,9 +35,8 @@ std::string storage_label(const WeightSource& source, const std::string& prefix)
   for (const bool blocks_only : {true, false}) {
     for (const StoredTensor& t : source.tensors())
       // Scales of packed weights are no weights of their own.
-      if (t.name.starts_with(prefix) && t.name.find("_scale") == std::string::npos &&
-          t.name.find(".absmax") == std::string::npos && (!blocks_only || is_block_weight(t)))
-        bytes[kind_of(source, t)] += t.bytes.size();
+      if (t.name.starts_with(prefix) && t.name.find("_scale") == std::string::npos && (!blocks_only || is_block_weight(t)))
+        bytes[kind_of(t)] += t.bytes.size();
     if (!bytes.empty()) break;
   }
   if (bytes.empty()) return "";

@@ -18,6 +18,21 @@ std::vector<Stripped> list(Model model, const std::string& prefix) {
 
 }  // namespace
 
+std::filesystem::path write_stripped_gguf(const std::filesystem::path& path, const std::vector<Stripped>& tensors,
+                                          const std::vector<GgufPair>& pairs) {
+  std::vector<GgufDeclared> declared;
+  uint64_t data = 0;
+  for (const Stripped& t : tensors) {
+    declared.push_back({t.name, *dtype_named(t.dtype), t.shape});
+    const auto bytes = static_cast<uint64_t>(bytes_for(declared.back().dtype, t.shape.numel()));
+    data += bytes + gguf_padding(bytes);
+  }
+  const std::string header = gguf_header(pairs, declared);
+  write_file(path, header);
+  std::filesystem::resize_file(path, header.size() + data);
+  return path;
+}
+
 std::vector<Stripped> transformer_tensors(const Flux2Config& config, const std::string& prefix) {
   return list(Flux2Transformer(config), prefix);
 }

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "hub/synth.h"
 #include "tensor/shape.h"
+#include "weights/gguf_writer.h"
 
 namespace flux2::testing_models {
 
@@ -36,6 +37,7 @@ struct Stripped {
   std::string name;
   Shape shape;
   std::string dtype = "BF16";
+  std::string data = {};  // what a tiny tensor holds; others are zeros
 };
 
 // A safetensors file with a true header whose data is a hole in the file: a large model that takes no space.
@@ -57,8 +59,16 @@ inline std::filesystem::path write_stripped(const std::filesystem::path& path, c
   for (int i = 0; i < 8; ++i) file += static_cast<char>(text.size() >> (8 * i));
   write_file(path, file + text);
   std::filesystem::resize_file(path, 8 + text.size() + at);
+  std::fstream filled(path, std::ios::binary | std::ios::in | std::ios::out);
+  for (const Stripped& t : tensors)
+    if (!t.data.empty())
+      filled.seekp(static_cast<std::streamoff>(8 + text.size() + header[t.name]["data_offsets"][0].get<uint64_t>())) << t.data;
   return path;
 }
+
+// The same as a GGUF file; dtypes are names of ours.
+std::filesystem::path write_stripped_gguf(const std::filesystem::path& path, const std::vector<Stripped>& tensors,
+                                          const std::vector<GgufPair>& pairs = {});
 
 // The tensors of a FLUX.2 transformer in original names.
 std::vector<Stripped> transformer_tensors(const Flux2Config& config, const std::string& prefix = "");

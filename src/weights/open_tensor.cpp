@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
+#include "weights/packed_values.h"
+#include "weights/read_values.h"
 
 namespace flux2 {
 
@@ -70,6 +73,54 @@ void collect(std::vector<Run>& runs, std::span<const StoredRows> pieces, IndexRa
   }
 }
 
+bool is_packed(const StoredRows& piece) { return piece.tensor->packed != nullptr; }
+
+// Columns that a shard of the second axis keeps; all of them for others.
+std::vector<IndexRange> kept_columns(const Shape& shape, const Shard& shard) {
+  if (shard.whole() || shape.axis_of(shard.axis) == 0) return {{0, shape[1]}};
+  return shard.ranges(shape[1]);
+}
+
+// Matrices of which a piece at least is packed, as BF16. Rows are unpacked a few at a time.
+Tensor open_packed(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
+  check(shape.rank() == 2, "packed weights of shape {}", shape);
+  std::vector<StoredRows> wanted;  // what is left of the pieces
+  const bool by_rows = !shard.whole() && shape.axis_of(shard.axis) == 0;
+  const auto kept_rows = by_rows ? shard.ranges(shape[0]) : std::vector<IndexRange>{{0, shape[0]}};
+  int64_t start = 0, rows = 0;
+  for (const StoredRows& piece : pieces) {
+    const StoredTensor& t = *piece.tensor;
+    if (!t.dtype || !is_readable(*t.dtype) || t.shape.rank() != 2 || t.shape[1] != shape[1] || piece.rows.begin < 0 || piece.rows.end > t.shape[0])
+      fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a matrix {}", t.name, t.dtype_name, t.shape, shape);
+    for (const IndexRange& r : kept_rows) {
+      const int64_t begin = std::max(r.begin, start), end = std::min(r.end, start + piece.rows.size()), shift = piece.rows.begin - start;
+      if (begin < end) wanted.push_back({&t, {begin + shift, end + shift}}), rows += end - begin;
+    }
+    start += piece.rows.size();
+  }
+  check(start == shape[0], "{} rows for a tensor of shape {}", start, shape);
+  const auto columns = kept_columns(shape, shard);
+  int64_t width = 0;
+  for (const IndexRange& c : columns) width += c.size();
+
+  const Tensor result = Tensor::host_empty(DType::BF16, {rows, width});
+  ThreadPool threads(result.numel() < (1 << 20) ? 1 : 0);
+  int64_t first = 0;
+  for (const StoredRows& piece : wanted) {
+    threads.parallel_ranges(piece.rows.size(), 16, [&](int64_t begin, int64_t end) {
+      std::vector<float> row(static_cast<size_t>(shape[1]));
+      for (int64_t r = begin; r < end; ++r) {
+        read_row(*piece.tensor, piece.rows.begin + r, row.data());
+        auto* to = result.data<bf16>() + (first + r) * width;
+        for (const IndexRange& c : columns)
+          for (int64_t i = c.begin; i < c.end; ++i) *to++ = to_bf16(row[static_cast<size_t>(i)]);
+      }
+    });
+    first += piece.rows.size();
+  }
+  return result;
+}
+
 void check_pieces(std::span<const StoredRows> pieces, DType dtype, const Shape& shape, int64_t bytes_per_row) {
   int64_t rows = 0;
   for (const StoredRows& piece : pieces) {
@@ -91,10 +142,17 @@ DType dtype_of(const StoredTensor& tensor) {
   return *tensor.dtype;
 }
 
+void read_row(const StoredTensor& t, int64_t row, float* out) {
+  if (t.packed) return t.packed->rows(row, row + 1, out);
+  const int64_t bytes = row_bytes(dtype_of(t), t.shape);
+  read_values(*t.dtype, t.bytes.data() + row * bytes, t.shape.rank() == 0 ? 1 : t.shape.with(0, 1).numel(), out);
+}
+
 IndexRange all_rows(const StoredTensor& tensor) { return {0, rows_of(tensor.shape)}; }
 
 Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
   check(!pieces.empty(), "a tensor needs at least one piece");
+  if (std::any_of(pieces.begin(), pieces.end(), is_packed)) return open_packed(pieces, shape, shard);
   const DType dtype = dtype_of(*pieces.front().tensor);
   const int64_t per_row = row_bytes(dtype, shape);
   check_pieces(pieces, dtype, shape, per_row);

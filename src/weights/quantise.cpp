@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "weights/encode_blocks.h"
+#include "weights/read_values.h"
 
 namespace flux2 {
 
@@ -23,23 +24,6 @@ constexpr std::array<Entry, 5> kEntries = {{{Quant::None, "none"},
                                             {Quant::Fp8, "fp8"}}};
 
 // The loops below have no branches on values, so that they become vector code.
-
-void widen(DType dtype, const std::byte* row, int64_t count, float* out) {
-  switch (dtype) {
-    case DType::F32: std::memcpy(out, row, static_cast<size_t>(count) * sizeof(float)); return;
-    case DType::BF16: {
-      const auto* in = reinterpret_cast<const bf16*>(row);
-      for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
-      return;
-    }
-    case DType::F16: {
-      const auto* in = reinterpret_cast<const f16*>(row);
-      for (int64_t i = 0; i < count; ++i) out[i] = to_float(in[i]);
-      return;
-    }
-    default: fail(ErrorCode::InvalidArgument, "{} weights cannot be quantised", name_of(dtype));
-  }
-}
 
 // Magnitudes of floats order like their bits, and integers have no NaN to break a vector maximum.
 float largest_magnitude(const float* x, int64_t count) {
@@ -120,7 +104,7 @@ Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads) {
   threads.parallel_ranges(rows, 16, [&](int64_t begin, int64_t end) {
     std::vector<float> row(static_cast<size_t>(columns));
     for (int64_t r = begin; r < end; ++r) {
-      widen(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns, row.data());
+      read_values(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns, row.data());
       const float scale = quantise_row(quant, row.data(), columns, out.data<std::byte>() + r * row_bytes);
       if (scaled) scales.data<float>()[r] = scale;
     }

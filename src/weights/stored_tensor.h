@@ -13,6 +13,8 @@
 
 namespace flux2 {
 
+class PackedValues;
+
 // Whether memory can be read in place as elements of that type; a block needs the alignment of the scale inside it.
 inline bool is_aligned(const void* data, DType dtype) {
   const size_t alignment = is_block_type(dtype) ? alignof(f16) : static_cast<size_t>(info(dtype).block_bytes);
@@ -26,10 +28,12 @@ struct StoredTensor {
   std::optional<DType> dtype;  // empty when we cannot compute with that type: an error only once the tensor is opened
   Shape shape;
   std::span<const std::byte> bytes;
-  std::shared_ptr<const MappedFile> file;  // keeps `bytes` alive; empty when they belong to the caller
+  std::shared_ptr<const MappedFile> file = {};  // keeps `bytes` alive; empty when they belong to the caller
+  // Set for weights packed with tensors beside them: `bytes` are codes, dtype and shape those of what they stand for.
+  std::shared_ptr<const PackedValues> packed = {};
 
   // The format promises no alignment: what is not aligned is copied when it is opened.
-  bool aligned() const { return dtype && is_aligned(bytes.data(), *dtype); }
+  bool aligned() const { return dtype && !packed && is_aligned(bytes.data(), *dtype); }
 };
 
 }  // namespace flux2

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+struct StoredTensor;
+
+// The values of a weight [N, K] whose stored bytes are codes that mean nothing without the tensors beside them.
+class PackedValues {
+ public:
+  virtual ~PackedValues() = default;
+
+  // Rows [begin, end) one after the other. May be called from several threads.
+  virtual void rows(int64_t begin, int64_t end, float* out) const = 0;
+};
+
+// Finds weights packed with other tensors and gives each its values, real shape and the dtype BF16 as which it is opened;
+// the tensors it took along leave the list. Understood, weight by weight and whatever the rest of the file is:
+//   F8 with scales for blocks, groups or columns   Qwen3-FP8's weight_scale_inv, musubi's scale_weight
+//   NVFP4                                          U8 with weight_scale and weight_scale_2, in both orders that exist
+//   NF4 and FP4 of bitsandbytes                    U8 with absmax, also nested
+//   int8                                           I8 with weight_scale, also rotated (convrot), and with SCB
+// F8 with one scale for the whole or for each row stays F8. Layers whose descriptor (comfy_quant) names a format we do not
+// have lose their dtype, so that opening them says so. Throws BadFile when tensors that belong together do not fit.
+void unpack_weights(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata);
+
+}  // namespace flux2
