@@ -60,8 +60,9 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
     bool first = true;
+    Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
-      Tensor v = guided.velocity(state, sigma);
+      v = guided.velocity(state, sigma);
       if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
       return v;
     });

@@ -23,8 +23,8 @@ inline const char* name_of(Phase phase) {
 
 class Tensor;
 
-// A step of denoising is done: latents x [N, I, 128] in F32 lie at noise level `sigma`, the velocity v of the same shape led
-// there. x − sigma · v is the picture as it is foreseen.
+// A step of denoising is done: latents x [N, I, 128] in F32 lie at noise level `sigma`, the last velocity v of the same shape
+// led there. x − sigma · v is the picture as it is foreseen.
 struct StepDone {
   int step, steps;
   float sigma;
