@@ -121,9 +121,9 @@ std::vector<OptionGroup> generate_options() {
        {"sidecar", 0, "", "also write the settings to PICTURE.json", "generate"},
        {"show", 0, "HOW", "auto, kitty, iterm2, sixel, blocks or off: draw it in the terminal (default: off)", "ui"},
        {"zoom", 0, "X", "scale for --show (default: 1)", "ui"},
-       {"show-steps", 0, "", "show every step", {}, false, true},
-       {"preview", 0, "HOW", "preview decoder", {}, false, true, {"off"}},
-       {"preview-file", 0, "FILE", "preview to a file", {}, false, true}}};
+       {"show-steps", 0, "", "show what it is about to become after each step", "ui"},
+       {"preview-file", 0, "FILE", "write that to a file, again after each step"},
+       {"preview", 0, "HOW", "off, linear (fast, an estimate) or full (decoded): how steps are shown (default: linear)", "ui"}}};
   const OptionGroup exchange = {
       "Tensors in and out (safetensors)",
       {{"embeddings", 0, "FILE", "text.embeddings, negative.embeddings: used instead of the text encoder"},

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
+#include "cli/step_preview.h"
 #include "engine/file_hash.h"
 #include "engine/forecast.h"
 #include "hub/recognise.h"
@@ -80,7 +83,13 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver)
     rest.batch -= delivered;
     const int first = delivered;
     loaded_->session.trace = trace_;
-    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, display_.progress(), [&](Picture picture) {
+    Progress progress = display_.progress();
+    std::optional<StepPreview> preview;
+    if (StepPreview::wanted(run_.settings)) {
+      preview.emplace(run_, *loaded_);
+      progress.step_done = [&](const StepDone& step) { preview->step_done(step); };
+    }
+    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, progress, [&](Picture picture) {
       picture.index += first;
       deliver(picture, completed(resolved));
       ++delivered;

@@ -85,7 +85,7 @@ void PictureWriter::check_targets() const {
     check(!run_.console.json(), "-o - and --json both want standard output");
     check(::isatty(STDOUT_FILENO) == 0, "-o - would write a picture to the terminal; send it to a file or a program");
   }
-  for (const char* option : {"latents-out", "trace"})
+  for (const char* option : {"latents-out", "trace", "preview-file"})
     if (const Setting* file = run_.settings.find(option)) check_folder(file->values.back());
 }
 

@@ -10,13 +10,14 @@
 #include <memory>
 
 #include "image/resize.h"
-#include "image/terminal.h"
 
 namespace flux2 {
 
 namespace {
 
 constexpr int kAnswerMilliseconds = 100;
+constexpr int kLargestStep = 512;     // pixels
+constexpr uint32_t kStepImage = 4711;  // kitty's number for the picture that steps replace
 
 // Asks the terminal for its device attributes; 4 among them is sixel graphics.
 bool terminal_has_sixel() {
@@ -60,34 +61,60 @@ TerminalView view_of(int descriptor) {
 
 }  // namespace
 
-void show_picture(const Image& image, Invocation& run) {
-  const std::string how = run.settings.choice("show", {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}, "off");
-  if (how == "off") return;
-  const double zoom = run.settings.number("zoom", 0.05, 16).value_or(1.0);
-  const int descriptor = ::isatty(STDERR_FILENO) ? STDERR_FILENO : STDOUT_FILENO;
-  if (::isatty(descriptor) == 0) return;
+std::optional<Screen> Screen::open(Invocation& run, const std::string& otherwise) {
+  const std::string asked = run.settings.choice("show", {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}, "off");
+  const std::string how = asked == "off" ? otherwise : asked;
+  if (how == "off") return std::nullopt;
+  Screen screen;
+  screen.console_ = &run.console;
+  screen.zoom_ = run.settings.number("zoom", 0.05, 16).value_or(1.0);
+  screen.terminal_ = ::isatty(STDERR_FILENO) ? stderr : stdout;
+  if (::isatty(::fileno(screen.terminal_)) == 0) return std::nullopt;
 
   const Environment environment = [&](std::string_view name) {
     const char* value = run.environment(std::string(name).c_str());
     return std::string(value ? value : "");
   };
-  const bool tmux = !environment("TMUX").empty(), passes = tmux && tmux_lets_through();
-  const TerminalProtocol protocol =
-      how == "auto" ? choose_protocol(environment, {.sixel = terminal_has_sixel(), .tmux_passthrough = passes})
-                    : protocol_from_name(how);
-  if (protocol == TerminalProtocol::None) {
-    run.console.note("this terminal cannot show pictures");
-    return;
-  }
-  TerminalView view = view_of(descriptor);
-  view.tmux = passes;
-  const auto scaled = [&](int side) { return std::clamp(static_cast<int>(side * zoom), 1, 4096); };
-  const TerminalPicture drawn =
-      show_image(zoom == 1.0 ? image : resize(image, scaled(image.width), scaled(image.height)), protocol, view);
-  run.console.clear_status();
-  FILE* terminal = descriptor == STDERR_FILENO ? stderr : stdout;
-  std::fwrite(drawn.bytes.data(), 1, drawn.bytes.size(), terminal);
-  std::fflush(terminal);
+  screen.tmux_ = !environment("TMUX").empty() && tmux_lets_through();
+  screen.protocol_ = how == "auto"
+                         ? choose_protocol(environment, {.sixel = terminal_has_sixel(), .tmux_passthrough = screen.tmux_})
+                         : protocol_from_name(how);
+  if (screen.protocol_ != TerminalProtocol::None) return screen;
+  run.console.note("this terminal cannot show pictures");
+  return std::nullopt;
+}
+
+Image Screen::zoomed(const Image& image) const {
+  if (zoom_ == 1.0) return image;
+  const auto side = [&](int s) { return std::clamp(static_cast<int>(s * zoom_), 1, 4096); };
+  return resize(image, side(image.width), side(image.height));
+}
+
+void Screen::draw(const Image& image) {
+  TerminalView view = view_of(::fileno(terminal_));
+  view.tmux = tmux_;
+  write(show_image(zoomed(image), protocol_, view));
+}
+
+void Screen::draw_step(const Image& image) {
+  TerminalView view = view_of(::fileno(terminal_));
+  view.tmux = tmux_;
+  view.max_side = kLargestStep;
+  view.image_id = kStepImage;
+  view.replace_rows = step_rows_;
+  const TerminalPicture drawn = show_image(zoomed(image), protocol_, view);
+  write(drawn);
+  step_rows_ = drawn.rows;
+}
+
+void Screen::write(const TerminalPicture& picture) {
+  console_->clear_status();
+  std::fwrite(picture.bytes.data(), 1, picture.bytes.size(), terminal_);
+  std::fflush(terminal_);
+}
+
+void show_picture(const Image& image, Invocation& run) {
+  if (auto screen = Screen::open(run)) screen->draw(image);
 }
 
 }  // namespace flux2

@@ -1,13 +1,40 @@
 #pragma once
 
+#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
 #include "image/image.h"
+#include "image/terminal.h"
 
 namespace flux2 {
 
-// Draws a picture in the terminal as --show and --zoom say; nothing when neither stdout nor stderr is one.
+// A terminal that can draw pictures.
+class Screen {
+ public:
+  // As --show says, where "off" is what `otherwise` says; nothing when pictures are not wanted, when neither stdout nor stderr
+  // is a terminal, or (said once) when it cannot show any.
+  static std::optional<Screen> open(Invocation& run, const std::string& otherwise = "off");
+
+  void draw(const Image& image);
+  // At most 512 pixels a side, in place of the step before.
+  void draw_step(const Image& image);
+  void end_steps() { step_rows_ = 0; }  // what comes next goes below
+
+ private:
+  void write(const TerminalPicture& picture);
+  Image zoomed(const Image& image) const;
+
+  Console* console_ = nullptr;
+  FILE* terminal_ = nullptr;
+  TerminalProtocol protocol_ = TerminalProtocol::None;
+  bool tmux_ = false;
+  double zoom_ = 1;
+  int step_rows_ = 0;  // of the last step drawn
+};
+
+// Draws a picture in the terminal as --show and --zoom say.
 void show_picture(const Image& image, Invocation& run);
 
 }  // namespace flux2

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "image/image.h"
+#include "pipeline/progress.h"
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+// What colour latents have, roughly: rgb = bias + Σ factors[c] · latent c, in [−1, 1], for every 8 × 8 pixels.
+struct LatentColours {
+  std::vector<std::array<float, 3>> factors;  // by channel of the unpacked latents
+  std::array<float, 3> bias = {};
+};
+
+// By least squares from the autoencoder at hand: pictures made up for it are encoded (decoded, where it has no encoder).
+LatentColours fit_latent_colours(const Vae& vae, Session& session);
+
+// A picture of 2·columns × 2·rows pixels from tokens [1, rows · columns, 128].
+Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor& tokens, int64_t rows, int64_t columns);
+// The same decoded in full: 16 pixels a position.
+Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns);
+
+// The first picture of the batch as the step foresees it, tokens [1, I, 128].
+Tensor foreseen_picture(const StepDone& step);
+
+}  // namespace flux2
