@@ -101,6 +101,17 @@ const std::vector<Command>& commands() {
         "flux2 models synth --variant klein-4b --blocks 1,2 --layout diffusers --dtype f32 --out small-klein/"},
        run_models,
        "A synthetic model has the names, shapes and files of a real one and random weights."},
+      {"convert",
+       {"quantize"},
+       "quantise or re-pack a model's file",
+       "FILE|FOLDER -o FILE [options]",
+       convert_options,
+       {"flux2 convert flux-2-klein-4b.safetensors -o klein-4b-Q4_K.gguf --quant q4_k",
+        "flux2 convert klein.safetensors -o klein-fp8.safetensors --to comfy --quant fp8 --quant-rule 'txt_mlp=bf16'",
+        "flux2 convert text_encoder/ -o Qwen3-4B-Q8_0.gguf --quant q8_0"},
+       run_convert,
+       "Reads whatever `flux2 inspect` recognises, works row by row in little memory and goes on where an interrupted run was. "
+       "Layers outside the blocks keep 16 bits unless a rule names them."},
       {"config",
        {},
        "read and change the configuration",
@@ -153,8 +164,7 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"inpaint", "shell", "serve", "client", "lora",
-                            "convert", "train", "dataset", "selftest"})
+  for (const char* later : {"inpaint", "shell", "serve", "client", "lora", "train", "dataset", "selftest"})
     if (name == later) return true;
   return false;
 }

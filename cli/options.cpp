@@ -198,6 +198,19 @@ std::vector<OptionGroup> bench_options() {
           control_group()};
 }
 
+std::vector<OptionGroup> convert_options() {
+  return {{"Conversion",
+           {{"out", 'o', "FILE", "the file to write; .gguf or .safetensors"},
+            {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file)"},
+            {"quant", 0, "TYPE", "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, int8; GGUF: q8_0, q6_k, "
+             "q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
+            {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", {}, true},
+            {"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
+            {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
+            {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"}}},
+          control_group()};
+}
+
 std::vector<OptionGroup> doctor_options() { return {model_group(), control_group()}; }
 
 std::vector<OptionGroup> config_options() {

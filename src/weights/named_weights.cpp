@@ -191,9 +191,8 @@ Shape NamedWeights::shape(std::string_view canonical) const { return shape_of(ca
 
 DType NamedWeights::dtype(std::string_view canonical) const { return dtype_of(*recipe(canonical).pieces.front()); }
 
-Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const {
+std::vector<StoredRows> NamedWeights::pieces(std::string_view canonical) const {
   const Recipe& r = recipe(canonical);
-  const Shape shape = shape_of(canonical, r);
   std::vector<StoredRows> rows;
   for (const StoredTensor* piece : r.pieces) {
     if (dialect_ == Dialect::Diffusers && r.rule->values == Values::HalvesExchanged)
@@ -201,6 +200,12 @@ Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const 
     else if (has_interleaved_heads(*source_, dialect_, canonical)) add_heads_in_order(rows, *piece);
     else rows.push_back({piece, all_rows(*piece)});
   }
+  return rows;
+}
+
+Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const {
+  const std::vector<StoredRows> rows = pieces(canonical);
+  const Shape shape = shape_of(canonical, recipe(canonical));
   return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });
 }
 
@@ -246,6 +251,11 @@ std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canon
                       count == 1 ? stored : stored.with(0, rows),
                       {{i * rows, (i + 1) * rows}}});
   return result;
+}
+
+std::string to_ggml(ModelPart part, std::string_view canonical) {
+  const auto known = canonical_rule(part, canonical);
+  return known && !known->rule->ggml.empty() ? fill_name(known->rule->ggml, known->values) : std::string(canonical);
 }
 
 }  // namespace flux2

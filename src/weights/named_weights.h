@@ -26,6 +26,9 @@ class NamedWeights {
   DType dtype(std::string_view canonical) const;
   Tensor open(std::string_view canonical, const Shard& shard = {}) const;
 
+  // The stored rows that make up a tensor, in its order. The values of FP8 rows want their scales (packed_values.h).
+  std::vector<StoredRows> pieces(std::string_view canonical) const;
+
   // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.
   void forget_pages(std::string_view canonical) const;
   void want_pages(std::string_view canonical) const;  // they will be read soon

@@ -32,4 +32,7 @@ struct DiffusersTensor {
 // for a fused qkv; one with its halves exchanged for the last modulation. Names we do not know keep their name.
 std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canonical, const Shape& shape);
 
+// The name of a text encoder's tensor in GGUF files of language models; other names as they are.
+std::string to_ggml(ModelPart part, std::string_view canonical);
+
 }  // namespace flux2

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/shown.h"
 #include "weights/packed_kinds.h"
+#include "weights/weight_source.h"
 
 namespace flux2 {
 
@@ -162,6 +163,14 @@ class Unpacker {
 };
 
 }  // namespace
+
+std::shared_ptr<const PackedValues> values_of(const WeightSource& source, const StoredTensor& t) {
+  if (t.packed || !is_f8(t) || t.shape.rank() != 2 || !t.name.ends_with(kWeight)) return t.packed;
+  for (std::string_view name : kScales)
+    if (const StoredTensor* scale = source.find(t.name.substr(0, t.name.size() - kWeight.size()) + std::string(name)))
+      return scaled_values(t, *scale);
+  return nullptr;
+}
 
 void unpack_weights(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
   Unpacker(tensors, metadata).run();

@@ -29,4 +29,10 @@ class PackedValues {
 // have lose their dtype, so that opening them says so. Throws BadFile when tensors that belong together do not fit.
 void unpack_weights(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata);
 
+class WeightSource;
+
+// The values of a stored matrix that needs others to be understood: packed ones, and FP8 with one scale or one for each row
+// beside it. Null when the stored elements are the values.
+std::shared_ptr<const PackedValues> values_of(const WeightSource& source, const StoredTensor& tensor);
+
 }  // namespace flux2

@@ -8,6 +8,7 @@
 
 #include "weights/encode_blocks.h"
 #include "weights/read_values.h"
+#include "weights/round_eight_bit.h"
 
 namespace flux2 {
 
@@ -23,28 +24,11 @@ constexpr std::array<Entry, 5> kEntries = {{{Quant::None, "none"},
                                             {Quant::Q4_0, "q4_0"},
                                             {Quant::Fp8, "fp8"}}};
 
-// The loops below have no branches on values, so that they become vector code.
-
 // Magnitudes of floats order like their bits, and integers have no NaN to break a vector maximum.
 float largest_magnitude(const float* x, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   return std::bit_cast<float>(largest);
-}
-
-// Nearest, ties to even: the sum's last bits are the integer.
-void round_to_int8(const float* x, int64_t count, float factor, int8_t* out) {
-  for (int64_t i = 0; i < count; ++i)
-    out[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(x[i] * factor + 0x1.8p23f) & 0xffu);
-}
-
-void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(x[i] * factor), magnitude = bits & 0x7fffffffu;
-    const uint32_t normal = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
-    const uint32_t tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) & 15u;  // in steps of 2⁻⁹
-    out[i] = static_cast<uint8_t>((magnitude < 0x3c800000u ? tiny : normal) | (bits >> 24 & 0x80u));
-  }
 }
 
 // One row; returns its scale. A row that holds something other than numbers has no scale but NaN, and shows.

@@ -42,7 +42,9 @@ std::string quoted(const std::string& text) {
   }
 }
 
-std::vector<SafetensorsWriter::Declared> in_data_order(std::vector<SafetensorsWriter::Declared> tensors) {
+}  // namespace
+
+std::vector<SafetensorsWriter::Declared> safetensors_order(std::vector<SafetensorsWriter::Declared> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const size_t x = place_of(a), y = place_of(b);
     return x != y ? x < y : a.name < b.name;
@@ -59,8 +61,8 @@ std::vector<SafetensorsWriter::Declared> in_data_order(std::vector<SafetensorsWr
   return tensors;
 }
 
-std::string header_of(const std::vector<SafetensorsWriter::Declared>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+std::string safetensors_header(const std::vector<SafetensorsWriter::Declared>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
   const auto separate = [&] { text += text.size() > 1 ? "," : ""; };
   if (!metadata.empty()) {
@@ -80,18 +82,15 @@ std::string header_of(const std::vector<SafetensorsWriter::Declared>& tensors,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   check(text.size() <= kMaxSafetensorsHeader, "a header of {} bytes is over the limit of {}", text.size(),
         kMaxSafetensorsHeader);
-  return text;
+  std::string length;
+  for (size_t i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> (8 * i));
+  return length + text;
 }
-
-}  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<Declared> tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : tensors_(in_data_order(std::move(tensors))), file_(path) {
-  const std::string header = header_of(tensors_, metadata);
-  std::array<std::byte, 8> length;
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
-  file_.write(length);
+    : tensors_(safetensors_order(std::move(tensors))), file_(path) {
+  const std::string header = safetensors_header(tensors_, metadata);
   file_.write(header.data(), header.size());
   skip_complete();
 }

@@ -27,7 +27,6 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, std::vector<Declared> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
-  // In the order of the data: wide elements first, so that each tensor is aligned to its own, then by type and name.
   const std::vector<Declared>& tensors() const { return tensors_; }
 
   // The next bytes of tensor `name`, which must be the first one not yet complete.
@@ -42,6 +41,13 @@ class SafetensorsWriter {
   size_t current_ = 0;    // the tensor being written
   uint64_t written_ = 0;  // bytes of it
 };
+
+// In the order of the data: wide elements first, so that each tensor is aligned to its own, then by type and name.
+std::vector<SafetensorsWriter::Declared> safetensors_order(std::vector<SafetensorsWriter::Declared> tensors);
+
+// The bytes of a safetensors file in front of its data, for tensors in that order.
+std::string safetensors_header(const std::vector<SafetensorsWriter::Declared>& ordered,
+                               const std::map<std::string, std::string>& metadata = {});
 
 // Writes tensors, from whatever device and with whatever strides, into one file.
 void save_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

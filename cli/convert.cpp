@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "hub/convert.h"
+#include "hub/recognise.h"
+
+namespace flux2 {
+
+namespace {
+
+struct PartName {
+  const char* name;
+  ComponentKind kind;
+  ModelPart part;
+};
+constexpr PartName kParts[] = {{"transformer", ComponentKind::Transformer, ModelPart::Transformer},
+                               {"text-encoder", ComponentKind::TextEncoder, ModelPart::TextEncoder},
+                               {"vae", ComponentKind::Autoencoder, ModelPart::Autoencoder}};
+
+// The part that was asked for, or the first the input holds.
+const PartName& part_of(const Recognition& input, const std::string& wanted) {
+  for (const PartName& p : kParts)
+    if (wanted.empty() ? input.find(p.kind) != nullptr : wanted == p.name) return p;
+  return kParts[0];  // require() says what was found instead
+}
+
+ConvertOptions options_of(const Invocation& run) {
+  const Settings& settings = run.settings;
+  ConvertOptions options;
+  options.out = settings.text("out");
+  check(!options.out.empty(), "convert needs -o FILE");
+  const bool gguf = options.out.extension() == ".gguf";
+  options.choice.layout = file_layout_named(settings.choice("to", file_layout_names(), gguf ? "gguf" : "bfl"));
+  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(), settings.text("to", "bfl"));
+  options.choice.type = stored_as_named(settings.choice("quant", stored_as_names(), "keep"));
+  if (const Setting* rules = settings.find("quant-rule"))
+    for (const std::string& rule : rules->values) options.choice.rules.push_back(quant_rule(rule));
+  options.threads = static_cast<int>(settings.integer("threads", 1, 4096).value_or(0));
+  return options;
+}
+
+void print(Invocation& run, const ConvertOptions& options, ConvertReport report) {
+  std::stable_sort(report.changed.begin(), report.changed.end(), [](const auto& a, const auto& b) { return a.error > b.error; });
+  if (run.console.json()) {
+    Json changed = Json::array();
+    for (const ConvertedTensor& t : report.changed)
+      changed.push_back({{"name", t.name}, {"from", t.from}, {"to", t.to}, {"error", t.error}});
+    run.console.result(Json{{"path", options.out.string()}, {"bytes", report.bytes}, {"tensors", report.tensors},
+                            {"resumed_from", report.resumed_from}, {"error", report.total_error}, {"changed", changed},
+                            {"warnings", run.console.warnings()}}
+                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  run.console.result(options.out.string());
+  if (report.resumed_from > 0) run.console.note(fmt::format("went on after {} MB of an earlier run", report.resumed_from >> 20));
+  run.console.note(fmt::format("{} tensors, {} MB; {} changed type, relative error {:.2g} over all of them", report.tensors,
+                               report.bytes >> 20, report.changed.size(), report.total_error));
+  const size_t shown = run.settings.flag("report") ? report.changed.size() : std::min<size_t>(report.changed.size(), 3);
+  for (size_t i = 0; i < shown; ++i) {
+    const ConvertedTensor& t = report.changed[i];
+    run.console.note(fmt::format("  {:<56} {} → {}  {:.2g}", t.name, t.from, t.to, t.error));
+  }
+  if (shown < report.changed.size()) run.console.note(fmt::format("  and {} with smaller errors; --report lists all", report.changed.size() - shown));
+}
+
+}  // namespace
+
+int run_convert(Invocation& run) {
+  check(run.positional.size() == 1, "convert needs one file or folder");
+  ConvertOptions options = options_of(run);
+  const Recognition input = recognise(run.positional[0], run.console.log());
+  const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"}, "");
+  const PartName& part = part_of(input, wanted);
+  const Component& component = require(input, part.kind);
+  const NamedWeights weights(open_weights(component.path, run.console.log()), part.part);
+  options.progress = [&](uint64_t done, uint64_t total, const std::string& tensor) {
+    if (run.console.progress() == ProgressMode::Bar)
+      run.console.status(fmt::format("{:.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total), tensor));
+    if (run.console.progress() == ProgressMode::Json) run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
+    return interrupt_signal() == 0;
+  };
+  ConvertReport report = convert_model(weights, options, run.console.log());
+  run.console.clear_status();
+  print(run, options, std::move(report));
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,85 @@
+#include "base/resumable_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path beside(const fs::path& path, const char* ending) {
+  return path.parent_path() / ("." + path.filename().string() + ending);
+}
+
+}  // namespace
+
+ResumableFile::ResumableFile(fs::path path, std::string fingerprint)
+    : path_(std::move(path)), partial_(beside(path_, ".partial")), note_(beside(path_, ".partial.json")), fingerprint_(std::move(fingerprint)) {
+  std::error_code failure;
+  if (!path_.parent_path().empty()) fs::create_directories(path_.parent_path(), failure);
+  if (failure) fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", path_.parent_path().string(), failure.message());
+  fd_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", partial_.string(), std::strerror(errno));
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(fd_);
+    throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()), "wait for it, or choose another name");
+  }
+  size_ = resumed_ = noted_size();
+  if (::ftruncate(fd_, static_cast<off_t>(size_)) != 0 || ::lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0)
+    fail(ErrorCode::CannotWrite, "cannot write {}: {}", partial_.string(), std::strerror(errno));
+}
+
+ResumableFile::~ResumableFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// What an earlier attempt has left; 0 when it left nothing or was about something else.
+uint64_t ResumableFile::noted_size() const {
+  try {
+    const Json note = read_json(note_);
+    if (note.at("fingerprint") != fingerprint_) return 0;
+    const auto size = note.at("size").get<uint64_t>();
+    return size <= fs::file_size(partial_) ? size : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+void ResumableFile::write(std::span<const std::byte> bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
+    done += static_cast<size_t>(n);
+  }
+  size_ += bytes.size();
+}
+
+void ResumableFile::mark() {
+  if (::fsync(fd_) != 0) fail(ErrorCode::CannotWrite, "cannot flush {}: {}", path_.string(), std::strerror(errno));
+  AtomicFile note(note_);
+  const std::string text = Json{{"fingerprint", fingerprint_}, {"size", size_}}.dump();
+  note.write(text.data(), text.size());
+  note.commit();
+}
+
+void ResumableFile::commit() {
+  if (::fsync(fd_) != 0) fail(ErrorCode::CannotWrite, "cannot flush {}: {}", path_.string(), std::strerror(errno));
+  if (::rename(partial_.c_str(), path_.c_str()) != 0)
+    fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  ::close(fd_);
+  fd_ = -1;
+  ::unlink(note_.c_str());
+}
+
+}  // namespace flux2

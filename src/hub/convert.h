@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "hub/convert_plan.h"
+
+namespace flux2 {
+
+struct ConvertOptions {
+  std::filesystem::path out;
+  ConvertChoice choice;
+  int threads = 0;
+  // Called after each tensor; returning false stops the work, which a later call with the same choices takes up again.
+  std::function<bool(uint64_t done_bytes, uint64_t total_bytes, const std::string& tensor)> progress = {};
+};
+
+// What became of a tensor whose type changed.
+struct ConvertedTensor {
+  std::string name;
+  std::string from, to;
+  double error = 0;  // ‖stored − original‖ / ‖original‖
+};
+
+struct ConvertReport {
+  uint64_t bytes = 0, resumed_from = 0;
+  size_t tensors = 0;
+  std::vector<ConvertedTensor> changed;  // of this run; not those an earlier attempt has written
+  double total_error = 0;                // of all of them together
+};
+
+// Writes the part of a model in another layout and other types. Works row by row, so that memory beside the mapped files
+// stays small whatever the size; the file appears when it is complete, and an interrupted run goes on where it was.
+ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& options, const Log& log = {});
+
+}  // namespace flux2

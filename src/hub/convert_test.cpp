@@ -1,0 +1,166 @@
+#include "hub/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "hub/recognise.h"
+#include "hub/test_models.h"
+#include "weights/packed_values.h"
+#include "weights/read_values.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing_models;
+using ::testing::HasSubstr;
+
+const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+
+NamedWeights transformer() { return {open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer}; }
+NamedWeights text_encoder() { return {open_weights(kTiny / "text_encoder"), ModelPart::TextEncoder}; }
+
+ConvertOptions options(const std::string& name, FileLayout layout, const std::string& type, const std::vector<std::string>& rules = {}) {
+  ConvertOptions o{.out = scratch_folder() / name, .choice = {.layout = layout, .type = stored_as_named(type)}, .threads = 2};
+  for (const std::string& r : rules) o.choice.rules.push_back(quant_rule(r));
+  return o;
+}
+
+std::vector<float> values(const NamedWeights& weights, const std::string& name) {
+  std::vector<float> all;
+  for (const StoredRows& piece : weights.pieces(name)) {
+    const StoredTensor& t = *piece.tensor;
+    const auto packed = values_of(weights.source(), t);
+    std::vector<float> row(static_cast<size_t>(t.shape.numel() / std::max<int64_t>(1, t.shape.rank() ? t.shape[0] : 1)));
+    for (int64_t r = piece.rows.begin; r < piece.rows.end; ++r) {
+      if (packed) packed->rows(r, r + 1, row.data());
+      else read_row(t, r, row.data());
+      all.insert(all.end(), row.begin(), row.end());
+    }
+  }
+  return all;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
+  return std::sqrt(error / norm);
+}
+
+TEST(Convert, EveryTypeInGguf) {
+  const NamedWeights before = transformer();
+  for (const auto& [type, limit] : std::vector<std::pair<std::string, double>>{{"q8_0", 0.01}, {"q6_k", 0.03}, {"q5_k", 0.05}, {"q5_0", 0.06},
+                                                                              {"q4_k", 0.1}, {"iq4_xs", 0.1}, {"q4_0", 0.12}, {"q3_k", 0.2},
+                                                                              {"q2_k", 0.4}, {"f16", 0.001}, {"bf16", 1e-9}}) {
+    SCOPED_TRACE(type);
+    const ConvertOptions o = options("x.gguf", FileLayout::Gguf, type);
+    const ConvertReport report = convert_model(before, o);
+    EXPECT_EQ(report.bytes, fs::file_size(o.out));
+    EXPECT_LE(report.total_error, limit);
+    const NamedWeights after(open_weights(o.out), ModelPart::Transformer);
+    ASSERT_EQ(after.names(), before.names());
+    for (const std::string& name : before.names()) {
+      ASSERT_EQ(after.shape(name), before.shape(name)) << name;
+      EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
+    }
+    const Component& c = require(recognise(o.out), ComponentKind::Transformer);
+    EXPECT_EQ(c.storage, type);
+    EXPECT_EQ(after.dtype("img_in.weight"), type == "f16" ? DType::F16 : DType::BF16) << "layers outside the blocks stay";
+    EXPECT_EQ(after.dtype("double_blocks.0.img_attn.norm.query_norm.scale"), DType::F32);
+  }
+}
+
+TEST(Convert, DiffusersAndBackGivesTheSameFile) {
+  const ConvertOptions there = options("diffusers.safetensors", FileLayout::Diffusers, "keep");
+  const ConvertReport report = convert_model(transformer(), there);
+  EXPECT_TRUE(report.changed.empty());
+  const NamedWeights split(open_weights(there.out), ModelPart::Transformer);
+  EXPECT_EQ(split.dialect(), Dialect::Diffusers);
+  ConvertOptions back{.out = there.out.parent_path() / "bfl.safetensors"};
+  convert_model(split, back);
+  const NamedWeights joined(open_weights(back.out), ModelPart::Transformer), before = transformer();
+  EXPECT_EQ(joined.dialect(), Dialect::Canonical);
+  for (const std::string& name : before.names()) EXPECT_EQ(values(joined, name), values(before, name)) << name;
+}
+
+TEST(Convert, EightBitsWithTheirScales) {
+  const NamedWeights before = transformer();
+  for (const auto& [type, limit] : {std::pair<std::string, double>{"fp8", 0.035}, {"int8", 0.01}})
+    for (const FileLayout layout : {FileLayout::Bfl, FileLayout::Comfy, FileLayout::Diffusers}) {
+      const ConvertOptions o = options("x.safetensors", layout, type);
+      const ConvertReport report = convert_model(before, o);
+      EXPECT_LE(report.total_error, limit);
+      const auto source = open_weights(o.out);
+      const NamedWeights after(source, ModelPart::Transformer);
+      for (const std::string& name : before.names()) EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
+      EXPECT_THAT(source->metadata().at("_quantization_metadata"), HasSubstr(type == "fp8" ? "float8_e4m3fn" : "int8_tensorwise"));
+      EXPECT_EQ(require(recognise(o.out), ComponentKind::Transformer).storage, type);
+      // What was packed can be unpacked, and packed as blocks.
+      ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf", .choice = {.layout = FileLayout::Gguf, .type = DType::Q8_0}};
+      EXPECT_LE(convert_model(after, blocks).total_error, 0.01);
+    }
+}
+
+TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {
+  const NamedWeights before = text_encoder();
+  const ConvertOptions o = options("qwen.gguf", FileLayout::Gguf, "q8_0");
+  convert_model(before, o);
+  const auto source = open_weights(o.out);
+  EXPECT_TRUE(source->find("blk.3.attn_output.weight"));
+  EXPECT_EQ(source->metadata().at("general.architecture"), "qwen3");
+  EXPECT_EQ(source->metadata().at("qwen3.block_count"), "28");
+  EXPECT_EQ(source->metadata().at("qwen3.attention.head_count_kv"), "2");
+  const NamedWeights after(source, ModelPart::TextEncoder);
+  EXPECT_EQ(after.names(), before.names());
+  EXPECT_EQ(require(recognise(o.out), ComponentKind::TextEncoder).qwen3->layers, 28);
+}
+
+TEST(Convert, RulesDecideByName) {
+  const ConvertOptions o = options("x.gguf", FileLayout::Gguf, "q4_0", {"img_mlp=q6_k", "double_blocks=keep", "^final_layer=f16"});
+  convert_model(transformer(), o);
+  const NamedWeights after(open_weights(o.out), ModelPart::Transformer);
+  EXPECT_EQ(after.dtype("double_blocks.0.img_mlp.0.weight"), DType::Q6_K);
+  EXPECT_EQ(after.dtype("double_blocks.0.img_attn.qkv.weight"), DType::BF16);
+  EXPECT_EQ(after.dtype("single_blocks.0.linear1.weight"), DType::Q4_0);
+  EXPECT_EQ(after.dtype("final_layer.linear.weight"), DType::F16);
+  EXPECT_THAT(refusal([] { quant_rule("img_mlp"); }), HasSubstr("REGEX=TYPE"));
+  EXPECT_THAT(refusal([] { quant_rule("([=q4_0"); }), HasSubstr("not a regular expression"));
+  EXPECT_THAT(refusal([] { quant_rule("a=q9"); }), HasSubstr("\"q9\" is not one of"));
+  EXPECT_THAT(refusal([] { convert_model(transformer(), options("x.safetensors", FileLayout::Bfl, "q4_k")); }),
+              HasSubstr("Q4_K cannot be stored in safetensors files"));
+  EXPECT_THAT(refusal([] { convert_model(transformer(), options("x.gguf", FileLayout::Gguf, "fp8")); }), HasSubstr("cannot be stored in GGUF"));
+}
+
+// Rows of 96 have no blocks of 256; they fall back to blocks of 32.
+TEST(Convert, BlocksThatDoNotFillRowsFallBack) {
+  const ConvertOptions o = options("x.gguf", FileLayout::Gguf, "q4_k", {"txt_in=q4_k"});
+  convert_model(transformer(), o);
+  EXPECT_EQ(NamedWeights(open_weights(o.out), ModelPart::Transformer).dtype("txt_in.weight"), DType::Q8_0);
+}
+
+TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
+  const NamedWeights before = transformer();
+  for (const auto& [name, layout, type] : {std::tuple{"x.gguf", FileLayout::Gguf, "q4_k"}, {"x.safetensors", FileLayout::Comfy, "fp8"}}) {
+    ConvertOptions whole = options(name, layout, type);
+    convert_model(before, whole);
+    const std::string want = read_text_file(whole.out);
+    for (const size_t stop : {1u, 5u, 17u}) {
+      ConvertOptions o = options(name, layout, type);
+      size_t written = 0;
+      o.progress = [&](uint64_t, uint64_t, const std::string&) { return ++written != stop; };
+      EXPECT_THAT(refusal([&] { convert_model(before, o); }), HasSubstr("stopped"));
+      EXPECT_FALSE(fs::exists(o.out));
+      o.progress = {};
+      const ConvertReport report = convert_model(before, o);
+      EXPECT_GT(report.resumed_from, 0u);
+      EXPECT_EQ(read_text_file(o.out), want) << stop;
+    }
+  }
+  EXPECT_THAT(refusal([&] { convert_model(before, {.out = kTiny / "flux-2-klein-tiny.safetensors"}); }), HasSubstr("over itself"));
+}
+
+}  // namespace
+}  // namespace flux2
