@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/backends.h"
+#include "engine/bench_inputs.h"
 #include "pipeline/noise.h"
 #include "tests/support/golden.h"
 
@@ -107,6 +108,22 @@ TEST_F(GpuTest, ALimitIsKept) {
   const Tensor half = Tensor::empty(*stream, DType::U8, {limit / 2});
   EXPECT_THROW(Tensor::empty(*stream, DType::U8, {limit}), Error);
   EXPECT_LE(engine.device().memory().available, limit / 2);
+}
+
+// At the size where our own products and the libraries' fastest ones are taken.
+TEST_F(GpuTest, ACapturedStepOfKlein4bGivesTheSameBytes) {
+  const Engine engine({.device = "cuda"});
+  if (engine.device().memory().available < int64_t{20} << 30) GTEST_SKIP() << "needs 20 GB";
+  const auto model = engine.invent("klein-4b", {.text_encoder = false, .vae = false});
+  const auto transformer = model->models.transformer.get();
+  const auto [conditions, x, time] = random_step(*model, {});
+  Session& session = model->session;
+  session.capture = false;
+  const auto plain = step_velocity(transformer, session, conditions, x, time).to_floats();
+  EXPECT_EQ(plain, step_velocity(transformer, session, conditions, x, time).to_floats()) << "run again";
+  session.capture = true;
+  EXPECT_EQ(plain, step_velocity(transformer, session, conditions, x, time).to_floats()) << "captured";
+  EXPECT_EQ(plain, step_velocity(transformer, session, conditions, x, time).to_floats()) << "replayed";
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ Tensor Tensor::expanded(const Shape& shape) const {
   t.strides_ = shape;
   for (int i = 0; i < shape.rank(); ++i) {
     const int from = i - (shape.rank() - rank());
-    t.strides_[i] = from < 0 || shape_[from] == 1 ? 0 : strides_[from];
+    t.strides_[i] = from < 0 || shape_[from] != shape[i] ? 0 : strides_[from];
   }
   return t;
 }
