@@ -46,6 +46,7 @@ int run_edit(Invocation& run);
 int run_grid(Invocation& run);
 int run_upscale(Invocation& run);
 int run_verify(Invocation& run);
+int run_inpaint(Invocation& run);
 int run_inspect(Invocation& run);
 int run_tokenize(Invocation& run);
 int run_vae(Invocation& run);

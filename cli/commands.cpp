@@ -28,6 +28,18 @@ const std::vector<Command>& commands() {
        run_edit,
        "The picture is as large as the first reference unless a size is given. generate takes references too; edit insists on one.",
        true},
+      {"inpaint",
+       {},
+       "make part of a picture anew, or more of it",
+       "-i PICTURE [--mask FILE] [PROMPT] [options]",
+       inpaint_options,
+       {"flux2 inpaint -i photo.png --mask mask.png \"a red door\" -o door.png",
+        "flux2 inpaint -i photo.png --mask-box 200,120,300,300 \"an empty street\" --strength 0.8",
+        "flux2 inpaint -i photo.png --extend 0,0,512,0 \"the street goes on to the sea\""},
+       run_inpaint,
+       "What the mask keeps is kept byte for byte. The first picture is repainted, further ones are references. --size is that of "
+       "the part worked on.",
+       true},
       {"plan",
        {},
        "forecast memory and time of a generation, without running it",
@@ -164,7 +176,7 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"inpaint", "shell", "serve", "client", "lora", "train", "dataset", "selftest"})
+  for (const char* later : {"shell", "serve", "client", "lora", "train", "dataset", "selftest"})
     if (name == later) return true;
   return false;
 }

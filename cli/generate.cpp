@@ -84,7 +84,7 @@ class Generation {
     if (!trace_path.empty()) maker_.record_into(&trace);
     try {
       maker_.make(resolved, [&](const Picture& picture, GenerationRecord record) {
-        deliver(picture, std::move(record), resolved.output);
+        deliver(picture, std::move(record), resolved);
       });
     } catch (const Error& e) {
       // One request that cannot be done does not stop the others; no more memory or an interruption does.
@@ -96,9 +96,9 @@ class Generation {
     if (!trace_path.empty()) trace.save(trace_path);
   }
 
-  void deliver(const Picture& picture, GenerationRecord record, const std::string& target) {
+  void deliver(const Picture& picture, GenerationRecord record, const ResolvedRequest& resolved) {
     const double before = display_.seconds();
-    const WrittenPicture written = writer_.write(picture, std::move(record), target);
+    const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output, resolved.finish);
     outcome_.save += display_.seconds() - before;
     const int index = static_cast<int>(outcome_.images.size());
     outcome_.images.push_back({{"path", written.path.string()},
@@ -154,12 +154,12 @@ class Generation {
   Outcome outcome_;
 };
 
+}  // namespace
+
 int run_prepared(Invocation& run, PreparedRun prepared) {
   if (run.settings.flag("dry-run")) return print_plan(run, prepared);
   return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
 }
-
-}  // namespace
 
 int run_generate(Invocation& run) {
   if (run.settings.text("style") == "list") return list_styles(run);

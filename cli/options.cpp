@@ -134,6 +134,26 @@ std::vector<OptionGroup> generate_options() {
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
+std::vector<OptionGroup> inpaint_options() {
+  std::vector<OptionGroup> groups = generate_options();
+  const OptionGroup mask = {
+      "Inpainting",
+      {{"mask", 0, "FILE", "white: make anew, black: keep, grey: blend; with transparency that decides"},
+       {.name = "mask-box", .value = "X,Y,W,H", .help = "a rectangle to make anew; may be repeated", .repeatable = true},
+       {"mask-invert", 0, "", "turn the mask around"},
+       {"grow", 0, "PX", "widen the mask, 0 to 256 (default: 8)", "generate"},
+       {"feather", 0, "PX", "soften its edge, 0 to 256 (default: 8)", "generate"},
+       {"crop", 0, "auto|off|PX", "work on the mask's surroundings of PX pixels; auto: 32, when the mask is small (default: auto)",
+        "generate"},
+       {"extend", 0, "L,T,R,B", "make the picture larger by so many pixels and fill them"},
+       {"inpaint-mode", 0, "NAME", "ours, or diffusers: as its klein inpaint pipeline does it (default: ours)", "generate"},
+       {"align", 0, "on|off", "correct shift and colour", {}, false, true, {"off"}},
+       {"mask-points", 0, "LIST", "mask by points", {}, false, true},
+       {"mask-text", 0, "TEXT", "mask by text", {}, false, true}}};
+  groups.insert(groups.begin() + 1, mask);
+  return groups;
+}
+
 std::vector<OptionGroup> inspect_options() {
   return {{"Output", {{"raw", 0, "", "the stored texts as they are"}}}, control_group()};
 }

@@ -38,6 +38,7 @@ std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> grid_options();
 std::vector<OptionGroup> verify_options();
 std::vector<OptionGroup> upscale_options();
+std::vector<OptionGroup> inpaint_options();
 std::vector<OptionGroup> inspect_options();
 std::vector<OptionGroup> tokenize_options();
 std::vector<OptionGroup> vae_options();

@@ -130,16 +130,17 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
   return written;
 }
 
-WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target) {
+WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target,
+                                    const Finish& finish) {
   record.seed = picture.seed;
   record.index = picture.index;
-  WrittenPicture written = write(image_of(picture), record, target);
+  WrittenPicture written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
   if (!latents_out_.empty()) {
     int total = 0;
     for (const auto& [name, other] : targets_) total += other.expected;
     const fs::path path = total > 1 ? numbered(latents_out_, latents_written_ + 1) : fs::path(latents_out_);
-    const Shape shape{static_cast<int64_t>(picture.latents.size()) * 256 / (int64_t{record.width} * record.height),
-                      record.height / 16, record.width / 16};
+    const int64_t rows = picture.planes.height / 16, columns = picture.planes.width / 16;
+    const Shape shape{static_cast<int64_t>(picture.latents.size()) / (rows * columns), rows, columns};
     save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
     ++latents_written_;
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/request.h"
 #include "engine/picture_metadata.h"
 #include "image/pixels.h"
 #include "image/write_image.h"
@@ -27,7 +28,7 @@ class PictureWriter {
   // Before the long work: throws CannotWrite when the target's folder does not allow writing.
   void check_targets() const;
 
-  WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target);
+  WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
   // A picture that is 8 bits already. `metadata` stands in for what the record would say.
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);

@@ -53,7 +53,7 @@ void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolve
 }
 
 std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
-                                         const std::vector<PromptLine>& prompts) {
+                                         const std::vector<PromptLine>& prompts, Resolver resolve) {
   const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
   const std::string style = run.settings.text("style");
   const Styles styles = all_styles(run.project, run.user);
@@ -66,7 +66,7 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
       Settings settings = run.settings.with(line.settings);
       if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
       // Rounding and the like are the same in every round; once is enough to say so.
-      add_request(requests, resolve_request(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf),
+      add_request(requests, resolve(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf),
                   wildcards && !line.literal ? &*wildcards : nullptr);
     }
   return requests;
@@ -74,7 +74,7 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
 
 }  // namespace
 
-PreparedRun prepare_run(Invocation& run, FoundModels* found) {
+PreparedRun prepare_run(Invocation& run, FoundModels* found, Resolver resolve) {
   take_settings_of_picture(run);
   const bool given_text = run.settings.has("embeddings");
   const std::vector<PromptLine> prompts = read_prompts(run, given_text);
@@ -84,7 +84,7 @@ PreparedRun prepare_run(Invocation& run, FoundModels* found) {
     const std::string preset = run.settings.choice("preset", {"draft", "standard", "best"}, "standard");
     run.settings.add_below("preset", quality_preset(preset, model));
   }
-  std::vector<ResolvedRequest> requests = resolve_all(run, model, prompts);
+  std::vector<ResolvedRequest> requests = resolve_all(run, model, prompts, resolve);
   return {std::move(model), std::move(requests)};
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "engine/file_hash.h"
-#include "image/pixels.h"
 #include "image/read_image.h"
 
 namespace flux2 {
@@ -34,10 +33,6 @@ ReferenceRules reference_rules(const Settings& settings) {
   return {.prep = reference_prep_named(settings.choice("ref-prep", {"ours", "bfl", "diffusers"}, "ours")),
           .max_pixels = pixel_limit(settings),
           .resize = !settings.flag("no-resize-ref")};
-}
-
-std::shared_ptr<const Planes> planes_of(const Image& rgb) {
-  return std::make_shared<const Planes>(Planes{rgb.width, rgb.height, from_rgb8(rgb)});
 }
 
 GivenPicture PictureShelf::picture(const std::string& path, bool upright) {

@@ -40,6 +40,4 @@ class PictureShelf {
 
 ReferenceRules reference_rules(const Settings& settings);
 
-std::shared_ptr<const Planes> planes_of(const Image& rgb);
-
 }  // namespace flux2

@@ -175,7 +175,7 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   record.time_rounding = time_rounding;
   if (request.shift > 0) record.shift = request.shift;
   record.profile = settings.choice("profile", {"exact", "fast"}, "fast");
-  return {std::move(request), std::move(record), settings.text("output")};
+  return {std::move(request), std::move(record), settings.text("output"), {}};
 }
 
 SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, const std::string& origin) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cli/references.h"
@@ -10,11 +11,15 @@
 
 namespace flux2 {
 
+// What is written of a picture that was made; empty: itself.
+using Finish = std::function<Image(const Image& made)>;
+
 // A request with every default filled in, and the record that its pictures will carry.
 struct ResolvedRequest {
   Request request;
   GenerationRecord record;
   std::string output;  // where the pictures go, as the user wrote it
+  Finish finish = {};
 };
 
 // Applies the rules of sizes, seeds and guidance to what was asked for and reads the pictures it names, from `shelf` where

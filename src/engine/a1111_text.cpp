@@ -94,6 +94,7 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
   add("Size", fmt::format("{}x{}", r.width, r.height));
   if (!r.model_sha256.empty()) add("Model hash", r.model_sha256.substr(0, 10));
   if (!is_private && !r.model.empty()) add("Model", r.model);
+  if (r.strength < 1.0) add("Denoising strength", fmt::format("{}", r.strength));
   add("RNG", r.noise);
   add("Profile", r.profile);
   add("Version", r.app);

@@ -27,6 +27,28 @@ Json to_json(const PictureRecord& picture, bool is_private) {
   return json;
 }
 
+Json to_json(const MaskRecord& mask) {
+  Json json = {{"grow", mask.grow}, {"feather", mask.feather}};
+  if (!mask.sha256.empty()) json["sha256"] = mask.sha256;
+  if (!mask.boxes.empty()) json["boxes"] = mask.boxes;
+  if (mask.inverted) json["inverted"] = true;
+  if (!mask.extended.empty()) json["extended"] = mask.extended;
+  if (mask.mode != "ours") json["mode"] = mask.mode;
+  return json;
+}
+
+MaskRecord mask_from_json(const Json& json) {
+  MaskRecord mask;
+  read(json, "sha256", mask.sha256);
+  read(json, "boxes", mask.boxes);
+  read(json, "inverted", mask.inverted);
+  read(json, "extended", mask.extended);
+  read(json, "grow", mask.grow);
+  read(json, "feather", mask.feather);
+  read(json, "mode", mask.mode);
+  return mask;
+}
+
 PictureRecord picture_from_json(const Json& json) {
   PictureRecord picture;
   read(json, "name", picture.name);
@@ -70,6 +92,8 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     json["references"] = Json::array();
     for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   }
+  if (r.canvas) json["canvas"] = to_json(*r.canvas, is_private);
+  if (r.mask) json["mask"] = to_json(*r.mask);
   if (r.ref_kv) json["ref_kv"] = true;
   if (!r.negative_references) json["negative_references"] = false;
   if (r.strength < 1.0) json["strength"] = r.strength;
@@ -111,6 +135,8 @@ GenerationRecord record_from_json(const Json& json) {
     read(json, "time_rounding", r.time_rounding);
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
+    if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object()) r.canvas = picture_from_json(*canvas);
+    if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) r.mask = mask_from_json(*mask);
     read(json, "ref_kv", r.ref_kv);
     read(json, "negative_references", r.negative_references);
     read(json, "strength", r.strength);

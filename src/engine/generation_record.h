@@ -21,6 +21,18 @@ struct PictureRecord {
   bool operator==(const PictureRecord&) const = default;
 };
 
+// Which part of a canvas was made anew.
+struct MaskRecord {
+  std::string sha256;              // of the mask's file; empty without one
+  std::vector<std::string> boxes;  // "x,y,w,h"
+  bool inverted = false;
+  std::string extended;            // "l,t,r,b"; empty: by nothing
+  int grow = 0, feather = 0;
+  std::string mode = "ours";
+
+  bool operator==(const MaskRecord&) const = default;
+};
+
 // How a picture was made: everything needed to make it again, and what is good to know about it. It travels inside the
 // picture (picture_metadata.h) and in sidecar files. No user names, host names or folders: names are base names.
 struct GenerationRecord {
@@ -44,6 +56,8 @@ struct GenerationRecord {
   bool ref_kv = false;                    // their keys and values were reused
   bool negative_references = true;        // the negative pass saw them
   bool context = true;                    // the picture begun with is one of them
+  std::optional<PictureRecord> canvas;    // inpaint
+  std::optional<MaskRecord> mask;
   std::string device;
   Json extra;  // further members of our JSON, of one kind alone: the cells of a grid
   struct {

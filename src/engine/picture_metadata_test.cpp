@@ -24,6 +24,9 @@ GenerationRecord example() {
   r.seed = 18446744073709551615ull >> 1;
   r.index = 2;
   r.shift = 2.25;
+  r.canvas = PictureRecord{"secret-canvas.png", std::string(64, 'c'), 640, 480};
+  r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .mode = "diffusers"};
+  r.strength = 0.75;
   r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
   r.seconds.text = 0.25;
   return r;
@@ -38,6 +41,7 @@ TEST(GenerationRecord, ComesBackFromItsJson) {
   r.seconds = {};
   expect_same(record_from_json(to_json(r)), r);
   EXPECT_EQ(record_from_json(to_json(r)).references, r.references);
+  EXPECT_EQ(record_from_json(to_json(r)).mask, r.mask);
   EXPECT_EQ(to_json(r)["v"], 1);
   EXPECT_THROW(record_from_json(Json{{"steps", "many"}}), Error);
 }

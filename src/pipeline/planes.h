@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
+
+#include "image/image.h"
 
 namespace flux2 {
 
@@ -9,5 +12,7 @@ struct Planes {
   int width = 0, height = 0;
   std::vector<float> values;
 };
+
+std::shared_ptr<const Planes> planes_of(const Image& rgb);
 
 }  // namespace flux2

@@ -1,0 +1,105 @@
+#include "cli/inpaint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "image/write_image.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class InpaintOptionsOf : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name, const Image& image) const {
+    save_image(folder_ / name, encode_png(image));
+    return (folder_ / name).string();
+  }
+  ResolvedRequest ask(std::vector<std::string> words) const {
+    Settings settings;
+    settings.add(layer_of(parse_arguments(inpaint_options(), foreign_options(), std::move(words))));
+    PictureShelf shelf;
+    return resolve_inpaint(settings, ModelFiles{}, "a fox", {}, &shelf);
+  }
+  std::string refusal(std::vector<std::string> words) const {
+    try {
+      ask(std::move(words));
+    } catch (const Error& e) {
+      return std::string(e.what()) + " | " + e.hint();
+    }
+    return "";
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("inpaint-" + std::to_string(::getpid()));
+  std::string canvas_ = (fs::create_directories(folder_), file("canvas.png", Image(640, 480, 3)));
+};
+
+TEST_F(InpaintOptionsOf, BecomeARequestForTheRegion) {
+  const std::string reference = file("r.png", Image(64, 96, 3));
+  const ResolvedRequest resolved = ask({"-i", canvas_, "-i", reference, "--mask-box", "100,100,80,80", "--strength", "0.7"});
+  EXPECT_EQ(resolved.request.width, 176);  // 80 + 2 · (8 + 8 + 32)
+  EXPECT_EQ(resolved.request.height, 176);
+  ASSERT_TRUE(resolved.request.canvas);
+  EXPECT_EQ(resolved.request.canvas->strength, 0.7);
+  ASSERT_EQ(resolved.request.references.size(), 2u);
+  EXPECT_EQ(resolved.request.references[0], resolved.request.canvas->picture);
+  EXPECT_EQ(resolved.request.references[1]->height, 96);
+  EXPECT_EQ(resolved.record.kind, "inpaint");
+  EXPECT_EQ(resolved.record.width, 640);
+  EXPECT_EQ(resolved.record.canvas->name, "canvas.png");
+  EXPECT_EQ(resolved.record.mask->boxes, std::vector<std::string>{"100,100,80,80"});
+  EXPECT_EQ(resolved.record.references.size(), 1u);
+  EXPECT_EQ(ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--context", "none"}).request.references.size(), 0u);
+}
+
+TEST_F(InpaintOptionsOf, FindTheMaskWhereverItIs) {
+  const auto width = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--crop", "0", "--grow", "0", "--feather", "0"});
+    return ask(words).request.width;
+  };
+  Image mask(640, 480, 1);
+  for (int y = 0; y < 64; ++y) std::fill_n(mask.at(0, y), 160, uint8_t{255});
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask)}), 160);
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask), "--mask-box", "0,0,320,10"}), 320);
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask), "--mask-invert"}), 640);
+  EXPECT_EQ(width({"-i", canvas_, "--extend", "64,0,0,0"}), 64);
+  Image transparent(640, 480, 4);
+  std::fill(transparent.pixels.begin(), transparent.pixels.end(), uint8_t{255});
+  for (int y = 0; y < 64; ++y)
+    for (int x = 0; x < 80; ++x) transparent.at(x, y)[3] = 0;
+  EXPECT_EQ(width({"-i", file("t.png", transparent)}), 80);
+  EXPECT_EQ(ask({"-i", file("t.png", transparent)}).finish(Image(80 + 48, 64 + 48, 3)).channels, 3);
+}
+
+TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
+  const Request request = ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--size", "512x256"}).request;
+  EXPECT_EQ(request.width, 512);
+  EXPECT_EQ(request.height, 256);
+  const ResolvedRequest extended = ask({"-i", canvas_, "--extend", "0,0,100,0", "--crop", "off"});
+  EXPECT_EQ(extended.record.width, 740);
+  EXPECT_EQ(extended.request.width, 752);
+  EXPECT_EQ(extended.finish(Image(752, 480, 3)).width, 740);
+}
+
+TEST_F(InpaintOptionsOf, AreRefusedInOneSentence) {
+  EXPECT_THAT(refusal({}), HasSubstr("inpaint needs a picture"));
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("does not know what to make anew | say it with --mask"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 48, 1))}),
+              HasSubstr("the mask s.png is 64x48, the picture canvas.png is 640x480"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 lies outside"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is no extension"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door"}), HasSubstr("not available yet"));
+}
+
+}  // namespace
+}  // namespace flux2
