@@ -23,7 +23,7 @@ class Program:
             raise RuntimeError(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr[-2000:]}")
         return done.stdout
 
-    def generate(self, *arguments, tensors=None):
+    def generate(self, *arguments, tensors=None, command="generate"):
         """Every tensor of one generation in the exact profile. `tensors` are inputs: option → name → tensor."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
             folder = pathlib.Path(folder)
@@ -33,7 +33,7 @@ class Program:
                 save_file({k: v.contiguous() for k, v in values.items()}, file)
                 given += [f"--{option}", file]
             self.run(
-                "generate", *arguments, *given, "--profile", "exact", "--device", "cpu", "--time-rounding", "exact",
+                command, *arguments, *given, "--profile", "exact", "--device", "cpu", "--time-rounding", "exact",
                 "--trace", folder / "trace.safetensors", "-o", folder / "picture.png", "--quiet",
             )  # fmt: skip
             return load_file(folder / "trace.safetensors")
