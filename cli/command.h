@@ -43,6 +43,7 @@ std::string help_for(const Command& command);
 
 int run_generate(Invocation& run);
 int run_edit(Invocation& run);
+int run_shell(Invocation& run);
 int run_grid(Invocation& run);
 int run_upscale(Invocation& run);
 int run_verify(Invocation& run);

@@ -49,6 +49,15 @@ const std::vector<Command>& commands() {
         "flux2 plan --json \"a fox\""},
        run_plan,
        "Reads the headers of the model files alone. Memory is counted by the pipeline itself, on a device that computes nothing."},
+      {"shell",
+       {},
+       "make pictures interactively",
+       "[options of generate]",
+       shell_options,
+       {"flux2 shell", "flux2 shell -m flux.2-klein-4b --size 768", "echo \"a red circle\" | flux2 shell -o circle.png"},
+       run_shell,
+       "A prompt makes a picture, key=value changes a setting, $1 is the first picture made; help inside lists the rest. The "
+       "model stays in memory. `flux2` alone in a terminal starts it too."},
       {"grid",
        {},
        "make a sheet that compares settings",
@@ -176,7 +185,7 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"shell", "serve", "client", "lora", "train", "dataset", "selftest"})
+  for (const char* later : {"serve", "client", "lora", "train", "dataset", "selftest"})
     if (name == later) return true;
   return false;
 }

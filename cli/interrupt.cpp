@@ -24,4 +24,10 @@ void watch_interrupts() {
 
 int interrupt_signal() { return g_signal; }
 
+void forget_interrupt() {
+  if (g_signal != SIGINT) return;
+  g_signal = 0;
+  watch_interrupts();
+}
+
 }  // namespace flux2

@@ -8,4 +8,7 @@ void watch_interrupts();
 // The signal that came, or 0.
 int interrupt_signal();
 
+// An interruption that was dealt with: from here on as after watch_interrupts(). SIGTERM is not forgotten.
+void forget_interrupt();
+
 }  // namespace flux2

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -26,6 +28,7 @@ const Command& command_for(const std::vector<std::string>& words) {
 }
 
 int run(Console& console, std::vector<std::string> words) {
+  if (words.empty() && ::isatty(STDIN_FILENO) && ::isatty(STDERR_FILENO)) words = {"shell"};
   if (words.empty()) {
     std::fputs(short_help().c_str(), stderr);
     return 2;

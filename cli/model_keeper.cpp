@@ -13,9 +13,9 @@ std::string ModelKeeper::key_of(const Settings& settings, const ModelFiles& mode
 PictureMaker& ModelKeeper::maker_for(const Settings& settings, const ModelFiles& model,
                                      std::span<const ResolvedRequest> requests) {
   const std::string key = key_of(settings, model);
+  run_.settings = settings;  // what does not concern the model may change from request to request
   if (maker_ && maker_->is_loaded() && key == key_) return *maker_;
   maker_.reset();  // before the next one takes memory
-  run_.settings = settings;
   maker_ = std::make_unique<PictureMaker>(run_, model, display_);
   maker_->load(requests);
   key_ = key;

@@ -22,7 +22,7 @@ class ModelKeeper {
   PictureMaker* maker() const { return maker_.get(); }  // the one in memory
 
  private:
-  Invocation run_;  // with the settings of the model in memory
+  Invocation run_;  // with the settings of the last request
   ProgressDisplay& display_;
   std::unique_ptr<PictureMaker> maker_;
   std::string key_;

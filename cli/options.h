@@ -35,6 +35,7 @@ struct ForeignOption {
 };
 
 std::vector<OptionGroup> generate_options();
+std::vector<OptionGroup> shell_options();
 std::vector<OptionGroup> grid_options();
 std::vector<OptionGroup> verify_options();
 std::vector<OptionGroup> upscale_options();

@@ -76,6 +76,7 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved) const 
 }
 
 void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver) {
+  display_.begin();
   int delivered = 0;
   const auto attempt = [&] {
     Request rest = resolved.request;  // what an attempt before this one did not finish

@@ -65,6 +65,8 @@ void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now
 
 void ProgressDisplay::draw_bar(double elapsed) { console_.status(progress_line(phase_, step_, steps_, elapsed)); }
 
+void ProgressDisplay::begin() { spent_ = {}; }
+
 void ProgressDisplay::finish() { console_.clear_status(); }
 
 }  // namespace flux2

@@ -19,6 +19,7 @@ class ProgressDisplay {
   // For the pipeline; this object must outlive it. Hears SIGINT and SIGTERM.
   Progress progress();
   void at(Phase phase, int step, int steps, Clock::time_point now = Clock::now());
+  void begin();   // a request: times of phases count from here
   void finish();  // takes the bar away
 
   double seconds_in(Phase phase) const { return spent_[static_cast<size_t>(phase)]; }

@@ -40,6 +40,10 @@ std::vector<OptionGroup> grid_options() {
   return with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
 }
 
+std::vector<OptionGroup> shell_options() {
+  return without(generate_options(), {"prompt-file", "repeat", "from", "remix", "latents-out", "trace", "dry-run", "json"});
+}
+
 std::vector<OptionGroup> verify_options() {
   const OptionGroup own = {
       "Comparison",
