@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "model/flux2_config.h"
+#include "weights/shard.h"
+
+namespace flux2 {
+
+// Where an adapter's module acts: rows of a weight under its canonical name.
+struct AdapterTarget {
+  std::string weight;  // "double_blocks.0.img_attn.qkv.weight"
+  IndexRange rows;
+  int64_t in = 0;
+  bool halves_exchanged = false;  // the module counts the two halves of its rows the other way round
+};
+
+// Every name a file may give a linear layer of this model, in any dialect, prefix and spelling: dots and underscores are
+// the same, so no guess is needed where an underscore was a dot.
+class AdapterTargets {
+ public:
+  explicit AdapterTargets(const Flux2Config& config);
+
+  const AdapterTarget* find(std::string_view module) const;  // null: no layer of this model
+
+ private:
+  void add(std::string_view name, const AdapterTarget& target);
+
+  std::map<std::string, AdapterTarget, std::less<>> targets_;
+};
+
+}  // namespace flux2
