@@ -6,8 +6,8 @@ source "$(dirname "$0")/lib.sh"
 
 folder=build-gpu
 # A checked kernel is tens of times slower: the large cases stay out.
-fast='CudaKernels*:CudaFused*:-*Large*:*Chunks*:*EveryTime'
-shared_memory='CudaKernels*Norm*:CudaKernels*Sum*:CudaFused*Norm*'
+fast='CudaKernels*:CudaFused*:CudaFp8*:CudaUnpack*:-*Large*:*Chunks*:*EveryTime'
+shared_memory='CudaKernels*Norm*:CudaKernels*Sum*:CudaFused*Norm*:CudaFp8*Norm*:CudaFp8*Quantise*'
 usage="usage: scripts/gpu-check.sh build|test|bench"
 
 gpu_build() {
@@ -18,7 +18,7 @@ gpu_build() {
 
 gpu_test() {
   local status=0 sanitizer tests=$folder/src/backend/cuda/backend_cuda_tests
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 -R 'Cuda|OpAgreement|Bullet|Golden|Gpu' || status=$?
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 -R 'Cuda|OpAgreement|Bullet|Golden|Quantised|Gpu' || status=$?
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   if [[ -x $sanitizer ]]; then
     say "memcheck over the fast cases of $tests"

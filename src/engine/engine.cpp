@@ -45,11 +45,7 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {
-  if (options_.quant != Quant::None && !device_->is_host())
-    throw Error(ErrorCode::InvalidArgument, fmt::format("--quant {} is not available on {} yet", name_of(options_.quant), device_->name()),
-                "use --device cpu, or leave it out");
-}
+Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
 
 DType Engine::activations() const {
   return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;

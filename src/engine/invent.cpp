@@ -27,7 +27,7 @@ class RandomWeights {
     fill(values.reshaped({shape.numel()}), sane_values(p.name, p.shape, p.kind));
     p.tensor = p.kind == ParameterKind::Vector      ? values.cast(activations_)
                : p.kind == ParameterKind::Statistic ? values.cast(DType::F32)
-               : is_quantised(p, quant_)            ? quantise(values, quant_, threads_)
+               : is_quantised(p, quant_)            ? quantised_on(stream_, values, quant_, threads_)
                                                     : values;
   }
 

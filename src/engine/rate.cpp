@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "engine/bench_inputs.h"
+#include "nn/load.h"
+#include "ops/eight_bit.h"
 
 namespace flux2 {
 
@@ -12,11 +14,13 @@ double product_rate(const Engine& engine, int repeat) {
   const int64_t rows = host ? 768 : 8192, size = host ? 3072 : 8192;
   const auto stream = engine.device().open_stream();
   const DType stored = engine.profile() == Profile::Exact ? DType::F32 : DType::BF16;
-  const Tensor x = random_tensor(*stream, engine.activations(), {rows, size}, "x");
+  Tensor x = random_tensor(*stream, engine.activations(), {rows, size}, "x");
   Tensor w = random_tensor(*stream, stored, {size, size}, "w");
-  if (engine.quant() != Quant::None && host) {
+  // On a GPU all but fp8 is unpacked for the product, which is then the plain one.
+  if (engine.quant() != Quant::None && (host || engine.quant() == Quant::Fp8)) {
     ThreadPool threads(engine.options().threads);
-    w = quantise(w, engine.quant(), threads);
+    w = quantised_on(*stream, w, engine.quant(), threads);
+    x = as_input(x, input_dtype(x, w));
   }
   const Tensor y = Tensor::empty(*stream, engine.activations(), {rows, size});
   std::vector<double> times;

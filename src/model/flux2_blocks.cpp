@@ -51,7 +51,7 @@ SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
 
 // x ← x + gate ⊙ W_out [ attention(q, k, v) ‖ swiglu(u) ]   where [q k v u] = W_in · modulated_norm(x)
 Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m) const {
-  return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale), rope));
+  return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale, {.as = in.takes(x)}), rope));
 }
 
 Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& attending) const {
@@ -65,7 +65,7 @@ Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& a
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({norm(qk)});
   const auto [keys, values] = attended(k, v, attending);
-  return out(attention_beside_swiglu(q, keys, values, parts[1]));
+  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1])));
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -81,12 +81,12 @@ DoubleStream::DoubleStream(const Flux2Config& config)
       mlp_out(config.mlp(), config.hidden) {}
 
 Heads DoubleStream::heads(const Tensor& x, const Modulation& m) const {
-  return split_heads(qkv(modulated_norm(x, m.shift, m.scale)));
+  return split_heads(qkv(modulated_norm(x, m.shift, m.scale, {.as = qkv.takes(x)})));
 }
 
 Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const {
-  const auto [y, n] = gated_add_norm(x, attention.gate, proj(a), mlp.shift, mlp.scale);
-  return gated_add(y, mlp.gate, mlp_out(mlp_in.then_swiglu(n)));
+  const auto [y, n] = gated_add_norm(x, attention.gate, proj(a), mlp.shift, mlp.scale, {.as = mlp_in.takes(x)});
+  return gated_add(y, mlp.gate, mlp_out(mlp_in.then_swiglu(n, mlp_out)));
 }
 
 void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visitor) {

@@ -87,7 +87,10 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   const Modulation final_mod{last[0], last[1], {}};
   const auto norm_of = [&](size_t block) -> const Modulation& { return block < single_blocks.size() ? single_mod : final_mod; };
   Tensor x = concat({s.txt, s.img}, 1), n;
-  if (!in.checkpoint_blocks) n = modulated_norm(x, norm_of(0).shift, norm_of(0).scale);
+  const auto reader_of_norm = [&](size_t block) -> const Linear& {
+    return block < single_blocks.size() ? single_blocks[block].in : final_linear;
+  };
+  if (!in.checkpoint_blocks) n = modulated_norm(x, norm_of(0).shift, norm_of(0).scale, {.as = reader_of_norm(0).takes(x)});
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
     if (in.checkpoint_blocks) {
@@ -95,7 +98,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     } else {
       const Modulation& next = norm_of(i + 1);
       auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(double_blocks.size() + i)),
-                                 next.shift, next.scale);
+                                 next.shift, next.scale, {.as = reader_of_norm(i + 1).takes(x)});
       x = std::move(both.sum), n = std::move(both.normed);
     }
     tap(in.taps, fmt::format("single_blocks.{}", i), x);

@@ -55,13 +55,13 @@ Qwen3Layer::Qwen3Layer(const Qwen3Config& c)
 
 Tensor Qwen3Layer::operator()(const Tensor& x, const Rope& rope, const Tensor& key_mask) const {
   const int64_t batch = x.dim(0), length = x.dim(1);
-  const Tensor a = rms_norm(x, input_norm, eps);
+  const Tensor a = rms_norm(x, input_norm, {.eps = eps, .as = takes(x, {&q, &k, &v})});
   const Tensor query = rope.after_norm({{reshape(q(a), {batch, length, heads, head_dim}), q_norm}}, eps);
   const Tensor key = rope.after_norm({{reshape(k(a), {batch, length, kv_heads, head_dim}), k_norm}}, eps);
   const Tensor value = reshape(v(a), {batch, length, kv_heads, head_dim});
   const Tensor y = x + o(attention(query, key, value, {.causal = true, .key_mask = key_mask}));
-  const Tensor b = rms_norm(y, attention_norm, eps);
-  return y + down(swiglu(gate(b), up(b)));
+  const Tensor b = rms_norm(y, attention_norm, {.eps = eps, .as = takes(y, {&gate, &up})});
+  return y + down(swiglu(gate(b), up(b), down.takes(y)));
 }
 
 void Qwen3Layer::visit(const std::string& p, const ParameterVisitor& visitor) {

@@ -1,7 +1,10 @@
 #include "nn/linear.h"
 
+#include <algorithm>
+
 #include "ops/activation.h"
 #include "ops/all_reduce.h"
+#include "ops/eight_bit.h"
 #include "ops/linear.h"
 
 namespace flux2 {
@@ -13,7 +16,20 @@ Tensor Linear::operator()(const Tensor& x_all) const {
   return sharded && spread.kind == Spread::Columns ? all_reduce(y, *ranks) : y;
 }
 
-Tensor Linear::then_swiglu(const Tensor& x) const { return is_plain() ? linear_swiglu(x, weight) : swiglu((*this)(x)); }
+Tensor Linear::then_swiglu(const Tensor& x, const Linear& next) const {
+  if (is_plain() && fuses_swiglu(x, weight)) return linear_swiglu(x, weight);
+  const Tensor u = (*this)(x);
+  return swiglu(u, next.takes(u));
+}
+
+// Adapters see the input too, and ranks sum what they make of it: both want it as it is.
+DType Linear::takes(const Tensor& x) const { return is_plain() ? input_dtype(x, weight) : x.dtype(); }
+
+DType takes(const Tensor& x, std::initializer_list<const Linear*> readers) {
+  const DType first = (*readers.begin())->takes(x);
+  const bool agree = std::all_of(readers.begin(), readers.end(), [&](const Linear* l) { return l->takes(x) == first; });
+  return agree ? first : x.dtype();
+}
 
 void Linear::visit(const std::string& name, const ParameterVisitor& visitor) {
   visitor({name + ".weight", weight, {out, in}, ParameterKind::Matrix, spread});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,10 @@ struct Linear {
   Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
 
   Tensor operator()(const Tensor& x) const;
-  // swiglu of the outputs, which are [gate | up].
-  Tensor then_swiglu(const Tensor& x) const;
+  // swiglu of the outputs, which are [gate | up], stored as the next layer takes it.
+  Tensor then_swiglu(const Tensor& x, const Linear& next) const;
+  // How the layer likes an input that would otherwise be like x: in 8 bits where it multiplies in those (ops/eight_bit.h).
+  DType takes(const Tensor& x) const;
   // Whether the weight is all there is: no adapters, nobody to share with.
   bool is_plain() const { return adapters.empty() && !has_bias && (!ranks || ranks->size() == 1); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
@@ -31,5 +34,8 @@ struct Linear {
   Tensor weight, bias;
   std::vector<Lora> adapters;
 };
+
+// What several layers that read one tensor all take; as it is where they differ.
+DType takes(const Tensor& x, std::initializer_list<const Linear*> readers);
 
 }  // namespace flux2

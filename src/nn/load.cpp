@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/eight_bit.h"
+
 namespace flux2 {
 
 namespace {
@@ -12,6 +14,13 @@ namespace {
 Shard shard_for(const Spread& spread, Communicator* ranks) {
   if (!ranks || ranks->size() == 1 || spread.kind == Spread::Whole) return {};
   return {.axis = spread.kind == Spread::Rows ? 0 : 1, .rank = ranks->rank(), .count = ranks->size(), .parts = spread.parts};
+}
+
+Tensor in_host_memory(const Tensor& t) {
+  if (t.on_host_only() || t.device().is_host()) return t;
+  const Tensor source = t.contiguous(), copy = Tensor::host_empty(t.dtype(), t.shape());
+  source.stream().download(copy.raw(), source.raw(), static_cast<size_t>(source.bytes()));
+  return copy;
 }
 
 }  // namespace
@@ -31,6 +40,14 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
               "the file is damaged or of another model; `flux2 inspect FILE` tells what it is");
 }
 
+Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads) {
+  const Device& device = stream.device();
+  if (quant == Quant::Fp8 && matrix.dtype() == DType::BF16 && device.kernels().quantise)
+    return as_input(matrix.to(stream), dtype_of(quant));
+  const Tensor quantised = quantise(in_host_memory(matrix), quant, threads);
+  return device.is_host() ? quantised : quantised.to(stream);
+}
+
 bool is_quantised(const Parameter& p, Quant quant) {
   const bool in_block = p.name.find("blocks.") != std::string::npos || p.name.find("layers.") != std::string::npos;
   return in_block && p.kind == ParameterKind::Matrix && can_quantise(p.shape, quant);
@@ -41,15 +58,15 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
   check_parameters(weights, visit);
   const bool host = options.stream.device().is_host();
   ThreadPool threads(options.quant == Quant::None ? 1 : options.threads);
-  const auto in_place = [&](const Parameter& p, const Tensor& t) {
-    return host || (options.stays_on_host && options.stays_on_host(p)) ? t : t.to(options.stream);
-  };
+  const auto stays = [&](const Parameter& p) { return host || (options.stays_on_host && options.stays_on_host(p)); };
+  const auto in_place = [&](const Parameter& p, const Tensor& t) { return stays(p) ? t : t.to(options.stream); };
   visit([&](const Parameter& p) {
     const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
     switch (p.kind) {
       case ParameterKind::Matrix:
         if (is_quantised(p, options.quant) && is_float(stored.dtype())) {
-          p.tensor = in_place(p, quantise(stored, options.quant, threads));
+          p.tensor = stays(p) ? quantise(stored, options.quant, threads)
+                              : quantised_on(options.stream, stored, options.quant, threads);
           weights.forget_pages(p.name);  // else the file's copy would count beside ours
           break;
         }

@@ -27,6 +27,10 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
                      const std::function<void(const ParameterVisitor&)>& visit);
 
+// A matrix, wherever it lies, as `quant` keeps it for use on that stream. A GPU that multiplies in e4m3 also rounds to it; the
+// numbers are the same.
+Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads);
+
 // Whether `quant` applies to this parameter: matrices of the repeated blocks, which hold nearly all weights. Layers outside
 // them (input, output, modulation, embeddings) are small and the ones whose errors show.
 bool is_quantised(const Parameter& parameter, Quant quant);

@@ -1,6 +1,8 @@
 #include "ops/activation.h"
 
 #include "autograd/grad.h"
+#include "ops/eight_bit.h"
+#include "ops/linear.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -24,8 +26,13 @@ Tensor exp(const Tensor& x) { return apply("exp", Unary::Exp, x); }
 Tensor abs(const Tensor& x) { return apply("abs", Unary::Abs, x); }
 Tensor square(const Tensor& x) { return apply("square", Unary::Square, x); }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
+Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as) {
   check(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "swiglu: gate {} and up {}", gate.shape(), up.shape());
+  if (as && *as != gate.dtype() && !wants_grad(gate, up)) {
+    const Tensor rows = matrix_rows(gate), y = result_like(gate, *as, gate.shape());
+    if (y.numel() > 0) y.device().kernels().quantise_swiglu({nullptr, rows, matrix_rows(up), y.reshaped(rows.shape())});
+    return y;
+  }
   Tensor y = Tensor::like(gate);
   if (y.numel() > 0) gate.device().kernels().swiglu({gate, up, y});
   return record("swiglu", std::move(y), {gate, up},
@@ -37,11 +44,11 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
                 });
 }
 
-Tensor swiglu(const Tensor& gate_up) {
+Tensor swiglu(const Tensor& gate_up, std::optional<DType> as) {
   check(gate_up.dim(-1) % 2 == 0, "swiglu: odd width {}", gate_up.dim(-1));
   const int64_t half = gate_up.dim(-1) / 2;
   const auto parts = split(gate_up, {half, half});
-  return swiglu(parts[0], parts[1]);
+  return swiglu(parts[0], parts[1], as);
 }
 
 }  // namespace flux2

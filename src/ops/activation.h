@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -9,9 +11,9 @@ Tensor exp(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);
 
-// silu(gate) · up, element by element.
-Tensor swiglu(const Tensor& gate, const Tensor& up);
+// silu(gate) · up, element by element, stored as asked (ops/eight_bit.h).
+Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as = {});
 // The same for [..., 2M] = [gate | up]: the first half goes through SiLU.
-Tensor swiglu(const Tensor& gate_up);
+Tensor swiglu(const Tensor& gate_up, std::optional<DType> as = {});
 
 }  // namespace flux2

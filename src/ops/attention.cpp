@@ -4,6 +4,7 @@
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
+#include "ops/eight_bit.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -53,14 +54,23 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return reshape(out, {q.dim(0), q.dim(1), q.dim(2) * q.dim(3)});
 }
 
-Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up) {
+Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
+                               std::optional<DType> as) {
   check_heads(q, k, v);
   check(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
         "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
   const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
+  const Kernels& kernels = q.device().kernels();
+  if (as && *as != q.dtype() && !wants_grad(q, k, v, gate_up)) {
+    const Tensor a = matrix_rows(attention(q, k, v)), u = matrix_rows(gate_up);
+    const Tensor y = result_like(q, *as, {q.dim(0), q.dim(1), width + hidden});
+    if (y.numel() > 0)
+      kernels.quantise_swiglu(
+          {&a, u.narrowed(1, 0, hidden), u.narrowed(1, hidden, hidden), y.reshaped({u.dim(0), width + hidden})});
+    return y;
+  }
   Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
   if (y.numel() == 0) return y;
-  const Kernels& kernels = q.device().kernels();
   Tensor log_sum;
   if (wants_grad(q, k, v)) log_sum = log_sum_for(q);
   const float scale = default_scale(q);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -15,8 +17,9 @@ struct AttentionOptions {
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block, each
-// written where the product that follows reads it.
-Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up);
+// written where the product that follows reads it, in the form it asks for (ops/eight_bit.h).
+Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
+                               std::optional<DType> as = {});
 
 // The same with the MLP's first product: [ attention(q, k, v) ‖ linear_swiglu(x, w) ], x [B, S, K], w [2M, K].
 Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w);

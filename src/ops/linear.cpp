@@ -3,6 +3,7 @@
 #include "autograd/grad.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/eight_bit.h"
 
 namespace flux2 {
 
@@ -16,7 +17,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
   check(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
         bias.defined() ? bias.shape() : Shape{}, w.shape());
-  Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0)));
+  Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
   const Tensor flat = matrix_rows(x);
   if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
   // x is kept for the gradient of the weight alone: a frozen layer holds no activations.
@@ -39,7 +40,11 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
                 });
 }
 
-bool fuses_swiglu(const Tensor& x, const Tensor& w) { return x.device().kernels().linear_swiglu && !wants_grad(x, w); }
+// In 8 bits the library's product with gate and up stored is faster: what follows reads them once to round the result.
+bool fuses_swiglu(const Tensor& x, const Tensor& w) {
+  const bool in_8_bits = !is_float(x.dtype()) || input_dtype(x, w) != x.dtype();
+  return x.device().kernels().linear_swiglu && !wants_grad(x, w) && !in_8_bits;
+}
 
 Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   if (!fuses_swiglu(x, w)) return swiglu(linear(x, w));

@@ -5,7 +5,8 @@
 namespace flux2 {
 
 // y = x · wᵀ + bias over the last axis: x [..., K], w [N, K], bias [N] or undefined. w may be stored in any
-// dtype, quantised blocks included; y has the dtype of x. A weight that wants a gradient must be a float type.
+// dtype, quantised blocks included; y has the dtype of x, or BF16 where x has 8 bits (ops/eight_bit.h). A weight that wants a
+// gradient must be a float type.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // swiglu(linear(x, w)) for w [2M, K] = [gate | up].

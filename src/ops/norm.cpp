@@ -2,6 +2,7 @@
 
 #include "autograd/grad.h"
 #include "ops/arithmetic.h"
+#include "ops/eight_bit.h"
 
 namespace flux2 {
 
@@ -31,14 +32,23 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
                 });
 }
 
-Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, float eps) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, const NormOptions& options) {
+  if (wants_grad(x, weight) || !options.as || *options.as == x.dtype()) return rms_norm(x, weight, options.eps);
+  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  const Tensor y = result_like(x, *options.as, x.shape());
+  if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, options.eps});
+  return y;
+}
+
+Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale, const NormOptions& options) {
+  const float eps = options.eps;
   const Kernels& kernels = x.device().kernels();
   auto* fused = kernels.modulated_norm;
   if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad))
     return (1.0 + scale) * layer_norm(x, eps) + shift;
   check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
         "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
-  Tensor y = Tensor::like(x);
+  Tensor y = wants_grad(x, shift, scale) ? Tensor::like(x) : result_like(x, options.as.value_or(x.dtype()), x.shape());
   if (y.numel() > 0) fused({x, shift, scale, y, eps});
   return record("modulated_norm", std::move(y), {x, shift, scale},
                 [x = x.detached(), scale = scale.detached(), eps](const Tensor& dy, GradSink& sink) {
@@ -53,18 +63,18 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
 }
 
 SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale,
-                          float eps) {
+                          const NormOptions& options) {
   auto* fused = x.device().kernels().gated_add_norm;
   if (!fused || wants_grad(x, gate, z, shift, scale)) {
     const Tensor sum = gated_add(x, gate, z);
-    return {sum, modulated_norm(sum, shift, scale, eps)};
+    return {sum, modulated_norm(sum, shift, scale, options)};
   }
   const Shape per_batch = x.shape().with(1, 1);
   check(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
             scale.shape() == per_batch,
         "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
-  SumAndNorm result{Tensor::like(x), Tensor::like(x)};
-  if (x.numel() > 0) fused({x, gate, z, shift, scale, result.sum, result.normed, eps});
+  SumAndNorm result{Tensor::like(x), result_like(x, options.as.value_or(x.dtype()), x.shape())};
+  if (x.numel() > 0) fused({x, gate, z, shift, scale, result.sum, result.normed, options.eps});
   return result;
 }
 

@@ -26,7 +26,7 @@ struct ScaleArgs { const Tensor& x; const Tensor& y; double factor; double offse
 // y has the rank of x and extent 1 on the axes that are summed. Any strides.
 struct SumArgs { const Tensor& x; const Tensor& y; };
 
-// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]). w may have any storage dtype.
+// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]). w may have any storage dtype; y is BF16 where x has 8 bits.
 struct LinearArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
 struct LinearGradInputArgs { const Tensor& dy; const Tensor& w; const Tensor& dx; };   // dx[M, K] = dy[M, N] · w[N, K]
 struct LinearGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& dw; };  // dw[N, K] = dyᵀ · x
@@ -81,6 +81,14 @@ struct Conv2dGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& d
 // Nearest neighbour ×2: x [B, H, W, C] → y [B, 2H, 2W, C]; the gradient sums the four copies.
 struct UpsampleArgs { const Tensor& x; const Tensor& y; };
 struct UpsampleGradArgs { const Tensor& dy; const Tensor& dx; };
+
+// Where a device multiplies e4m3 with e4m3, activations are rounded for it by these; tables of other devices lack both. y is
+// contiguous F8_E4M3 with a scale for each row, which is written too: max |row| / 448. On such a device `linear` takes x
+// in either form, and the y of rms_norm, modulated_norm and gated_add_norm may be of this one: what they would have written
+// in the dtype of x, rounded.
+struct QuantiseArgs { const Tensor& x; const Tensor& y; };  // [M, K] both
+// y[M, W + N] = [x[M, W] ‖ silu(gate) · up]; x may be null, gate and up [M, N].
+struct QuantiseSwigluArgs { const Tensor* x; const Tensor& gate; const Tensor& up; const Tensor& y; };
 
 // Fused forms; a table may leave them null, the op then computes the equation.
 struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& scale; const Tensor& y; float eps; };  // shift, scale [B, 1, C]
@@ -155,6 +163,8 @@ struct Kernels {
   void (*gated_add)(const GatedAddArgs&) = nullptr;
   void (*gated_add_norm)(const GatedAddNormArgs&) = nullptr;
   void (*linear_swiglu)(const LinearSwigluArgs&) = nullptr;
+  void (*quantise)(const QuantiseArgs&) = nullptr;
+  void (*quantise_swiglu)(const QuantiseSwigluArgs&) = nullptr;
   void (*norm_rope)(const NormRopeArgs&) = nullptr;
   void (*norm_rope_grad)(const NormRopeGradArgs&) = nullptr;
   void (*product_add)(const ProductAddArgs&) = nullptr;

@@ -73,8 +73,8 @@ Tensor Tensor::narrowed(int axis, int64_t start, int64_t length) const {
   Tensor t = detached();
   t.shape_[axis] = length;
   t.data_ = static_cast<std::byte*>(data_) + byte_offset(dtype_, start * strides_[axis]);
-  if (scales_ && axis == 0 && scales_->numel() > 1)
-    t.scales_ = std::make_shared<const Tensor>(scales_->narrowed(0, start, length));
+  if (scales_ && axis < rank() - 1 && scales_->numel() > 1)
+    t.scales_ = std::make_shared<const Tensor>(scales_->narrowed(axis, start, length));
   return t;
 }
 
@@ -109,8 +109,11 @@ std::optional<Shape> strides_for(const Shape& shape, const Shape& strides, const
 
 Tensor Tensor::reshaped(const Shape& shape) const {
   check(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
-  check_unscaled("reshape");
+  const bool same_rows = shape.rank() > 0 && rank() > 0 && shape[-1] == shape_[-1];
+  if (!same_rows) check_unscaled("reshape");
   Tensor t = detached();
+  if (scales_ && scales_->numel() > 1)
+    t.scales_ = std::make_shared<const Tensor>(scales_->reshaped(shape.first(shape.rank() - 1)));
   t.shape_ = shape;
   if (is_contiguous()) {
     t.strides_ = shape.strides();
@@ -183,7 +186,7 @@ const Tensor& Tensor::scales() const {
 }
 
 Tensor Tensor::with_scales(const Tensor& scales) const {
-  check(!scales.defined() || (scales.dtype() == DType::F32 && (scales.numel() == 1 || scales.shape() == Shape{dim(0)})),
+  check(!scales.defined() || (scales.dtype() == DType::F32 && (scales.numel() == 1 || scales.shape() == shape_.first(rank() - 1))),
         "scales {} {} for a tensor of shape {}", name_of(scales.dtype()), scales.shape(), shape_);
   Tensor t = *this;
   t.scales_ = scales.defined() ? std::make_shared<const Tensor>(scales) : nullptr;
@@ -225,9 +228,7 @@ void Tensor::copy_from(const Tensor& source) const {
   if (source.scales_ && dtype_ != DType::F32) return copy_from(source.to(stream()).cast(DType::F32));  // factors keep their precision
   device().kernels().copy({source, *this});
   if (!source.scales_) return;
-  Shape column = shape_;  // one factor a row
-  for (int i = 1; i < rank(); ++i) column[i] = 1;
-  const Tensor factors = source.scales_->to(stream()).reshaped(source.scales_->numel() == 1 ? Shape{1} : column);
+  const Tensor factors = source.scales_->to(stream()).reshaped(source.scales_->numel() == 1 ? Shape{1} : shape_.with(-1, 1));
   device().kernels().binary({Binary::Mul, *this, factors.expanded(shape_), *this});
 }
 

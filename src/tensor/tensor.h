@@ -79,8 +79,9 @@ class Tensor {
   std::vector<double> to_doubles() const;
   std::vector<int32_t> to_ints() const;
 
-  // The factors that belong to a quantised weight [N, K]: F32, [1] for the whole or [N] for its rows; undefined when
-  // the stored values are meant as they are. Views by rows keep theirs; other views of a scaled tensor do not exist.
+  // The factors that belong to quantised values [..., K]: F32, [1] for the whole or one for each row, in the shape without its
+  // last axis; undefined when the stored values are meant as they are. Views whose rows are rows of this one, or parts of
+  // them, keep theirs; other views of a scaled tensor do not exist.
   const Tensor& scales() const;
   Tensor with_scales(const Tensor& scales) const;
 

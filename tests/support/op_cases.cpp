@@ -169,16 +169,16 @@ void norms(List& list) {
     list.add({fmt::format("layer_norm/{}", n), {{5, n}}, [](Inputs x) { return layer_norm(x[0], 1e-3f); }, n});
     list.add({fmt::format("rms_norm/{}", n), {{5, n}, {n}}, [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); }, n});
   }
-  list.add({"modulated_norm", {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) { return modulated_norm(x[0], x[1], x[2], 1e-3f); }, 20});
+  list.add({"modulated_norm", {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) { return modulated_norm(x[0], x[1], x[2], {.eps = 1e-3f}); }, 20});
   list.add({"modulated_norm/frozen", {{2, 3, 24}}, [](Inputs x) {
               const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {2, 1, 24}, seed); };
-              return modulated_norm(x[0], fixed(7), fixed(8), 1e-3f);
+              return modulated_norm(x[0], fixed(7), fixed(8), {.eps = 1e-3f});
             }, 24});
   list.add({"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
   list.add({"group_norm/three channels", {{2, 3, 2, 12}, {12}, {12}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); }, 18});
   list.add({"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
   list.add({"gated_add_norm", {{2, 3, 20}, {2, 1, 20}, {2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) {
-              const auto [sum, normed] = gated_add_norm(x[0], x[1], x[2], x[3], x[4], 1e-3f);
+              const auto [sum, normed] = gated_add_norm(x[0], x[1], x[2], x[3], x[4], {.eps = 1e-3f});
               return concat({sum, normed});
             }, 20});
   list.add({.name = "modulated_norm/klein", .inputs = {{1, 768, 3072}, {1, 1, 3072}, {1, 1, 3072}},

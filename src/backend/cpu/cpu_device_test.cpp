@@ -49,6 +49,21 @@ TEST(Tensor, ScalesBelongToRows) {
   EXPECT_EQ(whole.to(*stream).cast(DType::F32).to_floats(), (std::vector<float>{0.5f, -1, 1.5f, 2, 2.5f, -3}));
 }
 
+// Activations have a scale per token whatever axes their tokens lie on.
+TEST(Tensor, ScalesFollowRowsThroughViews) {
+  const auto stream = open_cpu({.threads = 1})->open_stream();
+  const int8_t stored[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const float factors[] = {1, 10, 100, 1000};
+  const Tensor x = Tensor::host_copy(stored, DType::I8, {2, 2, 2}).with_scales(Tensor::host_copy(factors, DType::F32, {2, 2})).to(*stream);
+  const auto values = [](const Tensor& t) { return t.cast(DType::F32).to_floats(); };
+  EXPECT_EQ(values(x), (std::vector<float>{1, 2, 30, 40, 500, 600, 7000, 8000}));
+  EXPECT_EQ(values(x.reshaped({4, 2})), values(x));
+  EXPECT_EQ(values(x.narrowed(1, 1, 1)), (std::vector<float>{30, 40, 7000, 8000}));
+  EXPECT_EQ(values(x.narrowed(2, 0, 1)), (std::vector<float>{1, 30, 500, 7000}));
+  EXPECT_THROW(x.reshaped({2, 4}), Error);
+  EXPECT_THROW(x.with_scales(Tensor::host_copy(factors, DType::F32, {4})), Error);
+}
+
 TEST(CpuDevice, SaysWhatItIs) {
   const auto device = open_cpu({.threads = 3});
   EXPECT_EQ(device->name(), "cpu");

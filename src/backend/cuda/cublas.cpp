@@ -24,7 +24,9 @@ void check_cublas(cublasStatus_t status, const char* what) {
   fail(ErrorCode::Device, "{}: {}", what, cublasLtGetStatusString(status));
 }
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::BF16 ? CUDA_R_16BF : dtype == DType::F8_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_32F;
+}
 
 // The largest power of two up to 256 that divides the address: what the library wants to know about alignment.
 uint32_t alignment_of(const void* p) {
@@ -112,6 +114,18 @@ struct Cublas::Plan {
       operation.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
+    if (p.a_scales) {
+      operation.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+      operation.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+      // The tensor cores' own sums keep 14 bits or so: far more than operands of 4 bits are worth.
+      operation.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+      point_at_scales(p);
+    }
+  }
+
+  void point_at_scales(const Product& p) const {
+    operation.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(p.b_scales));
+    operation.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(p.a_scales));
   }
 
   Operation operation;
@@ -125,6 +139,11 @@ Cublas::Cublas(cudaStream_t stream, MatmulPlans& plans) : stream_(stream), remem
     cublasLtDestroy(handle_);
     check_cuda(status, "starting cuBLASLt");
   }
+}
+
+// The library itself is asked only where it may be too old: that would open it together with the device.
+bool Cublas::multiplies_fp8(int compute_capability) {
+  return compute_capability == 90 && (CUBLAS_VER_MAJOR > 12 || cublasLtGetVersion() >= 120900);
 }
 
 Cublas::~Cublas() {
@@ -233,6 +252,7 @@ cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasL
 void Cublas::multiply(const Product& p) {
   const Plan& plan = plan_for(p);
   if (p.bias) plan.operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.a_scales) plan.point_at_scales(p);
   check_cublas(enqueue(plan, p, plan.algorithm), "matrix product");
 }
 

@@ -16,7 +16,7 @@ namespace flux2 {
 // A row-major matrix in device memory; row_stride in elements.
 struct Matrix {
   void* data;
-  DType dtype;  // F32 or BF16
+  DType dtype;  // F32, BF16 or F8_E4M3
   int64_t rows, columns, row_stride;
 };
 
@@ -31,15 +31,19 @@ class Cublas {
 
   // y[M, N] = factor · a · b (+ bias[N]) (+ y, when `add`), where a is [M, K], or [K, M] when transpose_a, and b is [K, N], or
   // [N, K] when transpose_b. a and b have one dtype; y has it too, or is F32. The bias is contiguous, 16-byte aligned, of y's
-  // dtype.
+  // dtype. F8_E4M3 operands have a factor for each row, [M] and [N]; then b is transposed, a is not, and y is BF16.
   struct Product {
     Matrix a, b, y;
     bool transpose_a = false, transpose_b = false;
     float factor = 1.0f;
     const void* bias = nullptr;
     bool add = false;
+    const float *a_scales = nullptr, *b_scales = nullptr;
   };
   void multiply(const Product& product);
+
+  // Whether this GPU and library have the product of F8_E4M3 with factors for rows.
+  static bool multiplies_fp8(int compute_capability);  // 90 for 9.0
 
  private:
   struct Plan;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
 #include "backend/cuda/kernels/kernels.h"
@@ -27,6 +28,7 @@ class CudaDevice final : public Device {
       : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name),
         budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
     kernels_ = cuda::kernel_table();
+    if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor)) kernels_.quantise = nullptr, kernels_.quantise_swiglu = nullptr;
   }
 
   std::string name() const override { return fmt::format("cuda:{}", index_); }

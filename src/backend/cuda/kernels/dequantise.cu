@@ -1,41 +1,90 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/quantised_blocks.cuh"
 
+// Stored weights as the product takes them, each value rounded once.
 namespace flux2::cuda {
 
 namespace {
 
 constexpr int kThreads = 256;
-
-// A warp per block of 32: reads and writes are both in order.
-template <class Block, class T>
-__global__ void dequantise_kernel(const Block* x, T* y, int64_t count) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
-  y[i] = from_float<T>(element(x[i / kBlockElements], static_cast<int>(i % kBlockElements)));
-}
+constexpr int kWide = 8;  // elements of one thread; a block holds four such groups
 
 template <class Block>
-void launch(const Tensor& x, const Tensor& y) {
+struct Blocks {
+  const Block* x;
+
+  template <int V>
+  __device__ void load(int64_t i, float (&out)[V]) const {
+    static_assert(kBlockElements % V == 0);
+    const Block& block = x[i / kBlockElements];
+    const int first = static_cast<int>(i % kBlockElements);
+#pragma unroll
+    for (int v = 0; v < V; ++v) out[v] = element(block, first + v);
+  }
+};
+
+// Values of one byte, with a factor for each row, one for all, or none.
+template <class S>
+struct Bytes {
+  const S* x;
+  const float* scales;
+  int64_t row_elements;  // that share a scale
+
+  template <int V>
+  __device__ void load(int64_t i, float (&out)[V]) const {
+    const float scale = scales ? scales[i / row_elements] : 1.0f;
+    const Pack<S, V> pack = load_pack<V>(x + i);
+#pragma unroll
+    for (int v = 0; v < V; ++v) out[v] = scale * static_cast<float>(pack.v[v]);
+  }
+};
+
+template <int V, class Source, class T>
+__global__ void dequantise_kernel(const Source source, T* y, int64_t count) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (i >= count) return;
+  float values[V];
+  source.template load<V>(i, values);
+  Pack<T, V> out;
+#pragma unroll
+  for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(values[v]);
+  store_pack(y + i, out);
+}
+
+template <class Source>
+void launch(const Source& source, const Tensor& x, const Tensor& y, bool wide) {
   CudaStream& stream = stream_for(y);
   const int64_t count = y.numel();
   with_float("dequantise", y.dtype(), [&]<class T>(T) {
-    dequantise_kernel<Block, T>
-        <<<blocks_for("dequantise", count, kThreads), kThreads, 0, stream.handle()>>>(x.data<Block>(), y.data<T>(), count);
+    if (wide && is_aligned(y.raw(), sizeof(T) * kWide))
+      dequantise_kernel<kWide><<<blocks_for("dequantise", count, kThreads * kWide), kThreads, 0, stream.handle()>>>(
+          source, y.data<T>(), count);
+    else
+      dequantise_kernel<1><<<blocks_for("dequantise", count, kThreads), kThreads, 0, stream.handle()>>>(source, y.data<T>(), count);
   });
-  stream.enqueued("dequantise");
+  stream.enqueued("dequantise", {.bytes = traffic({&x, &y})});
+}
+
+template <class S>
+void launch_bytes(const Tensor& x, const Tensor& y) {
+  const Tensor& scales = x.scales();
+  const int64_t row = scales.defined() && scales.numel() > 1 ? x.dim(-1) : x.numel();
+  launch(Bytes<S>{x.data<S>(), scales.defined() ? scales.data<float>() : nullptr, row}, x, y,
+         row % kWide == 0 && is_aligned(x.raw(), kWide));
 }
 
 }  // namespace
 
 void dequantise(const Tensor& x, const Tensor& y) {
   if (y.numel() == 0) return;
-  if (x.dtype() == DType::Q8_0)
-    launch<BlockQ8_0>(x, y);
-  else if (x.dtype() == DType::Q4_0)
-    launch<BlockQ4_0>(x, y);
-  else
-    refuse_dtype("dequantise", x.dtype());
+  switch (x.dtype()) {
+    case DType::Q8_0: return launch(Blocks<BlockQ8_0>{x.data<BlockQ8_0>()}, x, y, true);
+    case DType::Q4_0: return launch(Blocks<BlockQ4_0>{x.data<BlockQ4_0>()}, x, y, true);
+    case DType::I8: return launch_bytes<int8_t>(x, y);
+    case DType::F8_E4M3: return launch_bytes<__nv_fp8_e4m3>(x, y);
+    case DType::F8_E5M2: return launch_bytes<__nv_fp8_e5m2>(x, y);
+    default: refuse_dtype("dequantise", x.dtype());
+  }
 }
 
 }  // namespace flux2::cuda

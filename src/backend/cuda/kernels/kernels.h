@@ -10,7 +10,8 @@ Kernels kernel_table();
 
 void fill(const FillArgs& args);
 void copy(const CopyArgs& args);
-void dequantise(const Tensor& x, const Tensor& y);  // x Q8_0 or Q4_0, y F32 or BF16; both contiguous
+// x Q8_0, Q4_0 or of one byte with its scales; y F32 or BF16; both contiguous.
+void dequantise(const Tensor& x, const Tensor& y);
 void unary(const UnaryArgs& args);
 void unary_grad(const UnaryGradArgs& args);
 void binary(const BinaryArgs& args);
@@ -45,6 +46,8 @@ void modulated_norm_grad(const ModulatedNormGradArgs& args);
 void gated_add(const GatedAddArgs& args);
 void gated_add_norm(const GatedAddNormArgs& args);
 void linear_swiglu(const LinearSwigluArgs& args);
+void quantise(const QuantiseArgs& args);
+void quantise_swiglu(const QuantiseSwigluArgs& args);
 void norm_rope(const NormRopeArgs& args);
 void norm_rope_grad(const NormRopeGradArgs& args);
 void torch_normal(const TorchNormalArgs& args);

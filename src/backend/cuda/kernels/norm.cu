@@ -1,9 +1,11 @@
 #include "backend/cuda/kernels/device_math.cuh"
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/layout.cuh"
+#include "backend/cuda/kernels/to_e4m3.cuh"
 
 // layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line. gated_add_norm is the last of them
-// on a sum that it also stores.
+// on a sum that it also stores. All but the first may end in 8 bits: the row is then in registers when its largest value is
+// known.
 namespace flux2::cuda {
 
 namespace {
@@ -16,10 +18,11 @@ enum class Norm { Layer, Rms, Modulated, GatedModulated };
 
 constexpr bool is_modulated(Norm kind) { return kind == Norm::Modulated || kind == Norm::GatedModulated; }
 
-template <class T, class W>
+// O is what is written: T, or E4m3 with a scale per row.
+template <class T, class W, class O = T>
 struct NormArguments {
   const T* x;
-  T* y;
+  O* y;
   const W* weight;                      // Rms: [C]. Modulated: scale, a row per batch
   const W* shift;                       // Modulated only
   int64_t weight_stride, shift_stride;  // from one batch to the next
@@ -31,6 +34,7 @@ struct NormArguments {
   const W* gate = nullptr;
   T* sum = nullptr;
   int64_t gate_stride = 0;
+  float* scales = nullptr;  // of E4m3: [rows]
 };
 
 template <class T, class W, int V>
@@ -49,6 +53,14 @@ __device__ inline float group_sum(float v) {
     return block_sum<kGroup>(v);
 }
 
+template <int kGroup>
+__device__ inline float group_max(float v) {
+  if constexpr (kGroup == 32)
+    return warp_max(v);
+  else
+    return block_max<kGroup>(v);
+}
+
 template <Norm kind, class W>
 __device__ inline float finish(float normal, W weight, W shift) {
   if constexpr (kind == Norm::Layer)
@@ -63,9 +75,9 @@ __device__ inline float finish(float normal, W weight, W shift) {
 constexpr int block_of(int group) { return group == 32 ? kThreads : group; }
 
 // kGroup threads hold a row in registers, kChunks vectors of V each. columns is a multiple of V, at most kGroup · V · kChunks.
-template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
+template <Norm kind, class T, class W, class O, int V, int kGroup, int kChunks>
 __global__ void __launch_bounds__(block_of(kGroup))
-    norm_in_registers(const __grid_constant__ Layout<2> rows, const NormArguments<T, W> a) {
+    norm_in_registers(const __grid_constant__ Layout<2> rows, const NormArguments<T, W, O> a) {
   constexpr int kRows = block_of(kGroup) / kGroup;
   const int lane = threadIdx.x % kGroup;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kGroup;
@@ -73,7 +85,7 @@ __global__ void __launch_bounds__(block_of(kGroup))
   int64_t offset[2];
   rows.offsets(row, offset);
   const T* x = a.x + offset[0];
-  T* y = a.y + offset[1];
+  O* y = a.y + offset[1];
 
   Pack<T, V> in[kChunks];  // kept as they are stored: half the registers of floats in BF16
 #pragma unroll
@@ -130,7 +142,23 @@ __global__ void __launch_bounds__(block_of(kGroup))
     Pack<T, V> out;
 #pragma unroll
     for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
-    store_pack(y + column, out);
+    if constexpr (std::is_same_v<O, T>)
+      store_pack(y + column, out);
+    else
+      in[chunk] = out;
+  }
+  if constexpr (!std::is_same_v<O, T>) {
+    float largest = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk)
+      if ((chunk * kGroup + lane) * V < a.columns) largest = fmaxf(largest, largest_of(in[chunk]));
+    const E4m3Scale scale(group_max<kGroup>(largest));
+    if (lane == 0) a.scales[row] = scale.factor;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = (chunk * kGroup + lane) * V;
+      if (column < a.columns) store_pack(y + column, scale.round(in[chunk]));
+    }
   }
 }
 
@@ -164,9 +192,9 @@ __global__ void __launch_bounds__(kThreads) norm_by_walking(const __grid_constan
   }
 }
 
-// Whether it was enqueued: a gated sum is only taken in registers.
-template <Norm kind, class T, class W>
-bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArguments<T, W>& a) {
+// Whether it was enqueued: a gated sum and 8 bits are only made in registers.
+template <Norm kind, class T, class W, class O>
+bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArguments<T, W, O>& a) {
   CudaStream& stream = stream_for(y);
   const int outer = x.rank() - 1;
   const auto rows = layout_of<2>(x.shape().first(outer), {x.strides().first(outer), y.strides().first(outer)});
@@ -184,7 +212,7 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
                        is_aligned(a.gate, sizeof(W) * V) && a.gate_stride % V == 0;
   const auto run = [&]<int kGroup, int kChunks>() {
     constexpr int kBlock = block_of(kGroup);
-    norm_in_registers<kind, T, W, V, kGroup, kChunks>
+    norm_in_registers<kind, T, W, O, V, kGroup, kChunks>
         <<<blocks_for(op, rows.count, kBlock / kGroup), kBlock, 0, stream.handle()>>>(rows, a);
   };
   if constexpr (kind == Norm::GatedModulated) {  // two inputs: more threads a row, or there are no registers left
@@ -198,10 +226,32 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
     else if (vectors && many_halves && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12) run.template operator()<32, 12>();
     else if (vectors && many_halves && a.columns > 32 * V * 12 && a.columns <= 32 * V * 16) run.template operator()<32, 16>();
     else if (vectors && a.columns <= kThreads * V * 4) run.template operator()<kThreads, 4>();
-    else norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+    else if constexpr (std::is_same_v<O, T>)
+      norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+    else
+      return false;
   }
-  stream.enqueued(op, {.bytes = (kind == Norm::GatedModulated ? 2 : 1) * traffic({&x, &y})});
+  stream.enqueued(op, {.bytes = traffic({&x, &y}) + (kind == Norm::GatedModulated ? 2 * traffic({&x}) : 0.0)});
   return true;
+}
+
+// Calls f(O{}) with what y is stored as beside activations T.
+template <class T, class F>
+bool with_result(const Tensor& y, F&& f) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    if (y.dtype() == DType::F8_E4M3) return f(E4m3{});
+  return f(T{});
+}
+
+float* scales_of(const Tensor& y) { return y.scales().defined() ? y.scales().data<float>() : nullptr; }
+
+// What the norm would have written in the dtype of x, then rounded: for rows that do not fit into registers.
+template <class F>
+void round_after(const Tensor& x, const Tensor& y, F&& norm_into) {
+  const Tensor plain = Tensor::like(x);
+  norm_into(plain);
+  const Shape rows{x.numel() / x.dim(-1), x.dim(-1)};
+  quantise({plain.reshaped(rows), y.reshaped(rows)});
 }
 
 // From one batch to the next in shift or scale [B, 1, C].
@@ -219,26 +269,48 @@ void layer_norm(const LayerNormArgs& args) {
 }
 
 void rms_norm(const RmsNormArgs& args) {
-  if (args.y.numel() == 0) return;
-  const Tensor weight = weight_vector(args.weight, args.x.dtype());
-  with_float_and_weight("rms_norm", args.x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
-    const NormArguments<T, W> a{
-        args.x.data<T>(), args.y.data<T>(), weight.data<W>(), nullptr, 0, 0, INT64_MAX, static_cast<int>(args.x.dim(-1)),
-        args.eps};
-    launch<Norm::Rms>("rms_norm", args.x, args.y, a);
+  const Tensor &x = args.x, &y = args.y;
+  if (y.numel() == 0) return;
+  const Tensor weight = weight_vector(args.weight, x.dtype());
+  bool done = false;
+  with_float_and_weight("rms_norm", x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
+    done = with_result<T>(y, [&]<class O>(O) {
+      const NormArguments<T, W, O> a{.x = x.data<T>(),
+                                     .y = y.data<O>(),
+                                     .weight = weight.data<W>(),
+                                     .shift = nullptr,
+                                     .weight_stride = 0,
+                                     .shift_stride = 0,
+                                     .rows_per_batch = INT64_MAX,
+                                     .columns = static_cast<int>(x.dim(-1)),
+                                     .eps = args.eps,
+                                     .scales = scales_of(y)};
+      return launch<Norm::Rms>("rms_norm", x, y, a);
+    });
   });
+  if (!done) round_after(x, y, [&](const Tensor& plain) { rms_norm({x, args.weight, plain, args.eps}); });
 }
 
 void modulated_norm(const ModulatedNormArgs& args) {
-  if (args.y.numel() == 0) return;
-  const int64_t columns = args.x.dim(-1);
-  const int64_t rows_per_batch = args.x.numel() / (args.x.dim(0) * columns);
-  with_float("modulated_norm", args.x.dtype(), [&]<class T>(T) {
-    const NormArguments<T, T> a{args.x.data<T>(),     args.y.data<T>(),          args.scale.data<T>(),
-                                args.shift.data<T>(), batch_stride(args.scale),  batch_stride(args.shift),
-                                rows_per_batch,       static_cast<int>(columns), args.eps};
-    launch<Norm::Modulated>("modulated_norm", args.x, args.y, a);
+  const Tensor &x = args.x, &y = args.y;
+  if (y.numel() == 0) return;
+  bool done = false;
+  with_float("modulated_norm", x.dtype(), [&]<class T>(T) {
+    done = with_result<T>(y, [&]<class O>(O) {
+      const NormArguments<T, T, O> a{.x = x.data<T>(),
+                                     .y = y.data<O>(),
+                                     .weight = args.scale.data<T>(),
+                                     .shift = args.shift.data<T>(),
+                                     .weight_stride = batch_stride(args.scale),
+                                     .shift_stride = batch_stride(args.shift),
+                                     .rows_per_batch = x.numel() / (x.dim(0) * x.dim(-1)),
+                                     .columns = static_cast<int>(x.dim(-1)),
+                                     .eps = args.eps,
+                                     .scales = scales_of(y)};
+      return launch<Norm::Modulated>("modulated_norm", x, y, a);
+    });
   });
+  if (!done) round_after(x, y, [&](const Tensor& plain) { modulated_norm({x, args.shift, args.scale, plain, args.eps}); });
 }
 
 void gated_add_norm(const GatedAddNormArgs& args) {
@@ -247,20 +319,23 @@ void gated_add_norm(const GatedAddNormArgs& args) {
   bool done = false;
   if (args.z.strides() == x.strides() && args.sum.strides() == y.strides())
     with_float("gated_add_norm", x.dtype(), [&]<class T>(T) {
-      const NormArguments<T, T> a{.x = x.data<T>(),
-                                  .y = y.data<T>(),
-                                  .weight = args.scale.data<T>(),
-                                  .shift = args.shift.data<T>(),
-                                  .weight_stride = batch_stride(args.scale),
-                                  .shift_stride = batch_stride(args.shift),
-                                  .rows_per_batch = x.dim(1),
-                                  .columns = static_cast<int>(x.dim(2)),
-                                  .eps = args.eps,
-                                  .z = args.z.data<T>(),
-                                  .gate = args.gate.data<T>(),
-                                  .sum = args.sum.data<T>(),
-                                  .gate_stride = batch_stride(args.gate)};
-      done = launch<Norm::GatedModulated>("gated_add_norm", x, y, a);
+      done = with_result<T>(y, [&]<class O>(O) {
+        const NormArguments<T, T, O> a{.x = x.data<T>(),
+                                       .y = y.data<O>(),
+                                       .weight = args.scale.data<T>(),
+                                       .shift = args.shift.data<T>(),
+                                       .weight_stride = batch_stride(args.scale),
+                                       .shift_stride = batch_stride(args.shift),
+                                       .rows_per_batch = x.dim(1),
+                                       .columns = static_cast<int>(x.dim(2)),
+                                       .eps = args.eps,
+                                       .z = args.z.data<T>(),
+                                       .gate = args.gate.data<T>(),
+                                       .sum = args.sum.data<T>(),
+                                       .gate_stride = batch_stride(args.gate),
+                                       .scales = scales_of(y)};
+        return launch<Norm::GatedModulated>("gated_add_norm", x, y, a);
+      });
     });
   if (done) return;
   gated_add({x, args.gate, args.z, args.sum});

@@ -35,6 +35,11 @@ struct SoftmaxArgs {
 };
 void masked_softmax(const SoftmaxArgs& args);
 
+// The product of e4m3 with e4m3, summed in F32 into BF16: for weights of that kind, an x that is rounded already or BF16, and
+// GPUs that do it (those have the kernel `quantise`).
+bool fp8_product_fits(const LinearArgs& args);
+void fp8_product(const LinearArgs& args);
+
 // y [M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ is never stored: one kernel for BF16 on sm_90a.
 struct SwigluProductArgs {
   const Tensor& x;

@@ -40,6 +40,8 @@ Kernels kernel_table() {
   k.gated_add = gated_add;
   k.gated_add_norm = gated_add_norm;
   k.linear_swiglu = linear_swiglu;
+  k.quantise = quantise;
+  k.quantise_swiglu = quantise_swiglu;
   k.norm_rope = norm_rope;
   k.norm_rope_grad = norm_rope_grad;
   k.torch_normal = torch_normal;

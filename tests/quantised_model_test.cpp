@@ -1,0 +1,103 @@
+// Whole generations with weights in fewer bits, on every device: what it costs against the reference's trace in f32.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "engine/backends.h"
+#include "tests/support/golden.h"
+#include "weights/named_weights.h"
+#include "weights/safetensors_writer.h"
+
+namespace flux2 {
+namespace {
+
+class QuantisedModelOn : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Devices, QuantisedModelOn, testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
+                                                                                      : std::vector<std::string>{"cpu"}),
+                         [](const auto& test) { return test.param; });
+
+// The last latents of the reference's four steps.
+std::vector<float> final_latents(LoadedModel& model) {
+  const Json j = read_json(golden_path("generate.json")).at("t2i");
+  Request request;
+  request.prompt = j.at("prompt");
+  request.height = j.at("hw")[0];
+  request.width = j.at("hw")[1];
+  request.steps = j.at("steps");
+  request.seed = j.at("seed");
+  Trace trace;
+  model.session.trace = &trace;
+  text_to_image(model.models, model.session, request, {}, [](const Picture&) {});
+  model.session.trace = nullptr;
+  const std::string path = testing::TempDir() + "quantised.safetensors";
+  trace.save(path);
+  return open_weights(path)->open(fmt::format("latents.{}", request.steps)).to_floats();
+}
+
+double error_of(const std::vector<float>& latents) {
+  const Golden golden("generate-t2i.safetensors");
+  const auto steps = read_json(golden_path("generate.json")).at("t2i").at("steps").get<int>();
+  return difference({latents.begin(), latents.end()}, golden[fmt::format("latents.{}", steps)].to_doubles()).relative;
+}
+
+TEST_P(QuantisedModelOn, FinalLatentsStayNearTheReference) {
+  const std::vector<std::pair<Quant, double>> limits = {
+      {Quant::None, 0.01}, {Quant::Int8, 0.02}, {Quant::Q8_0, 0.02}, {Quant::Q4_0, 0.2}, {Quant::Fp8, 0.06}};
+  for (const auto& [quant, limit] : limits) {
+    const auto model = Engine({.device = GetParam(), .threads = 2, .quant = quant}).load(tiny_model(), {});
+    const double error = error_of(final_latents(*model));
+    fmt::print("final latents of the tiny model on {}, {}: error {:.2g}\n", GetParam(), name_of(quant), error);
+    EXPECT_LE(error, limit) << name_of(quant);
+  }
+}
+
+// One factor for a whole matrix, and one for its inputs, as BFL's own files have them.
+void write_fp8_file(const std::filesystem::path& path) {
+  const auto stream = Engine({.device = "cpu", .threads = 2}).device().open_stream();
+  const NamedWeights weights(open_weights(tiny_model().transformer), ModelPart::Transformer);
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const std::string& name : weights.names()) {
+    const Tensor t = weights.open(name);
+    if (t.rank() != 2 || name.find("blocks.") == std::string::npos) {
+      tensors.emplace_back(name, t);
+      continue;
+    }
+    std::vector<float> values = t.to_floats();
+    float largest = 0;
+    for (float v : values) largest = std::max(largest, std::abs(v));
+    for (float& v : values) v *= 448.0f / largest;
+    const std::string layer = name.substr(0, name.size() - std::string("weight").size());
+    const float scale = largest / 448.0f, input_scale = 0.01f;
+    tensors.emplace_back(name, Tensor::from<float>(*stream, DType::F8_E4M3, t.shape(), values));
+    tensors.emplace_back(layer + "weight_scale", Tensor::host_copy(&scale, DType::F32, Shape{}));
+    tensors.emplace_back(layer + "input_scale", Tensor::host_copy(&input_scale, DType::F32, Shape{}));
+  }
+  save_tensors(path, tensors);
+}
+
+TEST_P(QuantisedModelOn, Fp8FilesOpenAsTheyAre) {
+  const std::filesystem::path path = testing::TempDir() + "tiny-fp8.safetensors";
+  write_fp8_file(path);
+  ModelFiles files = tiny_model();
+  files.transformer = path;
+  const auto model = Engine({.device = GetParam(), .threads = 2}).load(files, {});
+  EXPECT_EQ(model->models.transformer.get()->single_blocks[0].in.weight.dtype(), DType::F8_E4M3);
+  const double error = error_of(final_latents(*model));
+  fmt::print("final latents of the tiny model on {}, FP8 file: error {:.2g}\n", GetParam(), error);
+  EXPECT_LE(error, 0.06);
+}
+
+// Blocks that are rounded on the host and take turns on the device are those that were rounded there.
+TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
+  for (Quant quant : {Quant::Fp8, Quant::Int8, Quant::Q4_0}) {
+    const auto load = [&](Offload offload) {
+      return Engine({.device = GetParam(), .threads = 2, .quant = quant, .offload = offload}).load(tiny_model(), {});
+    };
+    EXPECT_EQ(final_latents(*load(Offload::None)), final_latents(*load(Offload::Stream))) << name_of(quant);
+  }
+}
+
+}  // namespace
+}  // namespace flux2
