@@ -1,8 +1,8 @@
 """One denoising step of flux2 beside PyTorch's (eager and torch.compile, default mode): the same shapes, random bf16
 weights and inputs, interleaved in one run on one GPU, medians.
-  python3 bench/gpu_compare.py --flux2 build/flux2 [--cases 512 1024 1024+1 klein-9b:1024] [--json FILE]
+  python3 bench/gpu_compare.py --flux2 build/flux2 [--cases 512 1024 1024+1 klein-9b:1024] [--quant fp8] [--json FILE]
 A case is a side in pixels, with +N for N reference pictures of the same size, of klein-4b unless a variant stands before
-it. Compiling takes a minute or more for each case; --no-compile leaves it out. PyTorch projects the text in every step,
+it. --quant fp8 compares products in e4m3 with torch._scaled_mm on the same layers instead. Compiling takes a minute or more for each case; --no-compile leaves it out. PyTorch projects the text in every step,
 which flux2 does once per prompt: 0.07 % of a 1024² step. At the end flux2's other networks and a whole picture, which
 have no counterpart here."""
 import argparse
@@ -70,16 +70,17 @@ def torch_times(model, arguments, repeat, warm):
     return times
 
 
-def flux2_times(program, variant, side, references, repeat):
-    command = [program, "bench", "model", "--device", "cuda", "--only", "step", "--variant", variant,
+def flux2_times(program, variant, side, references, repeat, quant):
+    command = [program, "bench", "model", "--device", "cuda", "--only", "step", "--variant", variant, "--quant", quant,
                "--size", str(side), "--refs", str(references), "--repeat", str(repeat), "--json"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return next(r["ms"] for r in result["results"] if r["kernel"] == "transformer step, captured")
 
 
-def flux2_rest(program, repeat):
+def flux2_rest(program, repeat, quant):
     """Text encoder, autoencoder and a whole picture of klein-4b at 1024²: milliseconds by name."""
-    command = [program, "bench", "model", "--device", "cuda", "--only", "text,decode,encode,picture", "--repeat", str(repeat), "--json"]
+    command = [program, "bench", "model", "--device", "cuda", "--only", "text,decode,encode,picture", "--quant", quant,
+               "--repeat", str(repeat), "--json"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {r["kernel"]: r["ms"] for r in result["results"]}
 
@@ -98,6 +99,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--quant", choices=["none", "fp8"], default="none")
     parser.add_argument("--json")
     args = parser.parse_args()
 
@@ -108,7 +110,8 @@ def main():
         variant, side, references = case_of(case)
         if variant != loaded:
             eager = compiled = None  # the old weights go first
-            eager = torch_flux2.Flux2(random_weights(variant, "cuda")).eval()
+            model = torch_flux2.Flux2 if args.quant == "none" else torch_flux2.Fp8Flux2
+            eager = model(random_weights(variant, "cuda")).eval()
             compiled = torch.compile(eager, dynamic=False)  # a graph of its own for every shape: the strongest default
             loaded = variant
         arguments = inputs(variant, side, references, "cuda")
@@ -122,14 +125,14 @@ def main():
         for _ in range(args.rounds):
             for name, model in models.items():
                 times[name] += torch_times(model, arguments, args.repeat, 2)
-            times["flux2"].append(flux2_times(args.flux2, variant, side, references, args.repeat))
+            times["flux2"].append(flux2_times(args.flux2, variant, side, references, args.repeat, args.quant))
         medians = {name: statistics.median(t) for name, t in times.items()}
         results.append({"case": case, "ms": medians, "range_ms": {name: (min(t), max(t)) for name, t in times.items()}})
         ratios = (f"{name} {ms:.2f} ms (flux2 {medians['flux2'] / ms:.3f} of it)" for name, ms in medians.items())
         print(f"{variant} {case:>8}: " + "   ".join(ratios), flush=True)
-    rest = flux2_rest(args.flux2, args.repeat)
+    rest = flux2_rest(args.flux2, args.repeat, args.quant)
     print("flux2 klein-4b 1024: " + "   ".join(f"{name} {ms:.2f} ms" for name, ms in rest.items()), flush=True)
-    report = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "results": results, "flux2_ms": rest}
+    report = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "quant": args.quant, "results": results, "flux2_ms": rest}
     if args.json:
         with open(args.json, "w") as file:
             json.dump(report, file, indent=1)

@@ -102,6 +102,35 @@ class Flux2(torch.nn.Module):
         return self.linear(modulated(y[:, txt.shape[1] :], shift, scale), "final_layer.linear")
 
 
+FP8_LARGEST = 448.0
+
+
+def to_fp8(x):
+    """x [..., K] as e4m3 with a scale for each row: values [M, K] and scales [M, 1]."""
+    rows = x.reshape(-1, x.shape[-1])
+    scale = rows.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / FP8_LARGEST
+    return (rows.float() / scale).clamp(-FP8_LARGEST, FP8_LARGEST).to(torch.float8_e4m3fn), scale
+
+
+class Fp8Flux2(Flux2):
+    """The same with the products of the blocks in e4m3 through torch._scaled_mm: a scale per token and per output, sums as
+    the tensor cores make them."""
+
+    def __init__(self, weights):
+        in_fp8 = lambda name, w: "blocks." in name and w.dim() == 2
+        super().__init__({name: w for name, w in weights.items() if not in_fp8(name, w)} | {
+            name: None for name, w in weights.items() if in_fp8(name, w)})
+        self.fp8 = {name: to_fp8(w) for name, w in weights.items() if in_fp8(name, w)}
+
+    def linear(self, x, name):
+        if name + ".weight" not in self.fp8:
+            return super().linear(x, name)
+        w, w_scale = self.fp8[name + ".weight"]
+        rows, scale = to_fp8(x)
+        y = torch._scaled_mm(rows, w.t(), scale_a=scale, scale_b=w_scale.t(), out_dtype=x.dtype, use_fast_accum=True)
+        return y.view(*x.shape[:-1], -1)
+
+
 def positions(text, rows, columns, device):
     ids = torch.zeros(text + rows * columns, 4, dtype=torch.int64, device=device)
     ids[:text, 3] = torch.arange(text, device=device)
