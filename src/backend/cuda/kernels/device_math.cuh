@@ -51,6 +51,13 @@ __device__ inline Bf16 from_float<Bf16>(float v) {
   return __float2bfloat16_rn(v);
 }
 
+// Two BF16 side by side in a register: half the instructions of taking them one by one.
+__device__ inline float2 unpacked(uint32_t pair) { return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)}; }
+__device__ inline uint32_t packed(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
 // V elements that move in one access; the address must be aligned to all of them.
 template <class T, int V>
 struct alignas(sizeof(T) * V) Pack {
@@ -69,8 +76,14 @@ __device__ inline void store_pack(T* p, const Pack<T, V>& pack) {
   *reinterpret_cast<Pack<T, V>*>(p) = pack;
 }
 
-// The quotient to two units in the last place: an exact one costs as much as the memory access around it.
-__device__ inline float silu(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
+// To a few units in the last place, and zero where the result is no normal number: exact arithmetic costs more than the memory
+// access around it.
+__device__ inline float silu(float v) {
+  float power, inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(v * -1.4426950408889634f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+  return v * inverse;
+}
 
 // silu'(x) = s + x · s · (1 − s) with s = sigmoid(x)
 __device__ inline float silu_slope(float x) {

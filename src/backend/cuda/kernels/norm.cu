@@ -53,14 +53,6 @@ __device__ inline float group_sum(float v) {
     return block_sum<kGroup>(v);
 }
 
-template <int kGroup>
-__device__ inline float group_max(float v) {
-  if constexpr (kGroup == 32)
-    return warp_max(v);
-  else
-    return block_max<kGroup>(v);
-}
-
 template <Norm kind, class W>
 __device__ inline float finish(float normal, W weight, W shift) {
   if constexpr (kind == Norm::Layer)
@@ -148,11 +140,11 @@ __global__ void __launch_bounds__(block_of(kGroup))
       in[chunk] = out;
   }
   if constexpr (!std::is_same_v<O, T>) {
-    float largest = 0;
+    Largest largest;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk)
-      if ((chunk * kGroup + lane) * V < a.columns) largest = fmaxf(largest, largest_of(in[chunk]));
-    const E4m3Scale scale(group_max<kGroup>(largest));
+      if ((chunk * kGroup + lane) * V < a.columns) largest.see(in[chunk]);
+    const E4m3Scale scale(largest.among<kGroup>());
     if (lane == 0) a.scales[row] = scale.factor;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {

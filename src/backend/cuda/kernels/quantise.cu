@@ -14,14 +14,31 @@ struct Source {
   int64_t x_stride, gate_stride, up_stride;
   int head, columns;
 
+  // Reading comes before computing, and without a branch (what is not wanted is read from where it does no harm): all of a
+  // thread's reads are then under way together.
   template <int V>
-  __device__ Pack<Bf16, V> load(int64_t row, int column) const {
-    if (column < head) return load_pack<V>(x + row * x_stride + column);
-    const Pack<Bf16, V> g = load_pack<V>(gate + row * gate_stride + column - head);
-    const Pack<Bf16, V> u = load_pack<V>(up + row * up_stride + column - head);
+  struct Read {
+    Pack<Bf16, V> first, up;  // x or gate
+  };
+  template <int V>
+  __device__ Read<V> read(int64_t row, int column) const {
+    const int behind = column - head;
+    const Bf16* const first = behind < 0 ? x + row * x_stride + column : gate + row * gate_stride + behind;
+    return {load_pack<V>(first), load_pack<V>(behind < 0 ? first : up + row * up_stride + behind)};
+  }
+  template <int V>
+  __device__ Pack<Bf16, V> value(const Read<V>& r, int column) const {
+    if (column < head) return r.first;
     Pack<Bf16, V> out;
+    if constexpr (V == 1) {
+      out.v[0] = from_float<Bf16>(silu(as_float(r.first.v[0])) * as_float(r.up.v[0]));
+      return out;
+    }
 #pragma unroll
-    for (int v = 0; v < V; ++v) out.v[v] = from_float<Bf16>(silu(as_float(g.v[v])) * as_float(u.v[v]));
+    for (int v = 0; v + 1 < V; v += 2) {
+      const float2 g = unpacked(pair_at(r.first, v)), u = unpacked(pair_at(r.up, v));
+      *reinterpret_cast<uint32_t*>(&out.v[v]) = packed(silu(g.x) * u.x, silu(g.y) * u.y);
+    }
     return out;
   }
 };
@@ -30,37 +47,37 @@ struct Source {
 template <int kThreads, int kChunks>
 __global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source source, E4m3* y, float* scales) {
   const int64_t row = blockIdx.x;
-  Pack<Bf16, kWide> held[kChunks];
-  float largest = 0;
+  const auto column_of = [](int chunk) { return (chunk * kThreads + static_cast<int>(threadIdx.x)) * kWide; };
+  Source::Read<kWide> reads[kChunks];
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk)
+    reads[chunk] = source.read<kWide>(row, min(column_of(chunk), source.columns - kWide));
+  Pack<Bf16, kWide> values[kChunks];
+  Largest largest;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kThreads + static_cast<int>(threadIdx.x)) * kWide;
-    if (column < source.columns) held[chunk] = source.load<kWide>(row, column);
+    if (column_of(chunk) >= source.columns) continue;
+    values[chunk] = source.value<kWide>(reads[chunk], column_of(chunk));
+    largest.see(values[chunk]);
   }
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kThreads + static_cast<int>(threadIdx.x)) * kWide;
-    if (column < source.columns) largest = fmaxf(largest, largest_of(held[chunk]));
-  }
-  const E4m3Scale scale(block_max<kThreads>(largest));
+  const E4m3Scale scale(largest.among<kThreads>());
   if (threadIdx.x == 0) scales[row] = scale.factor;
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    const int column = (chunk * kThreads + static_cast<int>(threadIdx.x)) * kWide;
-    if (column < source.columns) store_pack(y + row * source.columns + column, scale.round(held[chunk]));
-  }
+  for (int chunk = 0; chunk < kChunks; ++chunk)
+    if (column_of(chunk) < source.columns)
+      store_pack(y + row * source.columns + column_of(chunk), scale.round(values[chunk]));
 }
 
 // Any width and alignment: the row is read, and computed, twice.
 constexpr int kWalkers = 256;
 __global__ void __launch_bounds__(kWalkers) quantise_by_walking(const Source source, E4m3* y, float* scales) {
   const int64_t row = blockIdx.x;
-  float largest = 0;
-  for (int c = threadIdx.x; c < source.columns; c += kWalkers) largest = fmaxf(largest, largest_of(source.load<1>(row, c)));
-  const E4m3Scale scale(block_max<kWalkers>(largest));
+  const auto value = [&](int column) { return source.value<1>(source.read<1>(row, column), column); };
+  Largest largest;
+  for (int c = threadIdx.x; c < source.columns; c += kWalkers) largest.see(value(c));
+  const E4m3Scale scale(largest.among<kWalkers>());
   if (threadIdx.x == 0) scales[row] = scale.factor;
-  for (int c = threadIdx.x; c < source.columns; c += kWalkers)
-    store_pack(y + row * source.columns + c, scale.round(source.load<1>(row, c)));
+  for (int c = threadIdx.x; c < source.columns; c += kWalkers) store_pack(y + row * source.columns + c, scale.round(value(c)));
 }
 
 bool walks_in_vectors(const Tensor& t) {
@@ -77,12 +94,12 @@ void launch(const char* op, const Source& source, const Tensor& y, bool vectors,
   const auto run = [&]<int kThreads, int kChunks>() {
     quantise_in_registers<kThreads, kChunks><<<rows, kThreads, 0, stream.handle()>>>(source, out, scales);
   };
-  if (!vectors || packs > 256 * 8) quantise_by_walking<<<rows, kWalkers, 0, stream.handle()>>>(source, out, scales);
+  if (!vectors || packs > 512 * 4) quantise_by_walking<<<rows, kWalkers, 0, stream.handle()>>>(source, out, scales);
   else if (packs <= 128 * 3) run.template operator()<128, 3>();
   else if (packs <= 128 * 4) run.template operator()<128, 4>();
-  else if (packs <= 256 * 5) run.template operator()<256, 5>();
-  else if (packs <= 256 * 6) run.template operator()<256, 6>();
-  else run.template operator()<256, 8>();
+  else if (packs <= 384 * 3) run.template operator()<384, 3>();
+  else if (packs <= 512 * 3) run.template operator()<512, 3>();
+  else run.template operator()<512, 4>();
   stream.enqueued(op, {.bytes = bytes});
 }
 

@@ -7,15 +7,43 @@ namespace flux2::cuda {
 
 using E4m3 = __nv_fp8_e4m3;
 
+// Elements v and v + 1.
 template <int V>
-__device__ inline float largest_of(const Pack<Bf16, V>& pack) {
-  float largest = 0;
-#pragma unroll
-  for (int v = 0; v < V; ++v) largest = fmaxf(largest, fabsf(as_float(pack.v[v])));
-  return largest;
+__device__ inline uint32_t pair_at(const Pack<Bf16, V>& pack, int v) {
+  return *reinterpret_cast<const uint32_t*>(&pack.v[v]);
 }
 
-// The largest value becomes the largest e4m3. NaN stays NaN, and so does what stands beside an infinity.
+// The largest magnitude of a row. Magnitudes of BF16 order like their bits, NaN above all, so that integers find it two at a
+// time.
+struct Largest {
+  uint32_t bits = 0;  // of two numbers
+
+  template <int V>
+  __device__ void see(const Pack<Bf16, V>& pack) {
+    if constexpr (V == 1) {
+      bits = max(bits, static_cast<uint32_t>(__bfloat16_as_ushort(pack.v[0]) & 0x7fffu));
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; v += 2) bits = __vmaxu2(bits, pair_at(pack, v) & 0x7fff7fffu);
+    }
+  }
+
+  // Of what all threads of a warp, or of a block of kGroup, have seen.
+  template <int kGroup>
+  __device__ float among() const {
+    uint32_t largest = __reduce_max_sync(0xffffffffu, max(bits >> 16, bits & 0xffffu));
+    if constexpr (kGroup > 32) {
+      __shared__ uint32_t partial[kGroup / 32];
+      if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = largest;
+      __syncthreads();
+      for (int i = 0; i < kGroup / 32; ++i) largest = max(largest, partial[i]);
+    }
+    return __uint_as_float(largest << 16);
+  }
+};
+
+// The largest value becomes the largest e4m3. A row with something other than numbers has no scale but NaN or infinity, and
+// shows.
 struct E4m3Scale {
   float factor;   // value = factor · stored
   float inverse;
@@ -28,8 +56,9 @@ struct E4m3Scale {
     if constexpr (V % 2 == 0) {
 #pragma unroll
       for (int v = 0; v < V; v += 2) {
-        const float2 pair = make_float2(as_float(in.v[v]) * inverse, as_float(in.v[v + 1]) * inverse);
-        *reinterpret_cast<__nv_fp8x2_storage_t*>(&out.v[v]) = __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
+        const float2 pair = unpacked(pair_at(in, v));
+        *reinterpret_cast<__nv_fp8x2_storage_t*>(&out.v[v]) =
+            __nv_cvt_float2_to_fp8x2(make_float2(pair.x * inverse, pair.y * inverse), __NV_SATFINITE, __NV_E4M3);
       }
     } else {
 #pragma unroll
