@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
+#include "weights/fp8_scales.h"
 #include "weights/name_rules.h"
 
 namespace flux2 {
@@ -160,6 +161,11 @@ NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart
       if (piece) unknown_.push_back(piece->name);
     return true;
   });
+  std::set<std::string> companions;
+  for (const auto& [name, recipe] : recipes_)
+    for (const StoredTensor* piece : recipe.pieces)
+      for (const StoredTensor* companion : fp8_companions(*source_, *piece)) companions.insert(companion->name);
+  std::erase_if(unknown_, [&](const std::string& name) { return companions.contains(name); });
 }
 
 const NamedWeights::Recipe& NamedWeights::recipe(std::string_view canonical) const {
@@ -206,7 +212,26 @@ std::vector<StoredRows> NamedWeights::pieces(std::string_view canonical) const {
 Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const {
   const std::vector<StoredRows> rows = pieces(canonical);
   const Shape shape = shape_of(canonical, recipe(canonical));
-  return in_context(source_->description(), [&] { return open_tensor(rows, shape, shard); });
+  return in_context(source_->description(),
+                    [&] { return open_tensor(rows, shape, shard).with_scales(scales_of(rows, shape, shard)); });
+}
+
+// The factors of an FP8 matrix made of these rows, one for each; undefined where no piece has any.
+Tensor NamedWeights::scales_of(std::span<const StoredRows> rows, const Shape& shape, const Shard& shard) const {
+  const auto scale_of = [&](const StoredRows& r) { return fp8_scale_of(*source_, *r.tensor); };
+  if (std::none_of(rows.begin(), rows.end(), scale_of)) return {};
+  std::vector<float> all;
+  for (const StoredRows& r : rows) {
+    const StoredTensor* scale = scale_of(r);
+    const std::vector<float> factors =
+        scale ? fp8_row_scales(*r.tensor, *scale) : std::vector<float>(static_cast<size_t>(r.tensor->shape[0]), 1.0f);
+    all.insert(all.end(), factors.begin() + r.rows.begin, factors.begin() + r.rows.end);
+  }
+  std::vector<float> kept;
+  const bool by_rows = !shard.whole() && shape.axis_of(shard.axis) == 0;
+  for (const IndexRange& r : by_rows ? shard.ranges(shape[0]) : std::vector<IndexRange>{{0, shape[0]}})
+    kept.insert(kept.end(), all.begin() + r.begin, all.begin() + r.end);
+  return Tensor::host_copy(kept.data(), DType::F32, {static_cast<int64_t>(kept.size())});
 }
 
 namespace {

@@ -14,7 +14,7 @@ namespace flux2 {
 struct NameRule;
 
 // One part of a model under its canonical names, whatever prefix and dialect its files use. Joining split matrices,
-// exchanging halves and restoring shapes happen when a tensor is opened.
+// exchanging halves, restoring shapes and finding the factors of FP8 weights happen when a tensor is opened.
 class NamedWeights {
  public:
   // Finds the prefix and the dialect under which most tensors are recognised; none may match, then names() is empty.
@@ -34,8 +34,8 @@ class NamedWeights {
   void want_pages(std::string_view canonical) const;  // they will be read soon
 
   std::vector<std::string> names() const;  // canonical, sorted
-  // Names as stored of what carries the prefix but has no place in the part: scales of quantised weights, other models,
-  // pieces of a split matrix whose other pieces are missing.
+  // Names as stored of what carries the prefix but has no place in the part: other models, pieces of a split matrix whose
+  // other pieces are missing.
   const std::vector<std::string>& unknown() const { return unknown_; }
 
   ModelPart part() const { return part_; }
@@ -50,6 +50,7 @@ class NamedWeights {
   };
   const Recipe& recipe(std::string_view canonical) const;
   Shape shape_of(std::string_view canonical, const Recipe& recipe) const;
+  Tensor scales_of(std::span<const StoredRows> rows, const Shape& shape, const Shard& shard) const;
 
   std::shared_ptr<const WeightSource> source_;
   ModelPart part_;
