@@ -21,7 +21,7 @@ ReferenceKeys Flux2Transformer::reference_keys(const Tensor& tokens, const Tenso
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     const size_t block = double_blocks.size() + i;
     const BlockTurn turn(schedule, block, x.stream());
-    const Tensor n = modulated_norm(x, single_mod.shift, single_mod.scale);
+    const Tensor n = modulated_norm(x, single_mod.shift, single_mod.scale, {.as = single_blocks[i].in.takes(x)});
     x = gated_add(x, single_mod.gate, single_blocks[i].branch(n, rope, {.own = &kept[block]}));
   }
   return kept;

@@ -1,5 +1,5 @@
 """One step of a full-size transformer: our trace against PyTorch on the same weights and inputs.
-usage: full_size.py TRANSFORMER.safetensors TRACE.safetensors [--quant fp8] [--device cuda|cpu]
+usage: full_size.py TRANSFORMER.safetensors TRACE.safetensors [--embeddings FILE] [--quant fp8] [--device cuda|cpu]
 
 Prints the relative error of our velocity against PyTorch in bf16 and in f32, and PyTorch's own bf16-versus-f32 error. With
 --quant fp8, for a trace of a run with that setting, PyTorch multiplies the same layers with torch._scaled_mm; ours passes
@@ -23,11 +23,12 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("transformer")
     p.add_argument("trace")
+    p.add_argument("--embeddings", help="what the run was given as --embeddings, which its trace does not repeat")
     p.add_argument("--quant", choices=["none", "fp8"], default="none")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = p.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    trace = load_file(args.trace)
+    trace = load_file(args.trace) | (load_file(args.embeddings) if args.embeddings else {})
     stored = load_file(args.transformer)
     channels, rows, columns = trace["latents.0"].shape
     x = trace["latents.0"].reshape(channels, -1).T[None].to(args.device)
