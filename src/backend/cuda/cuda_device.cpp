@@ -28,7 +28,8 @@ class CudaDevice final : public Device {
       : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name),
         budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
     kernels_ = cuda::kernel_table();
-    if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor)) kernels_.quantise = nullptr, kernels_.quantise_swiglu = nullptr;
+    if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor))
+      kernels_.quantise = nullptr, kernels_.quantise_swiglu = nullptr;
   }
 
   std::string name() const override { return fmt::format("cuda:{}", index_); }
