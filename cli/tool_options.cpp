@@ -59,6 +59,7 @@ std::vector<OptionGroup> upscale_options() {
       {{"scale", 0, "X", "1 to 8 (default: 2)"},
        {"method", 0, "NAME", "lanczos, or redraw: generate it anew with the picture as reference (default: lanczos)"},
        {"prompt", 'p', "TEXT", "redraw: what it shows (default: the picture's own prompt)"},
+       {"strength", 0, "X", "redraw: below 1 it begins with the enlarged picture and leaves it that far (default: 1)"},
        {"align", 0, "on|off", "redraw: bring shift, scale and colours back to the original's (default: on)"},
        {"seed", 'S', "N", "redraw: 0 to 2^63-1 or random (default: random)"},
        {"negative", 'n', "TEXT", "redraw: what to avoid"}}};
