@@ -70,7 +70,6 @@ TEST(Arguments, NamesTheNearestOption) {
 }
 
 TEST(Arguments, LaterOptionsAreKnownButNotAvailable) {
-  EXPECT_THAT(failure({"--lora", "x"}), HasSubstr("--lora is not available yet in this version"));
   EXPECT_THAT(failure({"--place", "te=cpu"}), HasSubstr("--place te=cpu is not available yet"));
   EXPECT_THAT(failure({"--clip_on_cpu"}), HasSubstr("--clip-on-cpu te=cpu is not available yet"));
   EXPECT_EQ(failure({"--place", "auto", "--sampler", "euler", "--cache", "off", "--vae-tiling"}), "(no error)");

@@ -53,6 +53,7 @@ int run_tokenize(Invocation& run);
 int run_vae(Invocation& run);
 int run_models(Invocation& run);
 int run_convert(Invocation& run);
+int run_lora(Invocation& run);
 int run_config(Invocation& run);
 int run_plan(Invocation& run);
 int run_bench(Invocation& run);

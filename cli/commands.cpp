@@ -133,6 +133,15 @@ const std::vector<Command>& commands() {
        run_convert,
        "Reads whatever `flux2 inspect` recognises, works row by row in little memory and goes on where an interrupted run was. "
        "Layers outside the blocks keep 16 bits unless a rule names them."},
+      {"lora",
+       {},
+       "look at adapters, re-name, merge or extract them",
+       "info|check|convert|merge|extract FILE… [options]",
+       lora_options,
+       {"flux2 lora check style.safetensors", "flux2 lora merge style.safetensors:0.7 --into klein.safetensors -o klein-style.safetensors",
+        "flux2 lora extract tuned.safetensors base.safetensors --rank 32 --to peft -o difference.safetensors"},
+       run_lora,
+       "Reads LoRA, DoRA, LoHa, LoKr, OFT and full differences in the spelling of any trainer. generate applies them with --lora."},
       {"config",
        {},
        "read and change the configuration",
@@ -185,7 +194,7 @@ const Command* find_command(std::string_view name) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"serve", "client", "lora", "train", "dataset", "selftest"})
+  for (const char* later : {"serve", "client", "train", "dataset", "selftest"})
     if (name == later) return true;
   return false;
 }

@@ -1,5 +1,6 @@
 #include "cli/engine_settings.h"
 
+#include "cli/adapter_choice.h"
 #include "cli/folders.h"
 
 namespace flux2 {
@@ -32,6 +33,8 @@ EngineOptions engine_options(Invocation& run) {
           .offload = offload_named(run.settings.choice("offload", offload_names(), "auto")),
           .decode_tile = decode_tile(run.settings),
           .memory_limit = memory_limit(run.settings),
+          .adapters = adapter_choices(run),
+          .adapter_mode = run.settings.choice("lora-mode", {"auto", "runtime", "merge"}, "auto") == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
           .plan_folder = plan_folder(run.environment),
           .log = run.console.log()};
 }

@@ -57,8 +57,6 @@ const std::vector<ForeignOption>& foreign_options() {
       {"clip-on-cpu", 0, "place", always("te=cpu")},
       {"vae-on-cpu", 0, "place", always("vae=cpu")},
       {"lora-weight", 1, "lora"},
-      {"lora-multiplier", 1, "lora"},
-      {"lora-model-dir", 1, "lora"},
       {"diffusion-fa", 0, ""},
       {"fa", 0, ""},
       {"mmap", 0, ""},

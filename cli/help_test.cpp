@@ -37,7 +37,7 @@ TEST(Help, ExamplesKeepTheirSpaces) {
 
 TEST(Help, DoesNotOfferWhatIsNotThere) {
   const std::string text = help_for(*find_command("generate"));
-  EXPECT_EQ(text.find("--lora"), std::string::npos);
+  EXPECT_EQ(text.find("--element"), std::string::npos);
   EXPECT_NE(text.find("--steps"), std::string::npos);
   EXPECT_NE(text.find("Sampling:"), std::string::npos);
 }

@@ -73,8 +73,8 @@ std::vector<OptionGroup> generate_options() {
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
        {"from", 0, "FILE", "take the settings of this picture"},
        {"remix", 0, "FILE", "the same with a new seed"},
-       {"lora", 0, "NAME[:W]", "adapter", {}, true, true},
-       {"lora-mode", 0, "MODE", "how adapters are applied", {}, false, true, {"auto"}},
+       {"lora", 0, "FILE[:W]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT) with its strength (default: 1); also <lora:NAME:W> in the prompt", {}, true},
+       {"lora-mode", 0, "MODE", "auto and runtime: pairs of matrices beside the weights; merge: into them (default: auto)", "generate"},
        {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
        {"element", 0, "NAME", "studio element", {}, true, true}}};
   const OptionGroup references = {
@@ -228,6 +228,16 @@ std::vector<OptionGroup> convert_options() {
             {"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
             {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"}}},
+          control_group()};
+}
+
+std::vector<OptionGroup> lora_options() {
+  return {{"Adapters",
+           {{"out", 'o', "FILE", "convert, merge, extract: the file to write"},
+            {"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
+            {"into", 0, "MODEL", "merge: the transformer's file or a model's folder"},
+            {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
+            {"model", 'm', "ID|PATH", "check, convert: the model it is for, where its width does not tell"}}},
           control_group()};
 }
 

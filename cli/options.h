@@ -46,6 +46,7 @@ std::vector<OptionGroup> vae_options();
 std::vector<OptionGroup> models_options();
 std::vector<OptionGroup> bench_options();
 std::vector<OptionGroup> convert_options();
+std::vector<OptionGroup> lora_options();
 std::vector<OptionGroup> doctor_options();
 std::vector<OptionGroup> config_options();
 std::vector<OptionGroup> version_options();

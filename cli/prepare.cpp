@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "cli/adapter_choice.h"
 #include "cli/folders.h"
 #include "cli/prompts.h"
 #include "cli/quality.h"
@@ -72,12 +73,29 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
   return requests;
 }
 
+// <lora:NAME:W> in prompts asks for the same as --lora. One model serves all requests, so all must ask alike.
+void take_lora_tags(Invocation& run, std::vector<PromptLine>& prompts) {
+  std::vector<std::string> first;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<std::string> found;
+    prompts[i].prompt = without_lora_tags(prompts[i].prompt, found);
+    if (i == 0) first = found;
+    check(found == first, "prompts of one run must name the same adapters");
+  }
+  if (first.empty()) return;
+  Setting all{{}, "<lora:…>"};
+  if (const Setting* given = run.settings.find("lora")) all = *given;
+  all.values.insert(all.values.end(), first.begin(), first.end());
+  run.settings = run.settings.with({{"lora", all}});
+}
+
 }  // namespace
 
 PreparedRun prepare_run(Invocation& run, FoundModels* found, Resolver resolve) {
   take_settings_of_picture(run);
   const bool given_text = run.settings.has("embeddings");
-  const std::vector<PromptLine> prompts = read_prompts(run, given_text);
+  std::vector<PromptLine> prompts = read_prompts(run, given_text);
+  take_lora_tags(run, prompts);
   ModelFiles model = choose_model(run, !given_text, found);
   for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
   if (run.settings.has("preset")) {

@@ -9,11 +9,18 @@
 #include "base/read_ahead.h"
 #include "engine/placement.h"
 #include "hub/model_files.h"
+#include "model/adapters.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/profile.h"
 #include "weights/quantise.h"
 
 namespace flux2 {
+
+// An adapter file (LoRA and relatives) to apply to the transformer.
+struct AdapterChoice {
+  std::filesystem::path path;
+  double strength = 1.0;
+};
 
 struct EngineOptions {
   std::string device = "auto";        // auto, cpu, cuda, cuda:N
@@ -23,6 +30,8 @@ struct EngineOptions {
   Offload offload = Offload::Auto;
   int64_t decode_tile = -1;           // positions a side; 0: never in tiles; −1: when memory is short
   int64_t memory_limit = 0;           // bytes of the device (of RAM for the CPU) to stay within; 0: what is available
+  std::vector<AdapterChoice> adapters;
+  AdapterMode adapter_mode = AdapterMode::Runtime;
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
   std::filesystem::path plan_folder;
   Log log;

@@ -6,6 +6,7 @@
 #include "engine/network_bytes.h"
 #include "engine/page_schedule.h"
 #include "engine/weight_stream.h"
+#include "hub/recognise.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -35,6 +36,8 @@ struct LoadSettings {
   Quant quant;
   int threads;
   size_t resident_blocks = std::numeric_limits<size_t>::max();
+  std::vector<AdapterUse> adapters = {};
+  AdapterMode adapter_mode = AdapterMode::Runtime;
 };
 
 template <class Network>
@@ -76,9 +79,27 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
                    .threads = settings.threads,
                    .stays_on_host = streamed},
                   visit_of(*network));
+  if constexpr (std::is_same_v<Network, Flux2Transformer>)
+    if (!settings.adapters.empty())
+      apply_adapters(*network, weights, settings.adapters, settings.adapter_mode, *settings.stream, settings.activations);
   if constexpr (requires { network->schedule; })
     if (settings.resident_blocks < numbers.count()) stream_blocks(*network, weights, settings);
   return network;
+}
+
+// Opened and held against the model before anything large is read.
+std::vector<AdapterUse> open_adapters(const std::vector<AdapterChoice>& choices, const Flux2Config& config, const Log& log) {
+  std::vector<AdapterUse> uses;
+  for (const AdapterChoice& choice : choices) {
+    require(recognise(choice.path, log), ComponentKind::Adapter);
+    const auto adapter = std::make_shared<Adapter>(read_adapter(choice.path, log), config);
+    const auto& unmatched = adapter->unmatched();
+    if (!unmatched.empty())
+      log.warn("{}: {} layers are not in this model, the first is {}", choice.path.string(), unmatched.size(), unmatched[0]);
+    if (choice.strength < -2 || choice.strength > 2) log.warn("{}: a strength of {} is unusual", choice.path.string(), choice.strength);
+    uses.push_back({adapter, choice.strength});
+  }
+  return uses;
 }
 
 // A network whose weights were found complete, to be loaded when it is wanted.
@@ -122,7 +143,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   Models& models = loaded->models;
   models.text_length = files.defaults.text_length;
   Session& session = loaded->session;
-  const LoadSettings settings{session.stream, session.activations, options_.quant, options_.threads};
+  LoadSettings settings{session.stream, session.activations, options_.quant, options_.threads};
   const bool host = device_->is_host();
   const auto open = [&](const std::filesystem::path& path, ModelPart part) {
     return NamedWeights(open_weights(path, options_.log), part);
@@ -151,6 +172,8 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
     transformer_weights = open(files.transformer, ModelPart::Transformer);
     transformer_config = in_context("loading the transformer", [&] { return detect_flux2(*transformer_weights); });
     transformer_bytes = bytes_of(*transformer_weights, Flux2Transformer(*transformer_config));
+    settings.adapters = open_adapters(options_.adapters, *transformer_config, options_.log);
+    settings.adapter_mode = options_.adapter_mode;
   }
   const Placement placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))

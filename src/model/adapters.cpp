@@ -52,20 +52,20 @@ void check_extents(const AdapterModule& m, const AdapterTarget& t, const Adapter
               "use the adapter with the model it was trained on");
 }
 
+// Where row i of a module lies in the weight.
+int64_t row_in_weight(const AdapterTarget& t, int64_t i) {
+  return t.rows.begin + (t.halves_exchanged ? (i + t.rows.size() / 2) % t.rows.size() : i);
+}
+
 HostMatrix part_of(const HostMatrix& w, const AdapterTarget& t) {
   HostMatrix part(t.rows.size(), w.columns);
-  const int64_t half = part.rows / 2;
-  for (int64_t i = 0; i < part.rows; ++i) {
-    const int64_t from = t.rows.begin + (t.halves_exchanged ? (i + half) % part.rows : i);
-    std::copy_n(w.row(from), w.columns, part.row(i));
-  }
+  for (int64_t i = 0; i < part.rows; ++i) std::copy_n(w.row(row_in_weight(t, i)), w.columns, part.row(i));
   return part;
 }
 
 void add_part(HostMatrix& sum, const HostMatrix& part, const AdapterTarget& t) {
-  const int64_t half = part.rows / 2;
   for (int64_t i = 0; i < part.rows; ++i) {
-    float* to = sum.row(t.rows.begin + (t.halves_exchanged ? (i + half) % part.rows : i));
+    float* to = sum.row(row_in_weight(t, i));
     for (int64_t j = 0; j < part.columns; ++j) to[j] += part.row(i)[j];
   }
 }
@@ -75,28 +75,6 @@ std::vector<const Adapter::Change*> changes_of(const Adapter& adapter, const std
   for (const Adapter::Change& c : adapter.changes())
     if (c.target.weight == weight) list.push_back(&c);
   return list;
-}
-
-// The pieces of a fused layer as one pair: their downs one below the other, their ups each in its rows and columns.
-Lora fused(const std::vector<const Adapter::Change*>& changes, int64_t out, int64_t in, double strength, Stream& stream, DType dtype, ThreadPool& threads) {
-  std::vector<AdapterChange> pieces;
-  int64_t rank = 0;
-  for (const Adapter::Change* c : changes) {
-    pieces.emplace_back(c->module, threads);
-    rank += pieces.back().down().rows;
-  }
-  HostMatrix down(rank, in), up(out, rank);
-  int64_t first = 0;
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    const AdapterTarget& t = changes[p]->target;
-    const HostMatrix &a = pieces[p].down(), &b = pieces[p].up();
-    std::copy(a.values.begin(), a.values.end(), down.row(first));
-    const int64_t half = b.rows / 2;
-    for (int64_t i = 0; i < b.rows; ++i)
-      std::copy_n(b.row(i), b.columns, up.row(t.rows.begin + (t.halves_exchanged ? (i + half) % b.rows : i)) + first);
-    first += a.rows;
-  }
-  return {Tensor::from<float>(stream, dtype, {rank, in}, down.values), Tensor::from<float>(stream, dtype, {out, rank}, up.values), strength};
 }
 
 std::map<std::string, Linear*> layers_of(Flux2Transformer& n) {
@@ -149,6 +127,28 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config) : file_(std::move(
   std::stable_sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) { return a.target.weight < b.target.weight; });
 }
 
+std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in, ThreadPool& threads) {
+  const auto changes = changes_of(adapter, weight);
+  std::vector<AdapterChange> pieces;
+  int64_t rank = 0;
+  for (const Adapter::Change* c : changes) {
+    if (c->module.kind != AdapterKind::Lora || c->module.part("magnitude")) return std::nullopt;
+    pieces.emplace_back(c->module, threads);
+    rank += pieces.back().down().rows;
+  }
+  if (pieces.empty()) return std::nullopt;
+  LowRankPair pair{HostMatrix(rank, in), HostMatrix(out, rank)};
+  int64_t first = 0;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const AdapterTarget& t = changes[p]->target;
+    const HostMatrix &a = pieces[p].down(), &b = pieces[p].up();
+    std::copy(a.values.begin(), a.values.end(), pair.down.row(first));
+    for (int64_t i = 0; i < b.rows; ++i) std::copy_n(b.row(i), b.columns, pair.up.row(row_in_weight(t, i)) + first);
+    first += a.rows;
+  }
+  return pair;
+}
+
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name) {
   const Shape shape = weights.shape(name);
   HostMatrix m(shape[0], shape[1]);
@@ -183,14 +183,14 @@ void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, cons
     layer->adapters.clear();
     std::vector<AdapterUse> merged;
     for (const AdapterUse& use : uses) {
-      const auto changes = changes_of(*use.adapter, weight);
-      if (changes.empty() || use.strength == 0) continue;
-      const bool low_rank = std::all_of(changes.begin(), changes.end(), [](const Adapter::Change* c) {
-        return c->module.kind == AdapterKind::Lora && !c->module.part("magnitude");
-      });
-      if (mode == AdapterMode::Runtime && low_rank)
-        layer->adapters.push_back(fused(changes, layer->out, layer->in, use.strength, stream, activations, threads));
-      else merged.push_back(use);
+      if (use.strength == 0 || changes_of(*use.adapter, weight).empty()) continue;
+      auto pair = mode == AdapterMode::Runtime ? low_rank_change(*use.adapter, weight, layer->out, layer->in, threads) : std::nullopt;
+      if (!pair) {
+        merged.push_back(use);
+        continue;
+      }
+      const auto tensor = [&](const HostMatrix& m) { return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values); };
+      layer->adapters.push_back({tensor(pair->down), tensor(pair->up), use.strength});
     }
     if (merged.empty()) continue;
     const Tensor changed = as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));

@@ -1,0 +1,112 @@
+// Adapters in the whole engine: at run time, merged, on a quantised base, and taken back.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "weights/safetensors_writer.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+
+std::vector<float> noise(int64_t count, uint32_t seed, float spread) {
+  std::vector<float> values(static_cast<size_t>(count));
+  uint32_t state = seed * 2654435761u + 1;
+  for (float& v : values) v = spread * (static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f);
+  return values;
+}
+
+Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) {
+  return Tensor::host_copy(noise(rows * columns, seed, 0.05f).data(), DType::F32, {rows, columns});
+}
+
+fs::path write_adapter(const std::string& kind) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "flux2_engine_adapters";
+  fs::create_directories(folder);
+  const int64_t h = 256, r = 4;
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  const auto pair = [&](const std::string& module, int64_t out, int64_t in, uint32_t seed) {
+    tensors.emplace_back(module + ".lora_A.weight", matrix(r, in, seed));
+    tensors.emplace_back(module + ".lora_B.weight", matrix(out, r, seed + 1));
+  };
+  if (kind == "lora") {
+    pair("transformer.transformer_blocks.0.attn.to_q", h, h, 1);
+    pair("transformer.transformer_blocks.0.attn.add_v_proj", h, h, 3);
+    pair("transformer.transformer_blocks.0.ff.linear_in", 6 * h, h, 5);
+    pair("transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj", 9 * h, h, 7);
+    pair("transformer.single_transformer_blocks.0.attn.to_out", h, 4 * h, 9);
+    pair("transformer.norm_out.linear", 2 * h, h, 11);
+    pair("transformer.x_embedder", h, 128, 13);
+  } else {
+    tensors.emplace_back("lycoris_single_transformer_blocks_0_attn_to_out.lokr_w1", matrix(4, 4, 1));
+    tensors.emplace_back("lycoris_single_transformer_blocks_0_attn_to_out.lokr_w2", matrix(h / 4, h, 2));
+  }
+  save_tensors(folder / (kind + ".safetensors"), tensors);
+  return folder / (kind + ".safetensors");
+}
+
+// The tiny model's transformer with its weights in F32, so that merging does not round.
+fs::path write_f32_transformer() {
+  const fs::path path = fs::path(::testing::TempDir()) / "flux2_engine_adapters" / "f32.safetensors";
+  const auto source = open_weights(kTiny / "flux-2-klein-tiny.safetensors");
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const std::string& name : source->names()) {
+    const std::vector<float> values = source->open(name).to_floats();
+    tensors.emplace_back(name, Tensor::host_copy(values.data(), DType::F32, source->find(name)->shape));
+  }
+  save_tensors(path, tensors);
+  return path;
+}
+
+// A small picture, before it is rounded to 8 bits.
+std::vector<float> picture(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime, Quant quant = Quant::None,
+                           const fs::path& transformer = kTiny / "flux-2-klein-tiny.safetensors") {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode});
+  ModelQuery query;
+  query.model = kTiny.string();
+  query.transformer = transformer;
+  query.environment = [](const char*) -> const char* { return nullptr; };
+  const auto model = engine.load(locate_model(query, {}), {});
+  Request request;
+  request.prompt = "a red fox";
+  request.width = request.height = 64;
+  request.steps = 2;
+  request.seed = 3;
+  std::vector<float> values;
+  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { values.assign(p.planes.values.begin(), p.planes.values.end()); });
+  return values;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
+  return std::sqrt(error / norm);
+}
+
+TEST(EngineAdapters, MergedAndAtRunTimeAgree) {
+  const fs::path lora = write_adapter("lora");
+  const auto plain = picture({}), runtime = picture({{lora, 1.0}}), merged = picture({{lora, 1.0}}, AdapterMode::Merge);
+  EXPECT_GT(distance(runtime, plain), 0.02) << "the adapter does something";
+  EXPECT_LT(distance(runtime, merged), 5e-3) << "merged weights are rounded to bf16";
+  const fs::path f32 = write_f32_transformer();
+  EXPECT_LT(distance(picture({{lora, 1.0}}, AdapterMode::Runtime, Quant::None, f32), picture({{lora, 1.0}}, AdapterMode::Merge, Quant::None, f32)), 1e-4);
+  EXPECT_EQ(picture({{lora, 0.0}}), plain);
+  const auto twice = picture({{lora, 0.5}, {lora, 0.5}});
+  EXPECT_LT(distance(twice, runtime), 1e-5) << "several add up";
+  const auto quantised = picture({{lora, 1.0}}, AdapterMode::Runtime, Quant::Q8_0);
+  EXPECT_LT(distance(quantised, runtime), 0.03) << "a quantised base takes adapters too";
+}
+
+TEST(EngineAdapters, WhatIsNoPairIsMerged) {
+  const fs::path lokr = write_adapter("lokr");
+  const auto runtime = picture({{lokr, 1.0}}), merged = picture({{lokr, 1.0}}, AdapterMode::Merge);
+  EXPECT_GT(distance(runtime, picture({})), 0.002);
+  EXPECT_EQ(runtime, merged);
+}
+
+}  // namespace
+}  // namespace flux2
