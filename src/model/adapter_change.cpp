@@ -68,6 +68,7 @@ HostMatrix cayley_transposed(const HostMatrix& q) {
 
 HostMatrix matrix_of(const StoredTensor& stored) {
   const Shape& s = stored.shape;
+  if (s.numel() == 0) fail(ErrorCode::BadFile, "{} of shape {} is empty", shown(stored.name), s);
   HostMatrix m(s.rank() == 0 ? 1 : s[0], s.rank() == 0 ? 1 : s.with(0, 1).numel());
   for (int64_t i = 0; i < m.rows; ++i) read_row(stored, i, m.row(i));
   if (!std::all_of(m.values.begin(), m.values.end(), [](float v) { return std::isfinite(v); }))
@@ -127,9 +128,6 @@ void AdapterChange::read_loha(const AdapterModule& m, ThreadPool& threads) {
 
 void AdapterChange::read_lokr(const AdapterModule& m, ThreadPool& threads) {
   const HostMatrix a = factor(m, "w1", threads), b = factor(m, "w2", threads);
-  check(a.rows * b.rows < (int64_t{1} << 31) && a.columns * b.columns < (int64_t{1} << 31) &&
-            a.rows * b.rows * a.columns * b.columns < (int64_t{1} << 34),
-        "{}: factors [{}, {}] and [{}, {}] make no layer", shown(m.name), a.rows, a.columns, b.rows, b.columns);
   dense_ = HostMatrix(a.rows * b.rows, a.columns * b.columns);
   const auto c = static_cast<float>(m.scale());
   for (int64_t i = 0; i < dense_.rows; ++i)

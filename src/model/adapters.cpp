@@ -23,8 +23,10 @@ struct Extents {
 };
 
 Extents extents_of(const AdapterModule& m) {
-  const auto rows = [&](const char* role) { return m.part(role)->shape.rank() ? m.part(role)->shape[0] : 1; };
-  const auto columns = [&](const char* role) { return m.part(role)->shape.numel() / std::max<int64_t>(1, rows(role)); };
+  // Extents come from outside: what is larger than any layer must not overflow a product.
+  const auto extent = [](int64_t n) { return std::min(n, int64_t{1} << 31); };
+  const auto rows = [&](const char* role) { return m.part(role)->shape.rank() ? extent(m.part(role)->shape[0]) : 1; };
+  const auto columns = [&](const char* role) { return extent(m.part(role)->shape.numel() / std::max<int64_t>(1, m.part(role)->shape.rank() ? m.part(role)->shape[0] : 1)); };
   const auto factor = [&](const std::string& w) {
     return m.part(w) ? Extents{rows(w.c_str()), columns(w.c_str())} : Extents{rows((w + "_a").c_str()), columns((w + "_b").c_str())};
   };
@@ -32,7 +34,7 @@ Extents extents_of(const AdapterModule& m) {
     case AdapterKind::Lora: return {rows("up"), columns("down")};
     case AdapterKind::LoHa: return {rows("w1_a"), columns("w1_b")};
     case AdapterKind::LoKr: return {factor("w1").out * factor("w2").out, factor("w1").in * factor("w2").in};
-    case AdapterKind::Oft: return {m.part("blocks")->shape[0] * m.part("blocks")->shape[1], 0};
+    case AdapterKind::Oft: return {rows("blocks") * extent(m.part("blocks")->shape[1]), 0};
     case AdapterKind::Difference: return {rows("diff"), columns("diff")};
   }
   return {};

@@ -1,0 +1,27 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "model/adapters.h"
+#include "weights/packed_values.h"
+#include "weights/safetensors_file.h"
+
+// Any bytes are refused with an Error or are an adapter whose changes can be computed.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const flux2::Flux2Config config{.hidden = 128, .double_blocks = 1, .single_blocks = 1, .text_width = 192};
+  static flux2::ThreadPool threads(1);
+  try {
+    flux2::SafetensorsFile file(std::as_bytes(std::span(data, size)));
+    const auto metadata = file.metadata();
+    std::vector<flux2::StoredTensor> tensors = std::move(file).take_tensors();
+    flux2::unpack_weights(tensors, metadata);
+    const flux2::Adapter adapter(flux2::read_adapter(std::make_shared<flux2::WeightSource>(std::move(tensors), metadata, "fuzz")), config);
+    for (const auto& c : adapter.changes()) {
+      flux2::HostMatrix w(c.target.rows.size(), c.target.in), sum = w;
+      flux2::AdapterChange(c.module, threads).add_to(sum, w, 1.0, threads);
+    }
+  } catch (const flux2::Error&) {
+  }
+  return 0;
+}
