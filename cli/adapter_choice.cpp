@@ -35,7 +35,8 @@ fs::path find_file(const std::string& name, const Invocation& run) {
       }
   std::string places;
   for (const fs::path& place : looked) places += (places.empty() ? "" : ", ") + place.string();
-  throw Error(ErrorCode::NotFound, "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),
+  throw Error(ErrorCode::NotFound,
+              "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),
               "name a file, or put it into the folder loras of your models");
 }
 

@@ -35,7 +35,8 @@ TEST(AdapterChoice, FilesAndStrengths) {
   std::ofstream(folder / "models" / "loras" / "ink.safetensors") << "x";
   Console console;
   const std::string home = folder.string();
-  Invocation run{console, [&](const char* name) { return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr; }, {}, {}, {}, {}};
+  Invocation run{
+      console, [&](const char* name) { return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr; }, {}, {}, {}, {}};
   const std::string file = (folder / "a:1.safetensors").string();
   EXPECT_EQ(adapter_choice(file, run).strength, 1.0);
   EXPECT_EQ(adapter_choice(file + ":0.25", run).strength, 0.25);

@@ -35,7 +35,8 @@ ConvertOptions options_of(const Invocation& run) {
   check(!options.out.empty(), "convert needs -o FILE");
   const bool gguf = options.out.extension() == ".gguf";
   options.choice.layout = file_layout_named(settings.choice("to", file_layout_names(), gguf ? "gguf" : "bfl"));
-  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(), settings.text("to", "bfl"));
+  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(),
+        settings.text("to", "bfl"));
   options.choice.type = stored_as_named(settings.choice("quant", stored_as_names(), "keep"));
   if (const Setting* rules = settings.find("quant-rule"))
     for (const std::string& rule : rules->values) options.choice.rules.push_back(quant_rule(rule));
@@ -49,8 +50,12 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report)
     Json changed = Json::array();
     for (const ConvertedTensor& t : report.changed)
       changed.push_back({{"name", t.name}, {"from", t.from}, {"to", t.to}, {"error", t.error}});
-    run.console.result(Json{{"path", options.out.string()}, {"bytes", report.bytes}, {"tensors", report.tensors},
-                            {"resumed_from", report.resumed_from}, {"error", report.total_error}, {"changed", changed},
+    run.console.result(Json{{"path", options.out.string()},
+                            {"bytes", report.bytes},
+                            {"tensors", report.tensors},
+                            {"resumed_from", report.resumed_from},
+                            {"error", report.total_error},
+                            {"changed", changed},
                             {"warnings", run.console.warnings()}}
                            .dump(2, ' ', false, Json::error_handler_t::replace));
     return;
@@ -64,7 +69,8 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report)
     const ConvertedTensor& t = report.changed[i];
     run.console.note(fmt::format("  {:<56} {} → {}  {:.2g}", t.name, t.from, t.to, t.error));
   }
-  if (shown < report.changed.size()) run.console.note(fmt::format("  and {} with smaller errors; --report lists all", report.changed.size() - shown));
+  if (shown < report.changed.size())
+    run.console.note(fmt::format("  and {} with smaller errors; --report lists all", report.changed.size() - shown));
 }
 
 }  // namespace
@@ -80,7 +86,8 @@ int run_convert(Invocation& run) {
   options.progress = [&](uint64_t done, uint64_t total, const std::string& tensor) {
     if (run.console.progress() == ProgressMode::Bar)
       run.console.status(fmt::format("{:.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total), tensor));
-    if (run.console.progress() == ProgressMode::Json) run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
+    if (run.console.progress() == ProgressMode::Json)
+      run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
     return interrupt_signal() == 0;
   };
   ConvertReport report = convert_model(weights, options, run.console.log());

@@ -35,22 +35,27 @@ Flux2Config config_for(const Recognition& adapter, Invocation& run) {
   const Component& c = require(adapter, ComponentKind::Adapter);
   for (const Flux2Config& config : {klein_4b_config(), klein_9b_config(), dev_config()})
     if (c.variant.ends_with(config.name())) return config;
-  throw Error(ErrorCode::InvalidArgument, fmt::format("{} does not tell which model it is for", adapter.path.string()), "name the model with --model");
+  throw Error(ErrorCode::InvalidArgument, fmt::format("{} does not tell which model it is for", adapter.path.string()),
+              "name the model with --model");
 }
 
-Adapter open_adapter(const std::string& path, const Flux2Config& config, Invocation& run) { return {read_adapter(path, run.console.log()), config}; }
+Adapter open_adapter(const std::string& path, const Flux2Config& config, Invocation& run) {
+  return {read_adapter(path, run.console.log()), config};
+}
 
 int run_info(Invocation& run) {
   const std::string& path = run.positional.at(1);
   const Recognition r = recognise(path, run.console.log());
   const Component& c = r.components.at(0);
-  Json json = {{"file", path}, {"family", c.family}, {"variant", c.variant}, {"keys", c.dialect}, {"storage", c.storage},
-               {"tensors", c.tensors}, {"bytes", c.bytes}, {"usable", c.usable()}, {"evidence", c.evidence}};
+  Json json = {{"file", path},      {"family", c.family},   {"variant", c.variant},
+               {"keys", c.dialect}, {"storage", c.storage}, {"tensors", c.tensors},
+               {"bytes", c.bytes},  {"usable", c.usable()}, {"evidence", c.evidence}};
   if (!c.needs.empty()) json["needs"] = c.needs;
   if (!c.usable()) json["problem"] = c.problem;
   Json told = Json::object();
-  for (const char* key : {"modelspec.title", "modelspec.author", "modelspec.trigger_phrase", "modelspec.description", "modelspec.license",
-                          "ss_output_name", "ss_base_model_version", "ss_steps", "ss_learning_rate", "ss_training_comment"})
+  for (const char* key :
+       {"modelspec.title", "modelspec.author", "modelspec.trigger_phrase", "modelspec.description", "modelspec.license",
+        "ss_output_name", "ss_base_model_version", "ss_steps", "ss_learning_rate", "ss_training_comment"})
     if (const auto at = r.metadata.find(key); at != r.metadata.end()) told[key] = at->second;
   json["metadata"] = told;
   if (c.usable()) {
@@ -63,7 +68,8 @@ int run_info(Invocation& run) {
     return 0;
   }
   for (const auto& [key, value] : json.items())
-    if (!value.is_object() && value != "") run.console.result(fmt::format("{:<10} {}", key, value.is_string() ? value.get<std::string>() : value.dump()));
+    if (!value.is_object() && value != "")
+      run.console.result(fmt::format("{:<10} {}", key, value.is_string() ? value.get<std::string>() : value.dump()));
   for (const auto& [key, value] : told.items()) run.console.result(fmt::format("  {}: {}", key, value.get<std::string>()));
   return 0;
 }
@@ -86,25 +92,37 @@ int run_check(Invocation& run) {
     squares[block_of(layer.weight)] += layer.norm * layer.norm;
     low = low == 0 ? layer.rank : std::min(low, layer.rank), high = std::max(high, layer.rank);
   }
-  const std::string verdict = !report.not_finite.empty() ? fmt::format("broken: {} layers hold no numbers", report.not_finite.size())
-                              : !report.unmatched.empty() ? fmt::format("usable with {}; {} layers have no place in it", config.name(), report.unmatched.size())
-                                                          : fmt::format("usable with {}", config.name());
+  const std::string verdict =
+      !report.not_finite.empty() ? fmt::format("broken: {} layers hold no numbers", report.not_finite.size())
+      : !report.unmatched.empty()
+          ? fmt::format("usable with {}; {} layers have no place in it", config.name(), report.unmatched.size())
+          : fmt::format("usable with {}", config.name());
   if (run.console.json()) {
     Json blocks = Json::object();
     for (const auto& [block, sum] : squares) blocks[block] = std::sqrt(sum);
-    run.console.result(pretty({{"file", path}, {"model", config.name()}, {"layers", report.layers.size()}, {"rank", {low, high}}, {"blocks", blocks},
-                               {"unmatched", report.unmatched}, {"unknown_keys", report.unknown_keys}, {"not_finite", report.not_finite},
-                               {"text_encoder_keys", report.text_encoder_keys.size()}, {"verdict", verdict}}));
+    run.console.result(pretty({{"file", path},
+                               {"model", config.name()},
+                               {"layers", report.layers.size()},
+                               {"rank", {low, high}},
+                               {"blocks", blocks},
+                               {"unmatched", report.unmatched},
+                               {"unknown_keys", report.unknown_keys},
+                               {"not_finite", report.not_finite},
+                               {"text_encoder_keys", report.text_encoder_keys.size()},
+                               {"verdict", verdict}}));
     return report.is_good() ? 0 : 1;
   }
   if (!report.layers.empty())
     run.console.result(fmt::format("{} of {}, {} layers, scale {:.4g}", report.layers[0].kind,
-                                   low == high ? fmt::format("rank {}", low) : fmt::format("ranks {} to {}", low, high), report.layers.size(), report.layers[0].scale));
+                                   low == high ? fmt::format("rank {}", low) : fmt::format("ranks {} to {}", low, high),
+                                   report.layers.size(), report.layers[0].scale));
   for (const auto& [block, sum] : squares) run.console.result(fmt::format("  {:<32} norm {:.4g}", block, std::sqrt(sum)));
   const auto list = [&](const char* what, const std::vector<std::string>& names) {
     if (names.empty()) return;
-    run.console.result(fmt::format("{} {}: {}{}", names.size(), what, fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min<size_t>(3, names.size())), ", "),
-                                   names.size() > 3 ? ", …" : ""));
+    run.console.result(
+        fmt::format("{} {}: {}{}", names.size(), what,
+                    fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(std::min<size_t>(3, names.size())), ", "),
+                    names.size() > 3 ? ", …" : ""));
   };
   list("layers the model does not have", report.unmatched);
   list("unknown keys", report.unknown_keys);
@@ -125,7 +143,8 @@ int run_lora_convert(Invocation& run) {
   const std::string& path = run.positional.at(1);
   const Flux2Config config = config_for(recognise(path, run.console.log()), run);
   ThreadPool threads(0);
-  convert_adapter(open_adapter(path, config, run), config, adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
+  convert_adapter(open_adapter(path, config, run), config,
+                  adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
   return done(run, out_of(run));
 }
 
@@ -148,9 +167,10 @@ int run_merge(Invocation& run) {
 int run_extract(Invocation& run) {
   check(run.positional.size() == 3, "lora extract needs two models: TUNED BASE");
   ThreadPool threads(0);
-  const double error = extract_adapter(transformer_at(run.positional[1], run), transformer_at(run.positional[2], run),
-                                       run.settings.integer("rank", 1, 4096).value_or(32),
-                                       adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
+  const double error =
+      extract_adapter(transformer_at(run.positional[1], run), transformer_at(run.positional[2], run),
+                      run.settings.integer("rank", 1, 4096).value_or(32),
+                      adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
   run.console.note(fmt::format("relative error of the difference: {:.2g}", error));
   return done(run, out_of(run), {{"error", error}});
 }

@@ -63,9 +63,10 @@ fs::path write_f32_transformer() {
 }
 
 // A small picture, before it is rounded to 8 bits.
-std::vector<float> picture(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime, Quant quant = Quant::None,
-                           const fs::path& transformer = kTiny / "flux-2-klein-tiny.safetensors") {
-  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode});
+std::vector<float> picture(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime,
+                           Quant quant = Quant::None, const fs::path& transformer = kTiny / "flux-2-klein-tiny.safetensors") {
+  const Engine engine(
+      {.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode});
   ModelQuery query;
   query.model = kTiny.string();
   query.transformer = transformer;
@@ -77,13 +78,15 @@ std::vector<float> picture(const std::vector<AdapterChoice>& adapters, AdapterMo
   request.steps = 2;
   request.seed = 3;
   std::vector<float> values;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { values.assign(p.planes.values.begin(), p.planes.values.end()); });
+  text_to_image(model->models, model->session, request, {},
+                [&](const Picture& p) { values.assign(p.planes.values.begin(), p.planes.values.end()); });
   return values;
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
+  for (size_t i = 0; i < a.size(); ++i)
+    error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
   return std::sqrt(error / norm);
 }
 
@@ -93,7 +96,9 @@ TEST(EngineAdapters, MergedAndAtRunTimeAgree) {
   EXPECT_GT(distance(runtime, plain), 0.02) << "the adapter does something";
   EXPECT_LT(distance(runtime, merged), 5e-3) << "merged weights are rounded to bf16";
   const fs::path f32 = write_f32_transformer();
-  EXPECT_LT(distance(picture({{lora, 1.0}}, AdapterMode::Runtime, Quant::None, f32), picture({{lora, 1.0}}, AdapterMode::Merge, Quant::None, f32)), 1e-4);
+  EXPECT_LT(distance(picture({{lora, 1.0}}, AdapterMode::Runtime, Quant::None, f32),
+                     picture({{lora, 1.0}}, AdapterMode::Merge, Quant::None, f32)),
+            1e-4);
   EXPECT_EQ(picture({{lora, 0.0}}), plain);
   const auto twice = picture({{lora, 0.5}, {lora, 0.5}});
   EXPECT_LT(distance(twice, runtime), 1e-5) << "several add up";

@@ -24,7 +24,10 @@ fs::path beside(const fs::path& path, const char* ending) {
 }  // namespace
 
 ResumableFile::ResumableFile(fs::path path, std::string fingerprint)
-    : path_(std::move(path)), partial_(beside(path_, ".partial")), note_(beside(path_, ".partial.json")), fingerprint_(std::move(fingerprint)) {
+    : path_(std::move(path)),
+      partial_(beside(path_, ".partial")),
+      note_(beside(path_, ".partial.json")),
+      fingerprint_(std::move(fingerprint)) {
   std::error_code failure;
   if (!path_.parent_path().empty()) fs::create_directories(path_.parent_path(), failure);
   if (failure) fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", path_.parent_path().string(), failure.message());
@@ -32,7 +35,8 @@ ResumableFile::ResumableFile(fs::path path, std::string fingerprint)
   if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", partial_.string(), std::strerror(errno));
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
-    throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()), "wait for it, or choose another name");
+    throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()),
+                "wait for it, or choose another name");
   }
   size_ = resumed_ = noted_size();
   if (::ftruncate(fd_, static_cast<off_t>(size_)) != 0 || ::lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0)

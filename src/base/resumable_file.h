@@ -18,7 +18,7 @@ class ResumableFile {
   ResumableFile& operator=(const ResumableFile&) = delete;
   ~ResumableFile();  // keeps the partial file for the next attempt
 
-  uint64_t size() const { return size_; }           // bytes in place, those of an earlier attempt included
+  uint64_t size() const { return size_; }             // bytes in place, those of an earlier attempt included
   uint64_t resumed_from() const { return resumed_; }  // 0: from the beginning
   void write(std::span<const std::byte> bytes);
   void mark();

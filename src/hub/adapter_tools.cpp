@@ -43,7 +43,10 @@ Tensor as_f32(const HostMatrix& m) { return Tensor::host_copy(m.values.data(), D
 
 std::string architecture_of(const Flux2Config& config) {
   const std::string name = config.name();
-  return name == "klein 4B" ? "Flux.2-klein-4b/lora" : name == "klein 9B" ? "Flux.2-klein-9b/lora" : name == "dev" ? "Flux.2-dev/lora" : "Flux.2/lora";
+  return name == "klein 4B"   ? "Flux.2-klein-4b/lora"
+         : name == "klein 9B" ? "Flux.2-klein-9b/lora"
+         : name == "dev"      ? "Flux.2-dev/lora"
+                              : "Flux.2/lora";
 }
 
 std::string base_of(const Flux2Config& config) {
@@ -78,12 +81,17 @@ class AdapterWriter {
   }
 
  private:
-  static std::string layer_of(const std::string& weight) { return weight.substr(0, weight.size() - std::string_view(".weight").size()); }
+  static std::string layer_of(const std::string& weight) {
+    return weight.substr(0, weight.size() - std::string_view(".weight").size());
+  }
 
   void add_pair(std::string layer, const LowRankPair& pair) {
     const bool kohya = dialect_ == AdapterDialect::Kohya;
     if (kohya) std::replace(layer.begin(), layer.end(), '.', '_');
-    const std::string name = (kohya ? "lora_unet_" : dialect_ == AdapterDialect::Peft ? "transformer." : "diffusion_model.") + layer;
+    const std::string name = (kohya                              ? "lora_unet_"
+                              : dialect_ == AdapterDialect::Peft ? "transformer."
+                                                                 : "diffusion_model.") +
+                             layer;
     tensors_.emplace_back(name + (kohya ? ".lora_down.weight" : ".lora_A.weight"), as_f32(pair.down));
     tensors_.emplace_back(name + (kohya ? ".lora_up.weight" : ".lora_B.weight"), as_f32(pair.up));
     const auto rank = static_cast<float>(pair.down.rows);
@@ -113,9 +121,12 @@ std::map<std::string, std::string> kept_metadata(const Adapter& adapter) {
 }  // namespace
 
 AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads) {
-  AdapterReport report{.unmatched = adapter.unmatched(), .unknown_keys = adapter.file().unknown_keys, .text_encoder_keys = adapter.file().text_encoder_keys};
+  AdapterReport report{.unmatched = adapter.unmatched(),
+                       .unknown_keys = adapter.file().unknown_keys,
+                       .text_encoder_keys = adapter.file().text_encoder_keys};
   for (const Adapter::Change& c : adapter.changes()) {
-    AdapterReport::Layer layer{c.target.weight, c.module.part("magnitude") ? "DoRA" : name_of(c.module.kind), c.module.rank(), c.module.scale(), 0};
+    AdapterReport::Layer layer{c.target.weight, c.module.part("magnitude") ? "DoRA" : name_of(c.module.kind), c.module.rank(),
+                               c.module.scale(), 0};
     try {
       const AdapterChange change(c.module, threads);
       if (change.is_low_rank()) {
@@ -133,11 +144,14 @@ AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads) {
   return report;
 }
 
-void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out, ThreadPool& threads) {
+void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
+                     ThreadPool& threads) {
   std::vector<std::string> changed;
   for (const AdapterUse& use : uses)
     for (const std::string& name : weights_of(*use.adapter)) changed.push_back(name);
-  const auto is_changed = [&](const std::string& name) { return std::find(changed.begin(), changed.end(), name) != changed.end(); };
+  const auto is_changed = [&](const std::string& name) {
+    return std::find(changed.begin(), changed.end(), name) != changed.end();
+  };
   const auto type_of = [&](const std::string& name) {
     const DType t = base.dtype(name);
     return is_float(t) && !(is_changed(name) && t == DType::F16) ? t : DType::BF16;
@@ -171,7 +185,8 @@ AdapterDialect adapter_dialect_named(std::string_view name) {
   fail(ErrorCode::InvalidArgument, "\"{}\" is not one of {}", name, fmt::join(adapter_dialect_names(), ", "));
 }
 
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out, ThreadPool& threads) {
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out,
+                     ThreadPool& threads) {
   AdapterWriter writer(to, config);
   std::map<std::string, Shape> shapes;
   Flux2Transformer(config).visit([&](const Parameter& p) { shapes[p.name] = p.shape; });
@@ -179,20 +194,21 @@ void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterD
     const Shape shape = shapes.at(weight);
     const auto pair = low_rank_change(adapter, weight, shape[0], shape[1], threads);
     if (!pair)
-      throw Error(ErrorCode::Incompatible, fmt::format("{} is changed by something other than a LoRA, which has no other spelling", weight),
+      throw Error(ErrorCode::Incompatible,
+                  fmt::format("{} is changed by something other than a LoRA, which has no other spelling", weight),
                   "`flux2 lora merge` puts it into a model; `lora extract` makes a LoRA of the difference");
     writer.add(weight, *pair);
   }
   writer.save(out, kept_metadata(adapter));
 }
 
-double extract_adapter(const NamedWeights& tuned, const NamedWeights& base, int64_t rank, AdapterDialect to, const std::filesystem::path& out,
-                       ThreadPool& threads) {
+double extract_adapter(const NamedWeights& tuned, const NamedWeights& base, int64_t rank, AdapterDialect to,
+                       const std::filesystem::path& out, ThreadPool& threads) {
   check(rank >= 1 && rank <= 4096, "a rank of {} is not from 1 to 4096", rank);
   const Flux2Config config = detect_flux2(base);
   if (detect_flux2(tuned) != config)
-    fail(ErrorCode::Incompatible, "{} is {}, {} is {}: only models of one size differ by an adapter", tuned.source().description(),
-         detect_flux2(tuned).name(), base.source().description(), config.name());
+    fail(ErrorCode::Incompatible, "{} is {}, {} is {}: only models of one size differ by an adapter",
+         tuned.source().description(), detect_flux2(tuned).name(), base.source().description(), config.name());
   AdapterWriter writer(to, config);
   double error = 0, norm = 0;
   for (const std::string& name : base.names()) {

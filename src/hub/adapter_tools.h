@@ -26,7 +26,8 @@ AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads);
 
 // Writes the transformer with the adapters merged in, under original names: changed weights in BF16 (F32 where the base has
 // it), others as they are; what is packed becomes BF16.
-void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out, ThreadPool& threads);
+void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
+                     ThreadPool& threads);
 
 enum class AdapterDialect {
   Kohya,  // lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight, as kohya's and musubi's trainers write
@@ -38,12 +39,13 @@ AdapterDialect adapter_dialect_named(std::string_view name);
 
 // The same LoRA under other names; alpha is taken into the matrices, so that it equals the rank. Throws Incompatible for
 // changes that are no pairs of matrices.
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out, ThreadPool& threads);
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out,
+                     ThreadPool& threads);
 
 // A LoRA of that rank for each matrix that differs between two models of one geometry, nearest in the squared error. Returns
 // the relative error of the difference.
-double extract_adapter(const NamedWeights& tuned, const NamedWeights& base, int64_t rank, AdapterDialect to, const std::filesystem::path& out,
-                       ThreadPool& threads);
+double extract_adapter(const NamedWeights& tuned, const NamedWeights& base, int64_t rank, AdapterDialect to,
+                       const std::filesystem::path& out, ThreadPool& threads);
 
 // up · down of that rank nearest to the matrix, by iterating on a random subspace somewhat larger than the rank.
 LowRankPair nearest_low_rank(const HostMatrix& matrix, int64_t rank, ThreadPool& threads);

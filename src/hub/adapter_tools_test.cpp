@@ -27,7 +27,9 @@ std::vector<float> noise(int64_t count, uint32_t seed, float spread = 1.0f) {
   return values;
 }
 
-Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) { return Tensor::host_copy(noise(rows * columns, seed, 0.1f).data(), DType::F32, {rows, columns}); }
+Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) {
+  return Tensor::host_copy(noise(rows * columns, seed, 0.1f).data(), DType::F32, {rows, columns});
+}
 
 // A LoRA of rank 8 on three layers of the tiny model, one of them in pieces.
 fs::path write_lora(const fs::path& folder) {
@@ -46,11 +48,13 @@ fs::path write_lora(const fs::path& folder) {
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
+  for (size_t i = 0; i < a.size(); ++i)
+    error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
   return std::sqrt(error / norm);
 }
 
-const char* const kChanged[] = {"double_blocks.0.img_attn.qkv.weight", "single_blocks.0.linear1.weight", "final_layer.adaLN_modulation.1.weight"};
+const char* const kChanged[] = {"double_blocks.0.img_attn.qkv.weight", "single_blocks.0.linear1.weight",
+                                "final_layer.adaLN_modulation.1.weight"};
 
 TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
@@ -97,8 +101,10 @@ TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
     EXPECT_NE(w.values, want.values);
     EXPECT_LE(distance(merged_weight(w, name, {again}, threads).values, want.values), 1e-5) << name;
   }
-  EXPECT_GT(extract_adapter(tuned, before, 2, AdapterDialect::Bfl, folder / "small.safetensors", threads), 0.1) << "a lower rank loses";
-  EXPECT_THAT(refusal([&] { extract_adapter(before, before, 8, AdapterDialect::Bfl, folder / "none.safetensors", threads); }), HasSubstr("the same"));
+  EXPECT_GT(extract_adapter(tuned, before, 2, AdapterDialect::Bfl, folder / "small.safetensors", threads), 0.1)
+      << "a lower rank loses";
+  EXPECT_THAT(refusal([&] { extract_adapter(before, before, 8, AdapterDialect::Bfl, folder / "none.safetensors", threads); }),
+              HasSubstr("the same"));
   const Component& merged = require(recognise(folder / "tuned.safetensors"), ComponentKind::Transformer);
   EXPECT_EQ(merged.storage, "f32");
 }
@@ -111,7 +117,8 @@ TEST(AdapterTools, NearestLowRankIsTheTruncatedSingularValueDecomposition) {
   const LowRankPair pair = nearest_low_rank(a, 3, threads);
   const HostMatrix back = product(pair.up, pair.down, threads);
   for (int64_t i = 0; i < 20; ++i)
-    for (int64_t j = 0; j < 12; ++j) EXPECT_NEAR(back.row(i)[j], i == j && i < 3 ? 12.0f - static_cast<float>(i) : 0.0f, 2e-2) << i << " " << j;
+    for (int64_t j = 0; j < 12; ++j)
+      EXPECT_NEAR(back.row(i)[j], i == j && i < 3 ? 12.0f - static_cast<float>(i) : 0.0f, 2e-2) << i << " " << j;
 }
 
 TEST(AdapterTools, ChecksCountLayersAndFindWhatIsBroken) {
@@ -125,8 +132,9 @@ TEST(AdapterTools, ChecksCountLayersAndFindWhatIsBroken) {
   EXPECT_GT(good.layers[0].norm, 0);
   std::vector<float> broken(8 * 256, 1.0f);
   broken[5] = NAN;
-  save_tensors(folder / "broken.safetensors", {{"single_blocks.0.linear2.lora_A.weight", matrix(8, 1024, 1)},
-                                               {"single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(broken.data(), DType::F32, {256, 8})}});
+  save_tensors(folder / "broken.safetensors",
+               {{"single_blocks.0.linear2.lora_A.weight", matrix(8, 1024, 1)},
+                {"single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(broken.data(), DType::F32, {256, 8})}});
   const AdapterReport report = check_adapter(Adapter(read_adapter(folder / "broken.safetensors"), config), threads);
   EXPECT_FALSE(report.is_good());
   EXPECT_EQ(report.not_finite.size(), 1u);

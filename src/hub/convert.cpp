@@ -37,7 +37,8 @@ class Rows {
 
   // Whether a row's bytes in that type are what the file has.
   bool stores(DType dtype) const {
-    return std::all_of(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return !p.values && p.rows.tensor->dtype == dtype; });
+    return std::all_of(pieces_.begin(), pieces_.end(),
+                       [&](const Piece& p) { return !p.values && p.rows.tensor->dtype == dtype; });
   }
 
   void values(int64_t row, float* out) const {
@@ -105,7 +106,10 @@ Squares store_row(DType dtype, const float* x, int64_t width, float scale, std::
 class Converter {
  public:
   Converter(const NamedWeights& weights, const ConvertOptions& options)
-      : weights_(weights), options_(options), plan_(plan_conversion(weights, options.choice)), threads_(options.threads),
+      : weights_(weights),
+        options_(options),
+        plan_(plan_conversion(weights, options.choice)),
+        threads_(options.threads),
         file_(options.out, fingerprint()) {}
 
   ConvertReport run(const Log& log) {
@@ -153,7 +157,8 @@ class Converter {
     const uint64_t wanted = plan_.total_bytes() - file_.size();
     if (unknown || space.available >= wanted) return;
     throw Error(ErrorCode::CannotWrite,
-                fmt::format("{} needs {} MB, {} has {} MB free", options_.out.string(), wanted >> 20, folder.string(), space.available >> 20),
+                fmt::format("{} needs {} MB, {} has {} MB free", options_.out.string(), wanted >> 20, folder.string(),
+                            space.available >> 20),
                 "make room, or write to another disk");
   }
 
@@ -181,7 +186,8 @@ class Converter {
   // The largest magnitude of each row, over the range of the type; of the whole for FP8.
   const std::vector<float>& scales(const PlannedTensor& t) {
     const bool whole = t.role == PlannedTensor::Role::TensorScale || t.dtype == DType::F8_E4M3;
-    const std::string weight = t.role == PlannedTensor::Role::Values ? t.name : t.name.substr(0, t.name.size() - std::strlen("_scale"));
+    const std::string weight =
+        t.role == PlannedTensor::Role::Values ? t.name : t.name.substr(0, t.name.size() - std::strlen("_scale"));
     auto& known = scales_[weight];
     if (!known.empty()) return known;
     const Rows rows(weights_, t.canonical);

@@ -85,9 +85,11 @@ class Planner {
     if (!holds(type)) {
       const std::string why = fmt::format("{} cannot be stored in {} files", name_of(type), plan_.gguf ? "GGUF" : "safetensors");
       if (rule) fail(ErrorCode::InvalidArgument, "--quant-rule {}: {}", rule->text, why);
-      throw Error(ErrorCode::InvalidArgument, why, plan_.gguf ? "use a type like q4_k, or --to bfl" : "use fp8 or int8, or --to gguf");
+      throw Error(ErrorCode::InvalidArgument, why,
+                  plan_.gguf ? "use a type like q4_k, or --to bfl" : "use fp8 or int8, or --to gguf");
     }
-    if (is_eight_bit(type) && shape.rank() != 2) fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, name_of(type));
+    if (is_eight_bit(type) && shape.rank() != 2)
+      fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, name_of(type));
     if (!is_block_type(type)) return type;
     const int64_t row = shape.rank() == 0 ? 1 : shape[-1];
     if (row % info(type).block_elements == 0) return type;
@@ -111,12 +113,14 @@ class Planner {
     const std::string layer = p.name.substr(0, p.name.rfind('.'));
     const bool fp8 = type == DType::F8_E4M3;
     const Shape scales = fp8 ? Shape{} : Shape{p.shape[0], 1};
-    plan_.tensors.push_back({p.name + "_scale", DType::F32, scales, fp8 ? Role::TensorScale : Role::RowScales, canonical, p.rows, {}});
+    plan_.tensors.push_back(
+        {p.name + "_scale", DType::F32, scales, fp8 ? Role::TensorScale : Role::RowScales, canonical, p.rows, {}});
     const std::string format = fp8 ? "float8_e4m3fn" : "int8_tensorwise";
     packed_layers_[layer] = {{"format", format}};
     if (choice_.layout != FileLayout::Comfy) return;
     const std::string text = Json{{"format", format}}.dump();
-    plan_.tensors.push_back({layer + ".comfy_quant", DType::U8, {static_cast<int64_t>(text.size())}, Role::Text, canonical, {}, text});
+    plan_.tensors.push_back(
+        {layer + ".comfy_quant", DType::U8, {static_cast<int64_t>(text.size())}, Role::Text, canonical, {}, text});
   }
 
   void finish_safetensors() {
@@ -145,9 +149,12 @@ class Planner {
 
   std::vector<GgufPair> pairs() const {
     const bool text = weights_.part() == ModelPart::TextEncoder;
-    std::vector<GgufPair> list = {{"general.architecture", text ? "qwen3" : weights_.part() == ModelPart::Transformer ? "flux" : "flux2-vae"},
+    std::vector<GgufPair> list = {{"general.architecture", text                                        ? "qwen3"
+                                                           : weights_.part() == ModelPart::Transformer ? "flux"
+                                                                                                       : "flux2-vae"},
                                   {"general.quantization_version", uint32_t{2}}};
-    if (const auto file_type = choice_.type ? gguf_file_type(*choice_.type) : std::nullopt) list.push_back({"general.file_type", *file_type});
+    if (const auto file_type = choice_.type ? gguf_file_type(*choice_.type) : std::nullopt)
+      list.push_back({"general.file_type", *file_type});
     for (const char* key : {"general.name", "modelspec.title"})
       if (const auto at = weights_.source().metadata().find(key); at != weights_.source().metadata().end()) {
         list.push_back({"general.name", at->second});
@@ -222,7 +229,9 @@ QuantRule quant_rule(const std::string& text) {
   }
 }
 
-uint64_t ConvertPlan::bytes_of(const PlannedTensor& t) const { return static_cast<uint64_t>(bytes_for(t.dtype, t.shape.numel())); }
+uint64_t ConvertPlan::bytes_of(const PlannedTensor& t) const {
+  return static_cast<uint64_t>(bytes_for(t.dtype, t.shape.numel()));
+}
 uint64_t ConvertPlan::padding_of(const PlannedTensor& t) const { return gguf ? gguf_padding(bytes_of(t)) : 0; }
 
 uint64_t ConvertPlan::total_bytes() const {

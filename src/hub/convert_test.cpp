@@ -22,7 +22,8 @@ const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
 NamedWeights transformer() { return {open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer}; }
 NamedWeights text_encoder() { return {open_weights(kTiny / "text_encoder"), ModelPart::TextEncoder}; }
 
-ConvertOptions options(const std::string& name, FileLayout layout, const std::string& type, const std::vector<std::string>& rules = {}) {
+ConvertOptions options(const std::string& name, FileLayout layout, const std::string& type,
+                       const std::vector<std::string>& rules = {}) {
   ConvertOptions o{.out = scratch_folder() / name, .choice = {.layout = layout, .type = stored_as_named(type)}, .threads = 2};
   for (const std::string& r : rules) o.choice.rules.push_back(quant_rule(r));
   return o;
@@ -46,15 +47,24 @@ std::vector<float> values(const NamedWeights& weights, const std::string& name) 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
   double error = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
+  for (size_t i = 0; i < a.size(); ++i)
+    error += std::pow(static_cast<double>(a[i]) - b[i], 2), norm += std::pow(static_cast<double>(b[i]), 2);
   return std::sqrt(error / norm);
 }
 
 TEST(Convert, EveryTypeInGguf) {
   const NamedWeights before = transformer();
-  for (const auto& [type, limit] : std::vector<std::pair<std::string, double>>{{"q8_0", 0.01}, {"q6_k", 0.03}, {"q5_k", 0.05}, {"q5_0", 0.06},
-                                                                              {"q4_k", 0.1}, {"iq4_xs", 0.1}, {"q4_0", 0.12}, {"q3_k", 0.2},
-                                                                              {"q2_k", 0.4}, {"f16", 0.001}, {"bf16", 1e-9}}) {
+  for (const auto& [type, limit] : std::vector<std::pair<std::string, double>>{{"q8_0", 0.01},
+                                                                               {"q6_k", 0.03},
+                                                                               {"q5_k", 0.05},
+                                                                               {"q5_0", 0.06},
+                                                                               {"q4_k", 0.1},
+                                                                               {"iq4_xs", 0.1},
+                                                                               {"q4_0", 0.12},
+                                                                               {"q3_k", 0.2},
+                                                                               {"q2_k", 0.4},
+                                                                               {"f16", 0.001},
+                                                                               {"bf16", 1e-9}}) {
     SCOPED_TRACE(type);
     const ConvertOptions o = options("x.gguf", FileLayout::Gguf, type);
     const ConvertReport report = convert_model(before, o);
@@ -95,11 +105,14 @@ TEST(Convert, EightBitsWithTheirScales) {
       EXPECT_LE(report.total_error, limit);
       const auto source = open_weights(o.out);
       const NamedWeights after(source, ModelPart::Transformer);
-      for (const std::string& name : before.names()) EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
-      EXPECT_THAT(source->metadata().at("_quantization_metadata"), HasSubstr(type == "fp8" ? "float8_e4m3fn" : "int8_tensorwise"));
+      for (const std::string& name : before.names())
+        EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
+      EXPECT_THAT(source->metadata().at("_quantization_metadata"),
+                  HasSubstr(type == "fp8" ? "float8_e4m3fn" : "int8_tensorwise"));
       EXPECT_EQ(require(recognise(o.out), ComponentKind::Transformer).storage, type);
       // What was packed can be unpacked, and packed as blocks.
-      ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf", .choice = {.layout = FileLayout::Gguf, .type = DType::Q8_0}};
+      ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf",
+                            .choice = {.layout = FileLayout::Gguf, .type = DType::Q8_0}};
       EXPECT_LE(convert_model(after, blocks).total_error, 0.01);
     }
 }
@@ -119,7 +132,8 @@ TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {
 }
 
 TEST(Convert, RulesDecideByName) {
-  const ConvertOptions o = options("x.gguf", FileLayout::Gguf, "q4_0", {"img_mlp=q6_k", "double_blocks=keep", "^final_layer=f16"});
+  const ConvertOptions o =
+      options("x.gguf", FileLayout::Gguf, "q4_0", {"img_mlp=q6_k", "double_blocks=keep", "^final_layer=f16"});
   convert_model(transformer(), o);
   const NamedWeights after(open_weights(o.out), ModelPart::Transformer);
   EXPECT_EQ(after.dtype("double_blocks.0.img_mlp.0.weight"), DType::Q6_K);
@@ -131,7 +145,8 @@ TEST(Convert, RulesDecideByName) {
   EXPECT_THAT(refusal([] { quant_rule("a=q9"); }), HasSubstr("\"q9\" is not one of"));
   EXPECT_THAT(refusal([] { convert_model(transformer(), options("x.safetensors", FileLayout::Bfl, "q4_k")); }),
               HasSubstr("Q4_K cannot be stored in safetensors files"));
-  EXPECT_THAT(refusal([] { convert_model(transformer(), options("x.gguf", FileLayout::Gguf, "fp8")); }), HasSubstr("cannot be stored in GGUF"));
+  EXPECT_THAT(refusal([] { convert_model(transformer(), options("x.gguf", FileLayout::Gguf, "fp8")); }),
+              HasSubstr("cannot be stored in GGUF"));
 }
 
 // Rows of 96 have no blocks of 256; they fall back to blocks of 32.
@@ -143,7 +158,8 @@ TEST(Convert, BlocksThatDoNotFillRowsFallBack) {
 
 TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
   const NamedWeights before = transformer();
-  for (const auto& [name, layout, type] : {std::tuple{"x.gguf", FileLayout::Gguf, "q4_k"}, {"x.safetensors", FileLayout::Comfy, "fp8"}}) {
+  for (const auto& [name, layout, type] :
+       {std::tuple{"x.gguf", FileLayout::Gguf, "q4_k"}, {"x.safetensors", FileLayout::Comfy, "fp8"}}) {
     ConvertOptions whole = options(name, layout, type);
     convert_model(before, whole);
     const std::string want = read_text_file(whole.out);
@@ -159,7 +175,8 @@ TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
       EXPECT_EQ(read_text_file(o.out), want) << stop;
     }
   }
-  EXPECT_THAT(refusal([&] { convert_model(before, {.out = kTiny / "flux-2-klein-tiny.safetensors"}); }), HasSubstr("over itself"));
+  EXPECT_THAT(refusal([&] { convert_model(before, {.out = kTiny / "flux-2-klein-tiny.safetensors"}); }),
+              HasSubstr("over itself"));
 }
 
 }  // namespace

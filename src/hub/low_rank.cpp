@@ -59,7 +59,8 @@ Eigen eigen_of(std::vector<std::vector<double>> a) {
       for (size_t q = p + 1; q < n; ++q) {
         if (a[p][q] == 0) continue;
         const double theta = (a[q][q] - a[p][p]) / (2 * a[p][q]);
-        const double t = (theta >= 0 ? 1 : -1) / (std::abs(theta) + std::sqrt(theta * theta + 1)), c = 1 / std::sqrt(t * t + 1), s = t * c;
+        const double t = (theta >= 0 ? 1 : -1) / (std::abs(theta) + std::sqrt(theta * theta + 1)), c = 1 / std::sqrt(t * t + 1),
+                     s = t * c;
         for (size_t k = 0; k < n; ++k) {
           const double x = a[k][p], y = a[k][q];
           a[k][p] = c * x - s * y, a[k][q] = s * x + c * y;
@@ -104,7 +105,9 @@ LowRankPair nearest_low_rank(const HostMatrix& a, int64_t rank, ThreadPool& thre
   const HostMatrix y = product(q, at, threads);  // rows: A applied to the directions of Q
   std::vector<std::vector<double>> gram(static_cast<size_t>(size), std::vector<double>(static_cast<size_t>(size)));
   for (int64_t i = 0; i < size; ++i)
-    for (int64_t j = 0; j <= i; ++j) gram[static_cast<size_t>(i)][static_cast<size_t>(j)] = gram[static_cast<size_t>(j)][static_cast<size_t>(i)] = dot(y.row(i), y.row(j), a.rows);
+    for (int64_t j = 0; j <= i; ++j)
+      gram[static_cast<size_t>(i)][static_cast<size_t>(j)] = gram[static_cast<size_t>(j)][static_cast<size_t>(i)] =
+          dot(y.row(i), y.row(j), a.rows);
   const Eigen eigen = eigen_of(std::move(gram));
   LowRankPair pair{HostMatrix(rank, a.columns), HostMatrix(a.rows, rank)};
   for (int64_t r = 0; r < rank; ++r) {
@@ -112,7 +115,8 @@ LowRankPair nearest_low_rank(const HostMatrix& a, int64_t rank, ThreadPool& thre
     if (sigma == 0) continue;
     const auto& e = eigen.vectors[static_cast<size_t>(r)];
     for (int64_t k = 0; k < size; ++k) {
-      const auto down = static_cast<float>(e[static_cast<size_t>(k)] * std::sqrt(sigma)), up = static_cast<float>(e[static_cast<size_t>(k)] / std::sqrt(sigma));
+      const auto down = static_cast<float>(e[static_cast<size_t>(k)] * std::sqrt(sigma)),
+                 up = static_cast<float>(e[static_cast<size_t>(k)] / std::sqrt(sigma));
       for (int64_t j = 0; j < a.columns; ++j) pair.down.row(r)[j] += down * q.row(k)[j];
       for (int64_t i = 0; i < a.rows; ++i) pair.up.row(i)[r] += up * y.row(k)[i];
     }

@@ -64,8 +64,9 @@ void as_nvfp4(Stripped& t, Tensors& more) {
 void as_nf4(Stripped& t, Tensors& more) {
   more.push_back({t.name + ".absmax", {t.shape.numel() / 64}, "F32"});
   more.push_back({t.name + ".quant_map", {16}, "F32"});
-  more.push_back(text(t.name + ".quant_state.bitsandbytes__nf4",
-                      fmt::format(R"({{"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[{},{}]}})", t.shape[0], t.shape[1])));
+  more.push_back(
+      text(t.name + ".quant_state.bitsandbytes__nf4",
+           fmt::format(R"({{"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[{},{}]}})", t.shape[0], t.shape[1])));
   t = {t.name, {t.shape.numel() / 2, 1}, "U8"};
 }
 void as_int8(Stripped& t, Tensors& more) {
@@ -87,7 +88,8 @@ TEST(RecogniseQuantised, EveryPackingOfEveryVariant) {
   const struct {
     const char* storage;
     void (*pack)(Stripped&, Tensors&);
-  } packings[] = {{"fp8", as_fp8}, {"fp8", as_scaled_fp8}, {"fp8", as_musubi}, {"nvfp4", as_nvfp4}, {"nf4", as_nf4}, {"int8", as_int8}};
+  } packings[] = {{"fp8", as_fp8},     {"fp8", as_scaled_fp8}, {"fp8", as_musubi},
+                  {"nvfp4", as_nvfp4}, {"nf4", as_nf4},        {"int8", as_int8}};
   for (const auto& variant : kVariants)
     for (const auto& p : packings)
       for (const char* prefix : {"", "model.diffusion_model."}) {
@@ -121,9 +123,10 @@ TEST(RecogniseQuantised, GgufTransformersWithAndWithoutMetadata) {
         SCOPED_TRACE(fmt::format("{} {} {}", variant.name, dtype, metadata));
         auto tensors = transformer_tensors(variant.config, metadata ? "" : "model.diffusion_model.");
         for (Stripped& t : tensors) t.dtype = in_block(t) ? dtype : t.shape.rank() == 1 ? "F32" : "BF16";
-        const auto path = write_stripped_gguf(scratch_folder() / "flux.gguf", tensors,
-                                              metadata ? std::vector<GgufPair>{{"general.architecture", "flux"}, {"general.name", "klein base"}}
-                                                       : std::vector<GgufPair>{});
+        const auto path =
+            write_stripped_gguf(scratch_folder() / "flux.gguf", tensors,
+                                metadata ? std::vector<GgufPair>{{"general.architecture", "flux"}, {"general.name", "klein base"}}
+                                         : std::vector<GgufPair>{});
         const Recognition r = recognise(path);
         EXPECT_EQ(r.container, "GGUF");
         const Component& c = require(r, ComponentKind::Transformer);
@@ -159,7 +162,8 @@ Tensors ggml_language_model(int64_t width, int64_t layers, bool normed) {
 }
 
 Component gguf(const Tensors& tensors, const std::string& architecture) {
-  const Recognition r = recognise(write_stripped_gguf(scratch_folder() / "model.gguf", tensors, {{"general.architecture", architecture}}));
+  const Recognition r =
+      recognise(write_stripped_gguf(scratch_folder() / "model.gguf", tensors, {{"general.architecture", architecture}}));
   EXPECT_EQ(r.components.size(), 1u);
   return r.components.at(0);
 }
@@ -196,10 +200,12 @@ TEST(RecogniseQuantised, OtherPackingsAreRefusedByName) {
     const Recognition r = recognise(write_stripped(scratch_folder() / "file.safetensors", tensors));
     return r.components.at(0).problem;
   };
-  EXPECT_THAT(refusal_of({{"transformer_blocks.0.attn.to_q.qweight", {4, 4}, "U8"}, {"transformer_blocks.0.attn.to_q.wscales", {4, 4}}}),
-              HasSubstr("Nunchaku"));
-  EXPECT_THAT(refusal_of({{"model.layers.0.mlp.up_proj.qweight", {4, 4}, "U8"}, {"model.layers.0.mlp.up_proj.qzeros", {4, 4}, "U8"}}),
-              HasSubstr("GPTQ or AWQ"));
+  EXPECT_THAT(
+      refusal_of({{"transformer_blocks.0.attn.to_q.qweight", {4, 4}, "U8"}, {"transformer_blocks.0.attn.to_q.wscales", {4, 4}}}),
+      HasSubstr("Nunchaku"));
+  EXPECT_THAT(
+      refusal_of({{"model.layers.0.mlp.up_proj.qweight", {4, 4}, "U8"}, {"model.layers.0.mlp.up_proj.qzeros", {4, 4}, "U8"}}),
+      HasSubstr("GPTQ or AWQ"));
   EXPECT_THAT(refusal_of({{"a.weight", {4, 4}, "U8"}, {"a.zero_point", {4}}}), HasSubstr("SDNQ"));
   EXPECT_THAT(refusal_of({{"a.weight._data", {4, 4}, "I8"}, {"a.weight._scale", {4}}}), HasSubstr("optimum-quanto"));
   auto unknown = transformer_tensors(klein_4b_config());

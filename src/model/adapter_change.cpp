@@ -105,7 +105,8 @@ AdapterChange::AdapterChange(const AdapterModule& m, ThreadPool& threads) {
     by_columns_ = magnitude->shape.rank() == 2 && magnitude->shape[0] == 1 && magnitude->shape[1] == in_ && out_ != 1;
     magnitude_ = matrix_of(*magnitude).values;
     if (static_cast<int64_t>(magnitude_.size()) != (by_columns_ ? in_ : out_))
-      fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", shown(magnitude->name), magnitude->shape, out_, in_);
+      fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", shown(magnitude->name), magnitude->shape, out_,
+           in_);
   }
 }
 
@@ -158,7 +159,8 @@ void AdapterChange::read_oft(const AdapterModule& m) {
   }
   if (const StoredTensor* rescale = m.part("rescale")) rescale_ = matrix_of(*rescale).values;
   out_ = count * n;
-  check(rescale_.empty() || static_cast<int64_t>(rescale_.size()) == out_, "{}: {} factors for {} rows", shown(m.name), rescale_.size(), out_);
+  check(rescale_.empty() || static_cast<int64_t>(rescale_.size()) == out_, "{}: {} factors for {} rows", shown(m.name),
+        rescale_.size(), out_);
 }
 
 void AdapterChange::add_oft(HostMatrix& sum, const HostMatrix& w, float strength) const {

@@ -50,11 +50,11 @@ class AdapterChange {
   bool low_rank_ = false;
   int64_t out_ = 0, in_ = 0;
   HostMatrix down_, up_;
-  HostMatrix dense_;                 // the change itself where it has no low rank
+  HostMatrix dense_;                   // the change itself where it has no low rank
   std::vector<HostMatrix> rotations_;  // of OFT, one for each block of rows
   std::vector<float> rescale_;
-  std::vector<float> magnitude_;     // of DoRA
-  bool by_columns_ = false;          // of the magnitudes
+  std::vector<float> magnitude_;  // of DoRA
+  bool by_columns_ = false;       // of the magnitudes
 };
 
 }  // namespace flux2

@@ -36,18 +36,22 @@ AdapterTargets::AdapterTargets(const Flux2Config& config) {
       add(layer(d.name), target);
     }
   });
-  const auto rows = [&](const std::string& weight, int64_t in, int64_t begin, int64_t end) { return AdapterTarget{weight, {begin, end}, in}; };
+  const auto rows = [&](const std::string& weight, int64_t in, int64_t begin, int64_t end) {
+    return AdapterTarget{weight, {begin, end}, in};
+  };
   for (int64_t i = 0; i < config.double_blocks; ++i)
     for (const auto& [stream, fused] : {std::pair{"img", "qkv"}, {"txt", "added_qkv"}}) {
       const std::string name = fmt::format("double_blocks.{}.{}_attn.qkv", i, stream), weight = name + ".weight";
       add(fmt::format("transformer_blocks.{}.attn.{}", i, fused), rows(weight, h, 0, 3 * h));
       for (int64_t part = 0; part < 3; ++part) add(fmt::format("{}.{}", name, part), rows(weight, h, part * h, (part + 1) * h));
       if (std::string_view(stream) == "img")
-        add(fmt::format("transformer_blocks.{}.attn.to_out", i), rows(fmt::format("double_blocks.{}.img_attn.proj.weight", i), h, 0, h));
+        add(fmt::format("transformer_blocks.{}.attn.to_out", i),
+            rows(fmt::format("double_blocks.{}.img_attn.proj.weight", i), h, 0, h));
     }
   for (int64_t i = 0; i < config.single_blocks; ++i) {
     const std::string name = fmt::format("single_blocks.{}.linear1", i), weight = name + ".weight";
-    for (int64_t part = 0; part < 4; ++part) add(fmt::format("{}.{}", name, part), rows(weight, h, part * h, part < 3 ? (part + 1) * h : 9 * h));
+    for (int64_t part = 0; part < 4; ++part)
+      add(fmt::format("{}.{}", name, part), rows(weight, h, part * h, part < 3 ? (part + 1) * h : 9 * h));
     add(name + "_qkv", rows(weight, h, 0, 3 * h));
   }
   // The published sets spell the shared modulations both ways.
@@ -56,8 +60,9 @@ AdapterTargets::AdapterTargets(const Flux2Config& config) {
 }
 
 const AdapterTarget* AdapterTargets::find(std::string_view module) const {
-  static constexpr std::string_view kPrefixes[] = {"base_model_model_", "model_diffusion_model_", "diffusion_model_", "transformer_", "unet_",
-                                                   "lora_unet_",        "lora_transformer_",      "lycoris_",         "lora_"};
+  static constexpr std::string_view kPrefixes[] = {
+      "base_model_model_", "model_diffusion_model_", "diffusion_model_", "transformer_", "unet_",
+      "lora_unet_",        "lora_transformer_",      "lycoris_",         "lora_"};
   std::string name = with_underscores(module);
   for (bool stripped = true; stripped;) {
     if (const auto at = targets_.find(name); at != targets_.end()) return &at->second;

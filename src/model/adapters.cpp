@@ -26,9 +26,12 @@ Extents extents_of(const AdapterModule& m) {
   // Extents come from outside: what is larger than any layer must not overflow a product.
   const auto extent = [](int64_t n) { return std::min(n, int64_t{1} << 31); };
   const auto rows = [&](const char* role) { return m.part(role)->shape.rank() ? extent(m.part(role)->shape[0]) : 1; };
-  const auto columns = [&](const char* role) { return extent(m.part(role)->shape.numel() / std::max<int64_t>(1, m.part(role)->shape.rank() ? m.part(role)->shape[0] : 1)); };
+  const auto columns = [&](const char* role) {
+    return extent(m.part(role)->shape.numel() / std::max<int64_t>(1, m.part(role)->shape.rank() ? m.part(role)->shape[0] : 1));
+  };
   const auto factor = [&](const std::string& w) {
-    return m.part(w) ? Extents{rows(w.c_str()), columns(w.c_str())} : Extents{rows((w + "_a").c_str()), columns((w + "_b").c_str())};
+    return m.part(w) ? Extents{rows(w.c_str()), columns(w.c_str())}
+                     : Extents{rows((w + "_a").c_str()), columns((w + "_b").c_str())};
   };
   switch (m.kind) {
     case AdapterKind::Lora: return {rows("up"), columns("down")};
@@ -41,17 +44,21 @@ Extents extents_of(const AdapterModule& m) {
 }
 
 // What width a model must have for a layer that has `found` instead of `expected`, both multiples of the width.
-int64_t width_for(int64_t found, int64_t expected, int64_t hidden) { return expected % hidden == 0 ? found / (expected / hidden) : 0; }
+int64_t width_for(int64_t found, int64_t expected, int64_t hidden) {
+  return expected % hidden == 0 ? found / (expected / hidden) : 0;
+}
 
 void check_extents(const AdapterModule& m, const AdapterTarget& t, const AdapterFile& file, const Flux2Config& config) {
   const Extents e = extents_of(m);
   if (e.out == t.rows.size() && (e.in == 0 || e.in == t.in)) return;
   const int64_t width = width_for(e.out, t.rows.size(), config.hidden);
-  throw Error(ErrorCode::Incompatible,
-              fmt::format("{}: the adapter is for {} (width {}), the model is {} (width {}): {} changes a layer [{}, {}], {} has [{}, {}]",
-                          file.source->description(), size_named(width), width, config.name(), config.hidden, shown(m.name), e.out, e.in,
-                          t.weight, t.rows.size(), t.in),
-              "use the adapter with the model it was trained on");
+  throw Error(
+      ErrorCode::Incompatible,
+      fmt::format(
+          "{}: the adapter is for {} (width {}), the model is {} (width {}): {} changes a layer [{}, {}], {} has [{}, {}]",
+          file.source->description(), size_named(width), width, config.name(), config.hidden, shown(m.name), e.out, e.in,
+          t.weight, t.rows.size(), t.in),
+      "use the adapter with the model it was trained on");
 }
 
 // Where row i of a module lies in the weight.
@@ -80,11 +87,17 @@ std::vector<const Adapter::Change*> changes_of(const Adapter& adapter, const std
 }
 
 std::map<std::string, Linear*> layers_of(Flux2Transformer& n) {
-  std::map<std::string, Linear*> layers = {{"img_in", &n.img_in}, {"txt_in", &n.txt_in}, {"time_in.in_layer", &n.time_in.in},
-                                           {"time_in.out_layer", &n.time_in.out}, {"guidance_in.in_layer", &n.guidance_in.in},
-                                           {"guidance_in.out_layer", &n.guidance_in.out}, {"double_stream_modulation_img.lin", &n.img_modulation},
-                                           {"double_stream_modulation_txt.lin", &n.txt_modulation}, {"single_stream_modulation.lin", &n.single_modulation},
-                                           {"final_layer.adaLN_modulation.1", &n.final_modulation}, {"final_layer.linear", &n.final_linear}};
+  std::map<std::string, Linear*> layers = {{"img_in", &n.img_in},
+                                           {"txt_in", &n.txt_in},
+                                           {"time_in.in_layer", &n.time_in.in},
+                                           {"time_in.out_layer", &n.time_in.out},
+                                           {"guidance_in.in_layer", &n.guidance_in.in},
+                                           {"guidance_in.out_layer", &n.guidance_in.out},
+                                           {"double_stream_modulation_img.lin", &n.img_modulation},
+                                           {"double_stream_modulation_txt.lin", &n.txt_modulation},
+                                           {"single_stream_modulation.lin", &n.single_modulation},
+                                           {"final_layer.adaLN_modulation.1", &n.final_modulation},
+                                           {"final_layer.linear", &n.final_linear}};
   for (size_t i = 0; i < n.double_blocks.size(); ++i)
     for (auto [name, s] : {std::pair{"img", &n.double_blocks[i].img}, {"txt", &n.double_blocks[i].txt}}) {
       const std::string p = fmt::format("double_blocks.{}.{}_", i, name);
@@ -124,12 +137,15 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config) : file_(std::move(
   if (changes_.empty()) {
     std::vector<std::string> first;
     for (size_t i = 0; i < std::min<size_t>(3, file_.modules.size()); ++i) first.push_back(shown(file_.modules[i].first_key()));
-    fail(ErrorCode::Incompatible, "{} changes no layer of {}; its first keys are {}", file_.source->description(), config.name(), fmt::join(first, ", "));
+    fail(ErrorCode::Incompatible, "{} changes no layer of {}; its first keys are {}", file_.source->description(), config.name(),
+         fmt::join(first, ", "));
   }
-  std::stable_sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) { return a.target.weight < b.target.weight; });
+  std::stable_sort(changes_.begin(), changes_.end(),
+                   [](const Change& a, const Change& b) { return a.target.weight < b.target.weight; });
 }
 
-std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in, ThreadPool& threads) {
+std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in,
+                                           ThreadPool& threads) {
   const auto changes = changes_of(adapter, weight);
   std::vector<AdapterChange> pieces;
   int64_t rank = 0;
@@ -165,7 +181,8 @@ HostMatrix weight_values(const NamedWeights& weights, const std::string& name) {
   return m;
 }
 
-HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses, ThreadPool& threads) {
+HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses,
+                         ThreadPool& threads) {
   HostMatrix sum = weight;
   for (const AdapterUse& use : uses)
     for (const Adapter::Change* c : changes_of(*use.adapter, name)) {
@@ -186,16 +203,20 @@ void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, cons
     std::vector<AdapterUse> merged;
     for (const AdapterUse& use : uses) {
       if (use.strength == 0 || changes_of(*use.adapter, weight).empty()) continue;
-      auto pair = mode == AdapterMode::Runtime ? low_rank_change(*use.adapter, weight, layer->out, layer->in, threads) : std::nullopt;
+      auto pair =
+          mode == AdapterMode::Runtime ? low_rank_change(*use.adapter, weight, layer->out, layer->in, threads) : std::nullopt;
       if (!pair) {
         merged.push_back(use);
         continue;
       }
-      const auto tensor = [&](const HostMatrix& m) { return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values); };
+      const auto tensor = [&](const HostMatrix& m) {
+        return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values);
+      };
       layer->adapters.push_back({tensor(pair->down), tensor(pair->up), use.strength});
     }
     if (merged.empty()) continue;
-    const Tensor changed = as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));
+    const Tensor changed =
+        as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));
     layer->weight = host ? changed : changed.to(stream);
   }
 }

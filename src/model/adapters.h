@@ -50,10 +50,12 @@ struct LowRankPair {
 
 // All an adapter does to one weight [out, in] as one pair, the pieces of a fused layer joined: their downs one below the other,
 // their ups each in its rows and columns. Empty where it does nothing, or something that has no low rank.
-std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in, ThreadPool& threads);
+std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in,
+                                           ThreadPool& threads);
 
 // W + Σ strength · change for one weight of the model; every change is computed from W itself.
-HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses, ThreadPool& threads);
+HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses,
+                         ThreadPool& threads);
 
 // The values of a canonical matrix, whatever it is stored as.
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name);

@@ -35,7 +35,9 @@ std::vector<float> noise(int64_t count, uint32_t seed) {
   return values;
 }
 
-Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) { return Tensor::host_copy(noise(rows * columns, seed).data(), DType::F32, {rows, columns}); }
+Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) {
+  return Tensor::host_copy(noise(rows * columns, seed).data(), DType::F32, {rows, columns});
+}
 Tensor floats(const Shape& shape, std::vector<float> values) { return Tensor::host_copy(values.data(), DType::F32, shape); }
 Tensor number(float v) { return floats({}, {v}); }
 Tensor rows_of(const Tensor& t, int64_t begin, int64_t count) { return t.narrowed(0, begin, count); }
@@ -88,7 +90,8 @@ TEST(Adapters, EveryDialectGivesTheSameWeights) {
   };
 
   Tensors kohya, comfy, peft, default_named, onetrainer, lycoris, diffusers_old;
-  const auto pair = [&](Tensors& to, const std::string& module, const Tensor& a, const Tensor& b, const char* down, const char* up, bool with_alpha) {
+  const auto pair = [&](Tensors& to, const std::string& module, const Tensor& a, const Tensor& b, const char* down,
+                        const char* up, bool with_alpha) {
     to.push_back({module + down, a});
     to.push_back({module + up, b});
     if (with_alpha) to.push_back({module + ".alpha", number(alpha)});
@@ -114,7 +117,8 @@ TEST(Adapters, EveryDialectGivesTheSameWeights) {
     const auto half = [&](const Tensor& t) { return with_alpha ? t : halved(t); };
     int part = 0;
     for (const char* p : {"to_q", "to_k", "to_v"})
-      pair(to, name(std::string("transformer_blocks.0.attn.") + p), a_qkv, half(rows_of(b_qkv, kH * part++, kH)), down, up, with_alpha);
+      pair(to, name(std::string("transformer_blocks.0.attn.") + p), a_qkv, half(rows_of(b_qkv, kH * part++, kH)), down, up,
+           with_alpha);
     pair(to, name("single_transformer_blocks.0.attn.to_qkv_mlp_proj"), a_in, half(b_in), down, up, with_alpha);
     pair(to, name("single_transformer_blocks.0.attn.to_out"), a_out, half(b_out), down, up, with_alpha);
     pair(to, name("norm_out.linear"), a_last, half(b_swapped), down, up, with_alpha);
@@ -127,14 +131,18 @@ TEST(Adapters, EveryDialectGivesTheSameWeights) {
   split(diffusers_old, "base_model.model.", '.', ".lora.down.weight", ".lora.up.weight", true);
   // OneTrainer's own pieces of fused layers, ranks of their own.
   for (int part = 0; part < 3; ++part)
-    pair(onetrainer, fmt::format("transformer.double_blocks.0.img_attn.qkv.{}", part), a_qkv, rows_of(b_qkv, kH * part, kH), ".lora_down.weight", ".lora_up.weight", true);
+    pair(onetrainer, fmt::format("transformer.double_blocks.0.img_attn.qkv.{}", part), a_qkv, rows_of(b_qkv, kH * part, kH),
+         ".lora_down.weight", ".lora_up.weight", true);
   for (int part = 0; part < 4; ++part)
-    pair(onetrainer, fmt::format("transformer.single_blocks.0.linear1.{}", part), a_in, rows_of(b_in, kH * part, part < 3 ? kH : 6 * kH), ".lora_down.weight", ".lora_up.weight", true);
+    pair(onetrainer, fmt::format("transformer.single_blocks.0.linear1.{}", part), a_in,
+         rows_of(b_in, kH * part, part < 3 ? kH : 6 * kH), ".lora_down.weight", ".lora_up.weight", true);
   pair(onetrainer, "transformer.single_blocks.0.linear2", a_out, b_out, ".lora_down.weight", ".lora_up.weight", true);
   pair(onetrainer, "transformer.final_layer.adaLN_modulation.1", a_last, b_last, ".lora_down.weight", ".lora_up.weight", true);
 
-  const std::map<std::string, Shape> layers = {{"double_blocks.0.img_attn.qkv.weight", {3 * kH, kH}}, {"single_blocks.0.linear1.weight", {9 * kH, kH}},
-                                               {"single_blocks.0.linear2.weight", {kH, 4 * kH}}, {"final_layer.adaLN_modulation.1.weight", {2 * kH, kH}}};
+  const std::map<std::string, Shape> layers = {{"double_blocks.0.img_attn.qkv.weight", {3 * kH, kH}},
+                                               {"single_blocks.0.linear1.weight", {9 * kH, kH}},
+                                               {"single_blocks.0.linear2.weight", {kH, 4 * kH}},
+                                               {"final_layer.adaLN_modulation.1.weight", {2 * kH, kH}}};
   const Metadata with_metadata = {{"lora_adapter_metadata", R"({"transformer.r":4,"transformer.lora_alpha":4})"}};
   for (const auto& [name, shape] : layers) {
     const HostMatrix w = weight(shape[0], shape[1]);
@@ -191,25 +199,33 @@ std::vector<float> change_of(const AdapterModule& m, const HostMatrix& w, double
 }
 
 TEST(Adapters, LokrIsAKroneckerProduct) {
-  const Tensors full = {{"m.lokr_w1", floats({2, 2}, {1, 2, 3, 4})}, {"m.lokr_w2", floats({1, 3}, {0, 1, 2})}, {"m.alpha", number(1e10f)}};
+  const Tensors full = {
+      {"m.lokr_w1", floats({2, 2}, {1, 2, 3, 4})}, {"m.lokr_w2", floats({1, 3}, {0, 1, 2})}, {"m.alpha", number(1e10f)}};
   EXPECT_THAT(change_of(only("m", full), HostMatrix(2, 6)), ElementsAre(0, 1, 2, 0, 2, 4, 0, 3, 6, 0, 4, 8));
   // A factored second factor has a rank, and alpha counts.
-  const Tensors factored = {{"m.lokr_w1", floats({2, 2}, {1, 2, 3, 4})}, {"m.lokr_w2_a", floats({1, 2}, {1, 1})}, {"m.lokr_w2_b", floats({2, 3}, {0, 1, 1, 0, 0, 1})},
+  const Tensors factored = {{"m.lokr_w1", floats({2, 2}, {1, 2, 3, 4})},
+                            {"m.lokr_w2_a", floats({1, 2}, {1, 1})},
+                            {"m.lokr_w2_b", floats({2, 3}, {0, 1, 1, 0, 0, 1})},
                             {"m.alpha", number(4)}};
   EXPECT_THAT(change_of(only("m", factored), HostMatrix(2, 6)), ElementsAre(0, 2, 4, 0, 4, 8, 0, 6, 12, 0, 8, 16));
 }
 
 TEST(Adapters, LohaIsAProductOfTwoChanges) {
-  const Tensors loha = {{"m.hada_w1_a", floats({2, 1}, {1, 2})}, {"m.hada_w1_b", floats({1, 2}, {3, 4})}, {"m.hada_w2_a", floats({2, 1}, {5, 6})},
-                        {"m.hada_w2_b", floats({1, 2}, {7, 8})}, {"m.alpha", number(0.5f)}};
-  EXPECT_THAT(change_of(only("m", loha), HostMatrix(2, 2)), ElementsAre(3 * 35 * 0.5f, 4 * 40 * 0.5f, 6 * 42 * 0.5f, 8 * 48 * 0.5f));
+  const Tensors loha = {{"m.hada_w1_a", floats({2, 1}, {1, 2})},
+                        {"m.hada_w1_b", floats({1, 2}, {3, 4})},
+                        {"m.hada_w2_a", floats({2, 1}, {5, 6})},
+                        {"m.hada_w2_b", floats({1, 2}, {7, 8})},
+                        {"m.alpha", number(0.5f)}};
+  EXPECT_THAT(change_of(only("m", loha), HostMatrix(2, 2)),
+              ElementsAre(3 * 35 * 0.5f, 4 * 40 * 0.5f, 6 * 42 * 0.5f, 8 * 48 * 0.5f));
 }
 
 TEST(Adapters, DoraSetsTheLengthOfRowsOrColumns) {
   HostMatrix w(2, 2);
   w.values = {3, 4, 1, 2};
   const auto with = [&](const Tensor& magnitude, const char* key) {
-    return only("m", {{"m.lora_A.weight", floats({1, 2}, {0, -4})}, {"m.lora_B.weight", floats({2, 1}, {1, 0})}, {key, magnitude}});
+    return only("m",
+                {{"m.lora_A.weight", floats({1, 2}, {0, -4})}, {"m.lora_B.weight", floats({2, 1}, {1, 0})}, {key, magnitude}});
   };
   const auto rows = change_of(with(floats({2}, {10, 5}), "m.dora_scale"), w);
   EXPECT_NEAR(w.values[0] + rows[0], 10, 1e-5);
@@ -225,7 +241,8 @@ TEST(Adapters, DoraSetsTheLengthOfRowsOrColumns) {
   EXPECT_NEAR(half[0], rows[0] / 2, 1e-6);
 }
 
-// A block of two rows turned by a quarter: with B = [[0, x], [0, 0]] and x = 1, Q is skew and R = (I + Q)(I − Q)⁻¹ a rotation by 90°.
+// A block of two rows turned by a quarter: with B = [[0, x], [0, 0]] and x = 1, Q is skew and R = (I + Q)(I − Q)⁻¹ a rotation by
+// 90°.
 TEST(Adapters, OftTurnsRows) {
   HostMatrix w(2, 2);
   w.values = {1, 2, 3, 4};
@@ -241,7 +258,8 @@ TEST(Adapters, OftTurnsRows) {
 }
 
 TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
-  const Tensors pair = {{"transformer.x_embedder.lora_A.weight", matrix(4, 128, 1)}, {"transformer.x_embedder.lora_B.weight", matrix(kH, 4, 2)}};
+  const Tensors pair = {{"transformer.x_embedder.lora_A.weight", matrix(4, 128, 1)},
+                        {"transformer.x_embedder.lora_B.weight", matrix(kH, 4, 2)}};
   const auto scale = [&](const Tensors& more, const Metadata& metadata = {}) {
     Tensors all = pair;
     all.insert(all.end(), more.begin(), more.end());
@@ -252,7 +270,9 @@ TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
   EXPECT_EQ(scale({{"transformer.x_embedder.scale", number(0.25f)}}), 0.25);
   EXPECT_EQ(scale({{"transformer.x_embedder.alpha", number(0)}}), 1);
   EXPECT_EQ(scale({}, {{"lora_adapter_metadata", R"({"transformer.lora_alpha": 8, "transformer.use_rslora": true})"}}), 4);
-  EXPECT_EQ(scale({}, {{"lora_adapter_metadata", R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"x_embedder": 16}})"}}), 4);
+  EXPECT_EQ(
+      scale({}, {{"lora_adapter_metadata", R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"x_embedder": 16}})"}}),
+      4);
   EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("not a number"));
 }
 
@@ -264,9 +284,15 @@ TEST(Adapters, SayWhatIsWrong) {
               HasSubstr("the adapter is for klein 9B (width 4096), the model is klein 4B (width 3072)"));
   EXPECT_THAT(refusal([&] { written(pair("blocks.0.ffn", 64, 64)); }), HasSubstr("changes no layer"));
   EXPECT_THAT(refusal([&] { written({{"img_in.lora_A.weight", matrix(2, 128, 1)}}); }), HasSubstr("its up is missing"));
-  EXPECT_THAT(refusal([&] { merged(written({{"img_in.lora_A.weight", matrix(2, 128, 1)}, {"img_in.lora_B.weight", matrix(kH, 3, 1)}}), "img_in.weight", weight(kH, 128)); }),
+  EXPECT_THAT(refusal([&] {
+                merged(written({{"img_in.lora_A.weight", matrix(2, 128, 1)}, {"img_in.lora_B.weight", matrix(kH, 3, 1)}}),
+                       "img_in.weight", weight(kH, 128));
+              }),
               HasSubstr("does not fit"));
-  EXPECT_THAT(refusal([&] { written({{"img_in.oft_R.weight", matrix(2, 2, 1)}}); }), HasSubstr("PEFT's OFT, which is not supported"));
+  EXPECT_THAT(refusal([&] {
+                written({{"img_in.oft_R.weight", matrix(2, 2, 1)}});
+              }),
+              HasSubstr("PEFT's OFT, which is not supported"));
   EXPECT_THAT(refusal([&] { written({{"img_in.lora_mid.weight", matrix(2, 2, 1)}}); }), HasSubstr("Tucker"));
   auto mixed = pair("img_in", kH, 128);
   const auto more = pair("something.else", 4, 4);
@@ -280,7 +306,8 @@ TEST(Adapters, SeveralAddUp) {
   AdapterUse b = written({{"img_in.diff", matrix(kH, 128, 9)}});
   b.strength = -0.5;
   const HostMatrix w = weight(kH, 128);
-  const auto ab = merged_weight(w, "img_in.weight", {a, b}, threads()).values, ba = merged_weight(w, "img_in.weight", {b, a}, threads()).values;
+  const auto ab = merged_weight(w, "img_in.weight", {a, b}, threads()).values,
+             ba = merged_weight(w, "img_in.weight", {b, a}, threads()).values;
   const auto only_a = merged(a, "img_in.weight", w), only_b = merged(b, "img_in.weight", w);
   for (size_t i = 0; i < ab.size(); ++i) {
     EXPECT_NEAR(ab[i], ba[i], 1e-5);

@@ -98,8 +98,7 @@ void decode_q3_k(const uint8_t* b, float* out) {
     const int within = 16 * (group % 2), shift = 2 * (group % 8 / 2), bit = group / 2;
     const uint8_t *codes = b + 32 + 32 * (group / 8) + within, *third = b + within;
     for (int i = 0; i < 16; ++i)
-      out[16 * group + i] =
-          scale * static_cast<float>(((codes[i] >> shift) & 3) + 4 * ((third[i] >> bit) & 1) - 4);
+      out[16 * group + i] = scale * static_cast<float>(((codes[i] >> shift) & 3) + 4 * ((third[i] >> bit) & 1) - 4);
   }
 }
 
@@ -124,8 +123,7 @@ void decode_q5_k(const uint8_t* b, float* out) {
     const uint8_t *codes = b + 48 + 32 * (group / 2), *fifth = b + 16;
     const int shift = 4 * (group % 2);
     for (int i = 0; i < 32; ++i)
-      out[32 * group + i] =
-          scale * static_cast<float>(((codes[i] >> shift) & 15) + 16 * ((fifth[i] >> group) & 1)) - low;
+      out[32 * group + i] = scale * static_cast<float>(((codes[i] >> shift) & 15) + 16 * ((fifth[i] >> group) & 1)) - low;
   }
 }
 
@@ -138,8 +136,7 @@ void decode_q6_k(const uint8_t* b, float* out) {
     const uint8_t *low = b + 64 * part + 16 * (place % 4), *high = b + 128 + 32 * part + 16 * (place % 2);
     const int low_shift = 4 * (place / 4), high_shift = 2 * (place / 2);
     for (int i = 0; i < 16; ++i)
-      out[16 * group + i] =
-          scale * static_cast<float>((((low[i] >> low_shift) & 15) | ((high[i] >> high_shift) & 3) << 4) - 32);
+      out[16 * group + i] = scale * static_cast<float>((((low[i] >> low_shift) & 15) | ((high[i] >> high_shift) & 3) << 4) - 32);
   }
 }
 

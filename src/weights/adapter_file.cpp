@@ -151,7 +151,8 @@ void require_parts(const AdapterModule& m) {
       break;
     case K::Oft:
       need({"blocks"});
-      if (m.part("blocks")->shape.rank() != 3) fail(ErrorCode::Incompatible, "{}: BOFT adapters are not supported", shown(m.name));
+      if (m.part("blocks")->shape.rank() != 3)
+        fail(ErrorCode::Incompatible, "{}: BOFT adapters are not supported", shown(m.name));
       break;
     case K::Difference: need({"diff"}); break;
   }
@@ -227,7 +228,8 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
     else {
       AdapterModule& m = modules[split->module];
       if (role != "magnitude") m.kind = s.kind;
-      if (!m.parts.emplace(s.role, &t).second) fail(ErrorCode::BadFile, "{} and {} are the same part of a layer", shown(m.part(s.role)->name), shown(t.name));
+      if (!m.parts.emplace(s.role, &t).second)
+        fail(ErrorCode::BadFile, "{} and {} are the same part of a layer", shown(m.part(s.role)->name), shown(t.name));
     }
   }
   const PeftConfig peft = peft_config_of(*source, config);
@@ -260,7 +262,8 @@ AdapterFile read_adapter(const std::filesystem::path& path, const Log& log) {
   std::error_code unreadable;
   const auto source = open_weights(path, log);
   return in_context(source->description(), [&] {
-    return read_adapter(source, std::filesystem::is_regular_file(config, unreadable) ? read_text_file(config) : std::string(), log);
+    return read_adapter(source, std::filesystem::is_regular_file(config, unreadable) ? read_text_file(config) : std::string(),
+                        log);
   });
 }
 

@@ -30,15 +30,15 @@ struct AdapterModule {
   bool rank_stabilised = false;
 
   const StoredTensor* part(const std::string& role) const;
-  int64_t rank() const;   // 0 where the kind has none
-  double scale() const;   // what multiplies the product of the matrices, alpha over rank taken in
+  int64_t rank() const;  // 0 where the kind has none
+  double scale() const;  // what multiplies the product of the matrices, alpha over rank taken in
   std::string first_key() const;
 };
 
 struct AdapterFile {
   std::shared_ptr<const WeightSource> source;
-  std::vector<AdapterModule> modules;           // by name
-  std::vector<std::string> text_encoder_keys;   // set aside: FLUX.2's text encoders are not adapted
+  std::vector<AdapterModule> modules;          // by name
+  std::vector<std::string> text_encoder_keys;  // set aside: FLUX.2's text encoders are not adapted
   std::vector<std::string> unknown_keys;
 
   bool has_dora() const;

@@ -41,7 +41,9 @@ struct Affine {
   float scale = 0, min = 0;
 };
 
-float affine_level(float x, float inverse, float min, float levels) { return clamp_level(nearest((x + min) * inverse), 0, levels); }
+float affine_level(float x, float inverse, float min, float levels) {
+  return clamp_level(nearest((x + min) * inverse), 0, levels);
+}
 
 float affine_error(const float* x, int n, float levels, Affine a) {
   const float inverse = a.scale > 0 ? 1.0f / a.scale : 0.0f;
@@ -84,7 +86,8 @@ Affine fit_affine(const float* x, int n, float levels) {
   float least = affine_error(x, n, levels, best);
   for (int step = -10; step <= 10; ++step) {
     // Fewer or more steps over the range: the ends are cut, or what lies between them gets finer.
-    const Affine fit = refit(x, n, levels, {range / (levels + 0.1f * static_cast<float>(step) * std::min(levels / 5.0f, 2.0f)), min});
+    const Affine fit =
+        refit(x, n, levels, {range / (levels + 0.1f * static_cast<float>(step) * std::min(levels / 5.0f, 2.0f)), min});
     if (const float error = affine_error(x, n, levels, fit); error < least) least = error, best = fit;
   }
   return best;
@@ -100,7 +103,8 @@ void improve_codes(const AffineType& type, const float* x, float d, float dmin, 
   const int s0 = scale, m0 = min;
   for (int s = std::max(0, s0 - reach); s <= std::min(type.codes, s0 + reach); ++s)
     for (int m = std::max(0, m0 - reach); m <= std::min(type.codes, m0 + reach); ++m) {
-      const float error = affine_error(x, type.group, static_cast<float>(type.levels), {d * static_cast<float>(s), dmin * static_cast<float>(m)});
+      const float error =
+          affine_error(x, type.group, static_cast<float>(type.levels), {d * static_cast<float>(s), dmin * static_cast<float>(m)});
       if (error < least) least = error, scale = static_cast<uint8_t>(s), min = static_cast<uint8_t>(m);
     }
 }
@@ -145,7 +149,8 @@ AffineBlock settle(const AffineType& type, const float* x, const std::array<Affi
   float least = INFINITY;
   for (int round = 0; round < kRounds; ++round) {
     for (int g = 0; g < groups; ++g)
-      improve_codes(type, x + g * type.group, b.d, b.dmin, round == 0 ? 2 : 1, b.scale[static_cast<size_t>(g)], b.min[static_cast<size_t>(g)]);
+      improve_codes(type, x + g * type.group, b.d, b.dmin, round == 0 ? 2 : 1, b.scale[static_cast<size_t>(g)],
+                    b.min[static_cast<size_t>(g)]);
     if (const float error = block_error(type, x, b); error < least) least = error, best = b;
     else break;
     refit_block(type, x, b);
@@ -201,7 +206,8 @@ float fit_symmetric(const SymmetricType& type, const float* x, int n) {
   for (int i = 0; i < n; ++i)
     if (std::abs(x[i]) > std::abs(largest)) largest = x[i];
   if (largest == 0) return 0;
-  const float ends[] = {type.has_table() ? -127.0f : static_cast<float>(type.lowest), type.has_table() ? 113.0f : static_cast<float>(type.highest)};
+  const float ends[] = {type.has_table() ? -127.0f : static_cast<float>(type.lowest),
+                        type.has_table() ? 113.0f : static_cast<float>(type.highest)};
   float best = largest / ends[0], least = products(type, x, n, best).error;
   for (float end : ends)
     for (int step = -9; step <= 9; ++step) {
@@ -274,14 +280,15 @@ AffineBlock search_affine(const AffineType& type, const float* x) {
   const int tries = type.codes < 32 ? 3 : 1;
   for (int i = 0; i < tries; ++i)
     for (int j = 0; j < tries; ++j) {
-      const AffineBlock b = settle(type, x, fits, scale / (codes - static_cast<float>(2 * i)), min / (codes - static_cast<float>(2 * j)));
+      const AffineBlock b =
+          settle(type, x, fits, scale / (codes - static_cast<float>(2 * i)), min / (codes - static_cast<float>(2 * j)));
       if (const float error = block_error(type, x, b); error < least) least = error, best = b;
     }
   for (int i = 0; i < kBlock; ++i) {
     const auto g = static_cast<size_t>(i / type.group);
     const float s = best.d * best.scale[g];
-    best.q[static_cast<size_t>(i)] =
-        static_cast<uint8_t>(affine_level(x[i], s > 0 ? 1.0f / s : 0.0f, best.dmin * best.min[g], static_cast<float>(type.levels)));
+    best.q[static_cast<size_t>(i)] = static_cast<uint8_t>(
+        affine_level(x[i], s > 0 ? 1.0f / s : 0.0f, best.dmin * best.min[g], static_cast<float>(type.levels)));
   }
   return best;
 }

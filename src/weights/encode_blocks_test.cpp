@@ -85,10 +85,12 @@ double best_affine(const AffineType& type, const float* x, float d0, float dmin0
         float least = INFINITY;
         for (int s = 0; s <= type.codes; ++s)
           for (int m = 0; m <= type.codes; ++m) {
-            const float scale = d * static_cast<float>(s), low = dmin * static_cast<float>(m), inverse = scale > 0 ? 1 / scale : 0;
+            const float scale = d * static_cast<float>(s), low = dmin * static_cast<float>(m),
+                        inverse = scale > 0 ? 1 / scale : 0;
             float error = 0;
             for (int k = g * type.group; k < (g + 1) * type.group; ++k) {
-              const float q = std::min(std::max((x[k] + low) * inverse + 0x1.8p23f - 0x1.8p23f, 0.0f), static_cast<float>(type.levels));
+              const float q =
+                  std::min(std::max((x[k] + low) * inverse + 0x1.8p23f - 0x1.8p23f, 0.0f), static_cast<float>(type.levels));
               const float e = scale * q - low - x[k];
               error += e * e;
             }
@@ -143,11 +145,12 @@ TEST(EncodeBlocks, SearchesComeNearTheBestThereIs) {
 TEST(EncodeBlocks, ErrorsFollowTheBits) {
   const auto source = golden();
   const Tensor x = source->open("input.weights");
-  const double norm = std::sqrt(squared_error(x.data<float>(), std::vector<float>(static_cast<size_t>(x.numel())).data(), x.numel()));
-  const std::vector<std::pair<DType, double>> limits = {{DType::Q8_0, 0.008},  {DType::Q6_K, 0.02},  {DType::Q5_K, 0.045}, {DType::Q5_1, 0.05},
-                                                        {DType::Q5_0, 0.055},  {DType::Q4_K, 0.09},  {DType::IQ4_XS, 0.085},
-                                                        {DType::IQ4_NL, 0.085}, {DType::Q4_1, 0.1},   {DType::Q4_0, 0.12},  {DType::Q3_K, 0.19},
-                                                        {DType::Q2_K, 0.3}};
+  const double norm =
+      std::sqrt(squared_error(x.data<float>(), std::vector<float>(static_cast<size_t>(x.numel())).data(), x.numel()));
+  const std::vector<std::pair<DType, double>> limits = {{DType::Q8_0, 0.008},   {DType::Q6_K, 0.02},    {DType::Q5_K, 0.045},
+                                                        {DType::Q5_1, 0.05},    {DType::Q5_0, 0.055},   {DType::Q4_K, 0.09},
+                                                        {DType::IQ4_XS, 0.085}, {DType::IQ4_NL, 0.085}, {DType::Q4_1, 0.1},
+                                                        {DType::Q4_0, 0.12},    {DType::Q3_K, 0.19},    {DType::Q2_K, 0.3}};
   for (const auto& [dtype, limit] : limits) {
     const auto back = round_trip(dtype, x.data<float>(), x.numel());
     const double error = std::sqrt(squared_error(back.data(), x.data<float>(), x.numel())) / norm;

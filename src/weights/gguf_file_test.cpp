@@ -27,7 +27,9 @@ std::string bits(T v) {
 std::string text(const std::string& s) { return bits<uint64_t>(s.size()) + s; }
 
 // A header put together by hand, so that it can be wrong.
-std::string head(uint64_t tensors, uint64_t keys, uint32_t version = 3) { return "GGUF" + bits(version) + bits(tensors) + bits(keys); }
+std::string head(uint64_t tensors, uint64_t keys, uint32_t version = 3) {
+  return "GGUF" + bits(version) + bits(tensors) + bits(keys);
+}
 
 std::string entry(const std::string& name, std::vector<uint64_t> axes, uint32_t type, uint64_t offset) {
   std::string out = text(name) + bits(static_cast<uint32_t>(axes.size()));
@@ -47,13 +49,13 @@ std::string refusal_of(const std::string& file) {
 
 TEST(GgufFile, ReadsValuesOfEveryTypeAndTensorsInPyTorchOrder) {
   const std::string string_array = bits<uint32_t>(9) + bits<uint32_t>(8) + bits<uint64_t>(2) + text("ab") + text("");
-  const std::string file = with_data(
-      head(2, 8) + text("a") + bits<uint32_t>(0) + bits<uint8_t>(200) + text("b") + bits<uint32_t>(5) + bits<int32_t>(-3) +
-          text("c") + bits<uint32_t>(6) + bits(0.5f) + text("d") + bits<uint32_t>(7) + bits<uint8_t>(1) + text("e") +
-          bits<uint32_t>(8) + text("flux") + text("f") + string_array + text("g") + bits<uint32_t>(10) +
-          bits<uint64_t>(uint64_t{1} << 40) + text("h") + bits<uint32_t>(9) + bits<uint32_t>(3) + bits<uint64_t>(2) +
-          bits<int16_t>(-1) + bits<int16_t>(7) + entry("w", {32, 3}, 8, 0) + entry("s", {}, 0, 128),
-      132);
+  const std::string file =
+      with_data(head(2, 8) + text("a") + bits<uint32_t>(0) + bits<uint8_t>(200) + text("b") + bits<uint32_t>(5) +
+                    bits<int32_t>(-3) + text("c") + bits<uint32_t>(6) + bits(0.5f) + text("d") + bits<uint32_t>(7) +
+                    bits<uint8_t>(1) + text("e") + bits<uint32_t>(8) + text("flux") + text("f") + string_array + text("g") +
+                    bits<uint32_t>(10) + bits<uint64_t>(uint64_t{1} << 40) + text("h") + bits<uint32_t>(9) + bits<uint32_t>(3) +
+                    bits<uint64_t>(2) + bits<int16_t>(-1) + bits<int16_t>(7) + entry("w", {32, 3}, 8, 0) + entry("s", {}, 0, 128),
+                132);
   const GgufFile opened(bytes_of(file));
   const auto& values = opened.header().values;
   EXPECT_EQ(values.at("a").text(), "200");
@@ -92,21 +94,26 @@ TEST(GgufFile, RefusesEachWayToBeWrong) {
   EXPECT_THAT(refusal_of(head(0, 1) + text("") + bits<uint32_t>(0) + "x"), HasSubstr("has no name"));
   const std::string pair = text("k") + bits<uint32_t>(0) + "x";
   EXPECT_THAT(refusal_of(head(0, 2) + pair + pair), HasSubstr("names k twice"));
-  EXPECT_THAT(refusal_of(head(0, 1) + text("general.alignment") + bits<uint32_t>(4) + bits<uint32_t>(12)), HasSubstr("power of two"));
-  EXPECT_THAT(refusal_of(with_data(head(2, 0) + entry("a", {1}, 0, 0) + entry("a", {1}, 0, 32), 36)), HasSubstr("a appears twice"));
+  EXPECT_THAT(refusal_of(head(0, 1) + text("general.alignment") + bits<uint32_t>(4) + bits<uint32_t>(12)),
+              HasSubstr("power of two"));
+  EXPECT_THAT(refusal_of(with_data(head(2, 0) + entry("a", {1}, 0, 0) + entry("a", {1}, 0, 32), 36)),
+              HasSubstr("a appears twice"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {1, 1, 1, 1, 1}, 0, 0), 4)), HasSubstr("5 axes"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {0}, 0, 0), 4)), HasSubstr("axis of 0"));
-  EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {uint64_t{1} << 40, uint64_t{1} << 40}, 0, 0), 4)), HasSubstr("has an axis"));
+  EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {uint64_t{1} << 40, uint64_t{1} << 40}, 0, 0), 4)),
+              HasSubstr("has an axis"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {48}, 8, 0), 51)), HasSubstr("does not fill blocks of 32 as Q8_0"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {1}, 0, 4), 64)), HasSubstr("not at a multiple of 32"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {9}, 0, 0), 35)), HasSubstr("the file is incomplete"));
   EXPECT_THAT(refusal_of(with_data(head(1, 0) + entry("a", {1}, 0, uint64_t{1} << 62), 35)), HasSubstr("the file is incomplete"));
-  EXPECT_THAT(refusal_of(with_data(head(2, 0) + entry("a", {16}, 0, 0) + entry("b", {1}, 0, 32), 64)), HasSubstr("begins inside"));
+  EXPECT_THAT(refusal_of(with_data(head(2, 0) + entry("a", {16}, 0, 0) + entry("b", {1}, 0, 32), 64)),
+              HasSubstr("begins inside"));
 }
 
 TEST(GgufFile, KeepsOddOrdersAndUnknownTypesUntilTheyAreWanted) {
   Lines lines;
-  const std::string file = with_data(head(3, 0) + entry("late", {2}, 0, 32) + entry("early", {2}, 0, 0) + entry("odd", {256}, 17, 64), 64 + 74);
+  const std::string file =
+      with_data(head(3, 0) + entry("late", {2}, 0, 32) + entry("early", {2}, 0, 0) + entry("odd", {256}, 17, 64), 64 + 74);
   const GgufFile opened(bytes_of(file), lines.log);
   ASSERT_EQ(lines.lines.size(), 1u);
   EXPECT_THAT(lines.lines[0], HasSubstr("order of the list"));
@@ -130,7 +137,8 @@ TEST(GgufFile, ReadsWhatTheWriterWrites) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
   const std::vector<uint8_t> blocks(static_cast<size_t>(bytes_for(DType::Q6_K, 512)), 7);
   save_gguf(path, {{"general.architecture", "flux"}, {"n", 3u}, {"f", 1.5f}, {"b", true}},
-            {{"m", Tensor::host_copy(values.data(), DType::F32, {2, 3})}, {"q", Tensor::host_copy(blocks.data(), DType::Q6_K, {2, 256})}});
+            {{"m", Tensor::host_copy(values.data(), DType::F32, {2, 3})},
+             {"q", Tensor::host_copy(blocks.data(), DType::Q6_K, {2, 256})}});
   EXPECT_TRUE(is_gguf(path));
   const auto source = open_weights(path);
   EXPECT_EQ(source->metadata().at("general.architecture"), "flux");
@@ -163,18 +171,25 @@ TEST(GgufFile, LanguageModelsUnderTheirCanonicalNames) {
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
     const Tensor t = Tensor::host_copy(rows.data(), DType::F32, {256, 1});
     save_gguf(path, {{"general.architecture", architecture}},
-              {{"token_embd.weight", t}, {"blk.3.attn_q.weight", t}, {"blk.3.attn_q_norm.weight", t}, {"blk.3.attn_v.weight", t},
-               {"blk.3.attn_output.weight", t}, {"blk.3.ffn_norm.weight", t}, {"rope_freqs.weight", t}});
+              {{"token_embd.weight", t},
+               {"blk.3.attn_q.weight", t},
+               {"blk.3.attn_q_norm.weight", t},
+               {"blk.3.attn_v.weight", t},
+               {"blk.3.attn_output.weight", t},
+               {"blk.3.ffn_norm.weight", t},
+               {"rope_freqs.weight", t}});
     const NamedWeights weights(open_weights(path), ModelPart::TextEncoder);
     EXPECT_EQ(weights.dialect(), Dialect::Ggml);
-    for (const char* name : {"model.embed_tokens.weight", "model.layers.3.self_attn.q_norm.weight", "model.layers.3.self_attn.v_proj.weight",
-                             "model.layers.3.self_attn.o_proj.weight", "model.layers.3.post_attention_layernorm.weight"})
+    for (const char* name :
+         {"model.embed_tokens.weight", "model.layers.3.self_attn.q_norm.weight", "model.layers.3.self_attn.v_proj.weight",
+          "model.layers.3.self_attn.o_proj.weight", "model.layers.3.post_attention_layernorm.weight"})
       EXPECT_TRUE(weights.has(name)) << name;
     EXPECT_THAT(weights.unknown(), ElementsAre("rope_freqs.weight"));
     const Tensor q = weights.open("model.layers.3.self_attn.q_proj.weight");
     // Stored rows 0, 1, 2, 3 of a head are the original's 0, 64, 1, 65.
     const bool turned = architecture == "llama";
-    for (const auto& [original, stored] : std::vector<std::pair<size_t, float>>{{0, 0}, {64, 1}, {1, 2}, {65, 3}, {128 + 65, 128 + 3}})
+    for (const auto& [original, stored] :
+         std::vector<std::pair<size_t, float>>{{0, 0}, {64, 1}, {1, 2}, {65, 3}, {128 + 65, 128 + 3}})
       EXPECT_EQ(q.data<float>()[original], turned ? stored : static_cast<float>(original));
     EXPECT_EQ(weights.open("model.layers.3.self_attn.v_proj.weight").data<float>()[64], 64.0f);
   }

@@ -57,19 +57,22 @@ class Reader {
   explicit Reader(std::span<const std::byte> file) : file_(file) {}
 
   template <class T>
-  T number() { return number_at<T>(take(sizeof(T)).data()); }
+  T number() {
+    return number_at<T>(take(sizeof(T)).data());
+  }
 
   std::span<const std::byte> take(uint64_t size) {
     if (size > file_.size() - at_)
-      throw Error(ErrorCode::BadFile, fmt::format("the file is incomplete: it ends inside its header, after {} bytes", file_.size()),
-                  kDownloadAgain);
+      throw Error(ErrorCode::BadFile,
+                  fmt::format("the file is incomplete: it ends inside its header, after {} bytes", file_.size()), kDownloadAgain);
     at_ += size;
     return file_.subspan(at_ - size, size);
   }
 
   std::span<const std::byte> string() {
     const auto length = number<uint64_t>();
-    if (length > kMaxLength) fail(ErrorCode::BadFile, "a text of {} bytes in the header is over the limit of {}", length, kMaxLength);
+    if (length > kMaxLength)
+      fail(ErrorCode::BadFile, "a text of {} bytes in the header is over the limit of {}", length, kMaxLength);
     return take(length);
   }
 
@@ -94,7 +97,8 @@ class Reader {
     v.element = value_type();
     v.count = number<uint64_t>();
     if (v.element == GgufValueType::Array) fail(ErrorCode::BadFile, "an array of arrays in the header");
-    if (v.count > kMaxLength) fail(ErrorCode::BadFile, "an array of {} elements in the header is over the limit of {}", v.count, kMaxLength);
+    if (v.count > kMaxLength)
+      fail(ErrorCode::BadFile, "an array of {} elements in the header is over the limit of {}", v.count, kMaxLength);
     const uint64_t start = at_;
     if (v.element == GgufValueType::String)
       for (uint64_t i = 0; i < v.count; ++i) string();
@@ -122,9 +126,7 @@ int64_t integer_at(GgufValueType type, const std::byte* at) {
   }
 }
 
-bool is_whole(GgufValueType type) {
-  return size_of(type) > 0 && type != GgufValueType::F32 && type != GgufValueType::F64;
-}
+bool is_whole(GgufValueType type) { return size_of(type) > 0 && type != GgufValueType::F32 && type != GgufValueType::F64; }
 
 void check_version(uint32_t version) {
   if ((version & 0xffff) == 0 && version != 0) fail(ErrorCode::BadFile, "this GGUF file is big-endian, which is not supported");
@@ -245,7 +247,8 @@ std::vector<std::string> GgufValue::strings() const {
 
 GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log) {
   Reader reader(file);
-  if (as_text(reader.take(kGgufMagic.size())) != kGgufMagic) fail(ErrorCode::BadFile, "not a GGUF file: it does not begin with GGUF");
+  if (as_text(reader.take(kGgufMagic.size())) != kGgufMagic)
+    fail(ErrorCode::BadFile, "not a GGUF file: it does not begin with GGUF");
   GgufHeader header{.version = reader.number<uint32_t>()};
   check_version(header.version);
   const auto tensors = reader.number<uint64_t>(), keys = reader.number<uint64_t>();

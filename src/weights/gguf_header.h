@@ -21,7 +21,7 @@ struct GgufValue {
   uint64_t count = 0;                         // of an array
   std::span<const std::byte> bytes;           // the value; of a string its text, of an array all elements
 
-  std::string text() const;                        // of a scalar or string; of an array what it holds: "i32 × 4"
+  std::string text() const;                         // of a scalar or string; of an array what it holds: "i32 × 4"
   std::optional<uint64_t> unsigned_number() const;  // empty when it is not a whole number ≥ 0
   std::vector<int64_t> integers() const;            // of an array of whole numbers; empty for others
   std::vector<std::string> strings() const;         // of an array of strings; empty for others
@@ -32,9 +32,9 @@ struct GgufHeader {
   struct Entry {
     std::string name;
     uint32_t type = 0;
-    Shape shape;              // outermost axis first
-    uint64_t offset = 0;      // relative to the start of the data
-    uint64_t size = 0;        // bytes; 0 for types whose layout we do not know
+    Shape shape;          // outermost axis first
+    uint64_t offset = 0;  // relative to the start of the data
+    uint64_t size = 0;    // bytes; 0 for types whose layout we do not know
   };
 
   uint32_t version = 0;

@@ -33,7 +33,8 @@ class BnbValues final : public PackedValues {
     const int64_t blocks = (count + block_ - 1) / block_;
     const auto expect = [&](const StoredTensor& t, DType dtype, int64_t elements) {
       if (t.dtype != dtype || t.shape.numel() != elements)
-        fail(ErrorCode::BadFile, "{} is {} {}, expected {} elements of {}", t.name, t.dtype_name, t.shape, elements, name_of(dtype));
+        fail(ErrorCode::BadFile, "{} is {} {}, expected {} elements of {}", t.name, t.dtype_name, t.shape, elements,
+             name_of(dtype));
     };
     nested_ = parts_.absmax.dtype == DType::U8;
     expect(parts_.absmax, nested_ ? DType::U8 : DType::F32, blocks);
@@ -41,12 +42,14 @@ class BnbValues final : public PackedValues {
     if (parts_.codes.bytes.size() != static_cast<size_t>((count + 1) / 2))
       fail(ErrorCode::BadFile, "{} has {} bytes for {} codes", parts_.codes.name, parts_.codes.bytes.size(), count);
     if (!nested_) return;
-    if (!parts_.nested_absmax || !parts_.nested_map) fail(ErrorCode::BadFile, "{} is nested, its tables are missing", parts_.absmax.name);
+    if (!parts_.nested_absmax || !parts_.nested_map)
+      fail(ErrorCode::BadFile, "{} is nested, its tables are missing", parts_.absmax.name);
     nested_absmax_ = *parts_.nested_absmax, nested_map_ = *parts_.nested_map;
     expect(nested_absmax_, DType::F32, (blocks + nested_block_ - 1) / nested_block_);
     expect(nested_map_, DType::F32, 256);
     const auto offset = parts_.state.find("nested_offset");
-    if (offset == parts_.state.end() || !offset->is_number()) fail(ErrorCode::BadFile, "the quant_state of {} has no nested_offset", parts_.codes.name);
+    if (offset == parts_.state.end() || !offset->is_number())
+      fail(ErrorCode::BadFile, "the quant_state of {} has no nested_offset", parts_.codes.name);
     offset_ = offset->get<float>();
   }
 
@@ -82,7 +85,8 @@ Shape bnb_shape(const BnbParts& parts) {
   Shape shape;
   if (extents != parts.state.end() && extents->is_array() && extents->size() == 2)
     for (const Json& e : *extents)
-      if (e.is_number_integer() && e.get<int64_t>() > 0 && e.get<int64_t>() < (int64_t{1} << 31)) shape = shape.append(e.get<int64_t>());
+      if (e.is_number_integer() && e.get<int64_t>() > 0 && e.get<int64_t>() < (int64_t{1} << 31))
+        shape = shape.append(e.get<int64_t>());
   if (shape.rank() != 2) fail(ErrorCode::BadFile, "the quant_state of {} does not tell the shape of a matrix", parts.codes.name);
   return shape;
 }

@@ -29,7 +29,8 @@ class Nvfp4Values final : public PackedValues {
     if (parts_.global.shape.numel() != 1 || parts_.global.dtype != DType::F32)
       fail(ErrorCode::BadFile, "{} is not one F32 number", parts_.global.name);
     std::memcpy(&global_, parts_.global.bytes.data(), sizeof global_);
-    if (!std::isfinite(global_) || global_ < 0) fail(ErrorCode::BadFile, "{} holds {}, which is no scale", parts_.global.name, global_);
+    if (!std::isfinite(global_) || global_ < 0)
+      fail(ErrorCode::BadFile, "{} holds {}, which is no scale", parts_.global.name, global_);
     if (parts_.input_factors) read_input_factors(*parts_.input_factors);
   }
 

@@ -23,7 +23,9 @@ bool is_f8(const StoredTensor& t) { return t.dtype == DType::F8_E4M3 || t.dtype 
 
 Json json_in(const StoredTensor& t) {
   if (t.bytes.size() > kMaxJson) fail(ErrorCode::BadFile, "{} of {} bytes is no description", shown(t.name), t.bytes.size());
-  Json json = in_context(shown(t.name), [&] { return parse_json({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()}); });
+  Json json = in_context(shown(t.name), [&] {
+    return parse_json({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()});
+  });
   if (!json.is_object()) fail(ErrorCode::BadFile, "{} is not a JSON object", shown(t.name));
   return json;
 }
@@ -68,7 +70,8 @@ class Unpacker {
     return t;
   }
 
-  static StoredTensor with_values(StoredTensor t, const char* kind, const Shape& shape, std::shared_ptr<const PackedValues> values) {
+  static StoredTensor with_values(StoredTensor t, const char* kind, const Shape& shape,
+                                  std::shared_ptr<const PackedValues> values) {
     t.dtype_name = kind;
     t.dtype = DType::BF16;
     t.shape = shape;
@@ -96,8 +99,9 @@ class Unpacker {
   }
 
   static void check_format(const StoredTensor& t, const std::string& format) {
-    const bool agrees = format.empty() || (format.starts_with("float8") && is_f8(t)) || (format == "nvfp4" && t.dtype == DType::U8) ||
-                        (format == "int8_tensorwise" && t.dtype == DType::I8) || t.dtype == DType::BF16;
+    const bool agrees = format.empty() || (format.starts_with("float8") && is_f8(t)) ||
+                        (format == "nvfp4" && t.dtype == DType::U8) || (format == "int8_tensorwise" && t.dtype == DType::I8) ||
+                        t.dtype == DType::BF16;
     if (!agrees) fail(ErrorCode::BadFile, "{} is described as {} and stored as {}", shown(t.name), shown(format), t.dtype_name);
   }
 
@@ -140,7 +144,8 @@ class Unpacker {
       beside(t, "input_scale");
       const Nvfp4Parts parts{t, *scales, *global, beside(t, "pre_quant_scale")};
       const bool tiled = format == "nvfp4" || tiled_file_;
-      return with_values(t, "NVFP4", {t.shape[0], 2 * t.shape[1]}, nvfp4_values(parts, tiled ? Nvfp4Order::Tiled : Nvfp4Order::Linear));
+      return with_values(t, "NVFP4", {t.shape[0], 2 * t.shape[1]},
+                         nvfp4_values(parts, tiled ? Nvfp4Order::Tiled : Nvfp4Order::Linear));
     }
     if (const StoredTensor* absmax = behind(t, ".absmax")) return unpacked_bnb(t, *absmax);
     return without_dtype(t, "U8, packed by an unknown scheme");
@@ -149,7 +154,8 @@ class Unpacker {
   StoredTensor unpacked_bnb(const StoredTensor& t, const StoredTensor& absmax) {
     const StoredTensor *map = behind(t, ".quant_map"), *state = nullptr;
     const char* kind = nullptr;
-    for (const auto& [ending, name] : {std::pair{".quant_state.bitsandbytes__nf4", "NF4"}, {".quant_state.bitsandbytes__fp4", "FP4"}})
+    for (const auto& [ending, name] :
+         {std::pair{".quant_state.bitsandbytes__nf4", "NF4"}, {".quant_state.bitsandbytes__fp4", "FP4"}})
       if (const StoredTensor* found = behind(t, ending)) state = found, kind = name;
     if (!map || !state) fail(ErrorCode::BadFile, "{} has absmax but no quant_map or quant_state", shown(t.name));
     const BnbParts parts{t, absmax, *map, behind(t, ".nested_absmax"), behind(t, ".nested_quant_map"), json_in(*state)};

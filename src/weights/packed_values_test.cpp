@@ -45,7 +45,8 @@ TEST(PackedValues, ScalesOfBlocksGroupsAndColumns) {
   // e4m3 0x38 is one, 0x40 two.
   const int64_t rows = 130, columns = 256;
   const Tensor ones = bytes({rows, columns}, std::vector<uint8_t>(static_cast<size_t>(rows * columns), 0x38), DType::F8_E4M3);
-  const auto source = written({{"w.weight", ones}, {"w.weight_scale_inv", floats({2, 2}, {1, 2, 3, 4})}, {"w.input_scale", floats({}, {9})}});
+  const auto source =
+      written({{"w.weight", ones}, {"w.weight_scale_inv", floats({2, 2}, {1, 2, 3, 4})}, {"w.input_scale", floats({}, {9})}});
   EXPECT_THAT(source->names(), ElementsAre("w.weight"));
   const Tensor w = source->open("w.weight");
   EXPECT_EQ(w.dtype(), DType::BF16);
@@ -66,9 +67,12 @@ TEST(PackedValues, ScalesOfBlocksGroupsAndColumns) {
 
   std::vector<float> by_column(static_cast<size_t>(columns));
   std::iota(by_column.begin(), by_column.end(), 0.0f);
-  EXPECT_EQ(values(written({{"w.weight", ones}, {"w.weight_scale", floats({1, columns}, by_column)}})->open("w.weight"))[256 + 77], 77);
+  EXPECT_EQ(
+      values(written({{"w.weight", ones}, {"w.weight_scale", floats({1, columns}, by_column)}})->open("w.weight"))[256 + 77], 77);
 
-  EXPECT_THAT(refusal([&] { written({{"w.weight", ones}, {"w.weight_scale", floats({7, 3}, std::vector<float>(21, 1))}}); }),
+  EXPECT_THAT(refusal([&] {
+                written({{"w.weight", ones}, {"w.weight_scale", floats({7, 3}, std::vector<float>(21, 1))}});
+              }),
               HasSubstr("fit no way of scaling"));
   const auto broken = written({{"w.weight", ones}, {"w.weight_scale", floats({2, 2}, {1, NAN, 1, 1})}});
   EXPECT_THAT(refusal([&] { broken->open("w.weight"); }), HasSubstr("which is no scale"));
@@ -129,19 +133,35 @@ TEST(PackedValues, Nvfp4InBothOrders) {
 
   std::vector<float> factors(32, 1.0f);
   factors[1] = 2;
-  const auto smoothed = written({{"w.weight", codes}, {"w.weight_scale", bytes({2, 2}, linear)}, {"w.weight_scale_2", global},
+  const auto smoothed = written({{"w.weight", codes},
+                                 {"w.weight_scale", bytes({2, 2}, linear)},
+                                 {"w.weight_scale_2", global},
                                  {"w.pre_quant_scale", floats({32}, factors)}});
   EXPECT_EQ(values(smoothed->open("w.weight"))[1], 1.0f) << "a factor of the activations is taken into the weight";
-  EXPECT_THAT(refusal([&] {
-                written({{"w.weight", codes}, {"w.weight_scale", bytes({2, 3}, {1, 2, 3, 4, 5, 6})}, {"w.weight_scale_2", global}});
-              }),
-              HasSubstr("do not fit"));
+  EXPECT_THAT(
+      refusal([&] {
+        written({{"w.weight", codes}, {"w.weight_scale", bytes({2, 3}, {1, 2, 3, 4, 5, 6})}, {"w.weight_scale_2", global}});
+      }),
+      HasSubstr("do not fit"));
 }
 
 TEST(PackedValues, BitsandbytesPlainAndNested) {
-  std::vector<float> map = {-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
-                            -0.18477343022823334f, -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f,
-                            0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1};
+  std::vector<float> map = {-1,
+                            -0.6961928009986877f,
+                            -0.5250730514526367f,
+                            -0.39491748809814453f,
+                            -0.28444138169288635f,
+                            -0.18477343022823334f,
+                            -0.09105003625154495f,
+                            0,
+                            0.07958029955625534f,
+                            0.16093020141124725f,
+                            0.24611230194568634f,
+                            0.33791524171829224f,
+                            0.44070982933044434f,
+                            0.5626170039176941f,
+                            0.7229568362236023f,
+                            1};
   const Tensor codes = bytes({64, 1}, std::vector<uint8_t>(64, 0x3c));
   const std::string state = R"({"quant_type":"nf4","blocksize":64,"dtype":"bfloat16","shape":[2,64])";
   const auto plain = written({{"w.weight", codes},
@@ -159,18 +179,21 @@ TEST(PackedValues, BitsandbytesPlainAndNested) {
 
   std::vector<float> nested_map(256, 0.0f);
   nested_map[10] = 0.5f, nested_map[20] = 0.25f;
-  const auto nested = written({{"w.weight", codes},
-                               {"w.weight.absmax", bytes({2}, {10, 20})},
-                               {"w.weight.quant_map", floats({16}, map)},
-                               {"w.weight.nested_absmax", floats({1}, {3})},
-                               {"w.weight.nested_quant_map", floats({256}, nested_map)},
-                               {"w.weight.quant_state.bitsandbytes__nf4", text(state + R"(,"nested_blocksize":256,"nested_offset":0.5})")}});
+  const auto nested =
+      written({{"w.weight", codes},
+               {"w.weight.absmax", bytes({2}, {10, 20})},
+               {"w.weight.quant_map", floats({16}, map)},
+               {"w.weight.nested_absmax", floats({1}, {3})},
+               {"w.weight.nested_quant_map", floats({256}, nested_map)},
+               {"w.weight.quant_state.bitsandbytes__nf4", text(state + R"(,"nested_blocksize":256,"nested_offset":0.5})")}});
   nested->find("w.weight")->packed->rows(0, 1, row.data());
   EXPECT_EQ(row[0], -0.7898349761962891f) << "0.5 · 3 + 0.5 is 2";
   nested->find("w.weight")->packed->rows(1, 2, row.data());
   EXPECT_FLOAT_EQ(row[1], 0.44070982933044434f * 1.25f);
   EXPECT_THAT(refusal([&] {
-                written({{"w.weight", codes}, {"w.weight.absmax", floats({3}, {2, 1, 1})}, {"w.weight.quant_map", floats({16}, map)},
+                written({{"w.weight", codes},
+                         {"w.weight.absmax", floats({3}, {2, 1, 1})},
+                         {"w.weight.quant_map", floats({16}, map)},
                          {"w.weight.quant_state.bitsandbytes__nf4", text(state + "}")}});
               }),
               HasSubstr("expected 2 elements"));
@@ -195,14 +218,16 @@ TEST(PackedValues, Int8PlainRotatedAndOfBitsandbytes) {
   const Tensor q = bytes({2, 4}, {0, 4, 10, 254, 1, 2, 3, 4}, DType::I8);  // 254 is −2
   const auto plain = values(written({{"w.weight", q}, {"w.weight_scale", floats({2, 1}, {1, 0.5f})}})->open("w.weight"));
   EXPECT_THAT(plain, ElementsAre(0, 4, 10, -2, 0.5f, 1, 1.5f, 2));
-  const auto rotated = written({{"w.weight", q},
-                                {"w.weight_scale", floats({}, {1})},
-                                {"w.comfy_quant", text(R"({"format":"int8_tensorwise","params":{"convrot":true,"convrot_groupsize":4}})")}});
+  const auto rotated =
+      written({{"w.weight", q},
+               {"w.weight_scale", floats({}, {1})},
+               {"w.comfy_quant", text(R"({"format":"int8_tensorwise","params":{"convrot":true,"convrot_groupsize":4}})")}});
   const auto v = values(rotated->open("w.weight"));
   EXPECT_THAT(std::vector<float>(v.begin(), v.begin() + 4), ElementsAre(8, -4, 2, 6));
   EXPECT_EQ(values(written({{"w.weight", q}, {"w.SCB", floats({2}, {127, 254})}})->open("w.weight"))[5], 4.0f);
   EXPECT_THAT(refusal([&] {
-                written({{"w.weight", q}, {"w.weight_scale", floats({}, {1})},
+                written({{"w.weight", q},
+                         {"w.weight_scale", floats({}, {1})},
                          {"w.comfy_quant", text(R"({"format":"int8_tensorwise","convrot":true,"convrot_groupsize":8})")}});
               }),
               HasSubstr("does not fit"));
@@ -214,7 +239,9 @@ TEST(PackedValues, WhatIsNotUnderstoodSaysSoWhenItIsWanted) {
   EXPECT_THAT(refusal([&] { unknown->open("w.weight"); }), HasSubstr("packed by an unknown scheme"));
   const auto awq = written({{"w.weight", q}, {"w.comfy_quant", text(R"({"format":"awq_w4a16"})")}});
   EXPECT_THAT(refusal([&] { awq->open("w.weight"); }), HasSubstr("stored as awq_w4a16"));
-  EXPECT_THAT(refusal([&] { written({{"w.weight", q}, {"w.comfy_quant", text(R"({"format":"float8_e4m3fn"})")}}); }),
+  EXPECT_THAT(refusal([&] {
+                written({{"w.weight", q}, {"w.comfy_quant", text(R"({"format":"float8_e4m3fn"})")}});
+              }),
               HasSubstr("is described as float8_e4m3fn and stored as U8"));
 }
 
@@ -224,9 +251,13 @@ TEST(PackedValues, JoinWithOthersAndShard) {
   const Tensor scales = bytes({2, 2}, {0x38, 0x40, 0x38, 0x40});
   const std::vector<bf16> plain(64, to_bf16(7.0f));
   const std::string p = "transformer_blocks.0.attn.";
-  const NamedWeights weights(written({{p + "to_q.weight", codes}, {p + "to_q.weight_scale", scales}, {p + "to_q.weight_scale_2", global},
+  const NamedWeights weights(written({{p + "to_q.weight", codes},
+                                      {p + "to_q.weight_scale", scales},
+                                      {p + "to_q.weight_scale_2", global},
                                       {p + "to_k.weight", Tensor::host_copy(plain.data(), DType::BF16, {2, 32})},
-                                      {p + "to_v.weight", codes}, {p + "to_v.weight_scale", scales}, {p + "to_v.weight_scale_2", global}}),
+                                      {p + "to_v.weight", codes},
+                                      {p + "to_v.weight_scale", scales},
+                                      {p + "to_v.weight_scale_2", global}}),
                              ModelPart::Transformer);
   EXPECT_THAT(weights.unknown(), IsEmpty());
   const std::string name = "double_blocks.0.img_attn.qkv.weight";

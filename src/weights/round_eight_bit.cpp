@@ -6,8 +6,7 @@ namespace flux2 {
 
 // The sum's last bits are the integer. No branches on values, so that the loops become vector code.
 void round_to_int8(const float* x, int64_t count, float factor, int8_t* out) {
-  for (int64_t i = 0; i < count; ++i)
-    out[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(x[i] * factor + 0x1.8p23f) & 0xffu);
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<int8_t>(std::bit_cast<uint32_t>(x[i] * factor + 0x1.8p23f) & 0xffu);
 }
 
 void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out) {

@@ -16,12 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto metadata = file.metadata();
     std::vector<flux2::StoredTensor> tensors = std::move(file).take_tensors();
     flux2::unpack_weights(tensors, metadata);
-    const flux2::Adapter adapter(flux2::read_adapter(std::make_shared<flux2::WeightSource>(std::move(tensors), metadata, "fuzz")), config);
+    const flux2::Adapter adapter(flux2::read_adapter(std::make_shared<flux2::WeightSource>(std::move(tensors), metadata, "fuzz")),
+                                 config);
     for (const auto& c : adapter.changes()) {
       flux2::HostMatrix w(c.target.rows.size(), c.target.in), sum = w;
       flux2::AdapterChange(c.module, threads).add_to(sum, w, 1.0, threads);
     }
-  } catch (const flux2::Error&) {
-  }
+  } catch (const flux2::Error&) {}
   return 0;
 }

@@ -26,7 +26,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     volatile size_t keep = sum;
     (void)keep;
-  } catch (const flux2::Error&) {
-  }
+  } catch (const flux2::Error&) {}
   return 0;
 }
