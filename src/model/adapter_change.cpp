@@ -32,7 +32,7 @@ void scale_by(HostMatrix& x, double factor) {
   for (float& v : x.values) v *= f;
 }
 
-// (I + Q)(I − Q)⁻¹ by elimination with pivots: solves Rᵀ from (I − Q)ᵀ Rᵀ = (I + Q)ᵀ, which for Q = −Qᵀ is (I + Q) Rᵀ = I − Q.
+// Rᵀ for R = (I + Q)(I − Q)⁻¹, by elimination with pivots from (I − Q)ᵀ Rᵀ = (I + Q)ᵀ, which for Q = −Qᵀ is (I + Q) Rᵀ = I − Q.
 HostMatrix cayley_transposed(const HostMatrix& q) {
   const int64_t n = q.rows;
   std::vector<double> a(static_cast<size_t>(n * n)), b(a.size());

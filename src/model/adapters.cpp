@@ -196,7 +196,6 @@ HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, cons
 void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, AdapterMode mode,
                     Stream& stream, DType activations) {
   ThreadPool threads(0);
-  const bool host = stream.device().is_host();
   for (auto& [name, layer] : layers_of(network)) {
     const std::string weight = name + ".weight";
     layer->adapters.clear();
@@ -217,7 +216,8 @@ void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, cons
     if (merged.empty()) continue;
     const Tensor changed =
         as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));
-    layer->weight = host ? changed : changed.to(stream);
+    // Weights that take turns on a GPU wait for it in host memory.
+    layer->weight = layer->weight.on_host_only() ? changed : changed.to(stream);
   }
 }
 
