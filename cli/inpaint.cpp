@@ -17,6 +17,7 @@ InpaintOptions inpaint_options_of(const Settings& settings, const Log& log) {
   options.mode = diffusers ? InpaintOptions::Mode::Diffusers : InpaintOptions::Mode::Ours;
   options.grow = static_cast<int>(settings.integer("grow", 0, kWidestEdge).value_or(options.grow));
   options.feather = static_cast<int>(settings.integer("feather", 0, kWidestEdge).value_or(options.feather));
+  options.align = settings.choice("align", {"on", "off"}, "on") == "on";
   const std::string crop = settings.text("crop", "auto");
   if (crop == "off") options.crop = InpaintOptions::Crop::Off;
   else if (crop != "auto") {
@@ -97,11 +98,11 @@ ResolvedRequest resolve_inpaint(const Settings& settings, const ModelFiles& mode
                                 PictureShelf* shelf) {
   const Setting* input = settings.find("input");
   if (!input)
-    throw Error(ErrorCode::InvalidArgument, "inpaint needs a picture", "flux2 inpaint -i photo.png --mask mask.png \"a red door\"");
+    throw Error(ErrorCode::InvalidArgument, "inpaint needs a picture",
+                "flux2 inpaint -i photo.png --mask mask.png \"a red door\"");
   const GivenPicture given = shelf->picture(input->values.front());
   Masked masked = read_masked(settings, given, *shelf);
-  const auto inpaint =
-      std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), inpaint_options_of(settings, log));
+  const auto inpaint = std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), inpaint_options_of(settings, log));
 
   ResolvedRequest resolved = resolve_request(without_canvas(settings, *inpaint), model, prompt, log, shelf);
   Request& request = resolved.request;
@@ -114,6 +115,7 @@ ResolvedRequest resolve_inpaint(const Settings& settings, const ModelFiles& mode
   record.kind = "inpaint";
   record.canvas = given.record;
   masked.record.grow = options.grow, masked.record.feather = options.feather;
+  masked.record.aligned = options.align;
   masked.record.mode = settings.text("inpaint-mode", "ours");
   record.mask = masked.record;
   if (options.mode == InpaintOptions::Mode::Ours) record.width = masked.canvas->width, record.height = masked.canvas->height;

@@ -90,6 +90,29 @@ TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
   EXPECT_EQ(extended.finish(Image(752, 480, 3)).width, 740);
 }
 
+// What a picture says about its making asks for the same again.
+TEST_F(InpaintOptionsOf, ComeBackFromTheRecord) {
+  const GenerationRecord record = ask({"-i", canvas_, "--mask-box", "9,9,80,80", "--grow", "3", "--feather", "0", "--extend",
+                                       "0,0,16,0", "--strength", "0.5", "--align", "off", "--sampler", "heun", "--seed", "5"})
+                                      .record;
+  const auto sources = find_sources(record, (folder_ / "result.png").string());
+  EXPECT_EQ(sources, std::vector<std::string>{canvas_});
+  Settings settings;
+  settings.add({{"input", {sources, "-i"}}});
+  settings.add(layer_of_record(record, true, "result.png"));
+  PictureShelf shelf;
+  const ResolvedRequest again = resolve_inpaint(settings, ModelFiles{}, "a fox", {}, &shelf);
+  EXPECT_EQ(to_json(again.record).dump(), to_json(record).dump());
+  fs::remove(canvas_);
+  try {
+    find_sources(record, (folder_ / "result.png").string());
+    FAIL() << "the canvas is gone";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::NotFound);
+    EXPECT_THAT(e.what(), HasSubstr("canvas.png"));
+  }
+}
+
 TEST_F(InpaintOptionsOf, AreRefusedInOneSentence) {
   EXPECT_THAT(refusal({}), HasSubstr("inpaint needs a picture"));
   EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("does not know what to make anew | say it with --mask"));

@@ -85,7 +85,7 @@ std::vector<OptionGroup> generate_options() {
         .help = "picture to edit or take from, up to 16; the first is \"image 1\" in a prompt; also -r, --ref",
         .repeatable = true,
         .also = "--ref,-r"},
-       {"strength", 0, "X", "begin with the first picture, noised: 0 keeps it, 1 forgets it (default: 1)", "generate"},
+       {"strength", 0, "X", "begin with the first picture, noised: near 0 it is kept, at 1 forgotten (default: 1)", "generate"},
        {"context", 0, "refs|none", "whether the picture to begin with is a reference too (default: refs)", "generate"},
        {"no-negative-refs", 0, "", "true guidance: only the pass with the prompt sees the references", "generate"},
        {"match", 0, "N|off", "make the picture as large as reference N (default: 1 unless a size is given)", "generate"},
@@ -147,7 +147,8 @@ std::vector<OptionGroup> inpaint_options() {
         "generate"},
        {"extend", 0, "L,T,R,B", "make the picture larger by so many pixels and fill them"},
        {"inpaint-mode", 0, "NAME", "ours, or diffusers: as its klein inpaint pipeline does it (default: ours)", "generate"},
-       {"align", 0, "on|off", "correct shift and colour", {}, false, true, {"off"}},
+       {"align", 0, "on|off", "measure what was made against what is kept; correct shift, scale and colour (default: on)",
+        "generate"},
        {"mask-points", 0, "LIST", "mask by points", {}, false, true},
        {"mask-text", 0, "TEXT", "mask by text", {}, false, true}}};
   groups.insert(groups.begin() + 1, mask);

@@ -24,7 +24,10 @@ void take_settings_of_picture(Invocation& run) {
     if (!found)
       throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
                   "flux2 inspect --raw shows what it says");
-    run.settings.add_below(option, layer_of_record(found->record, option == std::string_view("from"), path));
+    SettingLayer layer = layer_of_record(found->record, option == std::string_view("from"), path);
+    const bool has_sources = found->record.canvas || !found->record.references.empty();
+    if (has_sources && !run.settings.has("input")) layer["input"] = {find_sources(found->record, path), path};
+    run.settings.add_below(option, std::move(layer));
   }
 }
 

@@ -9,7 +9,8 @@
 
 namespace flux2 {
 
-// What generate, edit, inpaint and plan were asked for: a model whose files were found, and every request with its defaults resolved.
+// What generate, edit, inpaint and plan were asked for: a model whose files were found, and every request with its defaults
+// resolved.
 struct PreparedRun {
   ModelFiles model;
   std::vector<ResolvedRequest> requests;

@@ -1,6 +1,7 @@
 #include "cli/references.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
@@ -47,8 +48,8 @@ GivenPicture PictureShelf::picture(const std::string& path, bool upright) {
 }
 
 GivenPicture PictureShelf::prepared(const std::string& path, const ReferenceRules& rules, size_t count) {
-  const std::string key = fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize,
-                                      count == 1, path);
+  const std::string key =
+      fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize, count == 1, path);
   GivenPicture& given = read_[key];
   if (!given.image) {
     given = picture(path, rules.turns_upright());
@@ -66,6 +67,29 @@ std::vector<GivenPicture> PictureShelf::references(const Settings& settings) {
   std::vector<GivenPicture> given;
   for (const std::string& path : input->values) given.push_back(prepared(path, rules, input->values.size()));
   return given;
+}
+
+std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture) {
+  namespace fs = std::filesystem;
+  std::vector<PictureRecord> sources = record.references;
+  if (record.canvas) sources.insert(sources.begin(), *record.canvas);
+  std::vector<std::string> files, missing;
+  for (const PictureRecord& source : sources) {
+    std::string file;
+    for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()}) {
+      const fs::path candidate = folder / source.name;
+      std::error_code ignored;
+      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of(candidate) == source.sha256)
+        file = candidate.string();
+    }
+    if (file.empty()) missing.push_back(source.name.empty() ? source.sha256.substr(0, 10) : source.name);
+    files.push_back(std::move(file));
+  }
+  if (!missing.empty())
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} was made from pictures that are not beside it: {}", picture, fmt::join(missing, ", ")),
+                "give all of them, in their order, with -i");
+  return files;
 }
 
 }  // namespace flux2

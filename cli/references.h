@@ -40,4 +40,8 @@ class PictureShelf {
 
 ReferenceRules reference_rules(const Settings& settings);
 
+// The files that a picture was made from, its canvas first: beside it or here, under their names and with their content.
+// NotFound, naming them, when some are not there.
+std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);
+
 }  // namespace flux2

@@ -127,7 +127,8 @@ TEST_F(References, AreLookedAtOnceWhereTheModelWasTrainedSo) {
     int warnings = 0;
     ModelFiles model;
     model.kv = kv;
-    const Request request = resolve_request(settings, model, "a fox", Log([&](LogLevel, const std::string&) { ++warnings; })).request;
+    const Request request =
+        resolve_request(settings, model, "a fox", Log([&](LogLevel, const std::string&) { ++warnings; })).request;
     EXPECT_EQ(warnings, with_reference && request.reuse_reference_keys != kv) << how << kv;
     return request.reuse_reference_keys;
   };

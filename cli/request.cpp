@@ -206,6 +206,15 @@ SettingLayer layer_of_record(const GenerationRecord& record, bool with_seed, con
     set("sampler", record.sampler);
     if (record.strength < 1.0) set_number("strength", record.strength);
     if (!record.context) set("context", "none");
+    if (record.mask) {
+      if (!record.mask->boxes.empty()) layer["mask-box"] = {record.mask->boxes, origin};
+      if (record.mask->inverted) set("mask-invert", "true");
+      if (!record.mask->aligned) set("align", "off");
+      set("extend", record.mask->extended);
+      set("grow", std::to_string(record.mask->grow));
+      set("feather", std::to_string(record.mask->feather));
+      set("inpaint-mode", record.mask->mode);
+    }
     if (!record.negative_references) set("no-negative-refs", "true");
   }
   return layer;

@@ -1,20 +1,16 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "cli/command.h"
 #include "cli/model_choice.h"
 #include "cli/model_keeper.h"
-#include "engine/file_hash.h"
 #include "engine/picture_metadata.h"
 #include "image/difference.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
 
 namespace flux2 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -34,27 +30,6 @@ GenerationRecord record_of(const std::string& path) {
     throw Error(ErrorCode::Incompatible,
                 fmt::format("{} is a picture of the kind \"{}\", which is not made from its settings alone", path, record.kind));
   return record;
-}
-
-// The pictures it was made from: beside it or here, under their names and with their content.
-std::vector<std::string> find_references(const GenerationRecord& record, const std::string& path) {
-  std::vector<std::string> files, missing;
-  for (const PictureRecord& reference : record.references) {
-    std::string file;
-    for (const fs::path& folder : {fs::path(path).parent_path(), fs::path()}) {
-      const fs::path candidate = folder / reference.name;
-      std::error_code ignored;
-      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of(candidate) == reference.sha256)
-        file = candidate.string();
-    }
-    if (file.empty()) missing.push_back(reference.name.empty() ? reference.sha256.substr(0, 10) : reference.name);
-    files.push_back(std::move(file));
-  }
-  if (!missing.empty())
-    throw Error(ErrorCode::NotFound,
-                fmt::format("{} was made from pictures that are not beside it: {}", path, fmt::join(missing, ", ")),
-                "give all of them, in their order, with -i");
-  return files;
 }
 
 class Verification {
@@ -80,7 +55,7 @@ class Verification {
     Invocation one = run_;
     SettingLayer layer = layer_of_record(record, true, path);
     layer["batch"] = {{"1"}, path};
-    if (!record.references.empty() && !run_.settings.has("input")) layer["input"] = {find_references(record, path), path};
+    if (!record.references.empty() && !run_.settings.has("input")) layer["input"] = {find_sources(record, path), path};
     one.settings.add_below_first(std::move(layer));
 
     const ModelFiles model = choose_model(one, true, &found_);

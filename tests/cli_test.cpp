@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "image/read_image.h"
+#include "image/write_image.h"
 #include "tests/support/program.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"
@@ -22,7 +23,7 @@ using testing::Not;
 
 TEST_F(Cli, HelpOfEveryCommandSucceeds) {
   for (const char* command :
-       {"generate", "gen", "txt2img", "inspect", "tokenize", "vae", "models", "config", "doctor", "version", "help"}) {
+       {"generate", "gen", "txt2img", "inspect", "edit", "inpaint", "tokenize", "vae", "models", "config", "doctor", "version", "help"}) {
     const Finished by_option = flux2({command, "--help"}), by_command = flux2({"help", command});
     EXPECT_EQ(by_option.status, 0) << command;
     EXPECT_EQ(by_command.status, 0) << command;
@@ -304,6 +305,49 @@ TEST_F(Cli, ConfigurationIsKeptAndUsed) {
   EXPECT_THAT(typo.err, HasSubstr("generate.steps"));
   write("flux2.toml", "[generate\n");
   EXPECT_EQ(flux2({"generate", "a fox", "--dry-run"}).status, 4);
+}
+
+TEST_F(Cli, EditsTakeTheSizeOfTheirReference) {
+  ASSERT_EQ(generate({"a red circle", "-S", "1", "--size", "96x112", "-o", "a.png"}).status, 0);
+  const Finished done = flux2({"edit", "-i", "a.png", "-s", "2", "a blue square", "-o", "b.png", "-S", "1"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Image picture = read_image(folder_ / "b.png");
+  EXPECT_EQ(picture.width, 96);
+  EXPECT_EQ(picture.height, 112);
+  const Json record = parse_json(flux2({"inspect", "--json", "b.png"}).out)["settings"];
+  EXPECT_EQ(record["kind"], "edit");
+  EXPECT_EQ(record["references"][0]["name"], "a.png");
+  // The same without the reference is another picture.
+  ASSERT_EQ(generate({"a blue square", "-S", "1", "--size", "96x112", "-o", "c.png"}).status, 0);
+  EXPECT_NE(read_image(folder_ / "c.png"), picture);
+  const Finished alone = flux2({"edit", "a blue square"});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("edit needs a picture"));
+  EXPECT_EQ(flux2({"edit", "-i", "nowhere.png", "x"}).status, 3);
+}
+
+TEST_F(Cli, InpaintingKeepsEveryOtherByte) {
+  Image canvas(301, 203, 3);
+  for (size_t i = 0; i < canvas.pixels.size(); ++i) canvas.pixels[i] = static_cast<uint8_t>(i * 31 + i / 97);
+  save_image(folder_ / "canvas.png", encode_png(canvas));
+  const Finished done = flux2({"inpaint", "-i", "canvas.png", "--mask-box", "120,80,40,30", "a red circle", "-s", "2", "-o", "b.png"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Image result = read_image(folder_ / "b.png");
+  ASSERT_EQ(result.width, 301);
+  ASSERT_EQ(result.height, 203);
+  int inside = 0, outside = 0;
+  for (int y = 0; y < 203; ++y)
+    for (int x = 0; x < 301; ++x) {
+      const bool differs = !std::equal(result.at(x, y), result.at(x, y) + 3, canvas.at(x, y));
+      const bool near = x >= 104 && x < 176 && y >= 64 && y < 126;  // the box, grown and feathered
+      (near ? inside : outside) += differs;
+    }
+  EXPECT_EQ(outside, 0);
+  EXPECT_GT(inside, 1000);
+  EXPECT_EQ(parse_json(flux2({"inspect", "--json", "b.png"}).out)["settings"]["kind"], "inpaint");
+  ASSERT_EQ(flux2({"inpaint", "-i", "canvas.png", "--extend", "0,0,33,0", "a red circle", "-s", "2", "-o", "c.png"}).status, 0);
+  EXPECT_EQ(read_image(folder_ / "c.png").width, 334);
+  EXPECT_EQ(flux2({"inpaint", "-i", "canvas.png", "a red circle"}).status, 2);
 }
 
 TEST_F(Cli, TooLongAPromptIsCutOrRefused) {

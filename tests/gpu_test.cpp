@@ -59,6 +59,27 @@ TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {
   EXPECT_EQ(a, picture_of(*second, request)) << "another session";
 }
 
+// Kept references are read where they lie while a step is replayed.
+TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
+  const Engine engine({.device = "cuda"});
+  const auto model = engine.load(tiny_model(), {});
+  Request request = small_request();
+  request.steps = 4;
+  request.reuse_reference_keys = true;
+  const auto picture = [](int width, float value) {
+    return std::make_shared<const Planes>(Planes{width, 64, std::vector<float>(static_cast<size_t>(3 * width * 64), value)});
+  };
+  request.references = {picture(64, 0.3f), picture(96, -0.5f)};
+  const auto replayed = picture_of(*model, request);
+  model->session.capture = false;
+  EXPECT_EQ(picture_of(*model, request), replayed);
+  model->session.capture = true;
+  std::swap(request.references[0], request.references[1]);
+  EXPECT_NE(picture_of(*model, request), replayed) << "the memory of another list";
+  std::swap(request.references[0], request.references[1]);
+  EXPECT_EQ(picture_of(*model, request), replayed);
+}
+
 TEST_F(GpuTest, MemoryDoesNotGrow) {
   const Engine engine({.device = "cuda"});
   const auto model = engine.load(tiny_model(), {});

@@ -33,6 +33,7 @@ Json to_json(const MaskRecord& mask) {
   if (!mask.boxes.empty()) json["boxes"] = mask.boxes;
   if (mask.inverted) json["inverted"] = true;
   if (!mask.extended.empty()) json["extended"] = mask.extended;
+  if (!mask.aligned) json["aligned"] = false;
   if (mask.mode != "ours") json["mode"] = mask.mode;
   return json;
 }
@@ -45,6 +46,7 @@ MaskRecord mask_from_json(const Json& json) {
   read(json, "extended", mask.extended);
   read(json, "grow", mask.grow);
   read(json, "feather", mask.feather);
+  read(json, "aligned", mask.aligned);
   read(json, "mode", mask.mode);
   return mask;
 }

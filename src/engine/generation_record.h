@@ -28,6 +28,7 @@ struct MaskRecord {
   bool inverted = false;
   std::string extended;            // "l,t,r,b"; empty: by nothing
   int grow = 0, feather = 0;
+  bool aligned = true;
   std::string mode = "ours";
 
   bool operator==(const MaskRecord&) const = default;

@@ -25,7 +25,7 @@ GenerationRecord example() {
   r.index = 2;
   r.shift = 2.25;
   r.canvas = PictureRecord{"secret-canvas.png", std::string(64, 'c'), 640, 480};
-  r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .mode = "diffusers"};
+  r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .aligned = false};
   r.strength = 0.75;
   r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
   r.seconds.text = 0.25;

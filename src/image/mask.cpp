@@ -1,7 +1,6 @@
 #include "image/mask.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -9,19 +8,22 @@
 
 namespace flux2 {
 
-Box parse_box(std::string_view text) {
+std::optional<std::array<int, 4>> four_numbers(std::string_view text) {
   std::array<int, 4> v{};
   const char *at = text.data(), *end = text.data() + text.size();
-  bool good = true;
-  for (size_t i = 0; i < 4 && good; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     const auto [stop, failure] = std::from_chars(at, end, v[i]);
-    good = failure == std::errc() && (i == 3 ? stop == end : stop < end && *stop == ',');
-    at = good && i < 3 ? stop + 1 : stop;
+    const bool well_ended = i == 3 ? stop == end : stop < end && *stop == ',';
+    if (failure != std::errc() || !well_ended || v[i] < -kMaxImageSide || v[i] > kMaxImageSide) return std::nullopt;
+    if (i < 3) at = stop + 1;
   }
-  check(good && v[2] > 0 && v[3] > 0, "\"{}\" is no box: write it like x,y,width,height", text);
-  check(std::abs(int64_t{v[0]}) <= kMaxImageSide && std::abs(int64_t{v[1]}) <= kMaxImageSide && v[2] <= kMaxImageSide && v[3] <= kMaxImageSide,
-        "box {}: numbers go up to {}", text, kMaxImageSide);
-  return {v[0], v[1], v[2], v[3]};
+  return v;
+}
+
+Box parse_box(std::string_view text) {
+  const auto v = four_numbers(text);
+  check(v && (*v)[2] > 0 && (*v)[3] > 0, "\"{}\" is no box: write it like x,y,width,height", text);
+  return {(*v)[0], (*v)[1], (*v)[2], (*v)[3]};
 }
 
 Image luminance(const Image& picture) {
@@ -52,8 +54,8 @@ Image mask_of_picture(const Image& picture) {
 void add_box(Image& mask, const Box& box) {
   const int left = std::max(box.x, 0), right = std::min(box.x + box.width, mask.width);
   const int top = std::max(box.y, 0), bottom = std::min(box.y + box.height, mask.height);
-  check(left < right && top < bottom, "the box {},{},{},{} lies outside the picture of {}x{}", box.x, box.y, box.width, box.height,
-        mask.width, mask.height);
+  check(left < right && top < bottom, "the box {},{},{},{} lies outside the picture of {}x{}", box.x, box.y, box.width,
+        box.height, mask.width, mask.height);
   for (int y = top; y < bottom; ++y) std::fill(mask.at(left, y), mask.at(left, y) + (right - left), uint8_t{255});
 }
 
@@ -146,13 +148,15 @@ Image grown(const Image& mask, int radius) {
 
 // Two averages make the ramp of a tent, which reaches as far as both together.
 Image feathered(const Image& mask, int radius) {
-  return around_bounds(mask, radius, [&](const Image& part) { return averaged(averaged(part, radius / 2), radius - radius / 2); });
+  return around_bounds(mask, radius,
+                       [&](const Image& part) { return averaged(averaged(part, radius / 2), radius - radius / 2); });
 }
 
 void blend(Image& kept, const Image& made, const Image& mask) {
   check(kept.width == made.width && kept.height == made.height && mask.width == made.width && mask.height == made.height &&
             kept.channels >= 3 && made.channels == 3 && mask.channels == 1,
-        "blend: pictures of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width, mask.height);
+        "blend: pictures of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width,
+        mask.height);
   uint8_t* to = kept.pixels.data();
   const uint8_t* from = made.pixels.data();
   for (const uint8_t m : mask.pixels) {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "image/image.h"
@@ -18,6 +18,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 Box parse_box(std::string_view text);  // "x,y,w,h"
+
+// "a,b,c,d": four whole numbers no larger than a picture's side; none when the text is something else.
+std::optional<std::array<int, 4>> four_numbers(std::string_view text);
 
 Image luminance(const Image& picture);  // 8 bits, alpha ignored, weighted as Pillow does
 

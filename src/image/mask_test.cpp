@@ -19,7 +19,8 @@ Image grown_slowly(const Image& mask, int radius) {
     for (int x = 0; x < mask.width; ++x)
       for (int v = std::max(0, y - radius); v <= std::min(mask.height - 1, y + radius); ++v)
         for (int u = std::max(0, x - radius); u <= std::min(mask.width - 1, x + radius); ++u)
-          if ((u - x) * (u - x) + (v - y) * (v - y) <= radius * radius) *result.at(x, y) = std::max(*result.at(x, y), *mask.at(u, v));
+          if ((u - x) * (u - x) + (v - y) * (v - y) <= radius * radius)
+            *result.at(x, y) = std::max(*result.at(x, y), *mask.at(u, v));
   return result;
 }
 
@@ -92,7 +93,8 @@ TEST(Mask, BlendLeavesKeptBytesAlone) {
 
 TEST(Mask, BoxesAreReadAndLimited) {
   EXPECT_EQ(parse_box("1,-2,30,4"), (Box{1, -2, 30, 4}));
-  for (const char* wrong : {"", "1,2,3", "1,2,3,4,5", "1,2,0,4", "a,2,3,4", "1,2,3,99999999"}) EXPECT_THROW(parse_box(wrong), Error) << wrong;
+  for (const char* wrong : {"", "1,2,3", "1,2,3,4,5", "1,2,0,4", "a,2,3,4", "1,2,3,99999999"})
+    EXPECT_THROW(parse_box(wrong), Error) << wrong;
   Image mask = empty(10, 10);
   EXPECT_THROW(add_box(mask, {10, 0, 5, 5}), Error);
   add_box(mask, {-3, -3, 5, 5});

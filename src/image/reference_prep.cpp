@@ -31,8 +31,8 @@ ReferencePrep reference_prep_named(std::string_view name) {
 Image prepare_reference(const Image& picture, const ReferenceRules& rules, size_t count) {
   const int w = picture.width, h = picture.height;
   check(std::min(w, h) >= kMinSide, "a reference of {}x{} is too small: both sides need at least {} pixels", w, h, kMinSide);
-  check(std::max(w, h) <= int64_t{kMaxRatio} * std::min(w, h), "a reference of {}x{} is too long: its sides may differ {}:1 at most",
-        w, h, kMaxRatio);
+  check(std::max(w, h) <= int64_t{kMaxRatio} * std::min(w, h),
+        "a reference of {}x{} is too long: its sides may differ {}:1 at most", w, h, kMaxRatio);
   Image image = to_rgb(picture, rules.prep == ReferencePrep::Ours ? AlphaRule::OverWhite : AlphaRule::Drop);
   const int64_t pixels = int64_t{w} * h, limit = limit_of(rules, count);
   if (rules.resize && pixels > limit) {

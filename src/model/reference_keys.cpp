@@ -6,8 +6,8 @@
 namespace flux2 {
 
 ReferenceKeys Flux2Transformer::reference_keys(const Tensor& tokens, const Tensor& vec, const Rope& rope) const {
-  check(tokens.rank() == 3 && vec.shape() == Shape{tokens.dim(0), config.hidden}, "references {} with conditioning {}", tokens.shape(),
-        vec.shape());
+  check(tokens.rank() == 3 && vec.shape() == Shape{tokens.dim(0), config.hidden}, "references {} with conditioning {}",
+        tokens.shape(), vec.shape());
   const Tensor m = silu(vec);
   const auto double_mod = split_double_modulation(img_modulation(m));
   const Modulation single_mod = split_single_modulation(single_modulation(m));

@@ -10,10 +10,12 @@ namespace flux2 {
 
 CanvasBlend::CanvasBlend(Session& session, const Request& request, const Tensor& canvas, const Tensor& noise)
     : canvas_(canvas), noise_(noise) {
-  check(canvas.shape() == noise.shape().with(0, 1), "a canvas of shape {} for latents of shape {}", canvas.shape(), noise.shape());
+  check(canvas.shape() == noise.shape().with(0, 1), "a canvas of shape {} for latents of shape {}", canvas.shape(),
+        noise.shape());
   const std::vector<float>& mask = request.canvas->mask;
   if (mask.empty()) return;
-  check(static_cast<int64_t>(mask.size()) == request.tokens(), "a mask of {} values for {} tokens", mask.size(), request.tokens());
+  check(static_cast<int64_t>(mask.size()) == request.tokens(), "a mask of {} values for {} tokens", mask.size(),
+        request.tokens());
   mask_ = Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), 1}, mask);
 }
 

@@ -45,7 +45,8 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
   for (const Tensor& states : texts)
     rows.push_back(repeated(transformer_->embed_text(states.to(*session_.stream).cast(session_.activations)), pictures));
   c.text = rows.size() == 1 ? rows[0] : concat(rows, 0);
-  if (transformer_->config.guidance) c.guidance = sinusoid(session_, request_, c.text.dim(0), static_cast<float>(request_.guidance));
+  if (transformer_->config.guidance)
+    c.guidance = sinusoid(session_, request_, c.text.dim(0), static_cast<float>(request_.guidance));
   auto positions = text_positions(c.text.dim(1));
   const auto picture = picture_positions(request_.rows(), request_.columns());
   positions.insert(positions.end(), picture.begin(), picture.end());

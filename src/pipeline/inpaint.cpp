@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "base/error.h"
+#include "image/align.h"
 #include "image/resize.h"
 
 namespace flux2 {
@@ -19,7 +19,8 @@ int rounded_down(int side) { return std::max(kGrid, side / kGrid * kGrid); }
 
 Box with_padding(const Box& box, int padding, const Image& canvas) {
   const int left = std::max(0, box.x - padding), top = std::max(0, box.y - padding);
-  const int right = std::min(canvas.width, box.x + box.width + padding), bottom = std::min(canvas.height, box.y + box.height + padding);
+  const int right = std::min(canvas.width, box.x + box.width + padding),
+            bottom = std::min(canvas.height, box.y + box.height + padding);
   return {left, top, right - left, bottom - top};
 }
 
@@ -42,6 +43,13 @@ std::vector<float> largest_of_tokens(const Image& mask) {
   return tokens;
 }
 
+// Shift, scale and colour of what was made corrected by what is kept of the original.
+Image brought_back(const Image& made, const Image& original, const Image& mask) {
+  Image kept = mask;
+  invert(kept);
+  return aligned(made, measure_alignment(made, to_rgb(original), kept));
+}
+
 // Bilinear interpolation without antialiasing sees the four pixels in the middle of a token.
 std::vector<float> middle_of_tokens(const Image& mask) {
   const auto is_new = [&](int x, int y) { return *mask.at(x, y) >= 128 ? 0.25f : 0.0f; };
@@ -55,18 +63,10 @@ std::vector<float> middle_of_tokens(const Image& mask) {
 }  // namespace
 
 Margins parse_margins(std::string_view text) {
-  // Written like a box, but without a size that has to be positive.
-  Margins m;
-  const size_t a = text.find(','), b = text.find(',', a + 1), c = text.find(',', b + 1);
-  const auto number = [&](size_t from, size_t to) {
-    const std::string part(text.substr(from, to - from));
-    const bool good = !part.empty() && part.size() < 6 && part.find_first_not_of("0123456789") == std::string::npos;
-    check(good && std::stoi(part) <= kMaxSide, "\"{}\" is no extension: write it like left,top,right,bottom, each 0 to {}", text, kMaxSide);
-    return std::stoi(part);
-  };
-  check(a != text.npos && b != text.npos && c != text.npos, "\"{}\" is no extension: write it like left,top,right,bottom", text);
-  m.left = number(0, a), m.top = number(a + 1, b), m.right = number(b + 1, c), m.bottom = number(c + 1, text.size());
-  return m;
+  const auto v = four_numbers(text);
+  const bool good = v && std::all_of(v->begin(), v->end(), [](int side) { return side >= 0 && side <= kMaxSide; });
+  check(good, "\"{}\" is no extension: write it like left,top,right,bottom, each 0 to {}", text, kMaxSide);
+  return {(*v)[0], (*v)[1], (*v)[2], (*v)[3]};
 }
 
 void extend(Image& canvas, Image& mask, const Margins& m) {
@@ -82,8 +82,9 @@ void extend(Image& canvas, Image& mask, const Margins& m) {
 Inpaint::Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const InpaintOptions& options)
     : canvas_(std::move(canvas)), options_(options) {
   check(canvas_->channels >= 3 && mask.channels == 1, "inpainting takes a picture in colour and a mask of one channel");
-  check(mask.width == canvas_->width && mask.height == canvas_->height, "the mask is {}x{}, the picture {}x{}: they need the same size",
-        mask.width, mask.height, canvas_->width, canvas_->height);
+  check(mask.width == canvas_->width && mask.height == canvas_->height,
+        "the mask is {}x{}, the picture {}x{}: they need the same size", mask.width, mask.height, canvas_->width,
+        canvas_->height);
   if (!bounds(mask))
     throw Error(ErrorCode::InvalidArgument, "the mask is empty: nothing would be made anew",
                 "white is what changes; --mask-invert turns a mask around");
@@ -97,8 +98,8 @@ Inpaint::Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const I
 
 void Inpaint::plan_region() {
   const Box box = *bounds(mask_), whole{0, 0, canvas_->width, canvas_->height};
-  const bool crop_it = options_.crop == InpaintOptions::Crop::On ||
-                       (options_.crop == InpaintOptions::Crop::Auto && 4 * box.area() < whole.area());
+  const bool crop_it =
+      options_.crop == InpaintOptions::Crop::On || (options_.crop == InpaintOptions::Crop::Auto && 4 * box.area() < whole.area());
   region_ = crop_it ? with_padding(box, options_.padding, *canvas_) : whole;
   if (options_.width > 0) {
     // As long as the picture allows, a region of the shape that was asked for.
@@ -137,14 +138,18 @@ void Inpaint::plan_whole(const Image& mask) {
 Canvas Inpaint::canvas(double strength) const { return {picture_, strength, token_mask_}; }
 
 Image Inpaint::finish(const Image& made) const {
-  check(made.width == width_ && made.height == height_, "inpainting made {}x{} instead of {}x{}", made.width, made.height, width_, height_);
+  check(made.width == width_ && made.height == height_, "inpainting made {}x{} instead of {}x{}", made.width, made.height, width_,
+        height_);
   if (options_.mode == InpaintOptions::Mode::Diffusers) return made;
   Image result = *canvas_;
   const Box inside{region_.x, region_.y, std::min(region_.width, result.width - region_.x),
                    std::min(region_.height, result.height - region_.y)};
-  const Image part = crop(resize(made, region_.width, region_.height), 0, 0, inside.width, inside.height);
-  Image kept = crop(result, inside.x, inside.y, inside.width, inside.height);
-  blend(kept, part, crop(mask_, inside.x, inside.y, inside.width, inside.height));
+  const auto here = [&](const Image& image) { return crop(image, inside.x, inside.y, inside.width, inside.height); };
+  Image part = crop(resize(made, region_.width, region_.height), 0, 0, inside.width, inside.height);
+  Image kept = here(result);
+  const Image mask = here(mask_);
+  if (options_.align) part = brought_back(part, kept, mask);
+  blend(kept, part, mask);
   for (int y = 0; y < inside.height; ++y) std::copy_n(kept.row(y), kept.row_bytes(), result.at(inside.x, inside.y + y));
   return result;
 }

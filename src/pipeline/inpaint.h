@@ -18,6 +18,7 @@ struct InpaintOptions {
   enum class Crop { Auto, Off, On } crop = Crop::Auto;
   int padding = 32;           // pixels around the mask in a cropped region
   int width = 0, height = 0;  // to work at, multiples of 16; 0: the region's own size
+  bool align = true;          // what was made is measured against what is kept and brought back over it
 };
 
 // Pixels added around a picture.
@@ -44,8 +45,8 @@ class Inpaint {
   // What the run begins with; the picture of it serves as a reference too.
   Canvas canvas(double strength) const;
 
-  // The canvas with the picture that was made (width × height) where the mask says so. Where the mask is 0 every byte is the
-  // canvas's. In mode Diffusers the picture itself.
+  // The canvas with the picture that was made (width × height), aligned, where the mask says so. Where the mask is 0 every byte
+  // is the canvas's. In mode Diffusers the picture itself.
   Image finish(const Image& made) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -56,7 +57,8 @@ TEST(Inpaint, KeepsWhatTheMaskKeeps) {
       const Image canvas = *photo(width, height, channels);
       Image soft(width, height, 1);
       for (int y = 0; y < height; ++y)
-        for (int x = 0; x < width; ++x) *soft.at(x, y) = static_cast<uint8_t>(std::clamp(300 - 12 * (std::abs(x - 30) + std::abs(y - 40)), 0, 255));
+        for (int x = 0; x < width; ++x)
+          *soft.at(x, y) = static_cast<uint8_t>(std::clamp(300 - 12 * (std::abs(x - 30) + std::abs(y - 40)), 0, 255));
       Image full(width, height, 1), tiny(width, height, 1);
       invert(full);
       *tiny.at(width - 1, height - 1) = 255;
@@ -67,7 +69,8 @@ TEST(Inpaint, KeepsWhatTheMaskKeeps) {
         expect_kept(canvas, full, {.crop = crop}, what + " full");
         expect_kept(canvas, tiny, {.crop = crop}, what + " tiny");
         expect_kept(canvas, tiny, {.grow = 0, .feather = 0, .crop = crop}, what + " one pixel");
-        expect_kept(canvas, box_mask(width, height, {10, 20, 25, 31}), {.crop = crop, .width = 128, .height = 96}, what + " resized");
+        expect_kept(canvas, box_mask(width, height, {10, 20, 25, 31}), {.crop = crop, .width = 128, .height = 96},
+                    what + " resized");
       }
     }
 }
@@ -111,7 +114,7 @@ TEST(Inpaint, ExtendsWithWhatIsToBeMade) {
 // The published pipeline: truncated sizes, a threshold, and the four middle pixels of each token.
 TEST(Inpaint, DiffusersFlavour) {
   Image mask(100, 70, 1);
-  add_box(mask, {0, 0, 8, 8});    // reaches one of the four middle pixels of the first token
+  add_box(mask, {0, 0, 8, 8});  // reaches one of the four middle pixels of the first token
   add_box(mask, {32, 0, 16, 70});
   const Inpaint inpaint(photo(96, 64), crop(mask, 0, 0, 96, 64), {.mode = InpaintOptions::Mode::Diffusers});
   EXPECT_EQ(inpaint.width(), 96);
@@ -124,6 +127,32 @@ TEST(Inpaint, DiffusersFlavour) {
   const Inpaint large(photo(1300, 1100), box_mask(1300, 1100, {0, 0, 9, 9}), {.mode = InpaintOptions::Mode::Diffusers});
   EXPECT_EQ(large.width(), 1104);  // 1113 × 941
   EXPECT_EQ(large.height(), 928);
+}
+
+// A made picture that is a little off sits on its canvas again.
+TEST(Inpaint, AlignsWhatWasMade) {
+  Image canvas(192, 160, 3);
+  const auto sample = [](double x, double y, int c) {
+    return 128 + 70 * std::sin(0.11 * x + c) + 40 * std::cos(0.13 * y - 0.05 * x);
+  };
+  for (int y = 0; y < 160; ++y)
+    for (int x = 0; x < 192; ++x)
+      for (int c = 0; c < 3; ++c) canvas.at(x, y)[c] = static_cast<uint8_t>(sample(x, y, c));
+  const Image mask = box_mask(192, 160, {80, 60, 30, 30});
+  const auto worst = [&](bool align) {
+    const Inpaint inpaint(std::make_shared<const Image>(canvas), mask, {.crop = InpaintOptions::Crop::Off, .align = align});
+    Image made(192, 160, 3);
+    for (int y = 0; y < 160; ++y)
+      for (int x = 0; x < 192; ++x)
+        for (int c = 0; c < 3; ++c) made.at(x, y)[c] = static_cast<uint8_t>(0.9 * sample(x - 3, y, c) + 8);
+    const Image result = inpaint.finish(made);
+    int difference = 0;
+    for (size_t i = 0; i < result.pixels.size(); ++i)
+      difference = std::max(difference, std::abs(result.pixels[i] - canvas.pixels[i]));
+    return difference;
+  };
+  EXPECT_GT(worst(false), 15);
+  EXPECT_LT(worst(true), 6);
 }
 
 std::string refusal(const std::function<void()>& f) {

@@ -62,8 +62,8 @@ double dpmpp2m_statement(const std::vector<float>& s, double x) {
 }
 
 const std::vector<std::vector<float>>& lists() {
-  static const std::vector<std::vector<float>> all = {flux2_schedule(1024, 4), flux2_schedule(256, 20), {0.8f, 0.6f, 0.35f, 0.1f, 0.0f},
-                                                      {1.0f, 0.0f}, {0.9f, 0.5f}};
+  static const std::vector<std::vector<float>> all = {
+      flux2_schedule(1024, 4), flux2_schedule(256, 20), {0.8f, 0.6f, 0.35f, 0.1f, 0.0f}, {1.0f, 0.0f}, {0.9f, 0.5f}};
   return all;
 }
 
@@ -80,7 +80,8 @@ TEST_F(SamplerOn, Dpmpp2mIsItsFormula) {
 TEST_F(SamplerOn, EulerIsItsFormula) {
   double x = 0.3;
   const std::vector<float> sigmas = {0.8f, 0.6f, 0.35f};
-  for (size_t i = 0; i < 2; ++i) x += static_cast<double>(sigmas[i + 1] - sigmas[i]) * velocity(x, static_cast<double>(sigmas[i]));
+  for (size_t i = 0; i < 2; ++i)
+    x += static_cast<double>(sigmas[i + 1] - sigmas[i]) * velocity(x, static_cast<double>(sigmas[i]));
   EXPECT_NEAR(end(Sampler::Euler, sigmas, 0.3), x, 1e-12);
 }
 

@@ -13,7 +13,7 @@ import small_models
 from small_models import Geometry
 
 PROMPT = "put the red fox of image 2 into image 1"
-TOLERANCE = 1e-3
+TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass
