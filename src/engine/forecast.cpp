@@ -100,6 +100,7 @@ struct Rehearsal {
 int64_t working_bytes_of(const Rehearsal& rehearsal, const std::vector<PhaseForecast>& phases) {
   int64_t largest = 0;
   for (const PhaseForecast& p : phases) largest = std::max(largest, p.activations);
+  if (!rehearsal.device->is_host()) largest += largest / 8;  // what lies between blocks and is too small for the next
   return largest + rehearsal.vae->bytes.total() + (rehearsal.device->is_host() ? kOnHostBytes : kOnGpuBytes);
 }
 

@@ -60,7 +60,7 @@ void stream_blocks(Network& network, const NamedWeights& weights, const LoadSett
     sources[*block].push_back({p.tensor, &p.tensor});
   });
   if (settings.stream->device().is_host()) network.schedule = std::make_shared<PageSchedule>(weights, std::move(names));
-  else network.schedule = std::make_shared<WeightStream>(std::move(sources), settings.stream->device().open_stream());
+  else network.schedule = std::make_shared<WeightStream>(std::move(sources), *settings.stream, settings.stream->device().open_stream());
 }
 
 template <class Network>

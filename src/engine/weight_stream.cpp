@@ -29,7 +29,7 @@ void copy_in(const Tensor& host, const Tensor& place, Stream& stream) {
 
 }  // namespace
 
-WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, std::shared_ptr<Stream> copies)
+WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, Stream& network, std::shared_ptr<Stream> copies)
     : copies_(std::move(copies)), position_(blocks.size(), -1) {
   // Blocks of one shape follow each other; they alternate between the places made for that shape.
   std::vector<std::vector<size_t>> kinds;  // slots of each shape
@@ -42,7 +42,8 @@ WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, std::shared_
     if (kind == kinds.size()) kinds.emplace_back(), seen.push_back(0);
     if (kinds[kind].size() < kPlaces) {
       Slot slot;
-      for (const Source& source : block) slot.tensors.push_back(place_for(source.host, *copies_));
+      for (const Source& source : block) slot.tensors.push_back(place_for(source.host, network));
+      slot.released = network.mark();  // the memory may have been another tensor's until now
       kinds[kind].push_back(slots_.size());
       slots_.push_back(std::move(slot));
     }

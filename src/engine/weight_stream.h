@@ -24,9 +24,10 @@ class WeightStream final : public BlockSchedule {
     Tensor* place;
   };
 
-  // blocks[i] are the matrices to stream of block i; empty for blocks that stay. `copies` is a stream of the device on which
-  // nothing else runs.
-  WeightStream(std::vector<std::vector<Source>> blocks, std::shared_ptr<Stream> copies);
+  // blocks[i] are the matrices to stream of block i; empty for blocks that stay. The places belong to the stream on which the
+  // network runs, so that what an op makes of a weight (unpacking it, say) is ordered with the rest; `copies` is another
+  // stream of the device, on which nothing else runs.
+  WeightStream(std::vector<std::vector<Source>> blocks, Stream& network, std::shared_ptr<Stream> copies);
   ~WeightStream() override;
 
   void before(size_t block, Stream& stream) override;

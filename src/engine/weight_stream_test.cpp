@@ -18,7 +18,7 @@ class Network {
       if (i == 2) weights[i] = host.to(*stream);
       else blocks[i] = {{host, &weights[i]}};
     }
-    schedule = std::make_shared<WeightStream>(std::move(blocks), device.open_stream());
+    schedule = std::make_shared<WeightStream>(std::move(blocks), *stream, device.open_stream());
   }
 
   void pass(size_t blocks) {
@@ -46,6 +46,13 @@ TEST(WeightStream, BlocksOfOneShapeShareTwoPlaces) {
   EXPECT_EQ(network.weights[4].raw(), network.weights[6].raw());
   EXPECT_NE(network.weights[3].raw(), network.weights[4].raw());
   EXPECT_NE(network.weights[0].raw(), network.weights[1].raw());
+}
+
+// What an op makes of a weight lies on the weight's stream: on the one for copies nothing would order it with the product.
+TEST(WeightStream, PlacesBelongToTheStreamOfTheNetwork) {
+  const auto device = open_cpu({.threads = 1});
+  Network network(*device);
+  for (const Tensor& w : network.weights) EXPECT_EQ(&w.stream(), network.stream.get());
 }
 
 TEST(WeightStream, APassThatWasBrokenOffDoesNoHarm) {
