@@ -105,9 +105,7 @@ class Grid {
           Cell cell{.at = {x, y, z}, .settings = {}, .model = {}, .request = {}, .image = {}, .file = {}};
           SettingLayer own;
           for (size_t a = 0; a < 3; ++a)
-            if (!axes_[a].values.empty())
-              own[axes_[a].option] = {{axes_[a].values[cell.at[a]]},
-                                      "--" + (axes_[a].option == "prompt" ? "prompt" : axes_[a].option)};
+            if (!axes_[a].values.empty()) set(own, axes_[a].option, axes_[a].values[cell.at[a]]);
           Invocation one = run_;
           one.positional.clear();
           one.settings = run_.settings.with(same).with(own);
@@ -117,6 +115,19 @@ class Grid {
           cell.request = std::move(prepared.requests.front());
           cells_.push_back(std::move(cell));
         }
+  }
+
+  // An adapter stands beside those that all cells have.
+  void set(SettingLayer& layer, const std::string& option, const std::string& value) const {
+    if (!option.starts_with("lora:")) {
+      layer[option] = {{value}, "--" + option};
+      return;
+    }
+    if (!layer.contains("lora")) {
+      const Setting* given = run_.settings.find("lora");
+      layer["lora"] = given ? *given : Setting{{}, "--" + option};
+    }
+    layer["lora"].values.push_back(option.substr(5) + ":" + value);
   }
 
   void make(Cell& cell, size_t number) {

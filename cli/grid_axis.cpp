@@ -32,9 +32,10 @@ std::vector<std::string> axis_options() {
 }
 
 std::string option_named(std::string name) {
+  if (name.starts_with("lora:") && name.size() > 5) return name;
   std::replace(name.begin(), name.end(), '_', '-');
-  if (name == "lora" || name.starts_with("lora:"))
-    fail(ErrorCode::InvalidArgument, "an axis of adapters is not available yet in this version");
+  if (name == "lora")
+    throw Error(ErrorCode::InvalidArgument, "an axis of adapters names one", "--y \"lora:style=0,0.5,1\" compares its strengths");
   const auto names = axis_options();
   if (std::find(names.begin(), names.end(), name) != names.end()) return name;
   const std::string near = nearest(name, names);
@@ -74,6 +75,7 @@ std::string GridAxis::label(size_t index) const {
   const std::string& value = values[index];
   if (option == "prompt") return value;
   const bool path = option == "model" || option == "input" || option == "dit" || option == "vae";
+  if (option.starts_with("lora:")) return std::filesystem::path(option.substr(5)).stem().string() + " " + value;
   return option + " " + (path ? std::filesystem::path(value).filename().string() : value);
 }
 

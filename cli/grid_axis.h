@@ -8,7 +8,7 @@ namespace flux2 {
 
 // One axis of a comparison: an option and the values it takes.
 struct GridAxis {
-  std::string option;  // long name
+  std::string option;  // long name; "lora:FILE" for the strengths of an adapter
   std::vector<std::string> values;
 
   std::string label(size_t index) const;  // "steps 4"; of prompts the text alone, of files the base name

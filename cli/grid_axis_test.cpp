@@ -19,6 +19,7 @@ TEST(GridAxis, ListsAndRanges) {
   EXPECT_THAT(parse_grid_axis("prompt=a fox, red|a cat").values, ElementsAre("a fox, red", "a cat"));
   EXPECT_THAT(parse_grid_axis("schedule=model|sigmas:1,0.5").values, ElementsAre("model", "sigmas:1,0.5"));
   EXPECT_THAT(parse_grid_axis("size=512x512,768").values, ElementsAre("512x512", "768"));
+  EXPECT_EQ(parse_grid_axis("lora:a/ink_2.safetensors=0..1:0.5").label(1), "ink_2 0.5");
   EXPECT_EQ(parse_grid_axis("time_rounding=bfl").option, "time-rounding");
   EXPECT_EQ(parse_grid_axis("steps=4,8").label(1), "steps 8");
   EXPECT_EQ(parse_grid_axis("prompt=a fox").label(0), "a fox");
@@ -40,7 +41,7 @@ TEST(GridAxis, SaysWhatIsWrong) {
   EXPECT_THAT(message("steps=4,,8"), HasSubstr("empty value"));
   EXPECT_THAT(message("seed=9..1"), HasSubstr("upwards"));
   EXPECT_THAT(message("seed=1..100000"), HasSubstr("more than 256"));
-  EXPECT_THAT(message("lora:style=0,1"), HasSubstr("not available yet"));
+  EXPECT_THAT(message("lora=style"), HasSubstr("lora:style=0,0.5,1"));
 }
 
 }  // namespace

@@ -14,6 +14,12 @@
 
 namespace flux2 {
 
+namespace {
+
+constexpr uint64_t kLargestAdapter = uint64_t{1} << 30;  // bytes; larger ones are not read for their hash
+
+}  // namespace
+
 PictureMaker::PictureMaker(Invocation& run, ModelFiles files, ProgressDisplay& display)
     : run_(run), files_(std::move(files)), display_(display) {}
 
@@ -29,7 +35,11 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
   storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   const auto data = data_folder(run_.environment);
-  model_sha256_ = remembered_hash(files_.transformer, data.empty() ? data : data / "cache/hashes.json");
+  const auto hashes = data.empty() ? data : data / "cache/hashes.json";
+  model_sha256_ = remembered_hash(files_.transformer, hashes);
+  adapters_.clear();
+  for (const AdapterChoice& adapter : engine_->options().adapters)
+    adapters_.push_back({adapter.path.stem().string(), remembered_hash(adapter.path, hashes, kLargestAdapter), adapter.strength});
 }
 
 void PictureMaker::open(const EngineOptions& options) {
@@ -68,6 +78,7 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved) const 
   record.noise = resolved.request.noise.on(engine_->device()).name();
   record.device = engine_->device().name() + ": " + engine_->device().description();
   record.model_sha256 = model_sha256_;
+  record.adapters = adapters_;
   record.seconds.text = display_.seconds_in(Phase::Text);
   record.seconds.vae_encode = display_.seconds_in(Phase::EncodeReferences);
   record.seconds.denoise = display_.seconds_in(Phase::Denoise);

@@ -48,6 +48,7 @@ class PictureMaker {
   std::unique_ptr<LoadedModel> loaded_;  // after the engine, so that it goes first
   int64_t working_bytes_ = LoadParts{}.working_bytes;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
+  std::vector<AdapterRecord> adapters_;
   PhaseTimes times_;
   Trace* trace_ = nullptr;
   bool stepped_down_ = false;

@@ -51,7 +51,8 @@ PromptLine parse_line(std::string_view line, int number) {
     const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
     const std::string origin = fmt::format("--{} in line {}", name, number);
     if (name == "lora")
-      fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", origin);
+      throw Error(ErrorCode::InvalidArgument, origin + ": all lines share one model with its adapters",
+                  "give --lora on the command line, or run lines with other adapters by themselves");
     const char* target = nullptr;
     for (const auto& [known, long_name] : kLineOptions)
       if (known == name) target = long_name;

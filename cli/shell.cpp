@@ -6,6 +6,7 @@
 #include <csignal>
 #include <new>
 
+#include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/interrupt.h"
 #include "cli/line_editor.h"
@@ -134,6 +135,7 @@ void Shell::accept(SettingLayer layer) {
   const ModelFiles model = choose_model(one, true, &found_);
   resolve_request(one.settings, model, one.settings.text("prompt"), Log{});
   PictureWriter{one};
+  engine_options(one);
   const SettingLayer before = settings_.layer();
   settings_.replace(std::move(layer));
   once_.clear();
@@ -207,7 +209,7 @@ void Shell::deliver(const WrittenPicture& written, const GenerationRecord& recor
   ShellPicture picture{written.path, written.image.width, written.image.height,
                        record.seed,  record.prompt,       layer_of_record(record, true, "use")};
   picture.settings["prompt"].origin = "--prompt";
-  for (const char* option : {"model", "input"})  // files, which a record knows by name alone
+  for (const char* option : {"model", "input", "lora"})  // files, which a record knows by name alone
     if (const Setting* setting = one.settings.find(option)) picture.settings[option] = *setting;
   add_picture(std::move(picture));
   display_.finish();

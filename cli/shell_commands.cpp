@@ -1,6 +1,7 @@
 #include "cli/shell_commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -35,7 +36,7 @@ struct ShellCommands {
   static const std::vector<Entry>& all();
 
   static bool none(const Words& a) { return a.empty(); }
-  static bool one(const Words& a) { return a.size() == 1; }
+  static bool any(const Words&) { return true; }
   static bool at_most_one(const Words& a) { return a.size() <= 1; }
   static bool picture(const Words& a) { return a.size() == 1 && picture_number(a[0]); }
   static bool maybe_picture(const Words& a) { return a.empty() || picture(a); }
@@ -65,6 +66,7 @@ struct ShellCommands {
   static void load(Shell& shell, const Words& a);
   static void refs(Shell& shell, const Words&);
   static void model(Shell& shell, const Words& a);
+  static void lora(Shell& shell, const Words& a);
   static void open(Shell& shell, const Words& a);
   static void history(Shell& shell, const Words&);
   static void undo(Shell& shell, const Words&);
@@ -98,7 +100,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"time", "", "how long the last run took", none, time},
       {"write", "FILE", "keep the settings as key=value lines", path, write},
       {"source", "FILE", "enter the lines of a file", path, source},
-      {"lora", "", nullptr, at_most_one, later},
+      {"lora", "[FILE[:W]…]", "which adapters, or others; none takes them away", any, lora},
       {"elements", "", nullptr, none, later},
       {"quit q exit", "", "leave; so does Ctrl-D", none, quit},
   };
@@ -226,6 +228,12 @@ void ShellCommands::model(Shell& shell, const Words& a) {
   Invocation one = shell.invocation({});
   const ModelFiles files = choose_model(one, true, &shell.found_);
   say(shell, fmt::format("{} ({})", files.id, files.transformer.string()));
+}
+
+void ShellCommands::lora(Shell& shell, const Words& a) {
+  if (!a.empty()) return shell.change({{"lora", fmt::format("{}", fmt::join(a, ","))}});
+  const std::string adapters = shell.settings_.text("lora");
+  say(shell, adapters.empty() ? "no adapters" : "lora = " + adapters);
 }
 
 void ShellCommands::open(Shell& shell, const Words& a) {

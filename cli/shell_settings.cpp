@@ -120,6 +120,13 @@ SettingLayer ShellSettings::changed(SettingLayer layer, const std::string& key, 
     const auto files = picture_list(value, picture_path, missing);
     if (files.empty()) layer.erase(option);
     else layer[option] = {files, key};
+  } else if (option == "lora") {
+    Setting& adapters = layer[option] = {{}, key};
+    for (size_t start = 0; start <= value.size();) {
+      const size_t end = std::min(value.find(',', start), value.size());
+      if (end > start) adapters.values.push_back(value.substr(start, end - start));
+      start = end + 1;
+    }
   } else {
     set(option, key == "match_image_size" ? counted_from_one(value) : value);
   }

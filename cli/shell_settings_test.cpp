@@ -39,6 +39,8 @@ TEST(ShellSettings, KeysStandForOptions) {
   EXPECT_EQ(session.settings.text("height"), "512");
   EXPECT_EQ(session.settings.text("match"), "1");
   EXPECT_EQ(session.settings.text("show-steps"), "on");
+  session.set("lora", "ink:0.5,b.safetensors");
+  EXPECT_THAT(session.settings.layer().at("lora").values, ElementsAre("ink:0.5", "b.safetensors"));
   session.set("size", "none");
   session.set("steps", "");
   EXPECT_EQ(session.settings.text("width") + session.settings.text("steps"), "");

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -32,6 +33,12 @@ GenerationRecord record_of(const std::string& path) {
   return record;
 }
 
+std::string adapters_of(const GenerationRecord& record) {
+  std::vector<std::string> names;
+  for (const AdapterRecord& adapter : record.adapters) names.push_back(fmt::format("{}:{}", adapter.name, adapter.weight));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 class Verification {
  public:
   explicit Verification(Invocation& run)
@@ -60,6 +67,9 @@ class Verification {
 
     const ModelFiles model = choose_model(one, true, &found_);
     const ResolvedRequest request = resolve_request(one.settings, model, record.prompt, run_.console.log());
+    if (!record.adapters.empty() && !run_.settings.has("lora"))
+      throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
+                  "give them with --lora FILE:STRENGTH");
     const bool same_references = request.record.references == record.references;
     if (!same_references) run_.console.warn(fmt::format("{}: these are not the pictures it was made from", path));
 
@@ -69,6 +79,9 @@ class Verification {
       if (!record.model_sha256.empty() && !now.model_sha256.empty() && record.model_sha256 != now.model_sha256)
         run_.console.warn(fmt::format("{} was made with another model file: sha256 {}… instead of {}…", path,
                                       record.model_sha256.substr(0, 10), now.model_sha256.substr(0, 10)));
+      if (now.adapters != record.adapters)
+        run_.console.warn(
+            fmt::format("{} was made with other adapters: {}", path, record.adapters.empty() ? "none" : adapters_of(record)));
       again = to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width,
                       truncate ? Rounding::Trunc : Rounding::Nearest);
     });

@@ -55,7 +55,6 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
   EXPECT_EQ(flux2({"models", "install", "x"}).status, 2);
   EXPECT_EQ(generate({}).status, 2);            // no prompt
   EXPECT_EQ(generate({"a", "fox"}).status, 2);  // a prompt without quotes
-  EXPECT_EQ(generate({"a fox", "--lora", "x"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--size", "100x100", "--strict"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--size", "16x16"}).status, 2);
   EXPECT_EQ(generate({"a fox", "-o", "x.gif"}).status, 2);

@@ -11,6 +11,8 @@
 #include "image/resize.h"
 #include "image/write_image.h"
 #include "tests/support/program.h"
+#include "weights/safetensors_writer.h"
+#include "weights/weight_source.h"
 
 namespace flux2::test {
 namespace {
@@ -130,6 +132,41 @@ TEST_F(CliTools, VerifyFindsTheReferencesOfAnEdit) {
   EXPECT_EQ(flux2({"verify", "edited.png", "-i", "in/photo.png"}).out, "edited.png: identical\n");
   fs::copy(folder_ / "in/photo.png", folder_ / "photo.png");
   EXPECT_EQ(flux2({"verify", "edited.png"}).out, "edited.png: identical\n");
+}
+
+// An adapter for the bundled model that changes what it draws.
+void write_adapter(const fs::path& path) {
+  const auto weights = open_weights(pico("flux-2-pico.safetensors"));
+  const Shape shape = weights->find("single_blocks.0.linear2.weight")->shape;
+  constexpr int64_t kRank = 2;
+  const auto values = [](int64_t count, float scale) {
+    std::vector<float> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(scale * std::sin(static_cast<float>(i * 37 % 101)));
+    return list;
+  };
+  const auto down = values(kRank * shape[1], 0.2f), up = values(shape[0] * kRank, 0.2f);
+  save_tensors(
+      path,
+      {{"diffusion_model.single_blocks.0.linear2.lora_A.weight", Tensor::host_copy(down.data(), DType::F32, {kRank, shape[1]})},
+       {"diffusion_model.single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(up.data(), DType::F32, {shape[0], kRank})}});
+}
+
+TEST_F(CliTools, AdaptersAreAnAxisAndPartOfTheRecord) {
+  write_adapter(folder_ / "ink.safetensors");
+  expect_made(flux2({"grid", "a red circle", "--x", "lora:ink.safetensors=0,1", "-s", "2", "-S", "3", "-o", "sheet.png"}));
+  expect_made(generate({"a red circle", "-S", "3", "-o", "plain.png"}));
+  EXPECT_LE(difference(picture("sheet-01.png"), picture("plain.png")).max, 1);  // strength 0 changes nothing
+  EXPECT_GT(difference(picture("sheet-02.png"), picture("plain.png")).mean, 0.5);
+  EXPECT_TRUE(shows(picture("sheet.png"), "ink 1"));
+  const Json lora = settings_of("sheet-02.png")["loras"][0];
+  EXPECT_EQ(lora["name"], "ink");
+  EXPECT_EQ(lora["weight"], 1);
+  EXPECT_EQ(lora["sha256"].get<std::string>().size(), 64u);
+  const Finished without = flux2({"verify", "sheet-02.png"});
+  EXPECT_EQ(without.status, 3);
+  EXPECT_THAT(without.err, HasSubstr("ink:1"));
+  EXPECT_EQ(flux2({"verify", "sheet-02.png", "--lora", "ink.safetensors"}).out, "sheet-02.png: identical\n");
+  EXPECT_THAT(flux2({"verify", "sheet-02.png", "--lora", "ink.safetensors:0.5"}).err, HasSubstr("other adapters"));
 }
 
 TEST_F(CliTools, UpscaleEnlarges) {

@@ -95,6 +95,12 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
   if (!r.model_sha256.empty()) add("Model hash", r.model_sha256.substr(0, 10));
   if (!is_private && !r.model.empty()) add("Model", r.model);
   if (r.strength < 1.0) add("Denoising strength", fmt::format("{}", r.strength));
+  if (!is_private && !r.adapters.empty()) {
+    std::string hashes;
+    for (const AdapterRecord& adapter : r.adapters)
+      hashes += fmt::format("{}{}: {}", hashes.empty() ? "" : ", ", adapter.name, adapter.sha256.substr(0, 10));
+    add("Lora hashes", hashes);
+  }
   add("RNG", r.noise);
   add("Profile", r.profile);
   add("Version", r.app);

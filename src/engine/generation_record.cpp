@@ -90,6 +90,13 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   json["profile"] = r.profile;
   if (r.time_rounding != "exact") json["time_rounding"] = r.time_rounding;
   json["cache"] = "off";
+  for (const AdapterRecord& adapter : r.adapters) {
+    Json lora = Json::object();
+    if (!is_private) lora["name"] = adapter.name;
+    if (!adapter.sha256.empty()) lora["sha256"] = adapter.sha256;
+    lora["weight"] = adapter.weight;
+    json["loras"].push_back(std::move(lora));
+  }
   if (!r.references.empty()) {
     json["references"] = Json::array();
     for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
@@ -135,6 +142,13 @@ GenerationRecord record_from_json(const Json& json) {
     read(json, "noise", r.noise);
     read(json, "profile", r.profile);
     read(json, "time_rounding", r.time_rounding);
+    if (const auto loras = json.find("loras"); loras != json.end() && loras->is_array())
+      for (const Json& lora : *loras) {
+        AdapterRecord& adapter = r.adapters.emplace_back();
+        read(lora, "name", adapter.name);
+        read(lora, "sha256", adapter.sha256);
+        read(lora, "weight", adapter.weight);
+      }
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object()) r.canvas = picture_from_json(*canvas);

@@ -34,6 +34,15 @@ struct MaskRecord {
   bool operator==(const MaskRecord&) const = default;
 };
 
+// An adapter that changed the model.
+struct AdapterRecord {
+  std::string name;    // base name of its file, without extension
+  std::string sha256;  // of its file; empty when not known
+  double weight = 1;
+
+  bool operator==(const AdapterRecord&) const = default;
+};
+
 // How a picture was made: everything needed to make it again, and what is good to know about it. It travels inside the
 // picture (picture_metadata.h) and in sidecar files. No user names, host names or folders: names are base names.
 struct GenerationRecord {
@@ -53,6 +62,7 @@ struct GenerationRecord {
   std::string time_rounding = "exact";
   std::optional<double> shift;
   double strength = 1.0;  // below 1: begun with a picture
+  std::vector<AdapterRecord> adapters;
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
   bool ref_kv = false;                    // their keys and values were reused
   bool negative_references = true;        // the negative pass saw them

@@ -27,6 +27,7 @@ GenerationRecord example() {
   r.canvas = PictureRecord{"secret-canvas.png", std::string(64, 'c'), 640, 480};
   r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .aligned = false};
   r.strength = 0.75;
+  r.adapters = {{"secret-style", std::string(64, 'd'), 0.8}, {"secret-ink", "", -1}};
   r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
   r.seconds.text = 0.25;
   return r;
@@ -42,6 +43,8 @@ TEST(GenerationRecord, ComesBackFromItsJson) {
   expect_same(record_from_json(to_json(r)), r);
   EXPECT_EQ(record_from_json(to_json(r)).references, r.references);
   EXPECT_EQ(record_from_json(to_json(r)).mask, r.mask);
+  EXPECT_EQ(record_from_json(to_json(r)).adapters, r.adapters);
+  EXPECT_NE(to_a1111(r).find("Lora hashes: \"secret-style: dddddddddd, secret-ink: \""), std::string::npos) << to_a1111(r);
   EXPECT_EQ(to_json(r)["v"], 1);
   EXPECT_THROW(record_from_json(Json{{"steps", "many"}}), Error);
 }
