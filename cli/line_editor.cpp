@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 #include "cli/interrupt.h"
@@ -167,6 +168,11 @@ void LineEditor::complete() {
 EnteredLine LineEditor::read(const std::string& prompt) {
   if (!terminal_) return read_plain();
   const RawMode raw;
+  // From here on Ctrl-C is a key; one that came while the terminal was not ours yet is a signal.
+  if (interrupt_signal() == SIGINT) {
+    forget_interrupt();
+    return {EnteredLine::Interrupted, ""};
+  }
   prompt_ = prompt;
   line_.set("");
   recalled_ = history_.lines().size();

@@ -62,7 +62,7 @@ int Shell::run() {
   while (true) {
     const EnteredLine entered = editor.read("flux2> ");
     if (interrupt_signal() == SIGTERM) return 128 + SIGTERM;
-    if (entered.kind == EnteredLine::End) return 0;
+    if (entered.kind == EnteredLine::End) return interrupt_signal() == 0 ? 0 : 128 + interrupt_signal();
     if (entered.kind == EnteredLine::Interrupted) {
       if (interrupted_ && Clock::now() - *interrupted_ < kTwice) return 128 + SIGINT;
       interrupted_ = Clock::now();
@@ -83,6 +83,7 @@ bool Shell::enter(const std::string& line) {
     } else {
       run_.console.note("stopped");
       if (interrupt_signal() == SIGTERM) return false;
+      forget_interrupt();
       interrupted_ = Clock::now();
     }
   } catch (const std::bad_alloc&) {
