@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -29,7 +30,7 @@ TEST(LoraTags, LeaveThePromptClean) {
 }
 
 TEST(AdapterChoice, FilesAndStrengths) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "flux2_adapter_choice";
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("flux2_adapter_choice_{}", ::getpid());
   fs::create_directories(folder / "models" / "loras");
   std::ofstream(folder / "a:1.safetensors") << "x";
   std::ofstream(folder / "models" / "loras" / "ink.safetensors") << "x";

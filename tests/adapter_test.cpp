@@ -1,5 +1,6 @@
 // Adapters in the whole engine: at run time, merged, on a quantised base, and taken back.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -24,9 +25,14 @@ Tensor matrix(int64_t rows, int64_t columns, uint32_t seed) {
   return Tensor::host_copy(noise(rows * columns, seed, 0.05f).data(), DType::F32, {rows, columns});
 }
 
-fs::path write_adapter(const std::string& kind) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "flux2_engine_adapters";
+fs::path scratch() {
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("flux2_engine_adapters_{}", ::getpid());
   fs::create_directories(folder);
+  return folder;
+}
+
+fs::path write_adapter(const std::string& kind) {
+  const fs::path folder = scratch();
   const int64_t h = 256, r = 4;
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto pair = [&](const std::string& module, int64_t out, int64_t in, uint32_t seed) {
@@ -51,7 +57,7 @@ fs::path write_adapter(const std::string& kind) {
 
 // The tiny model's transformer with its weights in F32, so that merging does not round.
 fs::path write_f32_transformer() {
-  const fs::path path = fs::path(::testing::TempDir()) / "flux2_engine_adapters" / "f32.safetensors";
+  const fs::path path = scratch() / "f32.safetensors";
   const auto source = open_weights(kTiny / "flux-2-klein-tiny.safetensors");
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const std::string& name : source->names()) {

@@ -1,6 +1,7 @@
 // One single-stream block through every seam: f32 and bf16, quantised weights, its gradient under checkpoint(),
 // two ranks that share it, and a GPU with a captured graph. The block's own lines are the same in all of them.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -33,7 +34,7 @@ std::shared_ptr<const WeightSource> block_file() {
     const double spread = p.kind == ParameterKind::Vector ? 1.0 : 1.0 / std::sqrt(static_cast<double>(p.shape[-1]));
     tensors.emplace_back(p.name, random_tensor(*stream, DType::BF16, p.shape, seed++, spread));
   });
-  const std::string path = testing::TempDir() + "bullet.safetensors";
+  const std::string path = testing::TempDir() + fmt::format("bullet-{}.safetensors", ::getpid());
   save_tensors(path, tensors);
   return open_weights(path);
 }

@@ -1,5 +1,6 @@
 // Properties of editing that hold whatever the weights are, on the tiny model in profile exact.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -164,7 +165,7 @@ TEST_F(Edit, StrengthBeginsWithTheNoisedPicture) {
   model_->session.trace = &trace;
   const auto half = latents_of(request);
   model_->session.trace = nullptr;
-  const std::string path = testing::TempDir() + "trace-strength.safetensors";
+  const std::string path = testing::TempDir() + fmt::format("trace-strength-{}.safetensors", ::getpid());
   trace.save(path);
   const auto recorded = open_weights(path);
   const auto sigmas = recorded->open("timesteps").to_floats(), noise = recorded->open("noise").to_floats(),

@@ -1,6 +1,7 @@
 // Whole generations in profile exact against the reference's traces.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -53,7 +54,7 @@ double run_and_compare(const std::string& device, const std::string& name, doubl
   int pictures = 0;
   text_to_image(model->models, model->session, request, {}, [&](const Picture&) { ++pictures; });
   EXPECT_EQ(pictures, 1);
-  const std::string path = testing::TempDir() + "trace-" + name + ".safetensors";
+  const std::string path = testing::TempDir() + fmt::format("trace-{}-{}.safetensors", name, ::getpid());
   trace.save(path);
   const double worst = compare_traces(reference, path, limit, limit);
   fmt::print("generate-{} on {}: worst {:.2g}\n", name, device, worst);
@@ -84,7 +85,7 @@ TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
     Trace trace;
     model->session.trace = &trace;
     text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
-    const std::string path = testing::TempDir() + "trace-bf16.safetensors";
+    const std::string path = testing::TempDir() + fmt::format("trace-bf16-{}.safetensors", ::getpid());
     trace.save(path);
     const Difference d = difference(open_weights(path)->open("velocity.0").to_doubles(),
                                     g[fmt::format("velocity.{}", k)].to_doubles());

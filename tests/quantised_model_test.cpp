@@ -1,6 +1,7 @@
 // Whole generations with weights in fewer bits, on every device: what it costs against the reference's trace in f32.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -31,7 +32,7 @@ std::vector<float> final_latents(LoadedModel& model) {
   model.session.trace = &trace;
   text_to_image(model.models, model.session, request, {}, [](const Picture&) {});
   model.session.trace = nullptr;
-  const std::string path = testing::TempDir() + "quantised.safetensors";
+  const std::string path = testing::TempDir() + fmt::format("quantised-{}.safetensors", ::getpid());
   trace.save(path);
   return open_weights(path)->open(fmt::format("latents.{}", request.steps)).to_floats();
 }
@@ -78,7 +79,7 @@ void write_fp8_file(const std::filesystem::path& path) {
 }
 
 TEST_P(QuantisedModelOn, Fp8FilesOpenAsTheyAre) {
-  const std::filesystem::path path = testing::TempDir() + "tiny-fp8.safetensors";
+  const std::filesystem::path path = testing::TempDir() + fmt::format("tiny-fp8-{}.safetensors", ::getpid());
   write_fp8_file(path);
   ModelFiles files = tiny_model();
   files.transformer = path;

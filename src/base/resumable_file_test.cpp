@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path scratch() {
-  const fs::path folder = fs::path(::testing::TempDir()) / "flux2_resumable";
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("flux2_resumable_{}", ::getpid());
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;

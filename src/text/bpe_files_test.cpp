@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
@@ -19,7 +20,7 @@ constexpr const char* kSentence = "a red cat on a blue house, don't STOP 123\n\n
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(std::filesystem::path(testing::TempDir()) / "flux2_tokenizer") {
+  TemporaryFolder() : path_(std::filesystem::path(testing::TempDir()) / fmt::format("flux2_tokenizer_{}", ::getpid())) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
