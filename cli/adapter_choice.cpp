@@ -73,6 +73,7 @@ std::string without_lora_tags(const std::string& prompt, std::vector<std::string
     while (from != prompt.cend() && *from == ' ' && (rest.empty() || rest.back() == ' ')) ++from;
     found.push_back((*match)[1].str() + (*match)[2].str());
   }
+  if (from == prompt.cbegin()) return prompt;  // every space of a prompt without tags is a token
   rest.append(from, prompt.cend());
   while (rest.ends_with(' ')) rest.pop_back();
   return rest;

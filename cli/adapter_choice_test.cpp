@@ -21,6 +21,7 @@ TEST(LoraTags, LeaveThePromptClean) {
     return std::pair(without_lora_tags(prompt, found), found);
   };
   EXPECT_EQ(take("a fox").first, "a fox");
+  EXPECT_EQ(take(" a fox  ").first, " a fox  ") << "spaces are tokens too";
   EXPECT_THAT(take("a fox").second, IsEmpty());
   EXPECT_EQ(take("a fox <lora:ink:0.7> in snow").first, "a fox in snow");
   EXPECT_THAT(take("a fox <lora:ink:0.7> in snow").second, ElementsAre("ink:0.7"));

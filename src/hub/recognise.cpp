@@ -205,7 +205,10 @@ const Component& require(const Recognition& r, ComponentKind wanted) {
   }
   std::string what = name_of(r.kind);
   for (const Component& c : r.components) what = fmt::format("{} {}", c.family, name_of(c.kind));
-  throw Error(ErrorCode::Incompatible, fmt::format("{} is a {}, not a {}", r.path.string(), what, name_of(wanted)),
+  const auto with_article = [](std::string_view noun) {
+    return fmt::format("{} {}", std::string_view("aeiou").find(noun[0]) != std::string_view::npos ? "an" : "a", noun);
+  };
+  throw Error(ErrorCode::Incompatible, fmt::format("{} is {}, not {}", r.path.string(), with_article(what), with_article(name_of(wanted))),
               "`flux2 inspect FILE` tells what a file is");
 }
 

@@ -192,6 +192,8 @@ TEST(Recognise, RequireSaysWhatWasFoundInstead) {
   EXPECT_THAT(refusal([&] { require(recognise(vae), ComponentKind::Transformer); }),
               ::testing::AllOf(HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not a transformer"),
                                HasSubstr("Incompatible")));
+  EXPECT_THAT(refusal([&] { require(recognise(vae), ComponentKind::Adapter); }),
+              HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not an adapter"));
   EXPECT_THAT(refusal([&] { recognise(folder / "nothing"); }), HasSubstr("nothing does not exist"));
 }
 
