@@ -30,6 +30,13 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
     for (const ResolvedRequest& resolved : requests)
       working_bytes_ = std::max(working_bytes_, working_bytes(*engine_, files_, resolved.request));
   }
+  // Where bringing the encoder back means copying or rounding its weights again.
+  prompts_.clear();
+  if (!engine_->device().is_host() || engine_->quant() != Quant::None)
+    for (const ResolvedRequest& resolved : requests) {
+      prompts_.push_back(resolved.request.prompt);
+      if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
+    }
   load_model();
   const Recognition recognition = recognise(files_.transformer);
   storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
@@ -51,6 +58,7 @@ void PictureMaker::load_model() {
   const double before = display_.seconds();
   const bool text = !run_.settings.has("embeddings");
   loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text, .working_bytes = working_bytes_});
+  loaded_->session.prompts_ahead = prompts_;
   times_.load += display_.seconds() - before;
 }
 

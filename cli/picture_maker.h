@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/progress_display.h"
@@ -46,6 +48,7 @@ class PictureMaker {
   ProgressDisplay& display_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<LoadedModel> loaded_;  // after the engine, so that it goes first
+  std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
   int64_t working_bytes_ = LoadParts{}.working_bytes;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::vector<AdapterRecord> adapters_;

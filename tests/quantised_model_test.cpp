@@ -100,5 +100,35 @@ TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
   }
 }
 
+// Rounding an encoder takes longer than encoding with it.
+TEST(QuantisedModel, PromptsThatFollowAreEncodedWhileTheEncoderIsThere) {
+  const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).load(tiny_model(), {});
+  Session& session = model->session;
+  int visits = 0;
+  session.text_done = [&, leave = session.text_done] {
+    visits += model->models.text_encoder.is_loaded();
+    leave();
+  };
+  const auto picture = [&](const std::string& prompt) {
+    Request request;
+    request.prompt = prompt;
+    request.width = request.height = 64;
+    request.steps = 1;
+    std::vector<float> values;
+    text_to_image(model->models, session, request, {}, [&](const Picture& p) { values = p.planes.values; });
+    return values;
+  };
+  const auto alone = picture("a second prompt");
+  session.prompt_cache.clear();
+  visits = 0;
+  session.prompts_ahead = {"a prompt", "a second prompt", "a prompt", "a third"};
+  picture("a prompt");
+  EXPECT_EQ(session.prompts_ahead, (std::vector<std::string>{"a second prompt", "a third"}));
+  EXPECT_EQ(picture("a second prompt"), alone);
+  picture("a third");
+  EXPECT_EQ(visits, 1);
+  EXPECT_TRUE(session.prompts_ahead.empty());
+}
+
 }  // namespace
 }  // namespace flux2

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
@@ -40,6 +41,8 @@ struct Session {
   // Text states [1, T, Cctx] by prompt.
   std::map<std::string, Tensor> prompt_cache;
   size_t prompt_cache_limit = 32;
+  // Prompts of later requests, in their order: where the encoder leaves after use the next ones are encoded while it is there.
+  std::vector<std::string> prompts_ahead;
 
   // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
   std::map<std::string, Tensor> picture_cache;

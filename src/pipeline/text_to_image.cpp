@@ -35,8 +35,27 @@ Tensor given_states(const Tensor& states, int64_t width) {
   return states.reshaped({1, states.dim(0), states.dim(1)});
 }
 
+// Whether some prompt of the request is not remembered.
+bool needs_encoder(const Session& session, const Request& request) {
+  const auto unknown = [&](const Tensor& given, const std::string& prompt) {
+    return !given.defined() && (session.trace || !session.prompt_cache.contains(prompt));
+  };
+  return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
+}
+
+// The encoder is about to leave: what the next requests will ask of it is done now.
+void encode_ahead(const Models& models, Session& session, const Progress& progress) {
+  constexpr int kAtMost = 16;  // 16 MB of states each
+  const int count = std::min(static_cast<int>(session.prompts_ahead.size()), kAtMost);
+  for (int i = 0; i < count; ++i) {
+    progress.at(Phase::Text, i + 1, count + 1);
+    text_states(models, session, session.prompts_ahead[static_cast<size_t>(i)], "");
+  }
+}
+
 TextConditions encode_text(const Models& models, Session& session, const Request& request, const Progress& progress) {
   progress.at(Phase::Text, 0, 1);
+  const bool encodes = models.text_encoder && needs_encoder(session, request);
   const int64_t width = models.transformer.config().text_width;
   TextConditions text;
   text.positive = request.given_text.defined() ? given_states(request.given_text, width)
@@ -44,18 +63,12 @@ TextConditions encode_text(const Models& models, Session& session, const Request
   if (request.cfg)
     text.negative = request.given_negative.defined() ? given_states(request.given_negative, width)
                                                      : text_states(models, session, request.negative, "negative");
+  for (const std::string* used : {&request.prompt, &request.negative}) std::erase(session.prompts_ahead, *used);
+  if (session.text_done && encodes && !session.trace) encode_ahead(models, session, progress);
   session.stream->wait();
   if (session.text_done) session.text_done();
   progress.at(Phase::Text, 1, 1);
   return text;
-}
-
-// Whether some prompt of the request is not remembered.
-bool needs_encoder(const Session& session, const Request& request) {
-  const auto unknown = [&](const Tensor& given, const std::string& prompt) {
-    return !given.defined() && (session.trace || !session.prompt_cache.contains(prompt));
-  };
-  return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
 }
 
 std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed, Stream& stream) {
