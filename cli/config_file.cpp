@@ -2,16 +2,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/trimmed.h"
 
 namespace flux2 {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 bool is_header(std::string_view line, std::string_view section) {
   line = trimmed(line.substr(0, line.find('#')));

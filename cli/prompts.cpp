@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/json.h"
+#include "base/trimmed.h"
 #include "cli/standard_input.h"
 
 namespace flux2 {
@@ -24,11 +25,6 @@ constexpr std::array<std::pair<std::string_view, const char*>, 9> kLineOptions =
     {"o", "output"},
     {"ci", "input"},
 }};
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 // Where the next " --w" begins; a dash between words or inside one belongs to the prompt.
 size_t next_option(std::string_view line, size_t from) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <new>
 
+#include "base/trimmed.h"
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/interrupt.h"
@@ -27,16 +28,11 @@ std::filesystem::path history_file(const GetEnv& environment) {
   return data.empty() ? data : data / "history";
 }
 
-std::string_view without_blanks(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 // The first word, which is taken away together with the blanks behind it.
 std::string take_word(std::string_view& text) {
   const size_t end = std::min(text.find_first_of(" \t"), text.size());
   const std::string word(text.substr(0, end));
-  text = without_blanks(text.substr(end));
+  text = trimmed(text.substr(end));
   return word;
 }
 
@@ -95,7 +91,7 @@ bool Shell::enter(const std::string& line) {
 }
 
 void Shell::interpret(const std::string& line) {
-  const std::string text(without_blanks(line));
+  const std::string text(trimmed(line));
   if (text.empty()) make(once_);
   else if (run_command(text)) return;
   else if (const auto pairs = key_values(text)) change(*pairs);

@@ -70,6 +70,9 @@ TEST_F(Cli, ModelsThatAreNotThereOrWrongAreNamed) {
   const Finished missing = generate({"a fox", "-m", "nowhere.safetensors"});
   EXPECT_EQ(missing.status, 3);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.safetensors"));
+  const Finished adapter = generate({"a fox", "--lora", "nowhere"});
+  EXPECT_EQ(adapter.status, 3);
+  EXPECT_THAT(adapter.err, HasSubstr("the adapter nowhere does not exist"));
 
   const std::string whole = read_text_file(pico("flux-2-pico.safetensors"));
   const Finished truncated = generate({"a fox", "--dit", write("cut.safetensors", whole.substr(0, whole.size() / 2))});

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/trimmed.h"
 #include "engine/picture_size.h"
 
 namespace flux2 {
@@ -17,11 +18,6 @@ constexpr std::string_view kNegative = "Negative prompt: ";
 std::string quoted_if_needed(const std::string& value) {
   return value.find_first_of(",:\n\"") == value.npos ? value
                                                      : Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 // The end of the JSON string that begins at text[0].

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/trimmed.h"
 
 namespace flux2 {
 
@@ -18,11 +19,6 @@ namespace {
 constexpr int kDeepest = 32;                  // choices inside choices, files inside files
 constexpr size_t kLongest = size_t{1} << 20;  // bytes of an expanded prompt
 constexpr size_t kNone = std::string_view::npos;
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 bool is_escape(std::string_view text, size_t at) {
   return text[at] == '\\' && at + 1 < text.size() && std::string_view("{|}_").find(text[at + 1]) != kNone;
