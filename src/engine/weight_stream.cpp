@@ -1,6 +1,8 @@
 #include "engine/weight_stream.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "base/error.h"
 
@@ -8,19 +10,48 @@ namespace flux2 {
 
 namespace {
 
-constexpr size_t kPlaces = 2;  // for blocks of one shape
+constexpr size_t kPlaces = 2;
+constexpr int64_t kAligned = 1024;  // elements; at least 512 bytes for every dtype
 
-bool same_shapes(const std::vector<Tensor>& slot, const std::vector<WeightStream::Source>& block) {
-  return std::equal(slot.begin(), slot.end(), block.begin(), block.end(), [](const Tensor& t, const WeightStream::Source& s) {
-    return t.dtype() == s.host.dtype() && t.shape() == s.host.shape() && t.scales().defined() == s.host.scales().defined();
-  });
-}
+// One place: memory for each dtype, cut anew for every block that uses it.
+class Place {
+ public:
+  // Makes it large enough for one more block.
+  void reserve(const std::vector<WeightStream::Source>& block) {
+    std::map<DType, int64_t> sizes;
+    for (const WeightStream::Source& source : block)
+      for (const Tensor* t : parts(source.host)) sizes[t->dtype()] += aligned(t->numel());
+    for (const auto& [dtype, size] : sizes) elements_[dtype] = std::max(elements_[dtype], size);
+  }
+  void allocate(Stream& stream) {
+    for (const auto& [dtype, size] : elements_) memory_[dtype] = Tensor::empty(stream, dtype, {size});
+  }
+  std::vector<Tensor> cut(const std::vector<WeightStream::Source>& block) const {
+    std::map<DType, int64_t> used;
+    const auto next = [&](const Tensor& host) {
+      int64_t& start = used[host.dtype()];
+      const Tensor t = memory_.at(host.dtype()).narrowed(0, start, host.numel()).reshaped(host.shape());
+      start += aligned(host.numel());
+      return t;
+    };
+    std::vector<Tensor> tensors;
+    for (const auto& [host, place] : block) {
+      const Tensor t = next(host);
+      tensors.push_back(host.scales().defined() ? t.with_scales(next(host.scales())) : t);
+    }
+    return tensors;
+  }
 
-Tensor place_for(const Tensor& host, Stream& stream) {
-  const Tensor t = Tensor::empty(stream, host.dtype(), host.shape());
-  if (!host.scales().defined()) return t;
-  return t.with_scales(Tensor::empty(stream, host.scales().dtype(), host.scales().shape()));
-}
+ private:
+  static int64_t aligned(int64_t elements) { return (elements + kAligned - 1) / kAligned * kAligned; }
+  static std::vector<const Tensor*> parts(const Tensor& t) {
+    if (t.scales().defined()) return {&t, &t.scales()};
+    return {&t};
+  }
+
+  std::map<DType, int64_t> elements_;
+  std::map<DType, Tensor> memory_;
+};
 
 void copy_in(const Tensor& host, const Tensor& place, Stream& stream) {
   stream.upload(place.raw(), host.raw(), static_cast<size_t>(host.bytes()));
@@ -31,29 +62,28 @@ void copy_in(const Tensor& host, const Tensor& place, Stream& stream) {
 
 WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, Stream& network, std::shared_ptr<Stream> copies)
     : copies_(std::move(copies)), position_(blocks.size(), -1) {
-  // Blocks of one shape follow each other; they alternate between the places made for that shape.
-  std::vector<std::vector<size_t>> kinds;  // slots of each shape
-  std::vector<size_t> seen;                // blocks of each shape so far
+  std::array<Place, kPlaces> places;
+  std::vector<size_t> order;  // the blocks that are streamed
   for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].empty()) continue;
+    places[order.size() % kPlaces].reserve(blocks[i]);
+    order.push_back(i);
+  }
+  slots_.resize(kPlaces);
+  for (size_t i = 0; i < kPlaces; ++i) {
+    places[i].allocate(network);
+    slots_[i].released = network.mark();  // the memory may have been another tensor's until now
+  }
+  for (const size_t i : order) {
     const auto& block = blocks[i];
-    if (block.empty()) continue;
-    size_t kind = 0;
-    while (kind < kinds.size() && !same_shapes(slots_[kinds[kind][0]].tensors, block)) ++kind;
-    if (kind == kinds.size()) kinds.emplace_back(), seen.push_back(0);
-    if (kinds[kind].size() < kPlaces) {
-      Slot slot;
-      for (const Source& source : block) slot.tensors.push_back(place_for(source.host, network));
-      slot.released = network.mark();  // the memory may have been another tensor's until now
-      kinds[kind].push_back(slots_.size());
-      slots_.push_back(std::move(slot));
-    }
-    Streamed streamed{.slot = kinds[kind][seen[kind]++ % kPlaces]};
+    position_[i] = static_cast<int64_t>(streamed_.size());
+    const size_t slot = streamed_.size() % kPlaces;
+    Streamed streamed{.sources = {}, .places = places[slot].cut(block), .slot = slot};
     for (size_t j = 0; j < block.size(); ++j) {
       check(block[j].host.is_contiguous(), "a streamed weight of shape {} is not contiguous", block[j].host.shape());
       streamed.sources.push_back(block[j].host);
-      *block[j].place = slots_[streamed.slot].tensors[j];
+      *block[j].place = streamed.places[j];
     }
-    position_[i] = static_cast<int64_t>(streamed_.size());
     streamed_.push_back(std::move(streamed));
   }
   if (!streamed_.empty()) thread_ = std::thread([this] { run(); });
@@ -82,7 +112,7 @@ void WeightStream::run() {
         slot.free = false;
       }
       copies_->wait_for(slot.released);
-      for (size_t i = 0; i < block.sources.size(); ++i) copy_in(block.sources[i], slot.tensors[i], *copies_);
+      for (size_t i = 0; i < block.sources.size(); ++i) copy_in(block.sources[i], block.places[i], *copies_);
       const auto ready = copies_->mark();
       {
         const std::lock_guard lock(mutex_);

@@ -11,9 +11,10 @@
 
 namespace flux2 {
 
-// Weights that come from the host while the network runs. Blocks of one shape take turns in two places on the device: while
-// one is computed with, the next is copied in by a thread of its own on a stream of its own, in the order blocks run and
-// from the last round to the first of the next pass. Addresses never change, so the network's tensors are set once.
+// Weights that come from the host while the network runs. Blocks take turns in two places on the device, each as large as the
+// largest of them: while one is computed with, the next is copied in by a thread of its own on a stream of its own, in the
+// order blocks run and from the last round to the first of the next pass. Addresses never change, so the network's tensors
+// are set once.
 //
 // One pass runs at a time.
 class WeightStream final : public BlockSchedule {
@@ -35,13 +36,12 @@ class WeightStream final : public BlockSchedule {
 
  private:
   struct Slot {
-    std::vector<Tensor> tensors;
     bool free = true;                // nobody will read what it holds
     std::shared_ptr<void> released;  // the point after its last reader
   };
   // A streamed block: what it copies, where to, and the turn for which it is ready.
   struct Streamed {
-    std::vector<Tensor> sources;
+    std::vector<Tensor> sources, places;
     size_t slot = 0;
     int64_t ready_for = -1;
     std::shared_ptr<void> ready;
