@@ -12,8 +12,8 @@ std::optional<size_t> BlockNumbers::of(const std::string& parameter) {
   return std::nullopt;
 }
 
-DType loaded_dtype(const Parameter& p, const NamedWeights& weights, Quant quant, DType activations, bool on_host) {
-  const DType stored = kept_dtype(weights.dtype(p.name), on_host);
+DType loaded_dtype(const Parameter& p, const NamedWeights& weights, Quant quant, DType activations) {
+  const DType stored = weights.dtype(p.name);
   if (p.kind == ParameterKind::Vector) return activations;
   if (p.kind == ParameterKind::Statistic) return DType::F32;
   return is_quantised(p, quant) && is_float(stored) ? dtype_of(quant) : stored;
@@ -25,7 +25,7 @@ NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activ
   BlockNumbers numbers;
   visit([&](const Parameter& p) {
     if (p.kind == ParameterKind::Table && on_host) return;
-    const int64_t size = bytes_for(loaded_dtype(p, weights, quant, activations, on_host), p.shape.numel());
+    const int64_t size = bytes_for(loaded_dtype(p, weights, quant, activations), p.shape.numel());
     const auto block = numbers.of(p.name);
     bytes.blocks.resize(numbers.count());
     (block ? bytes.blocks[*block] : bytes.outside) += size;

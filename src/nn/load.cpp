@@ -48,11 +48,6 @@ Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPoo
   return device.is_host() ? quantised : quantised.to(stream);
 }
 
-DType kept_dtype(DType stored, bool host) {
-  const bool everywhere = !is_block_type(stored) || stored == DType::Q8_0 || stored == DType::Q4_0;
-  return host || everywhere ? stored : DType::BF16;
-}
-
 bool is_quantised(const Parameter& p, Quant quant) {
   const bool in_block = p.name.find("blocks.") != std::string::npos || p.name.find("layers.") != std::string::npos;
   return in_block && p.kind == ParameterKind::Matrix && can_quantise(p.shape, quant);
@@ -62,12 +57,11 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
                      const std::function<void(const ParameterVisitor&)>& visit) {
   check_parameters(weights, visit);
   const bool host = options.stream.device().is_host();
-  ThreadPool threads(options.quant == Quant::None && host ? 1 : options.threads);
+  ThreadPool threads(options.quant == Quant::None ? 1 : options.threads);
   const auto stays = [&](const Parameter& p) { return host || (options.stays_on_host && options.stays_on_host(p)); };
   const auto in_place = [&](const Parameter& p, const Tensor& t) { return stays(p) ? t : t.to(options.stream); };
   visit([&](const Parameter& p) {
-    Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
-    if (kept_dtype(stored.dtype(), host) != stored.dtype()) stored = dequantise(stored, threads);
+    const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
     switch (p.kind) {
       case ParameterKind::Matrix:
         if (is_quantised(p, options.quant) && is_float(stored.dtype())) {

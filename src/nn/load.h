@@ -31,10 +31,6 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
 // numbers are the same.
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads);
 
-// How a device keeps a matrix that is stored as `stored`: as it is, except that a GPU has kernels for Q8_0 and Q4_0 alone and
-// gets the other block types of GGUF files as BF16.
-DType kept_dtype(DType stored, bool host);
-
 // Whether `quant` applies to this parameter: matrices of the repeated blocks, which hold nearly all weights. Layers outside
 // them (input, output, modulation, embeddings) are small and the ones whose errors show.
 bool is_quantised(const Parameter& parameter, Quant quant);

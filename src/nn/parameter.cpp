@@ -6,7 +6,8 @@ namespace flux2 {
 
 Tensor conv_from_file(const Tensor& stored, Stream& stream) {
   constexpr std::array<int, 4> order{0, 2, 3, 1};
-  return stored.to(stream).permuted(order).contiguous();
+  const Tensor t = stored.to(stream);  // blocks lie along an axis that is not the last one of the result
+  return (is_block_type(t.dtype()) ? t.cast(DType::BF16) : t).permuted(order).contiguous();
 }
 
 Tensor conv_to_file(const Tensor& weight) {

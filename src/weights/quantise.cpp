@@ -96,17 +96,4 @@ Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads) {
   return out.with_scales(scales);
 }
 
-Tensor dequantise(const Tensor& matrix, ThreadPool& threads) {
-  const int64_t rows = matrix.dim(0), columns = matrix.dim(1);
-  const Tensor out = Tensor::host_empty(DType::BF16, matrix.shape());
-  threads.parallel_ranges(rows, 16, [&](int64_t begin, int64_t end) {
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (int64_t r = begin; r < end; ++r) {
-      read_values(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns, row.data());
-      for (int64_t c = 0; c < columns; ++c) out.data<bf16>()[r * columns + c] = to_bf16(row[static_cast<size_t>(c)]);
-    }
-  });
-  return out;
-}
-
 }  // namespace flux2

@@ -31,7 +31,4 @@ bool can_quantise(const Shape& shape, Quant quant);
 // rounded to nearest; blocks are what ggml makes of the same numbers, bit for bit.
 Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads);
 
-// A matrix in host memory of any type that can be read (read_values.h), without scales, as BF16.
-Tensor dequantise(const Tensor& matrix, ThreadPool& threads);
-
 }  // namespace flux2

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "backend/cuda/cuda_test.h"
+#include "tensor/blocks.h"
 
 // Every kernel against a plain loop in double on the host, F32 and BF16, on even, odd, strided and misaligned tensors.
 namespace flux2 {
@@ -162,6 +163,44 @@ TEST_F(CudaKernelsTest, CopyUnpacksStoredTypes) {
       rows.insert(rows.end(), values.begin(), values.begin() + 64);
       expect_close(e, rows, tolerance(to), 0, "embedding in a quantised table");
     }
+  }
+}
+
+// Random bytes make random blocks; the halves among them are set to something finite.
+TEST_F(CudaKernelsTest, UnpacksEveryBlockTypeAsTheHostDoes) {
+  const std::pair<DType, std::vector<int>> types[] = {
+      {DType::Q8_0, {0}},      {DType::Q4_0, {0}},      {DType::Q4_1, {0, 2}}, {DType::Q5_0, {0}},
+      {DType::Q5_1, {0, 2}},   {DType::IQ4_NL, {0}},    {DType::Q2_K, {80, 82}}, {DType::Q3_K, {108}},
+      {DType::Q4_K, {0, 2}},   {DType::Q5_K, {0, 2}},   {DType::Q6_K, {208}},  {DType::IQ4_XS, {0}}};
+  for (const auto& [dtype, halves] : types) {
+    const int64_t rows = 3, columns = 512;
+    std::vector<uint8_t> bytes(static_cast<size_t>(bytes_for(dtype, rows * columns)));
+    for (uint8_t& b : bytes) b = static_cast<uint8_t>(generator());
+    const auto size = static_cast<size_t>(info(dtype).block_bytes);
+    for (size_t block = 0; block < bytes.size(); block += size)
+      for (int at : halves) {
+        const f16 v = to_f16(std::uniform_real_distribution<float>(-1.0f, 1.0f)(generator));
+        std::memcpy(bytes.data() + block + at, &v, sizeof v);
+      }
+    std::vector<float> wanted(static_cast<size_t>(rows * columns));
+    decode_blocks(dtype, bytes.data(), rows * columns, wanted.data());
+
+    const Tensor w = Tensor::empty(*stream, dtype, {rows, columns});
+    stream->upload(w.raw(), bytes.data(), bytes.size());
+    EXPECT_EQ(w.cast(DType::F32).to_floats(), wanted) << name_of(dtype);
+    const std::vector<float> rounded = w.cast(DType::BF16).to_floats();
+    for (size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(rounded[i], to_float(to_bf16(wanted[i]))) << name_of(dtype) << " " << i;
+
+    const Tensor e = blank({2, columns}, DType::F32);
+    kernels().embedding({ints({2}, {2, 0}), w, e});
+    std::vector<float> looked_up(wanted.begin() + 2 * columns, wanted.end());
+    looked_up.insert(looked_up.end(), wanted.begin(), wanted.begin() + columns);
+    EXPECT_EQ(e.to_floats(), looked_up) << name_of(dtype);
+
+    const Tensor x = random({5, columns}, DType::F32), y = blank({5, rows}, DType::F32), plain = blank({5, rows}, DType::F32);
+    kernels().linear({x, w, nullptr, y});
+    kernels().linear({x, w.cast(DType::F32), nullptr, plain});
+    EXPECT_EQ(y.to_floats(), plain.to_floats()) << name_of(dtype);
   }
 }
 

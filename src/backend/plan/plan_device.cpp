@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/tensor.h"
+
 namespace flux2 {
 
 namespace {
@@ -32,6 +34,12 @@ Kernels muted(Kernels table) {
        conv2d_add, upsample_conv2d, modulated_norm, modulated_norm_grad, gated_add, gated_add_norm, linear_swiglu, quantise,
        quantise_swiglu, norm_rope, norm_rope_grad, product_add, torch_normal);
   return table;
+}
+
+// What a GPU's product takes for itself: a weight it cannot multiply as it is stored is unpacked for that time.
+void unpack_for_product(const Tensor& w, const Tensor& x, const Tensor& y) {
+  const bool in_eight_bits = w.dtype() == DType::F8_E4M3 && y.dtype() == DType::BF16 && y.device().kernels().quantise;
+  if (!is_float(w.dtype()) && !in_eight_bits) Tensor::like(y, is_float(x.dtype()) ? x.dtype() : y.dtype(), w.shape());
 }
 
 // Shared with the memory it lent, which may outlive the stream.
@@ -89,6 +97,9 @@ class PlanDevice final : public Device {
       : name_(target.name()), description_(target.description()), host_(target.is_host()), graphs_(target.prefers_graphs()),
         memory_(target.memory()) {
     kernels_ = muted(target.kernels());
+    if (host_) return;
+    kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
+    if (kernels_.linear_swiglu) kernels_.linear_swiglu = [](const LinearSwigluArgs& a) { unpack_for_product(a.w, a.x, a.y); };
   }
   std::string name() const override { return name_; }
   std::string description() const override { return description_; }

@@ -139,6 +139,7 @@ void copy(const CopyArgs& args) {
   const Tensor &x = args.x, &y = args.y;
   if (y.numel() == 0) return;
   if (x.dtype() == y.dtype()) return move(x, y);
+  if (is_block_type(x.dtype())) return unpack(x, y);
   switch (x.dtype()) {
     case DType::F32: return convert_from<float>(x, y);
     case DType::F64: return convert_from<double>(x, y);
@@ -151,8 +152,6 @@ void copy(const CopyArgs& args) {
     case DType::Bool: return convert_from<uint8_t>(x, y);
     case DType::F8_E4M3: return convert_from<__nv_fp8_e4m3>(x, y);
     case DType::F8_E5M2: return convert_from<__nv_fp8_e5m2>(x, y);
-    case DType::Q8_0:
-    case DType::Q4_0: return unpack(x, y);
     default: refuse_dtype("copy of", x.dtype());
   }
 }

@@ -7,19 +7,15 @@ namespace flux2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kWide = 8;  // elements of one thread; a block holds four such groups
+constexpr int kWide = 8;  // elements of one thread
 
-template <class Block>
-struct Blocks {
-  const Block* x;
+template <class Blocks>
+struct Stored {
+  const uint8_t* x;
 
   template <int V>
   __device__ void load(int64_t i, float (&out)[V]) const {
-    static_assert(kBlockElements % V == 0);
-    const Block& block = x[i / kBlockElements];
-    const int first = static_cast<int>(i % kBlockElements);
-#pragma unroll
-    for (int v = 0; v < V; ++v) out[v] = element(block, first + v);
+    Blocks::load(x + i / Blocks::kElements * Blocks::kBytes, static_cast<int>(i % Blocks::kElements), out);
   }
 };
 
@@ -78,12 +74,11 @@ void launch_bytes(const Tensor& x, const Tensor& y) {
 void dequantise(const Tensor& x, const Tensor& y) {
   if (y.numel() == 0) return;
   switch (x.dtype()) {
-    case DType::Q8_0: return launch(Blocks<BlockQ8_0>{x.data<BlockQ8_0>()}, x, y, true);
-    case DType::Q4_0: return launch(Blocks<BlockQ4_0>{x.data<BlockQ4_0>()}, x, y, true);
     case DType::I8: return launch_bytes<int8_t>(x, y);
     case DType::F8_E4M3: return launch_bytes<__nv_fp8_e4m3>(x, y);
     case DType::F8_E5M2: return launch_bytes<__nv_fp8_e5m2>(x, y);
-    default: refuse_dtype("dequantise", x.dtype());
+    default:
+      with_blocks("dequantise", x.dtype(), [&]<class B>(B) { launch(Stored<B>{x.data<uint8_t>()}, x, y, true); });
   }
 }
 

@@ -16,11 +16,15 @@ struct Table {
   int64_t stride;
   __device__ float at(int64_t r, int c) const { return static_cast<float>(data[r * stride + c]); }
 };
-template <class Block>
+template <class Blocks>
 struct BlockTable {
-  const Block* data;
+  const uint8_t* data;
   int64_t stride;
-  __device__ float at(int64_t r, int c) const { return element(data[r * stride + c / kBlockElements], c % kBlockElements); }
+  __device__ float at(int64_t r, int c) const {
+    float value[1];
+    Blocks::load(data + (r * stride + c / Blocks::kElements) * Blocks::kBytes, c % Blocks::kElements, value);
+    return value[0];
+  }
 };
 
 // A block per token. A token that no table has gives NaN, which is noticed, rather than someone else's memory.
@@ -46,10 +50,6 @@ template <class S>
 Table<S> plain(const Tensor& t) {
   return {t.data<S>(), t.stride(0)};
 }
-template <class Block>
-BlockTable<Block> blocks(const Tensor& t) {
-  return {t.data<Block>(), t.dim(1) / kBlockElements};
-}
 
 }  // namespace
 
@@ -64,9 +64,10 @@ void embedding(const EmbeddingArgs& args) {
     case DType::F16: return launch(ids, plain<__half>(t), t, y);
     case DType::F8_E4M3: return launch(ids, plain<__nv_fp8_e4m3>(t), t, y);
     case DType::F8_E5M2: return launch(ids, plain<__nv_fp8_e5m2>(t), t, y);
-    case DType::Q8_0: return launch(ids, blocks<BlockQ8_0>(t), t, y);
-    case DType::Q4_0: return launch(ids, blocks<BlockQ4_0>(t), t, y);
-    default: refuse_dtype("embedding", t.dtype());
+    default:
+      with_blocks("embedding", t.dtype(), [&]<class B>(B) {
+        launch(ids, BlockTable<B>{t.data<uint8_t>(), t.dim(1) / B::kElements}, t, y);
+      });
   }
 }
 
