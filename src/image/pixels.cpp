@@ -10,17 +10,37 @@ namespace flux2 {
 
 namespace {
 
-// The comparisons are written so that a NaN takes the lower bound.
-float clamp_or_low(float x, float low, float high) { return x > low ? std::min(x, high) : low; }
+// The comparison is written so that a NaN takes the bound.
+float at_least(float low, float x) { return x > low ? x : low; }
+float at_most(float high, float x) { return x < high ? x : high; }
 
-uint8_t truncated(float x) { return static_cast<uint8_t>(127.5f * (clamp_or_low(x, -1, 1) + 1.0f)); }
-uint8_t nearest(float x) { return static_cast<uint8_t>(std::nearbyint(255.0f * clamp_or_low(x / 2 + 0.5f, 0, 1))); }
+uint8_t truncated(float x) {
+  return static_cast<uint8_t>(static_cast<int32_t>(127.5f * (at_most(1, at_least(-1, x)) + 1.0f)));
+}
 
+// A piece at a time, through arrays that stay in the cache: each loop does one thing, so that the compiler makes vectors of it.
+// Two comparisons in one loop become jumps, and planes woven together while they are converted go sample by sample.
 template <class ToByte>
 void interleave(std::span<const float> chw, Image& image, ToByte to_byte) {
+  constexpr size_t kPiece = 2048;
   const size_t plane = chw.size() / 3;
-  for (size_t i = 0; i < plane; ++i)
-    for (size_t c = 0; c < 3; ++c) image.pixels[3 * i + c] = to_byte(chw[c * plane + i]);
+  float clamped[kPiece];
+  uint8_t bytes[3][kPiece];
+  for (size_t start = 0; start < plane; start += kPiece) {
+    const size_t n = std::min(kPiece, plane - start);
+    for (size_t c = 0; c < 3; ++c) {
+      const float* x = chw.data() + c * plane + start;
+      for (size_t i = 0; i < n; ++i) clamped[i] = at_least(-1, x[i]);
+      for (size_t i = 0; i < n; ++i) clamped[i] = at_most(1, clamped[i]);
+      for (size_t i = 0; i < n; ++i) bytes[c][i] = static_cast<uint8_t>(to_byte(clamped[i]));
+    }
+    uint8_t* out = image.pixels.data() + 3 * start;
+    for (size_t i = 0; i < n; ++i) {
+      out[3 * i] = bytes[0][i];
+      out[3 * i + 1] = bytes[1][i];
+      out[3 * i + 2] = bytes[2][i];
+    }
+  }
 }
 
 }  // namespace
@@ -29,9 +49,9 @@ Image to_rgb8(std::span<const float> chw, int height, int width, Rounding roundi
   Image image(width, height, 3);
   check(chw.size() == image.pixels.size(), "to_rgb8: {} samples for a picture of {}×{}", chw.size(), width, height);
   if (rounding == Rounding::Trunc) {
-    interleave(chw, image, truncated);
+    interleave(chw, image, [](float x) { return static_cast<int32_t>(127.5f * (x + 1.0f)); });
   } else {
-    interleave(chw, image, nearest);
+    interleave(chw, image, [](float x) { return static_cast<int32_t>(std::nearbyint(255.0f * (x / 2 + 0.5f))); });
   }
   return image;
 }
