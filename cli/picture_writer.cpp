@@ -90,7 +90,7 @@ void PictureWriter::check_targets() const {
 }
 
 Image PictureWriter::image_of(const Picture& picture) const {
-  return to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width, rounding_);
+  return picture.decoded.rgb8(rounding_);
 }
 
 fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
@@ -139,7 +139,7 @@ WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord rec
     int total = 0;
     for (const auto& [name, other] : targets_) total += other.expected;
     const fs::path path = total > 1 ? numbered(latents_out_, latents_written_ + 1) : fs::path(latents_out_);
-    const int64_t rows = picture.planes.height / 16, columns = picture.planes.width / 16;
+    const int64_t rows = picture.decoded.height() / 16, columns = picture.decoded.width() / 16;
     const Shape shape{static_cast<int64_t>(picture.latents.size()) / (rows * columns), rows, columns};
     save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
     ++latents_written_;

@@ -82,8 +82,7 @@ class Verification {
       if (now.adapters != record.adapters)
         run_.console.warn(
             fmt::format("{} was made with other adapters: {}", path, record.adapters.empty() ? "none" : adapters_of(record)));
-      again = to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width,
-                      truncate ? Rounding::Trunc : Rounding::Nearest);
+      again = picture.decoded.rgb8(truncate ? Rounding::Trunc : Rounding::Nearest);
     });
     report(path, again);
   }

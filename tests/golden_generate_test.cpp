@@ -146,9 +146,9 @@ TEST(Generate, TilesAreCloseToTheWhole) {
   request.width = 320, request.height = 256;
   request.steps = 1;
   std::vector<float> whole, tiled;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { whole = p.planes.values; });
+  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { whole = p.decoded.planes().values; });
   model->session.decode_tile = 12;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { tiled = p.planes.values; });
+  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { tiled = p.decoded.planes().values; });
   ASSERT_EQ(whole.size(), tiled.size());
   double difference = 0, size = 0;
   for (size_t i = 0; i < whole.size(); ++i) difference += std::pow(whole[i] - tiled[i], 2), size += std::pow(whole[i], 2);

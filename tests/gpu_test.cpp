@@ -1,6 +1,8 @@
 // Whole-engine properties of a GPU; skipped where there is none.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/backends.h"
 #include "engine/bench_inputs.h"
 #include "pipeline/noise.h"
@@ -27,7 +29,7 @@ Request small_request() {
 
 std::vector<float> picture_of(LoadedModel& model, const Request& request) {
   std::vector<float> values;
-  text_to_image(model.models, model.session, request, {}, [&](const Picture& p) { values = p.planes.values; });
+  text_to_image(model.models, model.session, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
   return values;
 }
 
@@ -48,6 +50,31 @@ TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
       for (size_t i = 0; i < places.size(); ++i)
         ASSERT_EQ(mine[static_cast<size_t>(places[i])], expected[i]) << seed << ", " << size;
     }
+}
+
+// 8-bit pixels are made on the device; values around every step between two of them, and beyond the ends.
+TEST_F(GpuTest, PixelsAreTheHosts) {
+  const Engine engine({.device = "cuda"});
+  const auto stream = engine.device().shared_from_this()->open_stream();
+  std::vector<float> values;
+  for (int level = -3; level <= 259; ++level)
+    for (float scale : {127.5f, 255.0f})
+      for (int nudge = -2; nudge <= 2; ++nudge) {
+        float x = static_cast<float>(level) / scale * (scale > 200 ? 2.0f : 1.0f) - 1.0f;
+        for (int i = 0; i < std::abs(nudge); ++i) x = std::nextafter(x, nudge < 0 ? -9.0f : 9.0f);
+        values.push_back(x);
+      }
+  for (float odd : {INFINITY, -INFINITY, 0.0f}) values.push_back(odd);
+  values.resize(values.size() / 3 * 3);
+  const auto pixels = static_cast<int64_t>(values.size() / 3);
+  const DecodedPicture picture(Tensor::from<float>(*stream, DType::F32, {1, 1, pixels, 3}, values));
+  const DecodedPicture on_host(picture.planes());
+  for (Rounding rounding : {Rounding::Trunc, Rounding::Nearest}) EXPECT_EQ(picture.rgb8(rounding), on_host.rgb8(rounding));
+  EXPECT_FALSE(picture.has_nan());
+  EXPECT_FALSE(picture.is_black());
+  values[4] = NAN;
+  EXPECT_TRUE(DecodedPicture(Tensor::from<float>(*stream, DType::F32, {1, 1, pixels, 3}, values)).has_nan());
+  EXPECT_TRUE(DecodedPicture(Tensor::from<float>(*stream, DType::F32, {1, 1, 1, 3}, std::vector<float>{-1, -1, -3})).is_black());
 }
 
 TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {

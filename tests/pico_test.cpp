@@ -119,7 +119,7 @@ TEST(Pico, ObeysColourPlaceAndBackground) {
     request.seed = 11;
     request.batch = 2;
     text_to_image(model->models, model->session, request, {}, [&](const Picture& p) {
-      const Seen seen = look(to_rgb8(p.planes.values, p.planes.height, p.planes.width, Rounding::Nearest));
+      const Seen seen = look(p.decoded.rgb8(Rounding::Nearest));
       const bool b = seen.background == wish.background, c = seen.colour == wish.colour, w = in_place(wish.place, seen);
       ++pictures;
       background += b;

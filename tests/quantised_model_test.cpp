@@ -115,7 +115,7 @@ TEST(QuantisedModel, PromptsThatFollowAreEncodedWhileTheEncoderIsThere) {
     request.width = request.height = 64;
     request.steps = 1;
     std::vector<float> values;
-    text_to_image(model->models, session, request, {}, [&](const Picture& p) { values = p.planes.values; });
+    text_to_image(model->models, session, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
     return values;
   };
   const auto alone = picture("a second prompt");

@@ -9,7 +9,6 @@
 #include "engine/bench_inputs.h"
 #include "engine/model_cost.h"
 #include "engine/rate.h"
-#include "image/pixels.h"
 #include "pipeline/decode.h"
 #include "pipeline/text_states.h"
 #include "pipeline/text_to_image.h"
@@ -141,7 +140,7 @@ class Bench {
       const Tensor states = encode_tokens(models.text_encoder.get(), model_->session, id_tensor, mask_tensor);
       request.given_text = states.reshaped({length, states.dim(2)});
       text_to_image(models, model_->session, request, {},
-                    [&](const Picture& p) { to_rgb8(p.planes.values, p.planes.height, p.planes.width, Rounding::Trunc); });
+                    [](const Picture& p) { p.decoded.rgb8(Rounding::Trunc); });
     }));
   }
 

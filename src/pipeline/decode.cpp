@@ -1,15 +1,14 @@
 #include "pipeline/decode.h"
 
 #include "base/error.h"
-#include "image/pixels.h"
 
 namespace flux2 {
 
 namespace {
 
-const char* fault_of(const Planes& p) {
-  if (has_nan(p.values)) return "holds values that are not numbers";
-  if (would_be_black(p.values)) return "is black all over";
+const char* fault_of(const DecodedPicture& p) {
+  if (p.has_nan()) return "holds values that are not numbers";
+  if (p.is_black()) return "is black all over";
   return nullptr;
 }
 
@@ -22,10 +21,10 @@ Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, co
                   [&](std::span<const Tensor> in) { return vae->decode_latents(in[0]); });
 }
 
-Planes checked_decode(const std::function<Planes()>& decode, const std::function<Planes()>& decode_in_f32, const Log& log,
-                      bool& retried) {
+DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode,
+                              const std::function<DecodedPicture()>& decode_in_f32, const Log& log, bool& retried) {
   retried = false;
-  Planes picture = decode();
+  DecodedPicture picture = decode();
   const char* fault = fault_of(picture);
   if (!fault) return picture;
   if (decode_in_f32) {
@@ -36,7 +35,7 @@ Planes checked_decode(const std::function<Planes()>& decode, const std::function
     if (!fault) return picture;
   }
   // Black is a picture somebody may have asked for; not-a-number never is.
-  if (has_nan(picture.values))
+  if (picture.has_nan())
     throw Error(ErrorCode::Internal, "the decoded picture holds values that are not numbers",
                 "try --profile exact; if it stays, the model file is probably damaged");
   log.warn("the picture {}", fault);

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "base/log.h"
-#include "pipeline/planes.h"
+#include "pipeline/decoded_picture.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
@@ -14,7 +14,7 @@ Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, co
 
 // Decodes; when the result holds NaN or is black all over, decodes once more in f32 (if that is possible) and says
 // so. Throws when it is still broken. `retried` tells whether the second way was taken.
-Planes checked_decode(const std::function<Planes()>& decode, const std::function<Planes()>& decode_in_f32, const Log& log,
-                      bool& retried);
+DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode,
+                              const std::function<DecodedPicture()>& decode_in_f32, const Log& log, bool& retried);
 
 }  // namespace flux2

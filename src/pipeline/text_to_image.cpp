@@ -89,24 +89,16 @@ std::future<std::vector<float>> first_noise(const Request& request, int64_t chan
 // Tokens [1, I, C] as [C, rows, columns] values on the host; turned on the device.
 std::vector<float> planes_of_tokens(const Tensor& z) { return permute(z, {0, 2, 1}).contiguous().to_floats(); }
 
-// [1, H, W, 3]; turned where it lies, which on a GPU costs nothing.
-Planes to_planes_of_picture(const Tensor& picture) {
-  const auto height = static_cast<int>(picture.dim(1)), width = static_cast<int>(picture.dim(2));
-  const Tensor planes = Tensor::like(picture, DType::F32, {1, 3, picture.dim(1), picture.dim(2)});
-  planes.copy_from(permute(picture, {0, 3, 1, 2}));
-  return {width, height, planes.to_floats()};
-}
-
 // At once or tile by tile, as the session says. z [1, I, 128].
-Planes decode_picture(const Models& models, Session& session, const Tensor& z, int64_t rows, int64_t columns) {
+DecodedPicture decode_picture(const Models& models, Session& session, const Tensor& z, int64_t rows, int64_t columns) {
   if (session.decode_tile == 0 || std::max(rows, columns) <= session.decode_tile)
-    return to_planes_of_picture(decode_tokens(models.vae, session, z, rows, columns));
+    return DecodedPicture(decode_tokens(models.vae, session, z, rows, columns));
   const Tensor grid = z.reshaped({1, rows, columns, z.dim(2)});
-  return join_tiles(rows, columns, tiles_of(rows, columns, session.decode_tile), [&](const Tile& t) {
+  return DecodedPicture(join_tiles(rows, columns, tiles_of(rows, columns, session.decode_tile), [&](const Tile& t) {
     const Tensor part = grid.narrowed(1, t.row, t.rows).narrowed(2, t.column, t.columns).contiguous();
-    return to_planes_of_picture(
-        decode_tokens(models.vae, session, part.reshaped({1, t.rows * t.columns, z.dim(2)}), t.rows, t.columns));
-  });
+    return DecodedPicture(decode_tokens(models.vae, session, part.reshaped({1, t.rows * t.columns, z.dim(2)}), t.rows, t.columns))
+        .planes();
+  }));
 }
 
 }  // namespace
@@ -152,11 +144,12 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
       if (has_nan(picture.latents))
         throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
                     "try --profile exact; if it stays, the model file is probably damaged");
-      std::function<Planes()> in_f32;
-      if (session.decode_in_f32) in_f32 = [&] { return to_planes_of_picture(session.decode_in_f32(z, rows, columns)); };
-      picture.planes = checked_decode([&] { return decode_picture(models, session, z, rows, columns); }, in_f32,
-                                      session.log, picture.decoded_in_f32);
-      if (session.trace && picture.index == 0) session.trace->add_floats("image", picture.planes.values, {3, request.height, request.width});
+      std::function<DecodedPicture()> in_f32;
+      if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
+      picture.decoded = checked_decode([&] { return decode_picture(models, session, z, rows, columns); }, in_f32,
+                                       session.log, picture.decoded_in_f32);
+      if (session.trace && picture.index == 0)
+        session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
       times.decode += watch.lap();
       deliver(std::move(picture));
       watch.lap();

@@ -11,7 +11,7 @@
 namespace flux2 {
 
 struct Picture {
-  Planes planes;
+  DecodedPicture decoded;
   uint64_t seed = 0;
   int index = 0;                  // in the batch
   bool decoded_in_f32 = false;    // the first decoding was broken

@@ -96,6 +96,17 @@ TEST_F(CudaDeviceTest, StreamsShareALimit) {
   EXPECT_THROW(first->allocate(20 * kMegabyte), Error);
 }
 
+// A small piece of a large segment would keep all of it: klein-9B's decoder found no room under 6 GiB although enough was free.
+TEST_F(CudaDeviceTest, UnderALimitFreeMemoryIsNotTornApart) {
+  constexpr size_t kMegabyte = size_t{1} << 20;
+  const auto limited = open_cuda(0, {.memory_limit = 100 * kMegabyte})->open_stream();
+  limited->allocate(60 * kMegabyte);
+  const auto kept = limited->allocate(10 * kMegabyte);
+  const auto large = limited->allocate(85 * kMegabyte);
+  EXPECT_NE(large.get(), nullptr);
+  EXPECT_THROW(limited->allocate(10 * kMegabyte), Error);
+}
+
 TEST_F(CudaDeviceTest, TooMuchMemoryIsAnErrorAndLeavesTheStreamUsable) {
   const auto kept = stream->allocate(1 << 20);
   try {

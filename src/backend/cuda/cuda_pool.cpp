@@ -56,23 +56,33 @@ std::shared_ptr<void> CudaPool::allocate(size_t bytes) {
   const size_t wanted = size_class(bytes);
   const bool small = wanted < kLarge;
   const std::lock_guard lock(mutex_);
-  Block* block = capturing_ ? take(captured_free_[small], wanted) : nullptr;
+  Block* block = capturing_ ? take(captured_free_[small], wanted, SIZE_MAX) : nullptr;
   const bool counted = block != nullptr;  // as the graph's
-  if (!block) block = take(free_[small], wanted);
-  if (!block) {
-    block = grow(small ? kSmallSegment : wanted, small);
-    make_free(block, free_[small]);
-    block = take(free_[small], wanted);
-  }
+  if (!block) block = find_or_grow(wanted, small);
   block->graph = capturing_;
   if (!counted) count_used(block->bytes);
   return {block->memory, [pool = shared_from_this(), block](void*) { pool->release(block); }};
 }
 
-// The smallest free block that is large enough, cut to the size wanted.
-CudaPool::Block* CudaPool::take(FreeList& list, size_t bytes) {
+CudaPool::Block* CudaPool::find_or_grow(size_t bytes, bool small) {
+  FreeList& list = free_[small];
+  const bool own_segment = budget_->limit() && !small;
+  if (Block* block = take(list, bytes, own_segment ? bytes + bytes / 4 : SIZE_MAX)) return block;
+  if (Block* block = grow(small ? kSmallSegment : bytes, small)) {
+    make_free(block, list);
+    return take(list, bytes, SIZE_MAX);
+  }
+  if (Block* block = take(list, bytes, SIZE_MAX)) return block;
+  const std::string limit = budget_->limit() ? fmt::format(" of {} MB allowed", budget_->limit() >> 20) : "";
+  throw Error(ErrorCode::OutOfMemory,
+              fmt::format("the GPU has no room for {} MB more; {} MB{} are taken", bytes >> 20, budget_->held() >> 20, limit),
+              "use a smaller picture, a quantised model or --offload stream");
+}
+
+// The smallest free block that is large enough and not too large, cut to the size wanted.
+CudaPool::Block* CudaPool::take(FreeList& list, size_t bytes, size_t at_most) {
   const auto found = list.lower_bound(bytes);
-  if (found == list.end()) return nullptr;
+  if (found == list.end() || found->first > at_most) return nullptr;
   Block* block = found->second;
   unlist(block);
   if (block->bytes > bytes) {
@@ -119,6 +129,7 @@ void CudaPool::absorb_next(Block* block) {
   blocks_.erase(next);
 }
 
+// A new segment; null when there is no room for it, even once everything that lies idle has been given back.
 CudaPool::Block* CudaPool::grow(size_t bytes, bool small) {
   check_cuda(cudaSetDevice(device_), "allocating memory");
   void* memory = nullptr;
@@ -132,10 +143,7 @@ CudaPool::Block* CudaPool::grow(size_t bytes, bool small) {
   }
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    const std::string limit = budget_->limit() ? fmt::format(" of {} MB allowed", budget_->limit() >> 20) : "";
-    throw Error(ErrorCode::OutOfMemory,
-                fmt::format("the GPU has no room for {} MB more; {} MB{} are taken", bytes >> 20, budget_->held() >> 20, limit),
-                "use a smaller picture, a quantised model or --offload stream");
+    return nullptr;
   }
   check_cuda(status, "allocating memory");
   budget_->take(bytes);

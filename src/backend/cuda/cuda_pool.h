@@ -19,6 +19,10 @@ namespace flux2 {
 // block that is large enough, the rest of it stays free, and neighbours that are free become one again. Reuse needs no
 // waiting: whoever gets a block enqueues behind whoever gave it back. While a graph is captured, the blocks it touches
 // become its own, because every replay will use the same addresses; they come back when the graph goes.
+//
+// Under a limit large blocks are segments of their own size as long as that is possible: a piece cut off a large segment keeps
+// all of it, and the next large request finds no room although much is free. What is free as a whole goes back to the driver
+// when something else is wanted.
 class CudaPool : public std::enable_shared_from_this<CudaPool> {
  public:
   CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget);
@@ -56,7 +60,8 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
   // By size, small blocks first.
   using FreeLists = std::array<FreeList, 2>;
 
-  Block* take(FreeList& list, size_t bytes);
+  Block* take(FreeList& list, size_t bytes, size_t at_most);
+  Block* find_or_grow(size_t bytes, bool small);
   Block* grow(size_t bytes, bool small);
   void split(Block* block, size_t bytes);
   void make_free(Block* block, FreeList& list);

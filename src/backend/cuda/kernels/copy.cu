@@ -85,6 +85,13 @@ struct Narrow<__half> {
   static __device__ __half from(double v) { return __double2half(v); }
 };
 
+// Towards zero; beyond the range its ends, NaN is 0.
+template <>
+struct Narrow<uint8_t> {
+  static __device__ uint8_t from(float v) { return static_cast<uint8_t>(min(__float2uint_rz(v), 255u)); }
+  static __device__ uint8_t from(double v) { return static_cast<uint8_t>(min(__double2uint_rz(v), 255u)); }
+};
+
 template <class S, class D, int V>
 __global__ void convert_kernel(const __grid_constant__ Layout<2> layout, const S* x, D* y) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -121,6 +128,7 @@ void convert_from(const Tensor& x, const Tensor& y) {
     case DType::F16: return convert<S, __half>(x, y);
     case DType::BF16: return convert<S, Bf16>(x, y);
     case DType::I32: return convert<S, int32_t>(x, y);
+    case DType::U8: return convert<S, uint8_t>(x, y);
     default: refuse_dtype("copy into", y.dtype());
   }
 }

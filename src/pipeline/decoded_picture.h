@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "image/pixels.h"
+#include "pipeline/planes.h"
+#include "tensor/tensor.h"
+
+namespace flux2 {
+
+// A picture as the autoencoder gave it. On a GPU it stays there: what is asked of it is made on the device, so that a quarter
+// of the bytes comes over, and none twice.
+class DecodedPicture {
+ public:
+  DecodedPicture() = default;
+  explicit DecodedPicture(const Tensor& picture);  // [1, H, W, 3]; its memory may change afterwards
+  explicit DecodedPicture(Planes planes);
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+  const Planes& planes() const;
+  Image rgb8(Rounding rounding) const;
+
+  bool has_nan() const;
+  bool is_black() const;  // when truncated to 8 bits
+
+ private:
+  const Image& truncated() const;
+
+  Tensor on_device_;  // F32 [1, H, W, 3]; undefined when the planes are all there is
+  int width_ = 0, height_ = 0;
+  mutable std::optional<Planes> planes_;
+  mutable std::optional<Image> truncated_;
+};
+
+}  // namespace flux2
