@@ -112,7 +112,7 @@ TEST(Batch, EqualsSinglePicturesInExact) {
   ASSERT_EQ(together.size(), 3u);
   for (size_t k = 0; k < 3; ++k) {
     EXPECT_EQ(together[k].seed, alone[k].seed);
-    EXPECT_EQ(together[k].planes.values, alone[k].planes.values) << "picture " << k;
+    EXPECT_EQ(together[k].decoded.planes().values, alone[k].decoded.planes().values) << "picture " << k;
   }
 }
 
