@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "net/http.h"
+
+namespace flux2 {
+
+// How the hub is reached and where its files are kept, shared with Python's hub library.
+struct HubSettings {
+  std::string endpoint = "https://huggingface.co";  // no slash at its end
+  std::string token;                                // empty: none
+  std::filesystem::path cache;                      // the folder that holds models--owner--name
+  bool offline = false;                             // no request leaves the machine
+  bool symlinks = true;                             // false: files lie in the snapshot itself
+  double transfer_timeout_s = 10;                   // without a byte
+  double metadata_timeout_s = 10;
+  HttpSettings http;                                // proxies, certificates
+
+  // The token where it may go: to the endpoint alone, over https, or over plain http to this machine.
+  std::string token_for(const std::string& url) const;
+};
+
+// From HF_ENDPOINT, HF_TOKEN, HF_HOME and the other variables of the Python library. `token` is one given by the user
+// himself and goes before all of them. An empty variable counts as unset; ~ and $NAME in paths are replaced.
+HubSettings hub_settings(const std::function<const char*(const char*)>& environment, const std::string& token = {});
+
+}  // namespace flux2

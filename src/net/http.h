@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+struct HttpHeader {
+  std::string name, value;
+};
+
+struct HttpSettings {
+  std::string user_agent = "flux2";
+  double connect_timeout_s = 10;
+  std::string http_proxy, https_proxy, no_proxy;  // empty: none
+  std::string ca_file, ca_folder;                 // empty: those of the system
+};
+
+// HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY in either case; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, SSL_CERT_DIR.
+HttpSettings http_settings(const std::function<const char*(const char*)>& environment);
+
+struct HttpRequest {
+  std::string method = "GET";           // GET, HEAD or POST
+  std::string url;
+  std::vector<HttpHeader> headers = {};
+  std::string body = {};                // of a POST
+  std::string token = {};               // sent as a bearer over https, and over http to this machine; never elsewhere
+  double idle_timeout_s = 10;           // given up after so long without a byte
+  size_t max_body = 32 << 20;           // of an answer kept in memory
+  std::function<bool()> cancelled = {};  // true: ends with Cancelled
+};
+
+struct HttpAnswer {
+  int status = 0;                       // 0: none came
+  std::string url;                      // that answered
+  std::vector<HttpHeader> headers;
+  std::string body;                     // what no sink took
+  std::string failure;                  // the transfer broke off, and how; empty: it went to its end
+  bool transient = false;               // of a failure: trying again may help
+
+  bool failed() const { return !failure.empty(); }
+  bool ok() const { return !failed() && status >= 200 && status < 300; }
+  std::optional<std::string> header(std::string_view name) const;
+};
+
+// Takes the body of a 2xx answer as it comes. begin() sees the headers first; false: the body is not wanted and the
+// connection ends here. What either throws leaves send().
+struct HttpSink {
+  std::function<bool(const HttpAnswer& head)> begin = {};
+  std::function<void(std::span<const std::byte>)> data = {};  // empty: the body is kept in the answer
+};
+
+// Sends requests and keeps connections open between them. Any number of threads may send at the same time, each over a
+// connection of its own. Redirects are answers like any other: see net/redirect.h.
+class HttpClient {
+ public:
+  explicit HttpClient(HttpSettings settings = {});
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+  ~HttpClient();
+
+  static bool available();  // false: built without an HTTP library, and send() throws
+
+  HttpAnswer send(const HttpRequest& request, const HttpSink& sink = {}) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace flux2
