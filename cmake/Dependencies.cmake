@@ -19,6 +19,7 @@ find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(WEBP QUIET IMPORTED_TARGET libwebp)
   pkg_check_modules(TOMLPP QUIET IMPORTED_TARGET tomlplusplus)
+  pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl)
 endif()
 
 if(NOT FLUX2_CUDA STREQUAL "OFF")

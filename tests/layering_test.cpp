@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   std::map<std::string, std::set<std::string>> m;
   m["base"] = {};
+  m["net"] = {"base"};
   m["tensor"] = {"base"};
   m["autograd"] = {"base", "tensor"};
   m["ops"] = {"base", "tensor", "autograd"};
@@ -25,12 +26,12 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["image"] = {"base"};
   m["model"] = {"base", "tensor", "autograd", "ops", "weights", "nn"};
   m["pipeline"] = {"base", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image"};
-  m["hub"] = {"base", "tensor", "weights", "nn", "model", "text", "image"};
+  m["hub"] = {"base", "net", "tensor", "weights", "nn", "model", "text", "image"};
   m["backend/cpu"] = {"base", "tensor"};
   m["backend/cuda"] = {"base", "tensor"};
   m["backend/plan"] = {"base", "tensor"};
-  m["engine"] = {"base", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
-  m["cli"] = {"base", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine"};
+  m["engine"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
+  m["cli"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine"};
   return m;
 }();
 

@@ -1,0 +1,228 @@
+#include <curl/curl.h>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/trimmed.h"
+#include "net/http.h"
+#include "net/url.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct FreeHandle {
+  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+};
+struct FreeList {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+using Handle = std::unique_ptr<CURL, FreeHandle>;
+using HeaderList = std::unique_ptr<curl_slist, FreeList>;
+
+// Set up once in a process and never undone: the library allows neither twice at the same time.
+void start_library() {
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (started != CURLE_OK) fail(ErrorCode::Network, "the HTTP library does not start: {}", curl_easy_strerror(started));
+}
+
+// Those that will be the same the next time.
+bool is_lasting(CURLcode code) {
+  switch (code) {
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_OUT_OF_MEMORY: return true;
+    default: return false;
+  }
+}
+
+// One request on its way: what libcurl's callbacks see.
+class Exchange {
+ public:
+  Exchange(const HttpRequest& request, const HttpSink& sink) : request_(request), sink_(sink), last_byte_(Clock::now()) {
+    answer_.url = request.url;
+  }
+
+  HttpAnswer run(CURL* handle) {
+    char words[CURL_ERROR_SIZE] = "";
+    curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, words);
+    curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, &Exchange::on_header);
+    curl_easy_setopt(handle, CURLOPT_HEADERDATA, this);
+    curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &Exchange::on_body);
+    curl_easy_setopt(handle, CURLOPT_WRITEDATA, this);
+    curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &Exchange::on_time);
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, this);
+    curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    const CURLcode code = curl_easy_perform(handle);
+    curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, nullptr);
+    if (thrown_) std::rethrow_exception(thrown_);
+    if (cancelled_) fail(ErrorCode::Cancelled, "the transfer was cancelled");
+    if (code != CURLE_OK && !unwanted_) {
+      answer_.failure = idle_ ? fmt::format("no byte came for {:g} s", request_.idle_timeout_s)
+                              : std::string(*words ? words : curl_easy_strerror(code));
+      answer_.transient = !is_lasting(code);
+    }
+    if (answer_.ok() && !begun_ && sink_.begin) sink_.begin(answer_);  // a body of no bytes
+    return std::move(answer_);
+  }
+
+ private:
+  static size_t on_header(char* data, size_t, size_t size, void* self) {
+    return static_cast<Exchange*>(self)->guarded(size, [&](Exchange& e) { return e.header({data, size}); });
+  }
+  static size_t on_body(char* data, size_t, size_t size, void* self) {
+    return static_cast<Exchange*>(self)->guarded(size, [&](Exchange& e) { return e.body({data, size}); });
+  }
+  static int on_time(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<Exchange*>(self)->guarded(0, [](Exchange& e) { return e.in_time(); }) != 0;
+  }
+
+  // Nothing thrown may cross the C library: it is kept, and any other number than `size` ends the transfer.
+  template <class F>
+  size_t guarded(size_t size, F&& f) {
+    try {
+      return f(*this) ? size : size + 1;
+    } catch (...) {
+      thrown_ = std::current_exception();
+      return size + 1;
+    }
+  }
+
+  bool header(std::string_view line) {
+    last_byte_ = Clock::now();
+    line = trimmed(line);
+    if (line.starts_with("HTTP/")) {  // also the beginning of the answer behind a proxy's or a 100
+      answer_.headers.clear();
+      const size_t blank = line.find(' ');
+      answer_.status = blank == line.npos ? 0 : std::atoi(std::string(line.substr(blank + 1)).c_str());
+      return true;
+    }
+    const size_t colon = line.find(':');
+    if (colon == line.npos) return true;
+    if (answer_.headers.size() == 512) fail(ErrorCode::Network, "{} answers with more than 512 headers", request_.url);
+    answer_.headers.push_back({std::string(trimmed(line.substr(0, colon))), std::string(trimmed(line.substr(colon + 1)))});
+    return true;
+  }
+
+  bool body(std::string_view bytes) {
+    if (answer_.status >= 200 && answer_.status < 300 && (sink_.begin || sink_.data)) {
+      if (!begun_) {
+        begun_ = true;
+        unwanted_ = sink_.begin && !sink_.begin(answer_);
+      }
+      if (unwanted_) return false;
+      if (sink_.data) {
+        sink_.data(std::as_bytes(std::span(bytes)));
+        last_byte_ = Clock::now();  // a slow disk is not a silent server
+        return true;
+      }
+    }
+    last_byte_ = Clock::now();
+    if (bytes.size() > request_.max_body - answer_.body.size())
+      fail(ErrorCode::Network, "the answer of {} is longer than {} bytes", request_.url, request_.max_body);
+    answer_.body += bytes;
+    return true;
+  }
+
+  bool in_time() {
+    cancelled_ = request_.cancelled && request_.cancelled();
+    idle_ = std::chrono::duration<double>(Clock::now() - last_byte_).count() > request_.idle_timeout_s;
+    return !cancelled_ && !idle_;
+  }
+
+  const HttpRequest& request_;
+  const HttpSink& sink_;
+  HttpAnswer answer_;
+  Clock::time_point last_byte_;
+  bool begun_ = false, unwanted_ = false, cancelled_ = false, idle_ = false;
+  std::exception_ptr thrown_;
+};
+
+void append(HeaderList& list, const std::string& name, const std::string& value) {
+  check(name.find_first_of("\r\n") == name.npos && value.find_first_of("\r\n") == value.npos,
+        "the header {} holds a line end", name.substr(0, name.find_first_of("\r\n")));
+  curl_slist* longer = curl_slist_append(list.get(), (name + ": " + value).c_str());
+  if (!longer) throw std::bad_alloc();
+  static_cast<void>(list.release());
+  list.reset(longer);
+}
+
+}  // namespace
+
+struct HttpClient::State {
+  HttpSettings settings;
+  std::mutex mutex;
+  std::vector<Handle> idle;  // each with the connections it holds open
+
+  Handle take() {
+    const std::lock_guard lock(mutex);
+    if (idle.empty()) return Handle(curl_easy_init());
+    Handle handle = std::move(idle.back());
+    idle.pop_back();
+    return handle;
+  }
+  void give_back(Handle handle) {
+    curl_easy_reset(handle.get());  // the connections stay
+    const std::lock_guard lock(mutex);
+    idle.push_back(std::move(handle));
+  }
+};
+
+HttpClient::HttpClient(HttpSettings settings) : state_(std::make_unique<State>()) {
+  start_library();
+  state_->settings = std::move(settings);
+}
+HttpClient::~HttpClient() = default;
+
+bool HttpClient::available() { return true; }
+
+HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) const {
+  const Url url = parse_url(request.url);
+  const HttpSettings& s = state_->settings;
+  Handle handle = state_->take();
+  if (!handle) throw std::bad_alloc();
+  CURL* c = handle.get();
+  const auto set_text = [&](CURLoption option, const std::string& text) {
+    if (!text.empty()) curl_easy_setopt(c, option, text.c_str());
+  };
+  const std::string address = url.text(), proxy = url.secure() ? s.https_proxy : s.http_proxy;
+  curl_easy_setopt(c, CURLOPT_URL, address.c_str());
+  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
+  // Ranges travel beside each other on connections of their own; one shared HTTP/2 connection was made for pages.
+  curl_easy_setopt(c, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 512L << 10);
+  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(s.connect_timeout_s * 1000));
+  curl_easy_setopt(c, CURLOPT_PROXY, proxy.c_str());  // set even when empty: the library then asks no environment
+  curl_easy_setopt(c, CURLOPT_NOPROXY, s.no_proxy.c_str());
+  set_text(CURLOPT_CAINFO, s.ca_file);
+  set_text(CURLOPT_CAPATH, s.ca_folder);
+  set_text(CURLOPT_USERAGENT, s.user_agent);
+  if (request.method == "HEAD") {
+    curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+  } else if (request.method == "POST") {
+    curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(c, CURLOPT_POSTFIELDS, request.body.c_str());
+  } else {
+    check(request.method == "GET", "{} is not a method that is spoken here", request.method);
+    curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
+  }
+  HeaderList headers;
+  for (const HttpHeader& h : request.headers) append(headers, h.name, h.value);
+  if (!request.token.empty() && (url.secure() || url.loopback())) append(headers, "Authorization", "Bearer " + request.token);
+  curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers.get());
+  HttpAnswer answer = Exchange(request, sink).run(c);
+  state_->give_back(std::move(handle));
+  return answer;
+}
+
+}  // namespace flux2

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "net/http.h"
+#include "tests/support/http_server.h"
+
+namespace flux2 {
+namespace {
+
+using test::HttpServer;
+using test::Reply;
+using test::ServedRequest;
+
+TEST(HttpClient, SendsWhatItIsTold) {
+  HttpServer server([](const ServedRequest& r) { return Reply{.headers = {{"X-Seen", r.header("x-extra")}}, .body = r.method + r.body}; });
+  const HttpClient client;
+  const HttpAnswer got = client.send({.url = server.url() + "/a?b", .headers = {{"X-Extra", "yes"}}});
+  EXPECT_EQ(got.status, 200);
+  EXPECT_EQ(got.body, "GET");
+  EXPECT_EQ(got.header("x-seen"), "yes");
+  EXPECT_EQ(client.send({.method = "POST", .url = server.url(), .body = "{\"paths\":[]}"}).body, "POST{\"paths\":[]}");
+  const HttpAnswer head = client.send({.method = "HEAD", .url = server.url()});
+  EXPECT_EQ(head.body, "");
+  EXPECT_EQ(head.header("Content-Length"), "4");
+  EXPECT_EQ(server.requests().at(0).target, "/a?b");
+}
+
+TEST(HttpClient, TheTokenGoesOverLoopbackAndHttpsOnly) {
+  HttpServer server([](const ServedRequest& r) { return Reply{.body = r.header("authorization")}; });
+  const HttpClient client;
+  EXPECT_EQ(client.send({.url = server.url(), .token = "hf_x"}).body, "Bearer hf_x");
+  // The same server as a proxy for a host elsewhere, in plain text: the token stays at home.
+  const HttpClient through({.http_proxy = server.url()});
+  EXPECT_EQ(through.send({.url = "http://hub.example/x", .token = "hf_x"}).body, "");
+  EXPECT_EQ(server.requests().back().target, "http://hub.example/x");
+  const HttpClient around({.http_proxy = "http://127.0.0.1:1", .no_proxy = "127.0.0.1"});
+  EXPECT_EQ(around.send({.url = server.url(), .token = "t"}).body, "Bearer t");
+}
+
+TEST(HttpClient, ASinkTakesTheBodyAndMayDecline) {
+  const std::string body(300000, 'x');
+  HttpServer server([&](const ServedRequest& r) { return r.target == "/gone" ? Reply{.status = 404, .body = "no"} : Reply{.body = body}; });
+  const HttpClient client;
+  size_t taken = 0, begun = 0;
+  const HttpSink sink{.begin = [&](const HttpAnswer& head) { begun += head.status == 200; return true; },
+                      .data = [&](std::span<const std::byte> bytes) { taken += bytes.size(); }};
+  EXPECT_EQ(client.send({.url = server.url()}, sink).body, "");
+  EXPECT_EQ(taken, body.size());
+  EXPECT_EQ(begun, 1u);
+  const HttpAnswer gone = client.send({.url = server.url() + "/gone"}, sink);
+  EXPECT_EQ(gone.status, 404);
+  EXPECT_EQ(gone.body, "no");  // an error's text is kept, the sink never sees it
+  EXPECT_EQ(taken, body.size());
+  const HttpAnswer declined = client.send({.url = server.url()}, {.begin = [](const HttpAnswer&) { return false; }});
+  EXPECT_TRUE(declined.ok());
+  EXPECT_EQ(declined.body, "");
+}
+
+TEST(HttpClient, WhatASinkThrowsComesOut) {
+  HttpServer server([](const ServedRequest&) { return Reply{.body = "x"}; });
+  EXPECT_THROW(HttpClient().send({.url = server.url()}, {.data = [](std::span<const std::byte>) { fail(ErrorCode::CannotWrite, "full"); }}), Error);
+}
+
+TEST(HttpClient, SaysHowATransferBroke) {
+  HttpServer server([](const ServedRequest& r) {
+    if (r.target == "/slow") return Reply{.body = "x", .wait_s = 5};
+    return Reply{.body = std::string(1000, 'x'), .drop_after = 10};
+  });
+  const HttpClient client;
+  const HttpAnswer dropped = client.send({.url = server.url()});
+  EXPECT_TRUE(dropped.failed());
+  EXPECT_TRUE(dropped.transient);
+  EXPECT_EQ(dropped.status, 200);
+  const auto start = std::chrono::steady_clock::now();
+  const HttpAnswer slow = client.send({.url = server.url() + "/slow", .idle_timeout_s = 0.3});
+  EXPECT_NE(slow.failure.find("no byte came for 0.3 s"), std::string::npos) << slow.failure;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  const HttpAnswer nobody = client.send({.url = "http://127.0.0.1:1/"});
+  EXPECT_EQ(nobody.status, 0);
+  EXPECT_TRUE(nobody.failed() && nobody.transient);
+}
+
+TEST(HttpClient, ATooLongAnswerAndABadHeaderAreRefused) {
+  HttpServer server([](const ServedRequest&) { return Reply{.body = std::string(5000, 'x')}; });
+  EXPECT_THROW(HttpClient().send({.url = server.url(), .max_body = 4999}), Error);
+  EXPECT_THROW(HttpClient().send({.url = server.url(), .headers = {{"X", "a\r\nY: b"}}}), Error);
+  EXPECT_THROW(HttpClient().send({.url = server.url(), .token = "a\nb"}), Error);
+}
+
+TEST(HttpClient, CanBeCancelled) {
+  HttpServer server([](const ServedRequest&) { return Reply{.body = "x", .wait_s = 5}; });
+  std::atomic<bool> stop = false;
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  try {
+    HttpClient().send({.url = server.url(), .cancelled = [&] { return stop.load(); }});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Cancelled);
+  }
+}
+
+}  // namespace
+}  // namespace flux2
