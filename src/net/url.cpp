@@ -108,13 +108,13 @@ std::string resolve_location(const std::string& base, std::string_view location)
 
 std::string file_name_of(const Url& url) {
   const std::string path = url.target.substr(0, url.target.find('?'));
-  return unquoted(path.substr(path.rfind('/') + 1));
+  return url_unquoted(path.substr(path.rfind('/') + 1));
 }
 
-std::string quoted(std::string_view text) { return quote(text, ""); }
-std::string quoted_path(std::string_view path) { return quote(path, "/"); }
+std::string url_quoted(std::string_view text) { return quote(text, ""); }
+std::string url_quoted_path(std::string_view path) { return quote(path, "/"); }
 
-std::string unquoted(std::string_view text) {
+std::string url_unquoted(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const bool coded = text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0;

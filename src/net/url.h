@@ -30,8 +30,8 @@ std::string resolve_location(const std::string& base, std::string_view location)
 // The last piece of the path, percent signs decoded; empty when the path ends in a slash.
 std::string file_name_of(const Url& url);
 
-std::string quoted(std::string_view text);       // for one piece of a path: "/" becomes %2F
-std::string quoted_path(std::string_view path);  // keeps "/"
-std::string unquoted(std::string_view text);
+std::string url_quoted(std::string_view text);       // for one piece of a path: "/" becomes %2F
+std::string url_quoted_path(std::string_view path);  // keeps "/"
+std::string url_unquoted(std::string_view text);
 
 }  // namespace flux2

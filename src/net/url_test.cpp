@@ -59,9 +59,9 @@ TEST(Url, LocationsAreSeenFromWhereTheyCameFrom) {
 }
 
 TEST(Url, QuotingGoesBothWays) {
-  EXPECT_EQ(quoted("refs/pr/1"), "refs%2Fpr%2F1");
-  EXPECT_EQ(quoted_path("a b/ü#.txt"), "a%20b/%C3%BC%23.txt");
-  EXPECT_EQ(unquoted("a%20b%2fc%"), "a b/c%");
+  EXPECT_EQ(url_quoted("refs/pr/1"), "refs%2Fpr%2F1");
+  EXPECT_EQ(url_quoted_path("a b/ü#.txt"), "a%20b/%C3%BC%23.txt");
+  EXPECT_EQ(url_unquoted("a%20b%2fc%"), "a b/c%");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "hub/remote/hub_settings.h"
+#include "hub/remote/retry.h"
 #include "hub/remote/source.h"
 
 namespace flux2 {
@@ -17,6 +18,7 @@ struct FetchOptions {
   std::filesystem::path local_dir;  // plain files in this folder instead of the shared cache; plain addresses need it
   int parts = 4;                    // ranges of one file asked for at the same time, 1 … 8
   int files = 2;                    // files at the same time, 1 or 2
+  RetryRules retry = {};
   std::function<bool()> cancelled = {};  // asked often, from several threads; true ends the fetch with Cancelled
 
   // Free bytes of the file system a folder lies on.

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hub/remote/hub_client.h"
+
+namespace flux2 {
+
+// One repository in the cache shared with Python's hub library:
+//   models--owner--name/blobs/<etag>, snapshots/<commit>/<path> → ../../blobs/<etag>, refs/<revision>, .no_exist/<commit>/<path>
+class HubCache {
+ public:
+  HubCache(const std::filesystem::path& cache, const std::string& repository);
+
+  std::filesystem::path folder() const { return folder_; }
+  std::filesystem::path blob(const std::string& etag) const { return folder_ / "blobs" / etag; }
+  std::filesystem::path partial(const std::string& etag) const { return folder_ / "blobs" / (etag + ".flux2.incomplete"); }
+  std::filesystem::path lock(const std::string& etag) const { return locks_ / (etag + ".lock"); }
+  std::filesystem::path snapshot(const std::string& commit) const { return folder_ / "snapshots" / commit; }
+
+  // The commit a revision stood for when it was last asked for; a commit stands for itself.
+  std::optional<std::string> commit_of(const std::string& revision) const;
+  std::vector<RemoteFile> files(const std::string& commit) const;  // that lie in a snapshot; etag: when it is a link to a blob
+  bool is_known_absent(const std::string& commit, const std::string& path) const;
+
+  void prepare() const;                                                        // the folders, and the tag that keeps back-ups out
+  void link(const std::string& commit, const std::string& path, const std::string& etag) const;  // a blob that is there
+  void move_in(const std::string& commit, const std::string& path, const std::filesystem::path& file) const;  // no symlinks here
+  void write_ref(const std::string& revision, const std::string& commit) const;
+  void note_absent(const std::string& commit, const std::string& path) const;
+
+ private:
+  std::filesystem::path cache_, folder_, locks_;
+};
+
+}  // namespace flux2

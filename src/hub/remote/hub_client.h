@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "hub/remote/hub_errors.h"
+#include "hub/remote/hub_settings.h"
+#include "hub/remote/retry.h"
+
+namespace flux2 {
+
+struct RepositoryInfo {
+  std::string commit;   // what the revision stands for
+  std::string licence;  // of its card; empty: not told
+  bool gated = false;
+};
+
+struct RemoteFile {
+  std::string path;
+  uint64_t size = 0;
+  std::string etag;  // SHA-256 of a large file, git blob id of a small one
+};
+
+struct FileMetadata {
+  std::string commit, etag;       // empty: not told
+  std::optional<uint64_t> size;
+  std::string url;                // where the bytes come from; a signed address is good for minutes
+};
+
+std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision, const std::string& path);
+
+// The hub's questions and answers. Any number of threads may ask.
+class HubClient {
+ public:
+  struct Manner {
+    RetryRules retry = {};
+    std::function<bool()> cancelled = {};
+    Log log = {};
+  };
+
+  HubClient(const HttpClient& http, HubSettings settings, Manner manner);
+
+  const HubSettings& settings() const { return settings_; }
+
+  RepositoryInfo info(const std::string& repository, const std::string& revision) const;
+  std::vector<RemoteFile> list(const std::string& repository, const std::string& revision) const;  // files, with safe paths
+
+  // Empty: the repository has no such file.
+  std::optional<FileMetadata> metadata(const std::string& repository, const std::string& revision, const std::string& path) const;
+
+  HubQuestion question(const std::string& repository, const std::string& revision, const std::string& path = {}) const;
+
+ private:
+  HttpAnswer ask(const std::string& method, const std::string& url) const;
+
+  const HttpClient& http_;
+  HubSettings settings_;
+  Manner manner_;
+};
+
+}  // namespace flux2

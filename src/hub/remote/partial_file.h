@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "hub/remote/partial_note.h"
+
+namespace flux2 {
+
+struct ByteRange {
+  uint64_t begin = 0, end = 0;  // the end is not part of it
+
+  uint64_t size() const { return end - begin; }
+  bool empty() const { return begin == end; }
+};
+
+// A file that arrives in segments, each from its beginning, several at a time. What is in place is noted beside it
+// (NAME.note) and found again after an interruption of any kind. One writer a segment; anybody may look.
+class PartialFile {
+ public:
+  static constexpr uint64_t kUnknown = 0;  // a size nobody told: one segment without an end
+
+  // `key` says what the bytes are (an ETag): a partial file of something else is started afresh. Another process that
+  // writes it is an error.
+  PartialFile(std::filesystem::path path, std::string key, uint64_t size, uint64_t segment);
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  ~PartialFile();  // stays for the next attempt
+
+  const std::filesystem::path& path() const { return path_; }
+  uint64_t size() const { return note_->identity().size; }
+  size_t segments() const { return note_->identity().segments(); }
+  ByteRange missing(size_t segment) const;
+  uint64_t have() const;  // bytes in place
+
+  void append(size_t segment, std::span<const std::byte> bytes);
+  void start_again(bool whole);              // from no byte; whole: in one segment. Nobody else may write meanwhile
+  void adopt_front(uint64_t bytes);          // takes what lies at the beginning of the file for received
+  void make_durable();
+
+  // How many bytes are there without a gap from the beginning, and in which attempt: start_again() begins a new one.
+  struct Front {
+    uint64_t bytes;
+    int attempt;
+  };
+  Front front() const;
+  size_t read(uint64_t offset, std::span<std::byte> into) const;
+
+  void commit(const std::filesystem::path& name);  // durable, then under its name
+  void discard();
+
+ private:
+  std::filesystem::path note_path() const;
+  void open_note(PartialIdentity identity);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  mutable std::mutex mutex_;  // of the two below
+  std::unique_ptr<PartialNote> note_;
+  int attempt_ = 0;
+};
+
+}  // namespace flux2

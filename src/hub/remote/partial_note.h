@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace flux2 {
+
+// What a note is about: a note about anything else is worth nothing.
+struct PartialIdentity {
+  std::string key;             // what the bytes are: an ETag
+  uint64_t size = 0;           // of the whole file
+  uint64_t segment = 0;        // bytes of each segment but the last
+
+  size_t segments() const { return size == 0 ? 1 : static_cast<size_t>((size + segment - 1) / segment); }
+  bool operator==(const PartialIdentity&) const = default;
+};
+
+// How far each segment of a partial file has come, kept in a mapped file beside it. A number stored here outlives the
+// process at once, however it ends; it outlives the machine's power only after persist(). Each segment therefore has two
+// numbers, and a note found after a restart of the machine goes back to the second.
+class PartialNote {
+ public:
+  PartialNote(std::filesystem::path path, PartialIdentity identity);  // goes on from a note that fits, or starts at zero
+  PartialNote(const PartialNote&) = delete;
+  PartialNote& operator=(const PartialNote&) = delete;
+  ~PartialNote();
+
+  const PartialIdentity& identity() const { return identity_; }
+  uint64_t written(size_t segment) const;
+  void set_written(size_t segment, uint64_t bytes);
+  void set_durable(size_t segment, uint64_t bytes);
+  void persist() const;
+  void remove();
+
+  uint64_t begin(size_t segment) const { return segment * identity_.segment; }
+  uint64_t length(size_t segment) const;
+
+ private:
+  struct Header;
+  struct Mark;
+  bool adopt(size_t bytes);
+  void start(size_t bytes);
+  Mark* marks() const;
+
+  std::filesystem::path path_;
+  PartialIdentity identity_;
+  int fd_ = -1;
+  void* mapping_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace flux2

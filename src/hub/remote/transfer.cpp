@@ -1,0 +1,211 @@
+#include "hub/remote/transfer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/shown.h"
+#include "net/redirect.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kDurableEvery = std::chrono::seconds(5);
+
+// Thrown from one part to end them all: the file has to be asked for from its beginning.
+struct StartAgain {
+  bool whole;  // the server knows no ranges
+};
+
+// "bytes 5-9/10", "bytes */10"; a total of "*" is not known.
+struct ContentRange {
+  std::optional<uint64_t> begin, total;
+};
+
+std::optional<uint64_t> leading_number(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits > 18) return std::nullopt;
+  return std::stoull(std::string(text.substr(0, digits)));
+}
+
+ContentRange content_range(const HttpAnswer& answer) {
+  const std::string text = answer.header("Content-Range").value_or("");
+  if (!text.starts_with("bytes ")) return {};
+  const size_t slash = text.find('/');
+  return {leading_number(std::string_view(text).substr(6)),
+          slash == text.npos ? std::nullopt : leading_number(std::string_view(text).substr(slash + 1))};
+}
+
+class Transfer {
+ public:
+  Transfer(const HttpClient& http, AddressBook& addresses, PartialFile& file, const TransferSettings& settings)
+      : http_(http), addresses_(addresses), file_(file), s_(settings), durable_at_(Clock::now()) {}
+
+  uint64_t run() {
+    for (int restarts = 0;; ++restarts) {
+      try {
+        all_parts();
+        return file_.have();
+      } catch (const StartAgain& again) {
+        if (restarts == 2) fail(ErrorCode::Network, "{}: the server contradicts itself about the size of the file", s_.name);
+        start_again(again.whole);
+      }
+    }
+  }
+
+ private:
+  void all_parts() {
+    next_ = 0;
+    stop_ = false;
+    first_error_ = nullptr;
+    size_t open = 0;
+    for (size_t i = 0; i < file_.segments(); ++i) open += !file_.missing(i).empty();
+    const auto parts = std::min<size_t>(open, static_cast<size_t>(std::max(1, s_.parts)));
+    {
+      std::vector<std::jthread> threads;
+      for (size_t i = 1; i < parts; ++i) threads.emplace_back([this] { some_parts(); });
+      some_parts();
+    }
+    if (first_error_) std::rethrow_exception(first_error_);
+  }
+
+  void some_parts() {
+    try {
+      for (size_t i; (i = next_++) < file_.segments();) part(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!first_error_) first_error_ = std::current_exception();  // the others only hear that they are to stop
+      stop_ = true;
+    }
+  }
+
+  void part(size_t segment) {
+    Retry retry(s_.retry, [this] { return cancelled(); }, s_.log);
+    bool renewed = false;
+    while (!file_.missing(segment).empty()) {
+      const RemoteAddress address = addresses_.current();
+      uint64_t taken = 0;
+      HttpAnswer answer = ask(segment, address, taken);
+      if (taken > 0) {
+        retry.progress();
+        renewed = false;
+      }
+      if (answer.ok() && (file_.size() == PartialFile::kUnknown || file_.missing(segment).empty())) break;
+      if (answer.status == 416 && !answer.failed()) {
+        if (file_.size() == PartialFile::kUnknown && content_range(answer).total == file_.have()) break;
+        throw StartAgain{false};
+      }
+      if (address.signed_for_us && !renewed && !answer.failed() && (answer.status == 401 || answer.status == 403)) {
+        addresses_.renew(address.url);
+        renewed = true;
+        continue;
+      }
+      if (answer.ok()) {
+        answer.failure = "the answer ended early";
+        answer.transient = true;
+      }
+      if (!is_worth_retrying(answer)) refuse(answer);
+      retry.wait(answer, s_.name);
+    }
+    make_durable_now_and_then();
+  }
+
+  HttpAnswer ask(size_t segment, const RemoteAddress& address, uint64_t& taken) {
+    const ByteRange range = file_.missing(segment);
+    const bool known = file_.size() != PartialFile::kUnknown;
+    const bool ranged = range.begin > 0 || (known && file_.segments() > 1);
+    HttpRequest request{.url = address.url,
+                        .headers = {{"Accept-Encoding", "identity"}},
+                        .token = address.token,
+                        .idle_timeout_s = s_.idle_timeout_s,
+                        .cancelled = [this] { return cancelled(); }};
+    if (ranged)
+      request.headers.push_back(
+          {"Range", known ? fmt::format("bytes={}-{}", range.begin, range.end - 1) : fmt::format("bytes={}-", range.begin)});
+    return send_following(http_, std::move(request),
+                          {.begin = [&, ranged](const HttpAnswer& head) { return begin(head, range, ranged); },
+                           .data = [&](std::span<const std::byte> bytes) { taken += take(segment, bytes); }});
+  }
+
+  bool begin(const HttpAnswer& head, const ByteRange& range, bool ranged) {
+    std::optional<uint64_t> total;
+    if (head.status == 206) {
+      const ContentRange told = content_range(head);
+      if (told.begin && *told.begin != range.begin)
+        fail(ErrorCode::Network, "{}: asked for the bytes from {}, the server sends those from {}", s_.name, range.begin, *told.begin);
+      total = told.total;
+    } else {
+      total = leading_number(head.header("Content-Length").value_or(""));
+      if (ranged && file_.segments() > 1) throw StartAgain{true};
+      if (ranged) start_again(true);  // this part is the only one: its bytes come from the beginning now
+    }
+    const uint64_t size = file_.size();
+    if (size != PartialFile::kUnknown && total && *total != size)
+      throw Error(ErrorCode::BadFile, fmt::format("{}: {} bytes were announced, the server has {}", s_.name, size, *total),
+                  "the file may have been replaced; ask for it again");
+    return true;
+  }
+
+  // More than was asked for is dropped.
+  uint64_t take(size_t segment, std::span<const std::byte> bytes) {
+    bytes = bytes.first(std::min<uint64_t>(bytes.size(), file_.missing(segment).size()));
+    file_.append(segment, bytes);
+    if (s_.received && !bytes.empty()) s_.received(static_cast<int64_t>(bytes.size()));
+    return bytes.size();
+  }
+
+  void start_again(bool whole) {
+    if (s_.received) s_.received(-static_cast<int64_t>(file_.have()));
+    file_.start_again(whole);
+  }
+
+  bool cancelled() const { return stop_ || (s_.cancelled && s_.cancelled()); }
+
+  [[noreturn]] void refuse(const HttpAnswer& answer) const {
+    if (s_.refuse) s_.refuse(answer);
+    fail(ErrorCode::Network, "{}: {}", s_.name, in_words(answer));
+  }
+
+  // Not more often than the disk can bear; the last bytes become durable when the file gets its name.
+  void make_durable_now_and_then() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (Clock::now() - durable_at_ < kDurableEvery) return;
+      durable_at_ = Clock::now();
+    }
+    file_.make_durable();
+  }
+
+  const HttpClient& http_;
+  AddressBook& addresses_;
+  PartialFile& file_;
+  const TransferSettings& s_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;  // of the two below
+  std::exception_ptr first_error_;
+  Clock::time_point durable_at_;
+};
+
+}  // namespace
+
+uint64_t segment_size(uint64_t file_size) {
+  constexpr uint64_t kMiB = 1 << 20;
+  if (file_size <= 8 * kMiB) return std::max<uint64_t>(1, file_size);
+  return std::clamp<uint64_t>(file_size / 16 / kMiB * kMiB, 4 * kMiB, 64 * kMiB);
+}
+
+uint64_t transfer(const HttpClient& http, AddressBook& addresses, PartialFile& file, const TransferSettings& settings) {
+  return Transfer(http, addresses, file, settings).run();
+}
+
+}  // namespace flux2
