@@ -1,0 +1,139 @@
+// One file by its address, into a plain folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "hub/remote/fetch.h"
+#include "tests/support/fake_hub.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HttpServer;
+using test::Reply;
+using test::ScratchFolder;
+using test::ServedRequest;
+using testing::HasSubstr;
+
+struct FetchUrl : testing::Test {
+  FetchOptions options() const {
+    FetchOptions o;
+    o.local_dir = scratch.path();
+    o.hub.token = "hf_secret";
+    o.retry.first_s = 0.01;
+    return o;
+  }
+  ScratchFolder scratch;
+  const std::string all = test::random_bytes(300000, 9);
+};
+
+TEST_F(FetchUrl, BringsItAndHashesIt) {
+  HttpServer server([&](const ServedRequest& r) {
+    EXPECT_EQ(r.header("authorization"), "");
+    if (r.target == "/get") return Reply{.status = 302, .headers = {{"Location", "/files/1"}}};
+    return Reply{.headers = {{"ETag", "\"v1\""}, {"Content-Disposition", "attachment; filename=\"a model.safetensors\""}}, .body = all};
+  });
+  const Downloaded got = fetch_source(*parse_source(server.url() + "/get"), options());
+  ASSERT_EQ(got.files.size(), 1u);
+  EXPECT_EQ(got.files[0].local, scratch.path() / "a model.safetensors");
+  EXPECT_EQ(got.files[0].sha256, sha256(std::as_bytes(std::span(all))));
+  EXPECT_EQ(read_text_file(got.files[0].local), all);
+  EXPECT_EQ(got.url, server.url() + "/get");
+  EXPECT_TRUE(fetch_source(*parse_source(server.url() + "/get"), options()).files[0].was_present);
+}
+
+// A server that breaks off in the middle; then one that goes on, answers 200 to a range, or has changed its file.
+TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
+  std::string etag = "\"v1\"", body = all;
+  bool broken = true, ranges = true, knows_size = true;
+  HttpServer server([&](const ServedRequest& r) {
+    Reply reply{.headers = {{"ETag", etag}}, .body = body, .content_length = knows_size};
+    if (r.method == "GET" && broken) reply.drop_after = 100000;
+    const auto range = r.range();
+    if (range && ranges && range->first >= body.size()) return Reply{.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", body.size())}}};
+    if (range && ranges) {
+      reply.status = 206;
+      reply.headers.push_back({"Content-Range", fmt::format("bytes {}-{}/{}", range->first, body.size() - 1, body.size())});
+      reply.body = body.substr(range->first);
+    }
+    return reply;
+  });
+  FetchOptions o = options();
+  const Source source = *parse_source(server.url() + "/m.gguf");
+  const auto start = [&] {
+    fs::remove(scratch.path() / "m.gguf");
+    broken = true;
+    o.retry.tries = 1;
+    EXPECT_THROW(fetch_source(source, o), Error);
+    o.retry.tries = 8;
+    broken = false;
+    server.forget();
+  };
+  const auto finish = [&] { return read_text_file(fetch_source(source, o).files.at(0).local); };
+
+  start();
+  EXPECT_EQ(finish(), all);
+  EXPECT_EQ(server.requests().back().header("range"), "bytes=100000-299999");
+  EXPECT_EQ(server.body_bytes_sent(), 200000u);
+  start();
+  ranges = false;
+  EXPECT_EQ(finish(), all);
+  EXPECT_EQ(server.body_bytes_sent(), 300000u);
+  ranges = true;
+  start();
+  etag = "\"v2\"";
+  body = test::random_bytes(300000, 10);
+  EXPECT_EQ(finish(), body);
+  EXPECT_EQ(server.requests().back().header("range"), "");
+  knows_size = false;  // nothing but the end of the connection ends the body
+  fs::remove(scratch.path() / "m.gguf");
+  broken = false;
+  EXPECT_EQ(finish(), body);
+}
+
+TEST_F(FetchUrl, ACompleteFileOfUnknownSizeAnswers416) {
+  bool first = true;
+  HttpServer server([&](const ServedRequest& r) {
+    if (r.method == "HEAD") return Reply{.headers = {{"ETag", "\"v1\""}, {"Transfer-Encoding", "chunked"}}, .content_length = false};
+    if (r.range()) return Reply{.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", all.size())}}};
+    // All bytes come, and then the connection breaks before the end is told.
+    std::string chunked = fmt::format("{:x}\r\n", all.size()) + all;
+    first = false;
+    return Reply{.headers = {{"Transfer-Encoding", "chunked"}}, .body = chunked, .content_length = false};
+  });
+  const Downloaded got = fetch_source(*parse_source(server.url() + "/m.gguf"), options());
+  EXPECT_FALSE(first);
+  EXPECT_EQ(read_text_file(got.files.at(0).local), all);
+}
+
+TEST_F(FetchUrl, RefusesWhatItShouldNotWrite) {
+  std::string name = "model.ckpt";
+  HttpServer server([&](const ServedRequest&) { return Reply{.headers = {{"Content-Disposition", "attachment; filename=\"" + name + "\""}}, .body = "x"}; });
+  const Source source = *parse_source(server.url() + "/x.gguf");
+  EXPECT_THROW(fetch_source(source, options()), Error);
+  for (const char* bad : {"../x.gguf", "a/b.gguf", "..", "c:\\\\x.gguf"}) {
+    name = bad;
+    EXPECT_THROW(fetch_source(source, options()), Error) << bad;
+  }
+  EXPECT_TRUE(fs::is_empty(scratch.path()));
+}
+
+TEST_F(FetchUrl, AddressesThatRefuseHeadAreAskedForAByte) {
+  HttpServer server([&](const ServedRequest& r) {
+    if (r.method == "HEAD") return Reply{.status = 403};
+    const auto range = r.range();
+    if (!range) return Reply{.body = all};
+    const uint64_t last = range->second.value_or(all.size() - 1);
+    return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", range->first, last, all.size())}}, .body = all.substr(range->first, last - range->first + 1)};
+  });
+  EXPECT_EQ(fetch_source(*parse_source(server.url() + "/m.gguf"), options()).files.at(0).size, all.size());
+  EXPECT_EQ(server.body_bytes_sent(), all.size() + 1);
+}
+
+}  // namespace
+}  // namespace flux2
