@@ -200,7 +200,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
   // Ranges travel beside each other on connections of their own; one shared HTTP/2 connection was made for pages.
   curl_easy_setopt(c, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 512L << 10);
+  curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 128L << 10);
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(s.connect_timeout_s * 1000));
   curl_easy_setopt(c, CURLOPT_PROXY, proxy.c_str());  // set even when empty: the library then asks no environment
   curl_easy_setopt(c, CURLOPT_NOPROXY, s.no_proxy.c_str());

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t kEndless = uint64_t{1} << 62;  // the segment of a file of unknown size
+constexpr auto kSlow = std::chrono::seconds(5);
 
 [[noreturn]] void cannot_write(const fs::path& path) {
   const int reason = errno;
@@ -119,7 +120,8 @@ size_t PartialFile::read(uint64_t offset, std::span<std::byte> into) const {
 }
 
 void PartialFile::commit(const fs::path& name) {
-  if (::fdatasync(fd_) != 0) cannot_write(path_);
+  const bool came_slowly = std::chrono::steady_clock::now() - opened_ > kSlow;
+  if (came_slowly && ::fdatasync(fd_) != 0) cannot_write(path_);
   std::error_code failure;
   if (name.has_parent_path()) fs::create_directories(name.parent_path(), failure);
   if (::rename(path_.c_str(), name.c_str()) != 0) cannot_write(name);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -51,7 +52,9 @@ class PartialFile {
   Front front() const;
   size_t read(uint64_t offset, std::span<std::byte> into) const;
 
-  void commit(const std::filesystem::path& name);  // durable, then under its name
+  // Gives it its name. A file that took long to come is durable before; one that came in seconds is left to the system
+  // to write, as waiting for the disk could take longer than fetching it again.
+  void commit(const std::filesystem::path& name);
   void discard();
 
  private:
@@ -60,6 +63,7 @@ class PartialFile {
 
   std::filesystem::path path_;
   int fd_ = -1;
+  std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;  // of the two below
   std::unique_ptr<PartialNote> note_;
   int attempt_ = 0;

@@ -19,6 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kWriteAtOnce = 128 << 10;
 constexpr auto kDurableEvery = std::chrono::seconds(5);
 
 // Thrown from one part to end them all: the file has to be asked for from its beginning.
@@ -131,9 +132,22 @@ class Transfer {
     if (ranged)
       request.headers.push_back(
           {"Range", known ? fmt::format("bytes={}-{}", range.begin, range.end - 1) : fmt::format("bytes={}-", range.begin)});
-    return send_following(http_, std::move(request),
-                          {.begin = [&, ranged](const HttpAnswer& head) { return begin(head, range, ranged); },
-                           .data = [&](std::span<const std::byte> bytes) { taken += take(segment, bytes); }});
+    // Written 128 KiB at a time: 16 KiB, as they come, cost a sixth more processor time, 1 MiB falls out of the cache.
+    std::vector<std::byte> buffer;
+    buffer.reserve(kWriteAtOnce);
+    const auto write = [&] {
+      taken += take(segment, buffer);
+      buffer.clear();
+    };
+    HttpAnswer answer = send_following(http_, std::move(request),
+                                       {.begin = [&, ranged](const HttpAnswer& head) { return begin(head, range, ranged); },
+                                        .data =
+                                            [&](std::span<const std::byte> bytes) {
+                                              if (buffer.size() + bytes.size() > kWriteAtOnce) write();
+                                              buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+                                            }});
+    write();
+    return answer;
   }
 
   bool begin(const HttpAnswer& head, const ByteRange& range, bool ranged) {
