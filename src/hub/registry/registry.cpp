@@ -1,0 +1,266 @@
+#include "hub/registry/registry.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <span>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "hub/registry/database.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kArea = "models";
+constexpr const char* kSteps[] = {
+    "CREATE TABLE models ("
+    " key TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE COLLATE NOCASE, type TEXT NOT NULL, family TEXT NOT NULL,"
+    " variant TEXT NOT NULL, format TEXT NOT NULL, quant TEXT NOT NULL, path TEXT NOT NULL, in_place INTEGER NOT NULL,"
+    " source_kind TEXT NOT NULL, source_ref TEXT NOT NULL, source_revision TEXT NOT NULL, sha256 TEXT NOT NULL,"
+    " bytes INTEGER NOT NULL, license TEXT NOT NULL, gated INTEGER NOT NULL, triggers TEXT NOT NULL,"
+    " description TEXT NOT NULL, cover_asset TEXT NOT NULL, defaults TEXT NOT NULL, components TEXT NOT NULL,"
+    " probe TEXT NOT NULL, installed_at INTEGER NOT NULL, state TEXT NOT NULL, note TEXT NOT NULL);"
+    "CREATE UNIQUE INDEX models_by_path ON models (type, path);"
+    "CREATE TABLE model_files ("
+    " model TEXT NOT NULL REFERENCES models (key) ON DELETE CASCADE, path TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " sha256 TEXT NOT NULL, PRIMARY KEY (model, path));",
+    "CREATE TABLE file_hashes ("
+    " path TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed INTEGER NOT NULL, sha256 TEXT NOT NULL);",
+};
+constexpr const char* kColumns =
+    "key, name, type, family, variant, format, quant, path, in_place, source_kind, source_ref, source_revision, sha256,"
+    " bytes, license, gated, triggers, description, cover_asset, defaults, components, probe, installed_at, state, note";
+
+fs::path full_path(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
+
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+struct FileStamp {
+  int64_t bytes = 0, changed = 0;
+};
+
+std::optional<FileStamp> stamp_of(const fs::path& file) {
+  std::error_code failure;
+  const auto bytes = fs::file_size(file, failure);
+  if (failure) return std::nullopt;
+  const auto changed = fs::last_write_time(file, failure);
+  if (failure) return std::nullopt;
+  return FileStamp{static_cast<int64_t>(bytes), static_cast<int64_t>(changed.time_since_epoch().count())};
+}
+
+}  // namespace
+
+struct Registry::Store {
+  fs::path folder;
+  Database database;
+
+  // ---- paths: those in the data folder are kept relative to it ----
+
+  std::string kept(const fs::path& path) const {
+    const fs::path relative = full_path(path).lexically_relative(folder);
+    const bool inside = !relative.empty() && *relative.begin() != ".." && relative != ".";
+    return inside ? relative.string() : full_path(path).string();
+  }
+  fs::path full(const std::string& path) const { return (folder / path).lexically_normal(); }
+
+  // ---- rows ----
+
+  ModelRecord read(const Statement& row) const {
+    int at = 0;
+    const auto text = [&] { return row.text(at++); };
+    const auto number = [&] { return row.integer(at++); };
+    ModelRecord r;
+    r.key = text();
+    r.name = text();
+    const auto broken = [&](const char* what) {
+      throw Error(ErrorCode::BadFile, fmt::format("{}: the record {} has {}", database.path().string(), r.key, what),
+                  fmt::format("`flux2 models remove {}` takes it out; the model's files stay", r.key));
+    };
+    const auto parsed = [&](const char* what) {
+      try {
+        return parse_json(text());
+      } catch (const Error&) {
+        broken(what);
+      }
+      return Json();
+    };
+    if (const auto type = model_type_named(text())) r.type = *type;
+    else broken("an unknown type");
+    r.family = text(), r.variant = text(), r.format = text(), r.quant = text();
+    r.path = full(text());
+    r.in_place = number() != 0;
+    r.source.kind = text(), r.source.ref = text(), r.source.revision = text();
+    r.sha256 = text();
+    r.bytes = static_cast<uint64_t>(std::max<int64_t>(0, number()));
+    r.license = text();
+    r.gated = number() != 0;
+    const Json triggers = parsed("trigger phrases that cannot be read");
+    if (triggers.is_array())
+      for (const Json& phrase : triggers)
+        if (phrase.is_string()) r.triggers.push_back(phrase.get<std::string>());
+    r.description = text(), r.cover_asset = text();
+    r.defaults = defaults_from(parsed("defaults that cannot be read"));
+    r.components = components_from(parsed("components that cannot be read"));
+    r.probe = probe_from(parsed("a probe that cannot be read"));
+    r.installed_at = number();
+    if (const auto state = model_state_named(text())) r.state = *state;
+    else broken("an unknown state");
+    r.note = text();
+
+    Statement files = database.prepare("SELECT path, bytes, sha256 FROM model_files WHERE model = ? ORDER BY path");
+    files.bind(r.key);
+    while (files.step())
+      r.files.push_back({full(files.text(0)), static_cast<uint64_t>(std::max<int64_t>(0, files.integer(1))), files.text(2)});
+    return r;
+  }
+
+  std::optional<ModelRecord> one(const char* where, std::initializer_list<std::string_view> values) const {
+    Statement found = database.prepare(fmt::format("SELECT {} FROM models WHERE {}", kColumns, where));
+    for (const std::string_view value : values) found.bind(value);
+    if (!found.step()) return std::nullopt;
+    return read(found);
+  }
+
+  void write(const ModelRecord& r) const {
+    database
+        .prepare(fmt::format("INSERT INTO models ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kColumns))
+        .bind(r.key).bind(r.name).bind(name_of(r.type)).bind(r.family).bind(r.variant).bind(r.format).bind(r.quant)
+        .bind(kept(r.path)).bind(int64_t{r.in_place}).bind(r.source.kind).bind(r.source.ref).bind(r.source.revision)
+        .bind(r.sha256).bind(static_cast<int64_t>(r.bytes)).bind(r.license).bind(int64_t{r.gated})
+        .bind(dumped(r.triggers)).bind(r.description).bind(r.cover_asset).bind(dumped(to_json(r.defaults)))
+        .bind(dumped(to_json(r.components))).bind(dumped(to_json(r.probe))).bind(r.installed_at)
+        .bind(name_of(r.state)).bind(r.note)
+        .run();
+    for (const RecordedFile& f : r.files)
+      database.prepare("INSERT OR REPLACE INTO model_files VALUES (?, ?, ?, ?)")
+          .bind(r.key).bind(kept(f.path)).bind(static_cast<int64_t>(f.bytes)).bind(f.sha256)
+          .run();
+  }
+
+  bool erase(std::string_view key) const {
+    database.prepare("DELETE FROM model_files WHERE model = ?").bind(key).run();
+    database.prepare("DELETE FROM models WHERE key = ?").bind(key).run();
+    return database.changes() > 0;
+  }
+
+  // ---- names ----
+
+  bool taken(const char* column, std::string_view value) const {
+    Statement found = database.prepare(fmt::format("SELECT 1 FROM models WHERE {} = ?", column));
+    return found.bind(value).step();
+  }
+
+  std::string free_key(const ModelRecord& r) const {
+    for (std::string seed = fmt::format("{}\n{}", name_of(r.type), kept(r.path));; seed += "+") {
+      const std::string key = flux2::sha256(std::as_bytes(std::span(seed))).substr(0, 10);
+      if (!taken("key", key)) return key;
+    }
+  }
+
+  std::string free_name(const std::string& wanted) const {
+    std::string name = wanted;
+    for (int i = 2; taken("name", name); ++i) name = fmt::format("{}-{}", wanted, i);
+    return name;
+  }
+};
+
+bool registry_available() { return true; }
+
+Registry::Registry(fs::path data_folder) {
+  const fs::path folder = full_path(data_folder);
+  store_ = std::make_unique<Store>(Store{folder, Database(folder / "flux2.db", Database::Access::Write)});
+  migrate(store_->database, kArea, kSteps);
+}
+
+Registry::Registry(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+Registry::Registry(Registry&&) noexcept = default;
+Registry& Registry::operator=(Registry&&) noexcept = default;
+Registry::~Registry() = default;
+
+std::optional<Registry> Registry::existing(const fs::path& data_folder) {
+  std::error_code unreadable;
+  if (data_folder.empty() || !fs::exists(data_folder / "flux2.db", unreadable)) return std::nullopt;
+  const fs::path folder = full_path(data_folder);
+  auto store = std::make_unique<Store>(Store{folder, Database(folder / "flux2.db", Database::Access::Read)});
+  migrate(store->database, kArea, kSteps);
+  return Registry(std::move(store));
+}
+
+const fs::path& Registry::data_folder() const { return store_->folder; }
+
+std::vector<ModelRecord> Registry::all() const {
+  std::vector<ModelRecord> records;
+  Statement rows = store_->database.prepare(
+      fmt::format("SELECT {} FROM models ORDER BY CASE type WHEN 'main' THEN 0 WHEN 'vae' THEN 1 WHEN 'text_encoder' THEN 2"
+                  " WHEN 'tokenizer' THEN 3 ELSE 4 END, type, name COLLATE NOCASE", kColumns));
+  while (rows.step()) records.push_back(store_->read(rows));
+  return records;
+}
+
+std::optional<ModelRecord> Registry::find(std::string_view key) const {
+  return store_->one("key = ? OR name = ? ORDER BY key = ? DESC LIMIT 1", {key, key, key});
+}
+
+ModelRecord Registry::add(ModelRecord record) {
+  check_model_name(record.name);
+  Transaction transaction(store_->database);
+  if (auto known = store_->one("type = ? AND path = ?", {name_of(record.type), store_->kept(record.path)})) {
+    record.key = known->key;
+    record.name = known->name;
+    record.description = known->description;
+    record.triggers = known->triggers.empty() ? record.triggers : known->triggers;
+    record.cover_asset = known->cover_asset;
+    record.defaults = known->defaults;
+    record.components = known->components;
+    record.installed_at = known->installed_at;
+    if (!known->source.kind.empty()) record.source = known->source;
+    store_->erase(record.key);
+  } else {
+    record.key = store_->free_key(record);
+    record.name = store_->free_name(record.name);
+    record.installed_at =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+  store_->write(record);
+  transaction.commit();
+  return *find(record.key);
+}
+
+void Registry::update(const ModelRecord& record) {
+  check_model_name(record.name);
+  Transaction transaction(store_->database);
+  if (const auto other = store_->one("name = ?", {record.name}); other && other->key != record.key)
+    throw Error(ErrorCode::InvalidArgument, fmt::format("another model is called {}", other->name), "choose another name");
+  if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "there is no model with the key {}", record.key);
+  store_->write(record);
+  transaction.commit();
+}
+
+bool Registry::remove(std::string_view key) {
+  Transaction transaction(store_->database);
+  const bool found = store_->erase(key);
+  transaction.commit();
+  return found;
+}
+
+std::optional<std::string> Registry::known_hash(const fs::path& file) const {
+  const auto now = stamp_of(file);
+  Statement found = store_->database.prepare("SELECT bytes, changed, sha256 FROM file_hashes WHERE path = ?");
+  if (!now || !found.bind(store_->kept(file)).step()) return std::nullopt;
+  if (found.integer(0) != now->bytes || found.integer(1) != now->changed) return std::nullopt;
+  return found.text(2);
+}
+
+void Registry::remember_hash(const fs::path& file, const std::string& sha256) {
+  const auto now = stamp_of(file);
+  if (!now) return;
+  store_->database.prepare("INSERT OR REPLACE INTO file_hashes VALUES (?, ?, ?, ?)")
+      .bind(store_->kept(file)).bind(now->bytes).bind(now->changed).bind(sha256)
+      .run();
+}
+
+}  // namespace flux2

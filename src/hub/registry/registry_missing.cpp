@@ -1,0 +1,35 @@
+#include "base/error.h"
+#include "hub/registry/registry.h"
+
+namespace flux2 {
+
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::InvalidArgument, "this build has no SQLite, so it keeps no registry of models",
+              "build with sqlite3 present; models named by file or folder, and those in the model folders, work without");
+}
+
+}  // namespace
+
+struct Registry::Store {};
+
+bool registry_available() { return false; }
+
+Registry::Registry(std::filesystem::path) { refuse(); }
+Registry::Registry(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+Registry::Registry(Registry&&) noexcept = default;
+Registry& Registry::operator=(Registry&&) noexcept = default;
+Registry::~Registry() = default;
+
+std::optional<Registry> Registry::existing(const std::filesystem::path&) { return std::nullopt; }
+std::vector<ModelRecord> Registry::all() const { refuse(); }
+std::optional<ModelRecord> Registry::find(std::string_view) const { refuse(); }
+ModelRecord Registry::add(ModelRecord) { refuse(); }
+void Registry::update(const ModelRecord&) { refuse(); }
+bool Registry::remove(std::string_view) { refuse(); }
+std::optional<std::string> Registry::known_hash(const std::filesystem::path&) const { refuse(); }
+void Registry::remember_hash(const std::filesystem::path&, const std::string&) { refuse(); }
+const std::filesystem::path& Registry::data_folder() const { refuse(); }
+
+}  // namespace flux2
