@@ -1,7 +1,8 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "base/edit_distance.h"
 
 namespace flux2 {
 
@@ -253,20 +254,9 @@ std::vector<OptionGroup> version_options() { return {control_group()}; }
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    std::vector<size_t> row(candidate.size() + 1);  // edit distance, one row at a time
-    std::iota(row.begin(), row.end(), size_t{0});
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t replaced = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-      }
-    }
-    if (row.back() < best_distance) best_distance = row.back(), best = candidate;
-  }
+  for (const std::string& candidate : candidates)
+    if (const size_t distance = edit_distance(word, candidate); distance < best_distance)
+      best_distance = distance, best = candidate;
   return best;
 }
 

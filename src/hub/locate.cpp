@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "base/edit_distance.h"
 #include "base/error.h"
 #include "hub/environment.h"
 #include "hub/folder_layout.h"
@@ -31,6 +32,17 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, unreadable);
 }
 
+// The 150,000 tokens of a published model take megabytes.
+bool is_toy_tokenizer(const fs::path& path) {
+  constexpr uint64_t kSmall = 1 << 20;
+  uint64_t bytes = 0;
+  for (const fs::path& file : {path, path / "tokenizer.json", path / "vocab.json"}) {
+    std::error_code missing;
+    if (const uint64_t size = fs::file_size(file, missing); !missing) bytes += size;
+  }
+  return bytes < kSmall;
+}
+
 std::string joined(const std::vector<fs::path>& paths) {
   std::vector<std::string> texts;
   for (const fs::path& p : paths) texts.push_back(p.string());
@@ -44,6 +56,7 @@ struct Chosen {
   Json index = Json::object();  // model_index.json of the root
   TrainingKind training;
   const ModelVariable* variable = nullptr;  // the environment variable that named it
+  const RegisteredPart* registered = nullptr;  // its entry in the registry
   bool bundled = false;
 
   const Flux2Config& config() const { return *component.flux2; }
@@ -76,6 +89,10 @@ class Locator {
 
   Chosen choose() {
     if (!query_.transformer.empty()) {
+      if (!is_there(query_.transformer)) {
+        if (const auto* part = query_.registered.find(query_.transformer.string(), ComponentKind::Transformer))
+          return open_registered(*part);
+      }
       const bool in_folder = !query_.model.empty() && is_folder(query_.model);
       return open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer),
                   "named by --dit");
@@ -93,27 +110,33 @@ class Locator {
 
   Chosen choose_named(const std::string& name) {
     if (is_there(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named by --model");
-    if (const auto variant = find_variant(name)) return choose_variant(*variant);
+    const auto variant = find_variant(name);
+    if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
+    if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
+    if (variant) return choose_variant(*variant);
     if (is_bundled_name(name)) return open_bundled();
     for (const fs::path& folder : folders_)
       if (fs::path(name).is_relative() && is_there(folder / name)) return choose_named((folder / name).string());
     if (name.find('/') != std::string::npos || name.ends_with(".safetensors") || name.ends_with(".gguf"))
       fail(ErrorCode::NotFound, "{} does not exist", name);
+    std::vector<std::string> known = query_.registered.names(ComponentKind::Transformer);
+    for (const Variant& v : variants())
+      if (std::find(known.begin(), known.end(), v.id) == known.end()) known.push_back(v.id);
+    std::vector<std::string> near = closest_variants(name);
+    if (!query_.registered.of(ComponentKind::Transformer).empty()) near = nearest_words(name, known, 3);
     throw Error(ErrorCode::NotFound, fmt::format("unknown model {}", name),
-                fmt::format("the closest known ids are {}; a file or folder can be named too",
-                            fmt::join(closest_variants(name), ", ")));
+                fmt::format("the closest known ids are {}; a file or folder can be named too", fmt::join(near, ", ")));
   }
 
   Chosen choose_variant(const Variant& wanted) {
-    if (const auto variable = environment_.model_of(wanted.id)) return open_variable(*variable);
     for (const Chosen& c : installed_models(&wanted))
       if (c.config() == wanted.config && (wanted.config.guidance || c.is_trained_like(wanted))) return c;
     throw Error(ErrorCode::NotFound, fmt::format("{} is not installed; looked in {}", wanted.id, joined(folders_)),
                 fmt::format("`flux2 models install {}` brings it", wanted.id));
   }
 
-  // Every transformer in the folders, one for a folder that describes a single model. Folders called like the wanted
-  // variant come first.
+  // Every transformer that is registered or lies in the folders, one for a folder that describes a single model. Folders
+  // called like the wanted variant come first.
   std::vector<Chosen> installed_models(const Variant* wanted = nullptr) {
     std::vector<fs::path> roots;
     for (const fs::path& folder : folders_) {
@@ -127,6 +150,14 @@ class Locator {
       });
     std::vector<Chosen> found;
     std::set<fs::path> seen;
+    for (const RegisteredPart* part : query_.registered.of(ComponentKind::Transformer)) {
+      seen.insert(part->path.lexically_normal());
+      try {
+        found.push_back(chosen_from(recognise(part->path, log_), model_root(part->path), part));
+      } catch (const Error& e) {
+        log_.debug("{}", e.what());
+      }
+    }
     for (const fs::path& root : roots) {
       for (const fs::path& path : candidates_quietly(root, ComponentKind::Transformer)) {
         if (!seen.insert(path.lexically_normal()).second) continue;
@@ -144,21 +175,23 @@ class Locator {
 
   [[noreturn]] void refuse_several(const std::vector<Chosen>& installed) {
     std::vector<std::string> names;
-    for (const Chosen& c : installed) names.push_back(c.component.path.string());
+    for (const Chosen& c : installed) names.push_back(c.registered ? c.registered->name : c.component.path.string());
     throw Error(ErrorCode::InvalidArgument, fmt::format("several models are installed: {}", fmt::join(names, ", ")),
                 "choose one with --model");
   }
 
   // ---- opening candidates ----
 
-  Chosen chosen_from(const Recognition& r, const fs::path& root) const {
-    Chosen chosen{.component = require(r, ComponentKind::Transformer), .root = root};
+  Chosen chosen_from(const Recognition& r, const fs::path& root, const RegisteredPart* registered = nullptr) const {
+    Chosen chosen{.component = require(r, ComponentKind::Transformer), .root = root, .registered = registered};
     const auto index = model_index_of(root);
     if (index) chosen.index = *index;
     chosen.training = training_kind({.base = query_.base,
                                      .model_index = index ? &*index : nullptr,
                                      .metadata = r.metadata,
                                      .path = chosen.component.path});
+    if (!query_.base && registered && registered->distilled)
+      chosen.training = {*registered->distilled, registered->kv, "so it is registered"};
     chosen.training.kv = chosen.training.kv && chosen.config() == klein_9b_config();
     return chosen;
   }
@@ -167,6 +200,18 @@ class Locator {
     Chosen chosen = chosen_from(recognise(path, log_), root);
     files_.reasons.push_back(fmt::format("transformer {}: {}", path.string(), why));
     return chosen;
+  }
+
+  Chosen open_registered(const RegisteredPart& part) {
+    const fs::path path = path_of(part);
+    files_.reasons.push_back(fmt::format("transformer {}: registered as {}", path.string(), part.name));
+    return chosen_from(recognise(path, log_), model_root(path), &part);
+  }
+
+  static fs::path path_of(const RegisteredPart& part) {
+    if (is_there(part.path)) return part.path;
+    throw Error(ErrorCode::NotFound, fmt::format("{} is registered, but {} is not there", part.name, part.path.string()),
+                fmt::format("put it back, or take it off the list: `flux2 models remove {}`", part.key));
   }
 
   Chosen open_folder(const fs::path& folder) {
@@ -253,6 +298,15 @@ class Locator {
                   chosen.component.path.string(), files_.defaults.steps, files_.defaults.guidance);
     }
     apply_model_index(chosen.index, chosen.root / "model_index.json", files_);
+    if (chosen.registered) apply_preferences(*chosen.registered);
+  }
+
+  void apply_preferences(const RegisteredPart& part) {
+    ModelDefaults& d = files_.defaults;
+    if (part.steps) d.steps = static_cast<int>(*part.steps);
+    if (part.width) d.width = static_cast<int>(*part.width);
+    if (part.height) d.height = static_cast<int>(*part.height);
+    if (part.guidance && d.guidance_kind != ModelDefaults::None) d.guidance = *part.guidance;
   }
 
   // ---- its parts ----
@@ -277,17 +331,28 @@ class Locator {
     }
   }
 
-  // The part that an option or else an environment variable names.
+  // A part that an option names: a path, or a name of the registry.
+  fs::path named_part(const fs::path& option, const char* option_name, ComponentKind kind) const {
+    if (is_there(option)) return option;
+    if (const auto* registered = query_.registered.find(option.string(), kind)) return path_of(*registered);
+    const auto near = nearest_words(option.string(), query_.registered.names(kind), 3);
+    throw Error(ErrorCode::NotFound, fmt::format("{} {} does not exist", option_name, option.string()),
+                near.empty() ? "" : fmt::format("registered {}s with names like it: {}", name_of(kind), fmt::join(near, ", ")));
+  }
+
+  // The part that an option, the model's entry in the registry or else an environment variable names.
   std::optional<fs::path> given(const Chosen& chosen, const fs::path& option, const char* option_name,
-                                const char* variable, const char* part) {
+                                const char* variable, ComponentKind kind, const std::string& preferred) {
+    std::optional<fs::path> path;
+    std::string by;
     if (!option.empty()) {
-      if (!is_there(option)) fail(ErrorCode::NotFound, "{} {} does not exist", option_name, option.string());
-      files_.reasons.push_back(fmt::format("{} {}: named by {}", part, option.string(), option_name));
-      return option;
+      path = named_part(option, option_name, kind), by = option_name;
+    } else if (!preferred.empty()) {
+      path = named_part(preferred, chosen.registered->name.c_str(), kind), by = "the registry";
+    } else if (!chosen.self_contained()) {
+      path = environment_.path(variable), by = variable;
     }
-    if (chosen.self_contained()) return std::nullopt;
-    const auto path = environment_.path(variable);
-    if (path) files_.reasons.push_back(fmt::format("{} {}: named by {}", part, path->string(), variable));
+    if (path) files_.reasons.push_back(fmt::format("{} {}: named by {}", name_of(kind), path->string(), by));
     return path;
   }
 
@@ -303,23 +368,37 @@ class Locator {
   // The first candidate that `fits`, in the model's own folder or elsewhere. A candidate of the kind that cannot be
   // used is worth a message of its own when there is no better one.
   template <class Fits>
-  fs::path search(const Chosen& chosen, ComponentKind kind, const char* part, const char* option, const Fits& fits) {
+  fs::path search(const Chosen& chosen, ComponentKind kind, const char* option, const Fits& fits) {
     std::optional<Error> refusal;
-    for (const fs::path& root : part_roots(chosen))
-      for (const fs::path& path : candidates_quietly(root, kind)) {
-        try {
-          const Recognition r = recognise(path, log_);
-          if (!r.find(kind)) continue;
-          fits(require(r, kind), root == chosen.root);
-          files_.reasons.push_back(fmt::format("{} {}: found", part, path.string()));
-          return path;
-        } catch (const Error& e) {
-          log_.debug("{}", e.what());
-          if (!refusal && root == chosen.root) refusal = e;
-        }
+    for (const auto& [path, own] : part_candidates(chosen, kind)) {
+      try {
+        const Recognition r = recognise(path, log_);
+        if (!r.find(kind)) continue;
+        fits(require(r, kind), own);
+        files_.reasons.push_back(fmt::format("{} {}: found", name_of(kind), path.string()));
+        return path;
+      } catch (const Error& e) {
+        log_.debug("{}", e.what());
+        if (!refusal && own) refusal = e;
       }
+    }
     if (refusal) throw *refusal;
-    refuse_missing(chosen, part, option);
+    refuse_missing(chosen, name_of(kind), option);
+  }
+
+  // What may be a part of that kind, best first, and whether it lies in the model's own folder. Registered parts come after
+  // the model's own and before those that merely lie in a model folder.
+  std::vector<std::pair<fs::path, bool>> part_candidates(const Chosen& chosen, ComponentKind kind) const {
+    std::vector<std::pair<fs::path, bool>> found;
+    for (const fs::path& path : candidates_quietly(chosen.root, kind)) found.emplace_back(path, true);
+    if (chosen.self_contained()) return found;
+    for (const RegisteredPart* part : query_.registered.of(kind))
+      if (kind != ComponentKind::Tokenizer || !published_like(chosen.config()) || !is_toy_tokenizer(part->path))
+        found.emplace_back(part->path, false);
+    for (const fs::path& root : part_roots(chosen))
+      if (root != chosen.root)
+        for (const fs::path& path : candidates_quietly(root, kind)) found.emplace_back(path, false);
+    return found;
   }
 
   void find_vae(const Chosen& chosen) {
@@ -330,12 +409,13 @@ class Locator {
         fail(ErrorCode::Incompatible, "{} is the autoencoder of a small model (width {})", c.path.string(), base);
       if (!c.vae->has_encoder) log_.info("{} has no encoder: references cannot be read", c.path.string());
     };
-    if (const auto path = given(chosen, query_.vae, "--vae", "AE_MODEL_PATH", "autoencoder")) {
+    if (const auto path = given(chosen, query_.vae, "--vae", "AE_MODEL_PATH", ComponentKind::Autoencoder,
+                                chosen.registered ? chosen.registered->vae : "")) {
       require(recognise(*path, log_), ComponentKind::Autoencoder);
       files_.vae = *path;
       return;
     }
-    files_.vae = search(chosen, ComponentKind::Autoencoder, "autoencoder", "--vae", fits);
+    files_.vae = search(chosen, ComponentKind::Autoencoder, "--vae", fits);
   }
 
   bool is_large(const Chosen& chosen) const {
@@ -378,7 +458,8 @@ class Locator {
                       chosen.config().name()),
           "give text states made elsewhere with --embeddings FILE, or use a klein model");
     const char* variable = is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
-    if (const auto path = given(chosen, query_.text_encoder, "--text-encoder", variable, "text encoder")) {
+    if (const auto path = given(chosen, query_.text_encoder, "--text-encoder", variable, ComponentKind::TextEncoder,
+                                chosen.registered ? chosen.registered->text_encoder : "")) {
       const Recognition r = recognise(*path, log_);
       if (const Component* found = r.find(ComponentKind::TextEncoder); found && found->family == "Mistral")
         refuse_width(chosen, *path, found->text_width, found->variant);
@@ -386,7 +467,7 @@ class Locator {
       files_.text_encoder = *path;
       return;
     }
-    files_.text_encoder = search(chosen, ComponentKind::TextEncoder, "text encoder", "--text-encoder",
+    files_.text_encoder = search(chosen, ComponentKind::TextEncoder, "--text-encoder",
                                  [&](const Component& c, bool) { check_encoder(chosen, c); });
   }
 
@@ -396,7 +477,8 @@ class Locator {
       return;
     }
     const char* variable = is_large(chosen) ? "QWEN3_8B_TOKENIZER_PATH" : "QWEN3_4B_TOKENIZER_PATH";
-    if (const auto path = given(chosen, query_.tokenizer, "--tokenizer", variable, "tokenizer")) {
+    if (const auto path = given(chosen, query_.tokenizer, "--tokenizer", variable, ComponentKind::Tokenizer,
+                                chosen.registered ? chosen.registered->tokenizer : "")) {
       if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json")
         fail(ErrorCode::Incompatible, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
              path->string());
@@ -404,15 +486,14 @@ class Locator {
       return;
     }
     // The encoder's own folder and its neighbours before other models'.
-    std::vector<fs::path> roots = {files_.text_encoder, files_.text_encoder.parent_path()};
-    for (const fs::path& root : part_roots(chosen)) roots.push_back(root);
-    for (const fs::path& root : roots)
-      for (const fs::path& path : candidates_quietly(root, ComponentKind::Tokenizer)) {
-        files_.tokenizer = path;
-        files_.reasons.push_back(fmt::format("tokenizer {}: found", path.string()));
-        return;
-      }
-    refuse_missing(chosen, "tokenizer", "--tokenizer");
+    std::vector<fs::path> found;
+    for (const fs::path& root : {files_.text_encoder, files_.text_encoder.parent_path()})
+      for (const fs::path& path : candidates_quietly(root, ComponentKind::Tokenizer)) found.push_back(path);
+    for (const auto& [path, own] : part_candidates(chosen, ComponentKind::Tokenizer))
+      if (is_there(path)) found.push_back(path);
+    if (found.empty()) refuse_missing(chosen, "tokenizer", "--tokenizer");
+    files_.tokenizer = found[0];
+    files_.reasons.push_back(fmt::format("tokenizer {}: found", found[0].string()));
   }
 
   const ModelQuery& query_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "hub/registered.h"
 #include "hub/variants.h"
 
 namespace flux2 {
@@ -24,10 +25,11 @@ struct ModelFiles {
 
 // What the user said about the model. Empty fields are looked for.
 struct ModelQuery {
-  std::string model;                                        // variant id, file or folder
+  std::string model;                                        // name or key of a registered model, variant id, file or folder
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
   std::optional<bool> base;                                 // the user's word on base or distilled
   std::vector<std::filesystem::path> folders;               // where installed models are looked for, best first
+  RegisteredParts registered;                               // what the registry knows; parts may be named by it too
   std::filesystem::path bundled;                            // folder of the bundled model, empty when there is none
   std::function<const char*(const char*)> environment;      // getenv, or a test's own
   bool need_text_encoder = true;                            // false when text states are given

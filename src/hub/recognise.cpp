@@ -83,6 +83,7 @@ void decide_training(Component& c, const Recognition& r) {
   c.distilled = kind.distilled;
   c.kv = kind.kv;
   c.distilled_reason = kind.reason;
+  c.distilled_assumed = kind.assumed;
   c.evidence.push_back(fmt::format("{}: {}", kind.distilled ? "distilled" : "base", kind.reason));
 }
 

@@ -39,6 +39,7 @@ struct Component {
   std::optional<bool> distilled;  // of a klein transformer
   bool kv = false;
   std::string distilled_reason;
+  bool distilled_assumed = false;  // nothing told
 
   std::string problem, hint;  // why this program cannot use it; empty when it can
   bool usable() const { return problem.empty(); }

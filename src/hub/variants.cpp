@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/edit_distance.h"
+
 namespace flux2 {
 
 namespace {
@@ -23,21 +25,6 @@ std::string essence(std::string_view name) {
     if (std::isalnum(static_cast<unsigned char>(c)))
       text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text.starts_with("flux2") ? text.substr(5) : text;
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace

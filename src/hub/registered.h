@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hub/recognise.h"
+
+namespace flux2 {
+
+// A part of a model that has a name in the registry: as much of it as finding a model needs.
+struct RegisteredPart {
+  std::string key, name;
+  ComponentKind kind = ComponentKind::Unknown;
+  std::filesystem::path path;
+
+  // Of a transformer:
+  std::optional<bool> distilled;               // when the registry knows
+  bool kv = false;
+  std::string vae, text_encoder, tokenizer;    // keys of the parts to use with it; empty: whichever fits
+  std::optional<int64_t> steps, width, height;  // what the user prefers
+  std::optional<double> guidance;
+};
+
+class RegisteredParts {
+ public:
+  RegisteredParts() = default;
+  explicit RegisteredParts(std::vector<RegisteredPart> parts) : parts_(std::move(parts)) {}
+
+  // By key, by name, or by the beginning of a name that only one has; case does not count. Null when there is none.
+  // Throws InvalidArgument, listing them, when several names begin so.
+  const RegisteredPart* find(std::string_view name, ComponentKind kind) const;
+
+  std::vector<const RegisteredPart*> of(ComponentKind kind) const;
+  std::vector<std::string> names(ComponentKind kind) const;
+
+ private:
+  std::vector<RegisteredPart> parts_;
+};
+
+}  // namespace flux2

@@ -1,0 +1,144 @@
+#include "hub/registry/copy_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/resumable_file.h"
+#include "base/sha256.h"
+#include "hub/registry/part_files.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kChunk = 4 << 20;
+constexpr uint64_t kMarkEvery = 64 << 20;
+
+double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+// Reads a file in pieces: f(bytes) returns false to stop.
+template <class F>
+void read_pieces(const fs::path& path, F&& f) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorCode::NotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
+  std::vector<std::byte> buffer(kChunk);
+  while (in) {
+    in.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(buffer.size()));
+    const auto count = static_cast<size_t>(in.gcount());
+    if (count > 0) f(std::span(buffer).first(count));
+  }
+  if (in.bad()) fail(ErrorCode::BadFile, "cannot read {}: {}", path.string(), std::strerror(errno));
+}
+
+void go_on(const CopyProgress& progress, uint64_t done, uint64_t total, const fs::path& file) {
+  if (progress && !progress(done, total, file.filename().string())) throw Error(ErrorCode::Cancelled, "stopped");
+}
+
+bool is_complete(const PlannedCopy& copy) {
+  std::error_code missing;
+  return fs::file_size(copy.to, missing) == copy.bytes && !missing;
+}
+
+// Something that changes when the source does.
+std::string fingerprint(const PlannedCopy& copy) {
+  return fmt::format("{}\n{}\n{}", fs::absolute(copy.from).string(), copy.bytes,
+                     fs::last_write_time(copy.from).time_since_epoch().count());
+}
+
+std::string copy_one(const PlannedCopy& copy, uint64_t before, uint64_t total, const CopyProgress& progress) {
+  ResumableFile out(copy.to, fingerprint(copy));
+  Sha256 hash;
+  uint64_t at = 0, marked = out.resumed_from();
+  read_pieces(copy.from, [&](std::span<const std::byte> bytes) {
+    hash.add(bytes);
+    // What an earlier attempt wrote is read for the hash alone.
+    const uint64_t have = out.size() > at ? std::min<uint64_t>(out.size() - at, bytes.size()) : 0;
+    out.write(bytes.subspan(have));
+    at += bytes.size();
+    if (out.size() - marked >= kMarkEvery) out.mark(), marked = out.size();
+    go_on(progress, before + at, total, copy.from);
+  });
+  if (at != copy.bytes) fail(ErrorCode::BadFile, "{} changed while it was copied", copy.from.string());
+  out.commit();
+  return hash.hex();
+}
+
+void check_space(const std::vector<PlannedCopy>& copies) {
+  uint64_t needed = 0;
+  for (const PlannedCopy& c : copies)
+    if (!is_complete(c)) needed += c.bytes;
+  if (needed == 0) return;
+  fs::path folder = copies.front().to.parent_path();
+  std::error_code failure;
+  while (!fs::exists(folder, failure) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, failure);
+  if (!failure && space.available < needed + needed / 10)
+    throw Error(ErrorCode::CannotWrite,
+                fmt::format("{:.1f} GiB are needed in {}, with a tenth in reserve; {:.1f} GiB are free",
+                            gib(needed + needed / 10), folder.string(), gib(space.available)),
+                "--in-place uses the files where they are; FLUX2_HOME names another data folder");
+}
+
+}  // namespace
+
+std::vector<PlannedCopy> plan_copies(const fs::path& from, const fs::path& target) {
+  std::vector<PlannedCopy> copies;
+  std::error_code failure;
+  const auto add = [&](const fs::path& file, const fs::path& to) {
+    const uint64_t bytes = fs::file_size(file, failure);
+    if (failure) fail(ErrorCode::NotFound, "cannot read {}: {}", file.string(), failure.message());
+    copies.push_back({file, to, bytes});
+  };
+  if (!fs::is_directory(from)) {
+    for (const RecordedFile& f : part_files(from, ModelType::Vae))  // the series, without what lies beside it
+      add(f.path, f.path == from ? target : target.parent_path() / f.path.filename());
+    return copies;
+  }
+  for (fs::recursive_directory_iterator entry(from), end; entry != end; ++entry) {
+    const fs::path path = entry->path();
+    if (path.filename().string().starts_with(".")) {
+      if (entry->is_directory()) entry.disable_recursion_pending();
+    } else if (entry->is_regular_file() && is_model_file(path)) {
+      add(path, target / path.lexically_relative(from));
+    }
+  }
+  std::sort(copies.begin(), copies.end(), [](const PlannedCopy& a, const PlannedCopy& b) { return a.to < b.to; });
+  return copies;
+}
+
+std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress) {
+  check_space(copies);
+  uint64_t done = 0, total = 0;
+  for (const PlannedCopy& c : copies) total += c.bytes;
+  std::vector<RecordedFile> files;
+  for (const PlannedCopy& c : copies) {
+    const auto counted = [&](uint64_t at, uint64_t, const std::string&) {
+      return !progress || progress(done + at, total, c.from.filename().string());
+    };
+    const std::string hash = is_complete(c) ? hash_file(c.to, counted) : copy_one(c, done, total, progress);
+    files.push_back({c.to, c.bytes, hash});
+    done += c.bytes;
+  }
+  return files;
+}
+
+std::string hash_file(const fs::path& file, const CopyProgress& progress) {
+  Sha256 hash;
+  uint64_t at = 0;
+  std::error_code unknown;
+  const uint64_t total = fs::file_size(file, unknown);
+  read_pieces(file, [&](std::span<const std::byte> bytes) {
+    hash.add(bytes);
+    at += bytes.size();
+    go_on(progress, at, total, file);
+  });
+  return hash.hex();
+}
+
+}  // namespace flux2

@@ -1,0 +1,74 @@
+#include "hub/registry/copy_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "hub/test_models.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using namespace testing_models;
+
+std::string hash_of(const std::string& bytes) { return sha256(std::as_bytes(std::span(bytes))); }
+
+std::string noise(size_t bytes) {
+  std::string text(bytes, '\0');
+  uint32_t state = 1;
+  for (char& c : text) state = state * 1664525 + 1013904223, c = static_cast<char>(state >> 24);
+  return text;
+}
+
+TEST(CopyFiles, TakesWhatBelongsToAModel) {
+  const fs::path folder = scratch_folder();
+  for (const char* name : {"a/model_index.json", "a/vae/x.safetensors", "a/picture.png", "a/.git/config.json", "a/run.py"})
+    write_file(folder / name, name);
+  std::vector<std::string> copied;
+  for (const RecordedFile& f : copy_files(plan_copies(folder / "a", folder / "to/b"), {})) {
+    copied.push_back(f.path.lexically_relative(folder / "to").string());
+    EXPECT_EQ(f.sha256, hash_of(read_text_file(f.path)));
+  }
+  EXPECT_THAT(copied, testing::ElementsAre("b/model_index.json", "b/vae/x.safetensors"));
+  EXPECT_EQ(read_text_file(folder / "to/b/vae/x.safetensors"), "a/vae/x.safetensors");
+
+  write_file(folder / "s-00001-of-00002.safetensors", "1");
+  write_file(folder / "s-00002-of-00002.safetensors", "2");
+  EXPECT_EQ(plan_copies(folder / "s-00001-of-00002.safetensors", folder / "to/s-00001-of-00002.safetensors").size(), 2u);
+}
+
+TEST(CopyFiles, GoesOnWhereItWasInterrupted) {
+  const fs::path folder = scratch_folder();
+  const std::string bytes = noise((64 << 20) + (9 << 20) + 5);
+  write_file(folder / "x.safetensors", bytes);
+  const auto plan = plan_copies(folder / "x.safetensors", folder / "to/x.safetensors");
+  EXPECT_THAT(refusal([&] {
+                copy_files(plan, [](uint64_t done, uint64_t total, const std::string&) { return done < total - (4 << 20); });
+              }),
+              HasSubstr("Cancelled"));
+  EXPECT_FALSE(fs::exists(folder / "to/x.safetensors"));
+  const fs::path partial = folder / "to/.x.safetensors.partial";
+  ASSERT_TRUE(fs::exists(partial));
+  const auto files = copy_files(plan, {});
+  EXPECT_EQ(files[0].sha256, hash_of(bytes));
+  EXPECT_TRUE(read_text_file(folder / "to/x.safetensors") == bytes);
+  EXPECT_FALSE(fs::exists(partial));
+  // Done already: nothing is written again.
+  const auto before = fs::last_write_time(folder / "to/x.safetensors");
+  EXPECT_EQ(copy_files(plan, {})[0].sha256, files[0].sha256);
+  EXPECT_EQ(fs::last_write_time(folder / "to/x.safetensors"), before);
+}
+
+TEST(CopyFiles, SaysWhenTheDiskIsTooSmall) {
+  const fs::path folder = scratch_folder();
+  write_file(folder / "x.safetensors", "x");
+  fs::resize_file(folder / "x.safetensors", uint64_t{8} << 40);  // a hole of 8 TiB
+  EXPECT_THAT(refusal([&] { copy_files(plan_copies(folder / "x.safetensors", folder / "to/x.safetensors"), {}); }),
+              testing::AllOf(HasSubstr("CannotWrite"), HasSubstr("GiB are needed"), HasSubstr("--in-place")));
+  EXPECT_FALSE(fs::exists(folder / "to"));
+}
+
+}  // namespace
+}  // namespace flux2

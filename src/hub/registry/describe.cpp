@@ -1,0 +1,255 @@
+#include "hub/registry/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "base/error.h"
+#include "hub/folder_layout.h"
+#include "hub/registry/hub_place.h"
+#include "hub/registry/known_files.h"
+#include "hub/registry/part_files.h"
+#include "hub/variants.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_folder(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::is_directory(path, unreadable);
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// ---- types ----
+
+// The role that other tools give to a folder of that name.
+std::optional<ModelType> role_of(const fs::path& path) {
+  for (fs::path at = path.parent_path(); !at.filename().empty(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    if (name == "diffusion_models" || name == "unet" || name == "transformer") return ModelType::Main;
+    if (name == "vae") return ModelType::Vae;
+    if (name == "text_encoders" || name == "clip" || name == "text_encoder") return ModelType::TextEncoder;
+    if (name == "loras" || name == "lora") return ModelType::Lora;
+    if (name == "upscale_models") return ModelType::Upscaler;
+    if (at == at.parent_path()) break;
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelType> type_of(const Component& c) {
+  switch (c.kind) {
+    case ComponentKind::Transformer: return ModelType::Main;
+    case ComponentKind::Autoencoder: return c.family == "tiny autoencoder" ? ModelType::TinyVae : ModelType::Vae;
+    case ComponentKind::TextEncoder: return ModelType::TextEncoder;
+    case ComponentKind::Tokenizer: return ModelType::Tokenizer;
+    case ComponentKind::Adapter: return ModelType::Lora;
+    case ComponentKind::Unknown: return role_of(c.path);
+  }
+  return std::nullopt;
+}
+
+// ---- names ----
+
+// The name of the folder, file or repository that a part belongs to, past names that say nothing.
+std::string owner_of(const fs::path& path) {
+  static const std::set<std::string> kSilent = {
+      "transformer", "vae", "text_encoder", "tokenizer", "diffusion_models", "unet", "text_encoders", "clip", "loras",
+      "split_files", "models", "upscale_models", "diffusion_pytorch_model", "model", "."};
+  if (const auto place = hub_place_of(path)) return place->repository.substr(place->repository.find('/') + 1);
+  fs::path at = is_folder(path) ? path : path.parent_path() / path.stem();
+  for (; !at.filename().empty() && at != at.parent_path(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    const bool part = name.find("-of-") != std::string::npos;
+    if (!kSilent.contains(lower(name)) && !part) return name;
+  }
+  return "model";
+}
+
+const Variant* published(const Component& c, const KnownFile* known) {
+  if (!c.flux2) return nullptr;
+  for (const Variant& v : variants()) {
+    if (v.config != *c.flux2) continue;
+    if (known && *known->variant ? v.id == known->variant
+                                 : c.flux2->guidance || (v.distilled == c.distilled.value_or(true) && v.kv == c.kv))
+      return &v;
+  }
+  return nullptr;
+}
+
+std::string with_quant(const std::string& name, const std::string& quant) {
+  const std::string first = lower(quant.substr(0, quant.find(',')));
+  const bool plain = first.empty() || first == "bf16" || first == "f16" || first == "f32";
+  return plain || lower(name).find(first) != std::string::npos ? name : name + "-" + first;
+}
+
+std::string suggested_name(const ModelRecord& r, const Component& c, const Variant* variant) {
+  const std::string owner = owner_of(r.path);
+  switch (r.type) {
+    case ModelType::Main: {
+      if (variant) return with_quant(variant->id, r.quant);
+      std::optional<Json> index;
+      try {
+        index = model_index_near(r.path);
+      } catch (const Error&) {  // said when the model is opened
+      }
+      if (index && index->contains("name") && (*index)["name"].is_string()) return (*index)["name"].get<std::string>();
+      return owner;
+    }
+    case ModelType::Vae:
+      if (c.vae && c.vae->encoder_widths[0] == 128)
+        return c.variant == "full" ? "flux.2-vae" : name_from("flux.2-vae " + c.variant);
+      return owner + (lower(owner).find("vae") == std::string::npos ? "-vae" : "");
+    case ModelType::TextEncoder:
+      if (!c.variant.empty() && c.variant.find(' ') == std::string::npos) return with_quant(lower(c.variant), r.quant);
+      return owner + "-text-encoder";
+    case ModelType::Tokenizer: return owner + "-tokenizer";
+    default: return owner;
+  }
+}
+
+// ---- the rest of a record ----
+
+std::string format_of(const fs::path& path, const std::vector<RecordedFile>& files, const std::string& container) {
+  const bool diffusers = is_folder(path) && fs::exists(path.parent_path() / "model_index.json");
+  if (diffusers) return "diffusers";
+  const auto weights = std::count_if(files.begin(), files.end(), [](const RecordedFile& f) {
+    return f.path.extension() == ".safetensors" || f.path.extension() == ".gguf";
+  });
+  if (weights > 1) return "sharded";
+  return container == "GGUF" || path.extension() == ".gguf" ? "gguf" : weights == 0 ? "files" : "safetensors";
+}
+
+std::vector<std::string> triggers_in(const std::map<std::string, std::string>& metadata) {
+  std::vector<std::string> phrases;
+  const auto at = metadata.find("modelspec.trigger_phrase");
+  if (at != metadata.end() && !at->second.empty() && at->second.size() < 4096) phrases.push_back(at->second);
+  return phrases;
+}
+
+std::string confidence_of(const Component& c, const Variant* variant, const KnownFile* known) {
+  if (known) return "certain";
+  if (c.kind == ComponentKind::Unknown) return "none";
+  if (c.kind == ComponentKind::Transformer && c.usable()) return variant && !c.distilled_assumed ? "certain" : "likely";
+  if (c.kind == ComponentKind::Adapter && c.family.empty()) return "guess";
+  return "certain";
+}
+
+Described described(const Component& c, const Recognition& r) {
+  Described d;
+  ModelRecord& record = d.record;
+  const auto type = type_of(c);
+  record.type = type.value_or(ModelType::Main);
+  d.type = type ? name_of(*type) : "unknown";
+  record.path = fs::absolute(c.path).lexically_normal();
+  record.files = part_files(record.path, record.type);
+  for (const RecordedFile& f : record.files) record.bytes += f.bytes;
+  const KnownFile* known = nullptr;
+  if (!is_folder(record.path)) {
+    const std::string hash = hub_hash_of(record.path);
+    if (!hash.empty() && !record.files.empty()) record.files[0].sha256 = record.sha256 = hash;
+    known = known_file(hash);
+  }
+  const Variant* variant = published(c, known);
+
+  record.family = c.family;
+  record.variant = variant ? variant->id : c.variant;
+  record.quant = c.storage;
+  record.format = format_of(record.path, record.files, r.container);
+  record.triggers = c.kind == ComponentKind::Adapter ? triggers_in(r.metadata) : std::vector<std::string>{};
+  record.probe.tensors = c.tensors;
+  if (c.flux2) {
+    record.probe.hidden = c.flux2->hidden;
+    record.probe.double_blocks = c.flux2->double_blocks;
+    record.probe.single_blocks = c.flux2->single_blocks;
+    record.probe.context_dim = c.flux2->text_width;
+    if (known && variant) record.probe.distilled = variant->distilled;
+    else if (!c.distilled_assumed) record.probe.distilled = c.distilled;
+  }
+  if (c.qwen3) record.probe.hidden = c.qwen3->hidden;
+  if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
+  if (known) {
+    record.license = known->licence(), record.gated = known->gated;
+    d.evidence.push_back(fmt::format("its hash is that of {} in {}", known->path, known->repository));
+  } else if (variant) {
+    record.license = variant->licence;
+    record.gated = record.license != "Apache-2.0";
+  }
+  if (const auto place = hub_place_of(record.path)) record.source = {"hub", place->repository, place->commit};
+  else record.source = {"path", record.path.string(), ""};
+
+  d.confidence = confidence_of(c, variant, known);
+  d.evidence.insert(d.evidence.end(), c.evidence.begin(), c.evidence.end());
+  d.needs = c.needs;
+  d.problem = c.problem, d.hint = c.hint;
+  const auto role = role_of(record.path);
+  if (role && type && *role != *type && *type != ModelType::Tokenizer && *type != ModelType::TinyVae)
+    d.evidence.push_back(fmt::format("lies in a folder for type {}, yet it is of type {}", name_of(*role), d.type));
+  if (record.type == ModelType::Upscaler && c.kind == ComponentKind::Unknown)
+    d.problem = "a model for enlarging pictures, which this version does not run", d.hint = "flux2 upscale works without one";
+  const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
+  record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
+  record.note = d.problem;
+  record.name = name_from(suggested_name(record, c, variant));
+  return d;
+}
+
+}  // namespace
+
+std::string name_from(std::string text) {
+  constexpr size_t kLongest = 80;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '/' || c == '\\' || c == ':') c = '-';
+  text = text.substr(0, kLongest);
+  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80 && text.size() == kLongest) text.pop_back();
+  while (text.starts_with('-') || text.starts_with('.')) text.erase(0, 1);
+  return text.empty() ? "model" : text;
+}
+
+std::vector<Described> describe(const Recognition& recognition) {
+  std::vector<Described> parts;
+  for (const Component& c : recognition.components) parts.push_back(described(c, recognition));
+  return parts;
+}
+
+std::vector<Described> identify(const fs::path& path, const Log& log) {
+  std::error_code unreadable;
+  if (!fs::exists(path, unreadable)) fail(ErrorCode::NotFound, "{} does not exist", path.string());
+  Component nothing{.path = path};
+  ModelState state = ModelState::Unsupported;
+  try {
+    const Recognition recognition = recognise(path, log);
+    std::vector<Described> parts = describe(recognition);
+    if (!parts.empty()) return parts;
+    nothing.problem = recognition.kind == Recognition::Kind::Image
+                          ? fmt::format("this is a {} picture, not a model", recognition.container)
+                          : "there is no model in it";
+  } catch (const Error& e) {
+    nothing.problem = e.what();
+    nothing.hint = e.hint();
+    state = e.code() == ErrorCode::NotFound ? ModelState::Incomplete : ModelState::Damaged;
+  }
+  Described part = described(nothing, Recognition{.path = path});
+  part.record.state = state;
+  return {part};
+}
+
+void require_usable(const std::vector<Described>& parts, const fs::path& path) {
+  for (const Described& part : parts)
+    if (!part.usable()) {
+      const std::string where = path.string();
+      const bool named = part.problem.starts_with(where);
+      throw Error(part.record.state == ModelState::Unsupported ? ErrorCode::Incompatible : ErrorCode::BadFile,
+                  named ? part.problem : where + ": " + part.problem, part.hint);
+    }
+}
+
+}  // namespace flux2

@@ -1,0 +1,126 @@
+#include "hub/registry/remove_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "hub/registry/hub_place.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Whether the file itself, its folder's links resolved, lies below a folder.
+bool lies_below(const fs::path& file, const fs::path& folder) {
+  std::error_code failure;
+  const fs::path real = fs::weakly_canonical(file.parent_path(), failure), root = fs::weakly_canonical(folder, failure);
+  const auto [a, b] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
+  return !folder.empty() && a == root.end();
+}
+
+fs::path blob_of(const fs::path& link) {
+  std::error_code failure;
+  const fs::path target = fs::read_symlink(link, failure);
+  return failure ? fs::path() : (link.parent_path() / target).lexically_normal();
+}
+
+// Blobs that some snapshot of the repository still links to, those links aside that are about to go.
+std::set<fs::path> blobs_in_use(const HubPlace& place, const std::vector<fs::path>& going) {
+  std::set<fs::path> used;
+  std::error_code failure;
+  for (fs::recursive_directory_iterator entry(place.repository_folder / "snapshots", failure), end; !failure && entry != end;
+       entry.increment(failure))
+    if (entry->is_symlink(failure) && std::find(going.begin(), going.end(), entry->path()) == going.end())
+      used.insert(blob_of(entry->path()));
+  return used;
+}
+
+// The library's own advisory lock of a blob, for as long as this lives; without one on file systems that have none.
+class BlobLock {
+ public:
+  explicit BlobLock(const fs::path& blob) {
+    const fs::path repository = blob.parent_path().parent_path();
+    const fs::path folder = repository.parent_path() / ".locks" / repository.filename();
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    fd_ = ::open((folder / (blob.filename().string() + ".lock")).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  }
+  BlobLock(const BlobLock&) = delete;
+  BlobLock& operator=(const BlobLock&) = delete;
+  ~BlobLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+void remove_one(const fs::path& path) {
+  std::error_code failure;
+  fs::remove(path, failure);
+  if (failure) fail(ErrorCode::CannotWrite, "cannot delete {}: {}", path.string(), failure.message());
+}
+
+// Takes away folders that hold nothing any more, up to but not including `top`.
+void remove_empty_folders(fs::path folder, const fs::path& top) {
+  std::error_code failure;
+  while (folder != top && lies_below(folder, top) && fs::is_empty(folder, failure) && !failure) {
+    fs::remove(folder, failure);
+    folder = folder.parent_path();
+  }
+}
+
+}  // namespace
+
+Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const fs::path& data_folder) {
+  const auto place = hub_place_of(record.path);
+  const fs::path top = place ? place->repository_folder : data_folder;
+  if (!lies_below(record.path, top))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{} was registered in place; its files are not this program's to delete", record.name),
+                "without --files it is taken off the list; delete the files yourself");
+  std::set<fs::path> needed;
+  for (const ModelRecord& other : all)
+    if (other.key != record.key)
+      for (const RecordedFile& f : other.files) needed.insert(f.path);
+  Removal removal;
+  for (const RecordedFile& f : record.files) {
+    std::error_code failure;
+    if (needed.contains(f.path)) removal.kept.push_back(fmt::format("{} belongs to another model too", f.path.string()));
+    else if (!lies_below(f.path, top)) removal.kept.push_back(fmt::format("{} lies elsewhere", f.path.string()));
+    else if (fs::exists(fs::symlink_status(f.path, failure))) removal.files.push_back(f.path);
+  }
+  for (const fs::path& file : removal.files) {
+    std::error_code failure;
+    const uint64_t bytes = fs::file_size(file, failure);
+    const fs::path blob = place ? blob_of(file) : fs::path();
+    if (!blob.empty() && blob.parent_path() == place->repository_folder / "blobs") {
+      if (blobs_in_use(*place, removal.files).contains(blob)) continue;  // another snapshot's
+      removal.blobs.push_back(blob);
+    }
+    if (!failure) removal.bytes += bytes;
+  }
+  return removal;
+}
+
+void remove_files(const Removal& removal, const fs::path& data_folder) {
+  for (const fs::path& file : removal.files) {
+    const auto place = hub_place_of(file);
+    remove_one(file);
+    remove_empty_folders(file.parent_path(), place ? place->repository_folder / "snapshots" : data_folder / "models");
+  }
+  for (const fs::path& blob : removal.blobs) {
+    const BlobLock lock(blob);
+    remove_one(blob);
+  }
+}
+
+}  // namespace flux2

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hub/registry/model_record.h"
+
+namespace flux2 {
+
+// What would go with a record, and why some of it would not.
+struct Removal {
+  std::vector<std::filesystem::path> files;  // to be deleted, links of a hub cache included
+  std::vector<std::filesystem::path> blobs;  // of a hub cache, once no other snapshot needs them
+  std::vector<std::string> kept;             // sentences: files that stay, and why
+  uint64_t bytes = 0;                        // freed
+};
+
+// The files of a record that this program may delete: those in the data folder and in a hub cache, as far as no other
+// record needs them. Throws InvalidArgument when the record lies elsewhere: those files are the user's own.
+Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const std::filesystem::path& data_folder);
+
+// Deletes them, then folders that became empty below the data folder or the snapshot.
+void remove_files(const Removal& removal, const std::filesystem::path& data_folder);
+
+}  // namespace flux2
