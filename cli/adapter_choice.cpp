@@ -1,5 +1,8 @@
 #include "cli/adapter_choice.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <regex>
@@ -24,6 +27,24 @@ std::optional<double> number_of(std::string_view text) {
   return failure == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
+struct Parts {
+  std::string name;
+  double strength = 1.0;
+  std::string layers;
+};
+
+// A colon may belong to the name: what follows it is a strength only where it is a number, or nothing before another colon.
+Parts split(const std::string& text) {
+  if (!is_there(text))
+    for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+      const size_t next = text.find(':', colon + 1);
+      const std::string piece = text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1);
+      const auto strength = piece.empty() && next != std::string::npos ? std::optional(1.0) : number_of(piece);
+      if (strength) return {text.substr(0, colon), *strength, next == std::string::npos ? "" : text.substr(next + 1)};
+    }
+  return {text, 1.0, ""};
+}
+
 fs::path find_file(const std::string& name, const Invocation& run) {
   if (is_there(name)) return name;
   std::vector<fs::path> looked;
@@ -43,28 +64,53 @@ fs::path find_file(const std::string& name, const Invocation& run) {
 }  // namespace
 
 AdapterChoice adapter_choice(const std::string& text, const Invocation& run) {
-  AdapterChoice choice;
-  std::string name = text;
-  // A colon may belong to the name; only a number behind the last one is a strength.
-  if (const size_t colon = text.rfind(':'); colon != std::string::npos && !is_there(text))
-    if (const auto strength = number_of(std::string_view(text).substr(colon + 1))) {
-      check(*strength >= -4 && *strength <= 4, "--lora {}: a strength is from -4 to 4", text);
-      choice.strength = *strength;
-      name = text.substr(0, colon);
-    }
-  choice.path = find_file(name, run);
-  return choice;
+  const Parts parts = split(text);
+  check(parts.strength >= -4 && parts.strength <= 4, "--lora {}: a strength is from -4 to 4", text);
+  return {find_file(parts.name, run), parts.strength, parts.layers};
 }
 
-std::vector<AdapterChoice> adapter_choices(const Invocation& run) {
+std::string text_of(const AdapterChoice& choice) {
+  return fmt::format("{}:{}{}{}", choice.path.string(), choice.strength, choice.layers.empty() ? "" : ":", choice.layers);
+}
+
+std::vector<AdapterChoice> adapter_choices(const Settings& settings, const Invocation& run) {
   std::vector<AdapterChoice> choices;
-  if (const Setting* given = run.settings.find("lora"))
+  if (const Setting* given = settings.find("lora"))
     for (const std::string& text : given->values) choices.push_back(adapter_choice(text, run));
   return choices;
 }
 
+std::vector<std::string> adapters_beside(const std::vector<std::string>& all, const std::vector<std::string>& own) {
+  std::vector<std::string> both;
+  for (const std::string& text : all) {
+    const Parts parts = split(text);
+    const bool replaced = std::any_of(own.begin(), own.end(), [&](const std::string& other) {
+      const Parts o = split(other);
+      return o.name == parts.name && o.layers == parts.layers;
+    });
+    if (!replaced) both.push_back(text);
+  }
+  both.insert(both.end(), own.begin(), own.end());
+  return both;
+}
+
+std::vector<AdapterChoice> adapters_of(std::span<const ResolvedRequest> requests) {
+  std::vector<AdapterChoice> all;
+  for (const ResolvedRequest& resolved : requests)
+    for (AdapterChoice choice : resolved.adapters) {
+      const bool first = &resolved == requests.data();
+      const bool known = std::any_of(all.begin(), all.end(), [&](const AdapterChoice& other) {
+        return other.path == choice.path && other.layers == choice.layers;
+      });
+      if (known && !first) continue;
+      if (!first) choice.strength = 0;
+      all.push_back(std::move(choice));
+    }
+  return all;
+}
+
 std::string without_lora_tags(const std::string& prompt, std::vector<std::string>& found) {
-  static const std::regex tag("<lora:([^<>:]+)(:[-+]?[0-9.]+)?>");
+  static const std::regex tag("<lora:([^<>:]+)(:[-+]?[0-9.]+(:[^<>]+)?)?>");
   std::string rest;
   auto from = prompt.cbegin();
   for (std::sregex_iterator match(prompt.begin(), prompt.end(), tag), end; match != end; ++match) {

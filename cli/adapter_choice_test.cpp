@@ -25,6 +25,7 @@ TEST(LoraTags, LeaveThePromptClean) {
   EXPECT_THAT(take("a fox").second, IsEmpty());
   EXPECT_EQ(take("a fox <lora:ink:0.7> in snow").first, "a fox in snow");
   EXPECT_THAT(take("a fox <lora:ink:0.7> in snow").second, ElementsAre("ink:0.7"));
+  EXPECT_THAT(take("<lora:ink:0.7:!mlp> a fox").second, ElementsAre("ink:0.7:!mlp"));
   EXPECT_EQ(take("<lora:ink> a fox <lora:b-2:-1>").first, "a fox");
   EXPECT_THAT(take("<lora:ink> a fox <lora:b-2:-1>").second, ElementsAre("ink", "b-2:-1"));
   EXPECT_EQ(take("x < lora:y>").first, "x < lora:y>");
@@ -45,8 +46,30 @@ TEST(AdapterChoice, FilesAndStrengths) {
   EXPECT_EQ(adapter_choice(file + ":0.25", run).path, file);
   EXPECT_EQ(adapter_choice("ink:-1.5", run).path, folder / "models" / "loras" / "ink.safetensors");
   EXPECT_EQ(adapter_choice("ink:-1.5", run).strength, -1.5);
+  EXPECT_EQ(adapter_choice("ink:0.5:single_blocks.(0|1)", run).layers, "single_blocks.(0|1)");
+  EXPECT_EQ(adapter_choice("ink:0.5:(?:a|b)", run).layers, "(?:a|b)");
+  EXPECT_EQ(adapter_choice("ink::!mlp", run).layers, "!mlp");
+  EXPECT_EQ(adapter_choice("ink::!mlp", run).strength, 1.0);
+  EXPECT_EQ(text_of(adapter_choice("ink:-1.5:mlp", run)), (folder / "models/loras/ink.safetensors").string() + ":-1.5:mlp");
   EXPECT_THROW(adapter_choice("ink:9", run), Error);
   EXPECT_THROW(adapter_choice("pencil", run), Error);
+}
+
+TEST(AdapterChoice, OfOnePictureBesideThoseOfAll) {
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"c"}), ElementsAre("a:0.5", "b", "c"));
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"a:0.1"}), ElementsAre("b", "a:0.1"));
+  EXPECT_THAT(adapters_beside({"a:0.5:mlp"}, {"a:0.1"}), ElementsAre("a:0.5:mlp", "a:0.1")) << "of other layers";
+}
+
+TEST(AdapterChoice, ARunOpensThoseOfAllItsRequests) {
+  std::vector<ResolvedRequest> requests(2);
+  requests[0].adapters = {{"a", 0.5}, {"a", 0.25}};
+  requests[1].adapters = {{"a", 1.0}, {"b", 1.0}};
+  const auto all = adapters_of(requests);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[1].strength, 0.25);
+  EXPECT_EQ(all[2].path, "b");
+  EXPECT_EQ(all[2].strength, 0.0);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "cli/engine_settings.h"
 
-#include "cli/adapter_choice.h"
 #include "cli/folders.h"
 
 namespace flux2 {
@@ -26,6 +25,7 @@ int64_t decode_tile(const Settings& settings) {
 
 EngineOptions engine_options(Invocation& run) {
   const bool exact = run.settings.choice("profile", {"exact", "fast"}, "fast") == "exact";
+  const bool merge = run.settings.choice("lora-mode", {"auto", "runtime", "merge"}, "auto") == "merge";
   return {.device = run.settings.text("device", "auto"),
           .threads = static_cast<int>(run.settings.integer("threads", 1, 4096).value_or(0)),
           .profile = exact ? Profile::Exact : Profile::Fast,
@@ -33,8 +33,7 @@ EngineOptions engine_options(Invocation& run) {
           .offload = offload_named(run.settings.choice("offload", offload_names(), "auto")),
           .decode_tile = decode_tile(run.settings),
           .memory_limit = memory_limit(run.settings),
-          .adapters = adapter_choices(run),
-          .adapter_mode = run.settings.choice("lora-mode", {"auto", "runtime", "merge"}, "auto") == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
+          .adapter_mode = merge ? AdapterMode::Merge : AdapterMode::Runtime,
           .plan_folder = plan_folder(run.environment),
           .log = run.console.log()};
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "cli/adapter_choice.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"
 #include "cli/interrupt.h"
@@ -127,7 +128,7 @@ class Grid {
       const Setting* given = run_.settings.find("lora");
       layer["lora"] = given ? *given : Setting{{}, "--" + option};
     }
-    layer["lora"].values.push_back(option.substr(5) + ":" + value);
+    layer["lora"].values = adapters_beside(layer["lora"].values, {option.substr(5) + ":" + value});
   }
 
   void make(Cell& cell, size_t number) {

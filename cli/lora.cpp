@@ -39,7 +39,7 @@ Flux2Config config_for(const Recognition& adapter, Invocation& run) {
               "name the model with --model");
 }
 
-Adapter open_adapter(const std::string& path, const Flux2Config& config, Invocation& run) {
+Adapter adapter_at(const std::string& path, const Flux2Config& config, Invocation& run) {
   return {read_adapter(path, run.console.log()), config};
 }
 
@@ -85,7 +85,7 @@ int run_check(Invocation& run) {
   const Recognition r = recognise(path, run.console.log());
   const Flux2Config config = config_for(r, run);
   ThreadPool threads(0);
-  const AdapterReport report = check_adapter(open_adapter(path, config, run), threads);
+  const AdapterReport report = check_adapter(adapter_at(path, config, run), threads);
   std::map<std::string, double> squares;
   int64_t low = 0, high = 0;
   for (const auto& layer : report.layers) {
@@ -143,7 +143,7 @@ int run_lora_convert(Invocation& run) {
   const std::string& path = run.positional.at(1);
   const Flux2Config config = config_for(recognise(path, run.console.log()), run);
   ThreadPool threads(0);
-  convert_adapter(open_adapter(path, config, run), config,
+  convert_adapter(adapter_at(path, config, run), config,
                   adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
   return done(run, out_of(run));
 }
@@ -156,8 +156,7 @@ int run_merge(Invocation& run) {
   std::vector<AdapterUse> uses;
   for (size_t i = 1; i < run.positional.size(); ++i) {
     const AdapterChoice choice = adapter_choice(run.positional[i], run);
-    require(recognise(choice.path, run.console.log()), ComponentKind::Adapter);
-    uses.push_back({std::make_shared<Adapter>(open_adapter(choice.path.string(), config, run)), choice.strength});
+    uses.push_back({open_adapter(choice, config, run.console.log()), choice.strength});
   }
   ThreadPool threads(0);
   merge_into_file(base, uses, out_of(run), threads);

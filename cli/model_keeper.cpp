@@ -7,8 +7,6 @@ std::string ModelKeeper::key_of(const Settings& settings, const ModelFiles& mode
   for (const auto* path : {&model.transformer, &model.vae, &model.text_encoder, &model.tokenizer}) key += path->string() + "\n";
   for (const char* option : {"device", "threads", "profile", "quant", "offload", "max-vram", "max-ram", "vae-tile", "lora-mode"})
     key += settings.text(option) + "\n";
-  if (const Setting* adapters = settings.find("lora"))
-    for (const std::string& adapter : adapters->values) key += adapter + "\n";
   return key + (settings.has("embeddings") ? "no text encoder" : "");
 }
 

@@ -14,7 +14,7 @@ class ModelKeeper {
   // The console of `run` and the display must outlive it.
   ModelKeeper(const Invocation& run, ProgressDisplay& display) : run_(run), display_(display) {}
 
-  // What the options that decide about a loaded model say; requests of equal keys share one.
+  // What the options that decide about a loaded model say; requests of equal keys share one, whatever adapters they use.
   static std::string key_of(const Settings& settings, const ModelFiles& model);
 
   // A maker for that model, loaded. `requests` as in PictureMaker::load.

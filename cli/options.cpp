@@ -74,7 +74,8 @@ std::vector<OptionGroup> generate_options() {
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
        {"from", 0, "FILE", "take the settings of this picture"},
        {"remix", 0, "FILE", "the same with a new seed"},
-       {"lora", 0, "FILE[:W]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT) with its strength (default: 1); also <lora:NAME:W> in the prompt", {}, true},
+       {"lora", 0, "FILE[:W[:LAYERS]]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT), its strength (default: 1) and, as a pattern like "
+        "double_blocks or !mlp, which layers it may change; also <lora:NAME:W> in the prompt", {}, true},
        {"lora-mode", 0, "MODE", "auto and runtime: pairs of matrices beside the weights; merge: into them (default: auto)", "generate"},
        {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
        {"element", 0, "NAME", "studio element", {}, true, true}}};

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "cli/adapter_choice.h"
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/step_preview.h"
@@ -24,7 +25,9 @@ PictureMaker::PictureMaker(Invocation& run, ModelFiles files, ProgressDisplay& d
     : run_(run), files_(std::move(files)), display_(display) {}
 
 void PictureMaker::load(std::span<const ResolvedRequest> requests) {
-  open(engine_options(run_));
+  EngineOptions options = engine_options(run_);
+  options.adapters = adapters_of(requests);
+  open(options);
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
     working_bytes_ = 0;
     for (const ResolvedRequest& resolved : requests)
@@ -42,11 +45,8 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
   storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   const auto data = data_folder(run_.environment);
-  const auto hashes = data.empty() ? data : data / "cache/hashes.json";
-  model_sha256_ = remembered_hash(files_.transformer, hashes);
-  adapters_.clear();
-  for (const AdapterChoice& adapter : engine_->options().adapters)
-    adapters_.push_back({adapter.path.stem().string(), remembered_hash(adapter.path, hashes, kLargestAdapter), adapter.strength});
+  hashes_ = data.empty() ? data : data / "cache/hashes.json";
+  model_sha256_ = remembered_hash(files_.transformer, hashes_);
 }
 
 void PictureMaker::open(const EngineOptions& options) {
@@ -80,13 +80,17 @@ bool PictureMaker::step_down(const Error& error) {
   return true;
 }
 
-GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved) const {
+GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved) {
   GenerationRecord record = resolved.record;
   record.quant = storage_;
   record.noise = resolved.request.noise.on(engine_->device()).name();
   record.device = engine_->device().name() + ": " + engine_->device().description();
   record.model_sha256 = model_sha256_;
-  record.adapters = adapters_;
+  for (const AdapterChoice& adapter : resolved.adapters) {
+    const auto [known, is_new] = adapter_hashes_.try_emplace(adapter.path);
+    if (is_new) known->second = remembered_hash(adapter.path, hashes_, kLargestAdapter);
+    record.adapters.push_back({adapter.path.stem().string(), known->second, adapter.strength, adapter.layers});
+  }
   record.seconds.text = display_.seconds_in(Phase::Text);
   record.seconds.vae_encode = display_.seconds_in(Phase::EncodeReferences);
   record.seconds.denoise = display_.seconds_in(Phase::Denoise);
@@ -103,6 +107,7 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver)
     rest.batch -= delivered;
     const int first = delivered;
     loaded_->session.trace = trace_;
+    engine_->use_adapters(*loaded_, resolved.adapters);
     Progress progress = display_.progress();
     std::optional<StepPreview> preview;
     if (StepPreview::wanted(run_.settings)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,7 +42,7 @@ class PictureMaker {
   void open(const EngineOptions& options);
   void load_model();
   bool step_down(const Error& error);
-  GenerationRecord completed(const ResolvedRequest& resolved) const;
+  GenerationRecord completed(const ResolvedRequest& resolved);
 
   Invocation& run_;
   ModelFiles files_;
@@ -51,7 +52,8 @@ class PictureMaker {
   std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
   int64_t working_bytes_ = LoadParts{}.working_bytes;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
-  std::vector<AdapterRecord> adapters_;
+  std::filesystem::path hashes_;        // where those of files are remembered
+  std::map<std::filesystem::path, std::string> adapter_hashes_;
   PhaseTimes times_;
   Trace* trace_ = nullptr;
   bool stepped_down_ = false;

@@ -56,6 +56,15 @@ void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolve
   }
 }
 
+// Adapters of a line stand beside those of the run; all else replaces it.
+SettingLayer line_settings(const Invocation& run, const PromptLine& line) {
+  SettingLayer own = line.settings;
+  const Setting* all = run.settings.find("lora");
+  if (const auto lora = own.find("lora"); all && lora != own.end())
+    lora->second.values = adapters_beside(all->values, lora->second.values);
+  return own;
+}
+
 std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& model,
                                          const std::vector<PromptLine>& prompts, Resolver resolve) {
   const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
@@ -67,29 +76,25 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
   for (int64_t round = 0; round < repeat; ++round)
     for (const PromptLine& line : prompts) {
       const std::string prompt = style.empty() ? line.prompt : apply_style(styles, style, line.prompt);
-      Settings settings = run.settings.with(line.settings);
+      Settings settings = run.settings.with(line_settings(run, line));
       if (round > 0) settings = settings.with({{"seed", {{"random"}, "--repeat"}}});
       // Rounding and the like are the same in every round; once is enough to say so.
-      add_request(requests, resolve(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf),
-                  wildcards && !line.literal ? &*wildcards : nullptr);
+      ResolvedRequest resolved = resolve(settings, model, prompt, round == 0 ? run.console.log() : Log{}, &shelf);
+      resolved.adapters = adapter_choices(settings, run);
+      add_request(requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr);
     }
   return requests;
 }
 
-// <lora:NAME:W> in prompts asks for the same as --lora. One model serves all requests, so all must ask alike.
-void take_lora_tags(Invocation& run, std::vector<PromptLine>& prompts) {
-  std::vector<std::string> first;
-  for (size_t i = 0; i < prompts.size(); ++i) {
+// <lora:NAME:W> in a prompt asks for the same as --lora on its line.
+void take_lora_tags(std::vector<PromptLine>& prompts) {
+  for (PromptLine& line : prompts) {
     std::vector<std::string> found;
-    prompts[i].prompt = without_lora_tags(prompts[i].prompt, found);
-    if (i == 0) first = found;
-    check(found == first, "prompts of one run must name the same adapters");
+    line.prompt = without_lora_tags(line.prompt, found);
+    if (found.empty()) continue;
+    Setting& own = line.settings.try_emplace("lora", Setting{{}, "<lora:…>"}).first->second;
+    own.values.insert(own.values.end(), found.begin(), found.end());
   }
-  if (first.empty()) return;
-  Setting all{{}, "<lora:…>"};
-  if (const Setting* given = run.settings.find("lora")) all = *given;
-  all.values.insert(all.values.end(), first.begin(), first.end());
-  run.settings = run.settings.with({{"lora", all}});
 }
 
 }  // namespace
@@ -98,7 +103,7 @@ PreparedRun prepare_run(Invocation& run, FoundModels* found, Resolver resolve) {
   take_settings_of_picture(run);
   const bool given_text = run.settings.has("embeddings");
   std::vector<PromptLine> prompts = read_prompts(run, given_text);
-  take_lora_tags(run, prompts);
+  take_lora_tags(prompts);
   ModelFiles model = choose_model(run, !given_text, found);
   for (const std::string& reason : model.reasons) run.console.log().info("{}", reason);
   if (run.settings.has("preset")) {

@@ -14,7 +14,7 @@ namespace flux2 {
 namespace {
 
 // Short names as musubi-tuner's prompt files have them.
-constexpr std::array<std::pair<std::string_view, const char*>, 9> kLineOptions = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 10> kLineOptions = {{
     {"w", "width"},
     {"h", "height"},
     {"s", "steps"},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 9> kLineOptions =
     {"n", "negative"},
     {"o", "output"},
     {"ci", "input"},
+    {"lora", "lora"},
 }};
 
 // Where the next " --w" begins; a dash between words or inside one belongs to the prompt.
@@ -46,16 +47,13 @@ PromptLine parse_line(std::string_view line, int number) {
     const std::string_view name = option.substr(0, space);
     const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
     const std::string origin = fmt::format("--{} in line {}", name, number);
-    if (name == "lora")
-      throw Error(ErrorCode::InvalidArgument, origin + ": all lines share one model with its adapters",
-                  "give --lora on the command line, or run lines with other adapters by themselves");
     const char* target = nullptr;
     for (const auto& [known, long_name] : kLineOptions)
       if (known == name) target = long_name;
-    check(target != nullptr, "{}: a line knows --w --h --s --d --g --l --n --ci --o", origin);
+    check(target != nullptr, "{}: a line knows --w --h --s --d --g --l --n --ci --o --lora", origin);
     check(!value.empty(), "{} needs a value", origin);
     Setting& setting = parsed.settings[target];
-    if (name != "ci") setting.values.clear();  // only references may be many
+    if (name != "ci" && name != "lora") setting.values.clear();  // only references and adapters may be many
     setting.values.push_back(value);
     setting.origin = origin;
     next = end;

@@ -16,7 +16,7 @@ struct PromptLine {
 };
 
 // Lines of a prompt file: # comments and blank lines are skipped; a line may end in options of its own, --w --h --s
-// --d --g --l --n --ci --o. Throws InvalidArgument with the line's number.
+// --d --g --l --n --ci --o --lora. Throws InvalidArgument with the line's number.
 std::vector<PromptLine> parse_prompt_file(std::string_view text);
 
 // From --prompt-file, -p (where - reads standard input) or the argument. Throws InvalidArgument when there is none or

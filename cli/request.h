@@ -7,6 +7,7 @@
 #include "cli/settings.h"
 #include "engine/generation_record.h"
 #include "hub/model_files.h"
+#include "hub/open_adapter.h"
 #include "pipeline/request.h"
 
 namespace flux2 {
@@ -20,6 +21,7 @@ struct ResolvedRequest {
   GenerationRecord record;
   std::string output;  // where the pictures go, as the user wrote it
   Finish finish = {};
+  std::vector<AdapterChoice> adapters = {};  // of the transformer while it makes them
 };
 
 // Applies the rules of sizes, seeds and guidance to what was asked for and reads the pictures it names, from `shelf` where

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/trimmed.h"
+#include "cli/adapter_choice.h"
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/interrupt.h"
@@ -133,6 +134,7 @@ void Shell::accept(SettingLayer layer) {
   resolve_request(one.settings, model, one.settings.text("prompt"), Log{});
   PictureWriter{one};
   engine_options(one);
+  adapter_choices(one.settings, one);
   const SettingLayer before = settings_.layer();
   settings_.replace(std::move(layer));
   once_.clear();
@@ -196,18 +198,21 @@ void Shell::make(const SettingLayer& once) {
     maker.make(resolved, [&](const Picture& picture, GenerationRecord record) {
       record.seed = picture.seed;
       const WrittenPicture written = writer.write(picture, record, resolved.output);
-      deliver(written, record, one, std::chrono::duration<double>(Clock::now() - start).count());
+      deliver(written, record, resolved.adapters, one, std::chrono::duration<double>(Clock::now() - start).count());
     });
   display_.finish();
   last_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void Shell::deliver(const WrittenPicture& written, const GenerationRecord& record, const Invocation& one, double seconds) {
+void Shell::deliver(const WrittenPicture& written, const GenerationRecord& record, const std::vector<AdapterChoice>& adapters,
+                    const Invocation& one, double seconds) {
   ShellPicture picture{written.path, written.image.width, written.image.height,
                        record.seed,  record.prompt,       layer_of_record(record, true, "use")};
   picture.settings["prompt"].origin = "--prompt";
-  for (const char* option : {"model", "input", "lora"})  // files, which a record knows by name alone
+  for (const char* option : {"model", "input"})  // files, which a record knows by name alone
     if (const Setting* setting = one.settings.find(option)) picture.settings[option] = *setting;
+  for (const AdapterChoice& adapter : adapters)
+    picture.settings.try_emplace("lora", Setting{{}, "use"}).first->second.values.push_back(text_of(adapter));
   add_picture(std::move(picture));
   display_.finish();
   Invocation drawing = one;

@@ -44,7 +44,8 @@ class Shell {
   void accept(SettingLayer layer);  // when its values make sense; prints what is new
   void take_prompt(const std::string& line);
   void make(const SettingLayer& once);
-  void deliver(const WrittenPicture& written, const GenerationRecord& record, const Invocation& one, double seconds);
+  void deliver(const WrittenPicture& written, const GenerationRecord& record, const std::vector<AdapterChoice>& adapters,
+               const Invocation& one, double seconds);
   void show_line(size_t index) const;
   Screen* screen(Invocation& one);
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "cli/adapter_choice.h"
 #include "cli/command.h"
 #include "cli/model_choice.h"
 #include "cli/model_keeper.h"
@@ -66,10 +67,11 @@ class Verification {
     one.settings.add_below_first(std::move(layer));
 
     const ModelFiles model = choose_model(one, true, &found_);
-    const ResolvedRequest request = resolve_request(one.settings, model, record.prompt, run_.console.log());
+    ResolvedRequest request = resolve_request(one.settings, model, record.prompt, run_.console.log());
     if (!record.adapters.empty() && !run_.settings.has("lora"))
       throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
                   "give them with --lora FILE:STRENGTH");
+    request.adapters = adapter_choices(one.settings, one);
     const bool same_references = request.record.references == record.references;
     if (!same_references) run_.console.warn(fmt::format("{}: these are not the pictures it was made from", path));
 

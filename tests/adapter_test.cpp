@@ -68,25 +68,44 @@ fs::path write_f32_transformer() {
   return path;
 }
 
-// A small picture, before it is rounded to 8 bits.
+const fs::path kTransformer = kTiny / "flux-2-klein-tiny.safetensors";
+
+struct Loaded {
+  Engine engine;
+  std::unique_ptr<LoadedModel> model;
+
+  Loaded(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime, Quant quant = Quant::None,
+         const fs::path& transformer = kTransformer)
+      : engine({.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode}) {
+    ModelQuery query;
+    query.model = kTiny.string();
+    query.transformer = transformer;
+    query.environment = [](const char*) -> const char* { return nullptr; };
+    model = engine.load(locate_model(query, {}), {});
+  }
+
+  // A small picture, before it is rounded to 8 bits.
+  std::vector<float> picture() const {
+    Request request;
+    request.prompt = "a red fox";
+    request.width = request.height = 64;
+    request.steps = 2;
+    request.seed = 3;
+    std::vector<float> values;
+    text_to_image(model->models, model->session, request, {},
+                  [&](const Picture& p) { values.assign(p.decoded.planes().values.begin(), p.decoded.planes().values.end()); });
+    return values;
+  }
+  std::vector<float> with(const std::vector<AdapterChoice>& adapters) const {
+    engine.use_adapters(*model, adapters);
+    return picture();
+  }
+  const void* network() const { return model->models.transformer.get().get(); }
+};
+
 std::vector<float> picture(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime,
-                           Quant quant = Quant::None, const fs::path& transformer = kTiny / "flux-2-klein-tiny.safetensors") {
-  const Engine engine(
-      {.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode});
-  ModelQuery query;
-  query.model = kTiny.string();
-  query.transformer = transformer;
-  query.environment = [](const char*) -> const char* { return nullptr; };
-  const auto model = engine.load(locate_model(query, {}), {});
-  Request request;
-  request.prompt = "a red fox";
-  request.width = request.height = 64;
-  request.steps = 2;
-  request.seed = 3;
-  std::vector<float> values;
-  text_to_image(model->models, model->session, request, {},
-                [&](const Picture& p) { values.assign(p.decoded.planes().values.begin(), p.decoded.planes().values.end()); });
-  return values;
+                           Quant quant = Quant::None, const fs::path& transformer = kTransformer) {
+  return Loaded(adapters, mode, quant, transformer).picture();
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -117,6 +136,55 @@ TEST(EngineAdapters, WhatIsNoPairIsMerged) {
   const auto runtime = picture({{lokr, 1.0}}), merged = picture({{lokr, 1.0}}, AdapterMode::Merge);
   EXPECT_GT(distance(runtime, picture({})), 0.002);
   EXPECT_EQ(runtime, merged);
+}
+
+TEST(EngineAdapters, StrengthsChangeWhileTheModelStays) {
+  const fs::path lora = write_adapter("lora");
+  const Loaded loaded({});
+  const void* network = loaded.network();
+  EXPECT_EQ(loaded.with({{lora, 1.0}}), picture({{lora, 1.0}}));
+  EXPECT_EQ(loaded.with({{lora, 0.5}}), picture({{lora, 0.5}}));
+  EXPECT_EQ(loaded.with({{lora, 0.25}, {lora, 0.25}}), picture({{lora, 0.25}, {lora, 0.25}}));
+  EXPECT_EQ(loaded.with({{lora, 0.0}}), picture({}));
+  EXPECT_EQ(loaded.with({}), picture({}));
+  EXPECT_EQ(loaded.network(), network) << "nothing was loaded again";
+}
+
+TEST(EngineAdapters, WhatIsMergedIsLoadedAgain) {
+  const fs::path lora = write_adapter("lora"), lokr = write_adapter("lokr");
+  const Loaded loaded({{lora, 1.0}});
+  const std::weak_ptr<const Flux2Transformer> before = loaded.model->models.transformer.get();
+  EXPECT_EQ(loaded.with({{lora, 1.0}, {lokr, 0.5}}), picture({{lora, 1.0}, {lokr, 0.5}}));
+  EXPECT_TRUE(before.expired()) << "two networks at a time could be too many";
+  const void* network = loaded.network();
+  EXPECT_EQ(loaded.with({{lora, 0.5}, {lokr, 0.5}}), picture({{lora, 0.5}, {lokr, 0.5}}));
+  EXPECT_EQ(loaded.network(), network) << "what is merged stayed as it was";
+  EXPECT_EQ(loaded.with({}), picture({}));
+  const Loaded merging({{lora, 1.0}}, AdapterMode::Merge);
+  EXPECT_EQ(merging.with({{lora, 0.5}}), picture({{lora, 0.5}}, AdapterMode::Merge));
+}
+
+TEST(EngineAdapters, RecordedWorkOfOtherStrengthsIsForgotten) {
+  const fs::path lora = write_adapter("lora");
+  const Loaded loaded({{lora, 1.0}});
+  auto& recorded = loaded.model->session.captured_work;
+  recorded.emplace_back().model = loaded.model->models.transformer.get();
+  recorded.emplace_back().model = loaded.model->models.vae;
+  loaded.engine.use_adapters(*loaded.model, {{lora, 1.0}});
+  EXPECT_EQ(recorded.size(), 2u) << "nothing changed";
+  loaded.engine.use_adapters(*loaded.model, {{lora, 0.5}});
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded.front().model, loaded.model->models.vae);
+}
+
+TEST(EngineAdapters, APatternChoosesLayers) {
+  const fs::path lora = write_adapter("lora");
+  const auto all = picture({{lora, 1.0}});
+  EXPECT_LT(distance(picture({{lora, 1.0, "double_blocks"}, {lora, 1.0, "!double_blocks"}}), all), 1e-5);
+  EXPECT_GT(distance(picture({{lora, 1.0, "double_blocks"}}), all), 1e-3);
+  EXPECT_EQ(picture({{lora, 1.0, "."}}), all);
+  EXPECT_THROW(picture({{lora, 1.0, "triple_blocks"}}), Error);
+  EXPECT_THROW(picture({{lora, 1.0, "("}}), Error);
 }
 
 }  // namespace

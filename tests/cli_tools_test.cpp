@@ -169,6 +169,38 @@ TEST_F(CliTools, AdaptersAreAnAxisAndPartOfTheRecord) {
   EXPECT_THAT(flux2({"verify", "sheet-02.png", "--lora", "ink.safetensors:0.5"}).err, HasSubstr("other adapters"));
 }
 
+// Text of the progress that tells of loading a model.
+size_t times_loaded(const Finished& finished) {
+  size_t count = 0;
+  for (size_t at = 0; (at = finished.err.find("\"name\":\"load\",\"step\":0", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
+  write_adapter(folder_ / "ink.safetensors");
+  const Finished grid = flux2({"grid", "a red circle", "--x", "lora:ink.safetensors=0,0.5,1", "-s", "2", "-S", "3", "-o", "sheet.png",
+                               "--progress", "json"});
+  expect_made(grid);
+  EXPECT_EQ(times_loaded(grid), 1u) << grid.err;
+  write("prompts.txt",
+        "a red circle --o 1.png\n"
+        "a red circle --lora ink.safetensors:0.5 --o 2.png\n"
+        "a red circle <lora:ink.safetensors> --o 3.png\n");
+  const Finished lines = flux2({"generate", "--prompt-file", "prompts.txt", "-s", "2", "-S", "3", "--progress", "json"});
+  expect_made(lines);
+  EXPECT_EQ(times_loaded(lines), 1u);
+  for (const char* n : {"1", "2", "3"})
+    EXPECT_EQ(picture(std::string(n) + ".png"), picture("sheet-0" + std::string(n) + ".png")) << n;
+  EXPECT_NE(picture("2.png"), picture("3.png"));
+  EXPECT_FALSE(settings_of("1.png").contains("loras"));
+  EXPECT_EQ(settings_of("2.png")["loras"][0]["weight"], 0.5);
+  EXPECT_EQ(settings_of("3.png")["prompt"], "a red circle");
+
+  write("wrong.txt", "a red circle --o first.png\na red circle --lora nowhere --o second.png\n");
+  EXPECT_EQ(generate({"--prompt-file", "wrong.txt"}).status, 3);
+  EXPECT_FALSE(exists("first.png")) << "what cannot be done is said before the first picture";
+}
+
 TEST_F(CliTools, UpscaleEnlarges) {
   expect_made(generate({"a red circle", "-S", "3", "-o", "small.png"}));
   const Finished made = flux2({"upscale", "small.png", "-o", "large.png"});

@@ -7,20 +7,14 @@
 
 #include "base/log.h"
 #include "base/read_ahead.h"
+#include "engine/adapter_rack.h"
 #include "engine/placement.h"
 #include "hub/model_files.h"
-#include "model/adapters.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/profile.h"
 #include "weights/quantise.h"
 
 namespace flux2 {
-
-// An adapter file (LoRA and relatives) to apply to the transformer.
-struct AdapterChoice {
-  std::filesystem::path path;
-  double strength = 1.0;
-};
 
 struct EngineOptions {
   std::string device = "auto";        // auto, cpu, cuda, cuda:N
@@ -30,7 +24,7 @@ struct EngineOptions {
   Offload offload = Offload::Auto;
   int64_t decode_tile = -1;           // positions a side; 0: never in tiles; −1: when memory is short
   int64_t memory_limit = 0;           // bytes of the device (of RAM for the CPU) to stay within; 0: what is available
-  std::vector<AdapterChoice> adapters;
+  std::vector<AdapterChoice> adapters;  // to begin with; those of strength 0 are opened and checked alone
   AdapterMode adapter_mode = AdapterMode::Runtime;
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
   std::filesystem::path plan_folder;
@@ -48,6 +42,7 @@ struct LoadedModel {
   ModelFiles files;
   Models models;
   Session session;
+  std::shared_ptr<AdapterRack> adapters;  // of the transformer, where one was loaded from files
   std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first picture begins
 };
 
@@ -75,6 +70,10 @@ class Engine {
   // fit beside each other each is loaded when it is needed and the encoder leaves after use; where even one does not fit,
   // its blocks are streamed.
   std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
+
+  // The adapters of the runs that follow, instead of those before. Pairs of matrices beside the weights change at once; where
+  // the weights themselves change the transformer is loaded again at its next use.
+  void use_adapters(LoadedModel& model, const std::vector<AdapterChoice>& choices) const;
 
   // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
   // Its networks are made when they are first used.

@@ -95,6 +95,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     if (!is_private) lora["name"] = adapter.name;
     if (!adapter.sha256.empty()) lora["sha256"] = adapter.sha256;
     lora["weight"] = adapter.weight;
+    if (!adapter.layers.empty()) lora["layers"] = adapter.layers;
     json["loras"].push_back(std::move(lora));
   }
   if (!r.references.empty()) {
@@ -148,6 +149,7 @@ GenerationRecord record_from_json(const Json& json) {
         read(lora, "name", adapter.name);
         read(lora, "sha256", adapter.sha256);
         read(lora, "weight", adapter.weight);
+        read(lora, "layers", adapter.layers);
       }
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));

@@ -39,6 +39,7 @@ struct AdapterRecord {
   std::string name;    // base name of its file, without extension
   std::string sha256;  // of its file; empty when not known
   double weight = 1;
+  std::string layers = {};  // a pattern where not all of its layers were used
 
   bool operator==(const AdapterRecord&) const = default;
 };

@@ -6,7 +6,6 @@
 #include "engine/network_bytes.h"
 #include "engine/page_schedule.h"
 #include "engine/weight_stream.h"
-#include "hub/recognise.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -36,8 +35,7 @@ struct LoadSettings {
   Quant quant;
   int threads;
   size_t resident_blocks = std::numeric_limits<size_t>::max();
-  std::vector<AdapterUse> adapters = {};
-  AdapterMode adapter_mode = AdapterMode::Runtime;
+  std::shared_ptr<AdapterRack> adapters = {};  // of the transformer
 };
 
 template <class Network>
@@ -79,27 +77,10 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
                    .threads = settings.threads,
                    .stays_on_host = streamed},
                   visit_of(*network));
-  if constexpr (std::is_same_v<Network, Flux2Transformer>)
-    if (!settings.adapters.empty())
-      apply_adapters(*network, weights, settings.adapters, settings.adapter_mode, *settings.stream, settings.activations);
+  if constexpr (std::is_same_v<Network, Flux2Transformer>) settings.adapters->put_into(network);
   if constexpr (requires { network->schedule; })
     if (settings.resident_blocks < numbers.count()) stream_blocks(*network, weights, settings);
   return network;
-}
-
-// Opened and held against the model before anything large is read.
-std::vector<AdapterUse> open_adapters(const std::vector<AdapterChoice>& choices, const Flux2Config& config, const Log& log) {
-  std::vector<AdapterUse> uses;
-  for (const AdapterChoice& choice : choices) {
-    require(recognise(choice.path, log), ComponentKind::Adapter);
-    const auto adapter = std::make_shared<Adapter>(read_adapter(choice.path, log), config);
-    const auto& unmatched = adapter->unmatched();
-    if (!unmatched.empty())
-      log.warn("{}: {} layers are not in this model, the first is {}", choice.path.string(), unmatched.size(), unmatched[0]);
-    if (choice.strength < -2 || choice.strength > 2) log.warn("{}: a strength of {} is unusual", choice.path.string(), choice.strength);
-    uses.push_back({adapter, choice.strength});
-  }
-  return uses;
 }
 
 // A network whose weights were found complete, to be loaded when it is wanted.
@@ -172,8 +153,9 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
     transformer_weights = open(files.transformer, ModelPart::Transformer);
     transformer_config = in_context("loading the transformer", [&] { return detect_flux2(*transformer_weights); });
     transformer_bytes = bytes_of(*transformer_weights, Flux2Transformer(*transformer_config));
-    settings.adapters = open_adapters(options_.adapters, *transformer_config, options_.log);
-    settings.adapter_mode = options_.adapter_mode;
+    loaded->adapters = settings.adapters = std::make_shared<AdapterRack>(
+        *transformer_weights, *transformer_config, options_.adapter_mode, session.stream, session.activations, options_.log);
+    settings.adapters->choose(options_.adapters);
   }
   const Placement placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
@@ -225,6 +207,22 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
       return again->models.vae->decode(tokens.to(*again->session.stream), rows, columns);
     };
   return loaded;
+}
+
+void Engine::use_adapters(LoadedModel& model, const std::vector<AdapterChoice>& choices) const {
+  if (!model.adapters) fail(ErrorCode::Internal, "adapters for a model without a transformer");
+  if (!model.adapters->choose(choices) || !model.models.transformer.is_loaded()) return;
+  {  // what was recorded or computed with the network as it was
+    Session& session = model.session;
+    const auto network = model.models.transformer.get();
+    std::erase_if(session.captured_work, [&](const CapturedWork& work) {
+      return work.model == network || (session.reference_memory && work.model == session.reference_memory);
+    });
+    session.reference_memory.reset();
+  }
+  if (!model.adapters->needs_loading()) return model.adapters->renew();
+  options_.log.info("the change of adapters is one of the weights: the transformer is loaded again");
+  model.models.transformer.let_go();
 }
 
 }  // namespace flux2

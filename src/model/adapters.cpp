@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <regex>
 
 #include "base/error.h"
 #include "base/shown.h"
@@ -86,6 +86,8 @@ std::vector<const Adapter::Change*> changes_of(const Adapter& adapter, const std
   return list;
 }
 
+bool is_beside(const AdapterUse& use, const std::string& weight) { return use.pairs && use.pairs->contains(weight); }
+
 std::map<std::string, Linear*> layers_of(Flux2Transformer& n) {
   std::map<std::string, Linear*> layers = {{"img_in", &n.img_in},
                                            {"txt_in", &n.txt_in},
@@ -113,6 +115,14 @@ std::map<std::string, Linear*> layers_of(Flux2Transformer& n) {
   return layers;
 }
 
+std::regex pattern_of(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& e) {
+    fail(ErrorCode::InvalidArgument, "\"{}\" is not a regular expression: {}", text, e.what());
+  }
+}
+
 // In 16 bits, or in 32 where the weight has them.
 Tensor as_weight(const HostMatrix& m, DType stored) {
   if (stored == DType::F32) return Tensor::host_copy(m.values.data(), DType::F32, {m.rows, m.columns});
@@ -123,7 +133,7 @@ Tensor as_weight(const HostMatrix& m, DType stored) {
 
 }  // namespace
 
-Adapter::Adapter(AdapterFile file, const Flux2Config& config) : file_(std::move(file)) {
+Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string& layers) : file_(std::move(file)) {
   const AdapterTargets targets(config);
   for (const AdapterModule& m : file_.modules) {
     const AdapterTarget* t = targets.find(m.name);
@@ -142,6 +152,15 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config) : file_(std::move(
   }
   std::stable_sort(changes_.begin(), changes_.end(),
                    [](const Change& a, const Change& b) { return a.target.weight < b.target.weight; });
+  if (layers.empty()) return;
+  const bool leave = layers[0] == '!';
+  const std::regex pattern = pattern_of(layers.substr(leave ? 1 : 0));
+  const std::string first = changes_.front().target.weight;
+  std::erase_if(changes_, [&](const Change& c) { return std::regex_search(c.target.weight, pattern) == leave; });
+  if (changes_.empty())
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("the pattern \"{}\" leaves nothing of {}", layers, file_.source->description()),
+                "its first layer is " + first);
 }
 
 std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in,
@@ -193,26 +212,41 @@ HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, cons
   return sum;
 }
 
-void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, AdapterMode mode,
-                    Stream& stream, DType activations) {
+std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream, DType activations) {
+  ThreadPool threads(0);
+  Flux2Transformer skeleton(config);
+  auto pairs = std::make_shared<AdapterPairs>();
+  const auto tensor = [&](const HostMatrix& m) { return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values); };
+  for (const auto& [name, layer] : layers_of(skeleton))
+    if (const auto pair = low_rank_change(adapter, name + ".weight", layer->out, layer->in, threads))
+      pairs->emplace(name + ".weight", Lora{tensor(pair->down), tensor(pair->up), 1.0});
+  return pairs;
+}
+
+bool is_merged(const AdapterUse& use) {
+  if (use.strength == 0) return false;
+  const auto& changes = use.adapter->changes();
+  return std::any_of(changes.begin(), changes.end(), [&](const Adapter::Change& c) { return !is_beside(use, c.target.weight); });
+}
+
+void put_beside(Flux2Transformer& network, const std::vector<AdapterUse>& uses) {
+  for (auto& [name, layer] : layers_of(network)) {
+    layer->adapters.clear();
+    for (const AdapterUse& use : uses) {
+      if (use.strength == 0 || !is_beside(use, name + ".weight")) continue;
+      const Lora& pair = use.pairs->at(name + ".weight");
+      layer->adapters.push_back({pair.down, pair.up, use.strength});
+    }
+  }
+}
+
+void merge_into(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, Stream& stream) {
   ThreadPool threads(0);
   for (auto& [name, layer] : layers_of(network)) {
     const std::string weight = name + ".weight";
-    layer->adapters.clear();
     std::vector<AdapterUse> merged;
-    for (const AdapterUse& use : uses) {
-      if (use.strength == 0 || changes_of(*use.adapter, weight).empty()) continue;
-      auto pair =
-          mode == AdapterMode::Runtime ? low_rank_change(*use.adapter, weight, layer->out, layer->in, threads) : std::nullopt;
-      if (!pair) {
-        merged.push_back(use);
-        continue;
-      }
-      const auto tensor = [&](const HostMatrix& m) {
-        return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values);
-      };
-      layer->adapters.push_back({tensor(pair->down), tensor(pair->up), use.strength});
-    }
+    for (const AdapterUse& use : uses)
+      if (use.strength != 0 && !is_beside(use, weight) && !changes_of(*use.adapter, weight).empty()) merged.push_back(use);
     if (merged.empty()) continue;
     const Tensor changed =
         as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));

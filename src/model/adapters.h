@@ -1,7 +1,8 @@
 #pragma once
 
-#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ class Adapter {
   };
 
   // Throws Incompatible when it was made for another size or changes nothing of this model; layers of its own that the
-  // model does not have are listed in unmatched().
-  Adapter(AdapterFile file, const Flux2Config& config);
+  // model does not have are listed in unmatched(). `layers` is a regular expression for the original names of the weights
+  // to change ("double_blocks.0.img_attn.qkv.weight"), found anywhere in them, or ! and one for those to leave alone; empty:
+  // all. Throws InvalidArgument when it leaves nothing.
+  Adapter(AdapterFile file, const Flux2Config& config, const std::string& layers = {});
 
   const AdapterFile& file() const { return file_; }
   const std::vector<Change>& changes() const { return changes_; }
@@ -34,14 +37,13 @@ class Adapter {
   std::vector<std::string> unmatched_;
 };
 
+// The changes of an adapter that are computed beside the weights, on the device, by weight.
+using AdapterPairs = std::map<std::string, Lora>;
+
 struct AdapterUse {
   std::shared_ptr<const Adapter> adapter;
   double strength = 1.0;
-};
-
-enum class AdapterMode {
-  Runtime,  // low-rank changes are computed beside the weights, which stay as they are; others are merged
-  Merge,    // into the weights, in f32, rounded once
+  std::shared_ptr<const AdapterPairs> pairs = {};  // what is not among them is merged into the weights
 };
 
 struct LowRankPair {
@@ -60,9 +62,16 @@ HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, cons
 // The values of a canonical matrix, whatever it is stored as.
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name);
 
-// Applies adapters to a network whose weights are those of `weights`, after loading and before any use. Adapters applied
-// earlier are replaced.
-void apply_adapters(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, AdapterMode mode,
-                    Stream& stream, DType activations);
+// Every low-rank change of an adapter, ready for use beside the weights of a network on that stream.
+std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream, DType activations);
+
+// Whether some of it is not among its pairs.
+bool is_merged(const AdapterUse& use);
+
+// Puts pairs beside the weights, instead of those that were there: strengths of a network in use change so.
+void put_beside(Flux2Transformer& network, const std::vector<AdapterUse>& uses);
+
+// Changes the weights themselves, which must be as `weights` has them, by what is not among the pairs.
+void merge_into(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, Stream& stream);
 
 }  // namespace flux2
