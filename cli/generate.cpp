@@ -10,6 +10,7 @@
 #include "cli/prepare.h"
 #include "cli/show.h"
 #include "cli/styles.h"
+#include "hub/adapter_tools.h"
 #include "text/prompt.h"
 
 namespace flux2 {
@@ -35,6 +36,21 @@ void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest
                                 tokens.dropped),
                     "shorten it, or leave --strict out to have it cut");
     }
+}
+
+// --save-merged: the transformer as the pictures of this run see it.
+void save_merged(const std::filesystem::path& out, const ModelFiles& model, const std::vector<ResolvedRequest>& requests,
+                 const Log& log) {
+  const auto& adapters = requests.front().adapters;
+  check(!adapters.empty(), "--save-merged: there is no adapter to merge; --lora names one");
+  for (const ResolvedRequest& resolved : requests)
+    check(resolved.adapters == adapters, "--save-merged: the prompts of this run have different adapters");
+  const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
+  std::vector<AdapterUse> uses;
+  for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
+  ThreadPool threads(0);
+  merge_into_file(base, uses, out, threads);
+  log.info("{} is written", out.string());
 }
 
 // What the run has to say at its end.
@@ -158,6 +174,8 @@ class Generation {
 
 int run_prepared(Invocation& run, PreparedRun prepared) {
   if (run.settings.flag("dry-run")) return print_plan(run, prepared);
+  if (const std::string out = run.settings.text("save-merged"); !out.empty())
+    save_merged(out, prepared.model, prepared.requests, run.console.log());
   return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/adapter_choice.h"
 #include "cli/command.h"
+#include "hub/adapter_average.h"
 #include "hub/adapter_tools.h"
 #include "hub/recognise.h"
 #include "hub/variants.h"
@@ -84,8 +85,7 @@ int run_check(Invocation& run) {
   const std::string& path = run.positional.at(1);
   const Recognition r = recognise(path, run.console.log());
   const Flux2Config config = config_for(r, run);
-  ThreadPool threads(0);
-  const AdapterReport report = check_adapter(adapter_at(path, config, run), threads);
+  const AdapterReport report = check_adapter(adapter_at(path, config, run));
   std::map<std::string, double> squares;
   int64_t low = 0, high = 0;
   for (const auto& layer : report.layers) {
@@ -142,9 +142,8 @@ int done(Invocation& run, const std::filesystem::path& out, const Json& more = J
 int run_lora_convert(Invocation& run) {
   const std::string& path = run.positional.at(1);
   const Flux2Config config = config_for(recognise(path, run.console.log()), run);
-  ThreadPool threads(0);
   convert_adapter(adapter_at(path, config, run), config,
-                  adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run), threads);
+                  adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run));
   return done(run, out_of(run));
 }
 
@@ -174,15 +173,27 @@ int run_extract(Invocation& run) {
   return done(run, out_of(run), {{"error", error}});
 }
 
+int run_ema(Invocation& run) {
+  std::vector<std::filesystem::path> files(run.positional.begin() + 1, run.positional.end());
+  const double width = run.settings.number("sigma-rel", 0.01, 0.28).value_or(0.15);
+  const AverageReport report = average_adapters(files, width, out_of(run));
+  for (size_t i = 0; i < files.size(); ++i)
+    run.console.note(fmt::format("{:5.1f} %  {}{}", 100 * report.weights[i], files[i].string(),
+                                 report.times_known ? fmt::format("  after {} steps", report.times[i]) : ""));
+  if (!report.times_known) run.console.warn("the files do not tell their steps in order: they count as evenly spaced");
+  return done(run, out_of(run), {{"weights", report.weights}, {"times", report.times}, {"times_known", report.times_known}});
+}
+
 }  // namespace
 
 int run_lora(Invocation& run) {
   const std::string action = run.positional.empty() ? "" : run.positional[0];
   if (action == "extract") return run_extract(run);
-  const bool known = action == "info" || action == "check" || action == "convert" || action == "merge";
-  check(known, "lora knows info, check, convert, merge and extract, not \"{}\"", action);
+  const bool known = action == "info" || action == "check" || action == "convert" || action == "merge" || action == "ema";
+  check(known, "lora knows info, check, convert, merge, extract and ema, not \"{}\"", action);
   check(run.positional.size() >= 2, "lora {} needs an adapter file", action);
   if (action == "merge") return run_merge(run);
+  if (action == "ema") return run_ema(run);
   check(run.positional.size() == 2, "unexpected argument \"{}\"", run.positional.back());
   if (action == "info") return run_info(run);
   return action == "check" ? run_check(run) : run_lora_convert(run);

@@ -77,6 +77,7 @@ std::vector<OptionGroup> generate_options() {
        {"lora", 0, "FILE[:W[:LAYERS]]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT), its strength (default: 1) and, as a pattern like "
         "double_blocks or !mlp, which layers it may change; also <lora:NAME:W> in the prompt", {}, true},
        {"lora-mode", 0, "MODE", "auto and runtime: pairs of matrices beside the weights; merge: into them (default: auto)", "generate"},
+       {"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"},
        {"upsample", 0, "WAY", "prompt rewriting", {}, false, true, {"none"}},
        {"element", 0, "NAME", "studio element", {}, true, true}}};
   const OptionGroup references = {
@@ -236,10 +237,11 @@ std::vector<OptionGroup> convert_options() {
 
 std::vector<OptionGroup> lora_options() {
   return {{"Adapters",
-           {{"out", 'o', "FILE", "convert, merge, extract: the file to write"},
+           {{"out", 'o', "FILE", "convert, merge, extract, ema: the file to write"},
             {"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
             {"into", 0, "MODEL", "merge: the transformer's file or a model's folder"},
             {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
+            {"sigma-rel", 0, "X", "ema: how far back the average over files of one run reaches, as a part of it, 0.01 to 0.28 (default: 0.15)"},
             {"model", 'm', "ID|PATH", "check, convert: the model it is for, where its width does not tell"}}},
           control_group()};
 }

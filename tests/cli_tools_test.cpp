@@ -201,6 +201,21 @@ TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
   EXPECT_FALSE(exists("first.png")) << "what cannot be done is said before the first picture";
 }
 
+TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
+  write_adapter(folder_ / "ink.safetensors");
+  expect_made(generate({"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8", "--save-merged", "merged.safetensors", "-o", "a.png"}));
+  expect_made(generate({"a red circle", "-S", "3", "-m", pico(""), "--dit", "merged.safetensors", "-o", "b.png"}));
+  expect_made(generate({"a red circle", "-S", "3", "-o", "plain.png"}));
+  const double same = difference(picture("a.png"), picture("b.png")).mean;
+  EXPECT_LT(same, 0.2 * difference(picture("a.png"), picture("plain.png")).mean) << "merged weights are rounded once more";
+  const Finished nothing = generate({"a red circle", "--save-merged", "none.safetensors"});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("--lora"));
+  const Finished averaged = flux2({"lora", "ema", "ink.safetensors", "ink.safetensors", "-o", "average.safetensors", "--json"});
+  ASSERT_EQ(averaged.status, 0) << averaged.err;
+  EXPECT_GT(parse_json(averaged.out)["weights"][1], 0.5);
+}
+
 TEST_F(CliTools, UpscaleEnlarges) {
   expect_made(generate({"a red circle", "-S", "3", "-o", "small.png"}));
   const Finished made = flux2({"upscale", "small.png", "-o", "large.png"});

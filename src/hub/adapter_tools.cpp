@@ -9,14 +9,28 @@
 
 #include "base/error.h"
 #include "weights/safetensors_writer.h"
+#include "weights/weight_rows.h"
 
 namespace flux2 {
 
 namespace {
 
+constexpr int64_t kChunkElements = 4 << 20;  // merged at a time: 16 MB as f32
+
 double norm_of(const HostMatrix& m) {
   double sum = 0;
   for (float v : m.values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+double norm_of(const AdapterChange& change) {
+  double sum = 0;
+  std::vector<float> row(static_cast<size_t>(change.in()));
+  for (int64_t i = 0; i < change.out(); ++i) {
+    std::fill(row.begin(), row.end(), 0.0f);
+    change.add_rows(i, i + 1, {}, change.in(), 1.0f, row.data());
+    for (float v : row) sum += static_cast<double>(v) * v;
+  }
   return std::sqrt(sum);
 }
 
@@ -31,12 +45,6 @@ double norm_of_product(const HostMatrix& up, const HostMatrix& down) {
       sum += a * b;
     }
   return std::sqrt(std::max(0.0, sum));
-}
-
-Tensor as_bf16(const HostMatrix& m) {
-  const Tensor t = Tensor::host_empty(DType::BF16, {m.rows, m.columns});
-  for (size_t i = 0; i < m.values.size(); ++i) t.data<bf16>()[i] = to_bf16(m.values[i]);
-  return t;
 }
 
 Tensor as_f32(const HostMatrix& m) { return Tensor::host_copy(m.values.data(), DType::F32, {m.rows, m.columns}); }
@@ -120,7 +128,7 @@ std::map<std::string, std::string> kept_metadata(const Adapter& adapter) {
 
 }  // namespace
 
-AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads) {
+AdapterReport check_adapter(const Adapter& adapter) {
   AdapterReport report{.unmatched = adapter.unmatched(),
                        .unknown_keys = adapter.file().unknown_keys,
                        .text_encoder_keys = adapter.file().text_encoder_keys};
@@ -128,14 +136,9 @@ AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads) {
     AdapterReport::Layer layer{c.target.weight, c.module.part("magnitude") ? "DoRA" : name_of(c.module.kind), c.module.rank(),
                                c.module.scale(), 0};
     try {
-      const AdapterChange change(c.module, threads);
-      if (change.is_low_rank()) {
-        layer.norm = norm_of_product(change.up(), change.down());
-      } else if (!c.module.part("magnitude") && c.module.kind != AdapterKind::Oft) {
-        HostMatrix sum(change.out(), change.in());
-        change.add_to(sum, sum, 1, threads);
-        layer.norm = norm_of(sum);
-      }
+      const AdapterChange change(c.module);
+      if (change.is_low_rank()) layer.norm = norm_of_product(change.up(), change.down());
+      else if (!c.module.part("magnitude") && c.module.kind != AdapterKind::Oft) layer.norm = norm_of(change);
     } catch (const Error&) {
       report.not_finite.push_back(c.module.name);
     }
@@ -160,15 +163,25 @@ void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& us
   for (const std::string& name : base.names()) declared.push_back({name, type_of(name), base.shape(name)});
   SafetensorsWriter writer(out, std::move(declared), {{"format", "pt"}});
   for (const auto& t : writer.tensors()) {
-    if (!is_changed(t.name) && base.dtype(t.name) == t.dtype) {
+    const WeightRows base_rows(base, t.name);
+    if (!is_changed(t.name) && base_rows.stores(t.dtype)) {
       const Tensor stored = base.open(t.name);
       writer.write(t.name, {stored.data<const std::byte>(), static_cast<size_t>(stored.bytes())});
-      base.forget_pages(t.name);
-      continue;
+    } else {
+      const MergedRows merged([&](int64_t row, float* to) { base_rows.values(row, to); }, t.shape, t.name, uses);
+      const int64_t chunk = std::max<int64_t>(1, kChunkElements / base_rows.width());
+      std::vector<float> values;
+      std::vector<bf16> rounded;
+      for (int64_t r = 0; r < base_rows.count(); r += chunk) {
+        const int64_t end = std::min(base_rows.count(), r + chunk);
+        values.resize(static_cast<size_t>((end - r) * base_rows.width()));
+        merged.rows(r, end, values.data(), threads);
+        rounded.resize(values.size());
+        std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
+        writer.write(t.name, t.dtype == DType::F32 ? std::as_bytes(std::span(values)) : std::as_bytes(std::span(rounded)));
+      }
     }
-    const HostMatrix values = merged_weight(weight_values(base, t.name), t.name, uses, threads);
-    const Tensor merged = t.dtype == DType::F32 ? as_f32(values) : as_bf16(values);
-    writer.write(t.name, {merged.data<const std::byte>(), static_cast<size_t>(merged.bytes())});
+    base.forget_pages(t.name);
   }
   writer.commit();
 }
@@ -185,14 +198,14 @@ AdapterDialect adapter_dialect_named(std::string_view name) {
   fail(ErrorCode::InvalidArgument, "\"{}\" is not one of {}", name, fmt::join(adapter_dialect_names(), ", "));
 }
 
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out,
-                     ThreadPool& threads) {
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to,
+                     const std::filesystem::path& out) {
   AdapterWriter writer(to, config);
   std::map<std::string, Shape> shapes;
   Flux2Transformer(config).visit([&](const Parameter& p) { shapes[p.name] = p.shape; });
   for (const std::string& weight : weights_of(adapter)) {
     const Shape shape = shapes.at(weight);
-    const auto pair = low_rank_change(adapter, weight, shape[0], shape[1], threads);
+    const auto pair = low_rank_change(adapter, weight, shape[0], shape[1]);
     if (!pair)
       throw Error(ErrorCode::Incompatible,
                   fmt::format("{} is changed by something other than a LoRA, which has no other spelling", weight),

@@ -22,10 +22,10 @@ struct AdapterReport {
 
   bool is_good() const { return not_finite.empty() && !layers.empty(); }
 };
-AdapterReport check_adapter(const Adapter& adapter, ThreadPool& threads);
+AdapterReport check_adapter(const Adapter& adapter);
 
 // Writes the transformer with the adapters merged in, under original names: changed weights in BF16 (F32 where the base has
-// it), others as they are; what is packed becomes BF16.
+// it), others as they are; what is packed becomes BF16. Works in ranges of rows, so that memory stays small.
 void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
                      ThreadPool& threads);
 
@@ -39,8 +39,8 @@ AdapterDialect adapter_dialect_named(std::string_view name);
 
 // The same LoRA under other names; alpha is taken into the matrices, so that it equals the rank. Throws Incompatible for
 // changes that are no pairs of matrices.
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out,
-                     ThreadPool& threads);
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to,
+                     const std::filesystem::path& out);
 
 // A LoRA of that rank for each matrix that differs between two models of one geometry, nearest in the squared error. Returns
 // the relative error of the difference.

@@ -56,22 +56,29 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 const char* const kChanged[] = {"double_blocks.0.img_attn.qkv.weight", "single_blocks.0.linear1.weight",
                                 "final_layer.adaLN_modulation.1.weight"};
 
+std::vector<float> merged(const HostMatrix& w, const std::string& name, const AdapterUse& use) {
+  ThreadPool threads(2);
+  HostMatrix sum(w.rows, w.columns);
+  MergedRows([&](int64_t row, float* out) { std::copy_n(w.row(row), w.columns, out); }, {w.rows, w.columns}, name, {use})
+      .rows(0, w.rows, sum.values.data(), threads);
+  return sum.values;
+}
+
 TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const NamedWeights base = tiny();
   const Flux2Config config = detect_flux2(base);
-  ThreadPool threads(2);
   const auto use = [&](const fs::path& path) { return AdapterUse{std::make_shared<Adapter>(read_adapter(path), config)}; };
   for (const auto& [dialect, key] : {std::pair{"kohya", "lora_unet_single_blocks_0_linear1.alpha"},
                                      {"peft", "transformer.transformer_blocks.0.attn.to_k.lora_B.weight"},
                                      {"bfl", "diffusion_model.double_blocks.0.img_attn.qkv.lora_A.weight"}}) {
     const fs::path out = folder / (std::string(dialect) + ".safetensors");
-    convert_adapter(*use(lora).adapter, config, adapter_dialect_named(dialect), out, threads);
+    convert_adapter(*use(lora).adapter, config, adapter_dialect_named(dialect), out);
     EXPECT_TRUE(open_weights(out)->find(key)) << key;
     EXPECT_EQ(open_weights(out)->metadata().at("ss_base_model_version"), "flux2");
     for (const char* name : kChanged) {
       const HostMatrix w = weight_values(base, name);
-      const auto a = merged_weight(w, name, {use(lora)}, threads).values, b = merged_weight(w, name, {use(out)}, threads).values;
+      const auto a = merged(w, name, use(lora)), b = merged(w, name, use(out));
       EXPECT_LE(distance(b, a), 1e-6) << dialect << " " << name;
     }
   }
@@ -99,7 +106,7 @@ TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
   for (const char* name : kChanged) {
     const HostMatrix w = weight_values(before, name), want = weight_values(tuned, name);
     EXPECT_NE(w.values, want.values);
-    EXPECT_LE(distance(merged_weight(w, name, {again}, threads).values, want.values), 1e-5) << name;
+    EXPECT_LE(distance(merged(w, name, again), want.values), 1e-5) << name;
   }
   EXPECT_GT(extract_adapter(tuned, before, 2, AdapterDialect::Bfl, folder / "small.safetensors", threads), 0.1)
       << "a lower rank loses";
@@ -124,8 +131,7 @@ TEST(AdapterTools, NearestLowRankIsTheTruncatedSingularValueDecomposition) {
 TEST(AdapterTools, ChecksCountLayersAndFindWhatIsBroken) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const Flux2Config config = detect_flux2(tiny());
-  ThreadPool threads(2);
-  const AdapterReport good = check_adapter(Adapter(read_adapter(lora), config), threads);
+  const AdapterReport good = check_adapter(Adapter(read_adapter(lora), config));
   EXPECT_TRUE(good.is_good());
   ASSERT_EQ(good.layers.size(), 3u);
   EXPECT_EQ(good.layers[0].rank, 8);
@@ -135,7 +141,7 @@ TEST(AdapterTools, ChecksCountLayersAndFindWhatIsBroken) {
   save_tensors(folder / "broken.safetensors",
                {{"single_blocks.0.linear2.lora_A.weight", matrix(8, 1024, 1)},
                 {"single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(broken.data(), DType::F32, {256, 8})}});
-  const AdapterReport report = check_adapter(Adapter(read_adapter(folder / "broken.safetensors"), config), threads);
+  const AdapterReport report = check_adapter(Adapter(read_adapter(folder / "broken.safetensors"), config));
   EXPECT_FALSE(report.is_good());
   EXPECT_EQ(report.not_finite.size(), 1u);
 }

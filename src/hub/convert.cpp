@@ -9,9 +9,9 @@
 #include "base/resumable_file.h"
 #include "base/thread_pool.h"
 #include "weights/encode_blocks.h"
-#include "weights/packed_values.h"
 #include "weights/read_values.h"
 #include "weights/round_eight_bit.h"
+#include "weights/weight_rows.h"
 
 namespace flux2 {
 
@@ -19,57 +19,6 @@ namespace {
 
 constexpr int64_t kChunkElements = 4 << 20;  // read and rounded at a time: 16 MB as f32
 constexpr uint64_t kMarkBytes = 64 << 20;    // between two marks, each of which waits for the disk
-
-// A canonical tensor as rows of f32, or of stored bytes, without bringing it together.
-class Rows {
- public:
-  Rows(const NamedWeights& weights, const std::string& canonical) : shape_(weights.shape(canonical)) {
-    for (const StoredRows& piece : weights.pieces(canonical)) {
-      starts_.push_back(count_);
-      count_ += piece.rows.size();
-      pieces_.push_back({piece, values_of(weights.source(), *piece.tensor)});
-    }
-    width_ = shape_.rank() == 0 ? 1 : shape_.with(0, 1).numel();
-  }
-
-  int64_t width() const { return width_; }
-  const StoredTensor& first() const { return *pieces_.front().rows.tensor; }
-
-  // Whether a row's bytes in that type are what the file has.
-  bool stores(DType dtype) const {
-    return std::all_of(pieces_.begin(), pieces_.end(),
-                       [&](const Piece& p) { return !p.values && p.rows.tensor->dtype == dtype; });
-  }
-
-  void values(int64_t row, float* out) const {
-    const auto [piece, at] = find(row);
-    if (piece->values) piece->values->rows(at, at + 1, out);
-    else read_row(*piece->rows.tensor, at, out);
-  }
-
-  void bytes(int64_t row, DType dtype, std::byte* out) const {
-    const auto [piece, at] = find(row);
-    const auto size = static_cast<size_t>(bytes_for(dtype, width_));
-    std::memcpy(out, piece->rows.tensor->bytes.data() + static_cast<size_t>(at) * size, size);
-  }
-
- private:
-  struct Piece {
-    StoredRows rows;
-    std::shared_ptr<const PackedValues> values;
-  };
-
-  std::pair<const Piece*, int64_t> find(int64_t row) const {
-    const auto next = std::upper_bound(starts_.begin(), starts_.end(), row);
-    const auto i = static_cast<size_t>(next - starts_.begin()) - 1;
-    return {&pieces_[i], row - starts_[i] + pieces_[i].rows.rows.begin};
-  }
-
-  Shape shape_;
-  std::vector<Piece> pieces_;
-  std::vector<int64_t> starts_;
-  int64_t count_ = 0, width_ = 1;
-};
 
 struct Squares {
   double error = 0, norm = 0;
@@ -190,7 +139,7 @@ class Converter {
         t.role == PlannedTensor::Role::Values ? t.name : t.name.substr(0, t.name.size() - std::strlen("_scale"));
     auto& known = scales_[weight];
     if (!known.empty()) return known;
-    const Rows rows(weights_, t.canonical);
+    const WeightRows rows(weights_, t.canonical);
     const std::vector<int64_t> list = row_list(t);
     known.resize(list.size());
     threads_.parallel_ranges(static_cast<int64_t>(list.size()), 16, [&](int64_t begin, int64_t end) {
@@ -207,7 +156,7 @@ class Converter {
   }
 
   void write_values(const PlannedTensor& t) {
-    const Rows rows(weights_, t.canonical);
+    const WeightRows rows(weights_, t.canonical);
     const std::vector<int64_t> list = row_list(t);
     const auto row_bytes = static_cast<size_t>(bytes_for(t.dtype, rows.width()));
     const bool same = rows.stores(t.dtype);
@@ -239,7 +188,7 @@ class Converter {
       file_.write(stored);
     }
     if (same) return;
-    report_.changed.push_back({t.name, rows.first().dtype_name, name_of(t.dtype), squares.relative()});
+    report_.changed.push_back({t.name, rows.stored_as(), name_of(t.dtype), squares.relative()});
     total_.add(squares);
   }
 

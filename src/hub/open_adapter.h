@@ -13,6 +13,8 @@ struct AdapterChoice {
   std::filesystem::path path;
   double strength = 1.0;
   std::string layers = {};  // which of them, as Adapter takes it; empty: all
+
+  bool operator==(const AdapterChoice&) const = default;
 };
 
 // Opens it and holds it against the model, before anything large is read. Throws when it is no adapter, was made for another

@@ -19,12 +19,23 @@ constexpr float kEpsilon = std::numeric_limits<float>::epsilon();
 }
 
 // A whole factor, or the product of its two parts.
-HostMatrix factor(const AdapterModule& m, const std::string& role, ThreadPool& threads) {
+HostMatrix factor(const AdapterModule& m, const std::string& role) {
   if (m.part(role)) return matrix_of(*m.part(role));
   const std::string a = role + "_a", b = role + "_b";
   const HostMatrix left = matrix_of(*m.part(a)), right = matrix_of(*m.part(b));
   if (left.columns != right.rows) refuse(m, a.c_str(), b.c_str());
-  return product(left, right, threads);
+  ThreadPool alone(1);
+  return product(left, right, alone);
+}
+
+// sum += row i of a · b
+void add_product_row(const HostMatrix& a, int64_t i, const HostMatrix& b, float* sum) {
+  for (int64_t k = 0; k < a.columns; ++k) {
+    const float f = a.row(i)[k];
+    if (f == 0.0f) continue;  // blocks of zeros are common in fused pieces
+    const float* from = b.row(k);
+    for (int64_t j = 0; j < b.columns; ++j) sum[j] += f * from[j];
+  }
 }
 
 void scale_by(HostMatrix& x, double factor) {
@@ -79,61 +90,56 @@ HostMatrix matrix_of(const StoredTensor& stored) {
 HostMatrix product(const HostMatrix& a, const HostMatrix& b, ThreadPool& threads) {
   HostMatrix c(a.rows, b.columns);
   threads.parallel_ranges(a.rows, 8, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      for (int64_t k = 0; k < a.columns; ++k) {
-        const float f = a.row(i)[k];
-        if (f == 0.0f) continue;  // blocks of zeros are common in fused pieces
-        const float* from = b.row(k);
-        float* to = c.row(i);
-        for (int64_t j = 0; j < b.columns; ++j) to[j] += f * from[j];
-      }
+    for (int64_t i = begin; i < end; ++i) add_product_row(a, i, b, c.row(i));
   });
   return c;
 }
 
-AdapterChange::AdapterChange(const AdapterModule& m, ThreadPool& threads) {
-  switch (m.kind) {
+AdapterChange::AdapterChange(const AdapterModule& m) : kind_(m.kind) {
+  switch (kind_) {
     case AdapterKind::Lora: read_lora(m); break;
-    case AdapterKind::LoHa: read_loha(m, threads); break;
-    case AdapterKind::LoKr: read_lokr(m, threads); break;
+    case AdapterKind::LoHa: read_loha(m); break;
+    case AdapterKind::LoKr: read_lokr(m); break;
     case AdapterKind::Oft: read_oft(m); break;
-    case AdapterKind::Difference: dense_ = matrix_of(*m.part("diff")); break;
+    case AdapterKind::Difference:
+      a_ = matrix_of(*m.part("diff"));
+      out_ = a_.rows, in_ = a_.columns;
+      break;
   }
-  if (!dense_.values.empty()) out_ = dense_.rows, in_ = dense_.columns;
-  if (const StoredTensor* magnitude = m.part("magnitude")) {
-    // [1, in] speaks of columns, everything else of rows; of a square matrix the two axes decide.
-    by_columns_ = magnitude->shape.rank() == 2 && magnitude->shape[0] == 1 && magnitude->shape[1] == in_ && out_ != 1;
-    magnitude_ = matrix_of(*magnitude).values;
-    if (static_cast<int64_t>(magnitude_.size()) != (by_columns_ ? in_ : out_))
-      fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", shown(magnitude->name), magnitude->shape, out_,
-           in_);
-  }
+  if (m.part("magnitude")) read_magnitude(m);
 }
 
 void AdapterChange::read_lora(const AdapterModule& m) {
-  down_ = matrix_of(*m.part("down"));
-  up_ = matrix_of(*m.part("up"));
-  if (up_.columns != down_.rows) refuse(m, "up", "down");
-  scale_by(up_, m.scale());
-  low_rank_ = true;
-  out_ = up_.rows, in_ = down_.columns;
+  a_ = matrix_of(*m.part("down"));
+  b_ = matrix_of(*m.part("up"));
+  if (b_.columns != a_.rows) refuse(m, "up", "down");
+  scale_by(b_, m.scale());
+  out_ = b_.rows, in_ = a_.columns;
 }
 
-void AdapterChange::read_loha(const AdapterModule& m, ThreadPool& threads) {
-  dense_ = factor(m, "w1", threads);
-  const HostMatrix second = factor(m, "w2", threads);
-  if (second.rows != dense_.rows || second.columns != dense_.columns) refuse(m, "w1_a", "w2_a");
-  for (size_t i = 0; i < dense_.values.size(); ++i) dense_.values[i] *= second.values[i];
-  scale_by(dense_, m.scale());
+void AdapterChange::read_loha(const AdapterModule& m) {
+  a_ = matrix_of(*m.part("w1_b")), b_ = matrix_of(*m.part("w1_a"));
+  c_ = matrix_of(*m.part("w2_b")), d_ = matrix_of(*m.part("w2_a"));
+  if (b_.columns != a_.rows) refuse(m, "w1_a", "w1_b");
+  if (d_.columns != c_.rows) refuse(m, "w2_a", "w2_b");
+  if (b_.rows != d_.rows || a_.columns != c_.columns) refuse(m, "w1_a", "w2_a");
+  scale_by(b_, m.scale());
+  out_ = b_.rows, in_ = a_.columns;
 }
 
-void AdapterChange::read_lokr(const AdapterModule& m, ThreadPool& threads) {
-  const HostMatrix a = factor(m, "w1", threads), b = factor(m, "w2", threads);
-  dense_ = HostMatrix(a.rows * b.rows, a.columns * b.columns);
-  const auto c = static_cast<float>(m.scale());
-  for (int64_t i = 0; i < dense_.rows; ++i)
-    for (int64_t j = 0; j < dense_.columns; ++j)
-      dense_.row(i)[j] = c * a.row(i / b.rows)[j / b.columns] * b.row(i % b.rows)[j % b.columns];
+void AdapterChange::read_lokr(const AdapterModule& m) {
+  a_ = factor(m, "w1"), b_ = factor(m, "w2");
+  scale_by(a_, m.scale());
+  out_ = a_.rows * b_.rows, in_ = a_.columns * b_.columns;
+}
+
+// [1, in] speaks of columns, everything else of rows; of a square matrix the two axes decide.
+void AdapterChange::read_magnitude(const AdapterModule& m) {
+  const StoredTensor& magnitude = *m.part("magnitude");
+  by_columns_ = magnitude.shape.rank() == 2 && magnitude.shape[0] == 1 && magnitude.shape[1] == in_ && out_ != 1;
+  magnitude_ = matrix_of(magnitude).values;
+  if (static_cast<int64_t>(magnitude_.size()) != (by_columns_ ? in_ : out_))
+    fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", shown(magnitude.name), magnitude.shape, out_, in_);
 }
 
 // Q = B − Bᵀ, kept within alpha; rows of a block are turned by Rᵀ with R = (I + Q)(I − Q)⁻¹.
@@ -163,43 +169,80 @@ void AdapterChange::read_oft(const AdapterModule& m) {
         rescale_.size(), out_);
 }
 
-void AdapterChange::add_oft(HostMatrix& sum, const HostMatrix& w, float strength) const {
+// Each row of a block is a combination of the rows of that block.
+void AdapterChange::add_rotated(int64_t begin, int64_t end, const ReadRow& weight, int64_t columns, float strength,
+                                float* sums) const {
   const int64_t n = rotations_[0].rows;
-  std::vector<float> turned(static_cast<size_t>(w.columns));
-  for (int64_t i = 0; i < w.rows; ++i) {
-    const HostMatrix& r = rotations_[static_cast<size_t>(i / n)];
+  HostMatrix block(n, columns);
+  std::vector<float> turned(static_cast<size_t>(columns));
+  for (int64_t i = begin; i < end; ++i) {
+    if (i == begin || i % n == 0)
+      for (int64_t k = 0; k < n; ++k) weight(i / n * n + k, block.row(k));
     std::fill(turned.begin(), turned.end(), 0.0f);
-    for (int64_t k = 0; k < n; ++k)
-      for (int64_t j = 0; j < w.columns; ++j) turned[static_cast<size_t>(j)] += r.row(i % n)[k] * w.row(i / n * n + k)[j];
+    add_product_row(rotations_[static_cast<size_t>(i / n)], i % n, block, turned.data());
     const float rescale = rescale_.empty() ? 1.0f : rescale_[static_cast<size_t>(i)];
-    for (int64_t j = 0; j < w.columns; ++j) sum.row(i)[j] += strength * (rescale * turned[static_cast<size_t>(j)] - w.row(i)[j]);
+    float* sum = sums + (i - begin) * columns;
+    for (int64_t j = 0; j < columns; ++j) sum[j] += strength * (rescale * turned[static_cast<size_t>(j)] - block.row(i % n)[j]);
   }
 }
 
-// W' = V · m / ‖V‖ for V = W + ΔW, norms over the inputs of each row or over the outputs of each column.
-void AdapterChange::add_dora(HostMatrix& sum, const HostMatrix& w, const HostMatrix& delta, float strength) const {
-  std::vector<double> norms(magnitude_.size());
-  for (int64_t i = 0; i < w.rows; ++i)
-    for (int64_t j = 0; j < w.columns; ++j) {
-      const double v = static_cast<double>(w.row(i)[j]) + delta.row(i)[j];
-      norms[static_cast<size_t>(by_columns_ ? j : i)] += v * v;
+void AdapterChange::delta_row(int64_t row, float* out) const {
+  std::fill_n(out, in_, 0.0f);
+  switch (kind_) {
+    case AdapterKind::Lora: return add_product_row(b_, row, a_, out);
+    case AdapterKind::LoHa: {
+      add_product_row(b_, row, a_, out);
+      std::vector<float> second(static_cast<size_t>(in_));
+      add_product_row(d_, row, c_, second.data());
+      for (int64_t j = 0; j < in_; ++j) out[j] *= second[static_cast<size_t>(j)];
+      return;
     }
-  std::vector<float> factors(norms.size());
-  for (size_t i = 0; i < norms.size(); ++i) factors[i] = magnitude_[i] / (static_cast<float>(std::sqrt(norms[i])) + kEpsilon);
-  for (int64_t i = 0; i < w.rows; ++i)
-    for (int64_t j = 0; j < w.columns; ++j) {
-      const float v = w.row(i)[j] + delta.row(i)[j];
-      sum.row(i)[j] += strength * (v * factors[static_cast<size_t>(by_columns_ ? j : i)] - w.row(i)[j]);
-    }
+    case AdapterKind::LoKr:
+      for (int64_t k = 0; k < a_.columns; ++k)
+        for (int64_t j = 0; j < b_.columns; ++j)
+          out[k * b_.columns + j] = a_.row(row / b_.rows)[k] * b_.row(row % b_.rows)[j];
+      return;
+    case AdapterKind::Difference: std::copy_n(a_.row(row), in_, out); return;
+    case AdapterKind::Oft: return;
+  }
 }
 
-void AdapterChange::add_to(HostMatrix& sum, const HostMatrix& weight, double strength, ThreadPool& threads) const {
-  const auto s = static_cast<float>(strength);
-  if (!rotations_.empty()) return add_oft(sum, weight, s);
-  const HostMatrix computed = low_rank_ ? product(up_, down_, threads) : HostMatrix();
-  const HostMatrix& delta = low_rank_ ? computed : dense_;
-  if (!magnitude_.empty()) return add_dora(sum, weight, delta, s);
-  for (size_t i = 0; i < delta.values.size(); ++i) sum.values[i] += s * delta.values[i];
+void AdapterChange::look_at(const ReadRow& weight) {
+  if (magnitude_.empty() || !by_columns_) return;
+  std::vector<double> squares(static_cast<size_t>(in_));
+  std::vector<float> delta(squares.size()), w(squares.size());
+  for (int64_t i = 0; i < out_; ++i) {
+    delta_row(i, delta.data());
+    weight(i, w.data());
+    for (size_t j = 0; j < squares.size(); ++j) squares[j] += std::pow(static_cast<double>(w[j]) + delta[j], 2);
+  }
+  column_factors_.clear();
+  for (size_t j = 0; j < squares.size(); ++j)
+    column_factors_.push_back(magnitude_[j] / (static_cast<float>(std::sqrt(squares[j])) + kEpsilon));
+}
+
+// With magnitudes m (DoRA) W' = V · m / ‖V‖ for V = W + ΔW, norms over the inputs of each row or over the outputs of each column.
+void AdapterChange::add_rows(int64_t begin, int64_t end, const ReadRow& weight, int64_t columns, float strength,
+                             float* sums) const {
+  if (kind_ == AdapterKind::Oft) return add_rotated(begin, end, weight, columns, strength, sums);
+  std::vector<float> delta(static_cast<size_t>(in_)), w(magnitude_.empty() ? 0 : delta.size());
+  for (int64_t i = begin; i < end; ++i) {
+    float* sum = sums + (i - begin) * columns;
+    delta_row(i, delta.data());
+    if (magnitude_.empty()) {
+      for (int64_t j = 0; j < in_; ++j) sum[j] += strength * delta[static_cast<size_t>(j)];
+      continue;
+    }
+    weight(i, w.data());
+    double square = 0;
+    for (size_t j = 0; j < delta.size(); ++j) {
+      delta[j] += w[j];
+      square += static_cast<double>(delta[j]) * delta[j];
+    }
+    const float of_row = by_columns_ ? 0.0f : magnitude_[static_cast<size_t>(i)] / (static_cast<float>(std::sqrt(square)) + kEpsilon);
+    for (size_t j = 0; j < delta.size(); ++j)
+      sum[j] += strength * (delta[j] * (by_columns_ ? column_factors_[j] : of_row) - w[j]);
+  }
 }
 
 }  // namespace flux2

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -22,39 +23,48 @@ struct HostMatrix {
 HostMatrix matrix_of(const StoredTensor& stored);  // axes behind the first are joined
 HostMatrix product(const HostMatrix& a, const HostMatrix& b, ThreadPool& threads);
 
-// One module of an adapter as a change of a weight W [out, in].
+// Row `row` of the weight that a module changes, as f32. Called from several threads.
+using ReadRow = std::function<void(int64_t row, float* out)>;
+
+// One module of an adapter as a change of a weight W [out, in], computed row by row: neither W nor the change is ever whole in
+// memory.
 class AdapterChange {
  public:
   // Throws BadFile when the parts do not fit one another.
-  explicit AdapterChange(const AdapterModule& module, ThreadPool& threads);
+  explicit AdapterChange(const AdapterModule& module);
 
   int64_t out() const { return out_; }
-  int64_t in() const { return in_; }
+  int64_t in() const { return in_; }  // 0 for OFT, which takes any
 
   // Whether the change is up · down alone, so that it can be computed beside any weight. The scale is inside `up`.
-  bool is_low_rank() const { return low_rank_ && magnitude_.empty(); }
-  const HostMatrix& down() const { return down_; }  // [r, in]
-  const HostMatrix& up() const { return up_; }      // [out, r]
+  bool is_low_rank() const { return kind_ == AdapterKind::Lora && magnitude_.empty(); }
+  const HostMatrix& down() const { return a_; }  // [r, in]
+  const HostMatrix& up() const { return b_; }    // [out, r]
 
-  // sum += strength · (W' − W), for DoRA and OFT from the weight itself.
-  void add_to(HostMatrix& sum, const HostMatrix& weight, double strength, ThreadPool& threads) const;
+  // DoRA by columns depends on the whole weight: this reads it once, before rows are asked for. Others ignore it.
+  void look_at(const ReadRow& weight);
+
+  // sums[i] += strength · (W' − W)[begin + i] for rows up to `end`; sums is [end − begin, columns] and W has so many columns.
+  void add_rows(int64_t begin, int64_t end, const ReadRow& weight, int64_t columns, float strength, float* sums) const;
 
  private:
   void read_lora(const AdapterModule& m);
-  void read_loha(const AdapterModule& m, ThreadPool& threads);
-  void read_lokr(const AdapterModule& m, ThreadPool& threads);
+  void read_loha(const AdapterModule& m);
+  void read_lokr(const AdapterModule& m);
   void read_oft(const AdapterModule& m);
-  void add_oft(HostMatrix& sum, const HostMatrix& weight, float strength) const;
-  void add_dora(HostMatrix& sum, const HostMatrix& weight, const HostMatrix& delta, float strength) const;
+  void read_magnitude(const AdapterModule& m);
+  void delta_row(int64_t row, float* out) const;  // of ΔW; not of OFT
+  void add_rotated(int64_t begin, int64_t end, const ReadRow& weight, int64_t columns, float strength, float* sums) const;
 
-  bool low_rank_ = false;
+  AdapterKind kind_ = AdapterKind::Lora;
   int64_t out_ = 0, in_ = 0;
-  HostMatrix down_, up_;
-  HostMatrix dense_;                   // the change itself where it has no low rank
+  // LoRA: down, up. LoHa: w1_b, w1_a, w2_b, w2_a with ΔW = (b·a) ⊙ (d·c). LoKr: ΔW = a ⊗ b. Difference: a.
+  HostMatrix a_, b_, c_, d_;
   std::vector<HostMatrix> rotations_;  // of OFT, one for each block of rows
   std::vector<float> rescale_;
   std::vector<float> magnitude_;  // of DoRA
   bool by_columns_ = false;       // of the magnitudes
+  std::vector<float> column_factors_;
 };
 
 }  // namespace flux2

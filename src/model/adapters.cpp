@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
-#include "weights/packed_values.h"
+#include "weights/weight_rows.h"
 
 namespace flux2 {
 
@@ -66,19 +66,6 @@ int64_t row_in_weight(const AdapterTarget& t, int64_t i) {
   return t.rows.begin + (t.halves_exchanged ? (i + t.rows.size() / 2) % t.rows.size() : i);
 }
 
-HostMatrix part_of(const HostMatrix& w, const AdapterTarget& t) {
-  HostMatrix part(t.rows.size(), w.columns);
-  for (int64_t i = 0; i < part.rows; ++i) std::copy_n(w.row(row_in_weight(t, i)), w.columns, part.row(i));
-  return part;
-}
-
-void add_part(HostMatrix& sum, const HostMatrix& part, const AdapterTarget& t) {
-  for (int64_t i = 0; i < part.rows; ++i) {
-    float* to = sum.row(row_in_weight(t, i));
-    for (int64_t j = 0; j < part.columns; ++j) to[j] += part.row(i)[j];
-  }
-}
-
 std::vector<const Adapter::Change*> changes_of(const Adapter& adapter, const std::string& weight) {
   std::vector<const Adapter::Change*> list;
   for (const Adapter::Change& c : adapter.changes())
@@ -123,13 +110,7 @@ std::regex pattern_of(const std::string& text) {
   }
 }
 
-// In 16 bits, or in 32 where the weight has them.
-Tensor as_weight(const HostMatrix& m, DType stored) {
-  if (stored == DType::F32) return Tensor::host_copy(m.values.data(), DType::F32, {m.rows, m.columns});
-  const Tensor t = Tensor::host_empty(DType::BF16, {m.rows, m.columns});
-  for (size_t i = 0; i < m.values.size(); ++i) t.data<bf16>()[i] = to_bf16(m.values[i]);
-  return t;
-}
+constexpr int64_t kChunkElements = 4 << 20;  // of a weight that is being merged: 16 MB as f32
 
 }  // namespace
 
@@ -163,14 +144,13 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
                 "its first layer is " + first);
 }
 
-std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in,
-                                           ThreadPool& threads) {
+std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in) {
   const auto changes = changes_of(adapter, weight);
   std::vector<AdapterChange> pieces;
   int64_t rank = 0;
   for (const Adapter::Change* c : changes) {
     if (c->module.kind != AdapterKind::Lora || c->module.part("magnitude")) return std::nullopt;
-    pieces.emplace_back(c->module, threads);
+    pieces.emplace_back(c->module);
     rank += pieces.back().down().rows;
   }
   if (pieces.empty()) return std::nullopt;
@@ -187,38 +167,64 @@ std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::st
 }
 
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name) {
-  const Shape shape = weights.shape(name);
-  HostMatrix m(shape[0], shape[1]);
-  int64_t row = 0;
-  for (const StoredRows& piece : weights.pieces(name)) {
-    const auto packed = values_of(weights.source(), *piece.tensor);
-    for (int64_t r = piece.rows.begin; r < piece.rows.end; ++r, ++row) {
-      if (packed) packed->rows(r, r + 1, m.row(row));
-      else read_row(*piece.tensor, r, m.row(row));
-    }
-  }
+  const WeightRows rows(weights, name);
+  HostMatrix m(rows.count(), rows.width());
+  for (int64_t r = 0; r < m.rows; ++r) rows.values(r, m.row(r));
   return m;
 }
 
-HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses,
-                         ThreadPool& threads) {
-  HostMatrix sum = weight;
+ReadRow MergedRows::Part::rows_of(const ReadRow& weight) const {
+  return [this, &weight](int64_t row, float* out) { weight(row_in_weight(target, row), out); };
+}
+
+MergedRows::MergedRows(ReadRow weight, const Shape& shape, const std::string& name, const std::vector<AdapterUse>& uses)
+    : weight_(std::move(weight)), columns_(shape[1]) {
   for (const AdapterUse& use : uses)
-    for (const Adapter::Change* c : changes_of(*use.adapter, name)) {
-      HostMatrix delta(c->target.rows.size(), weight.columns);
-      AdapterChange(c->module, threads).add_to(delta, part_of(weight, c->target), use.strength, threads);
-      add_part(sum, delta, c->target);
+    for (const Adapter::Change* c : changes_of(*use.adapter, name))
+      if (use.strength != 0) changes_.push_back({c->target, AdapterChange(c->module), static_cast<float>(use.strength)});
+  for (Part& part : changes_) part.change.look_at(part.rows_of(weight_));
+}
+
+void MergedRows::rows(int64_t first, int64_t last, float* out, ThreadPool& threads) const {
+  threads.parallel_ranges(last - first, 16, [&](int64_t begin, int64_t end) {
+    begin += first, end += first;
+    float* sums = out + (begin - first) * columns_;
+    for (int64_t r = begin; r < end; ++r) weight_(r, sums + (r - begin) * columns_);
+    for (const Part& part : changes_) {
+      const IndexRange& all = part.target.rows;
+      const int64_t half = part.target.halves_exchanged ? all.size() / 2 : 0;
+      for (int64_t r = std::max(begin, all.begin), stop; r < std::min(end, all.end); r = stop) {
+        // Rows of the module that lie one after the other in the weight: all of them, or one of the exchanged halves.
+        stop = std::min(end, half > 0 && r < all.begin + half ? all.begin + half : all.end);
+        const int64_t row = half > 0 ? (r - all.begin + half) % all.size() : r - all.begin;
+        part.change.add_rows(row, row + stop - r, part.rows_of(weight_), columns_, part.strength, sums + (r - begin) * columns_);
+      }
     }
-  return sum;
+  });
+}
+
+Tensor merged_weight(const NamedWeights& weights, const std::string& name, const std::vector<AdapterUse>& uses,
+                     ThreadPool& threads) {
+  const WeightRows base(weights, name);
+  const MergedRows merged([&](int64_t row, float* out) { base.values(row, out); }, weights.shape(name), name, uses);
+  const bool wide = weights.dtype(name) == DType::F32;
+  const Tensor all = Tensor::host_empty(wide ? DType::F32 : DType::BF16, weights.shape(name));
+  const int64_t chunk = std::max<int64_t>(1, kChunkElements / base.width());
+  std::vector<float> values(wide ? 0 : static_cast<size_t>(std::min(chunk, base.count()) * base.width()));
+  for (int64_t r = 0; r < base.count(); r += chunk) {
+    const int64_t end = std::min(base.count(), r + chunk), at = r * base.width(), count = (end - r) * base.width();
+    merged.rows(r, end, wide ? all.data<float>() + at : values.data(), threads);
+    for (int64_t i = 0; !wide && i < count; ++i) all.data<bf16>()[at + i] = to_bf16(values[static_cast<size_t>(i)]);
+  }
+  return all;
 }
 
 std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream, DType activations) {
-  ThreadPool threads(0);
   Flux2Transformer skeleton(config);
   auto pairs = std::make_shared<AdapterPairs>();
   const auto tensor = [&](const HostMatrix& m) { return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values); };
   for (const auto& [name, layer] : layers_of(skeleton))
-    if (const auto pair = low_rank_change(adapter, name + ".weight", layer->out, layer->in, threads))
+    if (const auto pair = low_rank_change(adapter, name + ".weight", layer->out, layer->in))
       pairs->emplace(name + ".weight", Lora{tensor(pair->down), tensor(pair->up), 1.0});
   return pairs;
 }
@@ -248,8 +254,7 @@ void merge_into(Flux2Transformer& network, const NamedWeights& weights, const st
     for (const AdapterUse& use : uses)
       if (use.strength != 0 && !is_beside(use, weight) && !changes_of(*use.adapter, weight).empty()) merged.push_back(use);
     if (merged.empty()) continue;
-    const Tensor changed =
-        as_weight(merged_weight(weight_values(weights, weight), weight, merged, threads), weights.dtype(weight));
+    const Tensor changed = merged_weight(weights, weight, merged, threads);
     // Weights that take turns on a GPU wait for it in host memory.
     layer->weight = layer->weight.on_host_only() ? changed : changed.to(stream);
   }

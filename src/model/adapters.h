@@ -52,12 +52,33 @@ struct LowRankPair {
 
 // All an adapter does to one weight [out, in] as one pair, the pieces of a fused layer joined: their downs one below the other,
 // their ups each in its rows and columns. Empty where it does nothing, or something that has no low rank.
-std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in,
-                                           ThreadPool& threads);
+std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in);
 
-// W + Σ strength · change for one weight of the model; every change is computed from W itself.
-HostMatrix merged_weight(const HostMatrix& weight, const std::string& name, const std::vector<AdapterUse>& uses,
-                         ThreadPool& threads);
+// W + Σ strength · change for one weight [count, columns] of the model, in ranges of rows; every change is computed from W
+// itself. Holds the matrices of the adapters and never more of the weight than is asked for.
+class MergedRows {
+ public:
+  MergedRows(ReadRow weight, const Shape& shape, const std::string& name, const std::vector<AdapterUse>& uses);
+
+  bool is_changed() const { return !changes_.empty(); }
+  void rows(int64_t begin, int64_t end, float* out, ThreadPool& threads) const;
+
+ private:
+  struct Part {
+    AdapterTarget target;
+    AdapterChange change;
+    float strength;
+
+    ReadRow rows_of(const ReadRow& weight) const;
+  };
+
+  ReadRow weight_;
+  int64_t columns_;
+  std::vector<Part> changes_;
+};
+
+// The merged weight in memory: in F32 where the file has it, else in BF16.
+Tensor merged_weight(const NamedWeights& weights, const std::string& name, const std::vector<AdapterUse>& uses, ThreadPool& threads);
 
 // The values of a canonical matrix, whatever it is stored as.
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name);

@@ -68,8 +68,15 @@ ThreadPool& threads() {
   return pool;
 }
 
+std::vector<float> merged(const std::vector<AdapterUse>& uses, const std::string& name, const HostMatrix& w) {
+  HostMatrix sum(w.rows, w.columns);
+  const MergedRows all([&](int64_t row, float* out) { std::copy_n(w.row(row), w.columns, out); }, {w.rows, w.columns}, name, uses);
+  // In ranges whose ends lie inside pieces, halves and blocks.
+  for (int64_t r = 0; r < w.rows; r += 37) all.rows(r, std::min(w.rows, r + 37), sum.row(r), threads());
+  return sum.values;
+}
 std::vector<float> merged(const AdapterUse& use, const std::string& name, const HostMatrix& w) {
-  return merged_weight(w, name, {use}, threads()).values;
+  return merged(std::vector{use}, name, w);
 }
 
 // One adapter for qkv, linear1, linear2 and the last modulation, as each tool would write it.
@@ -194,7 +201,10 @@ AdapterModule only(const std::string& name, const Tensors& tensors, const Metada
 
 std::vector<float> change_of(const AdapterModule& m, const HostMatrix& w, double strength = 1) {
   HostMatrix sum(w.rows, w.columns);
-  AdapterChange(m, threads()).add_to(sum, w, strength, threads());
+  const auto read = [&](int64_t row, float* out) { std::copy_n(w.row(row), w.columns, out); };
+  AdapterChange change(m);
+  change.look_at(read);
+  change.add_rows(0, w.rows, read, w.columns, static_cast<float>(strength), sum.values.data());
   return sum.values;
 }
 
@@ -306,8 +316,8 @@ TEST(Adapters, SeveralAddUp) {
   AdapterUse b = written({{"img_in.diff", matrix(kH, 128, 9)}});
   b.strength = -0.5;
   const HostMatrix w = weight(kH, 128);
-  const auto ab = merged_weight(w, "img_in.weight", {a, b}, threads()).values,
-             ba = merged_weight(w, "img_in.weight", {b, a}, threads()).values;
+  const auto ab = merged(std::vector{a, b}, "img_in.weight", w),
+             ba = merged(std::vector{b, a}, "img_in.weight", w);
   const auto only_a = merged(a, "img_in.weight", w), only_b = merged(b, "img_in.weight", w);
   for (size_t i = 0; i < ab.size(); ++i) {
     EXPECT_NEAR(ab[i], ba[i], 1e-5);
