@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/engine.h"
+#include "hub/adapter_tools.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -129,6 +131,60 @@ TEST(EngineAdapters, MergedAndAtRunTimeAgree) {
   EXPECT_LT(distance(twice, runtime), 1e-5) << "several add up";
   const auto quantised = picture({{lora, 1.0}}, AdapterMode::Runtime, Quant::Q8_0);
   EXPECT_LT(distance(quantised, runtime), 0.03) << "a quantised base takes adapters too";
+}
+
+// The same LoRA as five tools write it: diffusers, a PEFT folder, kohya and musubi, ComfyUI and ai-toolkit, OneTrainer.
+std::vector<fs::path> in_five_styles() {
+  const fs::path diffusers = write_adapter("lora"), folder = scratch();
+  const auto source = open_weights(diffusers);
+  const NamedWeights base(open_weights(kTransformer), ModelPart::Transformer);
+  const Flux2Config config = detect_flux2(base);
+  const Adapter adapter(read_adapter(diffusers), config);
+  std::vector<fs::path> files = {diffusers};
+  for (const char* dialect : {"kohya", "bfl"}) {
+    files.push_back(folder / fmt::format("style_{}.safetensors", dialect));
+    convert_adapter(adapter, config, adapter_dialect_named(dialect), files.back());
+  }
+  std::vector<std::pair<std::string, Tensor>> peft, onetrainer;
+  for (const std::string& name : source->names()) {
+    const std::string module = name.substr(12, name.find(".lora_") - 12);  // behind "transformer."
+    const bool down = name.find(".lora_A") != std::string::npos;
+    peft.emplace_back(fmt::format("base_model.model.{}.lora_{}.default.weight", module, down ? "A" : "B"), source->open(name));
+    std::string underscored = "lora_transformer_" + module;
+    std::replace(underscored.begin(), underscored.end(), '.', '_');
+    onetrainer.emplace_back(underscored + (down ? ".lora_down.weight" : ".lora_up.weight"), source->open(name));
+    const float alpha = 4;  // the rank
+    if (down) onetrainer.emplace_back(underscored + ".alpha", Tensor::host_copy(&alpha, DType::F32, {}));
+  }
+  files.push_back(folder / "style_peft.safetensors");
+  save_tensors(files.back(), peft);
+  files.push_back(folder / "style_onetrainer.safetensors");
+  save_tensors(files.back(), onetrainer);
+  return files;
+}
+
+TEST(EngineAdapters, FiveStylesOnEveryBase) {
+  const auto files = in_five_styles();
+  ASSERT_EQ(files.size(), 5u);
+  struct Base {
+    const char* name;
+    fs::path transformer;
+    Quant quant;
+    double merged;  // how far the merged picture may be from that at run time; negative: it is not merged
+  };
+  // Into bf16 the sum of weight and change is rounded, which moves a weight by up to 2⁻⁹ of itself: 2.0e-3 here. In f32 1.6e-6.
+  for (const Base& base : {Base{"f32", write_f32_transformer(), Quant::None, 1e-5}, Base{"bf16", kTransformer, Quant::None, 3e-3},
+                           Base{"int8", kTransformer, Quant::Int8, -1}, Base{"q8_0", kTransformer, Quant::Q8_0, -1}}) {
+    const Loaded loaded({}, AdapterMode::Runtime, base.quant, base.transformer);
+    const auto plain = loaded.picture(), first = loaded.with({{files[0], 1.0}});
+    EXPECT_GT(distance(first, plain), 0.02) << base.name;
+    for (const fs::path& file : files)
+      EXPECT_LT(distance(loaded.with({{file, 1.0}}), first), 1e-5) << base.name << " " << file;
+    if (base.merged < 0) continue;
+    for (const fs::path& file : {files.front(), files.back()})
+      EXPECT_LT(distance(picture({{file, 1.0}}, AdapterMode::Merge, base.quant, base.transformer), first), base.merged)
+          << base.name << " " << file;
+  }
 }
 
 TEST(EngineAdapters, WhatIsNoPairIsMerged) {

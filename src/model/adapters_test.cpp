@@ -283,6 +283,11 @@ TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
   EXPECT_EQ(
       scale({}, {{"lora_adapter_metadata", R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"x_embedder": 16}})"}}),
       4);
+  for (const auto& [pattern, expected] : {std::pair{"x_.*er", 4.0}, {"embedder", 2.0}, {"(", 2.0}})
+    EXPECT_EQ(scale({}, {{"lora_adapter_metadata",
+                          fmt::format(R"({{"transformer.lora_alpha": 8, "transformer.alpha_pattern": {{"{}": 16}}}})", pattern)}}),
+              expected)
+        << pattern;
   EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("not a number"));
 }
 

@@ -102,33 +102,50 @@ double number_in(const StoredTensor& t) {
 
 // What PEFT writes about an adapter, in adapter_config.json or, each name with its part's prefix, in the metadata.
 struct PeftConfig {
-  std::optional<double> alpha;
+  std::optional<double> alpha, rank;
   bool rank_stabilised = false;
   std::vector<std::pair<std::string, double>> alpha_pattern;
 
   double alpha_of(const std::string& module, double otherwise) const {
-    for (const auto& [name, value] : alpha_pattern)
-      if (module == name || module.ends_with("." + name)) return value;
+    for (const auto& [pattern, value] : alpha_pattern)
+      if (stands_for(pattern, module)) return value;
     return alpha.value_or(otherwise);
+  }
+
+  // A pattern is the end of a module's name, from a dot on, or a regular expression for it.
+  static bool stands_for(const std::string& pattern, const std::string& module) {
+    constexpr size_t kLongest = 256;  // patterns come from outside: what is longer is taken as it stands
+    if (module == pattern || module.ends_with("." + pattern)) return true;
+    if (pattern.size() > kLongest || module.size() > kLongest) return false;
+    try {
+      return std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
+    } catch (const std::regex_error&) {
+      return false;
+    }
   }
 };
 
 PeftConfig peft_config(const Json& json, const std::string& prefix) {
   PeftConfig config;
-  const auto member = [&](const char* name) {
+  const auto number = [&](const char* name) -> std::optional<double> {
     const auto at = json.find(prefix + name);
-    return at == json.end() ? Json() : *at;
+    return at != json.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
   };
-  if (const Json alpha = member("lora_alpha"); alpha.is_number()) config.alpha = alpha.get<double>();
-  config.rank_stabilised = member("use_rslora") == true;
-  if (const Json patterns = member("alpha_pattern"); patterns.is_object())
+  config.alpha = number("lora_alpha");
+  if (!config.alpha) config.alpha = number("alpha");  // of LoHa and LoKr
+  config.rank = number("r");
+  config.rank_stabilised = json.value(prefix + "use_rslora", Json()) == true;
+  if (const Json patterns = json.value(prefix + "alpha_pattern", Json()); patterns.is_object())
     for (const auto& [name, value] : patterns.items())
       if (value.is_number()) config.alpha_pattern.emplace_back(name, value.get<double>());
   return config;
 }
 
 PeftConfig peft_config_of(const WeightSource& source, const std::string& text) {
-  if (!text.empty()) return peft_config(parse_json(text), "");
+  if (!text.empty()) {
+    const Json json = in_context("adapter_config.json", [&] { return parse_json(text); });
+    return json.is_object() ? peft_config(json, "") : PeftConfig{};
+  }
   const auto at = source.metadata().find("lora_adapter_metadata");
   if (at == source.metadata().end()) return {};
   const Json json = in_context("lora_adapter_metadata", [&] { return parse_json(at->second); });
@@ -242,6 +259,8 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
     } else if (peft.alpha || !peft.alpha_pattern.empty()) {
       m.alpha = peft.alpha_of(name, static_cast<double>(m.rank()));
       m.rank_stabilised = peft.rank_stabilised;
+      // PEFT divides by the configured rank even where both factors of a LoKr are whole.
+      if (m.kind == K::LoKr && m.rank() == 0 && peft.rank.value_or(0) > 0) m.factor = *m.alpha / *peft.rank;
     }
     if (m.alpha == 0.0 && m.kind != K::Oft) {
       log.warn("{}: alpha is 0, which no trainer means; taken for the rank", shown(name));

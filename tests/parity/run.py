@@ -15,6 +15,7 @@ import editing
 import generation
 import gguf_files
 import layouts
+import peft_files
 import schedules
 import tokens
 from program import Program
@@ -36,7 +37,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
