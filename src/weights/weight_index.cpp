@@ -79,17 +79,21 @@ void check_unique(WeightIndex& index) {
 
 }  // namespace
 
+WeightIndex parse_weight_index(std::string_view text) {
+  if (text.size() > kMaxIndexBytes)
+    fail(ErrorCode::BadFile, "an index of {} bytes is over the limit of {}", text.size(), kMaxIndexBytes);
+  Builder builder;
+  walk_json(text, builder, kMaxDepth);
+  if (!builder.has_map) fail(ErrorCode::BadFile, "not an index: it has no weight_map");
+  check_unique(builder.index);
+  return std::move(builder.index);
+}
+
 WeightIndex read_weight_index(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
   return in_context(path.string(), [&] {
     const auto bytes = file->bytes();
-    if (bytes.size() > kMaxIndexBytes)
-      fail(ErrorCode::BadFile, "an index of {} bytes is over the limit of {}", bytes.size(), kMaxIndexBytes);
-    Builder builder;
-    walk_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, builder, kMaxDepth);
-    if (!builder.has_map) fail(ErrorCode::BadFile, "not an index: it has no weight_map");
-    check_unique(builder.index);
-    return std::move(builder.index);
+    return parse_weight_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   });
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flux2 {
@@ -16,6 +17,7 @@ struct WeightIndex {
 };
 
 // Throws BadFile when the text is not such an index or names a file outside the folder of the index.
+WeightIndex parse_weight_index(std::string_view text);
 WeightIndex read_weight_index(const std::filesystem::path& path);
 
 }  // namespace flux2
