@@ -20,7 +20,9 @@ std::string words_of(const HttpAnswer& answer, const std::string& token) {
       words.clear();  // an answer of something else than the hub
     }
   }
-  for (size_t at; !token.empty() && (at = words.find(token)) != words.npos;) words.replace(at, token.size(), "(token)");
+  constexpr std::string_view kHidden = "(token)";
+  for (size_t at = 0; !token.empty() && (at = words.find(token, at)) != words.npos; at += kHidden.size())
+    words.replace(at, token.size(), kHidden);
   return shown(words);
 }
 
