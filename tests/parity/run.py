@@ -14,6 +14,7 @@ import autoencoder
 import editing
 import generation
 import gguf_files
+import hub_cache
 import layouts
 import peft_files
 import schedules
@@ -37,7 +38,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
