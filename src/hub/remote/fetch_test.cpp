@@ -156,6 +156,27 @@ TEST_F(Fetch, AServerWithoutRangesSendsTheWholeFile) {
   EXPECT_EQ(content(got.files.at(0).local), hub.files.at("m.safetensors").content);
 }
 
+TEST_F(Fetch, AServerThatSendsTooMuchIsStopped) {
+  FakeHub hub({{"m.safetensors", {.content = random_bytes(12 << 20, 14)}}});
+  hub.on_storage = [&](const ServedRequest& r) -> std::optional<Reply> {
+    const uint64_t first = r.range()->first;
+    return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", first, (12 << 20) - 1, 12 << 20)}}, .body = std::string(64 << 20, 'x')};
+  };
+  const Error e = failure_of([&] { fetch_source(kWhole, options(hub), {}, log); });
+  EXPECT_EQ(e.code(), ErrorCode::Network);
+  EXPECT_THAT(e.what(), HasSubstr("more bytes than it was asked for"));
+
+  // The bytes of another place than was asked for.
+  hub.on_storage = [&](const ServedRequest&) { return Reply{.status = 206, .headers = {{"Content-Range", "bytes 5-9/12582912"}}, .body = "12345"}; };
+  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("the server sends those from 5"));
+  // A file of another size than the listing said.
+  hub.on_storage = [&](const ServedRequest& r) { return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/99", r.range()->first, r.range()->first)}}, .body = "1"}; };
+  EXPECT_EQ(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).code(), ErrorCode::BadFile);
+  // And one that knows nothing of the range.
+  hub.on_storage = [&](const ServedRequest&) { return Reply{.status = 416, .headers = {{"Content-Range", "bytes */3"}}}; };
+  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("contradicts itself"));
+}
+
 TEST_F(Fetch, AnExpiredSignatureIsRenewedOnce) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(12 << 20, 5)}}});
   hub.oldest_signature = 2;

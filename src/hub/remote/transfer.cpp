@@ -169,12 +169,12 @@ class Transfer {
     return true;
   }
 
-  // More than was asked for is dropped.
   uint64_t take(size_t segment, std::span<const std::byte> bytes) {
-    bytes = bytes.first(std::min<uint64_t>(bytes.size(), file_.missing(segment).size()));
-    file_.append(segment, bytes);
-    if (s_.received && !bytes.empty()) s_.received(static_cast<int64_t>(bytes.size()));
-    return bytes.size();
+    const auto wanted = bytes.first(std::min<uint64_t>(bytes.size(), file_.missing(segment).size()));
+    file_.append(segment, wanted);
+    if (s_.received && !wanted.empty()) s_.received(static_cast<int64_t>(wanted.size()));
+    if (wanted.size() < bytes.size()) fail(ErrorCode::Network, "{}: the server sends more bytes than it was asked for", s_.name);
+    return wanted.size();
   }
 
   void start_again(bool whole) {
