@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "hub/convert.h"
@@ -28,36 +30,47 @@ const PartName& part_of(const Recognition& input, const std::string& wanted) {
   return kParts[0];  // require() says what was found instead
 }
 
+// A name without the ending of a file is a folder.
+bool names_a_folder(const std::filesystem::path& out) {
+  std::error_code unreadable;
+  return out.extension() != ".gguf" && out.extension() != ".safetensors" && (out.extension().empty() || std::filesystem::is_directory(out, unreadable));
+}
+
 ConvertOptions options_of(const Invocation& run) {
   const Settings& settings = run.settings;
+  const bool qwen_fp8 = settings.flag("fp8-text-encoder");
   ConvertOptions options;
   options.out = settings.text("out");
   check(!options.out.empty(), "convert needs -o FILE");
+  options.as_folder = names_a_folder(options.out);
   const bool gguf = options.out.extension() == ".gguf";
-  options.choice.layout = file_layout_named(settings.choice("to", file_layout_names(), gguf ? "gguf" : "bfl"));
-  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(),
-        settings.text("to", "bfl"));
-  options.choice.type = stored_as_named(settings.choice("quant", stored_as_names(), "keep"));
+  const std::string layout = settings.choice("to", file_layout_names(), gguf ? "gguf" : options.as_folder ? "diffusers" : "bfl");
+  options.choice.layout = file_layout_named(layout);
+  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(), layout);
+  options.choice.type = stored_as_named(settings.choice("quant", stored_as_names(), qwen_fp8 ? "fp8_block" : "keep"));
+  const double gigabytes = settings.number("shard-size", 0, 1e6).value_or(10);
+  if (options.as_folder) options.choice.shard_bytes = static_cast<uint64_t>(gigabytes * 1e9);
   if (const Setting* rules = settings.find("quant-rule"))
     for (const std::string& rule : rules->values) options.choice.rules.push_back(quant_rule(rule));
   options.threads = static_cast<int>(settings.integer("threads", 1, 4096).value_or(0));
   return options;
 }
 
-void print(Invocation& run, const ConvertOptions& options, ConvertReport report) {
+void print(Invocation& run, const ConvertOptions& options, ConvertReport report, const std::vector<CalibratedPicture>& pictures) {
   std::stable_sort(report.changed.begin(), report.changed.end(), [](const auto& a, const auto& b) { return a.error > b.error; });
   if (run.console.json()) {
     Json changed = Json::array();
     for (const ConvertedTensor& t : report.changed)
       changed.push_back({{"name", t.name}, {"from", t.from}, {"to", t.to}, {"error", t.error}});
-    run.console.result(Json{{"path", options.out.string()},
-                            {"bytes", report.bytes},
-                            {"tensors", report.tensors},
-                            {"resumed_from", report.resumed_from},
-                            {"error", report.total_error},
-                            {"changed", changed},
-                            {"warnings", run.console.warnings()}}
-                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    Json result = {{"path", options.out.string()},
+                   {"bytes", report.bytes},
+                   {"tensors", report.tensors},
+                   {"resumed_from", report.resumed_from},
+                   {"error", report.total_error},
+                   {"changed", changed},
+                   {"warnings", run.console.warnings()}};
+    if (!pictures.empty()) result["pictures"] = as_json(pictures);
+    run.console.result(result.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
   run.console.result(options.out.string());
@@ -71,6 +84,7 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report)
   }
   if (shown < report.changed.size())
     run.console.note(fmt::format("  and {} with smaller errors; --report lists all", report.changed.size() - shown));
+  for (const std::string& line : lines_of(pictures)) run.console.result(line);
 }
 
 }  // namespace
@@ -79,7 +93,8 @@ int run_convert(Invocation& run) {
   check(run.positional.size() == 1, "convert needs one file or folder");
   ConvertOptions options = options_of(run);
   const Recognition input = recognise(run.positional[0], run.console.log());
-  const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"}, "");
+  const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"},
+                                                 run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");
   const PartName& part = part_of(input, wanted);
   const Component& component = require(input, part.kind);
   const NamedWeights weights(open_weights(component.path, run.console.log()), part.part);
@@ -90,9 +105,13 @@ int run_convert(Invocation& run) {
       run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
     return interrupt_signal() == 0;
   };
+  std::optional<Calibration> calibration;  // first, so that a missing part is said before anything is written
+  if (run.settings.has("calibrate")) calibration.emplace(run, component);
   ConvertReport report = convert_model(weights, options, run.console.log());
   run.console.clear_status();
-  print(run, options, std::move(report));
+  std::vector<CalibratedPicture> pictures;
+  if (calibration) pictures = calibration->compare(options.out);
+  print(run, options, std::move(report), pictures);
   return 0;
 }
 

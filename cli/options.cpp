@@ -224,14 +224,26 @@ std::vector<OptionGroup> bench_options() {
 
 std::vector<OptionGroup> convert_options() {
   return {{"Conversion",
-           {{"out", 'o', "FILE", "the file to write; .gguf or .safetensors"},
-            {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file)"},
-            {"quant", 0, "TYPE", "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, int8; GGUF: q8_0, q6_k, "
-             "q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
+           {{"out", 'o', "FILE|FOLDER", "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
+            {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file; diffusers in a folder)"},
+            {"quant", 0, "TYPE", "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
+             "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
             {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", {}, true},
+            {"fp8-text-encoder", 0, "", "the text encoder as Qwen publishes it in FP8: --part text-encoder --quant fp8_block"},
+            {"shard-size", 0, "GB", "a folder's weights become several files above this; 0: never (default: 10)"},
             {"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
             {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
             {"threads", 't', "N", "CPU threads (default: physical cores)", "memory"}}},
+          {"Calibration",
+           {{"calibrate", 0, "FILE", "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
+             "result and tell how far they are apart"},
+            {"model", 'm', "ID|PATH", "calibrate: where the other parts are, if not beside the source", "generate"},
+            {"dit", 0, "FILE", "calibrate: the transformer, when another part is converted", "generate"},
+            {"vae", 0, "FILE", "calibrate: the autoencoder", "generate"},
+            {"text-encoder", 0, "PATH", "calibrate: the text encoder", "generate"},
+            {"tokenizer", 0, "PATH", "calibrate: the tokenizer", "generate"},
+            {"device", 0, "NAME", "calibrate: auto, cpu, cuda or cuda:N (default: auto)", "memory"},
+            {"profile", 0, "NAME", "calibrate: fast or exact (default: fast)", "generate"}}},
           control_group()};
 }
 

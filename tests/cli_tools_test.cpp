@@ -216,6 +216,31 @@ TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
   EXPECT_GT(parse_json(averaged.out)["weights"][1], 0.5);
 }
 
+TEST_F(CliTools, ConvertingTellsWhatItDoesToPictures) {
+  write("prompts.txt", "a red circle --s 2 --d 3\na blue star --s 2\n");
+  const auto calibrated = [&](const std::string& quant, const std::string& out) {
+    const Finished done = flux2({"convert", pico(""), "--part", "transformer", "-o", out, "--quant", quant, "--calibrate", "prompts.txt", "--json"});
+    EXPECT_EQ(done.status, 0) << done.err;
+    return parse_json(done.out);
+  };
+  EXPECT_TRUE(calibrated("keep", "same.safetensors")["pictures"]["psnr"].is_null()) << "the same weights draw the same";
+  const Json fine = calibrated("q8_0", "fine.gguf"), coarse = calibrated("nvfp4", "coarse.safetensors");
+  ASSERT_EQ(fine["pictures"]["list"].size(), 2u);
+  EXPECT_EQ(fine["pictures"]["list"][0]["seed"], 3);
+  EXPECT_EQ(fine["pictures"]["list"][1]["prompt"], "a blue star");
+  EXPECT_GT(fine["pictures"]["psnr"], 30);
+  EXPECT_GT(coarse["pictures"]["psnr"], 12);
+  EXPECT_LT(coarse["pictures"]["psnr"], fine["pictures"]["psnr"]);
+  const Finished missing = flux2({"convert", pico(""), "-o", "x.gguf", "--calibrate", "nowhere.txt"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_FALSE(exists("x.gguf")) << "said before anything is written";
+
+  const Finished encoder = flux2({"convert", pico(""), "-o", "encoder", "--fp8-text-encoder", "--calibrate", "prompts.txt", "--json"});
+  ASSERT_EQ(encoder.status, 0) << encoder.err;
+  EXPECT_TRUE(exists("encoder/config.json"));
+  EXPECT_GT(parse_json(encoder.out)["pictures"]["psnr"], 15);
+}
+
 TEST_F(CliTools, UpscaleEnlarges) {
   expect_made(generate({"a red circle", "-S", "3", "-o", "small.png"}));
   const Finished made = flux2({"upscale", "small.png", "-o", "large.png"});

@@ -12,6 +12,7 @@ namespace flux2 {
 
 struct ConvertOptions {
   std::filesystem::path out;
+  bool as_folder = false;  // `out` is one, as diffusers and transformers read it: weights, where many an index, config.json
   ConvertChoice choice;
   int threads = 0;
   // Called after each tensor; returning false stops the work, which a later call with the same choices takes up again.

@@ -3,10 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "weights/encode_nvfp4.h"
 #include "weights/gguf_format.h"
 #include "weights/gguf_writer.h"
 #include "weights/safetensors_writer.h"
@@ -15,30 +16,7 @@ namespace flux2 {
 
 namespace {
 
-struct TypeName {
-  const char* name;
-  StoredAs type;
-};
-constexpr std::array<TypeName, 18> kTypeNames = {{{"keep", {}},
-                                                  {"f32", DType::F32},
-                                                  {"f16", DType::F16},
-                                                  {"bf16", DType::BF16},
-                                                  {"fp8", DType::F8_E4M3},
-                                                  {"int8", DType::I8},
-                                                  {"q8_0", DType::Q8_0},
-                                                  {"q6_k", DType::Q6_K},
-                                                  {"q5_k", DType::Q5_K},
-                                                  {"q5_1", DType::Q5_1},
-                                                  {"q5_0", DType::Q5_0},
-                                                  {"q4_k", DType::Q4_K},
-                                                  {"q4_1", DType::Q4_1},
-                                                  {"q4_0", DType::Q4_0},
-                                                  {"iq4_nl", DType::IQ4_NL},
-                                                  {"iq4_xs", DType::IQ4_XS},
-                                                  {"q3_k", DType::Q3_K},
-                                                  {"q2_k", DType::Q2_K}}};
-
-bool is_eight_bit(DType t) { return t == DType::F8_E4M3 || t == DType::I8; }
+bool is_eight_bit(DType t) { return t == DType::F8_E4M3 || t == DType::F8_E5M2 || t == DType::I8; }
 
 bool in_block(std::string_view name) {
   return name.find("blocks.") != std::string_view::npos || name.find("layers.") != std::string_view::npos;
@@ -46,14 +24,28 @@ bool in_block(std::string_view name) {
 
 class Planner {
  public:
-  Planner(const NamedWeights& weights, const ConvertChoice& choice) : weights_(weights), choice_(choice) {}
+  Planner(const NamedWeights& weights, const ConvertChoice& choice)
+      : weights_(weights), choice_(choice), gguf_(choice.layout == FileLayout::Gguf) {}
 
-  ConvertPlan run() {
-    plan_.gguf = choice_.layout == FileLayout::Gguf;
-    for (const std::string& name : weights_.names()) add(name);
-    if (plan_.gguf) finish_gguf();
-    else finish_safetensors();
-    return std::move(plan_);
+  std::vector<ConvertPlan> run() {
+    std::vector<ConvertPlan> plans;
+    uint64_t bytes = 0;
+    for (const std::string& name : weights_.names()) {
+      std::vector<PlannedTensor> group = tensors_of(name);
+      uint64_t more = 0;
+      for (const PlannedTensor& t : group) more += t.bytes();
+      if (plans.empty() || (choice_.shard_bytes > 0 && bytes > 0 && bytes + more > choice_.shard_bytes && !gguf_)) {
+        plans.emplace_back().gguf = gguf_;
+        bytes = 0;
+      }
+      bytes += more;
+      std::move(group.begin(), group.end(), std::back_inserter(plans.back().tensors));
+    }
+    for (ConvertPlan& plan : plans) {
+      if (gguf_) plan.header = gguf_header_of(plan);
+      else finish_safetensors(plan);
+    }
+    return plans;
   }
 
  private:
@@ -62,71 +54,93 @@ class Planner {
     return dtype_of(t);
   }
 
-  bool holds(DType t) const { return plan_.gguf ? ggml_type_of(t) && !is_eight_bit(t) : !is_block_type(t); }
-
-  // As it is where the file can hold it. Scales beside FP8 are taken into the values.
-  DType kept(const std::string& name) const {
-    const DType t = stored(name);
-    return holds(t) && !is_eight_bit(t) ? t : DType::BF16;
+  bool holds(const StorageType& t) const {
+    return gguf_ ? ggml_type_of(t.dtype) && t.packing == Packing::None : !is_block_type(t.dtype);
   }
 
-  DType type_of(const std::string& name, const Shape& shape) const {
+  // As it is where the file can hold it. Scales beside the elements are taken into the values.
+  StorageType kept(const std::string& name) const {
+    const DType t = stored(name);
+    return holds({t}) && !is_eight_bit(t) ? StorageType{t} : StorageType{DType::BF16};
+  }
+
+  StorageType type_of(const std::string& name, const Shape& shape) const {
     const bool matrix = shape.rank() == 2;
     for (const QuantRule& rule : choice_.rules)
       if (std::regex_search(name, rule.pattern)) return fitting(name, shape, rule.type ? *rule.type : kept(name), &rule);
-    if (!matrix) return plan_.gguf && shape.rank() <= 1 ? DType::F32 : kept(name);
+    if (!matrix) return gguf_ && shape.rank() <= 1 ? StorageType{DType::F32} : kept(name);
     if (!choice_.type) return kept(name);
-    if (is_float(*choice_.type) || in_block(name)) return fitting(name, shape, *choice_.type, nullptr);
-    return is_block_type(kept(name)) || is_eight_bit(stored(name)) ? DType::BF16 : kept(name);
+    if (is_float(choice_.type->dtype) || in_block(name)) return fitting(name, shape, *choice_.type, nullptr);
+    return is_block_type(kept(name).dtype) || is_eight_bit(stored(name)) ? StorageType{DType::BF16} : kept(name);
   }
 
   // Rows that blocks do not fill fall back to a finer type that they do.
-  DType fitting(const std::string& name, const Shape& shape, DType type, const QuantRule* rule) const {
+  StorageType fitting(const std::string& name, const Shape& shape, const StorageType& type, const QuantRule* rule) const {
     if (!holds(type)) {
-      const std::string why = fmt::format("{} cannot be stored in {} files", name_of(type), plan_.gguf ? "GGUF" : "safetensors");
+      const std::string why = fmt::format("{} cannot be stored in {} files", type.name(), gguf_ ? "GGUF" : "safetensors");
       if (rule) fail(ErrorCode::InvalidArgument, "--quant-rule {}: {}", rule->text, why);
       throw Error(ErrorCode::InvalidArgument, why,
-                  plan_.gguf ? "use a type like q4_k, or --to bfl" : "use fp8 or int8, or --to gguf");
+                  gguf_ ? "use a type like q4_k, or --to bfl" : "use fp8, int8 or nvfp4, or --to gguf");
     }
-    if (is_eight_bit(type) && shape.rank() != 2)
-      fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, name_of(type));
-    if (!is_block_type(type)) return type;
+    if (type.packing != Packing::None && shape.rank() != 2)
+      fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, type.name());
     const int64_t row = shape.rank() == 0 ? 1 : shape[-1];
-    if (row % info(type).block_elements == 0) return type;
-    return row % 32 == 0 ? DType::Q8_0 : DType::F16;
+    if (type.packing == Packing::Nvfp4 && row % kNvfp4Group != 0) return {DType::BF16};
+    if (!is_block_type(type.dtype) || row % info(type.dtype).block_elements == 0) return type;
+    return {row % 32 == 0 ? DType::Q8_0 : DType::F16};
   }
 
-  void add(const std::string& canonical) {
+  std::vector<PlannedTensor> tensors_of(const std::string& canonical) {
     const Shape shape = weights_.shape(canonical);
-    if (shape.numel() == 0 || stored(canonical) == DType::I64) return;  // counters of training
-    const DType type = type_of(canonical, shape);
+    if (shape.numel() == 0 || stored(canonical) == DType::I64) return {};  // counters of training
+    const StorageType type = type_of(canonical, shape);
     std::vector<DiffusersTensor> pieces{{canonical, shape, {{0, shape.rank() == 0 ? 1 : shape[0]}}}};
     if (choice_.layout == FileLayout::Diffusers) pieces = to_diffusers(weights_.part(), canonical, shape);
-    if (plan_.gguf) pieces[0].name = to_ggml(weights_.part(), canonical);
-    for (const DiffusersTensor& p : pieces) add_piece(canonical, p, type);
+    if (gguf_) pieces[0].name = to_ggml(weights_.part(), canonical);
+    std::vector<PlannedTensor> list;
+    for (const DiffusersTensor& p : pieces) add_piece(list, canonical, p, type);
+    return list;
   }
 
-  void add_piece(const std::string& canonical, const DiffusersTensor& p, DType type) {
+  void add_piece(std::vector<PlannedTensor>& list, const std::string& canonical, const DiffusersTensor& p, const StorageType& type) {
     using Role = PlannedTensor::Role;
-    plan_.tensors.push_back({p.name, type, p.shape, Role::Values, canonical, p.rows, {}});
-    if (!is_eight_bit(type)) return;
+    const auto add = [&](const std::string& name, DType dtype, const Shape& shape, Role role, const std::string& text = {}) {
+      list.push_back({name, dtype, shape, role, p.name, type, canonical, p.rows, text});
+    };
+    const int64_t rows = p.shape.rank() > 0 ? p.shape[0] : 1, columns = p.shape.rank() == 2 ? p.shape[1] : 1;
+    const auto blocks = [](int64_t extent, int64_t side) { return (extent + side - 1) / side; };
+    std::string format;
+    switch (type.packing) {
+      case Packing::None: return add(p.name, type.dtype, p.shape, Role::Values);
+      case Packing::TensorScale:
+        add(p.name + "_scale", DType::F32, {}, Role::Scales);
+        format = "float8_e4m3fn";
+        break;
+      case Packing::RowScales:
+        add(p.name + "_scale", DType::F32, {rows, 1}, Role::Scales);
+        format = "int8_tensorwise";
+        break;
+      case Packing::BlockScales:
+        add(p.name, type.dtype, p.shape, Role::Values);
+        return add(p.name + "_scale_inv", DType::F32, {blocks(rows, kScaleBlock), blocks(columns, kScaleBlock)}, Role::Scales);
+      case Packing::Nvfp4:
+        add(p.name + "_scale", DType::F8_E4M3, {blocks(rows, 128) * 128, blocks(columns / kNvfp4Group, 4) * 4}, Role::TiledScales);
+        add(p.name + "_scale_2", DType::F32, {}, Role::Scales);
+        format = "nvfp4";
+        break;
+    }
+    add(p.name, type.dtype, type.packing == Packing::Nvfp4 ? Shape{rows, columns / 2} : p.shape, Role::Values);
     const std::string layer = p.name.substr(0, p.name.rfind('.'));
-    const bool fp8 = type == DType::F8_E4M3;
-    const Shape scales = fp8 ? Shape{} : Shape{p.shape[0], 1};
-    plan_.tensors.push_back(
-        {p.name + "_scale", DType::F32, scales, fp8 ? Role::TensorScale : Role::RowScales, canonical, p.rows, {}});
-    const std::string format = fp8 ? "float8_e4m3fn" : "int8_tensorwise";
     packed_layers_[layer] = {{"format", format}};
     if (choice_.layout != FileLayout::Comfy) return;
     const std::string text = Json{{"format", format}}.dump();
-    plan_.tensors.push_back(
-        {layer + ".comfy_quant", DType::U8, {static_cast<int64_t>(text.size())}, Role::Text, canonical, {}, text});
+    add(layer + ".comfy_quant", DType::U8, {static_cast<int64_t>(text.size())}, Role::Text, text);
   }
 
-  void finish_safetensors() {
+  void finish_safetensors(ConvertPlan& plan) const {
     std::vector<SafetensorsWriter::Declared> declared;
     std::map<std::string, PlannedTensor> by_name;
-    for (PlannedTensor& t : plan_.tensors) {
+    for (PlannedTensor& t : plan.tensors) {
       declared.push_back({t.name, t.dtype, t.shape});
       by_name.emplace(t.name, std::move(t));
     }
@@ -136,15 +150,15 @@ class Planner {
     if (!packed_layers_.empty())
       metadata["_quantization_metadata"] = Json{{"format_version", "1.0"}, {"layers", packed_layers_}}.dump();
     declared = safetensors_order(std::move(declared));
-    plan_.header = safetensors_header(declared, metadata);
-    plan_.tensors.clear();
-    for (const auto& d : declared) plan_.tensors.push_back(std::move(by_name.at(d.name)));
+    plan.header = safetensors_header(declared, metadata);
+    plan.tensors.clear();
+    for (const auto& d : declared) plan.tensors.push_back(std::move(by_name.at(d.name)));
   }
 
-  void finish_gguf() {
+  std::string gguf_header_of(const ConvertPlan& plan) const {
     std::vector<GgufDeclared> declared;
-    for (const PlannedTensor& t : plan_.tensors) declared.push_back({t.name, t.dtype, t.shape});
-    plan_.header = gguf_header(pairs(), declared);
+    for (const PlannedTensor& t : plan.tensors) declared.push_back({t.name, t.dtype, t.shape});
+    return gguf_header(pairs(), declared);
   }
 
   std::vector<GgufPair> pairs() const {
@@ -153,7 +167,7 @@ class Planner {
                                                            : weights_.part() == ModelPart::Transformer ? "flux"
                                                                                                        : "flux2-vae"},
                                   {"general.quantization_version", uint32_t{2}}};
-    if (const auto file_type = choice_.type ? gguf_file_type(*choice_.type) : std::nullopt)
+    if (const auto file_type = choice_.type ? gguf_file_type(choice_.type->dtype) : std::nullopt)
       list.push_back({"general.file_type", *file_type});
     for (const char* key : {"general.name", "modelspec.title"})
       if (const auto at = weights_.source().metadata().find(key); at != weights_.source().metadata().end()) {
@@ -186,7 +200,7 @@ class Planner {
 
   const NamedWeights& weights_;
   const ConvertChoice& choice_;
-  ConvertPlan plan_;
+  bool gguf_;
   Json packed_layers_ = Json::object();
 };
 
@@ -204,21 +218,6 @@ FileLayout file_layout_named(std::string_view name) {
   return static_cast<FileLayout>(at - names.begin());
 }
 
-const std::vector<std::string>& stored_as_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const TypeName& t : kTypeNames) all.emplace_back(t.name);
-    return all;
-  }();
-  return names;
-}
-
-StoredAs stored_as_named(std::string_view name) {
-  for (const TypeName& t : kTypeNames)
-    if (name == t.name) return t.type;
-  fail(ErrorCode::InvalidArgument, "\"{}\" is not one of {}", name, fmt::join(stored_as_names(), ", "));
-}
-
 QuantRule quant_rule(const std::string& text) {
   const size_t equals = text.rfind('=');
   check(equals != std::string::npos && equals > 0, "a rule is REGEX=TYPE, not \"{}\"", text);
@@ -229,17 +228,18 @@ QuantRule quant_rule(const std::string& text) {
   }
 }
 
-uint64_t ConvertPlan::bytes_of(const PlannedTensor& t) const {
-  return static_cast<uint64_t>(bytes_for(t.dtype, t.shape.numel()));
-}
-uint64_t ConvertPlan::padding_of(const PlannedTensor& t) const { return gguf ? gguf_padding(bytes_of(t)) : 0; }
+uint64_t PlannedTensor::bytes() const { return static_cast<uint64_t>(bytes_for(dtype, shape.numel())); }
+
+uint64_t ConvertPlan::padding_of(const PlannedTensor& t) const { return gguf ? gguf_padding(t.bytes()) : 0; }
 
 uint64_t ConvertPlan::total_bytes() const {
   uint64_t total = header.size();
-  for (const PlannedTensor& t : tensors) total += bytes_of(t) + padding_of(t);
+  for (const PlannedTensor& t : tensors) total += t.bytes() + padding_of(t);
   return total;
 }
 
-ConvertPlan plan_conversion(const NamedWeights& weights, const ConvertChoice& choice) { return Planner(weights, choice).run(); }
+std::vector<ConvertPlan> plan_conversion(const NamedWeights& weights, const ConvertChoice& choice) {
+  return Planner(weights, choice).run();
+}
 
 }  // namespace flux2

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <map>
-#include <optional>
 #include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hub/stored_as.h"
 #include "weights/named_weights.h"
 
 namespace flux2 {
@@ -21,12 +20,6 @@ enum class FileLayout {
 const std::vector<std::string>& file_layout_names();  // "bfl", "diffusers", "comfy", "gguf"
 FileLayout file_layout_named(std::string_view name);
 
-// What weights are stored as: a float type, a block type, or 8 bits with scales beside them (F8_E4M3 with one for the
-// whole, I8 with one for each row). Empty: as they are, or BF16 where the file cannot hold that.
-using StoredAs = std::optional<DType>;
-const std::vector<std::string>& stored_as_names();  // "keep", "f32", "f16", "bf16", "fp8", "int8", "q8_0", …
-StoredAs stored_as_named(std::string_view name);
-
 struct QuantRule {
   std::string text;  // as given: REGEX=TYPE
   std::regex pattern;
@@ -36,34 +29,39 @@ QuantRule quant_rule(const std::string& text);
 
 struct ConvertChoice {
   FileLayout layout = FileLayout::Bfl;
+  uint64_t shard_bytes = 0;      // a safetensors model larger than that becomes a series of files; 0: never
   StoredAs type;                 // of the matrices inside blocks; those outside are kept, or BF16
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };
 
 // One tensor of the file to be written.
 struct PlannedTensor {
-  enum class Role { Values, TensorScale, RowScales, Text };
+  enum class Role { Values, Scales, TiledScales, Text };
 
   std::string name;
   DType dtype = DType::BF16;
   Shape shape;
   Role role = Role::Values;
+  std::string weight;            // the name of the values, beside which others stand
+  StorageType type;              // of the values
   std::string canonical;         // whose values, or the scales of whose values
   std::vector<IndexRange> rows;  // of it, in the order of the file
   std::string text;              // of a descriptor
+
+  uint64_t bytes() const;  // without padding
 };
 
+// A file to be written.
 struct ConvertPlan {
   std::vector<PlannedTensor> tensors;  // in the order of the data
   std::string header;                  // all bytes in front of it
   bool gguf = false;                   // tensors are padded
 
-  uint64_t bytes_of(const PlannedTensor& t) const;  // without padding
   uint64_t padding_of(const PlannedTensor& t) const;
   uint64_t total_bytes() const;
 };
 
 // Decides names, types and order from headers alone. Throws InvalidArgument for what the layout cannot hold.
-ConvertPlan plan_conversion(const NamedWeights& weights, const ConvertChoice& choice);
+std::vector<ConvertPlan> plan_conversion(const NamedWeights& weights, const ConvertChoice& choice);
 
 }  // namespace flux2

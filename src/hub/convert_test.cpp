@@ -96,9 +96,9 @@ TEST(Convert, DiffusersAndBackGivesTheSameFile) {
   for (const std::string& name : before.names()) EXPECT_EQ(values(joined, name), values(before, name)) << name;
 }
 
-TEST(Convert, EightBitsWithTheirScales) {
+TEST(Convert, PackedWithTheirScales) {
   const NamedWeights before = transformer();
-  for (const auto& [type, limit] : {std::pair<std::string, double>{"fp8", 0.035}, {"int8", 0.01}})
+  for (const auto& [type, limit] : {std::pair<std::string, double>{"fp8", 0.035}, {"int8", 0.01}, {"nvfp4", 0.12}})
     for (const FileLayout layout : {FileLayout::Bfl, FileLayout::Comfy, FileLayout::Diffusers}) {
       const ConvertOptions o = options("x.safetensors", layout, type);
       const ConvertReport report = convert_model(before, o);
@@ -108,13 +108,70 @@ TEST(Convert, EightBitsWithTheirScales) {
       for (const std::string& name : before.names())
         EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
       EXPECT_THAT(source->metadata().at("_quantization_metadata"),
-                  HasSubstr(type == "fp8" ? "float8_e4m3fn" : "int8_tensorwise"));
+                  HasSubstr(type == "fp8" ? "float8_e4m3fn" : type == "int8" ? "int8_tensorwise" : "nvfp4"));
       EXPECT_EQ(require(recognise(o.out), ComponentKind::Transformer).storage, type);
       // What was packed can be unpacked, and packed as blocks.
       ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf",
-                            .choice = {.layout = FileLayout::Gguf, .type = DType::Q8_0}};
+                            .choice = {.layout = FileLayout::Gguf, .type = stored_as_named("q8_0")}};
       EXPECT_LE(convert_model(after, blocks).total_error, 0.01);
     }
+}
+
+TEST(Convert, NumbersAreTheFilesBehindTheReport) {
+  const NamedWeights before = transformer();
+  const ConvertOptions o = options("x.safetensors", FileLayout::Bfl, "nvfp4", {"txt_mlp=fp8_block"});
+  const ConvertReport report = convert_model(before, o);
+  const auto source = open_weights(o.out);
+  const NamedWeights after(source, ModelPart::Transformer);
+  for (const ConvertedTensor& t : report.changed) EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
+  EXPECT_GT(report.changed.size(), 5u);
+  EXPECT_EQ(after.shape("double_blocks.0.img_attn.qkv.weight"), (Shape{768, 256}));
+}
+
+// As Qwen publishes its encoders: scales of 128 × 128, everything outside the layers as it was, config.json beside it.
+TEST(Convert, AnFp8TextEncoderIsAFolderLikeQwens) {
+  const NamedWeights before = text_encoder();
+  ConvertOptions o = options("encoder", FileLayout::Diffusers, "fp8_block");
+  o.as_folder = true;
+  const ConvertReport report = convert_model(before, o);
+  EXPECT_LE(report.total_error, 0.035);
+  const Json config = read_json(o.out / "config.json");
+  EXPECT_EQ(config["quantization_config"]["weight_block_size"], (Json{128, 128}));
+  EXPECT_EQ(config["num_hidden_layers"], 28);
+  const NamedWeights after(open_weights(o.out), ModelPart::TextEncoder);
+  EXPECT_EQ(after.names(), before.names());
+  for (const ConvertedTensor& t : report.changed) EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
+  EXPECT_EQ(values(after, "model.embed_tokens.weight"), values(before, "model.embed_tokens.weight"));
+  EXPECT_EQ(require(recognise(o.out), ComponentKind::TextEncoder).storage, "fp8");
+}
+
+TEST(Convert, AFolderInSeveralFiles) {
+  const NamedWeights before = transformer();
+  ConvertOptions o = options("transformer", FileLayout::Diffusers, "keep");
+  o.as_folder = true;
+  o.choice.shard_bytes = 1 << 20;
+  convert_model(before, o);
+  const Json index = read_json(o.out / "diffusion_pytorch_model.safetensors.index.json");
+  EXPECT_TRUE(index["weight_map"].contains("transformer_blocks.0.attn.to_q.weight"));
+  EXPECT_EQ(read_json(o.out / "config.json")["_class_name"], "Flux2Transformer2DModel");
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(o.out)) files += entry.path().extension() == ".safetensors";
+  EXPECT_GT(files, 2u);
+  const NamedWeights after(open_weights(o.out), ModelPart::Transformer);
+  EXPECT_EQ(after.names(), before.names());
+  for (const std::string& name : before.names()) EXPECT_EQ(values(after, name), values(before, name)) << name;
+
+  // Stopped in the third file it goes on there: nothing has its name before all is complete.
+  ConvertOptions again = o;
+  again.out = o.out.parent_path() / "again";
+  again.progress = [&](uint64_t done, uint64_t total, const std::string&) { return done < total / 2; };
+  EXPECT_THAT(refusal([&] { convert_model(before, again); }), HasSubstr("stopped"));
+  const std::string first = fmt::format("diffusion_pytorch_model-00001-of-{:05}.safetensors", files);
+  EXPECT_FALSE(fs::exists(again.out / first));
+  again.progress = {};
+  EXPECT_GT(convert_model(before, again).resumed_from, fs::file_size(o.out / first));
+  for (const auto& entry : fs::directory_iterator(o.out))
+    EXPECT_EQ(read_text_file(again.out / entry.path().filename()), read_text_file(entry.path())) << entry.path();
 }
 
 TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {

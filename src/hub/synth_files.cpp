@@ -6,6 +6,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "hub/component_config.h"
 #include "text/pretokenize.h"
 #include "text/unicode.h"
 
@@ -64,24 +65,7 @@ void write_own_index(const fs::path& folder, const SynthModel& m) {
 }
 
 void write_text_encoder_config(const fs::path& folder, const SynthModel& m) {
-  const Qwen3Config& c = *m.text_encoder;
-  write_json(folder / "text_encoder" / "config.json",
-             {{"architectures", {"Qwen3ForCausalLM"}},
-              {"model_type", "qwen3"},
-              {"vocab_size", c.vocab},
-              {"hidden_size", c.hidden},
-              {"intermediate_size", c.intermediate},
-              {"num_hidden_layers", c.layers},
-              {"num_attention_heads", c.heads},
-              {"num_key_value_heads", c.kv_heads},
-              {"head_dim", c.head_dim},
-              {"rms_norm_eps", 1e-6},
-              {"rope_theta", c.rope_theta},
-              {"tie_word_embeddings", true},
-              {"attention_bias", false},
-              {"hidden_act", "silu"},
-              {"max_position_embeddings", 40960},
-              {"torch_dtype", m.dtype == DType::F32 ? "float32" : "bfloat16"}});
+  write_json(folder / "text_encoder" / "config.json", text_encoder_config(*m.text_encoder, m.dtype));
 }
 
 void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
@@ -106,39 +90,8 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
   }
   write_json(folder / "model_index.json", index);
 
-  write_json(folder / "transformer" / "config.json",
-             {{"_class_name", "Flux2Transformer2DModel"},
-              {"patch_size", 1},
-              {"in_channels", t.channels},
-              {"out_channels", nullptr},
-              {"num_layers", t.double_blocks},
-              {"num_single_layers", t.single_blocks},
-              {"attention_head_dim", Flux2Config::kHeadDim},
-              {"num_attention_heads", t.heads()},
-              {"joint_attention_dim", t.text_width},
-              {"timestep_guidance_channels", 256},
-              {"mlp_ratio", 3.0},
-              {"axes_dims_rope", {32, 32, 32, 32}},
-              {"rope_theta", 2000},
-              {"eps", 1e-6},
-              {"guidance_embeds", t.guidance}});
-
-  Json vae = {{"_class_name", "AutoencoderKLFlux2"},
-              {"in_channels", 3},
-              {"out_channels", 3},
-              {"block_out_channels", m.vae.encoder_widths},
-              {"layers_per_block", VaeConfig::kEncoderBlocks},
-              {"latent_channels", m.vae.latent_channels},
-              {"norm_num_groups", 32},
-              {"batch_norm_eps", 1e-4},
-              {"batch_norm_momentum", 0.1},
-              {"patch_size", {2, 2}},
-              {"use_quant_conv", true},
-              {"use_post_quant_conv", true},
-              {"mid_block_add_attention", true}};
-  if (m.vae.decoder_widths != m.vae.encoder_widths) vae["decoder_block_out_channels"] = m.vae.decoder_widths;
-  write_json(folder / "vae" / "config.json", vae);
-
+  write_json(folder / "transformer" / "config.json", transformer_config(t));
+  write_json(folder / "vae" / "config.json", autoencoder_config(m.vae));
   write_json(folder / "scheduler" / "scheduler_config.json",
              {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
               {"base_image_seq_len", 256},

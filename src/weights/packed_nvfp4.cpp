@@ -1,18 +1,15 @@
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "base/error.h"
+#include "weights/encode_nvfp4.h"
 #include "weights/packed_kinds.h"
 #include "weights/read_values.h"
 
 namespace flux2 {
 
 namespace {
-
-constexpr int64_t kGroup = 16;
-constexpr std::array<float, 16> kE2m1 = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -21,10 +18,10 @@ class Nvfp4Values final : public PackedValues {
   Nvfp4Values(const Nvfp4Parts& parts, Nvfp4Order order) : parts_(parts), tiled_(order == Nvfp4Order::Tiled) {
     const StoredTensor &w = parts_.codes, &s = parts_.scales;
     columns_ = 2 * w.shape[1];
-    blocks_ = columns_ / kGroup;
+    blocks_ = columns_ / kNvfp4Group;
     const int64_t rows = w.shape[0];
     const Shape plain{rows, blocks_}, padded{up_to(rows, 128), up_to(blocks_, 4)};
-    if (columns_ % kGroup != 0 || s.shape != (tiled_ ? padded : plain) || s.bytes.size() != static_cast<size_t>(s.shape.numel()))
+    if (columns_ % kNvfp4Group != 0 || s.shape != (tiled_ ? padded : plain) || s.bytes.size() != static_cast<size_t>(s.shape.numel()))
       fail(ErrorCode::BadFile, "the scales {} of shape {} do not fit {} of shape {}", s.name, s.shape, w.name, w.shape);
     if (parts_.global.shape.numel() != 1 || parts_.global.dtype != DType::F32)
       fail(ErrorCode::BadFile, "{} is not one F32 number", parts_.global.name);
@@ -41,7 +38,7 @@ class Nvfp4Values final : public PackedValues {
       load_scales(r, scales);
       const uint8_t* row = codes + r * (columns_ / 2);
       for (int64_t j = 0; j < columns_ / 2; ++j) {
-        const float scale = scales[static_cast<size_t>(2 * j / kGroup)];
+        const float scale = scales[static_cast<size_t>(2 * j / kNvfp4Group)];
         const float high = kE2m1[row[j] >> 4] * scale, low = kE2m1[row[j] & 15] * scale;
         out[2 * j] = tiled_ ? high : low;
         out[2 * j + 1] = tiled_ ? low : high;

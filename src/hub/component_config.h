@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/json.h"
+#include "model/flux2_config.h"
+#include "model/qwen3.h"
+#include "model/vae_config.h"
+
+namespace flux2 {
+
+// The config.json that diffusers and transformers want beside a component's weights.
+Json transformer_config(const Flux2Config& config);
+Json autoencoder_config(const VaeConfig& config);
+Json text_encoder_config(const Qwen3Config& config, DType dtype);
+
+// Of a component whose weights these are: what shapes tell, and for text encoders the config.json that lies beside them.
+Json config_of(const NamedWeights& weights);
+
+}  // namespace flux2

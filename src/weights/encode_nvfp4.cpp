@@ -1,0 +1,46 @@
+#include "weights/encode_nvfp4.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/dtype.h"
+#include "weights/round_eight_bit.h"
+
+namespace flux2 {
+
+namespace {
+
+// The magnitudes are 0, ½, 1, 1½, 2, 3, 4, 6: a value on the middle between two goes to the one whose code is even.
+uint8_t code_of(float value) {
+  const float a = std::abs(value);
+  const uint8_t code = a <= 0.25f   ? 0
+                       : a < 0.75f  ? 1
+                       : a <= 1.25f ? 2
+                       : a < 1.75f  ? 3
+                       : a <= 2.5f  ? 4
+                       : a < 3.5f   ? 5
+                       : a <= 5.0f  ? 6
+                                    : 7;
+  return code != 0 && value < 0 ? code | 8 : code;
+}
+
+}  // namespace
+
+void nvfp4_scales(const float* x, int64_t columns, float global, uint8_t* scales) {
+  for (int64_t group = 0; group < columns / kNvfp4Group; ++group) {
+    float largest = 0;
+    for (int64_t i = 0; i < kNvfp4Group; ++i) largest = std::max(largest, std::abs(x[group * kNvfp4Group + i]));
+    const float scale = global > 0 ? std::min(largest / 6.0f / global, 448.0f) : 0.0f;
+    round_to_e4m3(&scale, 1, 1.0f, scales + group);
+  }
+}
+
+void nvfp4_codes(const float* x, int64_t columns, float global, const uint8_t* scales, uint8_t* codes) {
+  for (int64_t j = 0; j < columns; j += 2) {
+    const float scale = e4m3_to_float(scales[j / kNvfp4Group]) * global;
+    const float factor = scale > 0 ? 1.0f / scale : 0.0f;
+    codes[j / 2] = static_cast<uint8_t>(code_of(x[j] * factor) << 4 | code_of(x[j + 1] * factor));
+  }
+}
+
+}  // namespace flux2
