@@ -1,4 +1,4 @@
-#include "weights/fp8_scales.h"
+#include "weights/eight_bit_scales.h"
 
 #include <gmock/gmock.h>
 
@@ -36,7 +36,7 @@ NamedWeights written(const Tensors& tensors) {
   return {open_weights(path), ModelPart::Transformer};
 }
 
-TEST(Fp8Scales, AFactorForTheWholeBecomesOneForEachRow) {
+TEST(EightBitScales, AFactorForTheWholeBecomesOneForEachRow) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{1, 1}}) {
     const NamedWeights weights = written({{kLayer + "weight", codes()},
                                           {kLayer + "weight_scale", floats(shape, {0.25f})},
@@ -49,7 +49,7 @@ TEST(Fp8Scales, AFactorForTheWholeBecomesOneForEachRow) {
   }
 }
 
-TEST(Fp8Scales, FactorsForRowsUnderAnyName) {
+TEST(EightBitScales, FactorsForRowsUnderAnyName) {
   for (const char* name : {"weight_scale", "scale_weight", "weight_scale_inv"})
     for (const Shape& shape : {Shape{4}, Shape{4, 1}}) {
       const NamedWeights weights = written({{kLayer + "weight", codes()}, {kLayer + name, floats(shape, {1, 2, 3, 4})}});
@@ -59,14 +59,27 @@ TEST(Fp8Scales, FactorsForRowsUnderAnyName) {
     }
 }
 
-TEST(Fp8Scales, ValuesOfOtherFloatTypes) {
+TEST(EightBitScales, Int8RowsKeepTheirBytes) {
+  const std::vector<int8_t> bytes = {1, -2, 3, 4};
+  const Tensor q = Tensor::host_copy(bytes.data(), DType::I8, {2, 2});
+  const NamedWeights comfy = written({{kLayer + "weight", q}, {kLayer + "weight_scale", floats({2, 1}, {0.5f, 2})}});
+  EXPECT_EQ(comfy.open(kLayer + "weight").dtype(), DType::I8);
+  EXPECT_THAT(comfy.open(kLayer + "weight").scales().to_floats(), ElementsAre(0.5f, 2));
+  const NamedWeights bnb = written({{kLayer + "weight", q},
+                                    {kLayer + "SCB", floats({2}, {127, 254})},
+                                    {kLayer + "weight_format", floats({}, {0})}});
+  EXPECT_THAT(bnb.open(kLayer + "weight").scales().to_floats(), ElementsAre(1, 2)) << "the largest value of a row is 127 steps";
+  EXPECT_THAT(bnb.unknown(), IsEmpty());
+}
+
+TEST(EightBitScales, ValuesOfOtherFloatTypes) {
   const std::vector<uint16_t> half = {0x3e00};  // 1.5 as F16
   const NamedWeights weights =
       written({{kLayer + "weight", codes()}, {kLayer + "weight_scale", Tensor::host_copy(half.data(), DType::F16, {1})}});
   EXPECT_EQ(weights.open(kLayer + "weight").scales().to_floats()[3], 1.5f);
 }
 
-TEST(Fp8Scales, JoinedPiecesKeepTheirOwnFactors) {
+TEST(EightBitScales, JoinedPiecesKeepTheirOwnFactors) {
   const std::string attn = "transformer_blocks.0.attn.";
   const NamedWeights weights = written({{attn + "to_q.weight", codes(2)},
                                         {attn + "to_q.weight_scale", floats({}, {0.5f})},
@@ -76,7 +89,7 @@ TEST(Fp8Scales, JoinedPiecesKeepTheirOwnFactors) {
   EXPECT_THAT(weights.open("double_blocks.0.img_attn.qkv.weight").scales().to_floats(), ElementsAre(0.5f, 0.5f, 1, 1, 7, 8));
 }
 
-TEST(Fp8Scales, NoneWhereTheFileHasNone) {
+TEST(EightBitScales, NoneWhereTheFileHasNone) {
   const NamedWeights weights = written({{kLayer + "weight", codes()}, {"img_in.weight", floats({2, 2}, {1, 2, 3, 4})},
                                         {"img_in.weight_scale", floats({}, {2.0f})}});
   EXPECT_FALSE(weights.open(kLayer + "weight").scales().defined());
@@ -84,7 +97,7 @@ TEST(Fp8Scales, NoneWhereTheFileHasNone) {
   EXPECT_THAT(weights.unknown(), ElementsAre("img_in.weight_scale"));
 }
 
-TEST(Fp8Scales, RefusesWhatIsNoFactor) {
+TEST(EightBitScales, RefusesWhatIsNoFactor) {
   const auto opening = [&](const Tensor& scale) {
     return refusal([&] { written({{kLayer + "weight", codes()}, {kLayer + "weight_scale", scale}}).open(kLayer + "weight"); });
   };

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
-#include "weights/fp8_scales.h"
+#include "weights/eight_bit_scales.h"
 #include "weights/name_rules.h"
 
 namespace flux2 {
@@ -164,7 +164,7 @@ NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart
   std::set<std::string> companions;
   for (const auto& [name, recipe] : recipes_)
     for (const StoredTensor* piece : recipe.pieces)
-      for (const StoredTensor* companion : fp8_companions(*source_, *piece)) companions.insert(companion->name);
+      for (const StoredTensor* companion : companions_of(*source_, *piece)) companions.insert(companion->name);
   std::erase_if(unknown_, [&](const std::string& name) { return companions.contains(name); });
 }
 
@@ -216,15 +216,15 @@ Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const 
                     [&] { return open_tensor(rows, shape, shard).with_scales(scales_of(rows, shape, shard)); });
 }
 
-// The factors of an FP8 matrix made of these rows, one for each; undefined where no piece has any.
+// The factors of a matrix in 8 bits made of these rows, one for each; undefined where no piece has any.
 Tensor NamedWeights::scales_of(std::span<const StoredRows> rows, const Shape& shape, const Shard& shard) const {
-  const auto scale_of = [&](const StoredRows& r) { return fp8_scale_of(*source_, *r.tensor); };
+  const auto scale_of = [&](const StoredRows& r) { return scale_beside(*source_, *r.tensor); };
   if (std::none_of(rows.begin(), rows.end(), scale_of)) return {};
   std::vector<float> all;
   for (const StoredRows& r : rows) {
     const StoredTensor* scale = scale_of(r);
     const std::vector<float> factors =
-        scale ? fp8_row_scales(*r.tensor, *scale) : std::vector<float>(static_cast<size_t>(r.tensor->shape[0]), 1.0f);
+        scale ? row_scales(*r.tensor, *scale) : std::vector<float>(static_cast<size_t>(r.tensor->shape[0]), 1.0f);
     all.insert(all.end(), factors.begin() + r.rows.begin, factors.begin() + r.rows.end);
   }
   std::vector<float> kept;

@@ -14,7 +14,7 @@ namespace flux2 {
 struct NameRule;
 
 // One part of a model under its canonical names, whatever prefix and dialect its files use. Joining split matrices,
-// exchanging halves, restoring shapes and finding the factors of FP8 weights happen when a tensor is opened.
+// exchanging halves, restoring shapes and finding the factors of weights in 8 bits happen when a tensor is opened.
 class NamedWeights {
  public:
   // Finds the prefix and the dialect under which most tensors are recognised; none may match, then names() is empty.
@@ -26,7 +26,7 @@ class NamedWeights {
   DType dtype(std::string_view canonical) const;
   Tensor open(std::string_view canonical, const Shard& shard = {}) const;
 
-  // The stored rows that make up a tensor, in its order. The values of FP8 rows want their scales (packed_values.h).
+  // The stored rows that make up a tensor, in its order. The values of rows in 8 bits want their scales (packed_values.h).
   std::vector<StoredRows> pieces(std::string_view canonical) const;
 
   // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.

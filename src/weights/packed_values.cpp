@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/shown.h"
+#include "weights/eight_bit_scales.h"
 #include "weights/packed_kinds.h"
 #include "weights/weight_source.h"
 
@@ -16,10 +17,13 @@ namespace flux2 {
 namespace {
 
 constexpr std::string_view kWeight = "weight";
-constexpr std::string_view kScales[] = {"weight_scale", "scale_weight", "weight_scale_inv"};
+constexpr std::string_view kScales[] = {"weight_scale", "scale_weight", "weight_scale_inv", "SCB"};
 constexpr size_t kMaxJson = 1 << 20;
 
 bool is_f8(const StoredTensor& t) { return t.dtype == DType::F8_E4M3 || t.dtype == DType::F8_E5M2; }
+
+// Rows are looked up in it, which knows no scales.
+bool is_table(const StoredTensor& t) { return t.name.ends_with("embed_tokens.weight"); }
 
 Json json_in(const StoredTensor& t) {
   if (t.bytes.size() > kMaxJson) fail(ErrorCode::BadFile, "{} of {} bytes is no description", shown(t.name), t.bytes.size());
@@ -114,23 +118,22 @@ class Unpacker {
   // Scales that a tensor carries itself stay beside it for whoever opens it.
   std::optional<StoredTensor> unpacked_f8(const StoredTensor& t) {
     const StoredTensor* scale = scale_of(t);
-    if (!scale || scales_rows(t, *scale)) return std::nullopt;
+    if (!scale || (scales_rows(t, *scale) && !is_table(t))) return std::nullopt;
     take(scale);
     for (const char* unused : {"input_scale", "scale_input"}) beside(t, unused);
     return with_values(t, t.dtype_name.c_str(), t.shape, scaled_values(t, *scale));
   }
 
   std::optional<StoredTensor> unpacked_int8(const StoredTensor& t, const Json& says) {
-    if (const StoredTensor* largest = beside(t, "SCB")) {
-      beside(t, "weight_format");
-      return with_values(t, "I8", t.shape, scaled_values(t, *largest, 1.0f / 127.0f));
-    }
-    const StoredTensor* scale = beside(t, "weight_scale");
+    const StoredTensor* scale = scale_of(t);
     if (!scale) return std::nullopt;
-    beside(t, "input_scale");
-    auto values = scaled_values(t, *scale);
     const Json& parameters = says.contains("params") && says["params"].is_object() ? says["params"] : says;
-    if (parameters.contains("convrot") && parameters["convrot"] == true) {
+    const bool rotated = parameters.contains("convrot") && parameters["convrot"] == true;
+    if (!rotated && scales_rows(t, *scale) && !is_table(t)) return std::nullopt;
+    take(scale);
+    for (const char* unused : {"input_scale", "weight_format"}) beside(t, unused);
+    auto values = scaled_values(t, *scale, unit_of(*scale));
+    if (rotated) {
       const Json size = parameters.value("convrot_groupsize", Json(256));
       values = rotated_back(std::move(values), t.shape[1], size.is_number_integer() ? size.get<int64_t>() : 0);
     }
@@ -171,11 +174,9 @@ class Unpacker {
 }  // namespace
 
 std::shared_ptr<const PackedValues> values_of(const WeightSource& source, const StoredTensor& t) {
-  if (t.packed || !is_f8(t) || t.shape.rank() != 2 || !t.name.ends_with(kWeight)) return t.packed;
-  for (std::string_view name : kScales)
-    if (const StoredTensor* scale = source.find(t.name.substr(0, t.name.size() - kWeight.size()) + std::string(name)))
-      return scaled_values(t, *scale);
-  return nullptr;
+  if (t.packed) return t.packed;
+  const StoredTensor* scale = scale_beside(source, t);
+  return scale ? scaled_values(t, *scale, unit_of(*scale)) : nullptr;
 }
 
 void unpack_weights(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {

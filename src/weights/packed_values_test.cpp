@@ -216,15 +216,22 @@ TEST(PackedValues, RotationsAreTheirOwnInverse) {
 
 TEST(PackedValues, Int8PlainRotatedAndOfBitsandbytes) {
   const Tensor q = bytes({2, 4}, {0, 4, 10, 254, 1, 2, 3, 4}, DType::I8);  // 254 is −2
-  const auto plain = values(written({{"w.weight", q}, {"w.weight_scale", floats({2, 1}, {1, 0.5f})}})->open("w.weight"));
-  EXPECT_THAT(plain, ElementsAre(0, 4, 10, -2, 0.5f, 1, 1.5f, 2));
+  const auto scaled = [](const std::shared_ptr<const WeightSource>& source) {
+    std::vector<float> all(8);
+    EXPECT_EQ(source->find("w.weight")->dtype, DType::I8) << "rows with one scale need no unpacking";
+    values_of(*source, *source->find("w.weight"))->rows(0, 2, all.data());
+    return all;
+  };
+  EXPECT_THAT(scaled(written({{"w.weight", q}, {"w.weight_scale", floats({2, 1}, {1, 0.5f})}})), ElementsAre(0, 4, 10, -2, 0.5f, 1, 1.5f, 2));
+  EXPECT_EQ(scaled(written({{"w.weight", q}, {"w.SCB", floats({2}, {127, 254})}}))[5], 4.0f);
+  const auto table = written({{"model.embed_tokens.weight", q}, {"model.embed_tokens.weight_scale", floats({2, 1}, {1, 0.5f})}});
+  EXPECT_EQ(values(table->open("model.embed_tokens.weight"))[5], 1.0f) << "where rows are looked up nobody scales them";
   const auto rotated =
       written({{"w.weight", q},
                {"w.weight_scale", floats({}, {1})},
                {"w.comfy_quant", text(R"({"format":"int8_tensorwise","params":{"convrot":true,"convrot_groupsize":4}})")}});
   const auto v = values(rotated->open("w.weight"));
   EXPECT_THAT(std::vector<float>(v.begin(), v.begin() + 4), ElementsAre(8, -4, 2, 6));
-  EXPECT_EQ(values(written({{"w.weight", q}, {"w.SCB", floats({2}, {127, 254})}})->open("w.weight"))[5], 4.0f);
   EXPECT_THAT(refusal([&] {
                 written({{"w.weight", q},
                          {"w.weight_scale", floats({}, {1})},
