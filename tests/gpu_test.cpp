@@ -7,6 +7,7 @@
 #include "engine/bench_inputs.h"
 #include "pipeline/noise.h"
 #include "tests/support/golden.h"
+#include "weights/safetensors_writer.h"
 
 namespace flux2 {
 namespace {
@@ -105,6 +106,37 @@ TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
   EXPECT_NE(picture_of(*model, request), replayed) << "the memory of another list";
   std::swap(request.references[0], request.references[1]);
   EXPECT_EQ(picture_of(*model, request), replayed);
+}
+
+// A captured step holds the strength it was captured with: changing it must not replay the old one.
+TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "flux2_gpu_adapter.safetensors";
+  const auto values = [](int64_t count, float scale) {
+    std::vector<float> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(scale * std::sin(static_cast<float>(i * 37 % 101)));
+    return list;
+  };
+  const Flux2Config config = detect_flux2({open_weights(tiny_model().transformer), ModelPart::Transformer});
+  const int64_t h = config.hidden, r = 4;
+  save_tensors(path, {{"single_blocks.0.linear1.lora_A.weight", Tensor::host_copy(values(r * h, 0.1f).data(), DType::F32, {r, h})},
+                      {"single_blocks.0.linear1.lora_B.weight", Tensor::host_copy(values(9 * h * r, 0.1f).data(), DType::F32, {9 * h, r})}});
+  const Engine engine({.device = "cuda"});
+  const auto model = engine.load(tiny_model(), {});
+  const Request request = small_request();
+  std::map<double, std::vector<float>> made;
+  for (const double strength : {0.0, 0.5, 1.0, 0.5, 0.0}) {
+    engine.use_adapters(*model, {{path, strength}});
+    picture_of(*model, request);
+    const auto replayed = picture_of(*model, request);
+    const auto [known, is_new] = made.emplace(strength, replayed);
+    EXPECT_EQ(known->second, replayed) << strength;
+    if (is_new) {
+      const Engine fresh({.device = "cuda", .adapters = {{path, strength}}});
+      EXPECT_EQ(picture_of(*fresh.load(tiny_model(), {}), request), replayed) << strength;
+    }
+  }
+  EXPECT_NE(made[0.5], made[1.0]);
+  EXPECT_NE(made[0.0], made[0.5]);
 }
 
 TEST_F(GpuTest, MemoryDoesNotGrow) {
