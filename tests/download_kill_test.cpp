@@ -26,14 +26,17 @@ constexpr uint64_t kInFlight = 4 * ((128 << 10) + (512 << 10));
 struct DownloadKill : testing::Test {
   FakeHub hub{{{"m.safetensors", {.content = random_bytes(kSize, 11)}}, {"config.json", {.content = "{}", .large = false}}}};
   ScratchFolder scratch;
-  Start start{.arguments = {FLUX2_FETCH_TOOL, FakeHub::kRepository}, .environment = {{"HF_HOME", scratch.path().string()}, {"HF_ENDPOINT", hub.endpoint()}}};
+  Start start{.arguments = {FLUX2_FETCH_TOOL, FakeHub::kRepository},
+              .environment = {{"HF_HOME", scratch.path().string()}, {"HF_ENDPOINT", hub.endpoint()}}};
 
   // What the killed process has left, complete or in part.
   uint64_t bytes_there() const {
     const std::string etag = sha256(std::as_bytes(std::span(hub.files.at("m.safetensors").content)));
     const HubCache cache(scratch.path() / "hub", FakeHub::kRepository);
     if (std::filesystem::exists(cache.blob(etag))) return kSize;
-    return std::filesystem::exists(cache.partial(etag)) ? PartialFile(cache.partial(etag), etag, kSize, segment_size(kSize)).have() : 0;
+    return std::filesystem::exists(cache.partial(etag))
+               ? PartialFile(cache.partial(etag), etag, kSize, segment_size(kSize)).have()
+               : 0;
   }
 
   void expect_right(const Finished& done) {

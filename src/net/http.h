@@ -26,23 +26,23 @@ struct HttpSettings {
 HttpSettings http_settings(const std::function<const char*(const char*)>& environment);
 
 struct HttpRequest {
-  std::string method = "GET";           // GET, HEAD or POST
+  std::string method = "GET";  // GET, HEAD or POST
   std::string url;
   std::vector<HttpHeader> headers = {};
-  std::string body = {};                // of a POST
-  std::string token = {};               // sent as a bearer over https, and over http to this machine; never elsewhere
-  double idle_timeout_s = 10;           // given up after so long without a byte
-  size_t max_body = 32 << 20;           // of an answer kept in memory
+  std::string body = {};                 // of a POST
+  std::string token = {};                // sent as a bearer over https, and over http to this machine; never elsewhere
+  double idle_timeout_s = 10;            // given up after so long without a byte
+  size_t max_body = 32 << 20;            // of an answer kept in memory
   std::function<bool()> cancelled = {};  // true: ends with Cancelled
 };
 
 struct HttpAnswer {
-  int status = 0;                       // 0: none came
-  std::string url;                      // that answered
+  int status = 0;   // 0: none came
+  std::string url;  // that answered
   std::vector<HttpHeader> headers;
-  std::string body;                     // what no sink took
-  std::string failure;                  // the transfer broke off, and how; empty: it went to its end
-  bool transient = false;               // of a failure: trying again may help
+  std::string body;        // what no sink took
+  std::string failure;     // the transfer broke off, and how; empty: it went to its end
+  bool transient = false;  // of a failure: trying again may help
 
   bool failed() const { return !failure.empty(); }
   bool ok() const { return !failed() && status >= 200 && status < 300; }

@@ -147,8 +147,8 @@ class Exchange {
 };
 
 void append(HeaderList& list, const std::string& name, const std::string& value) {
-  check(name.find_first_of("\r\n") == name.npos && value.find_first_of("\r\n") == value.npos,
-        "the header {} holds a line end", name.substr(0, name.find_first_of("\r\n")));
+  check(name.find_first_of("\r\n") == name.npos && value.find_first_of("\r\n") == value.npos, "the header {} holds a line end",
+        name.substr(0, name.find_first_of("\r\n")));
   curl_slist* longer = curl_slist_append(list.get(), (name + ": " + value).c_str());
   if (!longer) throw std::bad_alloc();
   static_cast<void>(list.release());

@@ -16,7 +16,9 @@ using test::Reply;
 using test::ServedRequest;
 
 TEST(HttpClient, SendsWhatItIsTold) {
-  HttpServer server([](const ServedRequest& r) { return Reply{.headers = {{"X-Seen", r.header("x-extra")}}, .body = r.method + r.body}; });
+  HttpServer server([](const ServedRequest& r) {
+    return Reply{.headers = {{"X-Seen", r.header("x-extra")}}, .body = r.method + r.body};
+  });
   const HttpClient client;
   const HttpAnswer got = client.send({.url = server.url() + "/a?b", .headers = {{"X-Extra", "yes"}}});
   EXPECT_EQ(got.status, 200);
@@ -43,10 +45,15 @@ TEST(HttpClient, TheTokenGoesOverLoopbackAndHttpsOnly) {
 
 TEST(HttpClient, ASinkTakesTheBodyAndMayDecline) {
   const std::string body(300000, 'x');
-  HttpServer server([&](const ServedRequest& r) { return r.target == "/gone" ? Reply{.status = 404, .body = "no"} : Reply{.body = body}; });
+  HttpServer server(
+      [&](const ServedRequest& r) { return r.target == "/gone" ? Reply{.status = 404, .body = "no"} : Reply{.body = body}; });
   const HttpClient client;
   size_t taken = 0, begun = 0;
-  const HttpSink sink{.begin = [&](const HttpAnswer& head) { begun += head.status == 200; return true; },
+  const HttpSink sink{.begin =
+                          [&](const HttpAnswer& head) {
+                            begun += head.status == 200;
+                            return true;
+                          },
                       .data = [&](std::span<const std::byte> bytes) { taken += bytes.size(); }};
   EXPECT_EQ(client.send({.url = server.url()}, sink).body, "");
   EXPECT_EQ(taken, body.size());
@@ -62,7 +69,9 @@ TEST(HttpClient, ASinkTakesTheBodyAndMayDecline) {
 
 TEST(HttpClient, WhatASinkThrowsComesOut) {
   HttpServer server([](const ServedRequest&) { return Reply{.body = "x"}; });
-  EXPECT_THROW(HttpClient().send({.url = server.url()}, {.data = [](std::span<const std::byte>) { fail(ErrorCode::CannotWrite, "full"); }}), Error);
+  EXPECT_THROW(HttpClient().send({.url = server.url()},
+                                 {.data = [](std::span<const std::byte>) { fail(ErrorCode::CannotWrite, "full"); }}),
+               Error);
 }
 
 TEST(HttpClient, SaysHowATransferBroke) {

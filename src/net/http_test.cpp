@@ -16,8 +16,11 @@ TEST(Http, HeadersAreFoundWhateverTheirCase) {
 }
 
 TEST(Http, SettingsComeFromTheUsualVariables) {
-  const std::map<std::string, std::string> set = {
-      {"HTTPS_PROXY", "http://p:1"}, {"ALL_PROXY", "http://q:2"}, {"NO_PROXY", "localhost"}, {"SSL_CERT_FILE", ""}, {"REQUESTS_CA_BUNDLE", "/ca.pem"}};
+  const std::map<std::string, std::string> set = {{"HTTPS_PROXY", "http://p:1"},
+                                                  {"ALL_PROXY", "http://q:2"},
+                                                  {"NO_PROXY", "localhost"},
+                                                  {"SSL_CERT_FILE", ""},
+                                                  {"REQUESTS_CA_BUNDLE", "/ca.pem"}};
   const HttpSettings s = http_settings([&](const char* name) { return set.contains(name) ? set.at(name).c_str() : nullptr; });
   EXPECT_EQ(s.https_proxy, "http://p:1");
   EXPECT_EQ(s.http_proxy, "http://q:2");

@@ -14,7 +14,11 @@ constexpr int kMaxRedirects = 10;
 
 bool is_redirect(const HttpAnswer& answer) {
   switch (answer.status) {
-    case 301: case 302: case 303: case 307: case 308: return !answer.failed() && answer.header("Location").has_value();
+    case 301:
+    case 302:
+    case 303:
+    case 307:
+    case 308: return !answer.failed() && answer.header("Location").has_value();
     default: return false;
   }
 }

@@ -24,10 +24,8 @@ bool unreserved(unsigned char c) {
 std::string quote(std::string_view text, std::string_view keep) {
   std::string out;
   for (const char c : text)
-    if (unreserved(static_cast<unsigned char>(c)) || keep.find(c) != keep.npos)
-      out += c;
-    else
-      out += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    if (unreserved(static_cast<unsigned char>(c)) || keep.find(c) != keep.npos) out += c;
+    else out += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
   return out;
 }
 
@@ -40,7 +38,8 @@ int hex_digit(char c) {
 
 int port_of(std::string_view digits, std::string_view address) {
   int port = 0;
-  const bool plain = !digits.empty() && digits.size() <= 5 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+  const bool plain =
+      !digits.empty() && digits.size() <= 5 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
   if (plain)
     for (const char c : digits) port = port * 10 + (c - '0');
   check(port >= 1 && port <= 65535, "{} has no valid port", shown(address));
@@ -57,7 +56,8 @@ std::string Url::text() const {
 }
 
 bool Url::loopback() const {
-  return host == "localhost" || host == "[::1]" || (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+  return host == "localhost" || host == "[::1]" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
 Url parse_url(std::string_view text) {
@@ -68,7 +68,8 @@ Url parse_url(std::string_view text) {
   check(colon != text.npos, "{} is not an address: it begins with neither http:// nor https://", shown(text));
   Url url;
   url.scheme = lower(text.substr(0, colon));
-  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are spoken", shown(text), shown(url.scheme));
+  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are spoken", shown(text),
+        shown(url.scheme));
   std::string_view rest = text.substr(colon + 3);
   rest = rest.substr(0, rest.find('#'));
   const size_t path = std::min(rest.find_first_of("/?"), rest.size());

@@ -22,8 +22,9 @@ TEST(Url, ComesApart) {
 }
 
 TEST(Url, RefusesWhatIsNone) {
-  for (const char* bad : {"", "host/x", "ftp://host/x", "file:///etc/passwd", "http://", "http://:80/", "http://h:0/", "http://h:99999/",
-                          "http://h:8a/", "http://me:secret@host/", "http://h/a b", "http://h/\r\nX: y", "http://[::1/"})
+  for (const char* bad :
+       {"", "host/x", "ftp://host/x", "file:///etc/passwd", "http://", "http://:80/", "http://h:0/", "http://h:99999/",
+        "http://h:8a/", "http://me:secret@host/", "http://h/a b", "http://h/\r\nX: y", "http://[::1/"})
     EXPECT_THROW(parse_url(bad), Error) << bad;
   try {
     parse_url("https://me:secret@host/x");

@@ -77,7 +77,8 @@ Reply FakeHub::answer_hub(const ServedRequest& request) {
 }
 
 Reply FakeHub::info() const {
-  return {.body = fmt::format(R"({{"sha":"{}","gated":{},"private":false,"cardData":{{"license":"apache-2.0"}}}})", kCommit, gated)};
+  return {.body =
+              fmt::format(R"({{"sha":"{}","gated":{},"private":false,"cardData":{{"license":"apache-2.0"}}}})", kCommit, gated)};
 }
 
 Reply FakeHub::tree(const ServedRequest& request) const {
@@ -95,7 +96,8 @@ Reply FakeHub::tree(const ServedRequest& request) const {
   }
   Reply reply{.body = list.dump()};
   if (first + page_size < files.size())
-    reply.headers.push_back({"Link", fmt::format("<{}{}?recursive=true&cursor={}>; rel=\"next\"", hub_->url(), request.target.substr(0, request.target.find('?')), first + page_size)});
+    reply.headers.push_back({"Link", fmt::format("<{}{}?recursive=true&cursor={}>; rel=\"next\"", hub_->url(),
+                                                 request.target.substr(0, request.target.find('?')), first + page_size)});
   return reply;
 }
 
@@ -108,9 +110,14 @@ Reply FakeHub::resolve(const std::string& path) {
   }
   const File& f = found->second;
   if (!f.large) return {.status = 307, .headers = {{"Location", "/cache/" + path}}};
-  Reply reply{.status = 302, .headers = {{"Location", fmt::format("{}/{}?signature={}", storage_->url(), path, ++signatures_)}}, .body = "Found"};
+  Reply reply{.status = 302,
+              .headers = {{"Location", fmt::format("{}/{}?signature={}", storage_->url(), path, ++signatures_)}},
+              .body = "Found"};
   if (tells_headers)
-    for (auto& header : std::vector<std::pair<std::string, std::string>>{{"X-Repo-Commit", kCommit}, {"X-Linked-Etag", "\"" + etag_of(f) + "\""}, {"X-Linked-Size", std::to_string(f.content.size())}, {"ETag", "\"something else\""}})
+    for (auto& header : std::vector<std::pair<std::string, std::string>>{{"X-Repo-Commit", kCommit},
+                                                                         {"X-Linked-Etag", "\"" + etag_of(f) + "\""},
+                                                                         {"X-Linked-Size", std::to_string(f.content.size())},
+                                                                         {"ETag", "\"something else\""}})
       reply.headers.push_back(header);
   return reply;
 }
@@ -119,12 +126,14 @@ Reply FakeHub::answer_storage(const ServedRequest& request) {
   if (on_storage)
     if (auto reply = on_storage(request)) return *reply;
   const size_t query = request.target.find("?signature=");
-  if (query == std::string::npos || std::stoi(request.target.substr(query + 11)) < oldest_signature) return {.status = 403, .body = "expired"};
+  if (query == std::string::npos || std::stoi(request.target.substr(query + 11)) < oldest_signature)
+    return {.status = 403, .body = "expired"};
   const std::string& content = files.at(request.target.substr(1, query - 1)).content;
   const auto range = request.range();
   if (!ranges || !range) return {.body = content, .bytes_per_s = storage_bytes_per_s};
   const uint64_t last = std::min<uint64_t>(range->second.value_or(content.size() - 1), content.size() - 1);
-  if (range->first >= content.size()) return {.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", content.size())}}};
+  if (range->first >= content.size())
+    return {.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", content.size())}}};
   return {.status = 206,
           .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", range->first, last, content.size())}},
           .body = content.substr(range->first, last - range->first + 1),

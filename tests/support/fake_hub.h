@@ -47,12 +47,12 @@ class FakeHub {
 
   std::map<std::string, File> files;
   Override on_hub, on_storage;
-  std::string gated = "false";                // as JSON
-  bool tells_headers = true;                  // commit, etag and size with a file
+  std::string gated = "false";  // as JSON
+  bool tells_headers = true;    // commit, etag and size with a file
   size_t page_size = 1000;
-  std::atomic<bool> ranges = true;            // whether the storage honours them
-  std::atomic<int> oldest_signature = 0;      // those before it have expired
-  double storage_bytes_per_s = 0;             // of one connection
+  std::atomic<bool> ranges = true;        // whether the storage honours them
+  std::atomic<int> oldest_signature = 0;  // those before it have expired
+  double storage_bytes_per_s = 0;         // of one connection
 
   std::string endpoint() const { return hub_->url(); }
   HttpServer& hub() { return *hub_; }

@@ -23,9 +23,17 @@ int main(int argc, char** argv) {
       if (level != LogLevel::Debug) std::fprintf(stderr, "%s\n", text.c_str());
     });
     const Downloaded got = fetch_source(*source, options, {}, log);
-    Json report{{"root", got.root.string()}, {"commit", got.commit}, {"licence", got.licence}, {"gated", got.gated}, {"files", Json::array()}};
+    Json report{{"root", got.root.string()},
+                {"commit", got.commit},
+                {"licence", got.licence},
+                {"gated", got.gated},
+                {"files", Json::array()}};
     for (const FetchedFile& f : got.files)
-      report["files"].push_back({{"path", f.path}, {"local", f.local.string()}, {"size", f.size}, {"sha256", f.sha256}, {"was_present", f.was_present}});
+      report["files"].push_back({{"path", f.path},
+                                 {"local", f.local.string()},
+                                 {"size", f.size},
+                                 {"sha256", f.sha256},
+                                 {"was_present", f.was_present}});
     std::printf("%s\n", report.dump().c_str());
     return 0;
   } catch (const Error& e) {

@@ -93,8 +93,7 @@ struct HttpServer::State {
 
   void serve(int socket) {
     std::string buffer;
-    while (!stop && answer_one(socket, buffer)) {
-    }
+    while (!stop && answer_one(socket, buffer)) {}
     const std::lock_guard lock(mutex);
     open.remove(socket);
     ::close(socket);
@@ -154,8 +153,8 @@ struct HttpServer::State {
   void nap(double seconds) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!stop && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(std::chrono::milliseconds(20),
-                                                                          until - std::chrono::steady_clock::now()));
+      std::this_thread::sleep_for(
+          std::min<std::chrono::duration<double>>(std::chrono::milliseconds(20), until - std::chrono::steady_clock::now()));
   }
 };
 

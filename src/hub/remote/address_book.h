@@ -8,7 +8,7 @@ namespace flux2 {
 
 struct RemoteAddress {
   std::string url;
-  std::string token;       // that goes with it; empty: none
+  std::string token;           // that goes with it; empty: none
   bool signed_for_us = false;  // by the hub for a storage host, for minutes: when it is refused, ask for another
 };
 

@@ -13,7 +13,9 @@ std::string byte_text(uint64_t bytes) {
     value /= 1024;
     unit = next;
   }
-  return value < 10 ? fmt::format("{:.2f} {}", value, unit) : value < 100 ? fmt::format("{:.1f} {}", value, unit) : fmt::format("{:.0f} {}", value, unit);
+  return value < 10    ? fmt::format("{:.2f} {}", value, unit)
+         : value < 100 ? fmt::format("{:.1f} {}", value, unit)
+                       : fmt::format("{:.0f} {}", value, unit);
 }
 
 }  // namespace flux2

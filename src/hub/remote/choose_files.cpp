@@ -31,7 +31,8 @@ std::string set_name(const std::string& path) {
   const size_t of = stem.rfind("-of-");
   const size_t dash = of == stem.npos || of == 0 ? stem.npos : stem.rfind('-', of - 1);
   const auto digits = [](std::string_view s) { return s.size() == 5 && s.find_first_not_of("0123456789") == s.npos; };
-  if (dash == stem.npos || !digits(std::string_view(stem).substr(dash + 1, of - dash - 1)) || !digits(std::string_view(stem).substr(of + 4)))
+  if (dash == stem.npos || !digits(std::string_view(stem).substr(dash + 1, of - dash - 1)) ||
+      !digits(std::string_view(stem).substr(of + 4)))
     return path;
   return stem.substr(0, dash) + path.substr(dot);
 }
@@ -80,11 +81,13 @@ Files at_paths(const Files& files, const Source& source) {
       for (const RemoteFile& f : files)
         if (lower(name_of(f.path)) == lower(name_of(path))) near.push_back(f);
       throw Error(ErrorCode::NotFound, fmt::format("{} has no file or folder {}", source.repository, shown(path)),
-                  near.empty() ? "its weights: " + choices(weight_sets(files), source) : fmt::format("did you mean {}::{}?", source.repository, shown(near[0].path)));
+                  near.empty() ? "its weights: " + choices(weight_sets(files), source)
+                               : fmt::format("did you mean {}::{}?", source.repository, shown(near[0].path)));
     }
     const bool is_file = matches.size() == 1 && matches[0].path == path;
     if (is_file && !is_fetched_kind(path))
-      throw Error(ErrorCode::Incompatible, fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(path)),
+      throw Error(ErrorCode::Incompatible,
+                  fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(path)),
                   "pickle files run code when they are read; look for a safetensors version");
     for (const RemoteFile& f : matches)
       if (is_fetched_kind(f.path)) found[f.path] = f;
@@ -103,7 +106,8 @@ FileChoice of_variant(const Files& files, const Source& source) {
     if (has_word(name, source.variant, false)) loose[folder_of(name)].push_back(name);
   }
   if (loose.empty())
-    throw Error(ErrorCode::NotFound, fmt::format("{} has no weights with {} in their name", source.repository, shown(source.variant)),
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} has no weights with {} in their name", source.repository, shown(source.variant)),
                 "there are " + choices(sets, source));
   FileChoice choice;
   std::set<std::string> folders;
@@ -113,7 +117,8 @@ FileChoice of_variant(const Files& files, const Source& source) {
     if (best.size() > 1) {
       std::map<std::string, Files> several;
       for (const std::string& name : best) several[name] = sets.at(name);
-      throw Error(ErrorCode::InvalidArgument, fmt::format("{} could mean several files of {}", shown(source.variant), source.repository),
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{} could mean several files of {}", shown(source.variant), source.repository),
                   "choose one: " + choices(several, source));
     }
     folders.insert(folder);
@@ -152,7 +157,9 @@ FileChoice whole(const Files& files, const Source& source) {
   const auto chosen = weight_sets(choice.files);
   if (diffusers && !chosen.empty()) {
     choice.reason = "the diffusers folder, which has every part of the model";
-    if (left_out > 0) choice.reason += fmt::format("; {} weight file{} that repeat{} it stay{} away", left_out, left_out > 1 ? "s" : "", left_out > 1 ? "" : "s", left_out > 1 ? "" : "s");
+    if (left_out > 0)
+      choice.reason += fmt::format("; {} weight file{} that repeat{} it stay{} away", left_out, left_out > 1 ? "s" : "",
+                                   left_out > 1 ? "" : "s", left_out > 1 ? "" : "s");
     return choice;
   }
   if (chosen.size() > 1)
@@ -181,7 +188,8 @@ FileChoice choose_files(const Files& all, const Source& source) {
     choice.files = at_paths(all, source);
     choice.reason = "the files that were named";
     if (choice.files.empty())
-      throw Error(ErrorCode::NotFound, fmt::format("{} holds no safetensors, GGUF, JSON or tokenizer files", source.text()), "name another folder");
+      throw Error(ErrorCode::NotFound, fmt::format("{} holds no safetensors, GGUF, JSON or tokenizer files", source.text()),
+                  "name another folder");
   }
   if (!source.variant.empty()) choice = of_variant(source.paths.empty() ? files : choice.files, source);
   else if (source.paths.empty()) choice = whole(files, source);

@@ -48,8 +48,12 @@ uint64_t system_free_space(const fs::path& folder) {
 class Fetcher {
  public:
   Fetcher(const FetchPlan& plan, const FetchOptions& options, const FetchProgress& progress, const Log& log)
-      : plan_(plan), options_(options), log_(log), http_(options.hub.http),
-        hub_(http_, options.hub, {options.retry, [this] { return cancelled(); }, log}), meter_(plan, progress) {
+      : plan_(plan),
+        options_(options),
+        log_(log),
+        http_(options.hub.http),
+        hub_(http_, options.hub, {options.retry, [this] { return cancelled(); }, log}),
+        meter_(plan, progress) {
     if (!plan.source.repository.empty() && options.local_dir.empty()) cache_.emplace(options.hub.cache, plan.source.repository);
   }
 
@@ -95,7 +99,9 @@ class Fetcher {
     }
   }
 
-  fs::path partial_of(const PlannedFile& f) const { return cache_ ? cache_->partial(f.etag) : fs::path(f.target.string() + ".part"); }
+  fs::path partial_of(const PlannedFile& f) const {
+    return cache_ ? cache_->partial(f.etag) : fs::path(f.target.string() + ".part");
+  }
 
   // What makes two downloads the same bytes. A server that gives no mark leaves the address and the size.
   static std::string key_of(const PlannedFile& f) { return f.etag.empty() ? fmt::format("{} {}", f.url, f.size) : f.etag; }
@@ -120,10 +126,11 @@ class Fetcher {
     const uint64_t free = options_.free_space ? options_.free_space(folder) : system_free_space(folder);
     const auto needed = static_cast<uint64_t>(static_cast<double>(missing) * kReserve);
     if (missing > 0 && free < needed)
-      throw Error(ErrorCode::CannotWrite,
-                  fmt::format("not enough space for {}: {} are missing, which with a tenth in reserve need {}, and {} has {} free", shown(plan_.source.text()),
-                              byte_text(missing), byte_text(needed), folder.string(), byte_text(free)),
-                  cache_ ? "free some space, or put the cache elsewhere with HF_HOME" : "free some space, or choose another folder");
+      throw Error(
+          ErrorCode::CannotWrite,
+          fmt::format("not enough space for {}: {} are missing, which with a tenth in reserve need {}, and {} has {} free",
+                      shown(plan_.source.text()), byte_text(missing), byte_text(needed), folder.string(), byte_text(free)),
+          cache_ ? "free some space, or put the cache elsewhere with HF_HOME" : "free some space, or choose another folder");
   }
 
   FetchedFile bring(size_t index) {
@@ -137,7 +144,8 @@ class Fetcher {
   FetchedFile bring_to_cache(size_t index) {
     const PlannedFile& f = plan_.files[index];
     const bool symlinks = options_.hub.symlinks;
-    const FileLock lock(cache_->lock(f.etag), [this] { return cancelled(); }, log_);
+    const FileLock lock(
+        cache_->lock(f.etag), [this] { return cancelled(); }, log_);
     // Looked at again: another process may have brought it while we waited.
     const bool in_snapshot = is_file_of(f.target, f.size), in_blobs = symlinks && is_file_of(cache_->blob(f.etag), f.size);
     std::string sha256;
@@ -156,7 +164,11 @@ class Fetcher {
 
   FetchedFile finished(const PlannedFile& f, bool was_present, std::string sha256) const {
     if (sha256.empty()) sha256 = is_hex(f.etag, 64) ? f.etag : sha256_of_file(f.target);
-    return {.path = f.path, .local = f.target, .size = fs::file_size(f.target), .sha256 = std::move(sha256), .was_present = was_present};
+    return {.path = f.path,
+            .local = f.target,
+            .size = fs::file_size(f.target),
+            .sha256 = std::move(sha256),
+            .was_present = was_present};
   }
 
   // Brings the bytes under `name` once they are complete and right. Returns their SHA-256.
@@ -195,7 +207,8 @@ class Fetcher {
     if (f.size > 0 && size != f.size) wrong(fmt::format("{} bytes were announced and {} came", f.size, size));
     if (is_hex(f.etag, 64) && sha256 != f.etag) wrong(fmt::format("its SHA-256 is {}, {} was announced", sha256, f.etag));
     if (is_hex(f.etag, 40) && !plan_.source.repository.empty())
-      if (const std::string id = git_blob_id(file.path()); id != f.etag) wrong(fmt::format("its git id is {}, {} was announced", id, f.etag));
+      if (const std::string id = git_blob_id(file.path()); id != f.etag)
+        wrong(fmt::format("its git id is {}, {} was announced", id, f.etag));
   }
 
   AddressBook address_book(const PlannedFile& f) {
@@ -212,24 +225,32 @@ class Fetcher {
     const auto found = hub_.metadata(plan_.source.repository, revision, f.path);
     if (!found) {
       if (cache_) cache_->note_absent(plan_.commit, f.path);
-      throw Error(ErrorCode::NotFound, fmt::format("{} lists {} and does not have it", plan_.source.repository, shown(f.path)), "ask for it again later");
+      throw Error(ErrorCode::NotFound, fmt::format("{} lists {} and does not have it", plan_.source.repository, shown(f.path)),
+                  "ask for it again later");
     }
     if (is_blob_id(found->etag) && is_blob_id(f.etag) && found->etag != f.etag)
-      throw Error(ErrorCode::BadFile, fmt::format("the hub tells two things about {}: {} and {}", shown(f.path), f.etag, found->etag), "ask for it again later");
-    return {.url = found->url, .token = options_.hub.token_for(found->url), .signed_for_us = !same_origin(found->url, options_.hub.endpoint)};
+      throw Error(ErrorCode::BadFile,
+                  fmt::format("the hub tells two things about {}: {} and {}", shown(f.path), f.etag, found->etag),
+                  "ask for it again later");
+    return {.url = found->url,
+            .token = options_.hub.token_for(found->url),
+            .signed_for_us = !same_origin(found->url, options_.hub.endpoint)};
   }
 
   [[noreturn]] void refuse(const PlannedFile& f, const HttpAnswer& answer) const {
     if (!plan_.source.repository.empty() && same_origin(answer.url, options_.hub.endpoint))
       fail_hub(answer, hub_.question(plan_.source.repository, plan_.source.revision, f.path));
-    throw Error(ErrorCode::Network, fmt::format("{}: {} ({})", shown(f.path), in_words(answer), parse_url(answer.url).host), "try again later");
+    throw Error(ErrorCode::Network, fmt::format("{}: {} ({})", shown(f.path), in_words(answer), parse_url(answer.url).host),
+                "try again later");
   }
 
   // What an old version of the Python library left a day or more ago becomes the beginning of ours.
   bool adopt_foreign(const PlannedFile& f) const {
     const fs::path foreign = cache_->blob(f.etag + ".incomplete"), ours = cache_->partial(f.etag);
     std::error_code failure;
-    if (f.size == 0 || fs::exists(ours, failure) || !fs::is_regular_file(foreign, failure) || fs::file_size(foreign, failure) > f.size) return false;
+    if (f.size == 0 || fs::exists(ours, failure) || !fs::is_regular_file(foreign, failure) ||
+        fs::file_size(foreign, failure) > f.size)
+      return false;
     const auto changed = fs::last_write_time(foreign, failure);
     if (failure || fs::file_time_type::clock::now() - changed < kForeignPartialAge) return false;
     fs::rename(foreign, ours, failure);

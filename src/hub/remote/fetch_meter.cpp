@@ -60,7 +60,12 @@ void FetchMeter::tell(size_t file, bool always) {
   if (!progress_ || (!always && now < next_)) return;
   next_ = now + kBetween;
   const Entry& e = entries_[file];
-  FetchStatus status{.file = e.path, .file_bytes = e.bytes, .file_total = e.total, .files_done = done_, .files = static_cast<int>(entries_.size()), .verifying = e.verifying};
+  FetchStatus status{.file = e.path,
+                     .file_bytes = e.bytes,
+                     .file_total = e.total,
+                     .files_done = done_,
+                     .files = static_cast<int>(entries_.size()),
+                     .verifying = e.verifying};
   for (const Entry& entry : entries_) {
     status.bytes += entry.bytes;
     status.total += std::max(entry.total, entry.bytes);

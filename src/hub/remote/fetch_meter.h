@@ -15,8 +15,8 @@ class FetchMeter {
  public:
   FetchMeter(const FetchPlan& plan, FetchProgress progress);
 
-  void found(size_t file, uint64_t bytes);     // that were here before
-  void received(size_t file, int64_t bytes);   // negative: thrown away
+  void found(size_t file, uint64_t bytes);    // that were here before
+  void received(size_t file, int64_t bytes);  // negative: thrown away
   void verifying(size_t file);
   void done(size_t file, uint64_t size);
   void end();

@@ -89,14 +89,16 @@ TEST_F(Fetch, BringsADiffusersFolderIntoTheSharedCache) {
     EXPECT_EQ(f.sha256, hash_of(hub.files.at(f.path).content));
     EXPECT_FALSE(f.was_present);
   }
-  EXPECT_EQ(paths, (std::set<std::string>{"model_index.json", "tokenizer/merges.txt", "transformer/config.json", "transformer/diffusion_pytorch_model.safetensors"}));
+  EXPECT_EQ(paths, (std::set<std::string>{"model_index.json", "tokenizer/merges.txt", "transformer/config.json",
+                                          "transformer/diffusion_pytorch_model.safetensors"}));
 
   const std::string large = hash_of(hub.files.at("transformer/diffusion_pytorch_model.safetensors").content);
   EXPECT_EQ(fs::read_symlink(got.root / "transformer/diffusion_pytorch_model.safetensors"), fs::path("../../../blobs") / large);
   EXPECT_EQ(fs::read_symlink(got.root / "model_index.json"), fs::path("../../blobs") / test::git_id("{}"));
   EXPECT_EQ(content(cache().folder() / "refs/main"), FakeHub::kCommit);
   EXPECT_THAT(content(scratch.path() / "hub/CACHEDIR.TAG"), HasSubstr("8a477f597d28d172789f06886806bc55"));
-  for (const auto& entry : fs::directory_iterator(cache().folder() / "blobs")) EXPECT_THAT(entry.path().string(), Not(HasSubstr("incomplete")));
+  for (const auto& entry : fs::directory_iterator(cache().folder() / "blobs"))
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr("incomplete")));
 }
 
 TEST_F(Fetch, ASecondTimeNothingIsTransferred) {
@@ -123,7 +125,8 @@ TEST_F(Fetch, LargeFilesComeInParts) {
   fetch_source(kWhole, options(hub), {}, log);
   std::set<std::string> ranges;
   for (const ServedRequest& r : hub.storage().requests()) ranges.insert(r.header("range"));
-  EXPECT_EQ(ranges, (std::set<std::string>{"bytes=0-4194303", "bytes=4194304-8388607", "bytes=8388608-12582911", "bytes=12582912-16777215", "bytes=16777216-20971519"}));
+  EXPECT_EQ(ranges, (std::set<std::string>{"bytes=0-4194303", "bytes=4194304-8388607", "bytes=8388608-12582911",
+                                           "bytes=12582912-16777215", "bytes=16777216-20971519"}));
   EXPECT_EQ(hub.storage().body_bytes_sent(), uint64_t{20 << 20});
 }
 
@@ -160,17 +163,26 @@ TEST_F(Fetch, AServerThatSendsTooMuchIsStopped) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(12 << 20, 14)}}});
   hub.on_storage = [&](const ServedRequest& r) -> std::optional<Reply> {
     const uint64_t first = r.range()->first;
-    return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", first, (12 << 20) - 1, 12 << 20)}}, .body = std::string(64 << 20, 'x')};
+    return Reply{.status = 206,
+                 .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", first, (12 << 20) - 1, 12 << 20)}},
+                 .body = std::string(64 << 20, 'x')};
   };
   const Error e = failure_of([&] { fetch_source(kWhole, options(hub), {}, log); });
   EXPECT_EQ(e.code(), ErrorCode::Network);
   EXPECT_THAT(e.what(), HasSubstr("more bytes than it was asked for"));
 
   // The bytes of another place than was asked for.
-  hub.on_storage = [&](const ServedRequest&) { return Reply{.status = 206, .headers = {{"Content-Range", "bytes 5-9/12582912"}}, .body = "12345"}; };
-  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("the server sends those from 5"));
+  hub.on_storage = [&](const ServedRequest&) {
+    return Reply{.status = 206, .headers = {{"Content-Range", "bytes 5-9/12582912"}}, .body = "12345"};
+  };
+  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(),
+              HasSubstr("the server sends those from 5"));
   // A file of another size than the listing said.
-  hub.on_storage = [&](const ServedRequest& r) { return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/99", r.range()->first, r.range()->first)}}, .body = "1"}; };
+  hub.on_storage = [&](const ServedRequest& r) {
+    return Reply{.status = 206,
+                 .headers = {{"Content-Range", fmt::format("bytes {}-{}/99", r.range()->first, r.range()->first)}},
+                 .body = "1"};
+  };
   EXPECT_EQ(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).code(), ErrorCode::BadFile);
   // And one that knows nothing of the range.
   hub.on_storage = [&](const ServedRequest&) { return Reply{.status = 416, .headers = {{"Content-Range", "bytes */3"}}}; };
@@ -188,7 +200,8 @@ TEST_F(Fetch, AnExpiredSignatureIsRenewedOnce) {
 
   FakeHub closed({{"m.safetensors", {.content = "abc"}}});
   closed.oldest_signature = 1000;
-  const Error e = failure_of([&] { fetch_source({.repository = FakeHub::kRepository, .paths = {"m.safetensors"}}, options(closed), {}, log); });
+  const Error e = failure_of(
+      [&] { fetch_source({.repository = FakeHub::kRepository, .paths = {"m.safetensors"}}, options(closed), {}, log); });
   EXPECT_EQ(e.code(), ErrorCode::Network);
   EXPECT_THAT(e.what(), HasSubstr("403"));
 }
@@ -225,7 +238,8 @@ TEST_F(Fetch, WrongBytesAreDeletedAndReported) {
   EXPECT_TRUE(fs::is_empty(cache().folder() / "blobs"));
   EXPECT_FALSE(fs::exists(cache().snapshot(FakeHub::kCommit) / "m.safetensors"));
 
-  FakeHub small({{"config.json", {.content = "{}", .large = false, .etag = std::string(40, 'b')}}, {"m.safetensors", {.content = "abc"}}});
+  FakeHub small(
+      {{"config.json", {.content = "{}", .large = false, .etag = std::string(40, 'b')}}, {"m.safetensors", {.content = "abc"}}});
   e = failure_of([&] { fetch_source(kWhole, options(small), {}, log); });
   EXPECT_EQ(e.code(), ErrorCode::BadFile);
   EXPECT_THAT(e.what(), HasSubstr("its git id is " + test::git_id("{}")));
@@ -236,7 +250,9 @@ TEST_F(Fetch, GatedFilesAreExplained) {
   hub.gated = "\"auto\"";
   hub.on_hub = [](const ServedRequest& r) -> std::optional<Reply> {
     if (r.target.find("/resolve/") == std::string::npos) return std::nullopt;  // the listing is public
-    return Reply{.status = r.header("authorization").empty() ? 401 : 403, .headers = {{"X-Error-Code", "GatedRepo"}, {"X-Error-Message", "Access to model owner/model is restricted, hf_secret."}}};
+    return Reply{
+        .status = r.header("authorization").empty() ? 401 : 403,
+        .headers = {{"X-Error-Code", "GatedRepo"}, {"X-Error-Message", "Access to model owner/model is restricted, hf_secret."}}};
   };
   FetchOptions o = options(hub);
   Error e = failure_of([&] { fetch_source(kWhole, o, {}, log); });
@@ -258,7 +274,8 @@ TEST_F(Fetch, GatedFilesAreExplained) {
 
 TEST_F(Fetch, PagesOfTheListingAreReadToTheEnd) {
   std::map<std::string, FakeHub::File> files;
-  for (int i = 1; i <= 7; ++i) files[fmt::format("model-{:05}-of-00007.safetensors", i)] = {.content = fmt::format("shard {}", i)};
+  for (int i = 1; i <= 7; ++i)
+    files[fmt::format("model-{:05}-of-00007.safetensors", i)] = {.content = fmt::format("shard {}", i)};
   FakeHub hub(files);
   hub.page_size = 3;
   EXPECT_EQ(fetch_source(kWhole, options(hub), {}, log).files.size(), 7u);
@@ -368,7 +385,8 @@ TEST_F(Fetch, ProgressAddsUp) {
   FakeHub hub(model_files());
   hub.storage_bytes_per_s = 4 << 20;
   std::vector<FetchStatus> told;
-  fetch_source(kWhole, options(hub), [&](const FetchStatus& s) { told.push_back(s); }, log);
+  fetch_source(
+      kWhole, options(hub), [&](const FetchStatus& s) { told.push_back(s); }, log);
   ASSERT_GE(told.size(), 2u);
   EXPECT_LE(told.size(), 8u);  // three quarters of a second at four a second, and the end
   for (size_t i = 1; i < told.size(); ++i) EXPECT_GE(told[i].bytes, told[i - 1].bytes);

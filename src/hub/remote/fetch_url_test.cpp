@@ -36,7 +36,8 @@ TEST_F(FetchUrl, BringsItAndHashesIt) {
   HttpServer server([&](const ServedRequest& r) {
     EXPECT_EQ(r.header("authorization"), "");
     if (r.target == "/get") return Reply{.status = 302, .headers = {{"Location", "/files/1"}}};
-    return Reply{.headers = {{"ETag", "\"v1\""}, {"Content-Disposition", "attachment; filename=\"a model.safetensors\""}}, .body = all};
+    return Reply{.headers = {{"ETag", "\"v1\""}, {"Content-Disposition", "attachment; filename=\"a model.safetensors\""}},
+                 .body = all};
   });
   const Downloaded got = fetch_source(*parse_source(server.url() + "/get"), options());
   ASSERT_EQ(got.files.size(), 1u);
@@ -55,7 +56,8 @@ TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
     Reply reply{.headers = {{"ETag", etag}}, .body = body, .content_length = knows_size};
     if (r.method == "GET" && broken) reply.drop_after = 100000;
     const auto range = r.range();
-    if (range && ranges && range->first >= body.size()) return Reply{.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", body.size())}}};
+    if (range && ranges && range->first >= body.size())
+      return Reply{.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", body.size())}}};
     if (range && ranges) {
       reply.status = 206;
       reply.headers.push_back({"Content-Range", fmt::format("bytes {}-{}/{}", range->first, body.size() - 1, body.size())});
@@ -99,7 +101,8 @@ TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
 TEST_F(FetchUrl, ACompleteFileOfUnknownSizeAnswers416) {
   bool first = true;
   HttpServer server([&](const ServedRequest& r) {
-    if (r.method == "HEAD") return Reply{.headers = {{"ETag", "\"v1\""}, {"Transfer-Encoding", "chunked"}}, .content_length = false};
+    if (r.method == "HEAD")
+      return Reply{.headers = {{"ETag", "\"v1\""}, {"Transfer-Encoding", "chunked"}}, .content_length = false};
     if (r.range()) return Reply{.status = 416, .headers = {{"Content-Range", fmt::format("bytes */{}", all.size())}}};
     // All bytes come, and then the connection breaks before the end is told.
     std::string chunked = fmt::format("{:x}\r\n", all.size()) + all;
@@ -113,7 +116,9 @@ TEST_F(FetchUrl, ACompleteFileOfUnknownSizeAnswers416) {
 
 TEST_F(FetchUrl, RefusesWhatItShouldNotWrite) {
   std::string name = "model.ckpt";
-  HttpServer server([&](const ServedRequest&) { return Reply{.headers = {{"Content-Disposition", "attachment; filename=\"" + name + "\""}}, .body = "x"}; });
+  HttpServer server([&](const ServedRequest&) {
+    return Reply{.headers = {{"Content-Disposition", "attachment; filename=\"" + name + "\""}}, .body = "x"};
+  });
   const Source source = *parse_source(server.url() + "/x.gguf");
   EXPECT_THROW(fetch_source(source, options()), Error);
   for (const char* bad : {"../x.gguf", "a/b.gguf", "..", "c:\\\\x.gguf"}) {
@@ -129,7 +134,9 @@ TEST_F(FetchUrl, AddressesThatRefuseHeadAreAskedForAByte) {
     const auto range = r.range();
     if (!range) return Reply{.body = all};
     const uint64_t last = range->second.value_or(all.size() - 1);
-    return Reply{.status = 206, .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", range->first, last, all.size())}}, .body = all.substr(range->first, last - range->first + 1)};
+    return Reply{.status = 206,
+                 .headers = {{"Content-Range", fmt::format("bytes {}-{}/{}", range->first, last, all.size())}},
+                 .body = all.substr(range->first, last - range->first + 1)};
   });
   EXPECT_EQ(fetch_source(*parse_source(server.url() + "/m.gguf"), options()).files.at(0).size, all.size());
   EXPECT_EQ(server.body_bytes_sent(), all.size() + 1);

@@ -18,8 +18,10 @@ namespace {
 
 // Whoever held the lock may have removed the file with it: then ours is a lock on nothing.
 bool is_still(const std::filesystem::path& path, int fd) {
-  struct stat named {}, held {};
-  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino;
+  struct stat named {
+  }, held{};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &held) == 0 && named.st_dev == held.st_dev &&
+         named.st_ino == held.st_ino;
 }
 
 }  // namespace
@@ -33,7 +35,8 @@ FileLock::FileLock(const std::filesystem::path& path, const std::function<bool()
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {
       if (is_still(path, fd_)) return;
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
-      log.warn("{} cannot be locked ({}); two downloads of it at the same time would disturb each other", path.string(), std::strerror(errno));
+      log.warn("{} cannot be locked ({}); two downloads of it at the same time would disturb each other", path.string(),
+               std::strerror(errno));
       return;
     } else if (!told) {
       log.info("another process is fetching the same file; waiting for it");

@@ -46,7 +46,8 @@ fs::path entry(const fs::path& parent, const std::string& commit, const std::str
 HubCache::HubCache(const fs::path& cache, const std::string& repository)
     : cache_(cache), folder_(cache / folder_name(repository)), locks_(cache / ".locks" / folder_name(repository)) {
   if (cache.empty())
-    throw Error(ErrorCode::CannotWrite, "there is no cache folder to download to", "set HF_HOME, or HOME, or give a folder for plain files");
+    throw Error(ErrorCode::CannotWrite, "there is no cache folder to download to",
+                "set HF_HOME, or HOME, or give a folder for plain files");
 }
 
 std::optional<std::string> HubCache::commit_of(const std::string& revision) const {
@@ -62,7 +63,8 @@ std::vector<RemoteFile> HubCache::files(const std::string& commit) const {
   std::vector<RemoteFile> found;
   std::error_code ignored;
   const fs::path root = snapshot(commit);
-  for (auto it = fs::recursive_directory_iterator(root, ignored); it != fs::recursive_directory_iterator(); it.increment(ignored)) {
+  for (auto it = fs::recursive_directory_iterator(root, ignored); it != fs::recursive_directory_iterator();
+       it.increment(ignored)) {
     if (!it->is_regular_file(ignored)) continue;  // through the link: one whose blob is gone is no file
     RemoteFile file{.path = it->path().lexically_relative(root).generic_string(), .size = it->file_size(ignored)};
     if (it->is_symlink(ignored)) {

@@ -26,7 +26,7 @@ class HubCache {
   std::vector<RemoteFile> files(const std::string& commit) const;  // that lie in a snapshot; etag: when it is a link to a blob
   bool is_known_absent(const std::string& commit, const std::string& path) const;
 
-  void prepare() const;                                                        // the folders, and the tag that keeps back-ups out
+  void prepare() const;  // the folders, and the tag that keeps back-ups out
   void link(const std::string& commit, const std::string& path, const std::string& etag) const;  // a blob that is there
   void move_in(const std::string& commit, const std::string& path, const std::filesystem::path& file) const;  // no symlinks here
   void write_ref(const std::string& revision, const std::string& commit) const;

@@ -88,7 +88,9 @@ TEST_F(Cache, ALockKeepsTheSecondWaiting) {
   second.join();
   EXPECT_TRUE(second_done);
   const FileLock held(cache.lock("e"), nullptr, Log());
-  EXPECT_THROW(FileLock(cache.lock("e"), [] { return true; }, Log()), Error);
+  EXPECT_THROW(FileLock(
+                   cache.lock("e"), [] { return true; }, Log()),
+               Error);
 }
 
 TEST(KnownFiles, AreWellFormed) {
@@ -99,7 +101,8 @@ TEST(KnownFiles, AreWellFormed) {
     EXPECT_TRUE(!f.exact || f.bytes > 0) << f.path;
   }
   ASSERT_TRUE(find_known_file("ec3d4e733a771f61c052fb4856c48b336c55eaf2c65487c2a1faeb9bbda7a343"));
-  EXPECT_STREQ(find_known_file("ec3d4e733a771f61c052fb4856c48b336c55eaf2c65487c2a1faeb9bbda7a343")->path, "flux-2-klein-4b.safetensors");
+  EXPECT_STREQ(find_known_file("ec3d4e733a771f61c052fb4856c48b336c55eaf2c65487c2a1faeb9bbda7a343")->path,
+               "flux-2-klein-4b.safetensors");
   EXPECT_FALSE(find_known_file(""));
   EXPECT_EQ(known_files_of("Black-Forest-Labs/flux.2-dev").size(), 2u);
 }

@@ -13,7 +13,7 @@ namespace flux2 {
 
 namespace {
 
-constexpr int kMetadataTries = 4;     // a person waits for these
+constexpr int kMetadataTries = 4;  // a person waits for these
 constexpr int kMaxRedirects = 10;
 constexpr int kMaxPages = 1000;
 constexpr size_t kMaxFiles = 100'000;
@@ -69,8 +69,10 @@ std::optional<RemoteFile> file_of(const Json& entry) {
 
 }  // namespace
 
-std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision, const std::string& path) {
-  return fmt::format("{}/{}/resolve/{}/{}", hub.endpoint, url_quoted_path(repository), url_quoted(revision), url_quoted_path(path));
+std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision,
+                     const std::string& path) {
+  return fmt::format("{}/{}/resolve/{}/{}", hub.endpoint, url_quoted_path(repository), url_quoted(revision),
+                     url_quoted_path(path));
 }
 
 HubClient::HubClient(const HttpClient& http, HubSettings settings, Manner manner)
@@ -102,7 +104,8 @@ RepositoryInfo HubClient::info(const std::string& repository, const std::string&
   if (!answer.ok()) fail_hub(answer, question(repository, revision));
   const Json body = body_of(answer);
   RepositoryInfo info{.commit = text_of(body, "sha")};
-  if (!is_commit(info.commit)) fail(ErrorCode::Network, "{} does not say which commit {} of {} is", settings_.endpoint, shown(revision), repository);
+  if (!is_commit(info.commit))
+    fail(ErrorCode::Network, "{} does not say which commit {} of {} is", settings_.endpoint, shown(revision), repository);
   if (const auto gated = body.find("gated"); gated != body.end())
     info.gated = gated->is_string() || (gated->is_boolean() && gated->get<bool>());
   if (const auto card = body.find("cardData"); card != body.end()) {
@@ -131,7 +134,8 @@ std::vector<RemoteFile> HubClient::list(const std::string& repository, const std
   return files;
 }
 
-std::optional<FileMetadata> HubClient::metadata(const std::string& repository, const std::string& revision, const std::string& path) const {
+std::optional<FileMetadata> HubClient::metadata(const std::string& repository, const std::string& revision,
+                                                const std::string& path) const {
   // Relative redirects lead on within the hub; the headers we want come with the first answer that leads elsewhere.
   std::string url = file_url(settings_, repository, revision, path);
   HttpAnswer answer = ask("HEAD", url);

@@ -26,9 +26,9 @@ struct RemoteFile {
 };
 
 struct FileMetadata {
-  std::string commit, etag;       // empty: not told
+  std::string commit, etag;  // empty: not told
   std::optional<uint64_t> size;
-  std::string url;                // where the bytes come from; a signed address is good for minutes
+  std::string url;  // where the bytes come from; a signed address is good for minutes
 };
 
 std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision, const std::string& path);

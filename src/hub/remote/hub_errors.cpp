@@ -37,7 +37,8 @@ bool is_entry_missing(const HttpAnswer& answer) {
 }
 
 void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
-  const std::string code = answer.header("X-Error-Code").value_or(""), words = words_of(answer, q.token), page = q.endpoint + "/" + q.repository;
+  const std::string code = answer.header("X-Error-Code").value_or(""), words = words_of(answer, q.token),
+                    page = q.endpoint + "/" + q.repository;
   const auto error = [&](ErrorCode kind, const std::string& sentence, const std::string& hint) {
     return Error(kind, sentence + told(words), hint);
   };
@@ -47,32 +48,41 @@ void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
   if (answer.status == 404) {
     if (code == "RevisionNotFound")
       throw error(ErrorCode::NotFound, fmt::format("{} has no revision {}", q.repository, shown(q.revision)),
-           fmt::format("see {}/tree/main for its branches and tags", page));
+                  fmt::format("see {}/tree/main for its branches and tags", page));
     if (code == "EntryNotFound")
-      throw error(ErrorCode::NotFound, fmt::format("{} has no file {}", q.repository, shown(q.path)), fmt::format("see {}/tree/{}", page, shown(q.revision)));
-    throw error(ErrorCode::NotFound, fmt::format("{} is not known to {}", q.path.empty() ? q.repository : q.repository + "/" + shown(q.path), q.endpoint),
-         "check owner and name");
+      throw error(ErrorCode::NotFound, fmt::format("{} has no file {}", q.repository, shown(q.path)),
+                  fmt::format("see {}/tree/{}", page, shown(q.revision)));
+    throw error(
+        ErrorCode::NotFound,
+        fmt::format("{} is not known to {}", q.path.empty() ? q.repository : q.repository + "/" + shown(q.path), q.endpoint),
+        "check owner and name");
   }
   const bool gated = code == "GatedRepo";
   if (answer.status == 401 && gated)
     throw error(ErrorCode::Network, fmt::format("{} is gated: its licence has to be accepted first", q.repository),
-         fmt::format("accept it at {}, then {}", page, kSetToken));
+                fmt::format("accept it at {}, then {}", page, kSetToken));
   if (answer.status == 403 && gated)
-    throw error(ErrorCode::Network, fmt::format("{} is gated and the account of this token has no access to it yet", q.repository),
-         fmt::format("accept the licence at {} with that account, or wait for the approval", page));
+    throw error(ErrorCode::Network,
+                fmt::format("{} is gated and the account of this token has no access to it yet", q.repository),
+                fmt::format("accept the licence at {} with that account, or wait for the approval", page));
   if (answer.status == 401 && words.find("Invalid credentials") != words.npos)
-    throw error(ErrorCode::Network, "the hub does not accept this token: it is wrong or has expired", "make a new one and set HF_TOKEN");
+    throw error(ErrorCode::Network, "the hub does not accept this token: it is wrong or has expired",
+                "make a new one and set HF_TOKEN");
   if (answer.status == 401)
     throw error(ErrorCode::Network, fmt::format("{} does not exist or is private", q.repository),
-         q.token.empty() ? fmt::format("check the name; if it is private, {}", kSetToken) : "check the name, and that the token's account may see it");
+                q.token.empty() ? fmt::format("check the name; if it is private, {}", kSetToken)
+                                : "check the name, and that the token's account may see it");
   if (answer.status == 403 && words.find("is disabled") != words.npos)
-    throw error(ErrorCode::Network, fmt::format("{} was disabled by the hub", q.repository), "look for another source of the model");
+    throw error(ErrorCode::Network, fmt::format("{} was disabled by the hub", q.repository),
+                "look for another source of the model");
   if (answer.status == 403)
     throw error(ErrorCode::Network, fmt::format("this token may not read {}", q.repository),
-         "a fine-grained token needs \"read access to public gated repositories\"");
-  if (answer.status == 429) throw error(ErrorCode::Network, "the hub has had too many requests from here", "wait a while, or set HF_TOKEN");
-  throw error(ErrorCode::Network, fmt::format("{} answers {} for {}", q.endpoint, answer.status, q.path.empty() ? q.repository : shown(q.path)),
-       "try again later");
+                "a fine-grained token needs \"read access to public gated repositories\"");
+  if (answer.status == 429)
+    throw error(ErrorCode::Network, "the hub has had too many requests from here", "wait a while, or set HF_TOKEN");
+  throw error(ErrorCode::Network,
+              fmt::format("{} answers {} for {}", q.endpoint, answer.status, q.path.empty() ? q.repository : shown(q.path)),
+              "try again later");
 }
 
 }  // namespace flux2

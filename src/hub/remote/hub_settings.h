@@ -17,7 +17,7 @@ struct HubSettings {
   bool symlinks = true;                             // false: files lie in the snapshot itself
   double transfer_timeout_s = 10;                   // without a byte
   double metadata_timeout_s = 10;
-  HttpSettings http;                                // proxies, certificates
+  HttpSettings http;  // proxies, certificates
 
   // The token where it may go: to the endpoint alone, over https, or over plain http to this machine.
   std::string token_for(const std::string& url) const;

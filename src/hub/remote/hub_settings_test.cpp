@@ -31,7 +31,8 @@ TEST(HubSettings, TheCacheMoves) {
   EXPECT_EQ(with({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}}).cache, "/x/huggingface/hub");
   EXPECT_EQ(with({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "~/hf"}}).cache, "/h/hf/hub");
   EXPECT_EQ(with({{"HF_HOME", "/hf"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}).cache, "/old");
-  EXPECT_EQ(with({{"HUGGINGFACE_HUB_CACHE", "/old"}, {"DISK", "/d"}, {"HF_HUB_CACHE", "$DISK/a/${DISK}x/$NOT/${NOT"}}).cache, "/d/a//dx/$NOT/${NOT");
+  EXPECT_EQ(with({{"HUGGINGFACE_HUB_CACHE", "/old"}, {"DISK", "/d"}, {"HF_HUB_CACHE", "$DISK/a/${DISK}x/$NOT/${NOT"}}).cache,
+            "/d/a//dx/$NOT/${NOT");
 }
 
 TEST(HubSettings, WordsForTrue) {

@@ -19,7 +19,7 @@ struct KnownFile {
 };
 
 std::span<const KnownFile> known_files();
-const KnownFile* find_known_file(std::string_view sha256);  // null: none of them
+const KnownFile* find_known_file(std::string_view sha256);           // null: none of them
 std::vector<KnownFile> known_files_of(std::string_view repository);  // whatever the case of its letters
 
 }  // namespace flux2

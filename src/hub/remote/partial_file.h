@@ -40,8 +40,8 @@ class PartialFile {
   uint64_t have() const;  // bytes in place
 
   void append(size_t segment, std::span<const std::byte> bytes);
-  void start_again(bool whole);              // from no byte; whole: in one segment. Nobody else may write meanwhile
-  void adopt_front(uint64_t bytes);          // takes what lies at the beginning of the file for received
+  void start_again(bool whole);      // from no byte; whole: in one segment. Nobody else may write meanwhile
+  void adopt_front(uint64_t bytes);  // takes what lies at the beginning of the file for received
   void make_durable();
 
   // How many bytes are there without a gap from the beginning, and in which attempt: start_again() begins a new one.

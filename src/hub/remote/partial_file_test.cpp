@@ -17,7 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Partial : testing::Test {
-  std::span<const std::byte> bytes(uint64_t begin, uint64_t end) const { return std::as_bytes(std::span(all)).subspan(begin, end - begin); }
+  std::span<const std::byte> bytes(uint64_t begin, uint64_t end) const {
+    return std::as_bytes(std::span(all)).subspan(begin, end - begin);
+  }
   test::ScratchFolder scratch;
   const fs::path path = scratch.path() / "x.incomplete", note = scratch.path() / "x.incomplete.note";
   const std::string all = test::random_bytes(2500, 1);

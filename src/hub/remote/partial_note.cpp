@@ -51,8 +51,10 @@ std::string this_boot() {
 
 }  // namespace
 
-PartialNote::PartialNote(std::filesystem::path path, PartialIdentity identity) : path_(std::move(path)), identity_(std::move(identity)) {
-  if (identity_.segments() > kMostSegments) fail(ErrorCode::InvalidArgument, "a file of {} bytes is not one to download", identity_.size);
+PartialNote::PartialNote(std::filesystem::path path, PartialIdentity identity)
+    : path_(std::move(path)), identity_(std::move(identity)) {
+  if (identity_.segments() > kMostSegments)
+    fail(ErrorCode::InvalidArgument, "a file of {} bytes is not one to download", identity_.size);
   bytes_ = sizeof(Header) + identity_.segments() * sizeof(Mark);
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
@@ -78,8 +80,10 @@ bool PartialNote::adopt(size_t bytes) {
   Header header{}, wanted{};
   std::memcpy(&header, content.data(), sizeof header);
   put(wanted.key, sha256(std::as_bytes(std::span(identity_.key))));
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || std::memcmp(header.key, wanted.key, sizeof header.key) != 0) return false;
-  if (header.size != identity_.size || header.segment != identity_.segment || header.segments != identity_.segments()) return false;
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || std::memcmp(header.key, wanted.key, sizeof header.key) != 0)
+    return false;
+  if (header.size != identity_.size || header.segment != identity_.segment || header.segments != identity_.segments())
+    return false;
   std::vector<Mark> marks(identity_.segments());
   std::memcpy(marks.data(), content.data() + sizeof header, marks.size() * sizeof(Mark));
   for (size_t i = 0; i < marks.size(); ++i)
@@ -88,7 +92,8 @@ bool PartialNote::adopt(size_t bytes) {
   if (std::memcmp(header.boot, wanted.boot, sizeof header.boot) == 0) return true;
   for (Mark& m : marks) m.written = m.durable;
   std::memcpy(header.boot, wanted.boot, sizeof header.boot);
-  return ::pwrite(fd_, marks.data(), marks.size() * sizeof(Mark), sizeof header) == static_cast<ssize_t>(marks.size() * sizeof(Mark)) &&
+  return ::pwrite(fd_, marks.data(), marks.size() * sizeof(Mark), sizeof header) ==
+             static_cast<ssize_t>(marks.size() * sizeof(Mark)) &&
          ::pwrite(fd_, &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header);
 }
 

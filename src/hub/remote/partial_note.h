@@ -9,9 +9,9 @@ namespace flux2 {
 
 // What a note is about: a note about anything else is worth nothing.
 struct PartialIdentity {
-  std::string key;             // what the bytes are: an ETag
-  uint64_t size = 0;           // of the whole file
-  uint64_t segment = 0;        // bytes of each segment but the last
+  std::string key;       // what the bytes are: an ETag
+  uint64_t size = 0;     // of the whole file
+  uint64_t segment = 0;  // bytes of each segment but the last
 
   size_t segments() const { return size == 0 ? 1 : static_cast<size_t>((size + segment - 1) / segment); }
   bool operator==(const PartialIdentity&) const = default;

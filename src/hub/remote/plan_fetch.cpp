@@ -25,18 +25,25 @@ bool is_file_of(const fs::path& path, uint64_t size) {
 
 void require_blob_id(const PlannedFile& file, const Source& source) {
   if (!is_blob_id(file.etag))
-    throw Error(ErrorCode::Network, fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", shown(file.path), source.repository),
+    throw Error(ErrorCode::Network,
+                fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", shown(file.path),
+                            source.repository),
                 "download it to a plain folder (--local-dir), or use another HF_ENDPOINT");
 }
 
 // Where each file goes and whether it is there.
 void place(FetchPlan& plan, const FetchOptions& options, const std::vector<RemoteFile>& chosen) {
   const bool plain = !options.local_dir.empty();
-  const std::optional<HubCache> cache = plain ? std::nullopt : std::optional<HubCache>(std::in_place, options.hub.cache, plan.source.repository);
+  const std::optional<HubCache> cache =
+      plain ? std::nullopt : std::optional<HubCache>(std::in_place, options.hub.cache, plan.source.repository);
   plan.root = plain ? options.local_dir : cache->snapshot(plan.commit);
   const std::string& revision = plan.commit.empty() ? plan.source.revision : plan.commit;
   for (const RemoteFile& f : chosen) {
-    PlannedFile p{.path = f.path, .url = file_url(options.hub, plan.source.repository, revision, f.path), .target = plan.root / f.path, .size = f.size, .etag = f.etag};
+    PlannedFile p{.path = f.path,
+                  .url = file_url(options.hub, plan.source.repository, revision, f.path),
+                  .target = plan.root / f.path,
+                  .size = f.size,
+                  .etag = f.etag};
     if (!plain) require_blob_id(p, plan.source);
     p.present = is_file_of(p.target, p.size) || (!plain && options.hub.symlinks && is_file_of(cache->blob(p.etag), p.size));
     plan.files.push_back(std::move(p));
@@ -48,7 +55,8 @@ std::vector<RemoteFile> named_files(const HubClient& hub, FetchPlan& plan) {
   std::vector<RemoteFile> files;
   for (const std::string& path : plan.source.paths) {
     const auto found = hub.metadata(plan.source.repository, plan.source.revision, path);
-    if (!found) throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, shown(path)), "check its path");
+    if (!found)
+      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, shown(path)), "check its path");
     if (is_commit(found->commit)) plan.commit = found->commit;
     files.push_back({path, found->size.value_or(0), is_blob_id(found->etag) ? found->etag : std::string()});
   }
@@ -73,7 +81,9 @@ FetchPlan asked_plan(const Source& source, const FetchOptions& options, const Lo
     log.debug("{}; asking for the files themselves", e.what());
     choice = {named_files(hub, plan), "the files that were named"};
     if (plan.commit.empty() && options.local_dir.empty())
-      throw Error(ErrorCode::Network, fmt::format("{} does not say which commit of {} its files are, so they cannot enter the shared cache", options.hub.endpoint, source.repository),
+      throw Error(ErrorCode::Network,
+                  fmt::format("{} does not say which commit of {} its files are, so they cannot enter the shared cache",
+                              options.hub.endpoint, source.repository),
                   "download them to a plain folder (--local-dir), or use another HF_ENDPOINT");
   }
   plan.reason = choice.reason;
@@ -89,7 +99,8 @@ void require_shards(const FetchPlan& plan) {
     for (const auto& [tensor, file] : map.items()) {
       const std::string name = file.is_string() ? file.get<std::string>() : std::string();
       if (!is_safe_path(name) || !fs::exists(index.target.parent_path() / name))
-        throw Error(ErrorCode::NotFound, fmt::format("the cache holds only a part of {}: {} is missing", plan.source.repository, shown(name)),
+        throw Error(ErrorCode::NotFound,
+                    fmt::format("the cache holds only a part of {}: {} is missing", plan.source.repository, shown(name)),
                     "fetch it again with a network");
     }
   }
@@ -103,13 +114,19 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
     if (commit && cache.is_known_absent(*commit, path))
       throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", source.repository, shown(path)), "check its path");
   if (there.empty())
-    throw Error(ErrorCode::NotFound, fmt::format("{} is not in the cache ({}) and the hub is not asked", source.text(), options.hub.cache.string()),
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} is not in the cache ({}) and the hub is not asked", source.text(), options.hub.cache.string()),
                 "fetch it once with a network: without --offline and HF_HUB_OFFLINE");
   FetchPlan plan{.source = source, .commit = *commit, .root = cache.snapshot(*commit), .from_cache = true};
   const FileChoice choice = in_context("in the cache", [&] { return choose_files(there, source); });
   plan.reason = choice.reason + ", as the cache has them";
   for (const RemoteFile& f : choice.files)
-    plan.files.push_back({.path = f.path, .url = file_url(options.hub, source.repository, *commit, f.path), .target = plan.root / f.path, .size = f.size, .etag = f.etag, .present = true});
+    plan.files.push_back({.path = f.path,
+                          .url = file_url(options.hub, source.repository, *commit, f.path),
+                          .target = plan.root / f.path,
+                          .size = f.size,
+                          .etag = f.etag,
+                          .present = true});
   require_shards(plan);
   return plan;
 }
@@ -117,9 +134,11 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
 [[noreturn]] void fail_without_http(const Source& source, const FetchOptions& options) {
   std::string list;
   for (const KnownFile& f : known_files_of(source.repository))
-    list += fmt::format("\n  {}  ({}{})", file_url(options.hub, f.repository, "main", f.path), f.exact ? "" : "about ", byte_text(f.bytes));
+    list += fmt::format("\n  {}  ({}{})", file_url(options.hub, f.repository, "main", f.path), f.exact ? "" : "about ",
+                        byte_text(f.bytes));
   throw Error(ErrorCode::Network, "this build has no HTTP client and downloads nothing",
-              "fetch the files with another program and register them with `flux2 models scan FOLDER --add`" + (list.empty() ? "" : ":" + list));
+              "fetch the files with another program and register them with `flux2 models scan FOLDER --add`" +
+                  (list.empty() ? "" : ":" + list));
 }
 
 }  // namespace
@@ -140,7 +159,8 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
   if (source.repository.empty()) return plan_url(source, options, log);
   const bool plain = !options.local_dir.empty();
   if (options.hub.offline && plain)
-    throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()), "leave out --offline and HF_HUB_OFFLINE");
+    throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()),
+                "leave out --offline and HF_HUB_OFFLINE");
   if (options.hub.offline) return cached_plan(source, options);
   try {
     if (!HttpClient::available()) fail_without_http(source, options);

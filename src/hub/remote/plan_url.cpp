@@ -55,7 +55,9 @@ HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log
     } else {
       const bool absent = answer.status == 404 || answer.status == 410;
       throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network, fmt::format("{}: {}", shown(source.url), in_words(answer)),
-                  answer.status == 401 || answer.status == 403 ? "the address needs a login; fetch the file with a browser and name it by its path" : "check the address");
+                  answer.status == 401 || answer.status == 403
+                      ? "the address needs a login; fetch the file with a browser and name it by its path"
+                      : "check the address");
     }
   }
 }
@@ -70,7 +72,8 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   if (options.hub.offline) {
     file.target = options.local_dir / file.path;
     if (!is_safe_path(file.path) || !fs::is_regular_file(file.target, ignored))
-      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", shown(source.url)), "leave out --offline and HF_HUB_OFFLINE");
+      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", shown(source.url)),
+                  "leave out --offline and HF_HUB_OFFLINE");
     file.size = fs::file_size(file.target, ignored);
     file.present = plan.from_cache = true;
     plan.files = {file};
@@ -81,7 +84,8 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
     fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", shown(source.url), shown(file.path));
   if (!is_fetched_kind(file.path))
-    throw Error(ErrorCode::Incompatible, fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(file.path)),
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(file.path)),
                 "look for a safetensors version");
   file.target = options.local_dir / file.path;
   file.size = told_size(answer);

@@ -29,7 +29,12 @@ std::optional<double> retry_after(const HttpAnswer& answer) {
 bool is_worth_retrying(const HttpAnswer& answer) {
   if (answer.failed()) return answer.transient;
   switch (answer.status) {
-    case 408: case 429: case 500: case 502: case 503: case 504: return true;
+    case 408:
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504: return true;
     default: return false;
   }
 }

@@ -9,8 +9,8 @@
 namespace flux2 {
 
 struct RetryRules {
-  int tries = 8;           // in a row without a new byte
-  double first_s = 1;      // then 2, 4, 8, …
+  int tries = 8;       // in a row without a new byte
+  double first_s = 1;  // then 2, 4, 8, …
   double longest_s = 60;
   double patience_s = 600;  // of a server that says itself when to come again
 };

@@ -11,20 +11,23 @@ namespace {
 
 TEST(Retry, KnowsWhatMayGetBetter) {
   for (const int status : {408, 429, 500, 502, 503, 504}) EXPECT_TRUE(is_worth_retrying({.status = status})) << status;
-  for (const int status : {200, 206, 302, 400, 401, 403, 404, 416, 501}) EXPECT_FALSE(is_worth_retrying({.status = status})) << status;
+  for (const int status : {200, 206, 302, 400, 401, 403, 404, 416, 501})
+    EXPECT_FALSE(is_worth_retrying({.status = status})) << status;
   EXPECT_TRUE(is_worth_retrying({.status = 200, .failure = "dropped", .transient = true}));
   EXPECT_FALSE(is_worth_retrying({.failure = "bad certificate"}));
 }
 
 TEST(Retry, PausesGrowAndProgressStartsThemAgain) {
   std::vector<std::string> said;
-  Retry retry({.tries = 5, .first_s = 0.001, .longest_s = 0.004}, {}, Log([&](LogLevel, const std::string& text) { said.push_back(text); }));
+  Retry retry({.tries = 5, .first_s = 0.001, .longest_s = 0.004}, {},
+              Log([&](LogLevel, const std::string& text) { said.push_back(text); }));
   for (int i = 0; i < 4; ++i) retry.wait({.status = 503}, "x");
   retry.progress();
   retry.wait({.status = 503}, "x");
-  EXPECT_EQ(said, (std::vector<std::string>{"x: the server answers 503; trying again in 0.001 s", "x: the server answers 503; trying again in 0.002 s",
-                                            "x: the server answers 503; trying again in 0.004 s", "x: the server answers 503; trying again in 0.004 s",
-                                            "x: the server answers 503; trying again in 0.001 s"}));
+  EXPECT_EQ(said, (std::vector<std::string>{
+                      "x: the server answers 503; trying again in 0.001 s", "x: the server answers 503; trying again in 0.002 s",
+                      "x: the server answers 503; trying again in 0.004 s", "x: the server answers 503; trying again in 0.004 s",
+                      "x: the server answers 503; trying again in 0.001 s"}));
   for (int i = 0; i < 3; ++i) retry.wait({.status = 503}, "x");
   EXPECT_THROW(retry.wait({.status = 503}, "x"), Error);
 }

@@ -35,7 +35,8 @@ std::vector<std::string> split(std::string_view text, char at) {
 // https://hub/owner/repo[/(blob|resolve|tree)/revision[/path]], with or without a query.
 std::optional<Source> page_of_hub(const Url& url, std::string_view endpoint) {
   const std::string origin = url.origin();
-  if (origin != parse_url(endpoint).origin() && origin != "https://huggingface.co:443" && origin != "https://hf.co:443") return std::nullopt;
+  if (origin != parse_url(endpoint).origin() && origin != "https://huggingface.co:443" && origin != "https://hf.co:443")
+    return std::nullopt;
   const std::vector<std::string> pieces = split(std::string_view(url.target).substr(1, url.target.find('?') - 1), '/');
   Source source;
   if (pieces.size() < 2 || !is_repository(pieces[0] + "/" + pieces[1])) return std::nullopt;
@@ -85,7 +86,8 @@ std::optional<Source> parse_source(std::string_view words, std::string_view endp
   const size_t paths = rest.find("::");
   if (rest.starts_with(':') && paths != 0) {
     source.variant = rest.substr(1, paths == rest.npos ? rest.npos : paths - 1);
-    check(is_name(source.variant), "{} has no variant after its colon; it is a word of a file's name, as in owner/repo:Q4_K_M", shown(words));
+    check(is_name(source.variant), "{} has no variant after its colon; it is a word of a file's name, as in owner/repo:Q4_K_M",
+          shown(words));
   }
   if (paths != rest.npos)
     for (std::string path : split(rest.substr(paths + 2), '+')) {

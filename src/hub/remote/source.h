@@ -16,7 +16,7 @@ struct Source {
   std::vector<std::string> paths;  // files or folders; empty: the whole repository
   std::string url;                 // a plain address, when repository is empty
 
-  std::string text() const;        // as one would type it
+  std::string text() const;  // as one would type it
 };
 
 // Empty when the words are none of these forms (a local path, the name of a starter). Throws InvalidArgument for one

@@ -41,24 +41,30 @@ TEST(Source, PagesOfTheHubAreItsRepositories) {
 }
 
 TEST(Source, OtherWordsAreNone) {
-  for (const char* other : {"", "klein-4b", "./owner/repo", "/abs/path", "../x", "a/b/c", "owner/", "/repo", "~/x", "file.safetensors", "owner/.hidden", "ow ner/x"})
+  for (const char* other : {"", "klein-4b", "./owner/repo", "/abs/path", "../x", "a/b/c", "owner/", "/repo", "~/x",
+                            "file.safetensors", "owner/.hidden", "ow ner/x"})
     EXPECT_FALSE(parse_source(other)) << other;
 }
 
 TEST(Source, HalfSourcesAreErrors) {
-  for (const char* half : {"owner/repo@", "owner/repo:", "owner/repo::", "owner/repo::../x", "owner/repo::a+", "owner/repo@../..", "https://example.org/", "http://me:pw@x/y"})
+  for (const char* half : {"owner/repo@", "owner/repo:", "owner/repo::", "owner/repo::../x", "owner/repo::a+", "owner/repo@../..",
+                           "https://example.org/", "http://me:pw@x/y"})
     EXPECT_THROW(parse_source(half), Error) << half;
 }
 
 TEST(Source, IsWrittenAsItIsRead) {
-  for (const char* text : {"owner/repo", "owner/repo@v1", "owner/repo:fp8", "owner/repo::a+b/c", "owner/repo@v1:fp8::a", "https://example.org/x.gguf"})
+  for (const char* text : {"owner/repo", "owner/repo@v1", "owner/repo:fp8", "owner/repo::a+b/c", "owner/repo@v1:fp8::a",
+                           "https://example.org/x.gguf"})
     EXPECT_EQ(parse_source(text)->text(), text);
 }
 
 TEST(SafePath, OnlyOrdinaryNamesBelowUs) {
-  for (const char* good : {"a", "a/b.json", ".gitattributes", "a b/ü.txt", "..a", "a..b/c", "console.txt"}) EXPECT_TRUE(is_safe_path(good)) << good;
-  for (const std::string& bad : {std::string(""), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("."), std::string("a/.."), std::string("../a"), std::string("a\\b"),
-                                std::string("a\0b", 3), std::string("a\nb"), std::string("c:x"), std::string("NUL"), std::string("a/con.txt"), std::string("lpt1"), std::string(300, 'a')})
+  for (const char* good : {"a", "a/b.json", ".gitattributes", "a b/ü.txt", "..a", "a..b/c", "console.txt"})
+    EXPECT_TRUE(is_safe_path(good)) << good;
+  for (const std::string& bad :
+       {std::string(""), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("."), std::string("a/.."),
+        std::string("../a"), std::string("a\\b"), std::string("a\0b", 3), std::string("a\nb"), std::string("c:x"),
+        std::string("NUL"), std::string("a/con.txt"), std::string("lpt1"), std::string(300, 'a')})
     EXPECT_FALSE(is_safe_path(bad)) << bad;
 }
 

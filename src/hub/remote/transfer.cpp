@@ -90,7 +90,8 @@ class Transfer {
   }
 
   void part(size_t segment) {
-    Retry retry(s_.retry, [this] { return cancelled(); }, s_.log);
+    Retry retry(
+        s_.retry, [this] { return cancelled(); }, s_.log);
     bool renewed = false;
     while (!file_.missing(segment).empty()) {
       const RemoteAddress address = addresses_.current();
@@ -155,7 +156,8 @@ class Transfer {
     if (head.status == 206) {
       const ContentRange told = content_range(head);
       if (told.begin && *told.begin != range.begin)
-        fail(ErrorCode::Network, "{}: asked for the bytes from {}, the server sends those from {}", s_.name, range.begin, *told.begin);
+        fail(ErrorCode::Network, "{}: asked for the bytes from {}, the server sends those from {}", s_.name, range.begin,
+             *told.begin);
       total = told.total;
     } else {
       total = leading_number(head.header("Content-Length").value_or(""));

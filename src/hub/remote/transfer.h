@@ -13,13 +13,13 @@
 namespace flux2 {
 
 struct TransferSettings {
-  std::string name;                // of the file, for messages
-  int parts = 4;                   // segments under way at the same time
+  std::string name;  // of the file, for messages
+  int parts = 4;     // segments under way at the same time
   double idle_timeout_s = 10;
   RetryRules retry = {};
   std::function<bool()> cancelled = {};
-  std::function<void(int64_t)> received = {};              // bytes more in place; fewer, when a server makes us start again
-  std::function<void(const HttpAnswer&)> refuse = {};      // throws what an answer means that no retry will better
+  std::function<void(int64_t)> received = {};          // bytes more in place; fewer, when a server makes us start again
+  std::function<void(const HttpAnswer&)> refuse = {};  // throws what an answer means that no retry will better
   Log log = {};
 };
 
