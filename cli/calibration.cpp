@@ -8,7 +8,6 @@
 #include "cli/picture_maker.h"
 #include "cli/prepare.h"
 #include "hub/folder_layout.h"
-#include "image/pixels.h"
 
 namespace flux2 {
 
@@ -57,7 +56,7 @@ std::vector<Image> Calibration::pictures_of(const ModelFiles& model) {
   std::vector<Image> images;
   for (const ResolvedRequest& resolved : requests_)
     maker.make(resolved, [&](const Picture& picture, const GenerationRecord&) {
-      images.push_back(to_rgb8(picture.planes.values, picture.planes.height, picture.planes.width, Rounding::Nearest));
+      images.push_back(picture.decoded.rgb8(Rounding::Nearest));
     });
   return images;
 }

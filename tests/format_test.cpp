@@ -38,7 +38,7 @@ class Formats : public ::testing::Test {
     request.seed = 3;
     std::vector<float> values;
     text_to_image(model->models, model->session, request, {},
-                  [&](const Picture& p) { values.assign(p.planes.values.begin(), p.planes.values.end()); });
+                  [&](const Picture& p) { values.assign(p.decoded.planes().values.begin(), p.decoded.planes().values.end()); });
     return values;
   }
 
