@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -270,6 +271,54 @@ TEST_F(Fetch, GatedFilesAreExplained) {
   hub.on_hub = [](const ServedRequest&) { return Reply{.status = 401, .headers = {{"X-Error-Code", "GatedRepo"}}}; };
   EXPECT_TRUE(fetch_source(kWhole, o, {}, log).files.at(0).was_present);  // what is here stays usable
   EXPECT_THAT(warnings.back(), HasSubstr("using what the cache has"));
+}
+
+TEST_F(Fetch, WhatIsNotThereIsSaid) {
+  FakeHub hub(model_files());
+  const Source revision{.repository = FakeHub::kRepository, .revision = "nope"}, repository{.repository = "owner/nope"};
+  EXPECT_THAT(failure_of([&] { fetch_source(revision, options(hub), {}, log); }).what(),
+              HasSubstr("owner/model has no revision nope"));
+  EXPECT_THAT(failure_of([&] { fetch_source(repository, options(hub), {}, log); }).what(),
+              HasSubstr("owner/nope is not known to"));
+  const Source file{.repository = FakeHub::kRepository, .paths = {"transformer/config.json"}};
+  hub.on_hub = [](const ServedRequest& r) -> std::optional<Reply> {  // listed, but not there
+    if (r.target.find("/resolve/") == std::string::npos) return std::nullopt;
+    return Reply{.status = 404, .headers = {{"X-Error-Code", "EntryNotFound"}, {"X-Repo-Commit", FakeHub::kCommit}}};
+  };
+  EXPECT_EQ(failure_of([&] { fetch_source(file, options(hub), {}, log); }).code(), ErrorCode::NotFound);
+  EXPECT_TRUE(cache().is_known_absent(FakeHub::kCommit, "transformer/config.json"));
+  FetchOptions offline = options(hub);
+  offline.hub.offline = true;
+  cache().write_ref("main", FakeHub::kCommit);
+  EXPECT_THAT(failure_of([&] { fetch_source(file, offline, {}, log); }).what(), HasSubstr("owner/model has no file"));
+}
+
+TEST_F(Fetch, AtMostTwoFilesAndFourPartsAtATime) {
+  FakeHub hub({{"a/model-00001-of-00003.safetensors", {.content = random_bytes(9 << 20, 21)}},
+               {"a/model-00002-of-00003.safetensors", {.content = random_bytes(9 << 20, 22)}},
+               {"a/model-00003-of-00003.safetensors", {.content = random_bytes(9 << 20, 23)}}});
+  std::atomic<int> now = 0, most = 0;
+  std::mutex mutex;
+  std::map<std::string, int> files;
+  size_t most_files = 0;
+  hub.on_storage = [&](const ServedRequest& r) -> std::optional<Reply> {
+    const std::string name = r.target.substr(0, r.target.find('?'));
+    {
+      const std::lock_guard lock(mutex);
+      ++files[name];
+      most_files = std::max(most_files, files.size());
+    }
+    most = std::max(most.load(), ++now);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    --now;
+    const std::lock_guard lock(mutex);
+    if (--files[name] == 0) files.erase(name);
+    return std::nullopt;
+  };
+  fetch_source(kWhole, options(hub), {}, log);
+  EXPECT_GE(most, 2);
+  EXPECT_LE(most, 8);
+  EXPECT_LE(most_files, 2u);
 }
 
 TEST_F(Fetch, PagesOfTheListingAreReadToTheEnd) {

@@ -118,7 +118,6 @@ class Transfer {
       if (!is_worth_retrying(answer)) refuse(answer);
       retry.wait(answer, s_.name);
     }
-    make_durable_now_and_then();
   }
 
   HttpAnswer ask(size_t segment, const RemoteAddress& address, uint64_t& taken) {
@@ -175,6 +174,7 @@ class Transfer {
     const auto wanted = bytes.first(std::min<uint64_t>(bytes.size(), file_.missing(segment).size()));
     file_.append(segment, wanted);
     if (s_.received && !wanted.empty()) s_.received(static_cast<int64_t>(wanted.size()));
+    make_durable_now_and_then();
     if (wanted.size() < bytes.size()) fail(ErrorCode::Network, "{}: the server sends more bytes than it was asked for", s_.name);
     return wanted.size();
   }
