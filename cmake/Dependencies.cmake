@@ -19,7 +19,7 @@ find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(WEBP QUIET IMPORTED_TARGET libwebp)
   pkg_check_modules(TOMLPP QUIET IMPORTED_TARGET tomlplusplus)
-  pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl)
+  pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl>=7.85)
   pkg_check_modules(SQLITE3 QUIET IMPORTED_TARGET sqlite3)
 endif()
 

@@ -100,5 +100,13 @@ TEST_F(DownloadKill, TheSecondRunAsksForNoByteItHas) {
   }
 }
 
+TEST_F(DownloadKill, TwoAtTheSameTimeFetchOnce) {
+  hub.storage_bytes_per_s = 16 << 20;
+  Subprocess first(start), second(start);
+  expect_right(first.wait());
+  expect_right(second.wait());
+  EXPECT_EQ(hub.storage().body_bytes_sent(), kSize);
+}
+
 }  // namespace
 }  // namespace flux2::test
