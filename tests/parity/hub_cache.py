@@ -98,6 +98,24 @@ def compare(check, tool, scratch):
         hub.close()
 
 
+def compare_tls(check, tool, scratch):
+    """A certificate nobody vouches for ends the conversation before the token is said; one that SSL_CERT_FILE names is good."""
+    certificate, key = scratch / "certificate.pem", scratch / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)  # fmt: skip
+    hub = SmallHub(FILES, (certificate, key))
+    try:
+        environment = {"PATH": os.environ["PATH"], "HF_HOME": str(scratch / "tls"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "hf_secret"}
+        stranger = subprocess.run([tool, REPOSITORY], env=environment, capture_output=True, text=True)
+        check("an unknown certificate is refused", (stranger.returncode, "certificate" in stranger.stderr), (1, True))
+        check("and hears no token", hub.tokens, set())
+        known = subprocess.run([tool, REPOSITORY], env={**environment, "SSL_CERT_FILE": str(certificate)}, capture_output=True, text=True)
+        check("a certificate we trust is taken", known.returncode, 0)
+        check("and the token goes over https", hub.tokens, {"Bearer hf_secret"})
+    finally:
+        hub.close()
+
+
 def run(report, program, scratch):
     tool = program.path.parent / "tests" / "fetch_tool"
     if not report.wants("hub cache"):
@@ -108,6 +126,7 @@ def run(report, program, scratch):
         folder = scratch / "hub-cache"
         folder.mkdir()
         compare(report.equal, tool, folder)
+        compare_tls(report.equal, tool, folder)
 
 
 def main():
@@ -119,7 +138,8 @@ def main():
         print(f"{'ok' if ours == theirs else 'FAILED'}  {name}" + ("" if ours == theirs else f"\n  {ours}\n  {theirs}"))
 
     with tempfile.TemporaryDirectory() as scratch:
-        compare(check, pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(scratch))
+        for part in (compare, compare_tls):
+            part(check, pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(scratch))
     return 1 if wrong else 0
 
 

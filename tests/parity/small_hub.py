@@ -3,6 +3,7 @@
 import hashlib
 import http.server
 import json
+import ssl
 import threading
 import urllib.parse
 
@@ -17,9 +18,11 @@ def git_id(content):
 class SmallHub:
     """`files`: path → (content, large). Large files are known by their SHA-256, small ones by their git id."""
 
-    def __init__(self, files):
+    def __init__(self, files, certificate=None):
+        """With a certificate (paths of it and its key) the hub speaks https."""
         self.files = files
         self.transfers = []  # paths of the GETs of files
+        self.tokens = set()  # what came as Authorization
         hub = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -38,7 +41,11 @@ class SmallHub:
                 hub.answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        if certificate:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(*certificate)
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.endpoint = f"{'https' if certificate else 'http'}://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
@@ -57,6 +64,7 @@ class SmallHub:
         return entry
 
     def answer(self, request, body=b""):
+        self.tokens.add(request.headers.get("Authorization"))
         path = urllib.parse.unquote(urllib.parse.urlsplit(request.path).path)
         api, file = f"/api/models/{REPOSITORY}/", f"/{REPOSITORY}/resolve/"
         if path.startswith(api + "revision/"):
