@@ -27,6 +27,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, unreadable);
 }
 
+fs::path whole(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
+
 bool is_folder(const fs::path& path) {
   std::error_code unreadable;
   return fs::is_directory(path, unreadable);
@@ -151,7 +153,7 @@ class Locator {
     std::vector<Chosen> found;
     std::set<fs::path> seen;
     for (const RegisteredPart* part : query_.registered.of(ComponentKind::Transformer)) {
-      seen.insert(part->path.lexically_normal());
+      seen.insert(whole(part->path));
       try {
         found.push_back(chosen_from(recognise(part->path, log_), model_root(part->path), part));
       } catch (const Error& e) {
@@ -160,7 +162,7 @@ class Locator {
     }
     for (const fs::path& root : roots) {
       for (const fs::path& path : candidates_quietly(root, ComponentKind::Transformer)) {
-        if (!seen.insert(path.lexically_normal()).second) continue;
+        if (!seen.insert(whole(path)).second) continue;
         try {
           found.push_back(chosen_from(recognise(path, log_), model_root(path)));
         } catch (const Error& e) {

@@ -13,26 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What is wrong with the sizes; empty when nothing is.
-Glance sizes_of(const ModelRecord& record) {
-  size_t missing = 0;
-  std::string first;
-  for (const RecordedFile& f : record.files) {
-    std::error_code failure;
-    const uint64_t bytes = fs::file_size(f.path, failure);
-    if (failure) {
-      if (missing++ == 0) first = f.path.string();
-    } else if (bytes != f.bytes) {
-      return {ModelState::Damaged, fmt::format("{} has {} bytes; {} were registered", f.path.string(), bytes, f.bytes)};
-    }
-  }
-  std::error_code failure;
-  if (missing == record.files.size() && (missing > 0 || !fs::exists(record.path, failure)))
-    return {ModelState::Missing, fmt::format("{} is not there", record.path.string())};
-  if (missing > 0) return {ModelState::Incomplete, fmt::format("{} is not there", first)};
-  return {};
-}
-
 // Hashes every file; what differs from the recorded hash is said.
 std::string check_hashes(Registry& registry, ModelRecord& record, const CheckOptions& options) {
   std::string problem;
@@ -69,13 +49,6 @@ std::string check_header(const ModelRecord& record, const Log& log) {
 
 }  // namespace
 
-Glance glance_at(const ModelRecord& record) {
-  const Glance sizes = sizes_of(record);
-  if (sizes.state != ModelState::Ready) return sizes;
-  const bool was_gone = record.state == ModelState::Missing || record.state == ModelState::Incomplete;
-  return was_gone ? Glance{} : Glance{record.state, record.note};
-}
-
 std::string hash_of_files(const std::vector<RecordedFile>& files) {
   if (files.size() == 1) return files[0].sha256;
   std::string list;
@@ -84,10 +57,10 @@ std::string hash_of_files(const std::vector<RecordedFile>& files) {
 }
 
 ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOptions& options, const Log& log) {
-  Glance found = sizes_of(record);
+  Glance found = glance_at_sizes(record);
   if (found.state == ModelState::Ready) {
     found.note = check_hashes(registry, record, options);
-    if (found.note.empty()) record.sha256 = hash_of_files(record.files);
+    if (found.note.empty()) record.sha256 = hash_of_files(record.files), use_known_hash(record);
     if (found.note.empty()) found.note = check_header(record, log);
     if (found.note.empty() && options.values && record.type != ModelType::Tokenizer) {
       const auto bad = find_bad_values(record.path, options.progress, log);

@@ -1,17 +1,10 @@
 #pragma once
 
 #include "hub/registry/copy_files.h"
+#include "hub/registry/glance.h"
 #include "hub/registry/registry.h"
 
 namespace flux2 {
-
-// The state of a record as far as a glance tells: whether its files are there with the sizes they had. A record that was
-// found damaged by a closer look stays so until the next one.
-struct Glance {
-  ModelState state = ModelState::Ready;
-  std::string note;
-};
-Glance glance_at(const ModelRecord& record);
 
 struct CheckOptions {
   bool values = false;  // read every weight: all must be numbers

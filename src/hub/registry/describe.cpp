@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "hub/folder_layout.h"
 #include "hub/registry/hub_place.h"
-#include "hub/registry/known_files.h"
 #include "hub/registry/part_files.h"
+#include "hub/remote/known_files.h"
 #include "hub/variants.h"
 
 namespace flux2 {
@@ -63,7 +63,7 @@ std::optional<ModelType> type_of(const Component& c) {
 std::string owner_of(const fs::path& path) {
   static const std::set<std::string> kSilent = {
       "transformer", "vae", "text_encoder", "tokenizer", "diffusion_models", "unet", "text_encoders", "clip", "loras",
-      "split_files", "models", "upscale_models", "diffusion_pytorch_model", "model", "."};
+      "split_files", "models", "upscale_models", "diffusion_pytorch_model", "model", "ae", "."};
   if (const auto place = hub_place_of(path)) return place->repository.substr(place->repository.find('/') + 1);
   fs::path at = is_folder(path) ? path : path.parent_path() / path.stem();
   for (; !at.filename().empty() && at != at.parent_path(); at = at.parent_path()) {
@@ -74,13 +74,23 @@ std::string owner_of(const fs::path& path) {
   return "model";
 }
 
+// The variant a published transformer is named after: flux-2-klein-9b-kv-fp8.safetensors.
+std::optional<Variant> variant_of(const KnownFile& known) {
+  std::string stem = fs::path(known.path).stem().string();
+  for (const char* tail : {"-fp8", "-nvfp4"})
+    if (stem.ends_with(tail)) stem.resize(stem.size() - std::string_view(tail).size());
+  return find_variant(stem);
+}
+
 const Variant* published(const Component& c, const KnownFile* known) {
   if (!c.flux2) return nullptr;
   for (const Variant& v : variants()) {
     if (v.config != *c.flux2) continue;
-    if (known && *known->variant ? v.id == known->variant
-                                 : c.flux2->guidance || (v.distilled == c.distilled.value_or(true) && v.kv == c.kv))
+    if (const auto told = known ? variant_of(*known) : std::nullopt) {
+      if (v.id == told->id) return &v;
+    } else if (c.flux2->guidance || (v.distilled == c.distilled.value_or(true) && v.kv == c.kv)) {
       return &v;
+    }
   }
   return nullptr;
 }
@@ -156,7 +166,7 @@ Described described(const Component& c, const Recognition& r) {
   if (!is_folder(record.path)) {
     const std::string hash = hub_hash_of(record.path);
     if (!hash.empty() && !record.files.empty()) record.files[0].sha256 = record.sha256 = hash;
-    known = known_file(hash);
+    known = find_known_file(hash);
   }
   const Variant* variant = published(c, known);
 
@@ -171,18 +181,16 @@ Described described(const Component& c, const Recognition& r) {
     record.probe.double_blocks = c.flux2->double_blocks;
     record.probe.single_blocks = c.flux2->single_blocks;
     record.probe.context_dim = c.flux2->text_width;
-    if (known && variant) record.probe.distilled = variant->distilled;
-    else if (!c.distilled_assumed) record.probe.distilled = c.distilled;
+    if (!c.distilled_assumed) record.probe.distilled = c.distilled;
   }
   if (c.qwen3) record.probe.hidden = c.qwen3->hidden;
   if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
-  if (known) {
-    record.license = known->licence(), record.gated = known->gated;
-    d.evidence.push_back(fmt::format("its hash is that of {} in {}", known->path, known->repository));
-  } else if (variant) {
+  if (variant) {
     record.license = variant->licence;
     record.gated = record.license != "Apache-2.0";
   }
+  use_known_hash(record);
+  if (known) d.evidence.push_back(fmt::format("its hash is that of {} in {}", known->path, known->repository));
   if (const auto place = hub_place_of(record.path)) record.source = {"hub", place->repository, place->commit};
   else record.source = {"path", record.path.string(), ""};
 
@@ -214,9 +222,21 @@ std::string name_from(std::string text) {
   return text.empty() ? "model" : text;
 }
 
+void use_known_hash(ModelRecord& record) {
+  const KnownFile* known = find_known_file(record.sha256);
+  if (!known) return;
+  record.gated = known->gated;
+  if (const auto variant = variant_of(*known)) {
+    record.license = variant->licence;
+    record.variant = variant->id;
+    record.probe.distilled = variant->distilled;
+  }
+}
+
 std::vector<Described> describe(const Recognition& recognition) {
   std::vector<Described> parts;
   for (const Component& c : recognition.components) parts.push_back(described(c, recognition));
+  std::stable_sort(parts.begin(), parts.end(), [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
   return parts;
 }
 

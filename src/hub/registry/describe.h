@@ -19,7 +19,7 @@ struct Described {
   bool usable() const { return problem.empty(); }
 };
 
-// Every part that was recognised. The role folder it lies in (diffusion_models, vae, loras, …) names what the tensors do
+// Every part that was recognised, a transformer first. The role folder it lies in (diffusion_models, vae, loras, …) names what the tensors do
 // not tell; a published file in a hub cache is known by its hash.
 std::vector<Described> describe(const Recognition& recognition);
 
@@ -29,6 +29,9 @@ std::vector<Described> identify(const std::filesystem::path& path, const Log& lo
 
 // The first sign of why one of them cannot be used, as an error; nothing happens when all can.
 void require_usable(const std::vector<Described>& parts, const std::filesystem::path& path);
+
+// Fills in what the hash of a published file tells: variant, training, licence. Changes nothing for other files.
+void use_known_hash(ModelRecord& record);
 
 // A name that can be registered, from any text.
 std::string name_from(std::string text);

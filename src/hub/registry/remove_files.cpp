@@ -1,15 +1,13 @@
 #include "hub/registry/remove_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
 
 #include "base/error.h"
 #include "hub/registry/hub_place.h"
+#include "hub/remote/file_lock.h"
 
 namespace flux2 {
 
@@ -42,26 +40,11 @@ std::set<fs::path> blobs_in_use(const HubPlace& place, const std::vector<fs::pat
   return used;
 }
 
-// The library's own advisory lock of a blob, for as long as this lives; without one on file systems that have none.
-class BlobLock {
- public:
-  explicit BlobLock(const fs::path& blob) {
-    const fs::path repository = blob.parent_path().parent_path();
-    const fs::path folder = repository.parent_path() / ".locks" / repository.filename();
-    std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    fd_ = ::open((folder / (blob.filename().string() + ".lock")).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
-  }
-  BlobLock(const BlobLock&) = delete;
-  BlobLock& operator=(const BlobLock&) = delete;
-  ~BlobLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  int fd_ = -1;
-};
+// The file that Python's hub library locks while it writes a blob.
+fs::path lock_of(const fs::path& blob) {
+  const fs::path repository = blob.parent_path().parent_path();
+  return repository.parent_path() / ".locks" / repository.filename() / (blob.filename().string() + ".lock");
+}
 
 void remove_one(const fs::path& path) {
   std::error_code failure;
@@ -82,7 +65,7 @@ void remove_empty_folders(fs::path folder, const fs::path& top) {
 
 Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const fs::path& data_folder) {
   const auto place = hub_place_of(record.path);
-  const fs::path top = place ? place->repository_folder : data_folder;
+  const fs::path top = place ? place->repository_folder : data_folder / "models";
   if (!lies_below(record.path, top))
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} was registered in place; its files are not this program's to delete", record.name),
@@ -118,7 +101,7 @@ void remove_files(const Removal& removal, const fs::path& data_folder) {
     remove_empty_folders(file.parent_path(), place ? place->repository_folder / "snapshots" : data_folder / "models");
   }
   for (const fs::path& blob : removal.blobs) {
-    const BlobLock lock(blob);
+    const FileLock lock(lock_of(blob), {}, {});
     remove_one(blob);
   }
 }

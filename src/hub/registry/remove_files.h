@@ -16,8 +16,8 @@ struct Removal {
   uint64_t bytes = 0;                        // freed
 };
 
-// The files of a record that this program may delete: those in the data folder and in a hub cache, as far as no other
-// record needs them. Throws InvalidArgument when the record lies elsewhere: those files are the user's own.
+// The files of a record that this program may delete: those in the data folder's models/ and in a hub cache, as far as no
+// other record needs them. Throws InvalidArgument when the record lies elsewhere: those files are the user's own.
 Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const std::filesystem::path& data_folder);
 
 // Deletes them, then folders that became empty below the data folder or the snapshot.

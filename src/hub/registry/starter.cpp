@@ -1,0 +1,117 @@
+#include "hub/registry/starter.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "hub/variants.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr const char* kNonCommercial = "FLUX non-commercial licence";
+constexpr uint64_t kTokenizerBytes = 16'000'000;
+
+StarterPart transformer(std::string what, std::string source, uint64_t bytes, bool gated = false, bool exact = true) {
+  return {ModelType::Main, std::move(what), std::move(source), bytes, exact, gated ? kNonCommercial : "Apache-2.0", gated};
+}
+
+// The open klein repository has the autoencoder of all variants, in bf16.
+StarterPart autoencoder() {
+  return {ModelType::Vae, "autoencoder, bf16", "black-forest-labs/FLUX.2-klein-4B::vae", 168'000'000, false};
+}
+StarterPart encoder(std::string what, std::string source, uint64_t bytes, int64_t width) {
+  return {ModelType::TextEncoder, std::move(what), std::move(source), bytes, false, "Apache-2.0", false, width};
+}
+StarterPart tokenizer() {
+  return {ModelType::Tokenizer, "Qwen3 tokenizer", "black-forest-labs/FLUX.2-klein-4B::tokenizer", kTokenizerBytes, false};
+}
+StarterPart qwen_4b() {
+  return encoder("Qwen3-4B, bf16", "black-forest-labs/FLUX.2-klein-4B::text_encoder", 8'044'982'048, 2560);
+}
+StarterPart qwen_8b() { return encoder("Qwen3-8B, bf16", "Qwen/Qwen3-8B", 16'381'517'176, 4096); }
+
+std::string essence(std::string_view name) {
+  std::string text;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c))) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.starts_with("flux2") ? text.substr(5) : text;
+}
+
+}  // namespace
+
+const std::vector<Starter>& starters() {
+  static const std::vector<Starter> list = {
+      {"flux.2-klein-4b",
+       "flux.2-klein-4b",
+       "the one to begin with: 4 steps, open licence",
+       {transformer("klein 4B, bf16", "black-forest-labs/FLUX.2-klein-4B::flux-2-klein-4b.safetensors", 7'751'105'712),
+        autoencoder(), qwen_4b(), tokenizer()}},
+      {"flux.2-klein-4b-small",
+       "flux.2-klein-4b",
+       "the same in 4 bits, for machines with little memory",
+       {transformer("klein 4B, Q4_K_M", "unsloth/FLUX.2-klein-4B-GGUF:Q4_K_M", 2'600'000'000, false, false), autoencoder(),
+        encoder("Qwen3-4B, Q4_K_M", "unsloth/Qwen3-4B-GGUF:Q4_K_M", 2'500'000'000, 2560), tokenizer()}},
+      {"flux.2-klein-4b-fp8",
+       "flux.2-klein-4b",
+       "the same in 8 bits, for GPUs that multiply them",
+       {transformer("klein 4B, fp8", "black-forest-labs/FLUX.2-klein-4b-fp8::flux-2-klein-4b-fp8.safetensors", 4'070'624'520),
+        autoencoder(), qwen_4b(), tokenizer()}},
+      {"flux.2-klein-base-4b",
+       "flux.2-klein-base-4b",
+       "not distilled: for training, and for true guidance",
+       {transformer("klein base 4B, bf16", "black-forest-labs/FLUX.2-klein-base-4B::flux-2-klein-base-4b.safetensors",
+                    7'751'105'712),
+        autoencoder(), qwen_4b(), tokenizer()}},
+      {"flux.2-klein-9b",
+       "flux.2-klein-9b",
+       "larger and finer, 4 steps; not for commercial use",
+       {transformer("klein 9B, bf16", "black-forest-labs/FLUX.2-klein-9B::flux-2-klein-9b.safetensors", 18'157'185'168, true),
+        autoencoder(), qwen_8b(), tokenizer()}},
+      {"flux.2-klein-9b-kv",
+       "flux.2-klein-9b-kv",
+       "the 9B that looks at references once; not for commercial use",
+       {transformer("klein 9B KV, fp8", "black-forest-labs/FLUX.2-klein-9b-kv-fp8::flux-2-klein-9b-kv-fp8.safetensors",
+                    9'818'935'984, true),
+        autoencoder(), qwen_8b(), tokenizer()}},
+      {"flux.2-klein-base-9b",
+       "flux.2-klein-base-9b",
+       "the 9B before distilling; not for commercial use",
+       {transformer("klein base 9B, bf16", "black-forest-labs/FLUX.2-klein-base-9B::flux-2-klein-base-9b.safetensors",
+                    18'157'185'168, true),
+        autoencoder(), qwen_8b(), tokenizer()}},
+      {"flux.2-dev",
+       "flux.2-dev",
+       "the largest; its text encoder does not run here yet, prompts come as --embeddings; not for commercial use",
+       {transformer("dev, bf16", "black-forest-labs/FLUX.2-dev::flux2-dev.safetensors", 64'446'600'000, true, false),
+        autoencoder()}},
+  };
+  return list;
+}
+
+const Starter* find_starter(std::string_view name) {
+  for (const Starter& s : starters())
+    if (essence(s.name) == essence(name)) return &s;
+  return nullptr;
+}
+
+const ModelRecord* record_for(const StarterPart& part, const Starter& starter, const std::vector<ModelRecord>& records) {
+  constexpr uint64_t kRealVocabulary = 1 << 20;  // bytes; tokenizers of toy models are smaller
+  const bool quantised = part.what.find("bf16") == std::string::npos;
+  const auto fits = [&](const ModelRecord& r) {
+    if (r.type != part.type) return false;
+    const std::string quant = r.quant.substr(0, r.quant.find(','));
+    switch (part.type) {
+      case ModelType::Main: return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
+      case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
+      case ModelType::TextEncoder: return r.family == "Qwen3" && r.probe.hidden == part.width;
+      default: return r.bytes >= kRealVocabulary;
+    }
+  };
+  const ModelRecord* found = nullptr;
+  for (const ModelRecord& r : records)
+    if (fits(r) && (!found || (found->state != ModelState::Ready && r.state == ModelState::Ready))) found = &r;
+  return found;
+}
+
+}  // namespace flux2
