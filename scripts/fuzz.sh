@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Throws mutated files at every parser of untrusted bytes.
-#   scripts/fuzz.sh [SECONDS each, default 300] [safetensors|index|gguf|adapter|tokenizer|image …]
+#   scripts/fuzz.sh [SECONDS each, default 300] [safetensors|index|gguf|adapter|tokenizer|image|registry …]
 # Starts from tests/fuzz/corpus; what it discovers stays in build-fuzz/found, inputs that break something in
 # build-fuzz/findings. The exit status is not 0 when there is a finding.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 seconds=${1:-300}
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "usage: scripts/fuzz.sh [SECONDS] [safetensors|index|gguf|adapter|tokenizer|image …]"
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "usage: scripts/fuzz.sh [SECONDS] [safetensors|index|gguf|adapter|tokenizer|image|registry …]"
 shift || true
 targets=("$@")
-(( $# > 0 )) || targets=(safetensors index gguf adapter tokenizer image)
+(( $# > 0 )) || targets=(safetensors index gguf adapter tokenizer image registry)
 
 need_packages "${build_packages[@]}" clang
 configure build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang \
