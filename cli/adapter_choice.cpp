@@ -1,6 +1,7 @@
 #include "cli/adapter_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +9,9 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/edit_distance.h"
 #include "cli/folders.h"
+#include "cli/registry_access.h"
 
 namespace flux2 {
 
@@ -29,7 +32,7 @@ std::optional<double> number_of(std::string_view text) {
 
 struct Parts {
   std::string name;
-  double strength = 1.0;
+  std::optional<double> strength;
   std::string layers;
 };
 
@@ -39,14 +42,24 @@ Parts split(const std::string& text) {
     for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
       const size_t next = text.find(':', colon + 1);
       const std::string piece = text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1);
-      const auto strength = piece.empty() && next != std::string::npos ? std::optional(1.0) : number_of(piece);
-      if (strength) return {text.substr(0, colon), *strength, next == std::string::npos ? "" : text.substr(next + 1)};
+      const auto strength = piece.empty() && next != std::string::npos ? std::nullopt : number_of(piece);
+      if (strength || (piece.empty() && next != std::string::npos)) return {text.substr(0, colon), strength, next == std::string::npos ? "" : text.substr(next + 1)};
     }
-  return {text, 1.0, ""};
+  return {text, std::nullopt, ""};
+}
+
+// The registered adapter of that name, with the strength the user likes it to have.
+std::optional<AdapterChoice> find_registered(const std::string& name, const Invocation& run) {
+  const auto registry = look_into_registry(run);
+  const auto record = registry ? registry->find(name) : std::nullopt;
+  if (!record || record->type != ModelType::Lora) return std::nullopt;
+  AdapterChoice choice;
+  choice.path = record->path;
+  choice.strength = record->defaults.lora_weight.value_or(choice.strength);
+  return choice;
 }
 
 fs::path find_file(const std::string& name, const Invocation& run) {
-  if (is_there(name)) return name;
   std::vector<fs::path> looked;
   for (const fs::path& folder : model_folders(run.environment, run.project, run.user))
     for (const fs::path& place : {folder / "loras", folder})
@@ -56,17 +69,25 @@ fs::path find_file(const std::string& name, const Invocation& run) {
       }
   std::string places;
   for (const fs::path& place : looked) places += (places.empty() ? "" : ", ") + place.string();
+  const auto near = nearest_words(name, registered_parts(run).names(ComponentKind::Adapter), 3);
   throw Error(ErrorCode::NotFound,
               "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),
-              "name a file, or put it into the folder loras of your models");
+              near.empty() ? "name a file, or put it into the folder loras of your models"
+                           : fmt::format("the nearest registered ones are {}; a file can be named too", fmt::join(near, ", ")));
 }
 
 }  // namespace
 
 AdapterChoice adapter_choice(const std::string& text, const Invocation& run) {
   const Parts parts = split(text);
-  check(parts.strength >= -4 && parts.strength <= 4, "--lora {}: a strength is from -4 to 4", text);
-  return {find_file(parts.name, run), parts.strength, parts.layers};
+  check(!parts.strength || (*parts.strength >= -4 && *parts.strength <= 4), "--lora {}: a strength is from -4 to 4", text);
+  AdapterChoice choice;
+  if (is_there(parts.name)) choice.path = parts.name;
+  else if (const auto registered = find_registered(parts.name, run)) choice = *registered;
+  else choice.path = find_file(parts.name, run);
+  choice.strength = parts.strength.value_or(choice.strength);
+  choice.layers = parts.layers;
+  return choice;
 }
 
 std::string text_of(const AdapterChoice& choice) {

@@ -30,6 +30,9 @@ struct Command {
   int (*run)(Invocation&);            // exit status; Errors are the caller's
   std::string details = {};           // a paragraph for its help
   bool foreign_names = false;         // accepts the option names of other programs
+  const std::vector<Command>& (*actions)() = nullptr;  // commands of its own, named by the first argument
+
+  const Command* find_action(std::string_view action) const;
 };
 
 const std::vector<Command>& commands();
@@ -39,7 +42,7 @@ bool is_later_command(std::string_view name);
 // The texts of `flux2`, `flux2 help` and `flux2 COMMAND --help`; no line is longer than 100 columns.
 std::string short_help();
 std::string overview();
-std::string help_for(const Command& command);
+std::string help_for(const Command& command, const Command* parent = nullptr);
 
 int run_generate(Invocation& run);
 int run_edit(Invocation& run);

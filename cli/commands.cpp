@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "cli/models.h"
+#include "cli/models_options.h"
 
 namespace flux2 {
 
@@ -115,13 +117,15 @@ const std::vector<Command>& commands() {
        "Latents are a tensor `latents` [128, h, w], one position for 16×16 pixels."},
       {"models",
        {},
-       "list the models found; make a synthetic one",
-       "list|synth [options]",
-       models_options,
-       {"flux2 models list", "flux2 models synth --variant tiny --out tiny-model/",
-        "flux2 models synth --variant klein-4b --blocks 1,2 --layout diffusers --dtype f32 --out small-klein/"},
+       "list, find, install, check and remove models",
+       "ACTION [arguments] [options]",
+       models_list_options,
+       {"flux2 models list", "flux2 models install flux.2-klein-4b", "flux2 models scan ~/ComfyUI/models --add"},
        run_models,
-       "A synthetic model has the names, shapes and files of a real one and random weights."},
+       "Registered models have names that -m, --vae, --text-encoder, --tokenizer and --lora take. `flux2 models ACTION --help` "
+       "tells more about an action; without one the models are listed.",
+       false,
+       model_actions},
       {"convert",
        {"quantize"},
        "quantise or re-pack a model's file",
@@ -185,13 +189,21 @@ const std::vector<Command>& commands() {
   return list;
 }
 
-const Command* find_command(std::string_view name) {
-  for (const Command& command : commands())
+namespace {
+
+const Command* find_in(const std::vector<Command>& list, std::string_view name) {
+  for (const Command& command : list)
     if (command.name == name ||
         std::find(command.aliases.begin(), command.aliases.end(), name) != command.aliases.end())
       return &command;
   return nullptr;
 }
+
+}  // namespace
+
+const Command* find_command(std::string_view name) { return find_in(commands(), name); }
+
+const Command* Command::find_action(std::string_view action) const { return actions ? find_in(actions(), action) : nullptr; }
 
 bool is_later_command(std::string_view name) {
   for (const char* later : {"serve", "client", "train", "dataset", "selftest"})

@@ -7,6 +7,7 @@
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/registry_access.h"
 #include "hub/convert.h"
 #include "hub/recognise.h"
 
@@ -34,6 +35,14 @@ const PartName& part_of(const Recognition& input, const std::string& wanted) {
 bool names_a_folder(const std::filesystem::path& out) {
   std::error_code unreadable;
   return out.extension() != ".gguf" && out.extension() != ".safetensors" && (out.extension().empty() || std::filesystem::is_directory(out, unreadable));
+}
+
+// A path, or the registered part of that name.
+std::filesystem::path input_path(const Invocation& run, const std::string& wanted) {
+  for (const PartName& p : kParts)
+    if (wanted.empty() || wanted == p.name)
+      if (const auto path = model_path(run.positional[0], p.kind, run); path != run.positional[0]) return path;
+  return run.positional[0];
 }
 
 ConvertOptions options_of(const Invocation& run) {
@@ -92,9 +101,9 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report,
 int run_convert(Invocation& run) {
   check(run.positional.size() == 1, "convert needs one file or folder");
   ConvertOptions options = options_of(run);
-  const Recognition input = recognise(run.positional[0], run.console.log());
   const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"},
                                                  run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");
+  const Recognition input = recognise(input_path(run, wanted), run.console.log());
   const PartName& part = part_of(input, wanted);
   const Component& component = require(input, part.kind);
   const NamedWeights weights(open_weights(component.path, run.console.log()), part.part);

@@ -7,6 +7,7 @@
 #include "cli/model_choice.h"
 #include "engine/engine.h"
 #include "hub/recognise.h"
+#include "hub/registry/registry.h"
 
 namespace flux2 {
 
@@ -73,6 +74,14 @@ int run_doctor(Invocation& run) {
   else check_disk(report, data);
   if (!toml_available())
     report.add("configuration", false, "this build has no TOML reader: config files are not read", false);
+
+  try {
+    if (!registry_available()) report.add("registry", false, "this build has no SQLite: models have no names", false);
+    else if (const auto registry = Registry::existing(data))
+      report.add("registry", true, fmt::format("{} parts of models have names", registry->all().size()));
+  } catch (const Error& e) {
+    report.add("registry", false, e.what());
+  }
 
   const fs::path bundled = bundled_model(run.environment);
   report.add("bundled model", !bundled.empty(), bundled.empty() ? "not found" : bundled.string(), false);

@@ -51,11 +51,17 @@ std::string option_lines(const OptionSpec& option) {
 
 }  // namespace
 
-std::string help_for(const Command& command) {
-  std::string text = fmt::format("flux2 {}: {}\n\nUsage: flux2 {} {}\n", command.name, command.summary, command.name,
-                                 command.arguments);
+std::string help_for(const Command& command, const Command* parent) {
+  const std::string name = parent ? parent->name + " " + command.name : command.name;
+  std::string text = wrapped(fmt::format("flux2 {}: {}", name, command.summary), 0, 0);
+  text += fmt::format("\n\nUsage: flux2 {} {}\n", name, command.arguments);
   if (!command.aliases.empty()) text += fmt::format("Also: {}\n", fmt::join(command.aliases, ", "));
   if (!command.details.empty()) text += "\n" + wrapped(command.details, 0, 0) + "\n";
+  if (command.actions) {
+    text += "\nActions:\n";
+    for (const Command& action : command.actions())
+      text += fmt::format("  {:<12}", action.name) + wrapped(action.summary, 14, 14) + "\n";
+  }
   for (const OptionGroup& group : command.options()) {
     std::string lines;
     for (const OptionSpec& option : group.options)
@@ -96,7 +102,8 @@ int run_help(Invocation& run) {
   if (!command && is_later_command(name))
     fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", name);
   if (!command) throw Error(ErrorCode::InvalidArgument, "unknown command " + name, "flux2 help lists them");
-  run.console.result(help_for(*command));
+  const Command* action = run.positional.size() > 1 ? command->find_action(run.positional[1]) : nullptr;
+  run.console.result(action ? help_for(*action, command) : help_for(*command));
   return 0;
 }
 

@@ -27,6 +27,12 @@ TEST(Help, FitsAHundredColumnsAndEndsWithThreeExamples) {
     EXPECT_EQ(command.examples.size(), 3u) << command.name;
     EXPECT_NE(text.find("Examples:\n"), std::string::npos);
     EXPECT_NE(text.find("--help"), std::string::npos);
+    if (!command.actions) continue;
+    for (const Command& action : command.actions()) {
+      expect_narrow(help_for(action, &command), action.name);
+      EXPECT_EQ(action.examples.size(), 3u) << action.name;
+      EXPECT_EQ(command.find_action(action.name), &action);
+    }
   }
 }
 

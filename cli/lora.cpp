@@ -5,6 +5,7 @@
 
 #include "cli/adapter_choice.h"
 #include "cli/command.h"
+#include "cli/registry_access.h"
 #include "hub/adapter_average.h"
 #include "hub/adapter_tools.h"
 #include "hub/recognise.h"
@@ -22,8 +23,8 @@ std::filesystem::path out_of(const Invocation& run) {
   return out;
 }
 
-NamedWeights transformer_at(const std::string& path, Invocation& run) {
-  const Recognition r = recognise(path, run.console.log());
+NamedWeights transformer_at(const std::string& model, Invocation& run) {
+  const Recognition r = recognise(model_path(model, ComponentKind::Transformer, run), run.console.log());
   return {open_weights(require(r, ComponentKind::Transformer).path, run.console.log()), ModelPart::Transformer};
 }
 
@@ -45,7 +46,7 @@ Adapter adapter_at(const std::string& path, const Flux2Config& config, Invocatio
 }
 
 int run_info(Invocation& run) {
-  const std::string& path = run.positional.at(1);
+  const std::string path = model_path(run.positional.at(1), ComponentKind::Adapter, run).string();
   const Recognition r = recognise(path, run.console.log());
   const Component& c = r.components.at(0);
   Json json = {{"file", path},      {"family", c.family},   {"variant", c.variant},
@@ -82,7 +83,7 @@ std::string block_of(const std::string& weight) {
 }
 
 int run_check(Invocation& run) {
-  const std::string& path = run.positional.at(1);
+  const std::string path = model_path(run.positional.at(1), ComponentKind::Adapter, run).string();
   const Recognition r = recognise(path, run.console.log());
   const Flux2Config config = config_for(r, run);
   const AdapterReport report = check_adapter(adapter_at(path, config, run));
@@ -140,7 +141,7 @@ int done(Invocation& run, const std::filesystem::path& out, const Json& more = J
 }
 
 int run_lora_convert(Invocation& run) {
-  const std::string& path = run.positional.at(1);
+  const std::string path = model_path(run.positional.at(1), ComponentKind::Adapter, run).string();
   const Flux2Config config = config_for(recognise(path, run.console.log()), run);
   convert_adapter(adapter_at(path, config, run), config,
                   adapter_dialect_named(run.settings.choice("to", adapter_dialect_names(), "kohya")), out_of(run));

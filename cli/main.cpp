@@ -35,14 +35,17 @@ int run(Console& console, std::vector<std::string> words) {
   }
   if (words[0] == "--version") words[0] = "version";
   if (words[0] == "--help" || words[0] == "-h") words[0] = "help";
-  const Command& command = command_for(words);
+  const Command& first = command_for(words);
   if (find_command(words.front())) words.erase(words.begin());
+  const Command* action = words.empty() ? nullptr : first.find_action(words.front());
+  const Command& command = action ? *action : first;
+  if (action) words.erase(words.begin());
 
   const auto options = command.options();
   Arguments arguments =
       parse_arguments(options, command.foreign_names ? foreign_options() : std::vector<ForeignOption>{}, words);
   if (arguments.options.contains("help")) {
-    console.result(help_for(command));
+    console.result(help_for(command, action ? &first : nullptr));
     return 0;
   }
   const GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };

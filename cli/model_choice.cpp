@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/folders.h"
+#include "cli/registry_access.h"
 
 namespace flux2 {
 
@@ -16,6 +17,7 @@ ModelQuery model_query(const Invocation& run) {
   query.tokenizer = settings.text("tokenizer");
   if (settings.flag("base")) query.base = true;
   query.folders = model_folders(run.environment, run.project, run.user);
+  query.registered = registered_parts(run);
   query.bundled = bundled_model(run.environment);
   query.environment = run.environment;
   return query;

@@ -10,13 +10,13 @@ namespace {
 
 OptionGroup model_group() {
   return {"Model",
-          {{"model", 'm', "ID|PATH", "variant id, file or folder (default: configured, installed or bundled one)",
+          {{"model", 'm', "NAME|PATH", "registered name or key, variant id, file or folder (default: configured, installed or bundled one)",
             "generate"},
            {"dir", 'd', "FOLDER", "the same, for a diffusers-style folder"},
-           {"dit", 0, "FILE", "transformer weights", "generate"},
-           {"vae", 0, "FILE", "autoencoder weights", "generate"},
-           {"text-encoder", 0, "PATH", "text encoder: a file, the first shard or a folder", "generate"},
-           {"tokenizer", 0, "PATH", "tokenizer folder or tokenizer.json", "generate"},
+           {"dit", 0, "PATH|NAME", "transformer weights", "generate"},
+           {"vae", 0, "PATH|NAME", "autoencoder weights: a file, a folder or a registered name", "generate"},
+           {"text-encoder", 0, "PATH|NAME", "text encoder: a file, the first shard, a folder or a registered name", "generate"},
+           {"tokenizer", 0, "PATH|NAME", "tokenizer folder, tokenizer.json or a registered name", "generate"},
            {"base", 0, "", "treat the model as undistilled: more steps, true guidance"}}};
 }
 
@@ -74,7 +74,7 @@ std::vector<OptionGroup> generate_options() {
        {"repeat", 0, "N", "repeat everything with fresh seeds (default: 1)", "generate"},
        {"from", 0, "FILE", "take the settings of this picture"},
        {"remix", 0, "FILE", "the same with a new seed"},
-       {"lora", 0, "FILE[:W[:LAYERS]]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT), its strength (default: 1) and, as a pattern like "
+       {"lora", 0, "FILE|NAME[:W[:LAYERS]]", "adapter (LoRA, DoRA, LoHa, LoKr, OFT), its strength (default: 1) and, as a pattern like "
         "double_blocks or !mlp, which layers it may change; also <lora:NAME:W> in the prompt", {}, true},
        {"lora-mode", 0, "MODE", "auto and runtime: pairs of matrices beside the weights; merge: into them (default: auto)", "generate"},
        {"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"},
@@ -181,21 +181,6 @@ std::vector<OptionGroup> vae_options() {
           control_group()};
 }
 
-std::vector<OptionGroup> models_options() {
-  return {{"synth: a model with random weights",
-           {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: tiny)"},
-            {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
-            {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
-            {"layout", 0, "NAME", "bfl or diffusers (default: bfl)"},
-            {"dtype", 0, "NAME", "bf16 or f32 (default: bf16)"},
-            {"seed", 0, "N", "of the weights (default: 0)"},
-            {"base", 0, "", "a base model: not distilled"},
-            {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
-            {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
-            {"out", 0, "FOLDER", "where to write it"}}},
-          control_group()};
-}
-
 std::vector<OptionGroup> bench_options() {
   return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
            {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
@@ -251,7 +236,7 @@ std::vector<OptionGroup> lora_options() {
   return {{"Adapters",
            {{"out", 'o', "FILE", "convert, merge, extract, ema: the file to write"},
             {"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
-            {"into", 0, "MODEL", "merge: the transformer's file or a model's folder"},
+            {"into", 0, "MODEL", "merge: the transformer's file, a model's folder or a registered name"},
             {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
             {"sigma-rel", 0, "X", "ema: how far back the average over files of one run reaches, as a part of it, 0.01 to 0.28 (default: 0.15)"},
             {"model", 'm', "ID|PATH", "check, convert: the model it is for, where its width does not tell"}}},

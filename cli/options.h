@@ -43,7 +43,6 @@ std::vector<OptionGroup> inpaint_options();
 std::vector<OptionGroup> inspect_options();
 std::vector<OptionGroup> tokenize_options();
 std::vector<OptionGroup> vae_options();
-std::vector<OptionGroup> models_options();
 std::vector<OptionGroup> bench_options();
 std::vector<OptionGroup> convert_options();
 std::vector<OptionGroup> lora_options();

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/model_choice.h"
+#include "cli/registry_access.h"
 #include "cli/standard_input.h"
 #include "text/prompt.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 BpeTokenizer load_tokenizer(Invocation& run) {
   const std::string path = run.settings.text("tokenizer");
-  if (!path.empty() && !run.settings.has("model")) return BpeTokenizer::load(path);
+  if (!path.empty() && !run.settings.has("model")) return BpeTokenizer::load(model_path(path, ComponentKind::Tokenizer, run));
   return BpeTokenizer::load(locate_model(model_query(run), run.console.log()).tokenizer);
 }
 

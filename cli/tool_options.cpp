@@ -49,7 +49,7 @@ std::vector<OptionGroup> verify_options() {
       "Comparison",
       {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
        {"input", 'i', "FILE", "the references of an edit, in their order (default: those beside the picture)", {}, true},
-       {"lora", 0, "FILE[:W]", "the adapters of a picture made with some", {}, true},
+       {"lora", 0, "FILE|NAME[:W]", "the adapters of a picture made with some", {}, true},
        {"rounding", 0, "NAME", "nearest or trunc: how samples became 8 bits (default: nearest)"}}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }
@@ -61,7 +61,7 @@ std::vector<OptionGroup> upscale_options() {
        {"method", 0, "NAME", "lanczos, or redraw: generate it anew with the picture as reference (default: lanczos)"},
        {"prompt", 'p', "TEXT", "redraw: what it shows (default: the picture's own prompt)"},
        {"strength", 0, "X", "redraw: below 1 it begins with the enlarged picture and leaves it that far (default: 1)"},
-       {"lora", 0, "FILE[:W]", "redraw: adapter with its strength", {}, true},
+       {"lora", 0, "FILE|NAME[:W]", "redraw: adapter with its strength", {}, true},
        {"align", 0, "on|off", "redraw: bring shift, scale and colours back to the original's (default: on)"},
        {"seed", 'S', "N", "redraw: 0 to 2^63-1 or random (default: random)"},
        {"negative", 'n', "TEXT", "redraw: what to avoid"}}};

@@ -6,6 +6,7 @@
 #include "cli/engine_settings.h"
 #include "cli/model_choice.h"
 #include "cli/progress_display.h"
+#include "cli/registry_access.h"
 #include "engine/engine.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
@@ -32,7 +33,7 @@ struct Coder {
 Coder open_coder(Invocation& run, ProgressDisplay& display) {
   // With --vae alone nothing else of a model has to exist.
   ModelFiles files;
-  if (run.settings.has("vae") && !run.settings.has("model")) files.vae = run.settings.text("vae");
+  if (run.settings.has("vae") && !run.settings.has("model")) files.vae = model_path(run.settings.text("vae"), ComponentKind::Autoencoder, run);
   else files = locate_model(model_query(run), run.console.log());
   Engine engine(engine_options(run));
   auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "engine/engine.h"
 #include "engine/generation_record.h"
+#include "hub/registry/registry.h"
 #include "image/format.h"
 
 namespace flux2 {
@@ -25,6 +26,7 @@ int run_version(Invocation& run) {
                         {"writes", names(available_formats())},
                         {"cuda", built_with_cuda()},
                         {"toml", toml_available()},
+                        {"registry", registry_available()},
                         {"compiler", __VERSION__},
                         {"cpu", cpu_summary()}}
                        .dump());
@@ -41,6 +43,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("WebP:         {}", yes(webp)));
   console.result(fmt::format("CUDA:         {}", yes(built_with_cuda())));
   console.result(fmt::format("config files: {}", yes(toml_available())));
+  console.result(fmt::format("registry:     {}", yes(registry_available())));
   console.result(fmt::format("CPU:          {}", cpu_summary()));
   return 0;
 }

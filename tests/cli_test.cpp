@@ -52,7 +52,7 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
     EXPECT_EQ(command.status, 2) << later;
     EXPECT_THAT(command.err, HasSubstr("not available yet in this version"));
   }
-  EXPECT_EQ(flux2({"models", "install", "x"}).status, 2);
+  EXPECT_THAT(flux2({"models", "instal", "x"}).err, HasSubstr("did you mean install?"));
   EXPECT_EQ(generate({}).status, 2);            // no prompt
   EXPECT_EQ(generate({"a", "fox"}).status, 2);  // a prompt without quotes
   EXPECT_EQ(generate({"a fox", "--size", "100x100", "--strict"}).status, 2);

@@ -1,0 +1,51 @@
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace flux2 {
+
+namespace {
+
+size_t columns(std::string_view utf8) {
+  return static_cast<size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string harmless(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+}  // namespace
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string cell = harmless(row[i]);
+      line += cell + std::string(widths[i] - columns(cell) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string files_text(size_t count) { return fmt::format("{} {}", count, count == 1 ? "file" : "files"); }
+
+std::string size_text(uint64_t bytes) {
+  const auto n = static_cast<double>(bytes);
+  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", n / 1e9);
+  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", n / 1e6);
+  return fmt::format("{:.1f} kB", n / 1e3);
+}
+
+}  // namespace flux2

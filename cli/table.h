@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Rows of text in columns as wide as their widest cell; the first row is the heading. Control characters of somebody
+// else's names do not reach the terminal.
+std::string text_table(const std::vector<std::vector<std::string>>& rows);
+
+std::string size_text(uint64_t bytes);   // "7.75 GB", "168.0 MB"
+std::string files_text(size_t count);  // "1 file", "3 files"
+
+}  // namespace flux2

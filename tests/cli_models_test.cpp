@@ -1,0 +1,316 @@
+// `flux2 models` and names of the registry, judged by what the program then does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/sha256.h"
+#include "image/read_image.h"
+#include "tests/support/program.h"
+#include "weights/safetensors_writer.h"
+#include "weights/weight_source.h"
+
+namespace flux2::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class CliModels : public Cli {
+ protected:
+  void synth(const std::string& folder, const std::string& seed = "0", const std::string& layout = "bfl") {
+    const Finished made = flux2({"models", "synth", "--seed", seed, "--layout", layout, "--out", folder});
+    ASSERT_EQ(made.status, 0) << made.err;
+  }
+  Json json(std::vector<std::string> words) const {
+    words.push_back("--json");
+    const Finished done = flux2(std::move(words));
+    EXPECT_EQ(done.status, 0) << done.err;
+    return parse_json(done.out);
+  }
+  Json info(const std::string& name) const { return json({"models", "info", name}); }
+  std::vector<std::string> names(std::vector<std::string> filter = {}) const {
+    filter.insert(filter.begin(), {"models", "list"});
+    std::vector<std::string> list;
+    for (const Json& r : json(filter))
+      if (r["registered"].get<bool>()) list.push_back(r["name"].get<std::string>());
+    return list;
+  }
+  Image picture(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"a red circle", "-S", "3", "-o", "out.png"});
+    const Finished made = generate(words);
+    EXPECT_EQ(made.status, 0) << made.err;
+    return made.status == 0 ? read_image(folder_ / "out.png") : Image{};
+  }
+};
+
+TEST_F(CliModels, ScanShowsThenRegisters) {
+  synth("toys/toy");
+  const Json seen = json({"models", "scan", "toys"});
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_FALSE(seen[0]["installed"].get<bool>());
+  EXPECT_FALSE(exists("home/flux2.db")) << "looking changes nothing";
+  const Json added = json({"models", "scan", "toys", "--add"});
+  EXPECT_TRUE(added[0]["installed"].get<bool>());
+  EXPECT_THAT(names(), ElementsAre("tiny", "toy-vae", "toy-text-encoder", "toy-tokenizer"));
+  EXPECT_THAT(names({"--type", "vae"}), ElementsAre("toy-vae"));
+  EXPECT_THAT(names({"TOKEN"}), ElementsAre("toy-tokenizer"));
+  EXPECT_THAT(names({"--variant", "qwen3", "--format", "sharded"}), ElementsAre());
+  EXPECT_EQ(flux2({"models", "list", "--type", "toaster"}).status, 2);
+  const Json vae = info("toy-vae");
+  EXPECT_EQ(vae["state"], "ready");
+  EXPECT_EQ(vae["bytes"], fs::file_size(folder_ / "toys/toy/ae.safetensors"));
+  EXPECT_EQ(vae["probe"]["hidden"], 32);
+  EXPECT_THAT(flux2({"models", "list"}).out, AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.7 MB")));
+
+  // Looked at again, a model keeps what its user said about it.
+  ASSERT_EQ(flux2({"models", "edit", "tiny", "--name", "mine", "--description", "for tests", "--trigger", "x", "--steps", "3"}).status, 0);
+  EXPECT_EQ(json({"models", "scan", "toys", "--add"}).size(), 4u);
+  const Json mine = info("mine");
+  EXPECT_EQ(mine["description"], "for tests");
+  EXPECT_THAT(mine["trigger_phrases"], ElementsAre("x"));
+  EXPECT_EQ(mine["defaults"]["steps"], 3);
+  EXPECT_EQ(names().size(), 4u);
+}
+
+TEST_F(CliModels, ANameDoesWhatThePathDoes) {
+  synth("a", "1"), synth("b", "2", "diffusers");
+  ASSERT_EQ(flux2({"models", "install", "a", "--in-place", "--name", "first"}).status, 0);
+  ASSERT_EQ(flux2({"models", "install", "b", "--in-place", "--name", "second"}).status, 0);
+  const Image a = picture({"-m", "a"}), b = picture({"-m", "b"});
+  ASSERT_NE(a, b);
+  EXPECT_EQ(picture({"-m", "first"}), a);
+  EXPECT_EQ(picture({"-m", "SECOND"}), b);
+  EXPECT_EQ(picture({"-m", "sec"}), b);
+  EXPECT_EQ(picture({"-m", info("first")["key"].get<std::string>()}), a);
+
+  const Finished none = generate({"a fox", "-m", "fisrt"}), several = generate({"a fox"});
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("the closest known ids are first"));
+  EXPECT_EQ(several.status, 2);
+  EXPECT_THAT(several.err, AllOf(HasSubstr("first, second"), HasSubstr("--model")));
+  ASSERT_EQ(flux2({"config", "set", "generate.model", "second"}).status, 0);
+  EXPECT_EQ(picture({}), b);
+
+  // The autoencoder alone is exchanged.
+  const Image mixed = picture({"-m", "first", "--vae", "b/vae"});
+  EXPECT_NE(mixed, a);
+  EXPECT_EQ(picture({"-m", "first", "--vae", "b-vae"}), mixed);
+  ASSERT_EQ(flux2({"models", "edit", "first", "--vae", "b-vae"}).status, 0);
+  EXPECT_EQ(picture({"-m", "first"}), mixed);
+  ASSERT_EQ(flux2({"models", "edit", "first", "--vae", ""}).status, 0);
+  EXPECT_EQ(picture({"-m", "first"}), a);
+  EXPECT_EQ(flux2({"models", "edit", "first", "--vae", "second"}).status, 2);  // that is no autoencoder
+
+  ASSERT_EQ(flux2({"convert", "first", "-o", "first.gguf", "--quant", "q8_0"}).status, 0);
+  EXPECT_THAT(flux2({"inspect", "first.gguf"}).out, HasSubstr("transformer: FLUX.2"));
+  EXPECT_EQ(flux2({"tokenize", "--tokenizer", "a-tokenizer", "a fox"}).out, flux2({"tokenize", "--tokenizer", "a/tokenizer", "a fox"}).out);
+}
+
+TEST_F(CliModels, AnInstalledCopyIsComplete) {
+  synth("a");
+  const Image before = picture({"-m", "a"});
+  const Json plan = json({"models", "install", "a", "--dry-run"});
+  EXPECT_FALSE(exists("home/models"));
+  const Json made = json({"models", "install", "a/"});
+  ASSERT_EQ(made.size(), 4u);
+  fs::remove_all(folder_ / "a");
+  EXPECT_EQ(picture({}), before);  // the only one installed
+  EXPECT_EQ(made[0]["source"]["ref"], (folder_ / "a").string());
+  EXPECT_FALSE(made[0]["in_place"].get<bool>());
+  size_t bytes = 0;
+  for (const Json& file : plan) {
+    const std::string at = file["to"].get<std::string>();
+    EXPECT_TRUE(fs::exists(at)) << at;
+    bytes += fs::file_size(at);
+  }
+  EXPECT_GT(bytes, 20'000'000u);
+  const Json vae = info("tiny-vae");
+  const std::string content = read_text_file(vae["path"].get<std::string>());
+  EXPECT_EQ(vae["sha256"], sha256(std::as_bytes(std::span(content))));
+
+  // Again it is the same, and another of the same name stands beside it.
+  synth("a");
+  EXPECT_EQ(json({"models", "install", "a"})[0]["key"], made[0]["key"]);
+  synth("z/a", "7");
+  const Json other = json({"models", "install", "z/a"});
+  EXPECT_EQ(other[0]["name"], "tiny-2");
+  EXPECT_NE(other[0]["path"], made[0]["path"]);
+  EXPECT_EQ(picture({"-m", "tiny"}), before);
+}
+
+TEST_F(CliModels, WhatIsForeignOrDamagedIsNotInstalled) {
+  const float zero[4] = {};
+  const Tensor t = Tensor::host_copy(zero, DType::F32, {2, 2});
+  save_tensors(folder_ / "flux1.safetensors", {{"double_blocks.0.img_mod.lin.weight", t}, {"vector_in.in_layer.weight", t}});
+  const Finished foreign = flux2({"models", "install", "flux1.safetensors"});
+  EXPECT_EQ(foreign.status, 4);
+  EXPECT_THAT(foreign.err, HasSubstr("FLUX.1"));
+  synth("a");
+  fs::resize_file(folder_ / "a/ae.safetensors", 100'000);
+  for (const char* source : {"a/ae.safetensors", "a"}) {
+    const Finished cut = flux2({"models", "install", source, "--in-place"});
+    EXPECT_EQ(cut.status, 4) << source;
+    EXPECT_THAT(cut.err, HasSubstr("ae.safetensors"));
+  }
+  EXPECT_EQ(flux2({"models", "install", "nowhere"}).status, 3);
+  EXPECT_EQ(flux2({"models", "install", "a/tokenizer", "--name", "a/b"}).status, 2);
+  EXPECT_THAT(names(), ElementsAre());
+  const Json identified = json({"models", "identify", "flux1.safetensors"});
+  EXPECT_EQ(identified[0]["state"], "unsupported");
+  EXPECT_EQ(identified[0]["family"], "FLUX.1");
+  EXPECT_FALSE(exists("home/models"));
+}
+
+TEST_F(CliModels, RemovingAsks) {
+  synth("a"), synth("b", "2");
+  ASSERT_EQ(flux2({"models", "install", "a", "--name", "copied"}).status, 0);
+  ASSERT_EQ(flux2({"models", "install", "b/ae.safetensors", "--in-place", "--name", "mine"}).status, 0);
+  const Finished no = flux2({"models", "remove", "copied", "--files"}, "n\n");
+  EXPECT_EQ(no.status, 1);
+  EXPECT_THAT(no.err, AllOf(HasSubstr("Remove copied and delete 2 files"), HasSubstr("[y/N]")));
+  EXPECT_EQ(flux2({"models", "remove", "copied", "--files"}).status, 1) << "no answer is no";
+  const std::string path = info("copied")["path"].get<std::string>(), key = info("copied")["key"].get<std::string>();
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_EQ(flux2({"models", "remove", "copied", "--files"}, "y\n").status, 0);
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_EQ(flux2({"models", "info", key}).status, 3);
+  EXPECT_EQ(flux2({"models", "info", "copied"}).status, 2) << "its autoencoder and encoder are called copied-…";
+
+  const Finished theirs = flux2({"models", "remove", "mine", "--files", "-y"});
+  EXPECT_EQ(theirs.status, 2);
+  EXPECT_THAT(theirs.err, HasSubstr("registered in place"));
+  EXPECT_EQ(flux2({"models", "remove", "mine", "-y"}).status, 0);
+  EXPECT_TRUE(exists("b/ae.safetensors"));
+  EXPECT_EQ(flux2({"models", "remove", "mine"}).status, 3);
+}
+
+TEST_F(CliModels, WhatIsGoneIsMissingAndWhatIsLooseAnOrphan) {
+  synth("a");
+  ASSERT_EQ(flux2({"models", "install", "a/ae.safetensors", "--in-place", "--name", "v"}).status, 0);
+  EXPECT_TRUE(json({"models", "missing"}).empty());
+  fs::remove(folder_ / "a/ae.safetensors");
+  const Json gone = json({"models", "missing"});
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0]["name"], "v");
+  EXPECT_EQ(gone[0]["state"], "missing");
+  EXPECT_EQ(json({"models", "list", "--type", "vae"})[0]["state"], "missing");
+  EXPECT_EQ(flux2({"models", "verify"}).status, 4);
+
+  // A model that cannot run says what it lacks.
+  fs::create_directories(folder_ / "alone");
+  fs::rename(folder_ / "a/flux-2-tiny.safetensors", folder_ / "alone/x.safetensors");
+  ASSERT_EQ(flux2({"models", "install", "alone/x.safetensors", "--in-place"}).status, 0);
+  const Json lacks = json({"models", "missing"});
+  ASSERT_EQ(lacks.size(), 2u);
+  EXPECT_EQ(lacks[0]["name"], "x");
+  EXPECT_THAT(lacks[0]["note"].get<std::string>(), HasSubstr("the autoencoder of"));
+
+  EXPECT_TRUE(json({"models", "orphans"}).empty());
+  fs::create_directories(folder_ / "home/models/vae");
+  synth("c");
+  fs::rename(folder_ / "c/ae.safetensors", folder_ / "home/models/vae/loose.safetensors");
+  write("home/models/vae/.x.safetensors.partial", "abc");
+  const Json loose = json({"models", "orphans"});
+  ASSERT_EQ(loose.size(), 2u);
+  EXPECT_EQ(loose[0]["type"], "vae");
+  EXPECT_EQ(loose[1]["type"], "partial");
+  ASSERT_EQ(flux2({"models", "scan", "--add"}).status, 0);
+  EXPECT_EQ(json({"models", "orphans"}).size(), 1u);
+}
+
+TEST_F(CliModels, VerifyFindsAChangedByte) {
+  synth("a");
+  ASSERT_EQ(flux2({"models", "scan", "a", "--add"}).status, 0);
+  const Json good = json({"models", "verify", "--values"});
+  ASSERT_EQ(good.size(), 4u);
+  for (const Json& r : good) EXPECT_EQ(r["state"], "ready") << r;
+  std::string content = bytes("a/ae.safetensors");
+  content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 4);
+  write("a/ae.safetensors", content);
+  const Finished bad = flux2({"models", "verify"});
+  EXPECT_EQ(bad.status, 4);
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("a-vae"), HasSubstr("has changed")));
+  EXPECT_EQ(info("a-vae")["state"], "damaged");
+  EXPECT_EQ(flux2({"models", "verify", "tiny", "--quick"}).status, 0);
+}
+
+TEST_F(CliModels, ADamagedRegistryStopsNobodyWhoNamesAPath) {
+  synth("a");
+  ASSERT_EQ(flux2({"models", "scan", "a", "--add"}).status, 0);
+  fs::remove(folder_ / "home/flux2.db-wal"), fs::remove(folder_ / "home/flux2.db-shm");
+  write("home/flux2.db", std::string(8192, 'x'));
+  const Finished list = flux2({"models", "verify"});
+  EXPECT_EQ(list.status, 4);
+  EXPECT_THAT(list.err, AllOf(HasSubstr("flux2.db is damaged"), HasSubstr("move it aside")));
+  const Finished made = generate({"a fox", "-m", "a", "-o", "x.png"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("flux2.db is damaged"));
+  EXPECT_EQ(bytes("home/flux2.db"), std::string(8192, 'x'));
+}
+
+// An adapter for the bundled model.
+void write_adapter(const fs::path& path) {
+  const Shape shape = open_weights(pico("flux-2-pico.safetensors"))->find("single_blocks.0.linear2.weight")->shape;
+  const auto values = [](int64_t count) {
+    std::vector<float> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(0.2f * std::sin(static_cast<float>(i * 37 % 101)));
+    return list;
+  };
+  const auto down = values(2 * shape[1]), up = values(shape[0] * 2);
+  const std::string layer = "diffusion_model.single_blocks.0.linear2.";
+  save_tensors(path, {{layer + "lora_A.weight", Tensor::host_copy(down.data(), DType::F32, {2, shape[1]})},
+                      {layer + "lora_B.weight", Tensor::host_copy(up.data(), DType::F32, {shape[0], 2})}});
+}
+
+TEST_F(CliModels, AdaptersHaveNamesAndAPreferredStrength) {
+  write_adapter(folder_ / "some file.safetensors");
+  ASSERT_EQ(flux2({"models", "install", "some file.safetensors", "--name", "ink"}).status, 0);
+  EXPECT_TRUE(exists("home/models/loras/some file.safetensors"));
+  const Image half = picture({"--lora", "some file.safetensors:0.5"}), full = picture({"--lora", "some file.safetensors"});
+  ASSERT_NE(half, full);
+  EXPECT_EQ(picture({"--lora", "ink"}), full);
+  ASSERT_EQ(flux2({"models", "edit", "ink", "--lora-weight", "0.5"}).status, 0);
+  EXPECT_EQ(picture({"--lora", "ink"}), half);
+  EXPECT_EQ(picture({"--lora", "ink:1"}), full);
+  const Finished none = generate({"a fox", "--lora", "inc"});
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("nearest registered ones are ink"));
+  EXPECT_THAT(flux2({"lora", "info", "ink"}).out, HasSubstr("of rank 2"));
+}
+
+TEST_F(CliModels, FoldersOfTheConfigurationCount) {
+  synth("elsewhere/toy");
+  write("flux2.toml", "[models]\npaths = [\"elsewhere\"]\n");
+  EXPECT_THAT(flux2({"models", "list"}).out, HasSubstr("elsewhere/toy/ae.safetensors"));
+  EXPECT_EQ(picture({}), picture({"-m", "elsewhere/toy"}));
+  ASSERT_EQ(flux2({"models", "scan", "--add"}).status, 0);
+  EXPECT_EQ(picture({}), picture({"-m", "tiny"}));
+}
+
+TEST_F(CliModels, StartersSayWhatIsHere) {
+  const Json sets = json({"models", "starter"});
+  EXPECT_GE(sets.size(), 6u);
+  const Json one = json({"models", "starter", "Klein_4B"});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0]["name"], "flux.2-klein-4b");
+  EXPECT_EQ(one[0]["parts"][0]["bytes"], 7'751'105'712);
+  EXPECT_FALSE(one[0]["parts"][0]["present"].get<bool>());
+  EXPECT_THAT(flux2({"models", "starter", "flux.2-klein-9b"}).out, HasSubstr("gated"));
+  EXPECT_EQ(flux2({"models", "starter", "klain"}).status, 3);
+}
+
+TEST_F(CliModels, EveryActionHasHelp) {
+  for (const char* action : {"list", "info", "scan", "identify", "install", "edit", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
+    const Finished help = flux2({"models", action, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr(std::string("flux2 models ") + action + ":"), HasSubstr("Examples:")));
+    EXPECT_EQ(flux2({"help", "models", action}).out, help.out);
+    EXPECT_THAT(flux2({"models", "--help"}).out, HasSubstr(std::string("\n  ") + action));
+  }
+}
+
+}  // namespace
+}  // namespace flux2::test
