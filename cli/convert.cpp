@@ -9,7 +9,9 @@
 #include "cli/interrupt.h"
 #include "cli/registry_access.h"
 #include "hub/convert.h"
+#include "hub/gguf_tokenizer.h"
 #include "hub/recognise.h"
+#include "weights/gguf_file.h"
 
 namespace flux2 {
 
@@ -65,6 +67,14 @@ ConvertOptions options_of(const Invocation& run) {
   return options;
 }
 
+// A language model in a GGUF file has its tokenizer inside.
+void take_tokenizer(Invocation& run, const Component& encoder, const NamedWeights& weights, ConvertOptions& options) {
+  const auto path = tokenizer_beside(encoder.path);
+  if (path.empty()) return run.console.warn("there is no tokenizer beside the text encoder: the file gets none");
+  const BpeFiles files = is_gguf(path) ? read_gguf_tokenizer(path) : read_bpe_files(path);
+  options.choice.more_pairs = gguf_tokenizer_pairs(files, weights.shape("model.embed_tokens.weight")[0]);
+}
+
 void print(Invocation& run, const ConvertOptions& options, ConvertReport report, const std::vector<CalibratedPicture>& pictures) {
   std::stable_sort(report.changed.begin(), report.changed.end(), [](const auto& a, const auto& b) { return a.error > b.error; });
   if (run.console.json()) {
@@ -114,6 +124,7 @@ int run_convert(Invocation& run) {
       run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
     return interrupt_signal() == 0;
   };
+  if (part.part == ModelPart::TextEncoder && options.choice.layout == FileLayout::Gguf) take_tokenizer(run, component, weights, options);
   std::optional<Calibration> calibration;  // first, so that a missing part is said before anything is written
   if (run.settings.has("calibrate")) calibration.emplace(run, component);
   ConvertReport report = convert_model(weights, options, run.console.log());

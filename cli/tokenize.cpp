@@ -7,6 +7,7 @@
 #include "cli/model_choice.h"
 #include "cli/registry_access.h"
 #include "cli/standard_input.h"
+#include "hub/gguf_tokenizer.h"
 #include "text/prompt.h"
 
 namespace flux2 {
@@ -15,8 +16,8 @@ namespace {
 
 BpeTokenizer load_tokenizer(Invocation& run) {
   const std::string path = run.settings.text("tokenizer");
-  if (!path.empty() && !run.settings.has("model")) return BpeTokenizer::load(model_path(path, ComponentKind::Tokenizer, run));
-  return BpeTokenizer::load(locate_model(model_query(run), run.console.log()).tokenizer);
+  if (!path.empty() && !run.settings.has("model")) return flux2::load_tokenizer(model_path(path, ComponentKind::Tokenizer, run));
+  return flux2::load_tokenizer(locate_model(model_query(run), run.console.log()).tokenizer);
 }
 
 Json tokens_of(const BpeTokenizer& tokenizer, const std::string& text, const Settings& settings) {

@@ -6,6 +6,7 @@
 #include "engine/network_bytes.h"
 #include "engine/page_schedule.h"
 #include "engine/weight_stream.h"
+#include "hub/gguf_tokenizer.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -144,7 +145,7 @@ std::unique_ptr<LoadedModel> Engine::load(const ModelFiles& files, const Progres
   std::optional<Flux2Config> transformer_config;
   NetworkBytes encoder_bytes, transformer_bytes;
   if (parts.text_encoder) {
-    models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
+    models.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer));
     encoder_weights = open(files.text_encoder, ModelPart::TextEncoder);
     encoder_config = in_context("loading the text encoder", [&] { return text_encoder_config(files, *encoder_weights); });
     encoder_bytes = bytes_of(*encoder_weights, Qwen3Encoder(*encoder_config));

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "weights/encode_nvfp4.h"
 #include "weights/gguf_format.h"
-#include "weights/gguf_writer.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -175,6 +174,7 @@ class Planner {
         break;
       }
     if (text) add_language_keys(list);
+    list.insert(list.end(), choice_.more_pairs.begin(), choice_.more_pairs.end());
     return list;
   }
 

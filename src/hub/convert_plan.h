@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hub/stored_as.h"
+#include "weights/gguf_writer.h"
 #include "weights/named_weights.h"
 
 namespace flux2 {
@@ -31,6 +32,7 @@ struct ConvertChoice {
   FileLayout layout = FileLayout::Bfl;
   uint64_t shard_bytes = 0;      // a safetensors model larger than that becomes a series of files; 0: never
   StoredAs type;                 // of the matrices inside blocks; those outside are kept, or BF16
+  std::vector<GgufPair> more_pairs = {};  // of a GGUF file, such as a tokenizer's
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "hub/environment.h"
 #include "hub/folder_layout.h"
+#include "hub/gguf_tokenizer.h"
 #include "hub/model_files.h"
 #include "hub/model_index.h"
 #include "hub/recognise.h"
@@ -481,7 +482,7 @@ class Locator {
     const char* variable = is_large(chosen) ? "QWEN3_8B_TOKENIZER_PATH" : "QWEN3_4B_TOKENIZER_PATH";
     if (const auto path = given(chosen, query_.tokenizer, "--tokenizer", variable, ComponentKind::Tokenizer,
                                 chosen.registered ? chosen.registered->tokenizer : "")) {
-      if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json")
+      if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && !holds_gguf_tokenizer(*path))
         fail(ErrorCode::Incompatible, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
              path->string());
       files_.tokenizer = *path;
@@ -491,8 +492,14 @@ class Locator {
     std::vector<fs::path> found;
     for (const fs::path& root : {files_.text_encoder, files_.text_encoder.parent_path()})
       for (const fs::path& path : candidates_quietly(root, ComponentKind::Tokenizer)) found.push_back(path);
-    for (const auto& [path, own] : part_candidates(chosen, ComponentKind::Tokenizer))
-      if (is_there(path)) found.push_back(path);
+    const auto candidates = part_candidates(chosen, ComponentKind::Tokenizer);
+    const auto add = [&](bool of_the_model) {
+      for (const auto& [path, own] : candidates)
+        if (own == of_the_model && is_there(path)) found.push_back(path);
+    };
+    add(true);
+    if (holds_gguf_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
+    add(false);
     if (found.empty()) refuse_missing(chosen, "tokenizer", "--tokenizer");
     files_.tokenizer = found[0];
     files_.reasons.push_back(fmt::format("tokenizer {}: found", found[0].string()));
