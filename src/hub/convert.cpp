@@ -162,16 +162,23 @@ void write_json(const fs::path& path, const Json& json) {
   file.commit();
 }
 
+// transformers brings all weights to the type that config.json names.
+const char* torch_name(DType dtype) {
+  return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16";
+}
+
 // What the libraries that read folders look for beside the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
                         const std::vector<ConvertPlan>& plans, const std::vector<std::string>& names) {
   Json config = config_of(weights);
   Json map = Json::object();
   uint64_t bytes = 0;
+  DType embedding = DType::BF16;
   for (size_t i = 0; i < plans.size(); ++i)
     for (const PlannedTensor& t : plans[i].tensors) {
       map[t.name] = names[i];
       bytes += t.bytes();
+      if (t.canonical == "model.embed_tokens.weight") embedding = t.dtype;
       if (t.type.packing == Packing::BlockScales)
         config["quantization_config"] = {{"quant_method", "fp8"},
                                          {"fmt", "e4m3"},
@@ -179,6 +186,7 @@ void write_folder_files(const fs::path& folder, const std::string& stem, const N
                                          {"weight_block_size", {kScaleBlock, kScaleBlock}},
                                          {"modules_to_not_convert", {"lm_head"}}};
     }
+  if (weights.part() == ModelPart::TextEncoder) config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(embedding);
   write_json(folder / "config.json", config);
   if (plans.size() > 1)
     write_json(folder / (stem + ".safetensors.index.json"), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});

@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 import autoencoder
 import editing
+import folders
 import generation
 import gguf_files
 import hub_cache
@@ -38,7 +39,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
