@@ -28,11 +28,6 @@ namespace {
 constexpr double kReserve = 1.10;
 constexpr auto kForeignPartialAge = std::chrono::hours(24);
 
-bool is_file_of(const fs::path& path, uint64_t size) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) == size;
-}
-
 fs::path existing_parent(fs::path path) {
   std::error_code ignored;
   while (path.has_parent_path() && path != path.parent_path() && !fs::exists(path, ignored)) path = path.parent_path();
@@ -147,7 +142,8 @@ class Fetcher {
     const FileLock lock(
         cache_->lock(f.etag), [this] { return cancelled(); }, log_);
     // Looked at again: another process may have brought it while we waited.
-    const bool in_snapshot = is_file_of(f.target, f.size), in_blobs = symlinks && is_file_of(cache_->blob(f.etag), f.size);
+    const bool in_snapshot = is_file_of_size(f.target, f.size),
+               in_blobs = symlinks && is_file_of_size(cache_->blob(f.etag), f.size);
     std::string sha256;
     if (!in_snapshot && !in_blobs) sha256 = download(index, symlinks ? cache_->blob(f.etag) : f.target);
     if (!in_snapshot && symlinks) cache_->link(plan_.commit, f.path, f.etag);

@@ -98,6 +98,17 @@ TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
   EXPECT_EQ(finish(), body);
 }
 
+TEST_F(FetchUrl, AMarkThatLooksLikeAHashIsNone) {
+  std::string header = "ETag";
+  HttpServer server([&](const ServedRequest&) {
+    return Reply{.headers = {{header, "\"" + std::string(64, 'a') + "\""}}, .body = all};
+  });
+  EXPECT_EQ(fetch_source(*parse_source(server.url() + "/m.gguf"), options()).files.at(0).sha256,
+            sha256(std::as_bytes(std::span(all))));
+  header = "X-Linked-Etag";  // that one is
+  EXPECT_THROW(fetch_source(*parse_source(server.url() + "/n.gguf"), options()), Error);
+}
+
 TEST_F(FetchUrl, ACompleteFileOfUnknownSizeAnswers416) {
   bool first = true;
   HttpServer server([&](const ServedRequest& r) {

@@ -43,6 +43,11 @@ fs::path entry(const fs::path& parent, const std::string& commit, const std::str
 
 }  // namespace
 
+bool is_file_of_size(const fs::path& path, uint64_t size) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) == size;
+}
+
 HubCache::HubCache(const fs::path& cache, const std::string& repository)
     : cache_(cache), folder_(cache / folder_name(repository)), locks_(cache / ".locks" / folder_name(repository)) {
   if (cache.empty())

@@ -9,6 +9,8 @@
 
 namespace flux2 {
 
+bool is_file_of_size(const std::filesystem::path& path, uint64_t size);  // through a link, too
+
 // One repository in the cache shared with Python's hub library:
 //   models--owner--name/blobs/<etag>, snapshots/<commit>/<path> → ../../blobs/<etag>, refs/<revision>, .no_exist/<commit>/<path>
 class HubCache {

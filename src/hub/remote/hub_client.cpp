@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/shown.h"
 #include "hub/remote/safe_path.h"
+#include "net/content_range.h"
 #include "net/redirect.h"
 #include "net/url.h"
 
@@ -20,18 +21,6 @@ constexpr size_t kMaxFiles = 100'000;
 
 std::string api_url(const HubSettings& hub, const std::string& repository, const char* what, const std::string& revision) {
   return fmt::format("{}/api/models/{}/{}/{}", hub.endpoint, url_quoted_path(repository), what, url_quoted(revision));
-}
-
-// `"abc"`, `W/"abc"` → abc
-std::string bare_etag(std::string text) {
-  if (text.starts_with("W/")) text.erase(0, 2);
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
-  return text;
-}
-
-std::optional<uint64_t> number(const std::optional<std::string>& text) {
-  if (!text || text->empty() || text->size() > 18 || text->find_first_not_of("0123456789") != text->npos) return std::nullopt;
-  return std::stoull(*text);
 }
 
 // The address of `Link: <…>; rel="next"`.
@@ -152,8 +141,8 @@ std::optional<FileMetadata> HubClient::metadata(const std::string& repository, c
   const auto linked = answer.header("X-Linked-Etag");
   if (linked) found.etag = bare_etag(*linked);
   else if (!redirect) found.etag = bare_etag(answer.header("ETag").value_or(""));
-  found.size = number(answer.header("X-Linked-Size"));
-  if (!found.size && !redirect) found.size = number(answer.header("Content-Length"));
+  found.size = decimal(answer.header("X-Linked-Size").value_or(""));
+  if (!found.size && !redirect) found.size = whole_size(answer);
   found.url = redirect ? resolve_location(url, *answer.header("Location")) : url;
   if (parse_url(url).secure() && !parse_url(found.url).secure())
     fail(ErrorCode::Network, "{} redirects to plain http, which is not followed", shown(url));

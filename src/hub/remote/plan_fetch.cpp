@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool is_file_of(const fs::path& path, uint64_t size) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored) && fs::file_size(path, ignored) == size;
-}
-
 void require_blob_id(const PlannedFile& file, const Source& source) {
   if (!is_blob_id(file.etag))
     throw Error(ErrorCode::Network,
@@ -45,7 +40,8 @@ void place(FetchPlan& plan, const FetchOptions& options, const std::vector<Remot
                   .size = f.size,
                   .etag = f.etag};
     if (!plain) require_blob_id(p, plan.source);
-    p.present = is_file_of(p.target, p.size) || (!plain && options.hub.symlinks && is_file_of(cache->blob(p.etag), p.size));
+    p.present =
+        is_file_of_size(p.target, p.size) || (!plain && options.hub.symlinks && is_file_of_size(cache->blob(p.etag), p.size));
     plan.files.push_back(std::move(p));
   }
 }

@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/shown.h"
 #include "hub/remote/choose_files.h"
+#include "hub/remote/hub_cache.h"
 #include "hub/remote/safe_path.h"
+#include "net/content_range.h"
 #include "net/redirect.h"
 #include "net/url.h"
 
@@ -23,16 +25,6 @@ std::string told_name(const HttpAnswer& answer) {
   std::string name = text.substr(at + 9);
   if (name.starts_with('"')) return name.substr(1, name.find('"', 1) - 1);
   return name.substr(0, name.find_first_of("; "));
-}
-
-uint64_t told_size(const HttpAnswer& answer) {
-  std::string text = answer.header("Content-Length").value_or("");
-  if (answer.status == 206) {
-    const std::string range = answer.header("Content-Range").value_or("");
-    text = range.find('/') == range.npos ? "" : range.substr(range.find('/') + 1);
-  }
-  const bool number = !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == text.npos;
-  return number ? std::stoull(text) : 0;
 }
 
 HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log) {
@@ -88,11 +80,12 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
                 fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(file.path)),
                 "look for a safetensors version");
   file.target = options.local_dir / file.path;
-  file.size = told_size(answer);
-  for (const char* mark : {"X-Linked-Etag", "ETag", "Last-Modified"})
-    if (file.etag.empty()) file.etag = answer.header(mark).value_or("");
-  if (const std::string bare = file.etag.substr(file.etag.starts_with('"') ? 1 : 0, 64); is_hex(bare, 64)) file.etag = bare;
-  file.present = file.size > 0 && fs::is_regular_file(file.target, ignored) && fs::file_size(file.target, ignored) == file.size;
+  file.size = whole_size(answer).value_or(0);
+  // Only the hub promises that its mark is a hash; what others write may look like one and is not.
+  file.etag = bare_etag(answer.header("X-Linked-Etag").value_or(""));
+  for (const char* mark : {"ETag", "Last-Modified"})
+    if (const auto told = answer.header(mark); told && file.etag.empty()) file.etag = fmt::format("{} {}", mark, *told);
+  file.present = file.size > 0 && is_file_of_size(file.target, file.size);
   plan.files = {file};
   return plan;
 }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/shown.h"
+#include "net/content_range.h"
 #include "net/redirect.h"
 
 namespace flux2 {
@@ -26,25 +27,6 @@ constexpr auto kDurableEvery = std::chrono::seconds(5);
 struct StartAgain {
   bool whole;  // the server knows no ranges
 };
-
-// "bytes 5-9/10", "bytes */10"; a total of "*" is not known.
-struct ContentRange {
-  std::optional<uint64_t> begin, total;
-};
-
-std::optional<uint64_t> leading_number(std::string_view text) {
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  if (digits == 0 || digits > 18) return std::nullopt;
-  return std::stoull(std::string(text.substr(0, digits)));
-}
-
-ContentRange content_range(const HttpAnswer& answer) {
-  const std::string text = answer.header("Content-Range").value_or("");
-  if (!text.starts_with("bytes ")) return {};
-  const size_t slash = text.find('/');
-  return {leading_number(std::string_view(text).substr(6)),
-          slash == text.npos ? std::nullopt : leading_number(std::string_view(text).substr(slash + 1))};
-}
 
 class Transfer {
  public:
@@ -151,15 +133,13 @@ class Transfer {
   }
 
   bool begin(const HttpAnswer& head, const ByteRange& range, bool ranged) {
-    std::optional<uint64_t> total;
+    const std::optional<uint64_t> total = whole_size(head);
     if (head.status == 206) {
       const ContentRange told = content_range(head);
       if (told.begin && *told.begin != range.begin)
         fail(ErrorCode::Network, "{}: asked for the bytes from {}, the server sends those from {}", s_.name, range.begin,
              *told.begin);
-      total = told.total;
     } else {
-      total = leading_number(head.header("Content-Length").value_or(""));
       if (ranged && file_.segments() > 1) throw StartAgain{true};
       if (ranged) start_again(true);  // this part is the only one: its bytes come from the beginning now
     }
