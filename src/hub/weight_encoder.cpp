@@ -40,9 +40,13 @@ void four_bits(const float* x, int64_t count, float global, std::byte* out, floa
   nvfp4_scales(x, count, global, scales.data());
   auto* codes = reinterpret_cast<uint8_t*>(out);
   nvfp4_codes(x, count, global, scales.data(), codes);
-  for (int64_t j = 0; j < count; ++j)
-    back[j] = kE2m1[j % 2 == 0 ? codes[j / 2] >> 4 : codes[j / 2] & 15] *
-              e4m3_to_float(scales[static_cast<size_t>(j / kNvfp4Group)]) * global;
+  for (int64_t j = 0; j < count; j += kNvfp4Group) {
+    const float scale = e4m3_to_float(scales[static_cast<size_t>(j / kNvfp4Group)]) * global;
+    for (int64_t i = j; i < j + kNvfp4Group; i += 2) {
+      back[i] = kE2m1[codes[i / 2] >> 4] * scale;
+      back[i + 1] = kE2m1[codes[i / 2] & 15] * scale;
+    }
+  }
 }
 
 }  // namespace

@@ -10,18 +10,12 @@ namespace flux2 {
 
 namespace {
 
-// The magnitudes are 0, ½, 1, 1½, 2, 3, 4, 6: a value on the middle between two goes to the one whose code is even.
+// The magnitudes are 0, ½, 1, 1½, 2, 3, 4, 6: a value on the middle between two goes to the one whose code is even. Without
+// branches, so that the loop becomes vectors.
 uint8_t code_of(float value) {
   const float a = std::abs(value);
-  const uint8_t code = a <= 0.25f   ? 0
-                       : a < 0.75f  ? 1
-                       : a <= 1.25f ? 2
-                       : a < 1.75f  ? 3
-                       : a <= 2.5f  ? 4
-                       : a < 3.5f   ? 5
-                       : a <= 5.0f  ? 6
-                                    : 7;
-  return code != 0 && value < 0 ? code | 8 : code;
+  const int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
+  return static_cast<uint8_t>(code | ((code != 0 && value < 0) << 3));
 }
 
 }  // namespace
@@ -36,10 +30,13 @@ void nvfp4_scales(const float* x, int64_t columns, float global, uint8_t* scales
 }
 
 void nvfp4_codes(const float* x, int64_t columns, float global, const uint8_t* scales, uint8_t* codes) {
-  for (int64_t j = 0; j < columns; j += 2) {
-    const float scale = e4m3_to_float(scales[j / kNvfp4Group]) * global;
+  for (int64_t group = 0; group < columns / kNvfp4Group; ++group) {
+    const float scale = e4m3_to_float(scales[group]) * global;
     const float factor = scale > 0 ? 1.0f / scale : 0.0f;
-    codes[j / 2] = static_cast<uint8_t>(code_of(x[j] * factor) << 4 | code_of(x[j + 1] * factor));
+    std::array<uint8_t, kNvfp4Group> each;
+    for (size_t i = 0; i < each.size(); ++i) each[i] = code_of(x[group * kNvfp4Group + static_cast<int64_t>(i)] * factor);
+    for (size_t i = 0; i < each.size(); i += 2)
+      codes[(group * kNvfp4Group + static_cast<int64_t>(i)) / 2] = static_cast<uint8_t>(each[i] << 4 | each[i + 1]);
   }
 }
 
