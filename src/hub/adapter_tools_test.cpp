@@ -84,6 +84,20 @@ TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
   }
 }
 
+// Cut into queries, keys and values each piece has the same first matrix; joined again there is one of it.
+TEST(AdapterTools, TheRankSurvivesBeingSplit) {
+  const fs::path folder = scratch_folder(), lora = write_lora(folder);
+  const Flux2Config config = detect_flux2(tiny());
+  const auto convert = [&](const fs::path& from, const char* dialect) {
+    const fs::path out = folder / (std::string("rank_") + dialect + ".safetensors");
+    convert_adapter(Adapter(read_adapter(from), config), config, adapter_dialect_named(dialect), out);
+    return out;
+  };
+  const fs::path fused = convert(lora, "bfl"), again = convert(convert(fused, "peft"), "kohya");
+  const Shape before = open_weights(fused)->find("diffusion_model.double_blocks.0.img_attn.qkv.lora_A.weight")->shape;
+  EXPECT_EQ(open_weights(again)->find("lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight")->shape, before);
+}
+
 TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const NamedWeights base = tiny();

@@ -147,21 +147,27 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
 std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in) {
   const auto changes = changes_of(adapter, weight);
   std::vector<AdapterChange> pieces;
+  std::vector<int64_t> first;  // of its rows among the joint downs
   int64_t rank = 0;
   for (const Adapter::Change* c : changes) {
     if (c->module.kind != AdapterKind::Lora || c->module.part("magnitude")) return std::nullopt;
     pieces.emplace_back(c->module);
-    rank += pieces.back().down().rows;
+    const auto same = std::find_if(pieces.begin(), pieces.end() - 1,
+                                   [&](const AdapterChange& p) { return p.down().values == pieces.back().down().values; });
+    const bool is_new = same == pieces.end() - 1;
+    first.push_back(is_new ? rank : first[static_cast<size_t>(same - pieces.begin())]);
+    if (is_new) rank += pieces.back().down().rows;
   }
   if (pieces.empty()) return std::nullopt;
   LowRankPair pair{HostMatrix(rank, in), HostMatrix(out, rank)};
-  int64_t first = 0;
   for (size_t p = 0; p < pieces.size(); ++p) {
     const AdapterTarget& t = changes[p]->target;
     const HostMatrix &a = pieces[p].down(), &b = pieces[p].up();
-    std::copy(a.values.begin(), a.values.end(), pair.down.row(first));
-    for (int64_t i = 0; i < b.rows; ++i) std::copy_n(b.row(i), b.columns, pair.up.row(row_in_weight(t, i)) + first);
-    first += a.rows;
+    std::copy(a.values.begin(), a.values.end(), pair.down.row(first[p]));
+    for (int64_t i = 0; i < b.rows; ++i) {
+      float* to = pair.up.row(row_in_weight(t, i)) + first[p];
+      for (int64_t k = 0; k < b.columns; ++k) to[k] += b.row(i)[k];
+    }
   }
   return pair;
 }

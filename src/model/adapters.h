@@ -51,7 +51,7 @@ struct LowRankPair {
 };
 
 // All an adapter does to one weight [out, in] as one pair, the pieces of a fused layer joined: their downs one below the other,
-// their ups each in its rows and columns. Empty where it does nothing, or something that has no low rank.
+// their ups each in its rows and columns; pieces that share a down, as those cut from a fused layer do, have it once. Empty where it does nothing, or something that has no low rank.
 std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in);
 
 // W + Σ strength · change for one weight [count, columns] of the model, in ranges of rows; every change is computed from W
