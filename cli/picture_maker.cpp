@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "cli/adapter_choice.h"
@@ -27,6 +28,9 @@ PictureMaker::PictureMaker(Invocation& run, ModelFiles files, ProgressDisplay& d
 void PictureMaker::load(std::span<const ResolvedRequest> requests) {
   EngineOptions options = engine_options(run_);
   options.adapters = adapters_of(requests);
+  const auto differs = [&](const ResolvedRequest& r) { return r.adapters != requests[0].adapters; };
+  if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
+    run_.console.warn("merged adapters that change between pictures load the transformer again; --lora-mode runtime does not");
   open(options);
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
     working_bytes_ = 0;

@@ -196,6 +196,13 @@ TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
   EXPECT_EQ(settings_of("2.png")["loras"][0]["weight"], 0.5);
   EXPECT_EQ(settings_of("3.png")["prompt"], "a red circle");
 
+  const Finished merged = flux2({"generate", "--prompt-file", "prompts.txt", "-s", "2", "-S", "3", "--lora-mode", "merge"});
+  expect_made(merged);
+  EXPECT_THAT(merged.err, HasSubstr("--lora-mode runtime"));
+  EXPECT_LT(difference(picture("3.png"), picture("sheet-03.png")).mean, 0.2 * difference(picture("3.png"), picture("1.png")).mean)
+      << "merged weights are rounded once more";
+  EXPECT_EQ(picture("1.png"), picture("sheet-01.png"));
+
   write("wrong.txt", "a red circle --o first.png\na red circle --lora nowhere --o second.png\n");
   EXPECT_EQ(generate({"--prompt-file", "wrong.txt"}).status, 3);
   EXPECT_FALSE(exists("first.png")) << "what cannot be done is said before the first picture";
