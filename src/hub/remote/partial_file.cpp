@@ -72,6 +72,7 @@ uint64_t PartialFile::have() const {
 void PartialFile::append(size_t segment, std::span<const std::byte> bytes) {
   const ByteRange left = missing(segment);
   if (bytes.size() > left.size()) fail(ErrorCode::Internal, "a segment of {} got more bytes than it has", path_.string());
+  const std::lock_guard lock(one_at_a_time_);
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = ::pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(left.begin + done));
     if (n < 0 && errno == EINTR) continue;
