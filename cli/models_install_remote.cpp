@@ -159,7 +159,11 @@ std::vector<Source> sources_of(const Starter& starter, Invocation& run) {
 std::vector<ModelRecord> install_remote(Invocation& run, const std::string& text) {
   if (const std::string name = run.settings.text("name"); !name.empty()) check_model_name(name);
   check(!run.settings.flag("in-place"), "--in-place is for files that are here; {} is not", text);
-  if (const Starter* starter = find_starter(text)) return install_sources(run, sources_of(*starter, run));
+  if (const Starter* starter = find_starter(text)) {
+    const std::vector<Source> sources = sources_of(*starter, run);
+    if (sources.empty()) run.console.note(fmt::format("all of {} is here", starter->name));
+    return sources.empty() ? std::vector<ModelRecord>{} : install_sources(run, sources);
+  }
   std::optional<Source> source = parse_source(text, hub_settings(run.environment).endpoint);
   if (!source) {
     const fs::path path(text);

@@ -1,0 +1,270 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/edit_distance.h"
+#include "base/error.h"
+#include "hub/chosen_model.h"
+#include "hub/folder_layout.h"
+#include "hub/gguf_tokenizer.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+// The 150,000 tokens of a published model take megabytes.
+bool is_toy_tokenizer(const fs::path& path) {
+  constexpr uint64_t kSmall = 1 << 20;
+  uint64_t bytes = 0;
+  for (const fs::path& file : {path, path / "tokenizer.json", path / "vocab.json"}) {
+    std::error_code missing;
+    if (const uint64_t size = fs::file_size(file, missing); !missing) bytes += size;
+  }
+  return bytes < kSmall;
+}
+
+class PartFinder {
+ public:
+  PartFinder(const ModelQuery& query, const std::vector<fs::path>& folders, ModelFiles& files, const Log& log)
+      : query_(query), folders_(folders), environment_(query.environment), files_(files), log_(log) {}
+
+  void run(const ChosenModel& chosen) {
+    find_vae(chosen);
+    find_text_encoder(chosen);
+    find_tokenizer(chosen);
+  }
+
+ private:
+  // Where parts are looked for: the model's own folder first, then wherever models are installed.
+  std::vector<fs::path> part_roots(const ChosenModel& chosen) const {
+    std::vector<fs::path> roots = {chosen.root};
+    if (chosen.self_contained()) return roots;
+    for (const fs::path& folder : folders_) {
+      roots.push_back(folder);
+      for (const fs::path& inner : folders_in(folder)) roots.push_back(inner);
+    }
+    return roots;
+  }
+
+  // A part that an option names: a path, or a name of the registry.
+  fs::path named_part(const fs::path& option, const char* option_name, ComponentKind kind) const {
+    if (is_there(option)) return option;
+    if (const auto* registered = query_.registered.find(option.string(), kind)) return path_of(*registered);
+    const auto near = nearest_words(option.string(), query_.registered.names(kind), 3);
+    throw Error(ErrorCode::NotFound, fmt::format("{} {} does not exist", option_name, option.string()),
+                near.empty() ? "" : fmt::format("registered {}s with names like it: {}", name_of(kind), fmt::join(near, ", ")));
+  }
+
+  // The part that an option, the model's entry in the registry or else an environment variable names.
+  std::optional<fs::path> given(const ChosenModel& chosen, const fs::path& option, const char* option_name,
+                                const char* variable, ComponentKind kind, const std::string& preferred) {
+    std::optional<fs::path> path;
+    std::string by;
+    if (!option.empty()) {
+      path = named_part(option, option_name, kind), by = option_name;
+    } else if (!preferred.empty()) {
+      path = named_part(preferred, chosen.registered->name.c_str(), kind), by = "the registry";
+    } else if (!chosen.self_contained()) {
+      path = environment_.path(variable), by = variable;
+    }
+    if (path) files_.reasons.push_back(fmt::format("{} {}: named by {}", name_of(kind), path->string(), by));
+    return path;
+  }
+
+  [[noreturn]] void refuse_missing(const ChosenModel& chosen, const char* part, const char* option) const {
+    const auto match = find_variant(files_.id);
+    throw Error(
+        ErrorCode::NotFound,
+        fmt::format("the {} of {} is missing; looked in {}", part, chosen.config().name(), joined(part_roots(chosen))),
+        fmt::format("`flux2 models install {}` brings it, or name it with {}", match ? match->id : kDefaultInstall,
+                    option));
+  }
+
+  // The first candidate that `fits`, in the model's own folder or elsewhere. A candidate of the kind that cannot be
+  // used is worth a message of its own when there is no better one.
+  template <class Fits>
+  fs::path search(const ChosenModel& chosen, ComponentKind kind, const char* option, const Fits& fits) {
+    std::optional<Error> refusal;
+    for (const auto& [path, own] : part_candidates(chosen, kind)) {
+      try {
+        const Recognition r = recognise(path, log_);
+        if (!r.find(kind)) continue;
+        fits(require(r, kind), own);
+        files_.reasons.push_back(fmt::format("{} {}: found", name_of(kind), path.string()));
+        return path;
+      } catch (const Error& e) {
+        log_.debug("{}", e.what());
+        if (!refusal && own) refusal = e;
+      }
+    }
+    if (refusal) throw *refusal;
+    refuse_missing(chosen, name_of(kind), option);
+  }
+
+  // What may be a part of that kind, best first, and whether it lies in the model's own folder. Registered parts come after
+  // the model's own and before those that merely lie in a model folder.
+  std::vector<std::pair<fs::path, bool>> part_candidates(const ChosenModel& chosen, ComponentKind kind) const {
+    std::vector<std::pair<fs::path, bool>> found;
+    for (const fs::path& path : candidates_quietly(chosen.root, kind, log_)) found.emplace_back(path, true);
+    if (chosen.self_contained()) return found;
+    for (const RegisteredPart* part : query_.registered.of(kind))
+      if (kind != ComponentKind::Tokenizer || !published_like(chosen.config()) || !is_toy_tokenizer(part->path))
+        found.emplace_back(part->path, false);
+    for (const fs::path& root : part_roots(chosen))
+      if (root != chosen.root)
+        for (const fs::path& path : candidates_quietly(root, kind, log_)) found.emplace_back(path, false);
+    return found;
+  }
+
+  void find_vae(const ChosenModel& chosen) {
+    const auto fits = [&](const Component& c, bool own) {
+      // Autoencoders of small models lie in the same folders, and their latents mean something else.
+      const int64_t base = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
+      if (!own && base != 128 && !(base == 96 && !c.vae->has_encoder))
+        fail(ErrorCode::Incompatible, "{} is the autoencoder of a small model (width {})", c.path.string(), base);
+      if (!c.vae->has_encoder) log_.info("{} has no encoder: references cannot be read", c.path.string());
+    };
+    if (const auto path = given(chosen, query_.vae, "--vae", "AE_MODEL_PATH", ComponentKind::Autoencoder,
+                                chosen.registered ? chosen.registered->vae : "")) {
+      require(recognise(*path, log_), ComponentKind::Autoencoder);
+      files_.vae = *path;
+      return;
+    }
+    files_.vae = search(chosen, ComponentKind::Autoencoder, "--vae", fits);
+  }
+
+  bool is_large(const ChosenModel& chosen) const {
+    return chosen.config().text_width == 12288 ||
+           (chosen.variable && std::string(chosen.variable->variant).ends_with("9b"));
+  }
+
+  [[noreturn]] void refuse_width(const ChosenModel& chosen, const fs::path& path, int64_t width,
+                                 const std::string& what) const {
+    const Variant* published = published_like(chosen.config());
+    const std::string name = published ? published->encoder : "a text encoder";
+    const int64_t wanted = chosen.config().text_width / static_cast<int64_t>(files_.defaults.text_layers.size());
+    std::string hint = "use the text encoder the model was made with";
+    if (published)
+      hint = fmt::format("get {}: `flux2 models install {}` brings it as text_encoder/", name, published->id);
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} needs {} (width {}); {} has width {} ({})", chosen.config().name(), name, wanted,
+                            path.string(), width, what),
+                hint);
+  }
+
+  void check_encoder(const ChosenModel& chosen, const Component& encoder) const {
+    const std::vector<int>& states = files_.defaults.text_layers;
+    if (encoder.qwen3->hidden * static_cast<int64_t>(states.size()) != chosen.config().text_width)
+      refuse_width(chosen, encoder.path, encoder.qwen3->hidden, encoder.variant);
+    if (encoder.qwen3->layers < states.back())
+      fail(ErrorCode::Incompatible, "{} has {} layers; the state after layer {} is wanted", encoder.path.string(),
+           encoder.qwen3->layers, states.back());
+  }
+
+  void find_text_encoder(const ChosenModel& chosen) {
+    if (!query_.need_text_encoder) {
+      files_.text_encoder = query_.text_encoder;
+      return;
+    }
+    if (chosen.config().text_width == dev_config().text_width)
+      throw Error(
+          ErrorCode::Incompatible,
+          fmt::format("{} reads its prompts with Mistral-Small-24B (width 5120), which this version does not run yet",
+                      chosen.config().name()),
+          "give text states made elsewhere with --embeddings FILE, or use a klein model");
+    const char* variable = is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
+    if (const auto path = given(chosen, query_.text_encoder, "--text-encoder", variable, ComponentKind::TextEncoder,
+                                chosen.registered ? chosen.registered->text_encoder : "")) {
+      const Recognition r = recognise(*path, log_);
+      if (const Component* found = r.find(ComponentKind::TextEncoder); found && found->family == "Mistral")
+        refuse_width(chosen, *path, found->text_width, found->variant);
+      check_encoder(chosen, require(r, ComponentKind::TextEncoder));
+      files_.text_encoder = *path;
+      return;
+    }
+    files_.text_encoder = search(chosen, ComponentKind::TextEncoder, "--text-encoder",
+                                 [&](const Component& c, bool) { check_encoder(chosen, c); });
+  }
+
+  void find_tokenizer(const ChosenModel& chosen) {
+    if (!query_.need_text_encoder) {
+      files_.tokenizer = query_.tokenizer;
+      return;
+    }
+    const char* variable = is_large(chosen) ? "QWEN3_8B_TOKENIZER_PATH" : "QWEN3_4B_TOKENIZER_PATH";
+    if (const auto path = given(chosen, query_.tokenizer, "--tokenizer", variable, ComponentKind::Tokenizer,
+                                chosen.registered ? chosen.registered->tokenizer : "")) {
+      if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && !holds_gguf_tokenizer(*path))
+        fail(ErrorCode::Incompatible, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
+             path->string());
+      files_.tokenizer = *path;
+      return;
+    }
+    // The encoder's own folder and its neighbours before other models'.
+    std::vector<fs::path> found;
+    for (const fs::path& root : {files_.text_encoder, files_.text_encoder.parent_path()})
+      for (const fs::path& path : candidates_quietly(root, ComponentKind::Tokenizer, log_)) found.push_back(path);
+    const auto candidates = part_candidates(chosen, ComponentKind::Tokenizer);
+    const auto add = [&](bool of_the_model) {
+      for (const auto& [path, own] : candidates)
+        if (own == of_the_model && is_there(path)) found.push_back(path);
+    };
+    add(true);
+    if (holds_gguf_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
+    add(false);
+    if (found.empty()) refuse_missing(chosen, "tokenizer", "--tokenizer");
+    files_.tokenizer = found[0];
+    files_.reasons.push_back(fmt::format("tokenizer {}: found", found[0].string()));
+  }
+
+  const ModelQuery& query_;
+  const std::vector<fs::path>& folders_;
+  Environment environment_;
+  ModelFiles& files_;
+  const Log& log_;
+};
+
+}  // namespace
+
+std::string joined(const std::vector<fs::path>& paths) {
+  std::vector<std::string> texts;
+  for (const fs::path& p : paths) texts.push_back(p.string());
+  return texts.empty() ? "nowhere" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+const Variant* published_like(const Flux2Config& config) {
+  for (const Variant& v : variants())
+    if (v.config == config) return &v;
+  return nullptr;
+}
+
+fs::path path_of(const RegisteredPart& part) {
+  if (is_there(part.path)) return part.path;
+  throw Error(ErrorCode::NotFound, fmt::format("{} is registered, but {} is not there", part.name, part.path.string()),
+              fmt::format("put it back, or take it off the list: `flux2 models remove {}`", part.key));
+}
+
+std::vector<fs::path> candidates_quietly(const fs::path& root, ComponentKind kind, const Log& log) {
+  try {
+    return candidates_in(root, kind);
+  } catch (const Error& e) {  // a damaged model_index.json of another model
+    log.debug("{}", e.what());
+    return {};
+  }
+}
+
+void find_parts(const ChosenModel& chosen, const ModelQuery& query, const std::vector<fs::path>& folders, ModelFiles& files,
+                const Log& log) {
+  PartFinder(query, folders, files, log).run(chosen);
+}
+
+}  // namespace flux2
