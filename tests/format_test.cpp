@@ -24,8 +24,8 @@ class Formats : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  static std::vector<float> picture(const fs::path& transformer) {
-    const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  static std::vector<float> picture(const fs::path& transformer, Quant quant = Quant::None, Profile profile = Profile::Exact) {
+    const Engine engine({.device = "cpu", .threads = 2, .profile = profile, .quant = quant});
     ModelQuery query;
     query.model = kTiny.string();
     query.transformer = transformer;
@@ -100,6 +100,16 @@ TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
   EXPECT_EQ(picture(folder_ / "folder"), plain);
   convert_model(weights, {.out = folder_ / "x.gguf", .choice = {.layout = FileLayout::Gguf}});
   EXPECT_EQ(picture(folder_ / "x.gguf"), plain);
+}
+
+// A file of int8 rows runs as it is stored: like the same rows made while loading, in both profiles.
+TEST_F(Formats, AnInt8FileIsWhatLoadingInInt8Makes) {
+  const fs::path source = kTiny / "flux-2-klein-tiny.safetensors", out = folder_ / "int8.safetensors";
+  convert_model(NamedWeights(open_weights(source), ModelPart::Transformer), {.out = out, .choice = {.type = stored_as_named("int8")}});
+  EXPECT_EQ(NamedWeights(open_weights(out), ModelPart::Transformer).dtype("single_blocks.0.linear1.weight"), DType::I8);
+  // The text encoder is quantised on loading alone: with both it is the same.
+  for (const Profile profile : {Profile::Exact, Profile::Fast})
+    EXPECT_EQ(picture(out, Quant::Int8, profile), picture(source, Quant::Int8, profile));
 }
 
 }  // namespace

@@ -16,9 +16,11 @@ namespace {
 
 int64_t blocks_in(int64_t extent, int64_t side) { return (extent + side - 1) / side; }
 
-// `count` values in 8 bits, and what these stand for.
-void eight_bits(DType dtype, const float* x, int64_t count, float scale, std::byte* out, float* back) {
-  const float factor = scale > 0 ? 1.0f / scale : 0.0f;
+float range_of(DType dtype) { return dtype == DType::I8 ? 127.0f : 448.0f; }
+
+// `count` values in 8 bits, and what these stand for. Rounded as while loading (weights/quantise), to the last bit.
+void eight_bits(DType dtype, const float* x, int64_t count, float largest, std::byte* out, float* back) {
+  const float factor = largest > 0 ? range_of(dtype) / largest : 0.0f, scale = largest / range_of(dtype);
   if (dtype == DType::I8) round_to_int8(x, count, factor, reinterpret_cast<int8_t*>(out));
   else round_to_e4m3(x, count, factor, reinterpret_cast<uint8_t*>(out));
   read_values(dtype, out, count, back);
@@ -80,13 +82,14 @@ void WeightEncoder::find_scales(ThreadPool& threads) {
       }
     }
   });
-  scales_.assign(static_cast<size_t>(blocks_in(count(), height) * scale_columns_), 0.0f);
+  largest_.assign(static_cast<size_t>(blocks_in(count(), height) * scale_columns_), 0.0f);
   for (int64_t i = 0; i < count(); ++i)
     for (int64_t j = 0; j < scale_columns_; ++j) {
-      float& largest = scales_[static_cast<size_t>(i / height * scale_columns_ + j)];
+      float& largest = largest_[static_cast<size_t>(i / height * scale_columns_ + j)];
       largest = std::max(largest, of_rows[static_cast<size_t>(i * scale_columns_ + j)]);
     }
-  for (float& s : scales_) s = type_.packing == Packing::Nvfp4 ? nvfp4_global(s) : s / (type_.dtype == DType::I8 ? 127.0f : 448.0f);
+  for (const float most : largest_)
+    scales_.push_back(type_.packing == Packing::Nvfp4 ? nvfp4_global(most) : most / range_of(type_.dtype));
 }
 
 SquaredError WeightEncoder::encode(int64_t i, std::byte* out) const {
@@ -99,12 +102,12 @@ SquaredError WeightEncoder::encode(int64_t i, std::byte* out) const {
   rows_.values(row, x.data());
   switch (type_.packing) {
     case Packing::None: plain(type_.dtype, x.data(), width, out, back.data()); break;
-    case Packing::TensorScale: eight_bits(type_.dtype, x.data(), width, scales_[0], out, back.data()); break;
-    case Packing::RowScales: eight_bits(type_.dtype, x.data(), width, scales_[static_cast<size_t>(i)], out, back.data()); break;
+    case Packing::TensorScale: eight_bits(type_.dtype, x.data(), width, largest_[0], out, back.data()); break;
+    case Packing::RowScales: eight_bits(type_.dtype, x.data(), width, largest_[static_cast<size_t>(i)], out, back.data()); break;
     case Packing::BlockScales:
       for (int64_t j = 0; j < width; j += kScaleBlock)
         eight_bits(type_.dtype, x.data() + j, std::min(kScaleBlock, width - j),
-                   scales_[static_cast<size_t>(i / kScaleBlock * scale_columns_ + j / kScaleBlock)], out + j, back.data() + j);
+                   largest_[static_cast<size_t>(i / kScaleBlock * scale_columns_ + j / kScaleBlock)], out + j, back.data() + j);
       break;
     case Packing::Nvfp4: four_bits(x.data(), width, scales_[0], out, back.data()); break;
   }
