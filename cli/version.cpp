@@ -5,6 +5,7 @@
 #include "engine/generation_record.h"
 #include "hub/registry/registry.h"
 #include "image/format.h"
+#include "net/http.h"
 
 namespace flux2 {
 
@@ -27,6 +28,7 @@ int run_version(Invocation& run) {
                         {"cuda", built_with_cuda()},
                         {"toml", toml_available()},
                         {"registry", registry_available()},
+                        {"downloads", HttpClient::available()},
                         {"compiler", __VERSION__},
                         {"cpu", cpu_summary()}}
                        .dump());
@@ -44,6 +46,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("CUDA:         {}", yes(built_with_cuda())));
   console.result(fmt::format("config files: {}", yes(toml_available())));
   console.result(fmt::format("registry:     {}", yes(registry_available())));
+  console.result(fmt::format("downloads:    {}", yes(HttpClient::available())));
   console.result(fmt::format("CPU:          {}", cpu_summary()));
   return 0;
 }
