@@ -73,8 +73,8 @@ std::vector<CalibratedPicture> Calibration::compare(const std::filesystem::path&
   size_t next = 0;
   for (const ResolvedRequest& resolved : requests_)
     for (int k = 0; k < resolved.request.batch; ++k, ++next)
-      pictures.push_back({resolved.request.prompt, resolved.request.seed + static_cast<uint64_t>(k),
-                          difference(before[next], after[next])});
+      pictures.push_back(
+          {resolved.request.prompt, resolved.request.seed + static_cast<uint64_t>(k), difference(before[next], after[next])});
   return pictures;
 }
 
@@ -83,7 +83,8 @@ std::vector<std::string> lines_of(const std::vector<CalibratedPicture>& pictures
   for (const CalibratedPicture& p : pictures)
     lines.push_back(fmt::format("{:>10}  largest {:3}  mean {:6.3f}  seed {}  {}", decibel(p.difference.psnr), p.difference.max,
                                 p.difference.mean, p.seed, shown(p.prompt)));
-  if (!pictures.empty()) lines.push_back(fmt::format("{:>10}  over all {} pictures", decibel(mean_psnr(pictures)), pictures.size()));
+  if (!pictures.empty())
+    lines.push_back(fmt::format("{:>10}  over all {} pictures", decibel(mean_psnr(pictures)), pictures.size()));
   return lines;
 }
 

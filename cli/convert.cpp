@@ -36,7 +36,8 @@ const PartName& part_of(const Recognition& input, const std::string& wanted) {
 // A name without the ending of a file is a folder.
 bool names_a_folder(const std::filesystem::path& out) {
   std::error_code unreadable;
-  return out.extension() != ".gguf" && out.extension() != ".safetensors" && (out.extension().empty() || std::filesystem::is_directory(out, unreadable));
+  return out.extension() != ".gguf" && out.extension() != ".safetensors" &&
+         (out.extension().empty() || std::filesystem::is_directory(out, unreadable));
 }
 
 // A path, or the registered part of that name.
@@ -81,12 +82,8 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report,
     Json changed = Json::array();
     for (const ConvertedTensor& t : report.changed)
       changed.push_back({{"name", t.name}, {"from", t.from}, {"to", t.to}, {"error", t.error}});
-    Json result = {{"path", options.out.string()},
-                   {"bytes", report.bytes},
-                   {"tensors", report.tensors},
-                   {"resumed_from", report.resumed_from},
-                   {"error", report.total_error},
-                   {"changed", changed},
+    Json result = {{"path", options.out.string()},        {"bytes", report.bytes},       {"tensors", report.tensors},
+                   {"resumed_from", report.resumed_from}, {"error", report.total_error}, {"changed", changed},
                    {"warnings", run.console.warnings()}};
     if (!pictures.empty()) result["pictures"] = as_json(pictures);
     run.console.result(result.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -124,7 +121,8 @@ int run_convert(Invocation& run) {
       run.console.event({{"event", "convert"}, {"bytes", done}, {"total", total}, {"tensor", tensor}});
     return interrupt_signal() == 0;
   };
-  if (part.part == ModelPart::TextEncoder && options.choice.layout == FileLayout::Gguf) take_tokenizer(run, component, weights, options);
+  if (part.part == ModelPart::TextEncoder && options.choice.layout == FileLayout::Gguf)
+    take_tokenizer(run, component, weights, options);
   std::optional<Calibration> calibration;  // first, so that a missing part is said before anything is written
   if (run.settings.has("calibrate")) calibration.emplace(run, component);
   ConvertReport report = convert_model(weights, options, run.console.log());

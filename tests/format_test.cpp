@@ -96,7 +96,9 @@ TEST_F(Formats, PicturesAreAsFarOffAsTheirWeightsExplain) {
 TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
   const NamedWeights weights(open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer);
   const std::vector<float> plain = picture(kTiny / "flux-2-klein-tiny.safetensors");
-  convert_model(weights, {.out = folder_ / "folder", .as_folder = true, .choice = {.layout = FileLayout::Diffusers, .shard_bytes = 1 << 20}});
+  convert_model(
+      weights,
+      {.out = folder_ / "folder", .as_folder = true, .choice = {.layout = FileLayout::Diffusers, .shard_bytes = 1 << 20}});
   EXPECT_EQ(picture(folder_ / "folder"), plain);
   convert_model(weights, {.out = folder_ / "x.gguf", .choice = {.layout = FileLayout::Gguf}});
   EXPECT_EQ(picture(folder_ / "x.gguf"), plain);
@@ -105,7 +107,8 @@ TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
 // A file of int8 rows runs as it is stored: like the same rows made while loading, in both profiles.
 TEST_F(Formats, AnInt8FileIsWhatLoadingInInt8Makes) {
   const fs::path source = kTiny / "flux-2-klein-tiny.safetensors", out = folder_ / "int8.safetensors";
-  convert_model(NamedWeights(open_weights(source), ModelPart::Transformer), {.out = out, .choice = {.type = stored_as_named("int8")}});
+  convert_model(NamedWeights(open_weights(source), ModelPart::Transformer),
+                {.out = out, .choice = {.type = stored_as_named("int8")}});
   EXPECT_EQ(NamedWeights(open_weights(out), ModelPart::Transformer).dtype("single_blocks.0.linear1.weight"), DType::I8);
   // The text encoder is quantised on loading alone: with both it is the same.
   for (const Profile profile : {Profile::Exact, Profile::Fast})

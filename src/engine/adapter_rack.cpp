@@ -9,9 +9,8 @@ namespace {
 constexpr size_t kMostOpen = 8;  // besides those in use: going back to one of them is free
 
 bool alike(const std::vector<AdapterUse>& a, const std::vector<AdapterUse>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const AdapterUse& x, const AdapterUse& y) {
-    return x.adapter == y.adapter && x.strength == y.strength;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const AdapterUse& x, const AdapterUse& y) { return x.adapter == y.adapter && x.strength == y.strength; });
 }
 
 }  // namespace

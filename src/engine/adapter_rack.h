@@ -16,8 +16,8 @@ enum class AdapterMode {
 // The adapters of one transformer: the files that are open and what of them is in use.
 class AdapterRack {
  public:
-  AdapterRack(NamedWeights weights, const Flux2Config& config, AdapterMode mode, std::shared_ptr<Stream> stream, DType activations,
-              Log log);
+  AdapterRack(NamedWeights weights, const Flux2Config& config, AdapterMode mode, std::shared_ptr<Stream> stream,
+              DType activations, Log log);
 
   // What shall be in use from now on. Opens files it does not know; when one cannot be used nothing changes. Returns whether it
   // differs from what was in use.

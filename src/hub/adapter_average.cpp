@@ -97,7 +97,8 @@ std::vector<double> ema_weights(std::span<const double> times, double exponent) 
   return weights;
 }
 
-AverageReport average_adapters(const std::vector<std::filesystem::path>& files, double sigma_rel, const std::filesystem::path& out) {
+AverageReport average_adapters(const std::vector<std::filesystem::path>& files, double sigma_rel,
+                               const std::filesystem::path& out) {
   const double exponent = ema_exponent(sigma_rel);
   check(files.size() >= 2, "an average needs at least two adapters of one run");
   std::vector<Source> sources;

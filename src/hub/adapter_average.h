@@ -29,6 +29,7 @@ struct AverageReport {
 // Writes the average of adapters of one run, the oldest first. Every parameter is averaged by itself, as a trainer does that
 // keeps an average. Times are the steps that the files tell (musubi's, kohya's and ai-toolkit's metadata) where all do and
 // they increase. Throws Incompatible when the files do not hold the same tensors.
-AverageReport average_adapters(const std::vector<std::filesystem::path>& files, double sigma_rel, const std::filesystem::path& out);
+AverageReport average_adapters(const std::vector<std::filesystem::path>& files, double sigma_rel,
+                               const std::filesystem::path& out);
 
 }  // namespace flux2

@@ -198,8 +198,7 @@ AdapterDialect adapter_dialect_named(std::string_view name) {
   fail(ErrorCode::InvalidArgument, "\"{}\" is not one of {}", name, fmt::join(adapter_dialect_names(), ", "));
 }
 
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to,
-                     const std::filesystem::path& out) {
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out) {
   AdapterWriter writer(to, config);
   std::map<std::string, Shape> shapes;
   Flux2Transformer(config).visit([&](const Parameter& p) { shapes[p.name] = p.shape; });

@@ -150,9 +150,10 @@ void check_space(const fs::path& out, uint64_t wanted) {
   const auto folder = out.parent_path().empty() ? fs::path(".") : out.parent_path();
   const auto space = fs::space(folder, unknown);
   if (unknown || space.available >= wanted) return;
-  throw Error(ErrorCode::CannotWrite,
-              fmt::format("{} needs {} MB, {} has {} MB free", out.string(), wanted >> 20, folder.string(), space.available >> 20),
-              "make room, or write to another disk");
+  throw Error(
+      ErrorCode::CannotWrite,
+      fmt::format("{} needs {} MB, {} has {} MB free", out.string(), wanted >> 20, folder.string(), space.available >> 20),
+      "make room, or write to another disk");
 }
 
 void write_json(const fs::path& path, const Json& json) {
@@ -163,9 +164,7 @@ void write_json(const fs::path& path, const Json& json) {
 }
 
 // transformers brings all weights to the type that config.json names.
-const char* torch_name(DType dtype) {
-  return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16";
-}
+const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16"; }
 
 // What the libraries that read folders look for beside the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
@@ -186,7 +185,8 @@ void write_folder_files(const fs::path& folder, const std::string& stem, const N
                                          {"weight_block_size", {kScaleBlock, kScaleBlock}},
                                          {"modules_to_not_convert", {"lm_head"}}};
     }
-  if (weights.part() == ModelPart::TextEncoder) config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(embedding);
+  if (weights.part() == ModelPart::TextEncoder)
+    config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(embedding);
   write_json(folder / "config.json", config);
   if (plans.size() > 1)
     write_json(folder / (stem + ".safetensors.index.json"), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});

@@ -101,7 +101,8 @@ class Planner {
     return list;
   }
 
-  void add_piece(std::vector<PlannedTensor>& list, const std::string& canonical, const DiffusersTensor& p, const StorageType& type) {
+  void add_piece(std::vector<PlannedTensor>& list, const std::string& canonical, const DiffusersTensor& p,
+                 const StorageType& type) {
     using Role = PlannedTensor::Role;
     const auto add = [&](const std::string& name, DType dtype, const Shape& shape, Role role, const std::string& text = {}) {
       list.push_back({name, dtype, shape, role, p.name, type, canonical, p.rows, text});
@@ -123,7 +124,8 @@ class Planner {
         add(p.name, type.dtype, p.shape, Role::Values);
         return add(p.name + "_scale_inv", DType::F32, {blocks(rows, kScaleBlock), blocks(columns, kScaleBlock)}, Role::Scales);
       case Packing::Nvfp4:
-        add(p.name + "_scale", DType::F8_E4M3, {blocks(rows, 128) * 128, blocks(columns / kNvfp4Group, 4) * 4}, Role::TiledScales);
+        add(p.name + "_scale", DType::F8_E4M3, {blocks(rows, 128) * 128, blocks(columns / kNvfp4Group, 4) * 4},
+            Role::TiledScales);
         add(p.name + "_scale_2", DType::F32, {}, Role::Scales);
         format = "nvfp4";
         break;

@@ -30,8 +30,8 @@ QuantRule quant_rule(const std::string& text);
 
 struct ConvertChoice {
   FileLayout layout = FileLayout::Bfl;
-  uint64_t shard_bytes = 0;      // a safetensors model larger than that becomes a series of files; 0: never
-  StoredAs type;                 // of the matrices inside blocks; those outside are kept, or BF16
+  uint64_t shard_bytes = 0;               // a safetensors model larger than that becomes a series of files; 0: never
+  StoredAs type;                          // of the matrices inside blocks; those outside are kept, or BF16
   std::vector<GgufPair> more_pairs = {};  // of a GGUF file, such as a tokenizer's
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };

@@ -107,8 +107,9 @@ TEST(Convert, PackedWithTheirScales) {
       const NamedWeights after(source, ModelPart::Transformer);
       for (const std::string& name : before.names())
         EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
-      EXPECT_THAT(source->metadata().at("_quantization_metadata"),
-                  HasSubstr(type == "fp8" ? "float8_e4m3fn" : type == "int8" ? "int8_tensorwise" : "nvfp4"));
+      EXPECT_THAT(source->metadata().at("_quantization_metadata"), HasSubstr(type == "fp8"    ? "float8_e4m3fn"
+                                                                             : type == "int8" ? "int8_tensorwise"
+                                                                                              : "nvfp4"));
       EXPECT_EQ(require(recognise(o.out), ComponentKind::Transformer).storage, type);
       // What was packed can be unpacked, and packed as blocks.
       ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf",
@@ -123,7 +124,8 @@ TEST(Convert, NumbersAreTheFilesBehindTheReport) {
   const ConvertReport report = convert_model(before, o);
   const auto source = open_weights(o.out);
   const NamedWeights after(source, ModelPart::Transformer);
-  for (const ConvertedTensor& t : report.changed) EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
+  for (const ConvertedTensor& t : report.changed)
+    EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
   EXPECT_GT(report.changed.size(), 5u);
   EXPECT_EQ(after.shape("double_blocks.0.img_attn.qkv.weight"), (Shape{768, 256}));
 }
@@ -140,7 +142,8 @@ TEST(Convert, AnFp8TextEncoderIsAFolderLikeQwens) {
   EXPECT_EQ(config["num_hidden_layers"], 28);
   const NamedWeights after(open_weights(o.out), ModelPart::TextEncoder);
   EXPECT_EQ(after.names(), before.names());
-  for (const ConvertedTensor& t : report.changed) EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
+  for (const ConvertedTensor& t : report.changed)
+    EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
   EXPECT_EQ(values(after, "model.embed_tokens.weight"), values(before, "model.embed_tokens.weight"));
   EXPECT_EQ(require(recognise(o.out), ComponentKind::TextEncoder).storage, "fp8");
 }

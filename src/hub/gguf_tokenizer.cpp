@@ -101,12 +101,8 @@ std::vector<GgufPair> gguf_tokenizer_pairs(const BpeFiles& files, int64_t vocabu
     if (types[i] == Unused) tokens[i] = fmt::format("[PAD{}]", i);
   for (size_t i = 0; i < files.merges.size(); ++i)
     merges.push_back(std::string(files.merges.left(i)) + " " + std::string(files.merges.right(i)));
-  return {{kModel, kByteLevel},
-          {"tokenizer.ggml.pre", "qwen2"},
-          {kTokens, std::move(tokens)},
-          {kTypes, std::move(types)},
-          {kMerges, std::move(merges)},
-          {kPadding, padding}};
+  return {{kModel, kByteLevel},       {"tokenizer.ggml.pre", "qwen2"}, {kTokens, std::move(tokens)},
+          {kTypes, std::move(types)}, {kMerges, std::move(merges)},    {kPadding, padding}};
 }
 
 fs::path tokenizer_beside(const fs::path& text_encoder) {

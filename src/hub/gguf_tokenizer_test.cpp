@@ -30,7 +30,8 @@ TEST(GgufTokenizer, GivesTheTokensOfTheFilesItWasMadeFrom) {
 
   const BpeTokenizer before = BpeTokenizer::load(from), after = load_tokenizer(o.out);
   EXPECT_EQ(after.pad_id(), before.pad_id());
-  for (const char* text : {"a red fox on the snow", "<|im_start|>user\nein Füchslein<|im_end|>\n<think>", "  two  spaces\t\n", "日本 🦊"})
+  for (const char* text :
+       {"a red fox on the snow", "<|im_start|>user\nein Füchslein<|im_end|>\n<think>", "  two  spaces\t\n", "日本 🦊"})
     EXPECT_EQ(after.encode(text), before.encode(text)) << text;
   const std::vector<int32_t> ids = before.encode("the fox<|im_end|>");
   EXPECT_EQ(after.decode(ids, {.skip_special = true}), before.decode(ids, {.skip_special = true}));
@@ -52,7 +53,9 @@ TEST(GgufTokenizer, SaysWhatIsWrong) {
   EXPECT_THAT(words({{"tokenizer.ggml.model", std::string("llama")}, tokens}), HasSubstr("kind llama"));
   EXPECT_THAT(words({model, tokens}), HasSubstr("no tokenizer.ggml.token_type"));
   EXPECT_THAT(words({model, tokens, {"tokenizer.ggml.token_type", std::vector<int32_t>{1}}}), HasSubstr("1 kinds for 2 tokens"));
-  EXPECT_THAT(words({model, tokens, {"tokenizer.ggml.token_type", std::vector<int32_t>{1, 1}},
+  EXPECT_THAT(words({model,
+                     tokens,
+                     {"tokenizer.ggml.token_type", std::vector<int32_t>{1, 1}},
                      {"tokenizer.ggml.merges", std::vector<std::string>{"ab"}}}),
               HasSubstr("no pair"));
 }

@@ -22,7 +22,7 @@ struct StorageType {
   DType dtype = DType::BF16;  // of the stored elements
   Packing packing = Packing::None;
 
-  std::string name() const;                 // "Q4_K", "NVFP4"
+  std::string name() const;  // "Q4_K", "NVFP4"
   bool operator==(const StorageType&) const = default;
 };
 

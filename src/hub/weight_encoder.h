@@ -42,7 +42,7 @@ class WeightEncoder {
   std::vector<int64_t> chosen_;
   bool copy_ = false;
   std::vector<float> largest_, scales_;  // the largest magnitude of what shares a scale; the scale
-  int64_t scale_columns_ = 1;  // scales of a row of blocks
+  int64_t scale_columns_ = 1;            // scales of a row of blocks
 };
 
 }  // namespace flux2

@@ -199,8 +199,7 @@ void AdapterChange::delta_row(int64_t row, float* out) const {
     }
     case AdapterKind::LoKr:
       for (int64_t k = 0; k < a_.columns; ++k)
-        for (int64_t j = 0; j < b_.columns; ++j)
-          out[k * b_.columns + j] = a_.row(row / b_.rows)[k] * b_.row(row % b_.rows)[j];
+        for (int64_t j = 0; j < b_.columns; ++j) out[k * b_.columns + j] = a_.row(row / b_.rows)[k] * b_.row(row % b_.rows)[j];
       return;
     case AdapterKind::Difference: std::copy_n(a_.row(row), in_, out); return;
     case AdapterKind::Oft: return;
@@ -239,7 +238,8 @@ void AdapterChange::add_rows(int64_t begin, int64_t end, const ReadRow& weight, 
       delta[j] += w[j];
       square += static_cast<double>(delta[j]) * delta[j];
     }
-    const float of_row = by_columns_ ? 0.0f : magnitude_[static_cast<size_t>(i)] / (static_cast<float>(std::sqrt(square)) + kEpsilon);
+    const float of_row =
+        by_columns_ ? 0.0f : magnitude_[static_cast<size_t>(i)] / (static_cast<float>(std::sqrt(square)) + kEpsilon);
     for (size_t j = 0; j < delta.size(); ++j)
       sum[j] += strength * (delta[j] * (by_columns_ ? column_factors_[j] : of_row) - w[j]);
   }

@@ -225,10 +225,13 @@ Tensor merged_weight(const NamedWeights& weights, const std::string& name, const
   return all;
 }
 
-std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream, DType activations) {
+std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream,
+                                             DType activations) {
   Flux2Transformer skeleton(config);
   auto pairs = std::make_shared<AdapterPairs>();
-  const auto tensor = [&](const HostMatrix& m) { return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values); };
+  const auto tensor = [&](const HostMatrix& m) {
+    return Tensor::from<float>(stream, activations, {m.rows, m.columns}, m.values);
+  };
   for (const auto& [name, layer] : layers_of(skeleton))
     if (const auto pair = low_rank_change(adapter, name + ".weight", layer->out, layer->in))
       pairs->emplace(name + ".weight", Lora{tensor(pair->down), tensor(pair->up), 1.0});

@@ -51,7 +51,8 @@ struct LowRankPair {
 };
 
 // All an adapter does to one weight [out, in] as one pair, the pieces of a fused layer joined: their downs one below the other,
-// their ups each in its rows and columns; pieces that share a down, as those cut from a fused layer do, have it once. Empty where it does nothing, or something that has no low rank.
+// their ups each in its rows and columns; pieces that share a down, as those cut from a fused layer do, have it once. Empty where
+// it does nothing, or something that has no low rank.
 std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in);
 
 // W + Σ strength · change for one weight [count, columns] of the model, in ranges of rows; every change is computed from W
@@ -78,13 +79,15 @@ class MergedRows {
 };
 
 // The merged weight in memory: in F32 where the file has it, else in BF16.
-Tensor merged_weight(const NamedWeights& weights, const std::string& name, const std::vector<AdapterUse>& uses, ThreadPool& threads);
+Tensor merged_weight(const NamedWeights& weights, const std::string& name, const std::vector<AdapterUse>& uses,
+                     ThreadPool& threads);
 
 // The values of a canonical matrix, whatever it is stored as.
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name);
 
 // Every low-rank change of an adapter, ready for use beside the weights of a network on that stream.
-std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream, DType activations);
+std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream,
+                                             DType activations);
 
 // Whether some of it is not among its pairs.
 bool is_merged(const AdapterUse& use);

@@ -38,7 +38,8 @@ TEST(EncodeNvfp4, IsTheNearestOfAllCodes) {
     for (int64_t g = 0; g < kColumns / 16; ++g) {
       float most = 0;
       for (int64_t i = 0; i < 16; ++i) most = std::max(most, std::abs(x[static_cast<size_t>(16 * g + i)]));
-      ASSERT_EQ(scales[static_cast<size_t>(g)], nearest(most / 6.0f / global, 127, [](int c) { return e4m3_to_float(static_cast<uint8_t>(c)); }));
+      ASSERT_EQ(scales[static_cast<size_t>(g)],
+                nearest(most / 6.0f / global, 127, [](int c) { return e4m3_to_float(static_cast<uint8_t>(c)); }));
       const float scale = e4m3_to_float(scales[static_cast<size_t>(g)]) * global;
       for (int64_t i = 16 * g; i < 16 * (g + 1); ++i) {
         const uint8_t byte = codes[static_cast<size_t>(i / 2)], code = i % 2 == 0 ? byte >> 4 : byte & 15;

@@ -16,8 +16,7 @@ WeightRows::WeightRows(const NamedWeights& weights, const std::string& canonical
 }
 
 bool WeightRows::stores(DType dtype) const {
-  return std::all_of(pieces_.begin(), pieces_.end(),
-                     [&](const Piece& p) { return !p.values && p.rows.tensor->dtype == dtype; });
+  return std::all_of(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return !p.values && p.rows.tensor->dtype == dtype; });
 }
 
 void WeightRows::values(int64_t row, float* out) const {
