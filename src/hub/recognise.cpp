@@ -30,6 +30,8 @@ Sniffed sniff(const fs::path& path) {
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
   using Kind = Recognition::Kind;
+  // The length in front of a safetensors header may begin like anything: 1152 bytes like a pickle.
+  if (head.size() > 8 && head.compare(4, 5, std::string_view("\0\0\0\0{", 5)) == 0) return {};
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02") || head.starts_with("\x80\x04"))
     return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; safetensors and GGUF files are"};
   if (head.starts_with("\x89PNG")) return {Kind::Image, "PNG", ""};

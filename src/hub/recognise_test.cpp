@@ -221,6 +221,22 @@ TEST(Recognise, FoldersTokenizersAndPictures) {
               HasSubstr("safetensors and GGUF files are"));
 }
 
+// A header of 1152 bytes begins like a pickle, one of 19280 like a zip archive.
+TEST(Recognise, TheLengthOfAHeaderIsNoSign) {
+  for (const size_t length : {640u, 896u, 1152u, 1408u, 0x4b50u}) {
+    std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    header.resize(length, ' ');
+    std::string file(8, '\0');
+    for (size_t i = 0; i < 4; ++i) file[i] = static_cast<char>(length >> 8 * i);
+    const auto path = scratch_folder() / "file.safetensors";
+    write_file(path, file + header + std::string(4, '\0'));
+    EXPECT_EQ(recognise(path).container, "safetensors") << length;
+  }
+  const auto path = scratch_folder() / "model.ckpt";
+  write_file(path, std::string("\x80\x02}q\x01(X\x05\0\0\0{", 14));
+  EXPECT_EQ(recognise(path).container, "pickle");
+}
+
 TEST(Recognise, TheBundledModel) {
   const std::filesystem::path pico = std::filesystem::path(FLUX2_SOURCE_DIR) / "models/pico";
   if (!std::filesystem::exists(pico)) GTEST_SKIP() << "models/pico is not there";
