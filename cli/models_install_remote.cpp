@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "base/edit_distance.h"
@@ -21,6 +22,7 @@
 namespace flux2 {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -37,17 +39,25 @@ FetchOptions options_for(const Source& source, Invocation& run) {
   return options;
 }
 
+// A terminal sees every report in one line; a log gets a line every ten seconds and for each finished file, a program an event
+// a second.
 FetchProgress progress_for(Invocation& run) {
-  return [&run](const FetchStatus& s) {
-    if (run.console.progress() == ProgressMode::Json)
-      run.console.event({{"event", "install.progress"}, {"file", s.file}, {"bytes", s.bytes}, {"total", s.total},
-                         {"speed", s.bytes_per_s}, {"eta_s", s.eta_s}});
-    if (run.console.progress() != ProgressMode::Bar) return;
+  using Clock = std::chrono::steady_clock;
+  return [&run, shown = Clock::now(), done = 0](const FetchStatus& s) mutable {
+    const ProgressMode mode = run.console.progress();
+    const auto pause = mode == ProgressMode::Bar ? 0s : mode == ProgressMode::Json ? 1s : 10s;
+    const bool due = Clock::now() - shown >= pause || s.files_done != done;
+    if (mode == ProgressMode::Off || !due) return;
+    shown = Clock::now();
+    done = s.files_done;
+    if (mode == ProgressMode::Json)
+      return run.console.event({{"event", "install.progress"}, {"file", s.file}, {"bytes", s.bytes}, {"total", s.total},
+                                {"speed", s.bytes_per_s}, {"eta_s", s.eta_s}});
     std::string line = fmt::format("{} {}  {} of {}, {}/{} files", s.verifying ? "checking" : "fetching", s.file, size_text(s.bytes),
                                    size_text(s.total), s.files_done, s.files);
     if (s.bytes_per_s > 0) line += fmt::format("  {}/s", size_text(static_cast<uint64_t>(s.bytes_per_s)));
     if (s.eta_s >= 0) line += fmt::format("  {:.0f} s left", s.eta_s);
-    run.console.status(line);
+    mode == ProgressMode::Bar ? run.console.status(line) : run.console.note(line);
   };
 }
 
