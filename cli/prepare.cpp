@@ -14,6 +14,18 @@ namespace flux2 {
 
 namespace {
 
+// A record knows adapters by the names of their files: they lie beside the picture or where --lora looks for names.
+Setting adapters_of_picture(const GenerationRecord& record, const std::string& picture) {
+  Setting lora{{}, picture};
+  for (const AdapterRecord& adapter : record.adapters) {
+    if (adapter.name.empty())
+      throw Error(ErrorCode::NotFound, picture + " was made with an adapter whose name it does not tell", "name it with --lora");
+    const auto beside = std::filesystem::path(picture).parent_path() / (adapter.name + ".safetensors");
+    lora.values.push_back(text_of({std::filesystem::exists(beside) ? beside.string() : adapter.name, adapter.weight, adapter.layers}));
+  }
+  return lora;
+}
+
 // --from and --remix: the settings of a picture, below what the command line says.
 void take_settings_of_picture(Invocation& run) {
   for (const char* option : {"from", "remix"}) {
@@ -27,6 +39,8 @@ void take_settings_of_picture(Invocation& run) {
     SettingLayer layer = layer_of_record(found->record, option == std::string_view("from"), path);
     const bool has_sources = found->record.canvas || !found->record.references.empty();
     if (has_sources && !run.settings.has("input")) layer["input"] = {find_sources(found->record, path), path};
+    const bool ours = found->record.app.starts_with(kProgramName);
+    if (ours && !found->record.adapters.empty() && !run.settings.has("lora")) layer["lora"] = adapters_of_picture(found->record, path);
     run.settings.add_below(option, std::move(layer));
   }
 }

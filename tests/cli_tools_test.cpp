@@ -208,6 +208,20 @@ TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
   EXPECT_FALSE(exists("first.png")) << "what cannot be done is said before the first picture";
 }
 
+TEST_F(CliTools, APictureBringsItsAdaptersBack) {
+  write_adapter(folder_ / "ink.safetensors");
+  expect_made(generate({"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8:single_blocks", "-o", "a.png"}));
+  expect_made(generate({"--from", "a.png", "-o", "again.png"}));
+  EXPECT_EQ(picture("again.png"), picture("a.png"));
+  EXPECT_EQ(settings_of("again.png")["loras"], settings_of("a.png")["loras"]);
+  expect_made(generate({"--from", "a.png", "--lora", "ink.safetensors:0.1", "-o", "weaker.png"}));
+  EXPECT_EQ(settings_of("weaker.png")["loras"][0]["weight"], 0.1);
+  std::filesystem::remove(folder_ / "ink.safetensors");
+  const Finished gone = generate({"--from", "a.png", "-o", "gone.png"});
+  EXPECT_EQ(gone.status, 3);
+  EXPECT_THAT(gone.err, HasSubstr("the adapter ink does not exist"));
+}
+
 TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
   write_adapter(folder_ / "ink.safetensors");
   expect_made(generate({"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8", "--save-merged", "merged.safetensors", "-o", "a.png"}));
