@@ -8,8 +8,9 @@
 #include <optional>
 #include <regex>
 
-#include "base/error.h"
 #include "base/edit_distance.h"
+#include "base/error.h"
+#include "base/is_there.h"
 #include "cli/folders.h"
 #include "cli/registry_access.h"
 
@@ -18,11 +19,6 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::exists(path, unreadable);
-}
 
 std::optional<double> number_of(std::string_view text) {
   double value = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/is_there.h"
 #include "cli/folders.h"
 #include "cli/models.h"
 #include "cli/registry_access.h"
@@ -15,11 +16,6 @@ namespace flux2 {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_there(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::exists(path, unreadable);
-}
 
 // What a path holds that can be used. Anything damaged ends the matter; in a folder, parts this program has no use for may
 // lie beside those it has.

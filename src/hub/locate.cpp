@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/edit_distance.h"
+#include "base/is_there.h"
 #include "base/error.h"
 #include "hub/chosen_model.h"
 #include "hub/folder_layout.h"
@@ -16,11 +17,6 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::exists(path, unreadable);
-}
 
 fs::path whole(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/edit_distance.h"
+#include "base/is_there.h"
 #include "base/error.h"
 #include "hub/chosen_model.h"
 #include "hub/folder_layout.h"
@@ -15,11 +16,6 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::exists(path, unreadable);
-}
 
 // The 150,000 tokens of a published model take megabytes.
 bool is_toy_tokenizer(const fs::path& path) {
