@@ -8,9 +8,9 @@
 #include <optional>
 #include <regex>
 
-#include "base/edit_distance.h"
+#include "base/text.h"
 #include "base/error.h"
-#include "base/is_there.h"
+#include "base/path_exists.h"
 #include "cli/folders.h"
 #include "cli/registry_access.h"
 
@@ -34,7 +34,7 @@ struct Parts {
 
 // A colon may belong to the name: what follows it is a strength only where it is a number, or nothing before another colon.
 Parts split(const std::string& text) {
-  if (!is_there(text))
+  if (!path_exists(text))
     for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
       const size_t next = text.find(':', colon + 1);
       const std::string piece = text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1);
@@ -60,7 +60,7 @@ fs::path find_file(const std::string& name, const Invocation& run) {
   for (const fs::path& folder : model_folders(run.environment, run.project, run.user))
     for (const fs::path& place : {folder / "loras", folder})
       for (const std::string& file : {name, name + ".safetensors"}) {
-        if (is_there(place / file)) return place / file;
+        if (path_exists(place / file)) return place / file;
         if (file == name) looked.push_back(place);
       }
   std::string places;
@@ -78,7 +78,7 @@ AdapterChoice adapter_choice(const std::string& text, const Invocation& run) {
   const Parts parts = split(text);
   check(!parts.strength || (*parts.strength >= -4 && *parts.strength <= 4), "--lora {}: a strength is from -4 to 4", text);
   AdapterChoice choice;
-  if (is_there(parts.name)) choice.path = parts.name;
+  if (path_exists(parts.name)) choice.path = parts.name;
   else if (const auto registered = find_registered(parts.name, run)) choice = *registered;
   else choice.path = find_file(parts.name, run);
   choice.strength = parts.strength.value_or(choice.strength);

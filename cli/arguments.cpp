@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -28,7 +29,7 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
       for (const OptionSpec& option : group.options)
         if (!option.later) names.push_back("--" + option.name);
     const std::string typed = word.substr(0, word.find('='));
-    const std::string near = nearest(typed, names);
+    const std::string near = nearest_word(typed, names);
     throw Error(
         ErrorCode::InvalidArgument, "unknown option " + typed,
         near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");

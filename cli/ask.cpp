@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "base/trimmed.h"
+#include "base/text.h"
 
 namespace flux2 {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/shown.h"
+#include "base/text.h"
 #include "cli/picture_maker.h"
 #include "cli/prepare.h"
 #include "hub/folder_layout.h"
@@ -82,7 +82,7 @@ std::vector<std::string> lines_of(const std::vector<CalibratedPicture>& pictures
   std::vector<std::string> lines;
   for (const CalibratedPicture& p : pictures)
     lines.push_back(fmt::format("{:>10}  largest {:3}  mean {:6.3f}  seed {}  {}", decibel(p.difference.psnr), p.difference.max,
-                                p.difference.mean, p.seed, shown(p.prompt)));
+                                p.difference.mean, p.seed, printable(p.prompt)));
   if (!pictures.empty())
     lines.push_back(fmt::format("{:>10}  over all {} pictures", decibel(mean_psnr(pictures)), pictures.size()));
   return lines;

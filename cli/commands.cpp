@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "cli/models.h"
-#include "cli/models_options.h"
+#include "cli/models/models.h"
+#include "cli/models/options.h"
 
 namespace flux2 {
 

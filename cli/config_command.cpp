@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/atomic_file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 #include "cli/folders.h"
@@ -65,7 +66,7 @@ int list(Invocation& run) {
 void change(Invocation& run, const std::string& key, const std::string& literal) {
   const size_t dot = key.find('.');
   if (!is_config_key(key) || dot == key.npos) {
-    const std::string near = nearest(key, config_keys());
+    const std::string near = nearest_word(key, config_keys());
     throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
                 near.empty() ? "" : "did you mean " + near + "?");
   }

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 
 namespace flux2 {
 

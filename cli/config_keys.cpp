@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "cli/command.h"
 
 namespace flux2 {
@@ -28,7 +29,7 @@ bool is_config_key(const std::string& key) {
 void warn_unknown_keys(const ConfigFile& file, const Log& log) {
   for (const auto& [key, values] : file.values) {
     if (is_config_key(key)) continue;
-    const std::string near = nearest(key, config_keys());
+    const std::string near = nearest_word(key, config_keys());
     log.warn("{}: unknown key {}{}", file.path.string(), key, near.empty() ? "" : ", did you mean " + near + "?");
   }
 }

@@ -1,5 +1,6 @@
 #include "cli/console.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -73,14 +74,23 @@ void Console::warn(const std::string& text) {
   else line(coloured("33", "warning: ") + text);
 }
 
+std::string command_line_words(const Hint& hint) {
+  return hint.spelled([](const Suggestion& s) {
+    if (s.kind == Suggestion::Run) return "`flux2 " + s.name + "`";
+    std::string flag = "--" + s.name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    return s.value.empty() || s.value == "true" ? flag : flag + " " + s.value;
+  });
+}
+
 void Console::error(const Error& error) {
   if (log_file_.is_open()) log_file_ << "error: " << error.what() << std::endl;
   if (progress_ == ProgressMode::Json)
-    event({{"event", "error"}, {"code", name_of(error.code())}, {"message", error.what()}, {"hint", error.hint()}});
+    event({{"event", "error"}, {"code", name_of(error.code())}, {"message", error.what()}, {"hint", command_line_words(error.hint())}});
   clear_status();
   if (progress_ == ProgressMode::Json) return;
   line(coloured("31", "flux2: ") + error.what());
-  if (!error.hint().empty()) line("  hint: " + error.hint());
+  if (!error.hint().empty()) line("  hint: " + command_line_words(error.hint()));
 }
 
 void Console::event(const Json& event) {

@@ -60,4 +60,7 @@ class Console {
 
 int exit_code(ErrorCode code);
 
+// A hint with its suggestions as options and commands: "try --profile exact", "run `flux2 models install flux.2-dev`".
+std::string command_line_words(const Hint& hint);
+
 }  // namespace flux2

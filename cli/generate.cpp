@@ -156,7 +156,7 @@ class Generation {
     if (outcome_.failure)
       result["error"] = {{"code", name_of(outcome_.failure->code())},
                          {"message", outcome_.failure->what()},
-                         {"hint", outcome_.failure->hint()}};
+                         {"hint", command_line_words(outcome_.failure->hint())}};
     run_.console.result(result.dump(-1, ' ', false, Json::error_handler_t::replace));
     return outcome_.status;
   }

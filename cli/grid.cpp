@@ -13,7 +13,7 @@
 #include "cli/prepare.h"
 #include "cli/prompts.h"
 #include "cli/show.h"
-#include "engine/output_name.h"
+#include "app/output_name.h"
 #include "image/resize.h"
 #include "image/sheet.h"
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/options.h"
 
 namespace flux2 {
@@ -38,7 +39,7 @@ std::string option_named(std::string name) {
     throw Error(ErrorCode::InvalidArgument, "an axis of adapters names one", "--y \"lora:style=0,0.5,1\" compares its strengths");
   const auto names = axis_options();
   if (std::find(names.begin(), names.end(), name) != names.end()) return name;
-  const std::string near = nearest(name, names);
+  const std::string near = nearest_word(name, names);
   throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" cannot be an axis", name),
               near.empty() ? "an axis is an option of a picture: steps, seed, cfg, prompt, model, size, …"
                            : "did you mean " + near + "?");

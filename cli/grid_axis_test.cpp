@@ -31,7 +31,7 @@ TEST(GridAxis, SaysWhatIsWrong) {
     try {
       parse_grid_axis(text);
     } catch (const Error& e) {
-      return std::string(e.what()) + " | " + e.hint();
+      return std::string(e.what()) + " | " + e.hint().plain();
     }
     return std::string();
   };

@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/prepare.h"
-#include "engine/picture_size.h"
+#include "pipeline/picture_size.h"
 #include "pipeline/inpaint.h"
 
 namespace flux2 {

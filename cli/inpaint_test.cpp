@@ -34,7 +34,7 @@ class InpaintOptionsOf : public testing::Test {
     try {
       ask(std::move(words));
     } catch (const Error& e) {
-      return std::string(e.what()) + " | " + e.hint();
+      return std::string(e.what()) + " | " + e.hint().plain();
     }
     return "";
   }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 #include "cli/folders.h"
@@ -21,7 +22,7 @@ const Command& command_for(const std::vector<std::string>& words) {
   if (first.find(' ') != first.npos) return *find_command("generate");
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
-  const std::string near = nearest(first, names);
+  const std::string near = nearest_word(first, names);
   throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
               near.empty() ? "flux2 help lists the commands; a prompt of one word goes to flux2 generate"
                            : "did you mean " + near + "?");

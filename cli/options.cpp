@@ -1,9 +1,5 @@
 #include "cli/options.h"
 
-#include <algorithm>
-
-#include "base/edit_distance.h"
-
 namespace flux2 {
 
 namespace {
@@ -250,14 +246,5 @@ std::vector<OptionGroup> config_options() {
 }
 
 std::vector<OptionGroup> version_options() { return {control_group()}; }
-
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates)
-    if (const size_t distance = edit_distance(word, candidate); distance < best_distance)
-      best_distance = distance, best = candidate;
-  return best;
-}
 
 }  // namespace flux2

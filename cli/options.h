@@ -52,7 +52,4 @@ std::vector<OptionGroup> version_options();
 
 const std::vector<ForeignOption>& foreign_options();
 
-// The candidate that differs from `word` by the fewest letters; empty when none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace flux2

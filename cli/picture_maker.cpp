@@ -9,7 +9,7 @@
 #include "cli/engine_settings.h"
 #include "cli/folders.h"
 #include "cli/step_preview.h"
-#include "engine/file_hash.h"
+#include "base/file_hash.h"
 #include "engine/forecast.h"
 #include "hub/recognise.h"
 #include "pipeline/tiles.h"

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "base/atomic_file.h"
-#include "engine/output_name.h"
+#include "app/output_name.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/request.h"
-#include "engine/picture_metadata.h"
+#include "record/picture_metadata.h"
 #include "image/pixels.h"
 #include "image/write_image.h"
 #include "pipeline/text_to_image.h"

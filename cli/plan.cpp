@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "cli/engine_settings.h"
 #include "engine/forecast.h"
 

@@ -2,14 +2,14 @@
 
 #include <optional>
 
-#include "base/is_there.h"
+#include "base/path_exists.h"
 #include "cli/adapter_choice.h"
 #include "cli/folders.h"
 #include "cli/prompts.h"
 #include "cli/quality.h"
 #include "cli/styles.h"
-#include "engine/picture_metadata.h"
-#include "engine/wildcards.h"
+#include "record/picture_metadata.h"
+#include "app/wildcards.h"
 
 namespace flux2 {
 
@@ -22,7 +22,7 @@ Setting adapters_of_picture(const GenerationRecord& record, const std::string& p
     if (adapter.name.empty())
       throw Error(ErrorCode::NotFound, picture + " was made with an adapter whose name it does not tell", "name it with --lora");
     const auto beside = std::filesystem::path(picture).parent_path() / (adapter.name + ".safetensors");
-    lora.values.push_back(text_of({is_there(beside) ? beside.string() : adapter.name, adapter.weight, adapter.layers}));
+    lora.values.push_back(text_of({path_exists(beside) ? beside.string() : adapter.name, adapter.weight, adapter.layers}));
   }
   return lora;
 }

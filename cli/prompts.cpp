@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "base/json.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "cli/standard_input.h"
 
 namespace flux2 {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "engine/file_hash.h"
+#include "base/file_hash.h"
 #include "image/read_image.h"
 
 namespace flux2 {
@@ -42,7 +42,7 @@ GivenPicture PictureShelf::picture(const std::string& path, bool upright) {
   GivenPicture& given = read_[fmt::format("{} {}", upright, path)];
   if (!given.image) {
     given.image = std::make_shared<const Image>(read_image(path, {.apply_orientation = upright}));
-    given.record = {std::filesystem::path(path).filename().string(), sha256_of(path), given.image->width, given.image->height};
+    given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width, given.image->height};
   }
   return given;
 }
@@ -79,7 +79,7 @@ std::vector<std::string> find_sources(const GenerationRecord& record, const std:
     for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()}) {
       const fs::path candidate = folder / source.name;
       std::error_code ignored;
-      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of(candidate) == source.sha256)
+      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of_file(candidate) == source.sha256)
         file = candidate.string();
     }
     if (file.empty()) missing.push_back(source.name.empty() ? source.sha256.substr(0, 10) : source.name);

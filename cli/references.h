@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/settings.h"
-#include "engine/generation_record.h"
-#include "engine/picture_size.h"
+#include "record/generation_record.h"
+#include "pipeline/picture_size.h"
 #include "image/image.h"
 #include "image/reference_prep.h"
 #include "pipeline/planes.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/edit_distance.h"
+#include "base/text.h"
 #include "cli/folders.h"
 
 namespace flux2 {
@@ -49,7 +49,7 @@ std::optional<Registry> look_into_registry(const Invocation& run) {
   try {
     return Registry::existing(data_folder(run.environment));
   } catch (const Error& e) {
-    run.console.warn(fmt::format("{}; {}", e.what(), e.hint()));
+    run.console.warn(fmt::format("{}; {}", e.what(), command_line_words(e.hint())));
     return std::nullopt;
   }
 }
@@ -60,7 +60,7 @@ RegisteredParts registered_parts(const Invocation& run) {
   try {
     return parts_of(registry->all());
   } catch (const Error& e) {
-    run.console.warn(fmt::format("{}; {}", e.what(), e.hint()));
+    run.console.warn(fmt::format("{}; {}", e.what(), command_line_words(e.hint())));
     return {};
   }
 }

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "engine/picture_size.h"
+#include "pipeline/picture_size.h"
 #include "image/resize.h"
 #include "weights/weight_source.h"
 

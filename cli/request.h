@@ -5,7 +5,7 @@
 
 #include "cli/references.h"
 #include "cli/settings.h"
-#include "engine/generation_record.h"
+#include "record/generation_record.h"
 #include "hub/model_files.h"
 #include "hub/open_adapter.h"
 #include "pipeline/request.h"

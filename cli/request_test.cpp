@@ -34,7 +34,7 @@ struct Asked {
     try {
       (*this)(std::move(words));
     } catch (const Error& e) {
-      return std::string(e.what()) + " | " + e.hint();
+      return std::string(e.what()) + " | " + e.hint().plain();
     }
     return "";
   }

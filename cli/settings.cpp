@@ -8,7 +8,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "engine/picture_size.h"
+#include "pipeline/picture_size.h"
 
 namespace flux2 {
 

@@ -1,6 +1,7 @@
 #include "cli/styles.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/options.h"
 
 namespace flux2 {
@@ -44,7 +45,7 @@ std::string apply_style(const Styles& styles, const std::string& name, const std
   if (style == styles.end()) {
     std::vector<std::string> names;
     for (const auto& [known, text] : styles) names.push_back(known);
-    const std::string near = nearest(name, names);
+    const std::string near = nearest_word(name, names);
     throw Error(ErrorCode::InvalidArgument, "there is no style \"" + name + "\"",
                 (near.empty() ? "" : "did you mean " + near + "? ") + std::string("--style list shows them all"));
   }

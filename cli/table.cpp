@@ -41,11 +41,4 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string files_text(size_t count) { return fmt::format("{} {}", count, count == 1 ? "file" : "files"); }
 
-std::string size_text(uint64_t bytes) {
-  const auto n = static_cast<double>(bytes);
-  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", n / 1e9);
-  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", n / 1e6);
-  return fmt::format("{:.1f} kB", n / 1e3);
-}
-
 }  // namespace flux2

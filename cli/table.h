@@ -10,7 +10,6 @@ namespace flux2 {
 // else's names do not reach the terminal.
 std::string text_table(const std::vector<std::vector<std::string>>& rows);
 
-std::string size_text(uint64_t bytes);   // "7.75 GB", "168.0 MB"
 std::string files_text(size_t count);  // "1 file", "3 files"
 
 }  // namespace flux2

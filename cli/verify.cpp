@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/model_choice.h"
 #include "cli/model_keeper.h"
-#include "engine/picture_metadata.h"
+#include "record/picture_metadata.h"
 #include "image/difference.h"
 #include "image/pixels.h"
 #include "image/read_image.h"

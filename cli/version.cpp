@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "engine/engine.h"
-#include "engine/generation_record.h"
+#include "record/generation_record.h"
 #include "hub/registry/registry.h"
 #include "image/format.h"
 #include "net/http.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/backends.h"
-#include "engine/bench_inputs.h"
+#include "bench/bench_inputs.h"
 #include "pipeline/noise.h"
 #include "tests/support/golden.h"
 #include "weights/safetensors_writer.h"

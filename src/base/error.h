@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace flux2 {
 
@@ -25,18 +27,48 @@ enum class ErrorCode {
 
 const char* name_of(ErrorCode code);
 
+// Something a person could do about an error, for programs. `name` is a request field or another setting ("profile"), or
+// for Run a command with its words ("models install flux.2-dev").
+struct Suggestion {
+  enum Kind { Set, Unset, Run } kind = Set;
+  std::string name;
+  std::string value = {};  // for Set; empty: any valid value
+
+  bool operator==(const Suggestion&) const = default;
+};
+inline Suggestion set_option(std::string name, std::string value = {}) { return {Suggestion::Set, std::move(name), std::move(value)}; }
+inline Suggestion unset_option(std::string name) { return {Suggestion::Unset, std::move(name)}; }
+inline Suggestion run_command(std::string words) { return {Suggestion::Run, std::move(words)}; }
+
+// What to do about an error: a sentence in which {0}, {1}, … stand for the suggestions. Each front end spells those in its own
+// words ("--profile exact", "\"profile\": \"exact\""), so that no message below it names a command-line flag.
+//   Hint("try {0}, or check the model file", {set_option("profile", "exact")})
+struct Hint {
+  std::string text;
+  std::vector<Suggestion> suggestions = {};
+
+  Hint() = default;
+  Hint(const char* sentence) : text(sentence) {}
+  Hint(std::string sentence, std::vector<Suggestion> what = {}) : text(std::move(sentence)), suggestions(std::move(what)) {}
+
+  bool empty() const { return text.empty(); }
+  // The sentence with each suggestion as `spell` puts it.
+  std::string spelled(const std::function<std::string(const Suggestion&)>& spell) const;
+  std::string plain() const;  // with the bare names: "try profile=exact"
+};
+
 // The one exception type: a code for programs, a sentence for people, and optionally what to do about it.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message, std::string hint = {})
+  Error(ErrorCode code, const std::string& message, Hint hint = {})
       : std::runtime_error(message), code_(code), hint_(std::move(hint)) {}
 
   ErrorCode code() const { return code_; }
-  const std::string& hint() const { return hint_; }
+  const Hint& hint() const { return hint_; }
 
  private:
   ErrorCode code_;
-  std::string hint_;
+  Hint hint_;
 };
 
 template <class... Args>
@@ -44,11 +76,18 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// check(cond, "rms_norm: weight {} for input {}", …): an InvalidArgument unless cond holds.
+// check(cond, "width {} is not a multiple of 16", width): an InvalidArgument unless cond holds; the caller is at fault.
 // Formatting happens only on failure.
 template <class... Args>
 void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(ErrorCode::InvalidArgument, format, std::forward<Args>(args)...);
+}
+
+// require(cond, "…"): an Internal error unless cond holds. For what must be true whatever the caller asked for: a failure is
+// a mistake of ours.
+template <class... Args>
+void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) fail(ErrorCode::Internal, format, std::forward<Args>(args)...);
 }
 
 // Runs f; an Error that leaves it is rethrown with `where: ` in front of its sentence.

@@ -11,7 +11,7 @@ TEST(Error, CarriesCodeSentenceAndHint) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::BadFile);
     EXPECT_STREQ(e.what(), "x.safetensors is empty");
-    EXPECT_EQ(e.hint(), "download it again");
+    EXPECT_EQ(e.hint().plain(), "download it again");
   }
 }
 
@@ -22,7 +22,23 @@ TEST(Error, ContextGoesInFrontAndKeepsTheRest) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::NotFound);
     EXPECT_STREQ(e.what(), "opening vae: no such file");
-    EXPECT_EQ(e.hint(), "look again");
+    EXPECT_EQ(e.hint().plain(), "look again");
+  }
+}
+
+TEST(Error, HintsAreSpelledByTheFrontEnd) {
+  const Hint hint("try {0} or {1}; {2} stays", {set_option("profile", "exact"), unset_option("offline")});
+  EXPECT_EQ(hint.plain(), "try profile=exact or offline; {2} stays");
+  EXPECT_EQ(hint.spelled([](const Suggestion& s) { return "--" + s.name; }), "try --profile or --offline; {2} stays");
+}
+
+TEST(Error, RequireBlamesTheProgram) {
+  try {
+    require(false, "block {} is missing", 3);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Internal);
+    EXPECT_STREQ(e.what(), "block 3 is missing");
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/json.h"
-#include "engine/file_hash.h"
+#include "base/file_hash.h"
 
 namespace flux2 {
 

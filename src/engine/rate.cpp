@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/bench_inputs.h"
+#include "hub/synth_values.h"
 #include "nn/load.h"
 #include "ops/eight_bit.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"
 
@@ -46,8 +46,8 @@ void require_alike(const WeightSource& first, const WeightSource& other) {
   };
   for (const StoredTensor& t : first.tensors()) {
     const StoredTensor* same = other.find(t.name);
-    if (!same) refuse(fmt::format("only one has {}", shown(t.name)));
-    if (same->shape != t.shape) refuse(fmt::format("{} is {} and {}", shown(t.name), t.shape, same->shape));
+    if (!same) refuse(fmt::format("only one has {}", printable(t.name)));
+    if (same->shape != t.shape) refuse(fmt::format("{} is {} and {}", printable(t.name), t.shape, same->shape));
   }
   if (first.tensors().size() != other.tensors().size()) refuse("one has more tensors");
 }
@@ -113,7 +113,7 @@ AverageReport average_adapters(const std::vector<std::filesystem::path>& files, 
   std::vector<SafetensorsWriter::Declared> declared;
   for (const StoredTensor& t : sources.back()->tensors()) {
     if (!is_float(dtype_of(t)))
-      fail(ErrorCode::Incompatible, "{} is stored as {}, which has no average", shown(t.name), t.dtype_name);
+      fail(ErrorCode::Incompatible, "{} is stored as {}, which has no average", printable(t.name), t.dtype_name);
     declared.push_back({t.name, dtype_of(t), t.shape});
   }
   auto metadata = sources.back()->metadata();

@@ -1,7 +1,7 @@
 #include "hub/gguf_tokenizer.h"
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "hub/folder_layout.h"
 #include "weights/gguf_file.h"
 
@@ -66,13 +66,13 @@ BpeFiles read_gguf_tokenizer(const fs::path& file) {
   const GgufHeader& header = gguf.header();
   return in_context(file.string(), [&] {
     const std::string model = value_of(header, kModel).text();
-    if (model != kByteLevel) fail(ErrorCode::Incompatible, "its tokenizer is of the kind {}, not a byte-level one", shown(model));
+    if (model != kByteLevel) fail(ErrorCode::Incompatible, "its tokenizer is of the kind {}, not a byte-level one", printable(model));
     BpeFiles files;
     add_tokens(header, files);
     for (const std::string& merge : value_of(header, kMerges).strings()) {
       const size_t space = merge.find(' ', 1);
       if (space == std::string::npos || space + 1 == merge.size())
-        fail(ErrorCode::BadFile, "the merge \"{}\" is no pair", shown(merge));
+        fail(ErrorCode::BadFile, "the merge \"{}\" is no pair", printable(merge));
       files.merges.add(std::string_view(merge).substr(0, space), std::string_view(merge).substr(space + 1));
     }
     choose_padding(header, files);

@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "base/edit_distance.h"
-#include "base/is_there.h"
+#include "base/text.h"
+#include "base/path_exists.h"
 #include "base/error.h"
 #include "hub/chosen_model.h"
 #include "hub/folder_layout.h"
@@ -47,7 +47,7 @@ class Locator {
 
   ChosenModel choose() {
     if (!query_.transformer.empty()) {
-      if (!is_there(query_.transformer)) {
+      if (!path_exists(query_.transformer)) {
         if (const auto* part = query_.registered.find(query_.transformer.string(), ComponentKind::Transformer))
           return open_registered(*part);
       }
@@ -60,21 +60,21 @@ class Locator {
     const std::vector<ChosenModel> installed = installed_models();
     if (installed.size() == 1) return installed[0];
     if (installed.size() > 1) refuse_several(installed);
-    if (!query_.bundled.empty() && is_there(query_.bundled)) return open_bundled();
+    if (!query_.bundled.empty() && path_exists(query_.bundled)) return open_bundled();
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; looked in {}", joined(folders_)),
         fmt::format("`flux2 models install {}` brings one, or name a file or folder with --model", kDefaultInstall));
   }
 
   ChosenModel choose_named(const std::string& name) {
-    if (is_there(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named by --model");
+    if (path_exists(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named by --model");
     const auto variant = find_variant(name);
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
     if (variant) return choose_variant(*variant);
     if (is_bundled_name(name)) return open_bundled();
     for (const fs::path& folder : folders_)
-      if (fs::path(name).is_relative() && is_there(folder / name)) return choose_named((folder / name).string());
+      if (fs::path(name).is_relative() && path_exists(folder / name)) return choose_named((folder / name).string());
     if (name.find('/') != std::string::npos || name.ends_with(".safetensors") || name.ends_with(".gguf"))
       fail(ErrorCode::NotFound, "{} does not exist", name);
     std::vector<std::string> known = query_.registered.names(ComponentKind::Transformer);
@@ -125,7 +125,7 @@ class Locator {
           log_.debug("{}", e.what());
           continue;
         }
-        if (is_there(root / "model_index.json")) break;
+        if (path_exists(root / "model_index.json")) break;
       }
     }
     return found;
@@ -211,7 +211,7 @@ class Locator {
   }
 
   bool is_bundled_name(const std::string& name) const {
-    if (query_.bundled.empty() || !is_there(query_.bundled)) return false;
+    if (query_.bundled.empty() || !path_exists(query_.bundled)) return false;
     const auto index = model_index_of(query_.bundled);
     return name == query_.bundled.filename() || (index && index->value("name", Json()) == name);
   }

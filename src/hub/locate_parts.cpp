@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/edit_distance.h"
-#include "base/is_there.h"
+#include "base/text.h"
+#include "base/path_exists.h"
 #include "base/error.h"
 #include "hub/chosen_model.h"
 #include "hub/folder_layout.h"
@@ -53,7 +53,7 @@ class PartFinder {
 
   // A part that an option names: a path, or a name of the registry.
   fs::path named_part(const fs::path& option, const char* option_name, ComponentKind kind) const {
-    if (is_there(option)) return option;
+    if (path_exists(option)) return option;
     if (const auto* registered = query_.registered.find(option.string(), kind)) return path_of(*registered);
     const auto near = nearest_words(option.string(), query_.registered.names(kind), 3);
     throw Error(ErrorCode::NotFound, fmt::format("{} {} does not exist", option_name, option.string()),
@@ -212,7 +212,7 @@ class PartFinder {
     const auto candidates = part_candidates(chosen, ComponentKind::Tokenizer);
     const auto add = [&](bool of_the_model) {
       for (const auto& [path, own] : candidates)
-        if (own == of_the_model && is_there(path)) found.push_back(path);
+        if (own == of_the_model && path_exists(path)) found.push_back(path);
     };
     add(true);
     if (holds_gguf_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
@@ -244,7 +244,7 @@ const Variant* published_like(const Flux2Config& config) {
 }
 
 fs::path path_of(const RegisteredPart& part) {
-  if (is_there(part.path)) return part.path;
+  if (path_exists(part.path)) return part.path;
   throw Error(ErrorCode::NotFound, fmt::format("{} is registered, but {} is not there", part.name, part.path.string()),
               fmt::format("put it back, or take it off the list: `flux2 models remove {}`", part.key));
 }

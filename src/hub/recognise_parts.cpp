@@ -74,7 +74,7 @@ std::optional<Component> recognise_transformer(const SharedSource& source) {
     }
   } catch (const Error& e) {
     c.problem = e.what();
-    c.hint = e.hint();
+    c.hint = e.hint().plain();
   }
   return c;
 }

@@ -103,4 +103,11 @@ void SynthValues::fill(int64_t begin, std::span<std::byte> out, ThreadPool& pool
   });
 }
 
+Tensor random_tensor(Stream& stream, DType dtype, const Shape& shape, const std::string& name) {
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  ThreadPool pool(0);
+  SynthValues(1, name, {0.0f, 1.0f}, DType::F32).fill(0, std::as_writable_bytes(std::span(values)), pool);
+  return Tensor::from<float>(stream, dtype, shape, values);
+}
+
 }  // namespace flux2

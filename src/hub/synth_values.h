@@ -39,4 +39,7 @@ class SynthValues {
   std::vector<uint16_t> bf16_;
 };
 
+// Normal values that depend on the name alone.
+Tensor random_tensor(Stream& stream, DType dtype, const Shape& shape, const std::string& name);
+
 }  // namespace flux2

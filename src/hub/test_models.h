@@ -87,7 +87,7 @@ inline std::string refusal(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    return std::string(name_of(e.code())) + ": " + e.what() + (e.hint().empty() ? "" : " | " + e.hint());
+    return std::string(name_of(e.code())) + ": " + e.what() + (e.hint().empty() ? "" : " | " + e.hint().plain());
   }
   return "";
 }

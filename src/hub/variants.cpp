@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/edit_distance.h"
+#include "base/text.h"
 
 namespace flux2 {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/open_tensor.h"
 
 namespace flux2 {
@@ -15,7 +15,7 @@ namespace {
 constexpr float kEpsilon = std::numeric_limits<float>::epsilon();
 
 [[noreturn]] void refuse(const AdapterModule& m, const char* a, const char* b) {
-  fail(ErrorCode::BadFile, "{}: {} {} does not fit {} {}", shown(m.name), a, m.part(a)->shape, b, m.part(b)->shape);
+  fail(ErrorCode::BadFile, "{}: {} {} does not fit {} {}", printable(m.name), a, m.part(a)->shape, b, m.part(b)->shape);
 }
 
 // A whole factor, or the product of its two parts.
@@ -79,11 +79,11 @@ HostMatrix cayley_transposed(const HostMatrix& q) {
 
 HostMatrix matrix_of(const StoredTensor& stored) {
   const Shape& s = stored.shape;
-  if (s.numel() == 0) fail(ErrorCode::BadFile, "{} of shape {} is empty", shown(stored.name), s);
+  if (s.numel() == 0) fail(ErrorCode::BadFile, "{} of shape {} is empty", printable(stored.name), s);
   HostMatrix m(s.rank() == 0 ? 1 : s[0], s.rank() == 0 ? 1 : s.with(0, 1).numel());
   for (int64_t i = 0; i < m.rows; ++i) read_row(stored, i, m.row(i));
   if (!std::all_of(m.values.begin(), m.values.end(), [](float v) { return std::isfinite(v); }))
-    fail(ErrorCode::BadFile, "{} holds something other than numbers", shown(stored.name));
+    fail(ErrorCode::BadFile, "{} holds something other than numbers", printable(stored.name));
   return m;
 }
 
@@ -139,14 +139,14 @@ void AdapterChange::read_magnitude(const AdapterModule& m) {
   by_columns_ = magnitude.shape.rank() == 2 && magnitude.shape[0] == 1 && magnitude.shape[1] == in_ && out_ != 1;
   magnitude_ = matrix_of(magnitude).values;
   if (static_cast<int64_t>(magnitude_.size()) != (by_columns_ ? in_ : out_))
-    fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", shown(magnitude.name), magnitude.shape, out_, in_);
+    fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", printable(magnitude.name), magnitude.shape, out_, in_);
 }
 
 // Q = B − Bᵀ, kept within alpha; rows of a block are turned by Rᵀ with R = (I + Q)(I − Q)⁻¹.
 void AdapterChange::read_oft(const AdapterModule& m) {
   const Shape shape = m.part("blocks")->shape;
   const int64_t count = shape[0], n = shape[1];
-  if (shape[2] != n) fail(ErrorCode::BadFile, "{}: blocks {} are not square", shown(m.name), shape);
+  if (shape[2] != n) fail(ErrorCode::BadFile, "{}: blocks {} are not square", printable(m.name), shape);
   const HostMatrix all = matrix_of(*m.part("blocks"));
   double norm = 0;
   std::vector<HostMatrix> skew(static_cast<size_t>(count), HostMatrix(n, n));
@@ -165,7 +165,7 @@ void AdapterChange::read_oft(const AdapterModule& m) {
   }
   if (const StoredTensor* rescale = m.part("rescale")) rescale_ = matrix_of(*rescale).values;
   out_ = count * n;
-  check(rescale_.empty() || static_cast<int64_t>(rescale_.size()) == out_, "{}: {} factors for {} rows", shown(m.name),
+  check(rescale_.empty() || static_cast<int64_t>(rescale_.size()) == out_, "{}: {} factors for {} rows", printable(m.name),
         rescale_.size(), out_);
 }
 

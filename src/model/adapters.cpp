@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/weight_rows.h"
 
 namespace flux2 {
@@ -56,7 +56,7 @@ void check_extents(const AdapterModule& m, const AdapterTarget& t, const Adapter
       ErrorCode::Incompatible,
       fmt::format(
           "{}: the adapter is for {} (width {}), the model is {} (width {}): {} changes a layer [{}, {}], {} has [{}, {}]",
-          file.source->description(), size_named(width), width, config.name(), config.hidden, shown(m.name), e.out, e.in,
+          file.source->description(), size_named(width), width, config.name(), config.hidden, printable(m.name), e.out, e.in,
           t.weight, t.rows.size(), t.in),
       "use the adapter with the model it was trained on");
 }
@@ -127,7 +127,7 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
   }
   if (changes_.empty()) {
     std::vector<std::string> first;
-    for (size_t i = 0; i < std::min<size_t>(3, file_.modules.size()); ++i) first.push_back(shown(file_.modules[i].first_key()));
+    for (size_t i = 0; i < std::min<size_t>(3, file_.modules.size()); ++i) first.push_back(printable(file_.modules[i].first_key()));
     fail(ErrorCode::Incompatible, "{} changes no layer of {}; its first keys are {}", file_.source->description(), config.name(),
          fmt::join(first, ", "));
   }

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "net/http.h"
 #include "net/url.h"
 

@@ -1,7 +1,7 @@
 #include "net/redirect.h"
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "net/url.h"
 
 namespace flux2 {
@@ -27,10 +27,10 @@ HttpAnswer send_following(const HttpClient& client, HttpRequest request, const H
   for (int hops = 0;; ++hops) {
     HttpAnswer answer = client.send(request, sink);
     if (!is_redirect(answer)) return answer;
-    if (hops == kMaxRedirects) fail(ErrorCode::Network, "{} redirects more than {} times", shown(request.url), kMaxRedirects);
+    if (hops == kMaxRedirects) fail(ErrorCode::Network, "{} redirects more than {} times", printable(request.url), kMaxRedirects);
     const std::string next = resolve_location(request.url, *answer.header("Location"));
     if (parse_url(request.url).secure() && !parse_url(next).secure())
-      fail(ErrorCode::Network, "{} redirects to plain http, which is not followed", shown(request.url));
+      fail(ErrorCode::Network, "{} redirects to plain http, which is not followed", printable(request.url));
     if (!same_origin(request.url, next)) {
       request.token.clear();
       std::erase_if(request.headers, [](const HttpHeader& h) { return h.name == "Authorization" || h.name == "Cookie"; });

@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -42,7 +42,7 @@ int port_of(std::string_view digits, std::string_view address) {
       !digits.empty() && digits.size() <= 5 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
   if (plain)
     for (const char c : digits) port = port * 10 + (c - '0');
-  check(port >= 1 && port <= 65535, "{} has no valid port", shown(address));
+  check(port >= 1 && port <= 65535, "{} has no valid port", printable(address));
   return port;
 }
 
@@ -63,24 +63,24 @@ bool Url::loopback() const {
 Url parse_url(std::string_view text) {
   for (const char c : text)
     check(static_cast<unsigned char>(c) > 0x20 && c != 0x7f, "{} is not an address: it holds blanks or control characters",
-          shown(text));
+          printable(text));
   const size_t colon = text.find("://");
-  check(colon != text.npos, "{} is not an address: it begins with neither http:// nor https://", shown(text));
+  check(colon != text.npos, "{} is not an address: it begins with neither http:// nor https://", printable(text));
   Url url;
   url.scheme = lower(text.substr(0, colon));
-  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are spoken", shown(text),
-        shown(url.scheme));
+  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are spoken", printable(text),
+        printable(url.scheme));
   std::string_view rest = text.substr(colon + 3);
   rest = rest.substr(0, rest.find('#'));
   const size_t path = std::min(rest.find_first_of("/?"), rest.size());
   std::string_view place = rest.substr(0, path);
   check(place.find('@') == place.npos, "the address at {} carries a name or password; give it without",
-        shown(place.substr(place.find('@') == place.npos ? 0 : place.find('@') + 1)));
+        printable(place.substr(place.find('@') == place.npos ? 0 : place.find('@') + 1)));
   const size_t bracket = place.starts_with('[') ? place.find(']') : 0;
-  check(bracket != place.npos, "{} has no valid host", shown(text));
+  check(bracket != place.npos, "{} has no valid host", printable(text));
   const size_t port = place.find(':', bracket);
   url.host = lower(place.substr(0, port));
-  check(!url.host.empty() && url.host.find_first_of("\\\"<>") == url.host.npos, "{} has no valid host", shown(text));
+  check(!url.host.empty() && url.host.find_first_of("\\\"<>") == url.host.npos, "{} has no valid host", printable(text));
   url.port = port == place.npos ? (url.secure() ? 443 : 80) : port_of(place.substr(port + 1), text);
   url.target = rest.substr(path);
   if (!url.target.starts_with('/')) url.target.insert(0, "/");

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -93,10 +93,10 @@ bool belongs_to_text_encoder(std::string_view key) {
 }
 
 double number_in(const StoredTensor& t) {
-  if (t.shape.numel() != 1) fail(ErrorCode::BadFile, "{} of shape {} is not one number", shown(t.name), t.shape);
+  if (t.shape.numel() != 1) fail(ErrorCode::BadFile, "{} of shape {} is not one number", printable(t.name), t.shape);
   float value;
   read_row(t, 0, &value);
-  if (!std::isfinite(value)) fail(ErrorCode::BadFile, "{} is {}, not a number to scale with", shown(t.name), value);
+  if (!std::isfinite(value)) fail(ErrorCode::BadFile, "{} is {}, not a number to scale with", printable(t.name), value);
   return value;
 }
 
@@ -156,7 +156,7 @@ void require_parts(const AdapterModule& m) {
   const auto need = [&](std::initializer_list<const char*> any_of) {
     for (const char* role : any_of)
       if (m.part(role)) return;
-    fail(ErrorCode::BadFile, "{} has {} but its {} is missing", shown(m.name), shown(m.first_key()), *any_of.begin());
+    fail(ErrorCode::BadFile, "{} has {} but its {} is missing", printable(m.name), printable(m.first_key()), *any_of.begin());
   };
   switch (m.kind) {
     case K::Lora: need({"down"}), need({"up"}); break;
@@ -169,7 +169,7 @@ void require_parts(const AdapterModule& m) {
     case K::Oft:
       need({"blocks"});
       if (m.part("blocks")->shape.rank() != 3)
-        fail(ErrorCode::Incompatible, "{}: BOFT adapters are not supported", shown(m.name));
+        fail(ErrorCode::Incompatible, "{}: BOFT adapters are not supported", printable(m.name));
       break;
     case K::Difference: need({"diff"}); break;
   }
@@ -234,7 +234,7 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
       continue;
     }
     const Suffix& s = *split->suffix;
-    if (!s.role) fail(ErrorCode::Incompatible, "{} is part of {}, which is not supported", shown(t.name), s.why);
+    if (!s.role) fail(ErrorCode::Incompatible, "{} is part of {}, which is not supported", printable(t.name), s.why);
     const std::string_view role = s.role;
     if (split->bias || role == "bias") {
       ++biases;
@@ -246,7 +246,7 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
       AdapterModule& m = modules[split->module];
       if (role != "magnitude") m.kind = s.kind;
       if (!m.parts.emplace(s.role, &t).second)
-        fail(ErrorCode::BadFile, "{} and {} are the same part of a layer", shown(m.part(s.role)->name), shown(t.name));
+        fail(ErrorCode::BadFile, "{} and {} are the same part of a layer", printable(m.part(s.role)->name), printable(t.name));
     }
   }
   const PeftConfig peft = peft_config_of(*source, config);
@@ -263,7 +263,7 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
       if (m.kind == K::LoKr && m.rank() == 0 && peft.rank.value_or(0) > 0) m.factor = *m.alpha / *peft.rank;
     }
     if (m.alpha == 0.0 && m.kind != K::Oft) {
-      log.warn("{}: alpha is 0, which no trainer means; taken for the rank", shown(name));
+      log.warn("{}: alpha is 0, which no trainer means; taken for the rank", printable(name));
       m.alpha.reset();
     }
     file.modules.push_back(std::move(m));

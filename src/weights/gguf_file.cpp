@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -24,9 +24,9 @@ Shape true_shape(const GgufHeader& header, const GgufHeader::Entry& t, const Ggm
     left /= extents[i];
     shape = shape.append(extents[i]);
   }
-  if (!fits || left != 1) fail(ErrorCode::BadFile, "{}{} does not fit its shape {}", kGgufShapePrefix, shown(t.name), t.shape);
+  if (!fits || left != 1) fail(ErrorCode::BadFile, "{}{} does not fit its shape {}", kGgufShapePrefix, printable(t.name), t.shape);
   if (type && type->block_elements > 1 && shape[-1] % type->block_elements != 0)
-    fail(ErrorCode::Incompatible, "tensor {} of shape {} is stored in blocks that run across its rows", shown(t.name), shape);
+    fail(ErrorCode::Incompatible, "tensor {} of shape {} is stored in blocks that run across its rows", printable(t.name), shape);
   return shape;
 }
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -142,13 +142,13 @@ GgufHeader::Entry read_entry(Reader& reader) {
     fail(ErrorCode::BadFile, "a tensor name has {} bytes, 1 to {} are allowed", name.size(), kMaxName);
   t.name = as_text(name);
   const auto axes = reader.number<uint32_t>();
-  if (axes > 4) fail(ErrorCode::BadFile, "tensor {} has {} axes, at most 4 are allowed", shown(t.name), axes);
+  if (axes > 4) fail(ErrorCode::BadFile, "tensor {} has {} axes, at most 4 are allowed", printable(t.name), axes);
   std::vector<int64_t> extents;
   uint64_t elements = 1;
   for (uint32_t i = 0; i < axes; ++i) {
     const auto extent = reader.number<uint64_t>();
     if (extent == 0 || extent > kMaxNumber / elements)
-      fail(ErrorCode::BadFile, "tensor {} has an axis of {} elements", shown(t.name), extent);
+      fail(ErrorCode::BadFile, "tensor {} has an axis of {} elements", printable(t.name), extent);
     elements *= extent;
     extents.push_back(static_cast<int64_t>(extent));
   }
@@ -159,11 +159,11 @@ GgufHeader::Entry read_entry(Reader& reader) {
   if (!type || type->block_elements == 0) return t;
   const int64_t row = extents.empty() ? 1 : extents[0];
   if (row % type->block_elements != 0)
-    fail(ErrorCode::BadFile, "tensor {} of shape {} does not fill blocks of {} as {} needs", shown(t.name), t.shape,
+    fail(ErrorCode::BadFile, "tensor {} of shape {} does not fill blocks of {} as {} needs", printable(t.name), t.shape,
          type->block_elements, type->name);
   const uint64_t blocks = elements / static_cast<uint64_t>(type->block_elements);
   if (blocks > kMaxNumber / static_cast<uint64_t>(type->block_bytes))
-    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", shown(t.name), t.shape);
+    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", printable(t.name), t.shape);
   t.size = blocks * static_cast<uint64_t>(type->block_bytes);
   return t;
 }
@@ -182,7 +182,7 @@ void check_unique(const std::vector<GgufHeader::Entry>& tensors) {
   for (const auto& t : tensors) names.push_back(t.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(ErrorCode::BadFile, "tensor {} appears twice in the header", shown(*twice));
+  if (twice != names.end()) fail(ErrorCode::BadFile, "tensor {} appears twice in the header", printable(*twice));
 }
 
 // Every tensor inside the file and on no other's bytes; gaps and another order than the list's are odd but harmless.
@@ -192,11 +192,11 @@ void check_places(const GgufHeader& header, uint64_t alignment, uint64_t file_si
   bool usual = true;
   for (const auto& t : header.tensors) {
     if (t.offset % alignment != 0)
-      fail(ErrorCode::BadFile, "tensor {} begins at byte {}, not at a multiple of {}", shown(t.name), t.offset, alignment);
+      fail(ErrorCode::BadFile, "tensor {} begins at byte {}, not at a multiple of {}", printable(t.name), t.offset, alignment);
     if (t.offset > kMaxNumber || header.data_start > file_size || t.offset > file_size - header.data_start ||
         t.size > file_size - header.data_start - t.offset)
       throw Error(ErrorCode::BadFile,
-                  fmt::format("the file is incomplete: tensor {} ends at byte {}, the file has {}", shown(t.name),
+                  fmt::format("the file is incomplete: tensor {} ends at byte {}, the file has {}", printable(t.name),
                               header.data_start + t.offset + t.size, file_size),
                   kDownloadAgain);
     usual = usual && t.offset == running;
@@ -206,7 +206,7 @@ void check_places(const GgufHeader& header, uint64_t alignment, uint64_t file_si
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->offset < order[i - 1]->offset + order[i - 1]->size)
-      fail(ErrorCode::BadFile, "tensor {} begins inside tensor {}", shown(order[i]->name), shown(order[i - 1]->name));
+      fail(ErrorCode::BadFile, "tensor {} begins inside tensor {}", printable(order[i]->name), printable(order[i - 1]->name));
   if (!usual) log.warn("the tensors do not follow one another in the order of the list");
 }
 
@@ -258,7 +258,7 @@ GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log) {
     std::string key = as_text(reader.string());
     if (key.empty()) fail(ErrorCode::BadFile, "a value of the header has no name");
     GgufValue value = reader.value();
-    if (!header.values.emplace(key, value).second) fail(ErrorCode::BadFile, "the header names {} twice", shown(key));
+    if (!header.values.emplace(key, value).second) fail(ErrorCode::BadFile, "the header names {} twice", printable(key));
   }
   for (uint64_t i = 0; i < tensors; ++i) header.tensors.push_back(read_entry(reader));
   check_unique(header.tensors);

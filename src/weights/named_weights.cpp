@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/eight_bit_scales.h"
 #include "weights/name_rules.h"
 
@@ -95,7 +95,7 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
   // Multimodal text encoders keep lm_head outside the prefix of their layers.
   if (part != ModelPart::TextEncoder && prefixes_in_use.size() > 1)
     fail(ErrorCode::BadFile, "{} mixes tensors of the {} with the prefix \"{}\" and with \"{}\"", source.description(),
-         name_of(part), shown(*prefixes_in_use.begin()), shown(*std::next(prefixes_in_use.begin())));
+         name_of(part), printable(*prefixes_in_use.begin()), printable(*std::next(prefixes_in_use.begin())));
   return best;
 }
 
@@ -103,7 +103,7 @@ IndexRange rows_of(const Shape& shape) { return {0, shape.rank() == 0 ? 1 : shap
 
 std::vector<IndexRange> halves_exchanged(const Shape& shape, std::string_view name) {
   const IndexRange all = rows_of(shape);
-  if (all.end % 2 != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no two halves", shown(name), shape);
+  if (all.end % 2 != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no two halves", printable(name), shape);
   return {{all.end / 2, all.end}, {0, all.end / 2}};
 }
 
@@ -119,7 +119,7 @@ bool has_interleaved_heads(const WeightSource& source, Dialect dialect, std::str
 void add_heads_in_order(std::vector<StoredRows>& rows, const StoredTensor& t) {
   constexpr int64_t kHead = 128, kHalf = kHead / 2;
   const int64_t count = rows_of(t.shape).end;
-  if (count % kHead != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no heads of {}", shown(t.name), t.shape, kHead);
+  if (count % kHead != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no heads of {}", printable(t.name), t.shape, kHead);
   for (int64_t r = 0; r < count; ++r) {
     const int64_t within = r % kHead, stored = r - within + 2 * (within % kHalf) + within / kHalf;
     rows.push_back({&t, {stored, stored + 1}});

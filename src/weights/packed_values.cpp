@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/eight_bit_scales.h"
 #include "weights/packed_kinds.h"
 #include "weights/weight_source.h"
@@ -26,11 +26,11 @@ bool is_f8(const StoredTensor& t) { return t.dtype == DType::F8_E4M3 || t.dtype 
 bool is_table(const StoredTensor& t) { return t.name.ends_with("embed_tokens.weight"); }
 
 Json json_in(const StoredTensor& t) {
-  if (t.bytes.size() > kMaxJson) fail(ErrorCode::BadFile, "{} of {} bytes is no description", shown(t.name), t.bytes.size());
-  Json json = in_context(shown(t.name), [&] {
+  if (t.bytes.size() > kMaxJson) fail(ErrorCode::BadFile, "{} of {} bytes is no description", printable(t.name), t.bytes.size());
+  Json json = in_context(printable(t.name), [&] {
     return parse_json({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()});
   });
-  if (!json.is_object()) fail(ErrorCode::BadFile, "{} is not a JSON object", shown(t.name));
+  if (!json.is_object()) fail(ErrorCode::BadFile, "{} is not a JSON object", printable(t.name));
   return json;
 }
 
@@ -106,7 +106,7 @@ class Unpacker {
     const bool agrees = format.empty() || (format.starts_with("float8") && is_f8(t)) ||
                         (format == "nvfp4" && t.dtype == DType::U8) || (format == "int8_tensorwise" && t.dtype == DType::I8) ||
                         t.dtype == DType::BF16;
-    if (!agrees) fail(ErrorCode::BadFile, "{} is described as {} and stored as {}", shown(t.name), shown(format), t.dtype_name);
+    if (!agrees) fail(ErrorCode::BadFile, "{} is described as {} and stored as {}", printable(t.name), printable(format), t.dtype_name);
   }
 
   const StoredTensor* scale_of(const StoredTensor& t) const {
@@ -143,7 +143,7 @@ class Unpacker {
   std::optional<StoredTensor> unpacked_bytes(const StoredTensor& t, const std::string& format) {
     if (const StoredTensor* global = beside(t, "weight_scale_2")) {
       const StoredTensor* scales = beside(t, "weight_scale");
-      if (!scales) fail(ErrorCode::BadFile, "{} has a global scale but no weight_scale", shown(t.name));
+      if (!scales) fail(ErrorCode::BadFile, "{} has a global scale but no weight_scale", printable(t.name));
       beside(t, "input_scale");
       const Nvfp4Parts parts{t, *scales, *global, beside(t, "pre_quant_scale")};
       const bool tiled = format == "nvfp4" || tiled_file_;
@@ -160,7 +160,7 @@ class Unpacker {
     for (const auto& [ending, name] :
          {std::pair{".quant_state.bitsandbytes__nf4", "NF4"}, {".quant_state.bitsandbytes__fp4", "FP4"}})
       if (const StoredTensor* found = behind(t, ending)) state = found, kind = name;
-    if (!map || !state) fail(ErrorCode::BadFile, "{} has absmax but no quant_map or quant_state", shown(t.name));
+    if (!map || !state) fail(ErrorCode::BadFile, "{} has absmax but no quant_map or quant_state", printable(t.name));
     const BnbParts parts{t, absmax, *map, behind(t, ".nested_absmax"), behind(t, ".nested_quant_map"), json_in(*state)};
     return with_values(t, kind, bnb_shape(parts), bnb_values(parts));
   }

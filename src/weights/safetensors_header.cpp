@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_walk.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -76,7 +76,7 @@ class Builder : public JsonHandler {
   SafetensorsHeader take(const Log& log) {
     if (skipped_metadata_ > 0)
       log.warn("left out {} metadata value(s) that are not text, the first under \"{}\"", skipped_metadata_,
-               shown(first_skipped_));
+               printable(first_skipped_));
     return std::move(header_);
   }
 
@@ -94,7 +94,7 @@ class Builder : public JsonHandler {
       return;
     }
     if (name.size() > kMaxName)
-      fail(ErrorCode::BadFile, "a tensor name has {} bytes, the limit is {}: {}", name.size(), kMaxName, shown(name));
+      fail(ErrorCode::BadFile, "a tensor name has {} bytes, the limit is {}: {}", name.size(), kMaxName, printable(name));
     if (header_.tensors.size() == kMaxTensors) fail(ErrorCode::BadFile, "more than {} tensors", kMaxTensors);
     header_.tensors.push_back({.name = std::move(name)});
     has_[0] = has_[1] = has_[2] = false;
@@ -108,9 +108,9 @@ class Builder : public JsonHandler {
     if (name == "dtype") field_ = Field::Dtype;
     else if (name == "shape") field_ = Field::Shape;
     else if (name == "data_offsets") field_ = Field::Offsets;
-    else fail(ErrorCode::BadFile, "tensor {} has an unknown member \"{}\"", shown(current().name), shown(name));
+    else fail(ErrorCode::BadFile, "tensor {} has an unknown member \"{}\"", printable(current().name), printable(name));
     bool& has = has_[static_cast<size_t>(field_)];
-    if (has) fail(ErrorCode::BadFile, "tensor {} has the member \"{}\" twice", shown(current().name), name);
+    if (has) fail(ErrorCode::BadFile, "tensor {} has the member \"{}\" twice", printable(current().name), name);
     has = true;
     offsets_ = 0;
   }
@@ -122,23 +122,23 @@ class Builder : public JsonHandler {
     }
     static constexpr const char* kFields[] = {"dtype", "shape", "data_offsets"};
     for (size_t i = 0; i < 3; ++i)
-      if (!has_[i]) fail(ErrorCode::BadFile, "tensor {} has no \"{}\"", shown(current().name), kFields[i]);
+      if (!has_[i]) fail(ErrorCode::BadFile, "tensor {} has no \"{}\"", printable(current().name), kFields[i]);
   }
 
   void end_array() {
     if (field_ == Field::Offsets && offsets_ != 2)
-      fail(ErrorCode::BadFile, "data_offsets of tensor {} has {} numbers, not 2", shown(current().name), offsets_);
+      fail(ErrorCode::BadFile, "data_offsets of tensor {} has {} numbers, not 2", printable(current().name), offsets_);
   }
 
   void number(const Scalar& value) {
     if (value.kind != Kind::Unsigned || value.number > kMaxNumber) wrong_type();
     if (field_ == Field::Shape) {
       if (current().shape.rank() == Shape::kMaxRank)
-        fail(ErrorCode::BadFile, "tensor {} has more than {} axes", shown(current().name), Shape::kMaxRank);
+        fail(ErrorCode::BadFile, "tensor {} has more than {} axes", printable(current().name), Shape::kMaxRank);
       current().shape = current().shape.append(static_cast<int64_t>(value.number));
     } else {
       if (++offsets_ > 2)
-        fail(ErrorCode::BadFile, "data_offsets of tensor {} has more than 2 numbers", shown(current().name));
+        fail(ErrorCode::BadFile, "data_offsets of tensor {} has more than 2 numbers", printable(current().name));
       (offsets_ == 1 ? current().begin : current().end) = value.number;
     }
   }
@@ -151,7 +151,7 @@ class Builder : public JsonHandler {
     if (header_.metadata.size() == kMaxMetadata)
       fail(ErrorCode::BadFile, "more than {} metadata entries", kMaxMetadata);
     if (!header_.metadata.emplace(key_, std::move(*value.text)).second)
-      fail(ErrorCode::BadFile, "metadata key \"{}\" appears twice", shown(key_));
+      fail(ErrorCode::BadFile, "metadata key \"{}\" appears twice", printable(key_));
   }
 
   void open_metadata(bool is_object, int depth) {
@@ -164,12 +164,12 @@ class Builder : public JsonHandler {
   }
 
   [[noreturn]] void not_an_object() {
-    fail(ErrorCode::BadFile, "the header entry of tensor {} is not an object", shown(current().name));
+    fail(ErrorCode::BadFile, "the header entry of tensor {} is not an object", printable(current().name));
   }
   [[noreturn]] void wrong_type() {
-    if (field_ == Field::Dtype) fail(ErrorCode::BadFile, "dtype of tensor {} is not text", shown(current().name));
+    if (field_ == Field::Dtype) fail(ErrorCode::BadFile, "dtype of tensor {} is not text", printable(current().name));
     fail(ErrorCode::BadFile, "{} of tensor {} is not an array of whole numbers from 0 to 2^63-1",
-         field_ == Field::Shape ? "shape" : "data_offsets", shown(current().name));
+         field_ == Field::Shape ? "shape" : "data_offsets", printable(current().name));
   }
 
   SafetensorsHeader header_;
@@ -189,7 +189,7 @@ uint64_t elements(const Entry& t) {
   for (int64_t extent : t.shape) {
     if (extent == 0) empty = true;
     else if (product > kMaxNumber / static_cast<uint64_t>(extent))
-      fail(ErrorCode::BadFile, "tensor {} of shape {} has more elements than 64 bits count", shown(t.name), t.shape);
+      fail(ErrorCode::BadFile, "tensor {} of shape {} has more elements than 64 bits count", printable(t.name), t.shape);
     else product *= static_cast<uint64_t>(extent);
   }
   return empty ? 0 : product;
@@ -197,17 +197,17 @@ uint64_t elements(const Entry& t) {
 
 void check_size(const Entry& t) {
   if (t.begin > t.end)
-    fail(ErrorCode::BadFile, "tensor {} ends at byte {} before it begins at {}", shown(t.name), t.end, t.begin);
+    fail(ErrorCode::BadFile, "tensor {} ends at byte {} before it begins at {}", printable(t.name), t.end, t.begin);
   const uint64_t count = elements(t);
   const auto bits = bits_of(t.dtype);
   if (!bits) return;  // a type from the future: reported when somebody wants the tensor
   if (count > kMaxNumber / *bits)
-    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", shown(t.name), t.shape);
+    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", printable(t.name), t.shape);
   if (count * *bits % 8 != 0)
-    fail(ErrorCode::BadFile, "tensor {} of {} elements of {} does not fill whole bytes", shown(t.name), count, t.dtype);
+    fail(ErrorCode::BadFile, "tensor {} of {} elements of {} does not fill whole bytes", printable(t.name), count, t.dtype);
   if (const uint64_t bytes = count * *bits / 8; t.end - t.begin != bytes)
     fail(ErrorCode::BadFile, "tensor {} of shape {} and type {} needs {} bytes, its data_offsets hold {}",
-         shown(t.name), t.shape, t.dtype, bytes, t.end - t.begin);
+         printable(t.name), t.shape, t.dtype, bytes, t.end - t.begin);
 }
 
 void check_unique(const std::vector<Entry>& tensors) {
@@ -216,17 +216,17 @@ void check_unique(const std::vector<Entry>& tensors) {
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return tensors[a].name < tensors[b].name; });
   for (size_t i = 1; i < order.size(); ++i)
     if (const auto& name = tensors[order[i]].name; name == tensors[order[i - 1]].name)
-      fail(ErrorCode::BadFile, "tensor {} appears twice in the header", shown(name));
+      fail(ErrorCode::BadFile, "tensor {} appears twice in the header", printable(name));
 }
 
 void check_layout(const std::vector<Entry>& tensors) {
   uint64_t expected = 0;
   for (const Entry& t : tensors) {
     if (t.begin > expected)
-      fail(ErrorCode::BadFile, "{} bytes before tensor {} belong to no tensor", t.begin - expected, shown(t.name));
+      fail(ErrorCode::BadFile, "{} bytes before tensor {} belong to no tensor", t.begin - expected, printable(t.name));
     if (t.begin < expected)
       fail(ErrorCode::BadFile, "tensor {} begins at byte {}, inside the tensor before it, which ends at {}",
-           shown(t.name), t.begin, expected);
+           printable(t.name), t.begin, expected);
     expected = t.end;
   }
 }

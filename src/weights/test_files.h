@@ -49,7 +49,7 @@ inline std::string refusal(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    return std::string(e.what()) + (e.hint().empty() ? "" : " | " + e.hint());
+    return std::string(e.what()) + (e.hint().empty() ? "" : " | " + e.hint().plain());
   }
   return "";
 }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/gguf_file.h"
 #include "weights/safetensors_file.h"
 #include "weights/weight_index.h"
@@ -32,7 +32,7 @@ bool ends_with(const fs::path& path, std::string_view ending) { return path.file
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kShown = 10;
   std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i ? ", " : "") + shown(names[i]);
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i ? ", " : "") + printable(names[i]);
   if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
   return text;
 }
@@ -131,7 +131,7 @@ void check_distinct(std::vector<std::string>& names, const fs::path& index) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
-    fail(ErrorCode::BadFile, "{}: tensor {} is in two of the files", index.string(), shown(*twice));
+    fail(ErrorCode::BadFile, "{}: tensor {} is in two of the files", index.string(), printable(*twice));
 }
 
 WeightFiles read_index(const fs::path& path, const Log& log) {

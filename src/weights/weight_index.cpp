@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/json_walk.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -18,7 +18,7 @@ constexpr size_t kMaxIndexBytes = 100'000'000;
 // A shard lies beside its index or below it. An index comes from outside and must not reach other folders.
 void check_file_name(const std::string& name) {
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::BadFile, "the index names the file \"{}\", {}", shown(name), why);
+    fail(ErrorCode::BadFile, "the index names the file \"{}\", {}", printable(name), why);
   };
   if (name.empty()) refuse("which is empty");
   if (name.front() == '/') refuse("which is an absolute path");
@@ -74,7 +74,7 @@ void check_unique(WeightIndex& index) {
   }
   std::sort(all.begin(), all.end());
   const auto twice = std::adjacent_find(all.begin(), all.end());
-  if (twice != all.end()) fail(ErrorCode::BadFile, "the index maps tensor {} twice", shown(*twice));
+  if (twice != all.end()) fail(ErrorCode::BadFile, "the index maps tensor {} twice", printable(*twice));
 }
 
 }  // namespace

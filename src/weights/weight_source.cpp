@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "weights/packed_values.h"
 #include "weights/weight_files.h"
 
@@ -23,7 +23,7 @@ WeightSource::WeightSource(std::vector<StoredTensor> tensors, std::map<std::stri
     const StoredTensor &a = tensors_[by_name_[i - 1]], &b = tensors_[by_name_[i]];
     if (a.name != b.name) continue;
     const auto file = [](const StoredTensor& t) { return t.file ? t.file->path().filename().string() : "memory"; };
-    fail(ErrorCode::BadFile, "{}: tensor {} is in {} and in {}", description_, shown(a.name), file(a), file(b));
+    fail(ErrorCode::BadFile, "{}: tensor {} is in {} and in {}", description_, printable(a.name), file(a), file(b));
   }
 }
 

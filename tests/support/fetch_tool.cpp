@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     std::printf("%s\n", report.dump().c_str());
     return 0;
   } catch (const Error& e) {
-    std::fprintf(stderr, "%s: %s\n  hint: %s\n", name_of(e.code()), e.what(), e.hint().c_str());
+    std::fprintf(stderr, "%s: %s\n  hint: %s\n", name_of(e.code()), e.what(), e.hint().plain().c_str());
     return 1;
   }
 }

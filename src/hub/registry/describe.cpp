@@ -254,7 +254,7 @@ std::vector<Described> identify(const fs::path& path, const Log& log) {
                           : "there is no model in it";
   } catch (const Error& e) {
     nothing.problem = e.what();
-    nothing.hint = e.hint();
+    nothing.hint = e.hint().plain();
     state = e.code() == ErrorCode::NotFound ? ModelState::Incomplete : ModelState::Damaged;
   }
   Described part = described(nothing, Recognition{.path = path});

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "hub/folder_layout.h"
 #include "hub/registry/hub_place.h"
 

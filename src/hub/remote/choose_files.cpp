@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/shown.h"
-#include "hub/remote/byte_text.h"
+#include "base/text.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -60,7 +60,7 @@ std::string choices(const std::map<std::string, Files>& sets, const Source& sour
     if (++shown_sets > 12) return text + fmt::format(", and {} more", sets.size() - 12);
     uint64_t bytes = 0;
     for (const RemoteFile& f : files) bytes += f.size;
-    text += fmt::format("{}{}::{} ({})", text.empty() ? "" : ", ", source.repository, shown(name), byte_text(bytes));
+    text += fmt::format("{}{}::{} ({})", text.empty() ? "" : ", ", source.repository, printable(name), byte_text(bytes));
   }
   return text;
 }
@@ -80,14 +80,14 @@ Files at_paths(const Files& files, const Source& source) {
       Files near;
       for (const RemoteFile& f : files)
         if (lower(name_of(f.path)) == lower(name_of(path))) near.push_back(f);
-      throw Error(ErrorCode::NotFound, fmt::format("{} has no file or folder {}", source.repository, shown(path)),
+      throw Error(ErrorCode::NotFound, fmt::format("{} has no file or folder {}", source.repository, printable(path)),
                   near.empty() ? "its weights: " + choices(weight_sets(files), source)
-                               : fmt::format("did you mean {}::{}?", source.repository, shown(near[0].path)));
+                               : fmt::format("did you mean {}::{}?", source.repository, printable(near[0].path)));
     }
     const bool is_file = matches.size() == 1 && matches[0].path == path;
     if (is_file && !is_fetched_kind(path))
       throw Error(ErrorCode::Incompatible,
-                  fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(path)),
+                  fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(path)),
                   "pickle files run code when they are read; look for a safetensors version");
     for (const RemoteFile& f : matches)
       if (is_fetched_kind(f.path)) found[f.path] = f;
@@ -107,7 +107,7 @@ FileChoice of_variant(const Files& files, const Source& source) {
   }
   if (loose.empty())
     throw Error(ErrorCode::NotFound,
-                fmt::format("{} has no weights with {} in their name", source.repository, shown(source.variant)),
+                fmt::format("{} has no weights with {} in their name", source.repository, printable(source.variant)),
                 "there are " + choices(sets, source));
   FileChoice choice;
   std::set<std::string> folders;
@@ -118,7 +118,7 @@ FileChoice of_variant(const Files& files, const Source& source) {
       std::map<std::string, Files> several;
       for (const std::string& name : best) several[name] = sets.at(name);
       throw Error(ErrorCode::InvalidArgument,
-                  fmt::format("{} could mean several files of {}", shown(source.variant), source.repository),
+                  fmt::format("{} could mean several files of {}", printable(source.variant), source.repository),
                   "choose one: " + choices(several, source));
     }
     folders.insert(folder);

@@ -28,7 +28,7 @@ std::pair<std::string, std::string> refusal(const std::vector<std::string>& path
   try {
     chosen(paths, words);
   } catch (const Error& e) {
-    return {e.what(), e.hint()};
+    return {e.what(), e.hint().plain()};
   }
   return {"nothing was thrown", ""};
 }

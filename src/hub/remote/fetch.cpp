@@ -8,8 +8,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/shown.h"
-#include "hub/remote/byte_text.h"
+#include "base/file_hash.h"
+#include "base/text.h"
+#include "base/text.h"
 #include "hub/remote/fetch_meter.h"
 #include "hub/remote/file_lock.h"
 #include "hub/remote/hash_behind.h"
@@ -124,7 +125,7 @@ class Fetcher {
       throw Error(
           ErrorCode::CannotWrite,
           fmt::format("not enough space for {}: {} are missing, which with a tenth in reserve need {}, and {} has {} free",
-                      shown(plan_.source.text()), byte_text(missing), byte_text(needed), folder.string(), byte_text(free)),
+                      printable(plan_.source.text()), byte_text(missing), byte_text(needed), folder.string(), byte_text(free)),
           cache_ ? "free some space, or put the cache elsewhere with HF_HOME" : "free some space, or choose another folder");
   }
 
@@ -197,7 +198,7 @@ class Fetcher {
   void verify(const PlannedFile& f, PartialFile& file, uint64_t size, const std::string& sha256) const {
     const auto wrong = [&](const std::string& what) {
       file.discard();
-      throw Error(ErrorCode::BadFile, fmt::format("{}: {}; what was received has been deleted", shown(f.path), what),
+      throw Error(ErrorCode::BadFile, fmt::format("{}: {}; what was received has been deleted", printable(f.path), what),
                   "fetch it again; if it happens a second time, the source itself is damaged");
     };
     if (f.size > 0 && size != f.size) wrong(fmt::format("{} bytes were announced and {} came", f.size, size));
@@ -221,12 +222,12 @@ class Fetcher {
     const auto found = hub_.metadata(plan_.source.repository, revision, f.path);
     if (!found) {
       if (cache_) cache_->note_absent(plan_.commit, f.path);
-      throw Error(ErrorCode::NotFound, fmt::format("{} lists {} and does not have it", plan_.source.repository, shown(f.path)),
+      throw Error(ErrorCode::NotFound, fmt::format("{} lists {} and does not have it", plan_.source.repository, printable(f.path)),
                   "ask for it again later");
     }
     if (is_blob_id(found->etag) && is_blob_id(f.etag) && found->etag != f.etag)
       throw Error(ErrorCode::BadFile,
-                  fmt::format("the hub tells two things about {}: {} and {}", shown(f.path), f.etag, found->etag),
+                  fmt::format("the hub tells two things about {}: {} and {}", printable(f.path), f.etag, found->etag),
                   "ask for it again later");
     return {.url = found->url,
             .token = options_.hub.token_for(found->url),
@@ -236,7 +237,7 @@ class Fetcher {
   [[noreturn]] void refuse(const PlannedFile& f, const HttpAnswer& answer) const {
     if (!plan_.source.repository.empty() && same_origin(answer.url, options_.hub.endpoint))
       fail_hub(answer, hub_.question(plan_.source.repository, plan_.source.revision, f.path));
-    throw Error(ErrorCode::Network, fmt::format("{}: {} ({})", shown(f.path), in_words(answer), parse_url(answer.url).host),
+    throw Error(ErrorCode::Network, fmt::format("{}: {} ({})", printable(f.path), in_words(answer), parse_url(answer.url).host),
                 "try again later");
   }
 

@@ -265,11 +265,11 @@ TEST_F(Fetch, GatedFilesAreExplained) {
   EXPECT_EQ(e.code(), ErrorCode::Network);
   EXPECT_THAT(e.what(), HasSubstr("owner/model is gated and the account of this token has no access"));
   EXPECT_THAT(e.what(), Not(HasSubstr("hf_secret")));
-  EXPECT_THAT(e.hint(), HasSubstr(hub.endpoint() + "/owner/model"));
+  EXPECT_THAT(e.hint().plain(), HasSubstr(hub.endpoint() + "/owner/model"));
   o.hub.token.clear();
   e = failure_of([&] { fetch_source(kWhole, o, {}, log); });
   EXPECT_THAT(e.what(), HasSubstr("its licence has to be accepted first"));
-  EXPECT_THAT(e.hint(), HasSubstr("HF_TOKEN"));
+  EXPECT_THAT(e.hint().plain(), HasSubstr("HF_TOKEN"));
 
   hub.on_hub = {};
   fetch_source(kWhole, o, {}, log);  // accepted meanwhile
@@ -353,7 +353,7 @@ TEST_F(Fetch, WithNeitherOnlyAPlainFolderIsFilled) {
   FetchOptions o = options(hub);
   const Error e = failure_of([&] { fetch_source(named, o, {}, log); });
   EXPECT_THAT(e.what(), HasSubstr("cannot enter the shared cache"));
-  EXPECT_THAT(e.hint(), HasSubstr("--local-dir"));
+  EXPECT_THAT(e.hint().plain(), HasSubstr("--local-dir"));
   o.local_dir = scratch.path() / "plain";
   EXPECT_EQ(content(fetch_source(named, o, {}, log).files.at(0).local), "abc");
   EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(scratch.path() / "plain/m.safetensors")));

@@ -9,27 +9,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_hash.h"
 
 namespace flux2 {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-constexpr size_t kPiece = 1 << 20;
-
-// Hands the bytes of a file to f, piece by piece.
-template <class F>
-void read_pieces(const fs::path& path, F&& f) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorCode::BadFile, "cannot read {}", path.string());
-  std::vector<char> piece(kPiece);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
-    f(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
-  if (in.bad()) fail(ErrorCode::BadFile, "cannot read {}", path.string());
-}
-
-}  // namespace
+constexpr size_t kPiece = 1 << 20;  // bytes read at a time
 
 HashBehind::HashBehind(const PartialFile& file) : file_(file), thread_([this](std::stop_token stop) { follow(stop); }) {}
 
@@ -68,12 +54,6 @@ std::string HashBehind::finish(uint64_t size) {
   advance({size, attempt}, {});
   if (done_ != size) fail(ErrorCode::BadFile, "{} ends at {} bytes of {}", file_.path().string(), done_, size);
   return hash_.hex();
-}
-
-std::string sha256_of_file(const fs::path& path) {
-  Sha256 hash;
-  read_pieces(path, [&](std::span<const std::byte> bytes) { hash.add(bytes); });
-  return hash.hex();
 }
 
 std::string git_blob_id(const fs::path& path) {

@@ -33,8 +33,6 @@ class HashBehind {
   std::jthread thread_;  // last: it uses the others
 };
 
-std::string sha256_of_file(const std::filesystem::path& path);
-
 // SHA-1 of "blob <size>\0" and the content: what git, and the hub for small files, names a file by.
 std::string git_blob_id(const std::filesystem::path& path);
 

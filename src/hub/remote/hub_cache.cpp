@@ -7,8 +7,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
-#include "base/trimmed.h"
+#include "base/text.h"
+#include "base/text.h"
 #include "hub/remote/safe_path.h"
 
 namespace flux2 {
@@ -37,7 +37,7 @@ void write_text(const fs::path& path, std::string_view text) {
 // Below the snapshot of a commit; both come from outside.
 fs::path entry(const fs::path& parent, const std::string& commit, const std::string& path) {
   if (!is_commit(commit) || !is_safe_path(path))
-    fail(ErrorCode::Network, "{} at {} is not a name the cache can hold", shown(path), shown(commit));
+    fail(ErrorCode::Network, "{} at {} is not a name the cache can hold", printable(path), printable(commit));
   return parent / commit / path;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "hub/remote/safe_path.h"
 #include "net/content_range.h"
 #include "net/redirect.h"
@@ -43,7 +43,7 @@ std::string text_of(const Json& object, const char* key) {
 }
 
 Json body_of(const HttpAnswer& answer) {
-  return in_context("the answer of " + shown(answer.url), [&] { return parse_json(answer.body); });
+  return in_context("the answer of " + printable(answer.url), [&] { return parse_json(answer.body); });
 }
 
 std::optional<RemoteFile> file_of(const Json& entry) {
@@ -52,7 +52,7 @@ std::optional<RemoteFile> file_of(const Json& entry) {
   if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) file.etag = text_of(*lfs, "oid");
   if (const auto size = entry.find("size"); size != entry.end() && size->is_number_unsigned()) file.size = size->get<uint64_t>();
   if (!is_safe_path(file.path))
-    fail(ErrorCode::Network, "the hub lists the file {}, a path that is not safe to write", shown(file.path));
+    fail(ErrorCode::Network, "the hub lists the file {}, a path that is not safe to write", printable(file.path));
   return file;
 }
 
@@ -84,7 +84,7 @@ HttpAnswer HubClient::ask(const std::string& method, const std::string& url) con
   for (;;) {
     HttpAnswer answer = method == "HEAD" ? http_.send(request) : send_following(http_, request);
     if (!is_worth_retrying(answer)) return answer;
-    retry.wait(answer, shown(url));
+    retry.wait(answer, printable(url));
   }
 }
 
@@ -94,7 +94,7 @@ RepositoryInfo HubClient::info(const std::string& repository, const std::string&
   const Json body = body_of(answer);
   RepositoryInfo info{.commit = text_of(body, "sha")};
   if (!is_commit(info.commit))
-    fail(ErrorCode::Network, "{} does not say which commit {} of {} is", settings_.endpoint, shown(revision), repository);
+    fail(ErrorCode::Network, "{} does not say which commit {} of {} is", settings_.endpoint, printable(revision), repository);
   if (const auto gated = body.find("gated"); gated != body.end())
     info.gated = gated->is_string() || (gated->is_boolean() && gated->get<bool>());
   if (const auto card = body.find("cardData"); card != body.end()) {
@@ -118,7 +118,7 @@ std::vector<RemoteFile> HubClient::list(const std::string& repository, const std
       if (auto file = file_of(entry)) files.push_back(std::move(*file));
     url = next_page(answer);
     if (url && !same_origin(*url, settings_.endpoint))
-      fail(ErrorCode::Network, "the listing of {} goes on at another host, {}", repository, shown(*url));
+      fail(ErrorCode::Network, "the listing of {} goes on at another host, {}", repository, printable(*url));
   }
   return files;
 }
@@ -129,7 +129,7 @@ std::optional<FileMetadata> HubClient::metadata(const std::string& repository, c
   std::string url = file_url(settings_, repository, revision, path);
   HttpAnswer answer = ask("HEAD", url);
   for (int hops = 0; is_redirect(answer) && is_relative_location(*answer.header("Location")); ++hops) {
-    if (hops == kMaxRedirects) fail(ErrorCode::Network, "{} redirects more than {} times", shown(url), kMaxRedirects);
+    if (hops == kMaxRedirects) fail(ErrorCode::Network, "{} redirects more than {} times", printable(url), kMaxRedirects);
     url = resolve_location(url, *answer.header("Location"));
     answer = ask("HEAD", url);
   }
@@ -145,7 +145,7 @@ std::optional<FileMetadata> HubClient::metadata(const std::string& repository, c
   if (!found.size && !redirect) found.size = whole_size(answer);
   found.url = redirect ? resolve_location(url, *answer.header("Location")) : url;
   if (parse_url(url).secure() && !parse_url(found.url).secure())
-    fail(ErrorCode::Network, "{} redirects to plain http, which is not followed", shown(url));
+    fail(ErrorCode::Network, "{} redirects to plain http, which is not followed", printable(url));
   return found;
 }
 

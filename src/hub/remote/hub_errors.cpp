@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "hub/remote/retry.h"
 
 namespace flux2 {
@@ -23,7 +23,7 @@ std::string words_of(const HttpAnswer& answer, const std::string& token) {
   constexpr std::string_view kHidden = "(token)";
   for (size_t at = 0; !token.empty() && (at = words.find(token, at)) != words.npos; at += kHidden.size())
     words.replace(at, token.size(), kHidden);
-  return shown(words);
+  return printable(words);
 }
 
 std::string told(const std::string& words) { return words.empty() ? std::string() : fmt::format(" (the hub says: {})", words); }
@@ -43,18 +43,18 @@ void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
     return Error(kind, sentence + told(words), hint);
   };
   if (answer.failed())
-    throw Error(ErrorCode::Network, fmt::format("{} cannot be asked: {}", q.endpoint, shown(answer.failure)),
+    throw Error(ErrorCode::Network, fmt::format("{} cannot be asked: {}", q.endpoint, printable(answer.failure)),
                 "check the connection, the certificates (SSL_CERT_FILE) and HF_ENDPOINT");
   if (answer.status == 404) {
     if (code == "RevisionNotFound")
-      throw error(ErrorCode::NotFound, fmt::format("{} has no revision {}", q.repository, shown(q.revision)),
+      throw error(ErrorCode::NotFound, fmt::format("{} has no revision {}", q.repository, printable(q.revision)),
                   fmt::format("see {}/tree/main for its branches and tags", page));
     if (code == "EntryNotFound")
-      throw error(ErrorCode::NotFound, fmt::format("{} has no file {}", q.repository, shown(q.path)),
-                  fmt::format("see {}/tree/{}", page, shown(q.revision)));
+      throw error(ErrorCode::NotFound, fmt::format("{} has no file {}", q.repository, printable(q.path)),
+                  fmt::format("see {}/tree/{}", page, printable(q.revision)));
     throw error(
         ErrorCode::NotFound,
-        fmt::format("{} is not known to {}", q.path.empty() ? q.repository : q.repository + "/" + shown(q.path), q.endpoint),
+        fmt::format("{} is not known to {}", q.path.empty() ? q.repository : q.repository + "/" + printable(q.path), q.endpoint),
         "check owner and name");
   }
   const bool gated = code == "GatedRepo";
@@ -81,7 +81,7 @@ void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
   if (answer.status == 429)
     throw error(ErrorCode::Network, "the hub has had too many requests from here", "wait a while, or set HF_TOKEN");
   throw error(ErrorCode::Network,
-              fmt::format("{} answers {} for {}", q.endpoint, answer.status, q.path.empty() ? q.repository : shown(q.path)),
+              fmt::format("{} answers {} for {}", q.endpoint, answer.status, q.path.empty() ? q.repository : printable(q.path)),
               "try again later");
 }
 

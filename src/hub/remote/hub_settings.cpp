@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 #include "net/url.h"
 
 namespace flux2 {

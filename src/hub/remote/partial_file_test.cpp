@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file_hash.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "hub/remote/hash_behind.h"

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
-#include "base/trimmed.h"
+#include "base/text.h"
 
 namespace flux2 {
 

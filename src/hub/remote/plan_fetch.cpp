@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/shown.h"
-#include "hub/remote/byte_text.h"
+#include "base/text.h"
+#include "base/text.h"
 #include "hub/remote/choose_files.h"
 #include "hub/remote/fetch.h"
 #include "hub/remote/hub_cache.h"
@@ -21,7 +21,7 @@ namespace {
 void require_blob_id(const PlannedFile& file, const Source& source) {
   if (!is_blob_id(file.etag))
     throw Error(ErrorCode::Network,
-                fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", shown(file.path),
+                fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", printable(file.path),
                             source.repository),
                 "download it to a plain folder (--local-dir), or use another HF_ENDPOINT");
 }
@@ -52,7 +52,7 @@ std::vector<RemoteFile> named_files(const HubClient& hub, FetchPlan& plan) {
   for (const std::string& path : plan.source.paths) {
     const auto found = hub.metadata(plan.source.repository, plan.source.revision, path);
     if (!found)
-      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, shown(path)), "check its path");
+      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, printable(path)), "check its path");
     if (is_commit(found->commit)) plan.commit = found->commit;
     files.push_back({path, found->size.value_or(0), is_blob_id(found->etag) ? found->etag : std::string()});
   }
@@ -96,7 +96,7 @@ void require_shards(const FetchPlan& plan) {
       const std::string name = file.is_string() ? file.get<std::string>() : std::string();
       if (!is_safe_path(name) || !fs::exists(index.target.parent_path() / name))
         throw Error(ErrorCode::NotFound,
-                    fmt::format("the cache holds only a part of {}: {} is missing", plan.source.repository, shown(name)),
+                    fmt::format("the cache holds only a part of {}: {} is missing", plan.source.repository, printable(name)),
                     "fetch it again with a network");
     }
   }
@@ -108,7 +108,7 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
   const std::vector<RemoteFile> there = commit ? cache.files(*commit) : std::vector<RemoteFile>();
   for (const std::string& path : source.paths)
     if (commit && cache.is_known_absent(*commit, path))
-      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", source.repository, shown(path)), "check its path");
+      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", source.repository, printable(path)), "check its path");
   if (there.empty())
     throw Error(ErrorCode::NotFound,
                 fmt::format("{} is not in the cache ({}) and the hub is not asked", source.text(), options.hub.cache.string()),

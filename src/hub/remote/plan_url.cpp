@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "hub/remote/choose_files.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/safe_path.h"
@@ -40,13 +40,13 @@ HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log
     HttpAnswer answer = send_following(http, request, {.begin = [](const HttpAnswer&) { return false; }});
     if (answer.ok()) return answer;
     if (is_worth_retrying(answer)) {
-      retry.wait(answer, shown(source.url));
+      retry.wait(answer, printable(source.url));
     } else if (request.method == "HEAD" && !answer.failed()) {  // addresses signed for GET refuse a HEAD
       request.method = "GET";
       request.headers.push_back({"Range", "bytes=0-0"});
     } else {
       const bool absent = answer.status == 404 || answer.status == 410;
-      throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network, fmt::format("{}: {}", shown(source.url), in_words(answer)),
+      throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network, fmt::format("{}: {}", printable(source.url), in_words(answer)),
                   answer.status == 401 || answer.status == 403
                       ? "the address needs a login; fetch the file with a browser and name it by its path"
                       : "check the address");
@@ -57,14 +57,14 @@ HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log
 }  // namespace
 
 FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log& log) {
-  check(!options.local_dir.empty(), "{} needs a folder to be fetched to", shown(source.url));
+  check(!options.local_dir.empty(), "{} needs a folder to be fetched to", printable(source.url));
   FetchPlan plan{.source = source, .reason = "the one file at this address", .root = options.local_dir};
   PlannedFile file{.path = file_name_of(parse_url(source.url)), .url = source.url};
   std::error_code ignored;
   if (options.hub.offline) {
     file.target = options.local_dir / file.path;
     if (!is_safe_path(file.path) || !fs::is_regular_file(file.target, ignored))
-      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", shown(source.url)),
+      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", printable(source.url)),
                   "leave out --offline and HF_HUB_OFFLINE");
     file.size = fs::file_size(file.target, ignored);
     file.present = plan.from_cache = true;
@@ -74,10 +74,10 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   const HttpAnswer answer = ask(source, options, log);
   if (const std::string name = told_name(answer); !name.empty()) file.path = name;
   if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
-    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", shown(source.url), shown(file.path));
+    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", printable(source.url), printable(file.path));
   if (!is_fetched_kind(file.path))
     throw Error(ErrorCode::Incompatible,
-                fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", shown(file.path)),
+                fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(file.path)),
                 "look for a safetensors version");
   file.target = options.local_dir / file.path;
   file.size = whole_size(answer).value_or(0);

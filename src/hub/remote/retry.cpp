@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -40,7 +40,7 @@ bool is_worth_retrying(const HttpAnswer& answer) {
 }
 
 std::string in_words(const HttpAnswer& answer) {
-  return answer.failed() ? shown(answer.failure) : fmt::format("the server answers {}", answer.status);
+  return answer.failed() ? printable(answer.failure) : fmt::format("the server answers {}", answer.status);
 }
 
 void Retry::wait(const HttpAnswer& answer, const std::string& what) {

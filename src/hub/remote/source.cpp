@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "hub/remote/safe_path.h"
 #include "net/url.h"
 
@@ -66,7 +66,7 @@ std::optional<Source> parse_source(std::string_view words, std::string_view endp
   if (words.starts_with("https://") || words.starts_with("http://")) {
     const Url url = parse_url(words);
     if (auto page = page_of_hub(url, endpoint)) return page;
-    check(!file_name_of(url).empty(), "{} names no file", shown(words));
+    check(!file_name_of(url).empty(), "{} names no file", printable(words));
     Source source;
     source.url = url.text();
     return source;
@@ -80,19 +80,19 @@ std::optional<Source> parse_source(std::string_view words, std::string_view endp
   if (rest.starts_with('@')) {
     const size_t stop = std::min(rest.find(':'), rest.size());
     source.revision = rest.substr(1, stop - 1);
-    check(is_safe_path(source.revision), "{} has no revision after its @", shown(words));
+    check(is_safe_path(source.revision), "{} has no revision after its @", printable(words));
     rest.remove_prefix(stop);
   }
   const size_t paths = rest.find("::");
   if (rest.starts_with(':') && paths != 0) {
     source.variant = rest.substr(1, paths == rest.npos ? rest.npos : paths - 1);
     check(is_name(source.variant), "{} has no variant after its colon; it is a word of a file's name, as in owner/repo:Q4_K_M",
-          shown(words));
+          printable(words));
   }
   if (paths != rest.npos)
     for (std::string path : split(rest.substr(paths + 2), '+')) {
       while (path.ends_with('/')) path.pop_back();
-      check(is_safe_path(path), "{} is not a file or folder of a repository", shown(path));
+      check(is_safe_path(path), "{} is not a file or folder of a repository", printable(path));
       source.paths.push_back(std::move(path));
     }
   return source;

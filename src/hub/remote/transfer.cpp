@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/shown.h"
+#include "base/text.h"
 #include "net/content_range.h"
 #include "net/redirect.h"
 

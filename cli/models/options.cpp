@@ -1,0 +1,77 @@
+#include "cli/models/options.h"
+
+namespace flux2 {
+
+namespace {
+
+std::vector<OptionGroup> with_messages(OptionGroup own) {
+  std::vector<OptionGroup> groups = version_options();  // what every command has
+  groups.insert(groups.begin(), std::move(own));
+  return groups;
+}
+
+}  // namespace
+
+std::vector<OptionGroup> models_plain_options() { return version_options(); }
+
+std::vector<OptionGroup> models_list_options() {
+  return with_messages({"Which",
+                        {{"type", 0, "NAME", "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae"},
+                         {"variant", 0, "TEXT", "those whose variant contains it: klein, 9b, Qwen3"},
+                         {"format", 0, "NAME", "safetensors, gguf, sharded or diffusers"}}});
+}
+
+std::vector<OptionGroup> models_scan_options() {
+  return with_messages({"Scan", {{"add", 0, "", "register what can be used, in place"}}});
+}
+
+std::vector<OptionGroup> models_install_options() {
+  return with_messages({"Installation",
+                        {{"name", 0, "NAME", "what to call it (default: by what it is)"},
+                         {"in-place", 0, "", "use the files where they are instead of copying them"},
+                         {"revision", 0, "NAME", "branch, tag or commit of a repository (default: main)"},
+                         {"local-dir", 0, "FOLDER", "plain files in this folder instead of the cache shared with Python"},
+                         {"token", 0, "TEXT", "for gated repositories; HF_TOKEN or the token file keep it out of your history"},
+                         {"dry-run", 0, "", "list files, sizes and places; bring nothing"}}});
+}
+
+std::vector<OptionGroup> models_edit_options() {
+  return with_messages({"Change",
+                        {{"name", 0, "NAME", "another name"},
+                         {"description", 0, "TEXT", "a text for people"},
+                         {"trigger", 0, "TEXT", "a phrase an adapter listens to; may be repeated", {}, true},
+                         {"steps", 0, "N", "steps to take unless asked otherwise"},
+                         {"guidance", 0, "X", "guidance, for models that have one"},
+                         {"width", 0, "PX", "picture width"},
+                         {"height", 0, "PX", "picture height"},
+                         {"lora-weight", 0, "X", "strength of an adapter, -4 to 4"},
+                         {"vae", 0, "NAME|KEY", "the registered autoencoder to use with this model"},
+                         {"text-encoder", 0, "NAME|KEY", "the registered text encoder"},
+                         {"tokenizer", 0, "NAME|KEY", "the registered tokenizer"}}});
+}
+
+std::vector<OptionGroup> models_remove_options() {
+  return with_messages({"Remove", {{"files", 0, "", "delete the files too"}}});
+}
+
+std::vector<OptionGroup> models_verify_options() {
+  return with_messages({"Checks",
+                        {{"values", 0, "", "read every weight: all must be numbers"},
+                         {"quick", 0, "", "trust the hash of files that have not changed since it was computed"}}});
+}
+
+std::vector<OptionGroup> models_synth_options() {
+  return with_messages({"A model with random weights",
+                        {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: tiny)"},
+                         {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
+                         {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
+                         {"layout", 0, "NAME", "bfl or diffusers (default: bfl)"},
+                         {"dtype", 0, "NAME", "bf16 or f32 (default: bf16)"},
+                         {"seed", 0, "N", "of the weights (default: 0)"},
+                         {"base", 0, "", "a base model: not distilled"},
+                         {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
+                         {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
+                         {"out", 0, "FOLDER", "where to write it"}}});
+}
+
+}  // namespace flux2

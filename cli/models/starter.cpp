@@ -1,0 +1,80 @@
+#include "hub/registry/starter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/text.h"
+#include "cli/models/models.h"
+#include "cli/registry_access.h"
+#include "cli/table.h"
+#include "hub/registry/glance.h"
+
+namespace flux2 {
+
+namespace {
+
+std::string about(const StarterPart& part) { return (part.exact ? "" : "≈ ") + byte_text(part.bytes); }
+
+Json json_of(const Starter& s, const std::vector<ModelRecord>& records) {
+  Json parts = Json::array();
+  uint64_t to_fetch = 0;
+  for (const StarterPart& part : s.parts) {
+    const ModelRecord* here = record_for(part, s, records);
+    if (!here) to_fetch += part.bytes;
+    parts.push_back({{"type", name_of(part.type)},
+                     {"what", part.what},
+                     {"source", part.source},
+                     {"bytes", part.bytes},
+                     {"exact", part.exact},
+                     {"license", part.licence},
+                     {"gated", part.gated},
+                     {"present", here != nullptr},
+                     {"key", here ? here->key : ""},
+                     {"name", here ? here->name : ""}});
+  }
+  return {{"name", s.name}, {"variant", s.variant}, {"summary", s.summary}, {"bytes_to_fetch", to_fetch}, {"parts", parts}};
+}
+
+void print(Console& console, const Starter& s, const std::vector<ModelRecord>& records) {
+  std::vector<std::vector<std::string>> rows;
+  uint64_t to_fetch = 0;
+  for (const StarterPart& part : s.parts) {
+    const ModelRecord* here = record_for(part, s, records);
+    if (!here) to_fetch += part.bytes;
+    rows.push_back({"  " + std::string(name_of(part.type)), part.what, about(part),
+                    part.gated ? part.licence + ", gated" : part.licence, here ? "here: " + here->name : part.source});
+  }
+  console.result(fmt::format("{}: {}; {}", s.name, s.summary,
+                             to_fetch == 0 ? "all of it is here" : fmt::format("about {} to fetch", byte_text(to_fetch))));
+  console.result(text_table(rows));
+}
+
+}  // namespace
+
+int run_models_starter(Invocation& run) {
+  check(run.positional.size() <= 1, "models starter takes one name");
+  std::vector<Starter> shown = starters();
+  if (!run.positional.empty()) {
+    const Starter* one = find_starter(run.positional[0]);
+    if (!one) {
+      std::vector<std::string> names;
+      for (const Starter& s : starters()) names.push_back(s.name);
+      throw Error(ErrorCode::NotFound, fmt::format("no starter is called {}", run.positional[0]),
+                  fmt::format("the nearest are {}", fmt::join(nearest_words(run.positional[0], names, 3), ", ")));
+    }
+    shown = {*one};
+  }
+  std::vector<ModelRecord> records;
+  if (const auto registry = look_into_registry(run)) records = registry->all();
+  std::erase_if(records, [](const ModelRecord& r) { return glance_at(r).state != ModelState::Ready; });
+  Json json = Json::array();
+  for (const Starter& s : shown) {
+    json.push_back(json_of(s, records));
+    if (!run.console.json()) print(run.console, s, records);
+  }
+  if (run.console.json()) run.console.result(pretty(json));
+  else run.console.note("`flux2 models install NAME` brings what is not here");
+  return 0;
+}
+
+}  // namespace flux2

@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+
+#include "cli/interrupt.h"
+#include "cli/models/models.h"
+#include "hub/synth.h"
+
+namespace flux2 {
+
+namespace {
+
+SynthOptions synth_options(const Invocation& run) {
+  const Settings& settings = run.settings;
+  SynthOptions options;
+  options.variant = settings.text("variant", "tiny");
+  options.layout = settings.choice("layout", {"bfl", "diffusers"}, "bfl") == "bfl" ? SynthOptions::Layout::Bfl
+                                                                                   : SynthOptions::Layout::Diffusers;
+  options.dtype = settings.choice("dtype", {"bf16", "f32"}, "bf16") == "bf16" ? DType::BF16 : DType::F32;
+  options.seed = static_cast<uint64_t>(settings.integer("seed", 0, INT64_MAX).value_or(0));
+  options.base = settings.flag("base");
+  options.needed_layers_only = settings.flag("needed-layers");
+  options.tokenizer = settings.text("tokenizer");
+  if (const auto width = settings.integer("vae-width", 32, 1024))
+    options.vae = VaeConfig{.encoder_widths = {*width, 2 * *width, 4 * *width, 4 * *width},
+                            .decoder_widths = {*width, 2 * *width, 4 * *width, 4 * *width}};
+  options.out = settings.text("out");
+  check(!options.out.empty(), "models synth needs --out FOLDER");
+  if (const Setting* blocks = settings.find("blocks")) {
+    int counts[2] = {};
+    const std::string& text = blocks->values.back();
+    const char* end = text.data() + text.size();
+    const auto [comma, first] = std::from_chars(text.data(), end, counts[0]);
+    bool good = first == std::errc() && comma < end && *comma == ',';
+    if (good) {
+      const auto [last, second] = std::from_chars(comma + 1, end, counts[1]);
+      good = second == std::errc() && last == end && counts[0] >= 0 && counts[1] >= 0 && counts[0] <= 1000 &&
+             counts[1] <= 1000;
+    }
+    check(good, "--blocks: \"{}\" is not two numbers like 5,20", text);
+    options.double_blocks = counts[0];
+    options.single_blocks = counts[1];
+  }
+  return options;
+}
+
+}  // namespace
+
+int run_models_synth(Invocation& run) {
+  refuse_arguments(run);
+  const SynthOptions options = synth_options(run);
+  synthesise_model(
+      options,
+      [&](const SynthProgress& progress) {
+        if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
+        if (run.console.progress() == ProgressMode::Bar && progress.total > 0)
+          run.console.status(
+              fmt::format("{} {:.0f} %", progress.file,
+                          100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total)));
+      },
+      run.console.log());
+  run.console.clear_status();
+  if (run.console.json())
+    run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump());
+  else run.console.result(options.out.string());
+  return 0;
+}
+
+}  // namespace flux2

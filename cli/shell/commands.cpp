@@ -1,0 +1,332 @@
+#include "cli/shell/commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/atomic_file.h"
+#include "cli/folders.h"
+#include "cli/prompts.h"
+#include "cli/shell/shell.h"
+#include "cli/shell/words.h"
+#include "record/picture_metadata.h"
+#include "image/read_image.h"
+
+extern char** environ;
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+using Words = std::vector<std::string>;
+
+// The commands, each with the arguments that make a line one. They are the shell's own hands.
+struct ShellCommands {
+  struct Entry {
+    const char* names;  // separated by blanks
+    const char* arguments;
+    const char* help;
+    bool (*fits)(const Words& arguments);
+    void (*run)(Shell& shell, const Words& arguments);
+  };
+  static const std::vector<Entry>& all();
+
+  static bool none(const Words& a) { return a.empty(); }
+  static bool any(const Words&) { return true; }
+  static bool at_most_one(const Words& a) { return a.size() <= 1; }
+  static bool picture(const Words& a) { return a.size() == 1 && picture_number(a[0]); }
+  static bool maybe_picture(const Words& a) { return a.empty() || picture(a); }
+  static bool is_number(const std::string& word) {
+    return !word.empty() && word.size() < 5 && word.find_first_not_of("0123456789") == word.npos;
+  }
+  static bool maybe_number(const Words& a) { return a.empty() || (a.size() == 1 && is_number(a[0])); }
+  static bool number_first(const Words& a) { return !a.empty() && is_number(a[0]); }
+  static bool path(const Words& a) { return a.size() == 1 && a[0].find_first_of("./") != std::string::npos; }
+  static bool maybe_picture_and_path(const Words& a) { return path(a) || (a.size() == 2 && picture_number(a[0])); }
+  static bool maybe_key(const Words& a) {
+    return a.empty() || (a.size() == 1 && std::find(ShellSettings::keys().begin(), ShellSettings::keys().end(), a[0]) !=
+                                              ShellSettings::keys().end());
+  }
+  static bool pairs(const Words& a) {
+    return std::all_of(a.begin(), a.end(), [](const std::string& word) { return word.find('=') != word.npos; });
+  }
+
+  static void help(Shell& shell, const Words&);
+  static void show(Shell& shell, const Words&);
+  static void set(Shell& shell, const Words& a);
+  static void reset(Shell& shell, const Words& a);
+  static void run(Shell& shell, const Words& a);
+  static void explore(Shell& shell, const Words& a);
+  static void use(Shell& shell, const Words& a);
+  static void save(Shell& shell, const Words& a);
+  static void load(Shell& shell, const Words& a);
+  static void refs(Shell& shell, const Words&);
+  static void model(Shell& shell, const Words& a);
+  static void lora(Shell& shell, const Words& a);
+  static void open(Shell& shell, const Words& a);
+  static void history(Shell& shell, const Words&);
+  static void undo(Shell& shell, const Words&);
+  static void plan(Shell& shell, const Words&);
+  static void time(Shell& shell, const Words&);
+  static void write(Shell& shell, const Words& a);
+  static void source(Shell& shell, const Words& a);
+  static void later(Shell&, const Words&) { fail(ErrorCode::InvalidArgument, "this is not available yet in this version"); }
+  static void quit(Shell& shell, const Words&) { shell.leave_ = true; }
+
+  static void say(Shell& shell, const std::string& line) { shell.run_.console.result(line); }
+};
+
+const std::vector<ShellCommands::Entry>& ShellCommands::all() {
+  static const std::vector<Entry> entries = {
+      {"help h ?", "", "this text", none, help},
+      {"show", "", "the settings", none, show},
+      {"set", "KEY=VALUE…", "change settings; the word may be left out", pairs, set},
+      {"reset", "[KEY]", "unset a key, or all", maybe_key, reset},
+      {"run", "[N]", "make a picture with the settings, or N; an empty line does the same", maybe_number, run},
+      {"explore", "N [PROMPT]", "make N small pictures with different seeds", number_first, explore},
+      {"use", "$N", "take all settings of a picture", picture, use},
+      {"save", "[$N] PATH", "copy a picture, the last one by default", maybe_picture_and_path, save},
+      {"load", "PATH", "make a file the next $N", path, load},
+      {"refs", "", "the pictures so far", none, refs},
+      {"model", "[ID|PATH]", "which model, or another one", at_most_one, model},
+      {"open", "[$N]", "open a picture in the desktop's viewer", maybe_picture, open},
+      {"history", "", "lines entered before", none, history},
+      {"undo", "", "take the last change of settings back", none, undo},
+      {"plan", "", "forecast memory and time", none, plan},
+      {"time", "", "how long the last run took", none, time},
+      {"write", "FILE", "keep the settings as key=value lines", path, write},
+      {"source", "FILE", "enter the lines of a file", path, source},
+      {"lora", "[FILE[:W]…]", "which adapters, or others; none takes them away", any, lora},
+      {"elements", "", nullptr, none, later},
+      {"quit q exit", "", "leave; so does Ctrl-D", none, quit},
+  };
+  return entries;
+}
+
+void ShellCommands::help(Shell& shell, const Words&) {
+  say(shell, "a prompt              makes a picture; $1 $2 768x512 in front of it are references and a size");
+  say(shell, "key=value …           changes settings; key=none unsets one");
+  for (const Entry& entry : all())
+    if (entry.help) {
+      const std::string names = entry.names;
+      say(shell, fmt::format("{:<22}{}", names.substr(0, names.find(' ')) + " " + entry.arguments, entry.help));
+    }
+  std::string keys = "keys:";
+  for (const std::string& key : ShellSettings::keys()) {
+    if (keys.size() - (keys.rfind('\n') == keys.npos ? 0 : keys.rfind('\n')) + key.size() > 95) keys += "\n     ";
+    keys += " " + key;
+  }
+  say(shell, keys);
+}
+
+void ShellCommands::show(Shell& shell, const Words&) {
+  Invocation one = shell.invocation(shell.once_);
+  const ModelFiles model = choose_model(one, true, &shell.found_);
+  const GenerationRecord record = resolve_request(one.settings, model, one.settings.text("prompt"), Log{}).record;
+  say(shell, fmt::format("prompt = {}", record.prompt));
+  if (!record.negative.empty()) say(shell, fmt::format("negative = {}", record.negative));
+  say(shell, fmt::format("model = {}", model.id));
+  say(shell, fmt::format("size = {}x{}", record.width, record.height));
+  say(shell, fmt::format("steps = {}", record.steps));
+  say(shell, fmt::format("guidance = {}{}", record.guidance, record.cfg ? fmt::format("  cfg = {}", *record.cfg) : ""));
+  say(shell, fmt::format("seed = {}", one.settings.text("seed", "random")));
+  for (const auto& [option, setting] : shell.settings_.layer()) {
+    bool shown = false;
+    for (const char* name : {"prompt", "negative", "model", "width", "height", "steps", "guidance", "cfg", "seed"})
+      shown = shown || option == name;
+    if (!shown) say(shell, fmt::format("{} = {}", option, shell.settings_.text(option)));
+  }
+}
+
+void ShellCommands::set(Shell& shell, const Words& a) {
+  if (a.empty()) return show(shell, a);
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const std::string& word : a) list.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  shell.change(list);
+}
+
+void ShellCommands::reset(Shell& shell, const Words& a) {
+  if (!a.empty()) return shell.change({{a[0], "none"}});
+  shell.accept({});
+}
+
+void ShellCommands::run(Shell& shell, const Words& a) {
+  SettingLayer once = shell.once_;
+  if (!a.empty()) once["batch"] = {{a[0]}, "run"};
+  shell.make(once);
+}
+
+void ShellCommands::explore(Shell& shell, const Words& a) {
+  SettingLayer once = shell.once_;
+  const std::string prompt = fmt::format("{}", fmt::join(a.begin() + 1, a.end(), " "));
+  if (!prompt.empty()) {
+    SettingLayer layer = shell.settings_.layer();
+    layer["prompt"] = {{prompt}, "--prompt"};
+    shell.settings_.replace(std::move(layer));
+    shell.once_.clear();
+    once.clear();
+  }
+  once["batch"] = {{a[0]}, "explore"};
+  once["seed"] = {{"random"}, "explore"};
+  // Half the sides where that leaves a picture worth looking at.
+  Invocation one = shell.invocation(once);
+  const Request request = resolve_request(one.settings, choose_model(one, true, &shell.found_), "", Log{}).request;
+  constexpr int kSmall = 256;
+  if (std::min(request.width, request.height) >= 2 * kSmall) {
+    once["width"] = {{std::to_string(request.width / 2)}, "explore"};
+    once["height"] = {{std::to_string(request.height / 2)}, "explore"};
+  }
+  shell.make(once);
+}
+
+void ShellCommands::use(Shell& shell, const Words& a) {
+  SettingLayer layer = shell.settings_.layer();
+  for (const auto& [option, setting] : shell.pictures_[shell.index_of(a[0])].settings) layer[option] = setting;
+  shell.accept(std::move(layer));
+}
+
+void ShellCommands::save(Shell& shell, const Words& a) {
+  const fs::path from = shell.path_of(a.size() == 2 ? a[0] : "$"), to = a.back();
+  const ImageFormat format = format_from_name(to.extension().string());
+  const auto file = MappedFile::open(from);
+  if (sniff_format(file->bytes()) == format) {
+    save_image(to, file->bytes());
+  } else {
+    ImageMetadata metadata = read_metadata(file->bytes());
+    if (const auto found = find_record(metadata)) metadata = picture_metadata(found->record, {}, format);
+    save_image(to, encode_image(read_image(file->bytes()), format, metadata));
+  }
+  say(shell, fmt::format("{} is saved as {}", from.string(), to.string()));
+}
+
+void ShellCommands::load(Shell& shell, const Words& a) {
+  const Image image = read_image(a[0]);
+  ShellPicture picture{a[0], image.width, image.height, std::nullopt, {}, {}};
+  if (const auto found = find_record(read_metadata(a[0]))) {
+    picture.seed = found->record.seed;
+    picture.prompt = found->record.prompt;
+    picture.settings = layer_of_record(found->record, true, "use");
+  }
+  shell.add_picture(std::move(picture));
+  Invocation one = shell.invocation({});
+  if (Screen* terminal = shell.screen(one)) terminal->draw(to_rgb(image));
+  shell.show_line(shell.pictures_.size() - 1);
+}
+
+void ShellCommands::refs(Shell& shell, const Words&) {
+  if (shell.pictures_.empty()) say(shell, "no pictures yet");
+  for (size_t i = 0; i < shell.pictures_.size(); ++i) shell.show_line(i);
+  if (const std::string inputs = shell.settings_.text("input"); !inputs.empty()) say(shell, "inputs = " + inputs);
+}
+
+void ShellCommands::model(Shell& shell, const Words& a) {
+  if (!a.empty()) return shell.change({{"model", a[0]}});
+  Invocation one = shell.invocation({});
+  const ModelFiles files = choose_model(one, true, &shell.found_);
+  say(shell, fmt::format("{} ({})", files.id, files.transformer.string()));
+}
+
+void ShellCommands::lora(Shell& shell, const Words& a) {
+  if (!a.empty()) return shell.change({{"lora", fmt::format("{}", fmt::join(a, ","))}});
+  const std::string adapters = shell.settings_.text("lora");
+  say(shell, adapters.empty() ? "no adapters" : "lora = " + adapters);
+}
+
+void ShellCommands::open(Shell& shell, const Words& a) {
+  std::string program = "xdg-open", path = shell.path_of(a.empty() ? "$" : a[0]);
+  char* const arguments[] = {program.data(), path.data(), nullptr};
+  pid_t child = 0;
+  if (const int failure = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, arguments, environ); failure != 0)
+    throw Error(ErrorCode::NotFound, fmt::format("cannot start xdg-open: {}", std::strerror(failure)), "the picture is " + path);
+  int status = 0;
+  ::waitpid(child, &status, 0);  // it hands the file over and ends
+  check(status == 0, "xdg-open could not show {}", path);
+}
+
+void ShellCommands::history(Shell& shell, const Words&) {
+  for (const std::string& line : shell.history_.lines()) say(shell, line);
+}
+
+void ShellCommands::undo(Shell& shell, const Words&) {
+  check(shell.settings_.undo(), "there is nothing to undo");
+  shell.once_.clear();
+  show(shell, {});
+}
+
+void ShellCommands::plan(Shell& shell, const Words&) {
+  Invocation one = shell.invocation(shell.once_);
+  run_plan(one);
+}
+
+void ShellCommands::time(Shell& shell, const Words&) {
+  const ProgressDisplay& display = shell.display_;
+  say(shell, fmt::format("text {:.2f} s, encode {:.2f} s, denoise {:.2f} s, decode {:.2f} s, in all {:.2f} s",
+                         display.seconds_in(Phase::Text), display.seconds_in(Phase::EncodeReferences),
+                         display.seconds_in(Phase::Denoise), display.seconds_in(Phase::Decode), shell.last_seconds_));
+}
+
+void ShellCommands::write(Shell& shell, const Words& a) {
+  AtomicFile file(a[0]);
+  for (const auto& [option, setting] : shell.settings_.layer()) {
+    std::string key = option == "input" ? "inputs" : option;
+    std::replace(key.begin(), key.end(), '-', '_');
+    const std::string line = key + "=" + shell_quoted(shell.settings_.text(option)) + "\n";
+    file.write(line.data(), line.size());
+  }
+  file.commit();
+  say(shell, a[0] + " is written");
+}
+
+void ShellCommands::source(Shell& shell, const Words& a) {
+  constexpr int kDeepest = 8;
+  check(shell.sourcing_ < kDeepest, "files are sourced more than {} deep", kDeepest);
+  const std::string text = read_text_file(a[0]);
+  ++shell.sourcing_;
+  for (size_t start = 0; start < text.size() && !shell.leave_;) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    if (const size_t first = line.find_first_not_of(" \t\r"); first != line.npos && line[first] != '#') shell.enter(line);
+    start = end + 1;
+  }
+  --shell.sourcing_;
+}
+
+bool run_shell_command(Shell& shell, const std::string& line) {
+  const bool forced = line.starts_with('!');
+  const std::string text = forced ? line.substr(1) : line;
+  const std::string name = text.substr(0, text.find_first_of(" \t"));
+  for (const ShellCommands::Entry& entry : ShellCommands::all()) {
+    const std::string names = std::string(" ") + entry.names + " ";
+    if (name.empty() || names.find(" " + name + " ") == names.npos) continue;
+    Words arguments;
+    try {
+      arguments = shell_words(text.substr(name.size()));
+    } catch (const Error&) {
+      if (forced) throw;
+      return false;  // an apostrophe in a prompt
+    }
+    if (entry.fits(arguments)) {
+      entry.run(shell, arguments);
+      return true;
+    }
+    check(!forced, "{} is used like this: {} {}", name, name, entry.arguments);
+    return false;
+  }
+  check(!forced, "there is no command \"{}\"; help lists them", name);
+  return false;
+}
+
+std::vector<std::string> shell_command_names() {
+  std::vector<std::string> names;
+  for (const ShellCommands::Entry& entry : ShellCommands::all()) {
+    const std::string all = entry.names;
+    names.push_back(all.substr(0, all.find(' ')));
+  }
+  return names;
+}
+
+}  // namespace flux2

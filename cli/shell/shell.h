@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/shell/line_history.h"
+#include "cli/model_choice.h"
+#include "cli/model_keeper.h"
+#include "cli/picture_writer.h"
+#include "cli/shell/settings.h"
+#include "cli/show.h"
+
+namespace flux2 {
+
+// A picture that was made or loaded: $1, $2, …
+struct ShellPicture {
+  std::filesystem::path path;
+  int width = 0, height = 0;
+  std::optional<uint64_t> seed;
+  std::string prompt;
+  SettingLayer settings;  // all that made it, as `use` takes them
+};
+
+// The interactive prompt: settings that stay, pictures that can be used again, one model in memory.
+class Shell {
+ public:
+  explicit Shell(Invocation& run);
+
+  int run();  // until the end of input; exit status
+
+  // One line, as if it was typed. False when the session shall end. Errors are printed.
+  bool enter(const std::string& line);
+
+ private:
+  friend struct ShellCommands;
+  using Clock = std::chrono::steady_clock;
+
+  void interpret(const std::string& line);
+  bool run_command(const std::string& line);  // false: it is none
+  void change(const std::vector<std::pair<std::string, std::string>>& pairs);
+  void accept(SettingLayer layer);  // when its values make sense; prints what is new
+  void take_prompt(const std::string& line);
+  void make(const SettingLayer& once);
+  void deliver(const WrittenPicture& written, const GenerationRecord& record, const std::vector<AdapterChoice>& adapters,
+               const Invocation& one, double seconds);
+  void show_line(size_t index) const;
+  Screen* screen(Invocation& one);
+
+  Invocation invocation(const SettingLayer& once) const;
+  size_t index_of(const std::string& word) const;  // of $N; throws when there is no such picture
+  std::string path_of(const std::string& word) const { return pictures_[index_of(word)].path.string(); }
+  void add_picture(ShellPicture picture);
+
+  Invocation& run_;
+  ProgressDisplay display_;
+  FoundModels found_;
+  ModelKeeper keeper_;
+  LineHistory history_;
+  ShellSettings settings_;
+  SettingLayer once_;  // references and size that stood in front of the last prompt
+  std::vector<ShellPicture> pictures_;
+  std::optional<Screen> screen_;
+  std::string screen_key_ = "none yet";
+  double last_seconds_ = 0;
+  std::optional<Clock::time_point> interrupted_;
+  int sourcing_ = 0;  // files that are being read, one inside the other
+  bool leave_ = false;
+};
+
+}  // namespace flux2

@@ -1,0 +1,78 @@
+#include "base/file_hash.h"
+
+#include <fstream>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/sha256.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+void read_pieces(const fs::path& path, const std::function<void(std::span<const std::byte>)>& take) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorCode::BadFile, "cannot read {}", path.string());
+  std::vector<char> piece(1 << 20);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
+    take(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
+  if (in.bad()) fail(ErrorCode::BadFile, "cannot read {}", path.string());
+}
+
+std::string sha256_of_file(const fs::path& path) {
+  Sha256 hash;
+  read_pieces(path, [&](std::span<const std::byte> bytes) { hash.add(bytes); });
+  return hash.hex();
+}
+
+namespace {
+
+Json read_cache(const fs::path& cache) {
+  try {
+    std::error_code ignored;
+    if (!cache.empty() && fs::exists(cache, ignored))
+      if (Json json = read_json(cache); json.is_object()) return json;
+  } catch (const Error&) {
+    // A damaged cache is an empty one.
+  }
+  return Json::object();
+}
+
+void write_cache(const fs::path& cache, const Json& json) {
+  try {
+    const std::string text = json.dump(1);
+    AtomicFile file(cache);
+    file.write(text.data(), text.size());
+    file.commit();
+  } catch (const Error&) {
+    // A folder we may not write to: the hash is computed again next time.
+  }
+}
+
+}  // namespace
+
+std::string remembered_hash(const fs::path& path, const fs::path& cache, uint64_t at_most) {
+  std::error_code failed;
+  const uint64_t size = fs::is_regular_file(path, failed) ? fs::file_size(path, failed) : 0;
+  const auto changed = failed ? fs::file_time_type{} : fs::last_write_time(path, failed);
+  if (failed || size == 0) return {};
+  const Json key = {{"size", size}, {"changed", changed.time_since_epoch().count()}};
+
+  const std::string name = fs::absolute(path).lexically_normal().string();
+  Json entries = read_cache(cache);
+  if (const auto found = entries.find(name);
+      found != entries.end() && found->is_object() && found->value("file", Json()) == key && found->contains("sha256"))
+    if (const Json& hash = (*found)["sha256"]; hash.is_string()) return hash.get<std::string>();
+  if (size > at_most) return {};
+
+  const std::string hash = sha256_of_file(path);
+  if (!cache.empty()) {
+    entries[name] = {{"file", key}, {"sha256", hash}};
+    write_cache(cache, entries);
+  }
+  return hash;
+}
+
+}  // namespace flux2

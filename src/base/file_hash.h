@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace flux2 {
+
+// Calls `take` with the bytes of a file, a piece at a time. Throws NotFound or BadFile.
+void read_pieces(const std::filesystem::path& path, const std::function<void(std::span<const std::byte>)>& take);
+
+std::string sha256_of_file(const std::filesystem::path& path);  // 64 hex digits
+
+// The hash of a model file, remembered by path, size and time of change in `cache` (a JSON file; empty: not at all).
+// Files above `at_most` bytes are not read for it: the answer is then what is remembered, or empty.
+std::string remembered_hash(const std::filesystem::path& path, const std::filesystem::path& cache,
+                            uint64_t at_most = 64 << 20);
+
+}  // namespace flux2

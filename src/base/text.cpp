@@ -1,0 +1,80 @@
+#include "base/text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <utility>
+
+namespace flux2 {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlanks);
+  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+std::string printable(std::string_view name) {
+  constexpr size_t kLongest = 120;
+  size_t length = std::min(name.size(), kLongest);
+  if (length < name.size())
+    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;  // not inside a character
+  std::string text(name.substr(0, length));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  if (length < name.size()) text += "…";
+  return text;
+}
+
+std::string byte_text(uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  double value = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  return value < 10    ? fmt::format("{:.2f} {}", value, unit)
+         : value < 100 ? fmt::format("{:.1f} {}", value, unit)
+                       : fmt::format("{:.0f} {}", value, unit);
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // of the table, one row at a time
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> nearest_words(std::string_view word, const std::vector<std::string>& candidates, size_t count) {
+  constexpr size_t kLongest = 200;  // what a person may have meant to type
+  const auto lower = [](std::string_view text) {
+    std::string out(text.substr(0, kLongest));
+    for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+  };
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (const std::string& c : candidates) ranked.emplace_back(edit_distance(lower(word), lower(c)), c);
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> best;
+  for (const auto& [distance, text] : ranked)
+    if (best.size() < count) best.push_back(text);
+  return best;
+}
+
+std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto best = nearest_words(word, candidates, 1);
+  return !best.empty() && edit_distance(word, best[0]) <= std::max<size_t>(2, word.size() / 3) ? best[0] : std::string();
+}
+
+}  // namespace flux2

@@ -1,0 +1,38 @@
+#include "base/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace flux2 {
+namespace {
+
+TEST(Text, EditDistanceCountsLetters) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("steps", "stpes"), 2u);
+}
+
+TEST(Text, RanksWords) {
+  EXPECT_THAT(nearest_words("KLIEN", {"dev", "klein", "klein-4b", "x"}, 2), testing::ElementsAre("klein", "dev"));
+  EXPECT_THAT(nearest_words("a", {}, 3), testing::IsEmpty());
+}
+
+TEST(Text, NearestWordIsEmptyWhenNothingIsClose) {
+  EXPECT_EQ(nearest_word("heigth", {"width", "height"}), "height");
+  EXPECT_EQ(nearest_word("q", {"width", "height"}), "");
+}
+
+TEST(Text, PrintsBytesInBinaryUnits) {
+  EXPECT_EQ(byte_text(17), "17 bytes");
+  EXPECT_EQ(byte_text(312 * 1024), "312 KiB");
+  EXPECT_EQ(byte_text(uint64_t{7750} << 20), "7.57 GiB");
+}
+
+TEST(Text, PrintableReplacesControlCharactersAndCutsLongNames) {
+  EXPECT_EQ(printable("a\x1b[2Jb"), "a?[2Jb");
+  EXPECT_EQ(printable(std::string(200, 'x')), std::string(120, 'x') + "…");
+}
+
+}  // namespace
+}  // namespace flux2

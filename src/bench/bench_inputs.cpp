@@ -1,0 +1,30 @@
+#include "bench/bench_inputs.h"
+
+#include "nn/timestep.h"
+#include "pipeline/latents.h"
+
+namespace flux2 {
+
+StepInputs random_step(const LoadedModel& model, const StepShape& shape) {
+  const auto transformer = model.models.transformer.get();
+  const Flux2Config& config = transformer->config;
+  Stream& stream = *model.session.stream;
+  const DType dtype = model.session.activations;
+  const int64_t text_length = model.models.text_length;
+
+  auto positions = text_positions(text_length);
+  for (int k = 0; k <= shape.references; ++k) {
+    const auto picture = picture_positions(shape.height / 16, shape.width / 16, 10 * k);
+    positions.insert(positions.end(), picture.begin(), picture.end());
+  }
+  const std::vector<float> time(static_cast<size_t>(shape.batch), 700.0f);
+  const Tensor sinusoid = timestep_embedding(stream, time, dtype);
+  const Tensor states = random_tensor(stream, dtype, {shape.batch, text_length, config.text_width}, "text");
+  return {{.text = transformer->embed_text(states),
+           .guidance = config.guidance ? sinusoid : Tensor(),
+           .rope = flux2_rope(stream, positions)},
+          random_tensor(stream, dtype, {shape.batch, shape.tokens(), config.channels}, "latents"),
+          sinusoid};
+}
+
+}  // namespace flux2

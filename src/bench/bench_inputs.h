@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "engine/engine.h"
+#include "hub/synth_values.h"
+#include "pipeline/step.h"
+
+namespace flux2 {
+
+// What one step of the transformer is given, at random.
+struct StepInputs {
+  StepConditions conditions;
+  Tensor x;     // latents [B, I, 128]
+  Tensor time;  // sinusoid [B, 256]
+};
+
+struct StepShape {
+  int width = 1024, height = 1024;
+  int batch = 1;
+  int references = 0;  // of the same size
+
+  int64_t picture_tokens() const { return int64_t{width} / 16 * (height / 16); }
+  int64_t tokens() const { return picture_tokens() * (1 + references); }
+};
+
+StepInputs random_step(const LoadedModel& model, const StepShape& shape);
+
+}  // namespace flux2

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/bench_inputs.h"
+
+namespace flux2 {
+
+struct QuantBenchOptions {
+  std::string variant = "klein-4b";
+  StepShape shape = {.width = 256, .height = 256};
+  std::vector<Quant> quants = {Quant::None, Quant::Int8, Quant::Q8_0, Quant::Q4_0, Quant::Fp8};
+};
+
+// What keeping the weights one way costs in precision: relative errors of the velocity of one step against the same step
+// in f32 with the weights as they are.
+struct QuantBenchRow {
+  Quant quant;
+  double error = 0;          // as this device computes it
+  double weights_error = 0;  // of f32 arithmetic with the same quantised weights: what rounding the weights alone does
+  double seconds = 0;        // of the step, once
+  int64_t weight_bytes = 0;
+};
+
+// Each way in turn on a device of its own, so that one model is in memory at a time.
+std::vector<QuantBenchRow> bench_quants(const EngineOptions& engine, const QuantBenchOptions& options);
+
+}  // namespace flux2

@@ -1,0 +1,113 @@
+#include "bench/train_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "autograd/grad.h"
+#include "engine/model_cost.h"
+#include "engine/rate.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/loss.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<Linear*> block_layers(Flux2Transformer& transformer) {
+  std::vector<Linear*> layers;
+  for (DoubleBlock& block : transformer.double_blocks)
+    for (DoubleStream* s : {&block.img, &block.txt}) layers.insert(layers.end(), {&s->qkv, &s->proj, &s->mlp_in, &s->mlp_out});
+  for (SingleBlock& block : transformer.single_blocks) layers.insert(layers.end(), {&block.in, &block.out});
+  return layers;
+}
+
+// A model with an adapter on every linear layer of its blocks, and what one step is given.
+class TrainingStep {
+ public:
+  TrainingStep(const LoadedModel& model, const TrainBenchOptions& options)
+      : options_(options), transformer_(*model.models.transformer.get()), inputs_(random_step(model, options.shape)) {
+    Stream& stream = *model.session.stream;
+    for (Linear* layer : block_layers(transformer_)) {
+      const auto factor = [&](const Shape& shape, double spread) {
+        return parameter(spread * random_tensor(stream, DType::F32, shape, std::to_string(leaves_.size())));
+      };
+      const auto in = static_cast<double>(layer->in);
+      Lora adapter{.down = factor({options.rank, layer->in}, 1 / std::sqrt(in)), .up = factor({layer->out, options.rank}, 0.02)};
+      leaves_.push_back(adapter.down);
+      leaves_.push_back(adapter.up);
+      layer->adapters = {std::move(adapter)};
+    }
+    target_ = random_tensor(stream, DType::F32, inputs_.x.shape().with(1, options.shape.picture_tokens()), "target");
+  }
+
+  struct Result {
+    Tensor loss;
+    Gradients gradients;
+  };
+  Result operator()() const {
+    const Tensor v = transformer_({.x = inputs_.x,
+                                   .vec = transformer_.condition(inputs_.time, inputs_.conditions.guidance),
+                                   .txt = inputs_.conditions.text,
+                                   .rope = inputs_.conditions.rope,
+                                   .keep = options_.shape.picture_tokens(),
+                                   .checkpoint_blocks = options_.checkpoint});
+    const Tensor loss = mse_loss(cast(v, DType::F32), target_);
+    return {loss.detached(), backward(loss, GraphUse::Release)};
+  }
+
+  const std::vector<Tensor>& leaves() const { return leaves_; }
+
+ private:
+  const TrainBenchOptions& options_;
+  Flux2Transformer transformer_;
+  StepInputs inputs_;
+  std::vector<Tensor> leaves_;  // down, up, down, up, …
+  Tensor target_;
+};
+
+}  // namespace
+
+TrainBench bench_train(const Engine& engine, const TrainBenchOptions& options) {
+  for (int side : {options.shape.width, options.shape.height})
+    check(side >= 64 && side % 16 == 0, "a side of {} pixels: it must be a multiple of 16, at least 64", side);
+  check(options.shape.batch > 0 && options.repeat > 0 && options.rank > 0, "batch, repeat and rank are at least 1");
+  const auto model = engine.invent(options.variant, {.text_encoder = false, .vae = false});
+  Stream& stream = *model->session.stream;
+  const TrainingStep step(*model, options);
+
+  TrainBench report;
+  report.adapters = static_cast<int>(step.leaves().size() / 2);
+  for (const Tensor& leaf : step.leaves()) report.parameters += leaf.numel();
+  report.flop = options.shape.batch * lora_step_flop(model->models.transformer.config(), model->models.text_length,
+                                                     options.shape.tokens(), options.checkpoint);
+  {  // the first step brings memory and algorithms into place, and is looked at
+    const TrainingStep::Result first = step();
+    report.loss = first.loss.to_doubles()[0];
+    double squares = 0;
+    for (const Tensor& leaf : step.leaves()) squares += sum(square(first.gradients[leaf])).to_doubles()[0];
+    report.gradient_norm = std::sqrt(squares);
+  }
+  step();
+  stream.wait();
+  std::vector<double> times;
+  for (int i = 0; i < options.repeat; ++i) {
+    const auto start = Clock::now();
+    step();
+    stream.wait();
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  report.median = times[times.size() / 2];
+  report.fastest = times.front();
+  report.memory = engine.memory_use(*model);
+  if (options.per_op) report.ops = stream.time_ops([&] { step(); });
+  report.ceiling = product_rate(engine, options.repeat);
+  return report;
+}
+
+}  // namespace flux2

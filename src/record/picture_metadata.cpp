@@ -1,0 +1,114 @@
+#include "record/picture_metadata.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "record/a1111_text.h"
+#include "record/comfy_graph.h"
+#include "record/xmp.h"
+
+namespace flux2 {
+
+namespace {
+
+std::string compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Foreign JSON that is damaged is no reason to fail: the picture just says nothing about itself.
+template <class F>
+std::optional<FoundRecord> if_readable(F&& read) {
+  try {
+    return read();
+  } catch (const Error&) {
+    return std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+FoundRecord from_own(const std::string& text) {
+  Json json = parse_json(text);
+  GenerationRecord record = record_from_json(json);
+  return {"flux2", std::move(record), std::move(json)};
+}
+
+FoundRecord from_invokeai(const std::string& text) {
+  const Json json = parse_json(text);
+  GenerationRecord r;
+  r.app = json.value("app_version", "");
+  r.prompt = json.value("positive_prompt", "");
+  r.negative = json.value("negative_prompt", "");
+  r.seed = json.value("seed", uint64_t{0});
+  r.steps = json.value("steps", 0);
+  r.width = json.value("width", 0);
+  r.height = json.value("height", 0);
+  if (json.contains("cfg_scale") && json["cfg_scale"].is_number()) r.cfg = json["cfg_scale"].get<double>();
+  if (json.contains("model") && json["model"].is_object()) r.model = json["model"].value("name", "");
+  r.sampler = json.value("scheduler", "");
+  return {"invokeai", std::move(r), nullptr};
+}
+
+}  // namespace
+
+MetadataChoice MetadataChoice::parse(const std::string& list) {
+  MetadataChoice choice{.a1111 = false, .json = false};
+  size_t start = 0;
+  while (start <= list.size()) {
+    const size_t end = std::min(list.find(',', start), list.size());
+    const std::string item = list.substr(start, end - start);
+    if (item == "a1111") choice.a1111 = true;
+    else if (item == "json") choice.json = true;
+    else if (item == "comfy") choice.comfy = true;
+    else
+      check(item == "none" && start == 0 && end == list.size(),
+            "metadata \"{}\" is not a list of a1111, json, comfy, nor none", list);
+    start = end + 1;
+  }
+  return choice;
+}
+
+ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format) {
+  const std::string parameters = choice.a1111 ? to_a1111(record, choice.is_private) : "";
+  const std::string own = choice.json ? compact(to_json(record, choice.is_private)) : "";
+  const bool composite = record.kind != "generate";
+  const bool anything = choice.a1111 || choice.json || choice.comfy;
+  ImageMetadata metadata;
+  if (format == ImageFormat::Png) {
+    if (choice.a1111) metadata.text.emplace_back("parameters", parameters);
+    if (choice.json) metadata.text.emplace_back("flux2", own);
+    if (choice.comfy && !choice.is_private) {
+      const ComfyGraphs graphs = comfy_graphs(record);
+      metadata.text.emplace_back("prompt", compact(graphs.api));
+      metadata.text.emplace_back("workflow", compact(graphs.ui));
+    }
+    if (anything) metadata.text.emplace_back("Software", record.app);
+    if (choice.provenance) metadata.xmp = xmp_packet({.generated = true, .composite = composite});
+  } else {
+    metadata.exif_comment = parameters;
+    if (anything) metadata.software = record.app;
+    if (choice.provenance || choice.json) metadata.xmp = xmp_packet({.generated = choice.provenance, .composite = composite, .own_json = own});
+  }
+  return metadata;
+}
+
+std::optional<FoundRecord> find_record(const ImageMetadata& metadata) {
+  std::optional<FoundRecord> found;
+  if (const std::string* own = metadata.find_text("flux2")) found = if_readable([&] { return from_own(*own); });
+  if (!found)
+    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty())
+      found = if_readable([&] { return from_own(own); });
+  if (!found)
+    if (const std::string* invoke = metadata.find_text("invokeai_metadata"))
+      found = if_readable([&] { return from_invokeai(*invoke); });
+  const std::string* parameters = metadata.find_text("parameters");
+  if (!parameters && !metadata.exif_comment.empty()) parameters = &metadata.exif_comment;
+  if (!found && parameters && !parameters->empty())
+    found = FoundRecord{"a1111", record_from_a1111(parse_a1111(*parameters)), nullptr};
+  if (!found)
+    if (const std::string* graph = metadata.find_text("prompt"))
+      found = if_readable([&] { return FoundRecord{"comfyui", record_from_comfy(parse_json(*graph)), nullptr}; });
+  return found;
+}
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/generation_record.h"
+#include "image/format.h"
+#include "image/metadata.h"
+
+namespace flux2 {
+
+struct MetadataChoice {
+  bool a1111 = true, json = true, comfy = false;
+  bool is_private = false;  // without prompt and names
+  bool provenance = true;   // the XMP mark "trained algorithmic media"
+
+  static MetadataChoice parse(const std::string& list);  // "a1111,json,comfy" or "none"
+};
+
+// What goes into a picture file of that format. PNG: texts `parameters`, `flux2`, `Software` and, when asked for,
+// ComfyUI's `prompt` and `workflow`. Others: the parameters as EXIF comment, our JSON inside the XMP packet.
+ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format);
+
+// What a picture, made by us or by others, says about how it was made.
+struct FoundRecord {
+  std::string source;  // "flux2", "a1111", "comfyui", "invokeai"
+  GenerationRecord record;
+  Json original;  // our own JSON as stored; null otherwise
+};
+std::optional<FoundRecord> find_record(const ImageMetadata& metadata);
+
+}  // namespace flux2

@@ -1,0 +1,165 @@
+#include "record/picture_metadata.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "record/a1111_text.h"
+#include "record/comfy_graph.h"
+#include "record/xmp.h"
+#include "image/write_image.h"
+
+namespace flux2 {
+namespace {
+
+GenerationRecord example() {
+  GenerationRecord r;
+  r.prompt = "a <red> \"fox\" & Ünïcode";
+  r.negative = "dark";
+  r.model = "pico";
+  r.model_sha256 = std::string(64, 'a');
+  r.quant = "bf16";
+  r.width = 128, r.height = 96, r.steps = 20;
+  r.guidance = 3.5;
+  r.cfg = 3.5;
+  r.seed = 18446744073709551615ull >> 1;
+  r.index = 2;
+  r.shift = 2.25;
+  r.canvas = PictureRecord{"secret-canvas.png", std::string(64, 'c'), 640, 480};
+  r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .aligned = false};
+  r.strength = 0.75;
+  r.adapters = {{"secret-style", std::string(64, 'd'), 0.8}, {"secret-ink", "", -1}};
+  r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
+  r.seconds.text = 0.25;
+  return r;
+}
+
+void expect_same(const GenerationRecord& a, const GenerationRecord& b) {
+  EXPECT_EQ(to_json(a).dump(), to_json(b).dump());
+}
+
+TEST(GenerationRecord, ComesBackFromItsJson) {
+  GenerationRecord r = example();
+  r.seconds = {};
+  expect_same(record_from_json(to_json(r)), r);
+  EXPECT_EQ(record_from_json(to_json(r)).references, r.references);
+  EXPECT_EQ(record_from_json(to_json(r)).mask, r.mask);
+  EXPECT_EQ(record_from_json(to_json(r)).adapters, r.adapters);
+  EXPECT_NE(to_a1111(r).find("Lora hashes: \"secret-style: dddddddddd, secret-ink: \""), std::string::npos) << to_a1111(r);
+  EXPECT_EQ(to_json(r)["v"], 1);
+  EXPECT_THROW(record_from_json(Json{{"steps", "many"}}), Error);
+}
+
+TEST(GenerationRecord, PrivateJsonKeepsHashesOnly) {
+  const std::string text = to_json(example(), true).dump();
+  EXPECT_EQ(text.find("fox"), std::string::npos);
+  EXPECT_EQ(text.find("dark"), std::string::npos);
+  EXPECT_EQ(text.find("pico"), std::string::npos);
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+  EXPECT_NE(text.find("aaaa"), std::string::npos);
+  EXPECT_NE(text.find("bbbb"), std::string::npos);
+}
+
+TEST(PictureMetadata, SurvivesEveryFormat) {
+  GenerationRecord r = example();
+  r.seconds = {};
+  const Image image(16, 16, 3);
+  for (const ImageFormat format : available_formats()) {
+    if (format == ImageFormat::Ppm) continue;  // holds none
+    const auto bytes = encode_image(image, format, picture_metadata(r, {}, format));
+    const ImageMetadata back = read_metadata(bytes);
+    const auto found = find_record(back);
+    ASSERT_TRUE(found) << name_of(format);
+    EXPECT_EQ(found->source, "flux2");
+    expect_same(found->record, r);
+    EXPECT_NE(back.xmp.find("trainedAlgorithmicMedia"), std::string::npos);
+    const std::string* parameters = back.find_text("parameters");
+    EXPECT_EQ(parameters ? *parameters : back.exif_comment, to_a1111(r)) << name_of(format);
+  }
+}
+
+TEST(PictureMetadata, NoneKeepsOnlyTheProvenance) {
+  MetadataChoice choice = MetadataChoice::parse("none");
+  for (const ImageFormat format : {ImageFormat::Png, ImageFormat::Jpeg}) {
+    choice.provenance = true;
+    ImageMetadata metadata = picture_metadata(example(), choice, format);
+    EXPECT_TRUE(metadata.text.empty());
+    EXPECT_TRUE(metadata.exif_comment.empty());
+    EXPECT_NE(metadata.xmp.find("DigitalSourceType"), std::string::npos);
+    EXPECT_FALSE(find_record(metadata));
+    choice.provenance = false;
+    EXPECT_EQ(picture_metadata(example(), choice, format), ImageMetadata{});
+  }
+  EXPECT_THROW(MetadataChoice::parse("exif"), Error);
+  EXPECT_THROW(MetadataChoice::parse("json,none"), Error);
+}
+
+TEST(PictureMetadata, ReadsInvokeAi) {
+  ImageMetadata metadata;
+  metadata.text = {
+      {"invokeai_metadata",
+       R"({"positive_prompt":"a cat","seed":7,"steps":4,"width":512,"height":256,"model":{"name":"klein"}})"}};
+  const auto found = find_record(metadata);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->source, "invokeai");
+  EXPECT_EQ(found->record.prompt, "a cat");
+  EXPECT_EQ(found->record.seed, 7u);
+  EXPECT_EQ(found->record.model, "klein");
+}
+
+TEST(PictureMetadata, DamagedTextsAreNoRecord) {
+  ImageMetadata metadata;
+  metadata.text = {{"flux2", "{\"seed\":"}, {"prompt", "[1,2"}, {"invokeai_metadata", "{\"seed\":\"x\"}"}};
+  EXPECT_FALSE(find_record(metadata));
+}
+
+TEST(ComfyGraph, ComesBackFromItsApiForm) {
+  const GenerationRecord r = example(), back = record_from_comfy(comfy_graphs(r).api);
+  EXPECT_EQ(back.prompt, r.prompt);
+  EXPECT_EQ(back.negative, r.negative);
+  EXPECT_EQ(back.seed, r.seed);
+  EXPECT_EQ(back.steps, r.steps);
+  EXPECT_EQ(back.width, r.width);
+  EXPECT_EQ(back.height, r.height);
+  EXPECT_EQ(back.cfg, r.cfg);
+  EXPECT_EQ(back.model, "pico.safetensors");
+}
+
+TEST(ComfyGraph, UiFormIsConnected) {
+  const Json ui = comfy_graphs(example()).ui;
+  for (const Json& link : ui["links"]) {
+    const Json& target = ui["nodes"][link[3].get<size_t>() - 1];
+    EXPECT_EQ(target["inputs"][link[4].get<size_t>()]["link"], link[0]);
+    const Json& source = ui["nodes"][link[1].get<size_t>() - 1];
+    EXPECT_EQ(source["outputs"][0]["type"], link[5]);
+  }
+}
+
+TEST(ComfyGraph, ReadsAKSampler) {
+  const Json api = parse_json(R"({
+    "3":{"class_type":"KSampler","inputs":{"seed":5,"steps":20,"cfg":7.0,"sampler_name":"euler","model":["4",0],
+         "positive":["6",0],"negative":["7",0],"latent_image":["5",0]}},
+    "4":{"class_type":"CheckpointLoaderSimple","inputs":{"ckpt_name":"m.safetensors"}},
+    "5":{"class_type":"EmptyLatentImage","inputs":{"width":640,"height":480,"batch_size":1}},
+    "6":{"class_type":"CLIPTextEncode","inputs":{"text":"yes","clip":["4",1]}},
+    "7":{"class_type":"CLIPTextEncode","inputs":{"text":"no","clip":["4",1]}}})");
+  const GenerationRecord r = record_from_comfy(api);
+  EXPECT_EQ(r.prompt, "yes");
+  EXPECT_EQ(r.negative, "no");
+  EXPECT_EQ(r.width, 640);
+  EXPECT_EQ(r.model, "m.safetensors");
+  EXPECT_THROW(record_from_comfy(Json::object()), Error);
+  const Json loop = parse_json(R"({"1":{"class_type":"KSampler","inputs":{"model":["1",0]}}})");
+  EXPECT_EQ(record_from_comfy(loop).model, "");
+}
+
+TEST(Xmp, EscapesTheRecord) {
+  const std::string json = R"({"prompt":"<a> & \"b\" &amp;"})";
+  EXPECT_EQ(own_json_of_xmp(xmp_packet({.own_json = json})), json);
+  EXPECT_EQ(own_json_of_xmp("<flux2:record>cut"), "");
+  EXPECT_TRUE(says_generated(xmp_packet({})));
+  EXPECT_TRUE(says_generated(xmp_packet({.composite = true})));
+  EXPECT_FALSE(says_generated(xmp_packet({.generated = false})));
+}
+
+}  // namespace
+}  // namespace flux2
