@@ -63,7 +63,7 @@ TEST_F(CliModels, ScanShowsThenRegisters) {
   EXPECT_EQ(vae["state"], "ready");
   EXPECT_EQ(vae["bytes"], fs::file_size(folder_ / "toys/toy/ae.safetensors"));
   EXPECT_EQ(vae["probe"]["hidden"], 32);
-  EXPECT_THAT(flux2({"models", "list"}).out, AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.7 MB")));
+  EXPECT_THAT(flux2({"models", "list"}).out, AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.2 MiB")));
 
   // Looked at again, a model keeps what its user said about it.
   ASSERT_EQ(flux2({"models", "edit", "tiny", "--name", "mine", "--description", "for tests", "--trigger", "x", "--steps", "3"}).status, 0);

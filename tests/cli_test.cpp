@@ -324,7 +324,7 @@ TEST_F(Cli, EditsTakeTheSizeOfTheirReference) {
   EXPECT_NE(read_image(folder_ / "c.png"), picture);
   const Finished alone = flux2({"edit", "a blue square"});
   EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.err, HasSubstr("edit needs a picture"));
+  EXPECT_THAT(alone.err, HasSubstr("editing needs an image"));
   EXPECT_EQ(flux2({"edit", "-i", "nowhere.png", "x"}).status, 3);
 }
 
