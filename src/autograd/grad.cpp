@@ -76,7 +76,7 @@ bool Gradients::contains(const Tensor& leaf) const { return by_node.contains(lea
 
 const Tensor& Gradients::operator[](const Tensor& leaf) const {
   const auto found = by_node.find(leaf.grad().node.get());
-  check(found != by_node.end(), "no gradient reached a tensor of shape {}", leaf.shape());
+  require(found != by_node.end(), "no gradient reached a tensor of shape {}", leaf.shape());
   return found->second;
 }
 
@@ -139,7 +139,7 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
       result.by_node.emplace(node, dy[0]);
       continue;
     }
-    check(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
+    require(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
     GradSink sink(*node);
     node->backward(dy, sink);
     if (use == GraphUse::Release) {
@@ -153,7 +153,7 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
 }
 
 Gradients backward(const Tensor& loss, GraphUse use) {
-  check(loss.numel() == 1, "backward: the loss has shape {}, not one value", loss.shape());
+  require(loss.numel() == 1, "backward: the loss has shape {}, not one value", loss.shape());
   Tensor one = Tensor::like(loss);
   one.fill(1.0);
   return backward(std::span(&loss, 1), std::span(&one, 1), use);

@@ -119,11 +119,11 @@ bool Alignment::is_identity() const {
 }
 
 Alignment measure_alignment(const Image& picture, const Image& original, const Image& kept) {
-  check(picture.channels == 3 && original.channels == 3 && kept.channels == 1, "align: {}, {} and {} channels", picture.channels,
-        original.channels, kept.channels);
+  require(picture.channels == 3 && original.channels == 3 && kept.channels == 1, "align: {}, {} and {} channels",
+          picture.channels, original.channels, kept.channels);
   for (const Image* other : {&original, &kept})
-    check(other->width == picture.width && other->height == picture.height, "align: {}×{} beside {}×{}", other->width,
-          other->height, picture.width, picture.height);
+    require(other->width == picture.width && other->height == picture.height, "align: {}×{} beside {}×{}", other->width,
+            other->height, picture.width, picture.height);
   double area = 0;
   for (const uint8_t k : kept.pixels) area += k / 255.0;
   if (area < kLeastArea || std::min(picture.width, picture.height) < kSmallestSide) return {};
@@ -148,7 +148,7 @@ Alignment measure_alignment(const Image& picture, const Image& original, const I
 }
 
 Image aligned(const Image& picture, const Alignment& a) {
-  check(picture.channels == 3, "align: a picture of {} channels", picture.channels);
+  require(picture.channels == 3, "align: a picture of {} channels", picture.channels);
   if (a.is_identity()) return picture;
   const FloatPlanes planes = shrunk_planes(picture, 1);
   Image out(picture.width, picture.height, 3);

@@ -36,8 +36,9 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
   const size_t shown = std::min<size_t>(faults.size(), 10);
   std::string list = fmt::format("{}", fmt::join(faults.begin(), faults.begin() + static_cast<ptrdiff_t>(shown), "; "));
   if (faults.size() > shown) list += fmt::format("; and {} more", faults.size() - shown);
-  throw Error(ErrorCode::Incompatible, fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
-              "the file is damaged or of another model; `flux2 inspect FILE` tells what it is");
+  throw Error(ErrorCode::Incompatible,
+              fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
+              Hint("the file is damaged or belongs to another model; {0} shows what it holds", {run_command("inspect FILE")}));
 }
 
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads) {

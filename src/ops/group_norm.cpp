@@ -8,9 +8,9 @@ namespace flux2 {
 namespace {
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups, float eps, bool silu_too) {
-  check(x.dim(-1) % groups == 0, "group_norm: {} channels do not form {} groups", x.dim(-1), groups);
-  check(weight.shape() == Shape{x.dim(-1)} && bias.shape() == weight.shape(), "group_norm: weight {} for input {}", weight.shape(),
-        x.shape());
+  require(x.dim(-1) % groups == 0, "group_norm: {} channels do not form {} groups", x.dim(-1), groups);
+  require(weight.shape() == Shape{x.dim(-1)} && bias.shape() == weight.shape(), "group_norm: weight {} for input {}",
+          weight.shape(), x.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) x.device().kernels().group_norm({x, weight, bias, y, groups, eps, silu_too});
   return y;

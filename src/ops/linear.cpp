@@ -14,9 +14,9 @@ Tensor matrix_rows(const Tensor& x) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  check(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
-  check(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
-        bias.defined() ? bias.shape() : Shape{}, w.shape());
+  require(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
+  require(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
+          bias.defined() ? bias.shape() : Shape{}, w.shape());
   Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
   const Tensor flat = matrix_rows(x);
   if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
@@ -48,8 +48,8 @@ bool fuses_swiglu(const Tensor& x, const Tensor& w) {
 
 Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   if (!fuses_swiglu(x, w)) return swiglu(linear(x, w));
-  check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
-        x.shape(), w.shape());
+  require(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
+          x.shape(), w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
   if (y.numel() > 0) x.device().kernels().linear_swiglu({matrix_rows(x), w, matrix_rows(y)});
   return y;

@@ -17,7 +17,7 @@ Tensor layer_norm(const Tensor& x, float eps) {
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
-  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  require(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, eps});
   return record("rms_norm", std::move(y), {x, weight},
@@ -34,7 +34,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, const NormOptions& options) {
   if (wants_grad(x, weight) || !options.as || *options.as == x.dtype()) return rms_norm(x, weight, options.eps);
-  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  require(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
   const Tensor y = result_like(x, *options.as, x.shape());
   if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, options.eps});
   return y;
@@ -46,8 +46,8 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
   auto* fused = kernels.modulated_norm;
   if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad))
     return (1.0 + scale) * layer_norm(x, eps) + shift;
-  check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
-        "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
+  require(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
+          "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
   Tensor y = wants_grad(x, shift, scale) ? Tensor::like(x) : result_like(x, options.as.value_or(x.dtype()), x.shape());
   if (y.numel() > 0) fused({x, shift, scale, y, eps});
   return record("modulated_norm", std::move(y), {x, shift, scale},
@@ -70,9 +70,9 @@ SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, 
     return {sum, modulated_norm(sum, shift, scale, options)};
   }
   const Shape per_batch = x.shape().with(1, 1);
-  check(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
-            scale.shape() == per_batch,
-        "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
+  require(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
+              scale.shape() == per_batch,
+          "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
   SumAndNorm result{Tensor::like(x), result_like(x, options.as.value_or(x.dtype()), x.shape())};
   if (x.numel() > 0) fused({x, gate, z, shift, scale, result.sum, result.normed, options.eps});
   return result;

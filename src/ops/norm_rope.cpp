@@ -17,23 +17,23 @@ Tensor equation(const std::vector<NormedPart>& parts, const Tensor& cosine, cons
 }  // namespace
 
 Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs, float eps) {
-  check(!parts.empty() && parts[0].x.rank() == 4, "norm_rope needs parts [B, S, H, D]");
+  require(!parts.empty() && parts[0].x.rank() == 4, "norm_rope needs parts [B, S, H, D]");
   const Tensor& first = parts[0].x;
   const Kernels& kernels = first.device().kernels();
   auto* fused = kernels.norm_rope;
   int64_t length = 0;
   bool recorded = false;
   for (const NormedPart& p : parts) {
-    check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.weight.shape() == Shape{p.x.dim(3)},
-          "norm_rope: {} with a weight {} beside {}", p.x.shape(), p.weight.shape(), first.shape());
+    require(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.weight.shape() == Shape{p.x.dim(3)},
+            "norm_rope: {} with a weight {} beside {}", p.x.shape(), p.weight.shape(), first.shape());
     length += p.x.dim(1);
     recorded = recorded || wants_grad(p.x, p.weight);
   }
   if (!fused || (recorded && !kernels.norm_rope_grad)) return equation(parts, cosine, sine, pairs, eps);
 
   const int64_t d = first.dim(3);
-  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
-        "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
+  require(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
+          "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
   Tensor y = Tensor::like(first, first.shape().with(1, length));
   int64_t at = 0;
   for (const NormedPart& p : parts) {
@@ -80,16 +80,16 @@ Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, con
 
 QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
                         float eps) {
-  check(!parts.empty() && parts[0].x.rank() == 4 && parts[0].x.dim(2) % 2 == 0, "norm_rope needs pairs [B, S, 2H, D]");
+  require(!parts.empty() && parts[0].x.rank() == 4 && parts[0].x.dim(2) % 2 == 0, "norm_rope needs pairs [B, S, 2H, D]");
   const Tensor& first = parts[0].x;
   const int64_t heads = first.dim(2) / 2, d = first.dim(3);
   auto* fused = first.device().kernels().norm_rope;
   int64_t length = 0;
   bool recorded = false;
   for (const NormedPair& p : parts) {
-    check(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.q_weight.shape() == Shape{d} &&
-              p.k_weight.shape() == Shape{d},
-          "norm_rope: {} with weights {} and {} beside {}", p.x.shape(), p.q_weight.shape(), p.k_weight.shape(), first.shape());
+    require(p.x.rank() == 4 && p.x.shape().with(1, 0) == first.shape().with(1, 0) && p.q_weight.shape() == Shape{d} &&
+                p.k_weight.shape() == Shape{d},
+            "norm_rope: {} with weights {} and {} beside {}", p.x.shape(), p.q_weight.shape(), p.k_weight.shape(), first.shape());
     length += p.x.dim(1);
     recorded = recorded || wants_grad(p.x, p.q_weight, p.k_weight);
   }
@@ -102,8 +102,8 @@ QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosi
     }
     return {norm_rope(queries, cosine, sine, pairs, eps), norm_rope(keys, cosine, sine, pairs, eps)};
   }
-  check(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
-        "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
+  require(d % 2 == 0 && cosine.shape() == Shape{length, d / 2} && sine.shape() == cosine.shape(),
+          "norm_rope: table {} for {} tokens of {}", cosine.shape(), length, first.shape());
   const Tensor y = Tensor::like(first, first.shape().with(1, length));
   int64_t at = 0;
   for (const NormedPair& p : parts) {

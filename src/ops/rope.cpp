@@ -5,8 +5,8 @@
 namespace flux2 {
 
 Tensor rope(const Tensor& x, const Tensor& cosine, const Tensor& sine, RopePairs pairs) {
-  check(x.rank() == 4 && cosine.shape() == Shape{x.dim(1), x.dim(3) / 2} && sine.shape() == cosine.shape() && x.dim(3) % 2 == 0,
-        "rope: table {} for input {}", cosine.shape(), x.shape());
+  require(x.rank() == 4 && cosine.shape() == Shape{x.dim(1), x.dim(3) / 2} && sine.shape() == cosine.shape() && x.dim(3) % 2 == 0,
+          "rope: table {} for input {}", cosine.shape(), x.shape());
   const bool interleaved = pairs == RopePairs::Interleaved;
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) x.device().kernels().rope({x, cosine, sine, y, interleaved, false});

@@ -74,7 +74,7 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
     parts.push_back(x.narrowed(axis, start, size));
     start += size;
   }
-  check(start == x.dim(axis), "split: pieces add up to {}, the axis has {}", start, x.dim(axis));
+  require(start == x.dim(axis), "split: pieces add up to {}, the axis has {}", start, x.dim(axis));
   if (!wants_grad(x)) return parts;
   const auto joint = std::make_shared<JointGradient>();
   joint->given.resize(sizes.size());
@@ -110,18 +110,18 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
 std::vector<Tensor> split(const Tensor& x, std::initializer_list<int64_t> sizes, int axis) { return split_sizes(x, sizes, axis); }
 
 std::vector<Tensor> chunk(const Tensor& x, int parts, int axis) {
-  check(parts > 0 && x.dim(axis) % parts == 0, "chunk: {} does not divide into {} parts", x.dim(axis), parts);
+  require(parts > 0 && x.dim(axis) % parts == 0, "chunk: {} does not divide into {} parts", x.dim(axis), parts);
   return split_sizes(x, std::vector<int64_t>(static_cast<size_t>(parts), x.dim(axis) / parts), axis);
 }
 
 Tensor concat(const std::vector<Tensor>& parts, int axis) {
-  check(!parts.empty(), "concat of nothing");
+  require(!parts.empty(), "concat of nothing");
   Shape shape = parts[0].shape();
   axis = shape.axis_of(axis);
   int64_t total = 0;
   for (const Tensor& p : parts) {
-    check(p.rank() == shape.rank() && p.shape().with(axis, 0) == shape.with(axis, 0) && p.dtype() == parts[0].dtype(),
-          "concat: {} beside {}", p.shape(), shape);
+    require(p.rank() == shape.rank() && p.shape().with(axis, 0) == shape.with(axis, 0) && p.dtype() == parts[0].dtype(),
+            "concat: {} beside {}", p.shape(), shape);
     total += p.dim(axis);
   }
   Tensor y = Tensor::like(parts[0], shape.with(axis, total));

@@ -107,7 +107,7 @@ Stream& stream_of(std::initializer_list<const Tensor*> tensors);
 template <class T>
 Tensor Tensor::from(Stream& stream, DType dtype, const Shape& shape, std::span<const T> values) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>);
-  check(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for a tensor of shape {}", values.size(), shape);
+  require(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for a tensor of shape {}", values.size(), shape);
   constexpr DType stored = std::is_same_v<T, float> ? DType::F32 : std::is_same_v<T, double> ? DType::F64 : DType::I32;
   Tensor t = empty(stream, stored, shape);
   stream.upload(t.raw(), values.data(), values.size_bytes());
