@@ -11,13 +11,13 @@ void GradSink::add(size_t input, Tensor gradient) {
   if (wants(input)) gradients_.emplace_back(input, std::move(gradient));
 }
 
-Tensor GradSink::place(size_t input, const Tensor& like, const Shape& shape) const {
-  return gradient_place(node_.inputs[input], like, shape);
+Tensor GradSink::memory_for(size_t input, const Tensor& like, const Shape& shape) const {
+  return gradient_memory(node_.inputs[input], like, shape);
 }
 
-Tensor gradient_place(const GradEdge& edge, const Tensor& like, const Shape& shape) {
-  if (edge.node && edge.node->place)
-    if (Tensor part = edge.node->place(*edge.node, edge.output, like); part.defined()) return part;
+Tensor gradient_memory(const GradEdge& edge, const Tensor& like, const Shape& shape) {
+  if (edge.node && edge.node->output_memory)
+    if (Tensor part = edge.node->output_memory(*edge.node, edge.output, like); part.defined()) return part;
   return Tensor::like(like, shape);
 }
 
@@ -31,7 +31,7 @@ GradNode::~GradNode() {
     node.inputs.clear();
   };
   backward = nullptr;
-  place = nullptr;
+  output_memory = nullptr;
   take(*this);
   while (!pending.empty()) {
     auto node = std::move(pending.back());
@@ -145,7 +145,7 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
     if (use == GraphUse::Release) {
       node->released = true;
       node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing
-      node->place = nullptr;
+      node->output_memory = nullptr;
     }
     for (auto& [input, g] : sink.take()) add(node->inputs[input], g);
   }

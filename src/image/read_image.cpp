@@ -2,11 +2,10 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "image/decoders.h"
+#include "image/codecs.h"
 #include "image/embedded.h"
 #include "image/exif.h"
 #include "image/format.h"
-#include "image/webp.h"
 
 namespace flux2 {
 

@@ -5,9 +5,9 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "image/codecs.h"
 #include "image/exif.h"
 #include "image/test_images.h"
-#include "image/webp.h"
 #include "image/webp_container.h"
 #include "image/write_image.h"
 

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
-#include "ops/eight_bit.h"
+#include "ops/linear.h"
 
 namespace flux2 {
 
@@ -21,6 +22,13 @@ Tensor in_host_memory(const Tensor& t) {
   const Tensor source = t.contiguous(), copy = Tensor::host_empty(t.dtype(), t.shape());
   source.stream().download(copy.raw(), source.raw(), static_cast<size_t>(source.bytes()));
   return copy;
+}
+
+// [O, I, kh, kw] as [O, kh, kw, I] on the stream.
+Tensor conv_from_file(const Tensor& stored, Stream& stream) {
+  constexpr std::array<int, 4> order{0, 2, 3, 1};
+  const Tensor t = stored.to(stream);  // blocks lie along an axis that is not the last one of the result
+  return (is_block_type(t.dtype()) ? t.cast(DType::BF16) : t).permuted(order).contiguous();
 }
 
 }  // namespace

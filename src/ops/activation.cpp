@@ -1,7 +1,6 @@
 #include "ops/activation.h"
 
 #include "autograd/grad.h"
-#include "ops/eight_bit.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -37,7 +36,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as) {
   if (y.numel() > 0) gate.device().kernels().swiglu({gate, up, y});
   return record("swiglu", std::move(y), {gate, up},
                 [gate = gate.detached(), up = up.detached()](const Tensor& dy, GradSink& sink) {
-                  const Tensor dgate = sink.place(0, gate, gate.shape()), dup = sink.place(1, up, up.shape());
+                  const Tensor dgate = sink.memory_for(0, gate, gate.shape()), dup = sink.memory_for(1, up, up.shape());
                   if (dy.numel() > 0) gate.device().kernels().swiglu_grad({gate, up, dy, dgate, dup});
                   sink.add(0, dgate);
                   sink.add(1, dup);

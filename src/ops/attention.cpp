@@ -4,7 +4,6 @@
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
-#include "ops/eight_bit.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -43,8 +42,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   Tensor out = record("attention", y, {q, k, v},
                       [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum, mask, scale,
                        causal = options.causal](const Tensor& dy, GradSink& sink) {
-                        const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()),
-                                     dv = sink.place(2, v, v.shape());
+                        const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
+                                     dv = sink.memory_for(2, v, v.shape());
                         q.device().kernels().attention_grad({q, k, v, y, log_sum, dy, dq, dk, dv, mask.defined() ? &mask : nullptr,
                                                              scale, causal});
                         sink.add(0, dq);
@@ -82,14 +81,14 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
                  width, hidden, scale](const Tensor& dy, GradSink& sink) {
                   const Kernels& table = dy.device().kernels();
                   if (sink.wants(3)) {
-                    const Tensor d = sink.place(3, gate_up, gate_up.shape());
+                    const Tensor d = sink.memory_for(3, gate_up, gate_up.shape());
                     table.swiglu_grad({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden),
                                        dy.narrowed(2, width, hidden), d.narrowed(2, 0, hidden), d.narrowed(2, hidden, hidden)});
                     sink.add(3, d);
                   }
                   if (!log_sum.defined()) return;
-                  const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()),
-                               dv = sink.place(2, v, v.shape());
+                  const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
+                               dv = sink.memory_for(2, v, v.shape());
                   table.attention_grad({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), log_sum,
                                         dy.narrowed(2, 0, width).reshaped(q.shape()), dq, dk, dv, nullptr, scale, false});
                   sink.add(0, dq);

@@ -158,14 +158,6 @@ Tensor Tensor::expanded(const Shape& shape) const {
   return t;
 }
 
-Tensor Tensor::as_dtype(DType dtype) const {
-  require(info(dtype).block_bytes == info(dtype_).block_bytes, "{} and {} differ in width", name_of(dtype_), name_of(dtype));
-  check_unscaled("rename");
-  Tensor t = detached();
-  t.dtype_ = dtype;
-  return t;
-}
-
 Tensor Tensor::contiguous() const { return is_contiguous() ? *this : cloned(); }
 
 Tensor Tensor::cast(DType dtype) const {
@@ -303,7 +295,7 @@ Tensor Tensor::with_grad(GradEdge edge) const {
 
 Stream& stream_of(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* t : tensors)
-    if (t->stream_ptr()) return t->stream();
+    if (!t->on_host_only()) return t->stream();
   fail(ErrorCode::Internal, "none of the operands has a stream");
 }
 

@@ -5,12 +5,25 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tensor/buffer.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace flux2 {
+
+// A block of memory and whatever keeps it alive: a stream's pool, a mapped file, a vector.
+class Buffer {
+ public:
+  Buffer(void* data, size_t bytes, std::shared_ptr<const void> owner) : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+  std::shared_ptr<const void> owner_;
+};
 
 struct GradNode;  // autograd/grad.h
 
@@ -51,7 +64,6 @@ class Tensor {
   bool on_host_only() const { return stream_ == nullptr; }
 
   Stream& stream() const;  // a broken promise for tensors read from a file
-  const std::shared_ptr<Stream>& stream_ptr() const { return stream_; }
   Device& device() const { return stream().device(); }
 
   // The first element. On a GPU this is a device address. Memory is shared, so const Tensors give mutable bytes.
@@ -64,8 +76,7 @@ class Tensor {
   Tensor reshaped(const Shape& shape) const;                // contiguous axes can be merged, any axis split
   bool can_reshape(const Shape& shape) const;               // whether that is a view, of the same number of elements
   Tensor permuted(std::span<const int> axes) const;
-  Tensor expanded(const Shape& shape) const;                // broadcast, stride 0
-  Tensor as_dtype(DType dtype) const;                       // the same bits under another name of equal width
+  Tensor expanded(const Shape& shape) const;  // broadcast, stride 0
 
   Tensor contiguous() const;                                // itself when it already is
   Tensor cast(DType dtype) const;                           // itself when it already has it; always contiguous otherwise
