@@ -52,7 +52,7 @@ Masked read_masked(const Settings& settings, const GivenPicture& given, PictureS
   const Image& canvas = *given.image;
   masked.mask = Image(canvas.width, canvas.height, 1);
   if (file) {
-    const GivenPicture mask = shelf.picture(file->values.back());
+    const GivenPicture mask = shelf.mask(file->values.back());
     check(mask.image->width == canvas.width && mask.image->height == canvas.height,
           "the mask {} is {}x{}, the picture {} is {}x{}: they need the same size", mask.record.name, mask.image->width,
           mask.image->height, given.record.name, canvas.width, canvas.height);

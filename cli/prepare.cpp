@@ -85,7 +85,7 @@ std::vector<ResolvedRequest> resolve_all(Invocation& run, const ModelFiles& mode
   const auto repeat = run.settings.integer("repeat", 1, 100000).value_or(1);
   const std::string style = run.settings.text("style");
   const Styles styles = all_styles(run.project, run.user);
-  PictureShelf shelf;
+  PictureShelf shelf(run.console.log());
   std::optional<Wildcards> wildcards = wildcards_of(run);
   std::vector<ResolvedRequest> requests;
   for (int64_t round = 0; round < repeat; ++round)

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
-#include "image/read_image.h"
 
 namespace flux2 {
 
@@ -36,12 +35,12 @@ ReferenceRules reference_rules(const Settings& settings) {
           .resize = !settings.flag("no-resize-ref")};
 }
 
-GivenPicture PictureShelf::picture(const std::string& path, bool upright) {
+GivenPicture PictureShelf::picture(const std::string& path, const ReadOptions& options) {
   if (path.find("://") != std::string::npos)
     throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the picture first and give its file");
-  GivenPicture& given = read_[fmt::format("{} {}", upright, path)];
+  GivenPicture& given = read_[fmt::format("{} {} {}", options.apply_orientation, options.to_srgb, path)];
   if (!given.image) {
-    given.image = std::make_shared<const Image>(read_image(path, {.apply_orientation = upright}));
+    given.image = std::make_shared<const Image>(read_image(path, options));
     given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width, given.image->height};
   }
   return given;
@@ -52,7 +51,7 @@ GivenPicture PictureShelf::prepared(const std::string& path, const ReferenceRule
       fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize, count == 1, path);
   GivenPicture& given = read_[key];
   if (!given.image) {
-    given = picture(path, rules.turns_upright());
+    given = picture(path, {.apply_orientation = rules.turns_upright(), .to_srgb = rules.converts_colours(), .log = log_});
     given.prepared = in_context(path, [&] { return planes_of(prepare_reference(*given.image, rules, count)); });
   }
   return given;

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "cli/settings.h"
-#include "record/generation_record.h"
-#include "pipeline/picture_size.h"
 #include "image/image.h"
+#include "image/read_image.h"
 #include "image/reference_prep.h"
+#include "pipeline/picture_size.h"
 #include "pipeline/planes.h"
+#include "record/generation_record.h"
 
 namespace flux2 {
 
@@ -29,12 +30,18 @@ class PictureShelf {
   // Those of --input, in their order, prepared as --ref-prep, --ref-pixels and --no-resize-ref say; at most 16.
   std::vector<GivenPicture> references(const Settings& settings);
 
+  explicit PictureShelf(Log log = {}) : log_(std::move(log)) {}
+
   // One that is not prepared as a reference.
-  GivenPicture picture(const std::string& path, bool upright = true);
+  GivenPicture picture(const std::string& path) { return picture(path, {.log = log_}); }
+  // The same without converting its colours: a mask holds amounts, not colours.
+  GivenPicture mask(const std::string& path) { return picture(path, {.to_srgb = false}); }
 
  private:
+  GivenPicture picture(const std::string& path, const ReadOptions& options);
   GivenPicture prepared(const std::string& path, const ReferenceRules& rules, size_t count);
 
+  Log log_;
   std::map<std::string, GivenPicture> read_;
 };
 

@@ -129,7 +129,7 @@ ResolvedRequest resolve_request(const Settings& settings, const ModelFiles& mode
   Request request;
   request.prompt = prompt;
   request.negative = settings.text("negative");
-  PictureShelf own_shelf;
+  PictureShelf own_shelf(log);
   const std::vector<GivenPicture> references = (shelf ? *shelf : own_shelf).references(settings);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
   request.reuse_reference_keys = reuses_reference_keys(settings, model, !references.empty(), log);
