@@ -22,7 +22,7 @@ std::optional<std::array<int, 4>> four_numbers(std::string_view text) {
 
 Box parse_box(std::string_view text) {
   const auto v = four_numbers(text);
-  check(v && (*v)[2] > 0 && (*v)[3] > 0, "\"{}\" is no box: write it like x,y,width,height", text);
+  check(v && (*v)[2] > 0 && (*v)[3] > 0, "\"{}\" is not a box; write x,y,width,height", text);
   return {(*v)[0], (*v)[1], (*v)[2], (*v)[3]};
 }
 
