@@ -2,10 +2,11 @@
 
 #include "cli/command.h"
 #include "engine/engine.h"
-#include "record/generation_record.h"
 #include "hub/registry/registry.h"
+#include "image/colour_profile.h"
 #include "image/format.h"
 #include "net/http.h"
+#include "record/generation_record.h"
 
 namespace flux2 {
 
@@ -25,6 +26,7 @@ int run_version(Invocation& run) {
     console.result(Json{{"version", program_version()},
                         {"reads", names(readable_formats())},
                         {"writes", names(available_formats())},
+                        {"colour_profiles", profiles_available()},
                         {"cuda", built_with_cuda()},
                         {"toml", toml_available()},
                         {"registry", registry_available()},
@@ -43,6 +45,7 @@ int run_version(Invocation& run) {
   bool webp = false;
   for (const ImageFormat format : available_formats()) webp |= format == ImageFormat::WebP;
   console.result(fmt::format("WebP:         {}", yes(webp)));
+  console.result(fmt::format("ICC profiles: {}", yes(profiles_available())));
   console.result(fmt::format("CUDA:         {}", yes(built_with_cuda())));
   console.result(fmt::format("config files: {}", yes(toml_available())));
   console.result(fmt::format("registry:     {}", yes(registry_available())));

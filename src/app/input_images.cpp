@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
-#include "image/read_image.h"
 
 namespace flux2 {
 
@@ -32,12 +31,12 @@ ReferenceRules reference_rules(const RequestSpec& spec) {
           .resize = !spec.no_resize_ref.value_or(false)};
 }
 
-GivenPicture InputImages::picture(const std::string& path, bool upright) {
+GivenPicture InputImages::picture(const std::string& path, const ReadOptions& options) {
   if (path.find("://") != std::string::npos)
-    throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the picture first and give its file");
-  GivenPicture& given = read_[fmt::format("{} {}", upright, path)];
+    throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the image first and name its file");
+  GivenPicture& given = read_[fmt::format("{} {} {}", options.apply_orientation, options.to_srgb, path)];
   if (!given.image) {
-    given.image = std::make_shared<const Image>(read_image(path, {.apply_orientation = upright}));
+    given.image = std::make_shared<const Image>(read_image(path, options));
     given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width, given.image->height};
   }
   return given;
@@ -48,7 +47,7 @@ GivenPicture InputImages::prepared(const std::string& path, const ReferenceRules
       fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize, count == 1, path);
   GivenPicture& given = read_[key];
   if (!given.image) {
-    given = picture(path, rules.turns_upright());
+    given = picture(path, {.apply_orientation = rules.turns_upright(), .to_srgb = rules.converts_colours(), .log = log_});
     given.prepared = in_context(path, [&] { return planes_of(prepare_reference(*given.image, rules, count)); });
   }
   return given;

@@ -8,6 +8,7 @@
 #include "record/generation_record.h"
 #include "pipeline/picture_size.h"
 #include "image/image.h"
+#include "image/read_image.h"
 #include "image/reference_prep.h"
 #include "pipeline/planes.h"
 
@@ -28,12 +29,18 @@ class InputImages {
   // The references of a request in their order, prepared as it asks; at most 16.
   std::vector<GivenPicture> references(const RequestSpec& spec);
 
+  explicit InputImages(Log log = {}) : log_(std::move(log)) {}
+
   // One that is not prepared as a reference.
-  GivenPicture picture(const std::string& path, bool upright = true);
+  GivenPicture picture(const std::string& path) { return picture(path, {.log = log_}); }
+  // The same without converting its colours: a mask holds amounts, not colours.
+  GivenPicture mask(const std::string& path) { return picture(path, {.to_srgb = false}); }
 
  private:
+  GivenPicture picture(const std::string& path, const ReadOptions& options);
   GivenPicture prepared(const std::string& path, const ReferenceRules& rules, size_t count);
 
+  Log log_;
   std::map<std::string, GivenPicture> read_;
 };
 

@@ -103,7 +103,7 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
   }
   const Styles styles = all_styles(context);
   std::optional<Wildcards> wildcards = wildcards_of(spec, context);
-  InputImages images;
+  InputImages images(context.log);
   for (int64_t round = 0; round < spec.repeat.value_or(1); ++round)
     for (const PromptLine& line : prompts) {
       RequestSpec own = spec_of(settings.with(line_settings(settings, line)));

@@ -178,7 +178,7 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
 }
 
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task, const Log& log, InputImages* images) {
-  InputImages own;
+  InputImages own(log);
   InputImages& shared = images ? *images : own;
   if (task == Task::Inpaint) return resolve_inpaint(spec, model, log, shared);
   if (task == Task::Edit && (!spec.input || spec.input->empty()))

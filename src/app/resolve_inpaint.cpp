@@ -48,7 +48,7 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
   const Image& canvas = *given.image;
   masked.mask = Image(canvas.width, canvas.height, 1);
   if (spec.mask) {
-    const GivenPicture mask = images.picture(*spec.mask);
+    const GivenPicture mask = images.mask(*spec.mask);
     check(mask.image->width == canvas.width && mask.image->height == canvas.height,
           "the mask {} is {}x{}, the image {} is {}x{}: they need the same size", mask.record.name, mask.image->width,
           mask.image->height, given.record.name, canvas.width, canvas.height);

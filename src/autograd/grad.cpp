@@ -11,13 +11,13 @@ void GradSink::add(size_t input, Tensor gradient) {
   if (wants(input)) gradients_.emplace_back(input, std::move(gradient));
 }
 
-Tensor GradSink::place(size_t input, const Tensor& like, const Shape& shape) const {
-  return gradient_place(node_.inputs[input], like, shape);
+Tensor GradSink::memory_for(size_t input, const Tensor& like, const Shape& shape) const {
+  return gradient_memory(node_.inputs[input], like, shape);
 }
 
-Tensor gradient_place(const GradEdge& edge, const Tensor& like, const Shape& shape) {
-  if (edge.node && edge.node->place)
-    if (Tensor part = edge.node->place(*edge.node, edge.output, like); part.defined()) return part;
+Tensor gradient_memory(const GradEdge& edge, const Tensor& like, const Shape& shape) {
+  if (edge.node && edge.node->output_memory)
+    if (Tensor part = edge.node->output_memory(*edge.node, edge.output, like); part.defined()) return part;
   return Tensor::like(like, shape);
 }
 
@@ -31,7 +31,7 @@ GradNode::~GradNode() {
     node.inputs.clear();
   };
   backward = nullptr;
-  place = nullptr;
+  output_memory = nullptr;
   take(*this);
   while (!pending.empty()) {
     auto node = std::move(pending.back());
@@ -76,7 +76,7 @@ bool Gradients::contains(const Tensor& leaf) const { return by_node.contains(lea
 
 const Tensor& Gradients::operator[](const Tensor& leaf) const {
   const auto found = by_node.find(leaf.grad().node.get());
-  check(found != by_node.end(), "no gradient reached a tensor of shape {}", leaf.shape());
+  require(found != by_node.end(), "no gradient reached a tensor of shape {}", leaf.shape());
   return found->second;
 }
 
@@ -139,13 +139,13 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
       result.by_node.emplace(node, dy[0]);
       continue;
     }
-    check(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
+    require(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
     GradSink sink(*node);
     node->backward(dy, sink);
     if (use == GraphUse::Release) {
       node->released = true;
       node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing
-      node->place = nullptr;
+      node->output_memory = nullptr;
     }
     for (auto& [input, g] : sink.take()) add(node->inputs[input], g);
   }
@@ -153,7 +153,7 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
 }
 
 Gradients backward(const Tensor& loss, GraphUse use) {
-  check(loss.numel() == 1, "backward: the loss has shape {}, not one value", loss.shape());
+  require(loss.numel() == 1, "backward: the loss has shape {}, not one value", loss.shape());
   Tensor one = Tensor::like(loss);
   one.fill(1.0);
   return backward(std::span(&loss, 1), std::span(&one, 1), use);

@@ -20,7 +20,7 @@ class GradSink {
   void add(size_t input, Tensor gradient);
   // Memory for the gradient of that input, which has that shape and the dtype and stream of `like`: a part of a larger
   // gradient, perhaps strided, where the input was cut out of a larger tensor, so that nothing has to be moved; else its own.
-  Tensor place(size_t input, const Tensor& like, const Shape& shape) const;
+  Tensor memory_for(size_t input, const Tensor& like, const Shape& shape) const;
   std::vector<std::pair<size_t, Tensor>> take() { return std::move(gradients_); }
 
  private:
@@ -31,15 +31,16 @@ class GradSink {
 // Given the gradients of an op's outputs (undefined where none arrived), adds those of its inputs to the sink.
 using Backward = std::function<void(std::span<const Tensor> dy, GradSink& sink)>;
 
-// Where the gradient of an output is best written, or undefined: see GradSink::place. Each place is given out once.
-using Place = std::function<Tensor(const GradNode& node, int output, const Tensor& like)>;
+// Memory in which the gradient of an output is best written, or undefined: see GradSink::memory_for. Each part is handed out
+// once.
+using GradMemory = std::function<Tensor(const GradNode& node, int output, const Tensor& like)>;
 
 // One recorded op, or a leaf: a tensor whose gradient the caller asked for.
 struct GradNode {
   std::string op;                // for messages
   std::vector<GradEdge> inputs;  // empty nodes where an input wants no gradient
   Backward backward;             // none for a leaf
-  Place place;                   // none for most
+  GradMemory output_memory;      // none for most
   int outputs = 1;
   uint64_t sequence = 0;         // larger than that of any input
   bool released = false;         // what its gradient needs was given up
@@ -77,8 +78,8 @@ enum class GraphUse {
 Gradients backward(const Tensor& loss, GraphUse use = GraphUse::Keep);
 Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use = GraphUse::Keep);
 
-// What GradSink::place does, for a node that passes places on.
-Tensor gradient_place(const GradEdge& edge, const Tensor& like, const Shape& shape);
+// What GradSink::memory_for does, for a node that passes the memory of its own gradient on.
+Tensor gradient_memory(const GradEdge& edge, const Tensor& like, const Shape& shape);
 
 // The leaves that `outputs` depend on.
 std::vector<std::shared_ptr<GradNode>> leaves_of(std::span<const Tensor> outputs);

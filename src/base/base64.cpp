@@ -1,7 +1,8 @@
 #include "base/base64.h"
 
-#include <array>
-#include <cstdint>
+#include <openssl/evp.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 
@@ -9,65 +10,52 @@ namespace flux2 {
 
 namespace {
 
-constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr int8_t kForeign = -1, kSpace = -2;
+constexpr size_t kPiece = size_t{3} << 24;  // OpenSSL takes lengths as int; a multiple of 3, and of 4 as digits
 
-constexpr std::array<int8_t, 256> make_values() {
-  std::array<int8_t, 256> values{};
-  values.fill(kForeign);
-  for (unsigned char c : {' ', '\t', '\r', '\n'}) values[c] = kSpace;
-  for (size_t i = 0; i < kAlphabet.size(); ++i) {
-    values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
-  }
-  return values;
+bool is_digit(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/';
 }
 
-constexpr std::array<int8_t, 256> kValues = make_values();
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
 
 std::string base64_encode(std::span<const std::byte> bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = bytes.size() - i;
-    uint32_t group = std::to_integer<uint32_t>(bytes[i]) << 16;
-    if (left > 1) group |= std::to_integer<uint32_t>(bytes[i + 1]) << 8;
-    if (left > 2) group |= std::to_integer<uint32_t>(bytes[i + 2]);
-    text += kAlphabet[group >> 18];
-    text += kAlphabet[group >> 12 & 63];
-    text += left > 1 ? kAlphabet[group >> 6 & 63] : '=';
-    text += left > 2 ? kAlphabet[group & 63] : '=';
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+    // It also writes a zero after the text: over the next piece's first digit, or over the string's own terminating zero.
+    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data() + at / 3 * 4),
+                    reinterpret_cast<const unsigned char*>(piece.data()), static_cast<int>(piece.size()));
   }
   return text;
 }
 
 std::vector<std::byte> base64_decode(std::string_view text) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
-  uint32_t group = 0;
-  size_t digits = 0, padding = 0;
+  // OpenSSL skips blanks only at the ends and takes '-' for the end of the text, so each character is checked here.
+  std::string digits;
+  digits.reserve(text.size() + 3);
+  size_t padding = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (kValues[c] == kSpace) continue;
-    if (c == '=') {
+    if (is_space(text[i])) continue;
+    if (text[i] == '=') {
       ++padding;
       continue;
     }
-    check(kValues[c] >= 0 && padding == 0, "base64: unexpected character at position {}", i);
-    group = group << 6 | static_cast<uint32_t>(kValues[c]);
-    if (++digits % 4 == 0) {
-      for (int shift : {16, 8, 0}) bytes.push_back(static_cast<std::byte>(group >> shift & 255));
-      group = 0;
-    }
+    check(is_digit(text[i]) && padding == 0, "base64: unexpected character at position {}", i);
+    digits += text[i];
   }
-  const size_t rest = digits % 4;
-  check(rest != 1 && (padding == 0 || (digits + padding) % 4 == 0) && padding <= 2, "base64: the text is cut short");
-  if (rest == 2) bytes.push_back(static_cast<std::byte>(group >> 4 & 255));
-  if (rest == 3) {
-    bytes.push_back(static_cast<std::byte>(group >> 10 & 255));
-    bytes.push_back(static_cast<std::byte>(group >> 2 & 255));
+  const size_t rest = digits.size() % 4, size = digits.size() / 4 * 3 + (rest == 0 ? 0 : rest - 1);
+  check(rest != 1 && (padding == 0 || (digits.size() + padding) % 4 == 0) && padding <= 2, "base64: the text is cut short");
+  digits.append((4 - rest) % 4, '=');
+  std::vector<std::byte> bytes(digits.size() / 4 * 3);
+  for (size_t at = 0; at < digits.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, digits.size() - at);
+    const int written = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data() + at / 4 * 3),
+                                        reinterpret_cast<const unsigned char*>(digits.data() + at), static_cast<int>(count));
+    require(written == static_cast<int>(count / 4 * 3), "base64: OpenSSL refused the text");
   }
+  bytes.resize(size);
   return bytes;
 }
 

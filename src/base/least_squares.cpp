@@ -11,7 +11,7 @@ LeastSquares::LeastSquares(int unknowns, int sides)
       sides_(sides),
       normal_(static_cast<size_t>(unknowns) * static_cast<size_t>(unknowns)),
       moments_(static_cast<size_t>(unknowns) * static_cast<size_t>(sides)) {
-  check(unknowns > 0 && sides > 0, "least squares with {} unknowns and {} sides", unknowns, sides);
+  require(unknowns > 0 && sides > 0, "least squares with {} unknowns and {} sides", unknowns, sides);
 }
 
 void LeastSquares::add(std::span<const int> columns, std::span<const double> values, std::span<const double> targets,

@@ -5,59 +5,101 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace flux2 {
+namespace {
+
+// The pool whose loop this thread is running a body of. An inner loop on the same pool runs alone.
+thread_local const void* current_pool = nullptr;
+
+// One call of parallel_for. It lives on the caller's stack: the caller takes it off the pool's list and waits until
+// `helpers` is 0 before it returns. All but `next` is guarded by the pool's mutex.
+struct Loop {
+  const std::function<void(int64_t)>& body;
+  const int64_t count;
+  std::atomic<int64_t> next{0};
+  int helpers = 0;  // workers inside this loop
+  std::exception_ptr failure = {};
+  std::condition_variable done = {};
+
+  bool has_work() const { return next.load(std::memory_order_relaxed) < count; }
+};
+
+}  // namespace
 
 struct ThreadPool::State {
   std::vector<std::thread> workers;
   std::mutex mutex;
-  std::condition_variable wake, done;
-  uint64_t generation = 0;  // counts loops; a worker sleeps until it changes
+  std::condition_variable wake;
+  std::vector<Loop*> loops;              // in progress, one for each caller
+  std::atomic<uint64_t> loops_begun{0};  // when this changes, every worker chooses its loop again
+  size_t turn = 0;                       // decides between loops that have equally many helpers
+  int idle = 0;                          // workers that wait for `wake`
   bool stopping = false;
 
-  // The loop in progress. Written under the mutex before `generation` moves on.
-  const std::function<void(int64_t)>* body = nullptr;
-  int64_t count = 0;
-  std::atomic<int64_t> next{0};
-  int active = 0;  // workers still inside this loop
-  std::exception_ptr failure;
-  std::atomic<bool> busy{false};  // a loop is running: an inner or second one runs alone
+  // The loop with the fewest helpers among those that have work left. Call it with the mutex held.
+  Loop* choose() {
+    Loop* best = nullptr;
+    bool tie = false;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      Loop* loop = loops[(turn + i) % loops.size()];
+      if (!loop->has_work()) continue;
+      tie = tie || (best && loop->helpers == best->helpers);
+      if (!best || loop->helpers < best->helpers) best = loop;
+    }
+    if (tie) ++turn;
+    return best;
+  }
 
-  void work(const std::function<void(int64_t)>& f, int64_t n) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
+  // Runs pieces of the loop until none is left or `stay()` is false.
+  template <class Stay>
+  void work(Loop& loop, Stay stay) {
+    const void* outer = std::exchange(current_pool, this);
+    for (int64_t i; stay() && (i = loop.next.fetch_add(1, std::memory_order_relaxed)) < loop.count;) {
       try {
-        f(i);
+        loop.body(i);
       } catch (...) {
         std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next.store(n, std::memory_order_relaxed);
+        if (!loop.failure) loop.failure = std::current_exception();
+        loop.next.store(loop.count, std::memory_order_relaxed);
       }
     }
+    current_pool = outer;
   }
 
   void run_worker() {
-    uint64_t seen = 0;
     std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait(lock, [&] { return stopping || generation != seen; });
-      if (stopping) return;
-      seen = generation;
-      const auto* f = body;
-      const int64_t n = count;
+      Loop* loop = choose();
+      if (!loop) {
+        if (stopping) return;
+        ++idle;
+        wake.wait(lock);
+        --idle;
+        continue;
+      }
+      ++loop->helpers;
+      const uint64_t seen = loops_begun.load(std::memory_order_relaxed);
       lock.unlock();
-      work(*f, n);
+      work(*loop, [&] { return loops_begun.load(std::memory_order_relaxed) == seen; });
       lock.lock();
-      if (--active == 0) done.notify_one();
+      if (--loop->helpers == 0) loop->done.notify_one();
     }
   }
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  if (threads <= 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get()] { s->run_worker(); });
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  state_->workers.reserve(static_cast<size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get()] { s->run_worker(); });
+  } catch (const std::system_error&) {
+    // The system allows no more threads. The pool works with those it has; size() tells how many.
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -73,27 +115,26 @@ int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) +
 
 void ThreadPool::parallel_for(int64_t n, const std::function<void(int64_t)>& body) {
   State& s = *state_;
-  if (n <= 1 || s.workers.empty() || s.busy.exchange(true)) {
+  if (n <= 1 || s.workers.empty() || current_pool == &s) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
+  Loop loop{.body = body, .count = n};
+  bool wake;
   {
     std::lock_guard lock(s.mutex);
-    s.body = &body;
-    s.count = n;
-    s.next.store(0, std::memory_order_relaxed);
-    s.failure = nullptr;
-    s.active = static_cast<int>(s.workers.size());
-    ++s.generation;
+    s.loops.push_back(&loop);
+    s.loops_begun.fetch_add(1, std::memory_order_relaxed);
+    wake = s.idle > 0;
   }
-  s.wake.notify_all();
-  s.work(body, n);
-  std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.active == 0; });
-  const std::exception_ptr failure = std::exchange(s.failure, nullptr);
-  s.busy.store(false);
-  lock.unlock();
-  if (failure) std::rethrow_exception(failure);
+  if (wake) s.wake.notify_all();
+  s.work(loop, [] { return true; });
+  {
+    std::unique_lock lock(s.mutex);
+    std::erase(s.loops, &loop);
+    loop.done.wait(lock, [&] { return loop.helpers == 0; });
+  }
+  if (loop.failure) std::rethrow_exception(loop.failure);
 }
 
 void ThreadPool::parallel_ranges(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {

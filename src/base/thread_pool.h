@@ -6,16 +6,18 @@
 
 namespace flux2 {
 
-// A fixed set of threads that run one parallel loop at a time; the caller takes part.
-// Loops do not nest: a body that calls parallel_for again runs that inner loop alone.
+// A fixed set of threads that help with parallel loops. The caller takes part in its own loop. When several threads call at
+// once, each worker helps the loop with the fewest helpers and chooses again whenever another loop begins.
+// Loops do not nest: a body that calls parallel_for on the same pool runs that inner loop alone.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // 0: one per physical core, as far as the system tells
+  // 0: one thread for each core the system reports. Where the system refuses to create threads, the pool has fewer.
+  explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
-  int size() const;
+  int size() const;  // the workers and the caller
 
   // Calls body(i) once for every i in [0, n), in any order, on any thread; returns when all are done.
   // The first exception thrown by a body is rethrown here.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "tensor/op_time.h"
+#include "tensor/device.h"
 
 namespace flux2 {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bench/bench_inputs.h"
-#include "tensor/op_time.h"
+#include "tensor/device.h"
 
 namespace flux2 {
 

@@ -11,7 +11,7 @@
 #include "engine/placement.h"
 #include "hub/model_files.h"
 #include "pipeline/text_to_image.h"
-#include "tensor/profile.h"
+#include "tensor/device.h"
 #include "weights/quantise.h"
 
 namespace flux2 {

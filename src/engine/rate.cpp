@@ -5,7 +5,7 @@
 
 #include "hub/synth_values.h"
 #include "nn/load.h"
-#include "ops/eight_bit.h"
+#include "ops/linear.h"
 
 namespace flux2 {
 

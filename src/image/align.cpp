@@ -1,11 +1,12 @@
 #include "image/align.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "base/least_squares.h"
-#include "image/float_planes.h"
 
 namespace flux2 {
 
@@ -18,6 +19,69 @@ constexpr int kRounds = 12;                   // at each level, at most
 constexpr double kStill = 2e-3;               // pixels at the border: smaller steps end a level
 constexpr double kLargestShift = 1.0 / 16, kLargestScale = 0.06;
 constexpr double kBelief = 0.02;  // what the identity is worth, in observations per kept pixel
+
+// Pictures as planes of floats, for measuring below the pixel. Coordinates are of pixel centres, (0, 0) the first.
+struct FloatPlanes {
+  int width = 0, height = 0;
+  std::vector<std::vector<float>> planes;
+
+  const float* row(size_t plane, int y) const {
+    return planes[plane].data() + static_cast<size_t>(y) * static_cast<size_t>(width);
+  }
+};
+
+std::array<float, 4> catmull_rom(float t) {
+  const float t2 = t * t, t3 = t2 * t;
+  return {-0.5f * t3 + t2 - 0.5f * t, 1.5f * t3 - 2.5f * t2 + 1, -1.5f * t3 + 2 * t2 + 0.5f * t, 0.5f * t3 - 0.5f * t2};
+}
+
+// Each value is the mean of a square of `factor` pixels; a rest at the right and below is left out.
+FloatPlanes shrunk_planes(const Image& image, int factor) {
+  FloatPlanes out{image.width / factor, image.height / factor, {}};
+  const auto channels = static_cast<size_t>(image.channels);
+  const float share = 1.0f / static_cast<float>(factor * factor);
+  out.planes.assign(channels, std::vector<float>(static_cast<size_t>(out.width) * static_cast<size_t>(out.height)));
+  for (int y = 0; y < out.height * factor; ++y) {
+    const uint8_t* from = image.row(y);
+    const size_t start = static_cast<size_t>(y / factor) * static_cast<size_t>(out.width);
+    for (int x = 0; x < out.width * factor; ++x)
+      for (size_t c = 0; c < channels; ++c)
+        out.planes[c][start + static_cast<size_t>(x / factor)] += share * from[static_cast<size_t>(x) * channels + c];
+  }
+  return out;
+}
+
+FloatPlanes halved(const FloatPlanes& in) {
+  FloatPlanes out{in.width / 2, in.height / 2, {}};
+  for (size_t c = 0; c < in.planes.size(); ++c) {
+    std::vector<float> plane;
+    plane.reserve(static_cast<size_t>(out.width) * static_cast<size_t>(out.height));
+    for (int y = 0; y < out.height; ++y) {
+      const float *a = in.row(c, 2 * y), *b = in.row(c, 2 * y + 1);
+      for (int x = 0; x < out.width; ++x) plane.push_back(0.25f * (a[2 * x] + a[2 * x + 1] + b[2 * x] + b[2 * x + 1]));
+    }
+    out.planes.push_back(std::move(plane));
+  }
+  return out;
+}
+
+// Bicubic (Catmull–Rom) between pixels, the outermost repeated beyond the borders: out[plane] at (x, y).
+void sample_planes(const FloatPlanes& in, double x, double y, float* out) {
+  const double left = std::floor(x), top = std::floor(y);
+  const auto wx = catmull_rom(static_cast<float>(x - left)), wy = catmull_rom(static_cast<float>(y - top));
+  std::array<int, 4> columns;
+  for (int k = 0; k < 4; ++k) columns[static_cast<size_t>(k)] = std::clamp(static_cast<int>(left) - 1 + k, 0, in.width - 1);
+  std::fill_n(out, in.planes.size(), 0.0f);
+  for (int k = 0; k < 4; ++k) {
+    const int line = std::clamp(static_cast<int>(top) - 1 + k, 0, in.height - 1);
+    for (size_t c = 0; c < in.planes.size(); ++c) {
+      const float* row = in.row(c, line);
+      float sum = 0;
+      for (size_t j = 0; j < 4; ++j) sum += wx[j] * row[columns[j]];
+      out[c] += wy[static_cast<size_t>(k)] * sum;
+    }
+  }
+}
 
 struct Level {
   FloatPlanes picture, original, kept;
@@ -119,11 +183,11 @@ bool Alignment::is_identity() const {
 }
 
 Alignment measure_alignment(const Image& picture, const Image& original, const Image& kept) {
-  check(picture.channels == 3 && original.channels == 3 && kept.channels == 1, "align: {}, {} and {} channels", picture.channels,
-        original.channels, kept.channels);
+  require(picture.channels == 3 && original.channels == 3 && kept.channels == 1, "align: {}, {} and {} channels",
+          picture.channels, original.channels, kept.channels);
   for (const Image* other : {&original, &kept})
-    check(other->width == picture.width && other->height == picture.height, "align: {}×{} beside {}×{}", other->width,
-          other->height, picture.width, picture.height);
+    require(other->width == picture.width && other->height == picture.height, "align: {}×{} beside {}×{}", other->width,
+            other->height, picture.width, picture.height);
   double area = 0;
   for (const uint8_t k : kept.pixels) area += k / 255.0;
   if (area < kLeastArea || std::min(picture.width, picture.height) < kSmallestSide) return {};
@@ -148,7 +212,7 @@ Alignment measure_alignment(const Image& picture, const Image& original, const I
 }
 
 Image aligned(const Image& picture, const Alignment& a) {
-  check(picture.channels == 3, "align: a picture of {} channels", picture.channels);
+  require(picture.channels == 3, "align: a picture of {} channels", picture.channels);
   if (a.is_identity()) return picture;
   const FloatPlanes planes = shrunk_planes(picture, 1);
   Image out(picture.width, picture.height, 3);

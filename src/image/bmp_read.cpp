@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "image/byte_view.h"
-#include "image/decoders.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 

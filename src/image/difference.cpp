@@ -13,8 +13,8 @@ PictureDifference difference(const Image& a, const Image& b, const Image* where)
   check(a.width == b.width && a.height == b.height && a.channels == b.channels,
         "pictures of {}×{} with {} channels and {}×{} with {} cannot be compared", a.width, a.height, a.channels, b.width,
         b.height, b.channels);
-  check(!where || (where->width == a.width && where->height == a.height && where->channels == 1),
-        "difference: the area has another size");
+  require(!where || (where->width == a.width && where->height == a.height && where->channels == 1),
+          "difference: the area has another size");
   PictureDifference result;
   int64_t sum = 0, squares = 0, count = 0;
   const auto channels = static_cast<size_t>(a.channels);

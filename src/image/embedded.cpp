@@ -1,5 +1,7 @@
 #include "image/embedded.h"
 
+#include <algorithm>
+
 #include "image/byte_view.h"
 #include "image/png_chunks.h"
 #include "image/webp_container.h"
@@ -10,19 +12,24 @@ namespace {
 
 using namespace std::string_view_literals;
 
+constexpr std::string_view kIccPrefix = "ICC_PROFILE\0"sv;  // then the number of this part, from 1, and the number of parts
+constexpr size_t kMaxIccBytes = size_t{64} << 20;           // real ones have less than 4 MiB
+
 Embedded in_png(std::span<const std::byte> bytes) {
   Embedded found;
   for_each_png_chunk(bytes, [&](std::string_view type, std::span<const std::byte> data) {
     if (type == "eXIf") found.exif = data;
+    if (type == "iCCP" && found.icc.empty()) found.icc = {data};
   });
   return found;
 }
 
 Embedded in_jpeg(std::span<const std::byte> bytes) {
-  constexpr uint8_t kStartOfScan = 0xDA, kEndOfImage = 0xD9, kApp1 = 0xE1;
+  constexpr uint8_t kStartOfScan = 0xDA, kEndOfImage = 0xD9, kApp1 = 0xE1, kApp2 = 0xE2;
   const ByteView file(bytes, std::endian::big);
   const std::string_view xmp_prefix(kJpegXmpPrefix, sizeof kJpegXmpPrefix);
   Embedded found;
+  std::vector<std::span<const std::byte>> icc;  // by part number; a profile with a missing part is not used
   size_t at = 2;
   while (at + 4 <= file.size() && file.u8(at) == 0xFF) {
     const uint8_t marker = file.u8(at + 1);
@@ -38,8 +45,15 @@ Embedded in_jpeg(std::span<const std::byte> bytes) {
     if (marker == kApp1 && text.starts_with(xmp_prefix) && found.xmp.empty()) {
       found.xmp = data.subspan(xmp_prefix.size());
     }
+    if (marker == kApp2 && text.starts_with(kIccPrefix) && data.size() > kIccPrefix.size() + 2) {
+      const auto number = std::to_integer<size_t>(data[kIccPrefix.size()]),
+                 count = std::to_integer<size_t>(data[kIccPrefix.size() + 1]);
+      icc.resize(std::max(icc.size(), count));
+      if (number >= 1 && number <= icc.size()) icc[number - 1] = data.subspan(kIccPrefix.size() + 2);
+    }
     at += 2 + length;
   }
+  if (std::none_of(icc.begin(), icc.end(), [](const auto& part) { return part.empty(); })) found.icc = std::move(icc);
   return found;
 }
 
@@ -48,6 +62,7 @@ Embedded in_webp(std::span<const std::byte> bytes) {
   for_each_webp_chunk(bytes, [&](std::string_view type, std::span<const std::byte> data) {
     if (type == "EXIF") found.exif = data;
     if (type == "XMP ") found.xmp = data;
+    if (type == "ICCP" && found.icc.empty()) found.icc = {data};
   });
   return found;
 }
@@ -63,6 +78,19 @@ Embedded find_embedded(std::span<const std::byte> bytes, ImageFormat format) {
     case ImageFormat::Bmp: return {};
   }
   return {};
+}
+
+std::vector<std::byte> icc_profile(const Embedded& embedded, ImageFormat format) {
+  std::vector<std::byte> profile;
+  for (const auto part : embedded.icc) profile.insert(profile.end(), part.begin(), part.end());
+  if (format != ImageFormat::Png || profile.empty()) return profile;
+  const std::string_view chunk(reinterpret_cast<const char*>(profile.data()), profile.size());
+  const size_t name = chunk.find('\0');  // then a zero for the method, then the compressed profile
+  if (name == chunk.npos || name + 2 > chunk.size() || chunk[name + 1] != 0) return {};
+  const auto text = inflated(chunk.substr(name + 2), kMaxIccBytes);
+  if (!text) return {};
+  const auto bytes = std::as_bytes(std::span(*text));
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace flux2

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "image/format.h"
 
@@ -11,10 +12,14 @@ namespace flux2 {
 struct Embedded {
   std::span<const std::byte> exif;
   std::span<const std::byte> xmp;  // JPEG and WebP; in PNG it is one of the text chunks
+  std::vector<std::span<const std::byte>> icc;  // parts of the ICC profile in order; in PNG the iCCP chunk, compressed
 };
 
 // Looks as far as the file's structure is sound; what lies behind a fault is not found.
 Embedded find_embedded(std::span<const std::byte> bytes, ImageFormat format);
+
+// The ICC profile in one piece; empty where there is none or where it is damaged.
+std::vector<std::byte> icc_profile(const Embedded& embedded, ImageFormat format);
 
 constexpr char kJpegXmpPrefix[] = "http://ns.adobe.com/xap/1.0/";  // followed by its terminating zero
 constexpr char kPngXmpKeyword[] = "XML:com.adobe.xmp";

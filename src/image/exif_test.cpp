@@ -50,13 +50,27 @@ TEST(Exif, ReadsCommentsOfOtherWriters) {
 
 TEST(Exif, SurvivesDamage) {
   const auto block = build_exif({.make = "Maker", .software = "program", .comment = "text"});
-  for (size_t size = 0; size <= block.size(); ++size) parse_exif(std::span(block).first(size));
+  for (size_t size = 0; size <= block.size(); ++size) {
+    const Exif part = parse_exif(std::span(block).first(size));
+    for (const auto& [got, whole] :
+         {std::pair(part.make, "Maker"), std::pair(part.software, "program"), std::pair(part.comment, "text")})
+      EXPECT_TRUE(got.empty() || got == whole) << size << " bytes: " << got;
+    EXPECT_EQ(part.orientation, 1);
+  }
   std::mt19937 random(1);
+  int intact = 0;
   for (int round = 0; round < 20000; ++round) {
     auto damaged = block;
     for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
-    parse_exif(damaged);
+    const Exif exif = parse_exif(damaged);
+    EXPECT_GE(exif.orientation, 1);
+    EXPECT_LE(exif.orientation, 8);
+    EXPECT_LE(exif.make.size(), 4 * damaged.size());  // nothing longer than the block, whatever lengths it claims
+    EXPECT_LE(exif.comment.size(), 4 * damaged.size());
+    intact += exif.make == "Maker" && exif.software == "program" && exif.comment == "text";
   }
+  EXPECT_GT(intact, 0);
+  EXPECT_LT(intact, 20000);
 }
 
 }  // namespace

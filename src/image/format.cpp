@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
-#include "image/webp.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 
@@ -17,17 +17,6 @@ const char* name_of(ImageFormat format) {
     case ImageFormat::Bmp: return "bmp";
   }
   return "unknown";
-}
-
-const char* mime_type(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::Png: return "image/png";
-    case ImageFormat::Jpeg: return "image/jpeg";
-    case ImageFormat::WebP: return "image/webp";
-    case ImageFormat::Ppm: return "image/x-portable-pixmap";
-    case ImageFormat::Bmp: return "image/bmp";
-  }
-  return "application/octet-stream";
 }
 
 std::optional<ImageFormat> sniff_format(std::span<const std::byte> bytes) {

@@ -10,8 +10,7 @@ namespace flux2 {
 
 enum class ImageFormat { Png, Jpeg, WebP, Ppm, Bmp };
 
-const char* name_of(ImageFormat format);    // "png", "jpg", … : also the usual file extension
-const char* mime_type(ImageFormat format);  // "image/png", …
+const char* name_of(ImageFormat format);  // "png", "jpg", … : also the usual file extension
 
 // What the content says, whatever the file is called.
 std::optional<ImageFormat> sniff_format(std::span<const std::byte> bytes);

@@ -6,7 +6,7 @@
 #include <csetjmp>
 
 #include "base/error.h"
-#include "image/decoders.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 

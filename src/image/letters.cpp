@@ -66,7 +66,7 @@ std::vector<std::string> wrapped_text(std::string_view text, int columns) {
 }
 
 void draw_text(Image& image, int x, int y, std::string_view text, int scale, std::array<uint8_t, 3> colour) {
-  check(image.channels == 3 && scale > 0, "draw_text: {} channels, scale {}", image.channels, scale);
+  require(image.channels == 3 && scale > 0, "draw_text: {} channels, scale {}", image.channels, scale);
   for (const char c : characters(text)) {
     const std::string_view rows = c ? kLetters[static_cast<size_t>(c - ' ')] : kBox;
     for (int row = 0; row < static_cast<int>(rows.size()) * scale; ++row)

@@ -22,7 +22,7 @@ std::optional<std::array<int, 4>> four_numbers(std::string_view text) {
 
 Box parse_box(std::string_view text) {
   const auto v = four_numbers(text);
-  check(v && (*v)[2] > 0 && (*v)[3] > 0, "\"{}\" is no box: write it like x,y,width,height", text);
+  check(v && (*v)[2] > 0 && (*v)[3] > 0, "\"{}\" is not a box; write x,y,width,height", text);
   return {(*v)[0], (*v)[1], (*v)[2], (*v)[3]};
 }
 
@@ -153,10 +153,10 @@ Image feathered(const Image& mask, int radius) {
 }
 
 void blend(Image& kept, const Image& made, const Image& mask) {
-  check(kept.width == made.width && kept.height == made.height && mask.width == made.width && mask.height == made.height &&
-            kept.channels >= 3 && made.channels == 3 && mask.channels == 1,
-        "blend: pictures of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width,
-        mask.height);
+  require(kept.width == made.width && kept.height == made.height && mask.width == made.width && mask.height == made.height &&
+              kept.channels >= 3 && made.channels == 3 && mask.channels == 1,
+          "blend: pictures of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width,
+          mask.height);
   uint8_t* to = kept.pixels.data();
   const uint8_t* from = made.pixels.data();
   for (const uint8_t m : mask.pixels) {

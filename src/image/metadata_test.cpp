@@ -4,9 +4,9 @@
 #include <zlib.h>
 
 #include "base/error.h"
+#include "image/codecs.h"
 #include "image/png_chunks.h"
 #include "image/test_images.h"
-#include "image/webp.h"
 #include "image/write_image.h"
 
 namespace flux2 {

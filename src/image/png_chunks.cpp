@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "image/byte_view.h"
 #include "image/text_encoding.h"
@@ -24,24 +23,6 @@ struct Inflater {
   ~Inflater() { inflateEnd(&stream); }
 };
 
-// Nothing when the stream is damaged or unfolds to more than `limit` bytes.
-std::optional<std::string> inflate_text(std::string_view packed, size_t limit) {
-  Inflater inflater;
-  inflater.stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  inflater.stream.avail_in = static_cast<uInt>(packed.size());  // a chunk has less than 2^31 bytes
-  std::string text;
-  char buffer[16384];
-  for (;;) {
-    inflater.stream.next_out = reinterpret_cast<Bytef*>(buffer);
-    inflater.stream.avail_out = sizeof buffer;
-    const int status = inflate(&inflater.stream, Z_NO_FLUSH);
-    if (status != Z_OK && status != Z_STREAM_END) return std::nullopt;
-    text.append(buffer, sizeof buffer - inflater.stream.avail_out);
-    if (text.size() > limit) return std::nullopt;
-    if (status == Z_STREAM_END) return text;
-  }
-}
-
 // Takes the text before the next zero byte off the front; nothing when there is no zero byte.
 std::optional<std::string_view> take_field(std::string_view& data) {
   const size_t end = data.find('\0');
@@ -55,15 +36,15 @@ std::optional<std::string> read_text(std::string_view type, std::string_view dat
   if (type == "tEXt") return latin1_to_utf8(data);
   if (type == "zTXt") {
     if (data.empty() || data[0] != 0) return std::nullopt;
-    const auto text = inflate_text(data.substr(1), limit);
+    const auto text = inflated(data.substr(1), limit);
     return text ? std::optional(latin1_to_utf8(*text)) : std::nullopt;
   }
   if (data.size() < 2) return std::nullopt;  // iTXt: compressed?, method, language, translated keyword, text
-  const bool packed = data[0] != 0;
+  const bool compressed = data[0] != 0;
   data.remove_prefix(2);
   if (!take_field(data) || !take_field(data)) return std::nullopt;
-  if (!packed) return any_to_utf8(data);
-  const auto text = inflate_text(data, limit);
+  if (!compressed) return any_to_utf8(data);
+  const auto text = inflated(data, limit);
   return text ? std::optional(any_to_utf8(*text)) : std::nullopt;
 }
 
@@ -73,6 +54,23 @@ bool fits_text_chunk(const std::optional<std::string>& latin1) {
 }
 
 }  // namespace
+
+std::optional<std::string> inflated(std::string_view compressed, size_t limit) {
+  Inflater inflater;
+  inflater.stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
+  inflater.stream.avail_in = static_cast<uInt>(compressed.size());  // a chunk has less than 2^31 bytes
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    inflater.stream.next_out = reinterpret_cast<Bytef*>(buffer);
+    inflater.stream.avail_out = sizeof buffer;
+    const int status = inflate(&inflater.stream, Z_NO_FLUSH);
+    if (status != Z_OK && status != Z_STREAM_END) return std::nullopt;
+    text.append(buffer, sizeof buffer - inflater.stream.avail_out);
+    if (text.size() > limit) return std::nullopt;
+    if (status == Z_STREAM_END) return text;
+  }
+}
 
 void for_each_png_chunk(std::span<const std::byte> bytes,
                         const std::function<void(std::string_view, std::span<const std::byte>)>& visit) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ void for_each_png_chunk(std::span<const std::byte> bytes,
 // All text chunks (tEXt, zTXt, iTXt) in file order. Together they unfold to at most `max_bytes`; what goes beyond is
 // left out.
 TextEntries read_png_text(std::span<const std::byte> bytes, size_t max_bytes = size_t{64} << 20);
+
+// The content of a zlib stream. Nothing when it is damaged or larger than `limit` bytes.
+std::optional<std::string> inflated(std::string_view compressed, size_t limit);
 
 struct PngChunk {
   char type[5];

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "image/decoders.h"
+#include "image/codecs.h"
 #include "image/png_codec.h"
 
 namespace flux2 {

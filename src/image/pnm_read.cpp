@@ -2,7 +2,7 @@
 #include <cctype>
 
 #include "image/byte_view.h"
-#include "image/decoders.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 

@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "image/decoders.h"
+#include "image/codecs.h"
+#include "image/colour_profile.h"
 #include "image/embedded.h"
 #include "image/exif.h"
 #include "image/format.h"
-#include "image/webp.h"
 
 namespace flux2 {
 
@@ -23,6 +23,17 @@ Image decode(std::span<const std::byte> bytes, ImageFormat format, int64_t max_p
   fail(ErrorCode::Internal, "no decoder for this format");
 }
 
+void apply_profile(Image& image, std::span<const std::byte> profile, const Log& log) {
+  switch (convert_to_srgb(image, profile)) {
+    case ProfileUse::None:
+    case ProfileUse::Converted: return;
+    case ProfileUse::Unsupported:
+      return log.warn("the picture's colour profile is damaged or not RGB; its colours are taken as sRGB");
+    case ProfileUse::NotBuilt:
+      return log.warn("the picture has a colour profile, and this build has no lcms2; its colours are taken as sRGB");
+  }
+}
+
 }  // namespace
 
 Image read_image(std::span<const std::byte> bytes, const ReadOptions& options) {
@@ -32,8 +43,11 @@ Image read_image(std::span<const std::byte> bytes, const ReadOptions& options) {
                 "PNG, JPEG, BMP, PPM and, where built in, WebP can be read");
   }
   Image image = decode(bytes, *format, options.max_pixels);
+  if (!options.apply_orientation && !options.to_srgb) return image;
+  const Embedded embedded = find_embedded(bytes, *format);
+  if (options.to_srgb && !embedded.icc.empty()) apply_profile(image, icc_profile(embedded, *format), options.log);
   if (!options.apply_orientation) return image;
-  return apply_orientation(std::move(image), parse_exif(find_embedded(bytes, *format).exif).orientation);
+  return apply_orientation(std::move(image), parse_exif(embedded.exif).orientation);
 }
 
 Image read_image(const std::filesystem::path& path, const ReadOptions& options) {

@@ -4,18 +4,21 @@
 #include <filesystem>
 #include <span>
 
+#include "base/log.h"
 #include "image/image.h"
 
 namespace flux2 {
 
 struct ReadOptions {
   bool apply_orientation = true;         // turn the picture as its EXIF block asks
+  bool to_srgb = true;                   // convert the colours of a picture that has an ICC profile
   int64_t max_pixels = kMaxImagePixels;  // refuse larger pictures before decoding them
+  Log log = {};                          // is told of a colour profile that cannot be used
 };
 
 // Reads PNG, JPEG, BMP, PPM/PGM and, when built with it, WebP, recognised by content. Grey, RGB and RGBA come as
-// stored, palettes expanded, 16-bit samples cut to their upper byte (as Pillow does), CMYK converted. Throws BadFile,
-// naming the file and the fault, for anything damaged, truncated or unknown.
+// stored, palettes expanded, 16-bit samples cut to their upper byte (as Pillow does), CMYK converted without its profile. Throws
+// BadFile, naming the file and the fault, for anything damaged, truncated or unknown.
 Image read_image(const std::filesystem::path& path, const ReadOptions& options = {});
 Image read_image(std::span<const std::byte> bytes, const ReadOptions& options = {});
 

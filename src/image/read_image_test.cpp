@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <png.h>
+#include <zlib.h>
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "image/codecs.h"
 #include "image/exif.h"
 #include "image/test_images.h"
-#include "image/webp.h"
 #include "image/webp_container.h"
 #include "image/write_image.h"
 
@@ -181,6 +182,32 @@ TEST(ReadImage, RefusesBeforeDecoding) {
   }
   EXPECT_THROW(read_text(""), Error);
   EXPECT_THROW(read_text("plain words"), Error);
+}
+
+// In every build: without lcms2 no profile can be used, with it this one cannot.
+TEST(ReadImage, AColourProfileThatCannotBeUsedIsOneWarning) {
+  const std::string profile = "no profile";
+  uLongf size = compressBound(profile.size());
+  std::string compressed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(compressed.data()), &size, reinterpret_cast<const Bytef*>(profile.data()), profile.size());
+  const std::string chunk = "iCCPname\0\0"s + compressed.substr(0, size);
+  const auto big_endian = [](uLong value) {
+    std::string digits;
+    for (int shift : {24, 16, 8, 0}) digits += static_cast<char>(value >> shift & 255);
+    return digits;
+  };
+  const Image image = test_image(10, 10, 3);
+  const auto plain = encode_png(image);
+  std::string file(reinterpret_cast<const char*>(plain.data()), plain.size());
+  const uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(chunk.data()), chunk.size());
+  file.insert(8 + 25, big_endian(chunk.size() - 4) + chunk + big_endian(sum));  // after the signature and IHDR
+  std::vector<std::string> warnings;
+  const Log log([&](LogLevel, const std::string& text) { warnings.push_back(text); });
+  EXPECT_EQ(read_image(bytes_of(file), {.log = log}), image);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("colour profile"), std::string::npos);
+  EXPECT_EQ(read_image(bytes_of(file), {.to_srgb = false, .log = log}), image);
+  EXPECT_EQ(warnings.size(), 1u);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ ReferencePrep reference_prep_named(std::string_view name) {
   if (name == "ours") return ReferencePrep::Ours;
   if (name == "bfl") return ReferencePrep::Bfl;
   if (name == "diffusers") return ReferencePrep::Diffusers;
-  fail(ErrorCode::InvalidArgument, "\"{}\" is not one of ours, bfl, diffusers", name);
+  fail(ErrorCode::InvalidArgument, "references cannot be prepared as \"{}\"; use ours, bfl or diffusers", name);
 }
 
 Image prepare_reference(const Image& picture, const ReferenceRules& rules, size_t count) {
@@ -39,7 +39,7 @@ Image prepare_reference(const Image& picture, const ReferenceRules& rules, size_
     const double scale = std::sqrt(static_cast<double>(limit) / static_cast<double>(pixels));
     image = resize(image, std::max(kGrid, static_cast<int>(w * scale)), std::max(kGrid, static_cast<int>(h * scale)));
   }
-  check(int64_t{image.width} * image.height <= kLargest, "a reference of {}x{} is too large to be taken as it is", w, h);
+  check(int64_t{image.width} * image.height <= kLargest, "a reference of {}x{} is too large to be used without resizing", w, h);
   return centre_crop(image, image.width / kGrid * kGrid, image.height / kGrid * kGrid);
 }
 

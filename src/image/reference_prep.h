@@ -9,9 +9,9 @@
 namespace flux2 {
 
 // Whose rules turn a picture into a reference.
-//   Ours       turned as EXIF says, shown over white; at most 2024² pixels when alone, 1024² beside others
-//   Bfl        as stored, alpha ignored; the same limits
-//   Diffusers  turned as EXIF says, alpha ignored; at most 1024² pixels always
+//   Ours       turned as EXIF says, colours converted to sRGB, shown over white; at most 2024² pixels when alone, 1024² beside
+//   others Bfl        as stored, alpha ignored; the same limits Diffusers  turned as EXIF says, alpha ignored; at most 1024²
+//   pixels always
 enum class ReferencePrep { Ours, Bfl, Diffusers };
 
 ReferencePrep reference_prep_named(std::string_view name);  // "ours", "bfl", "diffusers"
@@ -21,7 +21,9 @@ struct ReferenceRules {
   std::optional<int64_t> max_pixels;  // replaces the limit
   bool resize = true;                 // false: no limit but that of what can be encoded
 
-  bool turns_upright() const { return prep != ReferencePrep::Bfl; }  // how to read the file
+  // How to read the file: the reference programs ignore its colour profile, and BFL's also its orientation.
+  bool turns_upright() const { return prep != ReferencePrep::Bfl; }
+  bool converts_colours() const { return prep == ReferencePrep::Ours; }
 };
 
 // RGB whose sides are multiples of 16: scaled down by area with Lanczos when above the limit, then cut to its middle.

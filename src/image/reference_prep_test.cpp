@@ -71,5 +71,12 @@ TEST(ReferencePrep, RefusesWhatIsTooSmallOrTooLong) {
   EXPECT_THROW(reference_prep_named("theirs"), Error);
 }
 
+TEST(ReferencePrep, FilesAreReadAsTheNamedProgramReadsThem) {
+  const auto rules = [](ReferencePrep prep) { return ReferenceRules{.prep = prep}; };
+  EXPECT_TRUE(rules(ReferencePrep::Ours).turns_upright() && rules(ReferencePrep::Ours).converts_colours());
+  EXPECT_TRUE(rules(ReferencePrep::Diffusers).turns_upright() && !rules(ReferencePrep::Diffusers).converts_colours());
+  EXPECT_FALSE(rules(ReferencePrep::Bfl).turns_upright() || rules(ReferencePrep::Bfl).converts_colours());
+}
+
 }  // namespace
 }  // namespace flux2

@@ -1,4 +1,4 @@
-#include "image/webp.h"
+#include "image/codecs.h"
 
 #include <webp/decode.h>
 #include <webp/encode.h>

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "image/webp.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 

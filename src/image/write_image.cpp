@@ -2,7 +2,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "image/webp.h"
+#include "image/codecs.h"
 
 namespace flux2 {
 

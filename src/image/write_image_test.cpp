@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "image/codecs.h"
 #include "image/read_image.h"
 #include "image/test_images.h"
-#include "image/webp.h"
 
 namespace flux2 {
 namespace {

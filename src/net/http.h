@@ -57,7 +57,7 @@ struct HttpSink {
 };
 
 // Sends requests and keeps connections open between them. Any number of threads may send at the same time, each over a
-// connection of its own. Redirects are answers like any other: see net/redirect.h.
+// connection of its own. Redirects are answers like any other: see send_following().
 class HttpClient {
  public:
   explicit HttpClient(HttpSettings settings = {});
@@ -73,5 +73,26 @@ class HttpClient {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Sends a request and follows where its answers lead, ten times at most. The token and any header that carries a secret
+// stay behind when scheme, host or port change. A redirect from https to plain http is refused.
+HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink = {});
+
+bool is_redirect(const HttpAnswer& answer);  // a 301, 302, 303, 307 or 308 that says where to
+
+// A number that is nothing but digits, at most 18 of them.
+std::optional<uint64_t> decimal(std::string_view text);
+
+// What "bytes 5-9/10" and "bytes */10" tell; a total of "*" is not known.
+struct ContentRange {
+  std::optional<uint64_t> begin, total;
+};
+ContentRange content_range(const HttpAnswer& answer);
+
+// How long the whole file is: the total of a 206, the length of any other answer.
+std::optional<uint64_t> whole_size(const HttpAnswer& answer);
+
+// An ETag without its quotes and without the W/ of a weak one.
+std::string bare_etag(std::string text);
 
 }  // namespace flux2

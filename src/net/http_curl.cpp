@@ -213,7 +213,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, request.body.c_str());
   } else {
-    check(request.method == "GET", "{} is not a method that is spoken here", request.method);
+    require(request.method == "GET", "the HTTP client has no method {}", request.method);
     curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
   }
   HeaderList headers;

@@ -68,20 +68,20 @@ Url parse_url(std::string_view text) {
   check(colon != text.npos, "{} is not an address: it begins with neither http:// nor https://", printable(text));
   Url url;
   url.scheme = lower(text.substr(0, colon));
-  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are spoken", printable(text),
+  check(url.scheme == "http" || url.scheme == "https", "{} uses {}; only http and https are supported", printable(text),
         printable(url.scheme));
   std::string_view rest = text.substr(colon + 3);
   rest = rest.substr(0, rest.find('#'));
   const size_t path = std::min(rest.find_first_of("/?"), rest.size());
-  std::string_view place = rest.substr(0, path);
-  check(place.find('@') == place.npos, "the address at {} carries a name or password; give it without",
-        printable(place.substr(place.find('@') == place.npos ? 0 : place.find('@') + 1)));
-  const size_t bracket = place.starts_with('[') ? place.find(']') : 0;
-  check(bracket != place.npos, "{} has no valid host", printable(text));
-  const size_t port = place.find(':', bracket);
-  url.host = lower(place.substr(0, port));
+  std::string_view authority = rest.substr(0, path);
+  check(authority.find('@') == authority.npos, "the address at {} carries a name or password; give it without",
+        printable(authority.substr(authority.find('@') == authority.npos ? 0 : authority.find('@') + 1)));
+  const size_t bracket = authority.starts_with('[') ? authority.find(']') : 0;
+  check(bracket != authority.npos, "{} has no valid host", printable(text));
+  const size_t port = authority.find(':', bracket);
+  url.host = lower(authority.substr(0, port));
   check(!url.host.empty() && url.host.find_first_of("\\\"<>") == url.host.npos, "{} has no valid host", printable(text));
-  url.port = port == place.npos ? (url.secure() ? 443 : 80) : port_of(place.substr(port + 1), text);
+  url.port = port == authority.npos ? (url.secure() ? 443 : 80) : port_of(authority.substr(port + 1), text);
   url.target = rest.substr(path);
   if (!url.target.starts_with('/')) url.target.insert(0, "/");
   return url;

@@ -1,6 +1,6 @@
 #include "nn/conv.h"
 
-#include "ops/group_norm.h"
+#include "ops/norm.h"
 
 namespace flux2 {
 

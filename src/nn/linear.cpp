@@ -4,7 +4,6 @@
 
 #include "ops/activation.h"
 #include "ops/all_reduce.h"
-#include "ops/eight_bit.h"
 #include "ops/linear.h"
 
 namespace flux2 {

@@ -18,9 +18,9 @@ struct Linear {
   Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
 
   Tensor operator()(const Tensor& x) const;
-  // swiglu of the outputs, which are [gate | up], stored as the next layer takes it.
+  // swiglu of the outputs, which are [gate | up], in the dtype that the next layer takes.
   Tensor then_swiglu(const Tensor& x, const Linear& next) const;
-  // How the layer likes an input that would otherwise be like x: in 8 bits where it multiplies in those (ops/eight_bit.h).
+  // The dtype in which this layer multiplies an input like x fastest: quantised where the device can (ops/linear.h).
   DType takes(const Tensor& x) const;
   // Whether the weight is all there is: no adapters, nobody to share with.
   bool is_plain() const { return adapters.empty() && !has_bias && (!ranks || ranks->size() == 1); }

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
-#include "ops/eight_bit.h"
+#include "ops/linear.h"
 
 namespace flux2 {
 
@@ -23,6 +24,13 @@ Tensor in_host_memory(const Tensor& t) {
   return copy;
 }
 
+// [O, I, kh, kw] as [O, kh, kw, I] on the stream.
+Tensor conv_from_file(const Tensor& stored, Stream& stream) {
+  constexpr std::array<int, 4> order{0, 2, 3, 1};
+  const Tensor t = stored.to(stream);  // blocks lie along an axis that is not the last one of the result
+  return (is_block_type(t.dtype()) ? t.cast(DType::BF16) : t).permuted(order).contiguous();
+}
+
 }  // namespace
 
 void check_parameters(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit) {
@@ -36,8 +44,9 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
   const size_t shown = std::min<size_t>(faults.size(), 10);
   std::string list = fmt::format("{}", fmt::join(faults.begin(), faults.begin() + static_cast<ptrdiff_t>(shown), "; "));
   if (faults.size() > shown) list += fmt::format("; and {} more", faults.size() - shown);
-  throw Error(ErrorCode::Incompatible, fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
-              "the file is damaged or of another model; `flux2 inspect FILE` tells what it is");
+  throw Error(ErrorCode::Incompatible,
+              fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
+              Hint("the file is damaged or belongs to another model; {0} shows what it holds", {run_command("inspect FILE")}));
 }
 
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads) {

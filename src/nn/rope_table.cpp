@@ -19,17 +19,17 @@ Tensor table(Stream& stream, int64_t rows, const std::vector<float>& values) {
 Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double theta) {
   std::array<double, kPairsPerAxis> frequency;
   for (int k = 0; k < kPairsPerAxis; ++k) frequency[static_cast<size_t>(k)] = std::pow(theta, -k / 16.0);
-  // A picture has few distinct places: each is worked out once, which makes the table a matter of copying.
+  // A picture has few distinct positions. Each is computed once and then copied.
   struct Segment {
     std::array<float, kPairsPerAxis> cosine, sine;
   };
   std::unordered_map<int32_t, Segment> segments;
-  const auto segment_at = [&](int32_t place) -> const Segment& {
-    const auto [found, is_new] = segments.try_emplace(place);
+  const auto segment_at = [&](int32_t position) -> const Segment& {
+    const auto [found, is_new] = segments.try_emplace(position);
     if (is_new)
       for (size_t k = 0; k < kPairsPerAxis; ++k) {
-        found->second.cosine[k] = static_cast<float>(std::cos(place * frequency[k]));
-        found->second.sine[k] = static_cast<float>(std::sin(place * frequency[k]));
+        found->second.cosine[k] = static_cast<float>(std::cos(position * frequency[k]));
+        found->second.sine[k] = static_cast<float>(std::sin(position * frequency[k]));
       }
     return found->second;
   };
@@ -37,8 +37,8 @@ Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double
   cosine.reserve(positions.size() * kAxes * kPairsPerAxis);
   sine.reserve(cosine.capacity());
   for (const TokenPosition& p : positions)
-    for (int32_t place : {p.t, p.h, p.w, p.l}) {
-      const Segment& segment = segment_at(place);
+    for (int32_t position : {p.t, p.h, p.w, p.l}) {
+      const Segment& segment = segment_at(position);
       cosine.insert(cosine.end(), segment.cosine.begin(), segment.cosine.end());
       sine.insert(sine.end(), segment.sine.begin(), segment.sine.end());
     }

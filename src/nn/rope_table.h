@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/norm_rope.h"
+#include "ops/rope.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {

@@ -1,7 +1,6 @@
 #include "ops/activation.h"
 
 #include "autograd/grad.h"
-#include "ops/eight_bit.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -27,7 +26,7 @@ Tensor abs(const Tensor& x) { return apply("abs", Unary::Abs, x); }
 Tensor square(const Tensor& x) { return apply("square", Unary::Square, x); }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as) {
-  check(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "swiglu: gate {} and up {}", gate.shape(), up.shape());
+  require(gate.shape() == up.shape() && gate.dtype() == up.dtype(), "swiglu: gate {} and up {}", gate.shape(), up.shape());
   if (as && *as != gate.dtype() && !wants_grad(gate, up)) {
     const Tensor rows = matrix_rows(gate), y = result_like(gate, *as, gate.shape());
     if (y.numel() > 0) y.device().kernels().quantise_swiglu({nullptr, rows, matrix_rows(up), y.reshaped(rows.shape())});
@@ -37,7 +36,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as) {
   if (y.numel() > 0) gate.device().kernels().swiglu({gate, up, y});
   return record("swiglu", std::move(y), {gate, up},
                 [gate = gate.detached(), up = up.detached()](const Tensor& dy, GradSink& sink) {
-                  const Tensor dgate = sink.place(0, gate, gate.shape()), dup = sink.place(1, up, up.shape());
+                  const Tensor dgate = sink.memory_for(0, gate, gate.shape()), dup = sink.memory_for(1, up, up.shape());
                   if (dy.numel() > 0) gate.device().kernels().swiglu_grad({gate, up, dy, dgate, dup});
                   sink.add(0, dgate);
                   sink.add(1, dup);
@@ -45,7 +44,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as) {
 }
 
 Tensor swiglu(const Tensor& gate_up, std::optional<DType> as) {
-  check(gate_up.dim(-1) % 2 == 0, "swiglu: odd width {}", gate_up.dim(-1));
+  require(gate_up.dim(-1) % 2 == 0, "swiglu: odd width {}", gate_up.dim(-1));
   const int64_t half = gate_up.dim(-1) / 2;
   const auto parts = split(gate_up, {half, half});
   return swiglu(parts[0], parts[1], as);

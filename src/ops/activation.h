@@ -11,7 +11,7 @@ Tensor exp(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);
 
-// silu(gate) · up, element by element, stored as asked (ops/eight_bit.h).
+// silu(gate) · up, element by element. `as` quantises the result (ops/linear.h).
 Tensor swiglu(const Tensor& gate, const Tensor& up, std::optional<DType> as = {});
 // The same for [..., 2M] = [gate | up]: the first half goes through SiLU.
 Tensor swiglu(const Tensor& gate_up, std::optional<DType> as = {});

@@ -9,7 +9,7 @@ namespace {
 const char* name_of(Binary op) { return op == Binary::Add ? "add" : op == Binary::Sub ? "subtract" : "multiply"; }
 
 Tensor compute(Binary op, const Tensor& a, const Tensor& b) {
-  check(a.dtype() == b.dtype(), "{}: {} and {} operands", name_of(op), flux2::name_of(a.dtype()), flux2::name_of(b.dtype()));
+  require(a.dtype() == b.dtype(), "{}: {} and {} operands", name_of(op), flux2::name_of(a.dtype()), flux2::name_of(b.dtype()));
   const Shape shape = broadcast_shape(a.shape(), b.shape());
   Stream& stream = stream_of({&a, &b});
   Tensor y = Tensor::empty(stream, a.dtype(), shape);
@@ -56,8 +56,8 @@ Tensor operator+(double offset, const Tensor& x) { return affine(x, 1.0, offset)
 Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
   auto* fused = x.device().kernels().gated_add;
   if (!fused) return x + gate * z;
-  check(x.shape() == z.shape() && x.rank() == 3 && gate.shape() == x.shape().with(1, 1), "gated_add: {} + {} · {}", x.shape(),
-        gate.shape(), z.shape());
+  require(x.shape() == z.shape() && x.rank() == 3 && gate.shape() == x.shape().with(1, 1), "gated_add: {} + {} · {}", x.shape(),
+          gate.shape(), z.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) fused({x, gate, z, y});
   return record("gated_add", std::move(y), {x, gate, z},
@@ -70,7 +70,7 @@ Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  check(broadcast_shape(shape, x.shape()) == x.shape(), "sum_to: {} is not a broadcast of {}", x.shape(), shape);
+  require(broadcast_shape(shape, x.shape()) == x.shape(), "sum_to: {} is not a broadcast of {}", x.shape(), shape);
   Shape aligned = x.shape();  // `shape` with ones in front
   for (int i = 0; i < x.rank(); ++i) {
     const int from = i - (x.rank() - shape.rank());
@@ -96,7 +96,7 @@ Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape) {
 Tensor sum(const Tensor& x) { return sum_to(x, Shape{}); }
 
 Tensor mean(const Tensor& x) {
-  check(x.numel() > 0, "mean of an empty tensor");
+  require(x.numel() > 0, "mean of an empty tensor");
   return (1.0 / static_cast<double>(x.numel())) * sum(x);
 }
 

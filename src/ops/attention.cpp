@@ -4,7 +4,6 @@
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
-#include "ops/eight_bit.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -13,9 +12,9 @@ namespace flux2 {
 namespace {
 
 void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
-  check(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.dim(0) == k.dim(0) && q.dim(3) == k.dim(3) &&
-            k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
-        "attention: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
+  require(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.dim(0) == k.dim(0) && q.dim(3) == k.dim(3) &&
+              k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
+          "attention: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
 }
 
 Tensor log_sum_for(const Tensor& q) {
@@ -28,8 +27,8 @@ float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   check_heads(q, k, v);
-  check(!options.key_mask.defined() || options.key_mask.shape() == Shape{k.dim(0), k.dim(1)}, "attention: key mask {} for keys {}",
-        options.key_mask.defined() ? options.key_mask.shape() : Shape{}, k.shape());
+  require(!options.key_mask.defined() || options.key_mask.shape() == Shape{k.dim(0), k.dim(1)},
+          "attention: key mask {} for keys {}", options.key_mask.defined() ? options.key_mask.shape() : Shape{}, k.shape());
   const float scale = options.scale != 0 ? options.scale : default_scale(q);
   const bool recording = wants_grad(q, k, v);
 
@@ -43,8 +42,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   Tensor out = record("attention", y, {q, k, v},
                       [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum, mask, scale,
                        causal = options.causal](const Tensor& dy, GradSink& sink) {
-                        const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()),
-                                     dv = sink.place(2, v, v.shape());
+                        const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
+                                     dv = sink.memory_for(2, v, v.shape());
                         q.device().kernels().attention_grad({q, k, v, y, log_sum, dy, dq, dk, dv, mask.defined() ? &mask : nullptr,
                                                              scale, causal});
                         sink.add(0, dq);
@@ -57,8 +56,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
                                std::optional<DType> as) {
   check_heads(q, k, v);
-  check(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
-        "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
+  require(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
+          "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
   const int64_t width = q.dim(2) * q.dim(3), hidden = gate_up.dim(2) / 2;
   const Kernels& kernels = q.device().kernels();
   if (as && *as != q.dtype() && !wants_grad(q, k, v, gate_up)) {
@@ -82,14 +81,14 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
                  width, hidden, scale](const Tensor& dy, GradSink& sink) {
                   const Kernels& table = dy.device().kernels();
                   if (sink.wants(3)) {
-                    const Tensor d = sink.place(3, gate_up, gate_up.shape());
+                    const Tensor d = sink.memory_for(3, gate_up, gate_up.shape());
                     table.swiglu_grad({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden),
                                        dy.narrowed(2, width, hidden), d.narrowed(2, 0, hidden), d.narrowed(2, hidden, hidden)});
                     sink.add(3, d);
                   }
                   if (!log_sum.defined()) return;
-                  const Tensor dq = sink.place(0, q, q.shape()), dk = sink.place(1, k, k.shape()),
-                               dv = sink.place(2, v, v.shape());
+                  const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
+                               dv = sink.memory_for(2, v, v.shape());
                   table.attention_grad({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), log_sum,
                                         dy.narrowed(2, 0, width).reshaped(q.shape()), dq, dk, dv, nullptr, scale, false});
                   sink.add(0, dq);
@@ -100,8 +99,9 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
 
 Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w) {
   if (wants_grad(q, k, v) || !fuses_swiglu(x, w)) return attention_beside_swiglu(q, k, v, linear(x, w));
-  check(x.rank() == 3 && x.dim(0) == q.dim(0) && x.dim(1) == q.dim(1) && w.rank() == 2 && w.dim(1) == x.dim(2) && w.dim(0) % 2 == 0,
-        "attention beside an MLP: queries {} beside {} for a weight of shape {}", q.shape(), x.shape(), w.shape());
+  require(
+      x.rank() == 3 && x.dim(0) == q.dim(0) && x.dim(1) == q.dim(1) && w.rank() == 2 && w.dim(1) == x.dim(2) && w.dim(0) % 2 == 0,
+      "attention beside an MLP: queries {} beside {} for a weight of shape {}", q.shape(), x.shape(), w.shape());
   check_heads(q, k, v);
   const int64_t width = q.dim(2) * q.dim(3), hidden = w.dim(0) / 2;
   Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});

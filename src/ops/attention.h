@@ -17,7 +17,7 @@ struct AttentionOptions {
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block, each
-// written where the product that follows reads it, in the form it asks for (ops/eight_bit.h).
+// written where the product that follows reads it, in the form it asks for (ops/linear.h).
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
                                std::optional<DType> as = {});
 

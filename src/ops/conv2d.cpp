@@ -9,11 +9,11 @@ namespace flux2 {
 namespace {
 
 Shape output_shape(const Tensor& x, const Tensor& weight, int stride, const Padding& padding) {
-  check(x.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x.dim(3), "conv2d: input {} for a weight of shape {}", x.shape(),
-        weight.shape());
+  require(x.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x.dim(3), "conv2d: input {} for a weight of shape {}",
+          x.shape(), weight.shape());
   const int64_t height = x.dim(1) + padding.top + padding.bottom - weight.dim(1);
   const int64_t width = x.dim(2) + padding.left + padding.right - weight.dim(2);
-  check(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x.shape(), weight.shape());
+  require(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x.shape(), weight.shape());
   return {x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)};
 }
 
@@ -49,7 +49,7 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int
   const auto fused = x.device().kernels().conv2d_add;
   if (!fused || wants_grad(x, weight, bias, residual)) return residual + conv2d(x, weight, bias, stride, padding);
   const Shape shape = output_shape(x, weight, stride, padding);
-  check(residual.shape() == shape, "conv2d_add: a residual of shape {} for a result of shape {}", residual.shape(), shape);
+  require(residual.shape() == shape, "conv2d_add: a residual of shape {} for a result of shape {}", residual.shape(), shape);
   const ConvShape conv{stride, padding.top, padding.left};
   Tensor y = Tensor::like(x, shape);
   if (y.numel() > 0) fused({contiguous(x), weight, bias.defined() ? &bias : nullptr, contiguous(residual), y, conv});
@@ -57,7 +57,7 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int
 }
 
 Tensor upsample_nearest(const Tensor& x_any) {
-  check(x_any.rank() == 4, "upsample_nearest: input {}", x_any.shape());
+  require(x_any.rank() == 4, "upsample_nearest: input {}", x_any.shape());
   const Tensor x = contiguous(x_any);
   Tensor y = Tensor::like(x, {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)});
   if (y.numel() > 0) x.device().kernels().upsample({x, y});
@@ -72,8 +72,8 @@ Tensor upsample_conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& 
   const auto fused = x_any.device().kernels().upsample_conv2d;
   if (!fused || wants_grad(x_any, weight, bias))
     return conv2d(upsample_nearest(x_any), weight, bias, 1, {1, 1, 1, 1});
-  check(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(1) == 3 && weight.dim(2) == 3 && weight.dim(3) == x_any.dim(3),
-        "upsample_conv2d: input {} for a weight of shape {}", x_any.shape(), weight.shape());
+  require(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(1) == 3 && weight.dim(2) == 3 && weight.dim(3) == x_any.dim(3),
+          "upsample_conv2d: input {} for a weight of shape {}", x_any.shape(), weight.shape());
   const Tensor x = contiguous(x_any);
   Tensor y = Tensor::like(x, {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), weight.dim(0)});
   if (y.numel() > 0) fused({x, weight, bias.defined() ? &bias : nullptr, y});

@@ -5,7 +5,7 @@
 namespace flux2 {
 
 Tensor embedding(const Tensor& ids, const Tensor& table, DType dtype) {
-  check(ids.dtype() == DType::I32 && table.rank() == 2, "embedding: ids {} into a table {}", ids.shape(), table.shape());
+  require(ids.dtype() == DType::I32 && table.rank() == 2, "embedding: ids {} into a table {}", ids.shape(), table.shape());
   Tensor y = Tensor::like(ids, dtype, ids.shape().append(table.dim(1)));
   if (y.numel() > 0) ids.device().kernels().embedding({ids, table, y});
   return record("embedding", std::move(y), {table}, [ids, table = table.detached()](const Tensor& dy, GradSink& sink) {

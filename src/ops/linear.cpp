@@ -3,7 +3,6 @@
 #include "autograd/grad.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/eight_bit.h"
 
 namespace flux2 {
 
@@ -14,9 +13,9 @@ Tensor matrix_rows(const Tensor& x) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  check(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
-  check(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
-        bias.defined() ? bias.shape() : Shape{}, w.shape());
+  require(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
+  require(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
+          bias.defined() ? bias.shape() : Shape{}, w.shape());
   Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
   const Tensor flat = matrix_rows(x);
   if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
@@ -48,11 +47,29 @@ bool fuses_swiglu(const Tensor& x, const Tensor& w) {
 
 Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   if (!fuses_swiglu(x, w)) return swiglu(linear(x, w));
-  check(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
-        x.shape(), w.shape());
+  require(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
+          x.shape(), w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
   if (y.numel() > 0) x.device().kernels().linear_swiglu({matrix_rows(x), w, matrix_rows(y)});
   return y;
+}
+
+DType input_dtype(const Tensor& x, const Tensor& w) {
+  const bool both = x.dtype() == DType::BF16 && w.dtype() == DType::F8_E4M3 && x.device().kernels().quantise;
+  return both && !wants_grad(x, w) ? DType::F8_E4M3 : x.dtype();
+}
+
+Tensor as_input(const Tensor& x, DType dtype) {
+  if (dtype == x.dtype()) return x;
+  const Tensor y = result_like(x, dtype, x.shape());
+  const Tensor rows = matrix_rows(x);
+  if (y.numel() > 0) x.device().kernels().quantise({rows, y.reshaped(rows.shape())});
+  return y;
+}
+
+Tensor result_like(const Tensor& x, DType dtype, const Shape& shape) {
+  const Tensor y = Tensor::like(x, dtype, shape);
+  return is_float(dtype) ? y : y.with_scales(Tensor::like(x, DType::F32, shape.first(shape.rank() - 1)));
 }
 
 }  // namespace flux2

@@ -5,7 +5,7 @@
 namespace flux2 {
 
 // y = x · wᵀ + bias over the last axis: x [..., K], w [N, K], bias [N] or undefined. w may be stored in any
-// dtype, quantised blocks included; y has the dtype of x, or BF16 where x has 8 bits (ops/eight_bit.h). A weight that wants a
+// dtype, quantised blocks included; y has the dtype of x, or BF16 where x is quantised (see below). A weight that wants a
 // gradient must be a float type.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
@@ -17,5 +17,18 @@ bool fuses_swiglu(const Tensor& x, const Tensor& w);
 
 // [..., K] as a matrix [M, K], without gradient: a view where the rows are evenly spaced, else a copy.
 Tensor matrix_rows(const Tensor& x);
+
+// Quantised activations are e4m3 values with a scale for each token. On a device that multiplies such values, the op before a
+// product can quantise its result; `linear` takes both forms.
+
+// The dtype in which linear(x, w) is fastest: F8_E4M3 where the device can multiply both in 8 bits and no gradient is wanted,
+// else the dtype of x.
+DType input_dtype(const Tensor& x, const Tensor& w);
+
+// x [..., K] in that dtype; x itself if it has that dtype already.
+Tensor as_input(const Tensor& x, DType dtype);
+
+// Memory for a result of that dtype, with scales if it is quantised.
+Tensor result_like(const Tensor& x, DType dtype, const Shape& shape);
 
 }  // namespace flux2

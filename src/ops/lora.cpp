@@ -63,8 +63,8 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
   bool trained = false;
   for (const Lora& c : changes) {
     const int64_t rank = c.down.dim(0);
-    check(c.down.shape() == Shape{rank, w.dim(1)} && c.up.shape() == Shape{w.dim(0), rank},
-          "lora: {} and {} for a weight of shape {}", c.down.shape(), c.up.shape(), w.shape());
+    require(c.down.shape() == Shape{rank, w.dim(1)} && c.up.shape() == Shape{w.dim(0), rank},
+            "lora: {} and {} for a weight of shape {}", c.down.shape(), c.up.shape(), w.shape());
     const Tensor down = c.down.detached().cast(x.dtype()), up = c.up.detached().cast(x.dtype());
     const Tensor inner = Tensor::like(x, {flat.dim(0), rank});
     kernels.linear({flat, down, nullptr, inner});

@@ -1,8 +1,9 @@
 #include "ops/norm.h"
 
 #include "autograd/grad.h"
+#include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/eight_bit.h"
+#include "ops/linear.h"
 
 namespace flux2 {
 
@@ -17,7 +18,7 @@ Tensor layer_norm(const Tensor& x, float eps) {
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
-  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  require(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
   Tensor y = Tensor::like(x);
   if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, eps});
   return record("rms_norm", std::move(y), {x, weight},
@@ -34,7 +35,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, const NormOptions& options) {
   if (wants_grad(x, weight) || !options.as || *options.as == x.dtype()) return rms_norm(x, weight, options.eps);
-  check(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
+  require(weight.shape() == Shape{x.dim(-1)}, "rms_norm: weight {} for input {}", weight.shape(), x.shape());
   const Tensor y = result_like(x, *options.as, x.shape());
   if (y.numel() > 0) x.device().kernels().rms_norm({x, weight, y, options.eps});
   return y;
@@ -46,8 +47,8 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
   auto* fused = kernels.modulated_norm;
   if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad))
     return (1.0 + scale) * layer_norm(x, eps) + shift;
-  check(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
-        "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
+  require(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
+          "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
   Tensor y = wants_grad(x, shift, scale) ? Tensor::like(x) : result_like(x, options.as.value_or(x.dtype()), x.shape());
   if (y.numel() > 0) fused({x, shift, scale, y, eps});
   return record("modulated_norm", std::move(y), {x, shift, scale},
@@ -70,12 +71,43 @@ SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, 
     return {sum, modulated_norm(sum, shift, scale, options)};
   }
   const Shape per_batch = x.shape().with(1, 1);
-  check(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
-            scale.shape() == per_batch,
-        "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
+  require(x.rank() == 3 && z.shape() == x.shape() && gate.shape() == per_batch && shift.shape() == per_batch &&
+              scale.shape() == per_batch,
+          "gated_add_norm: {} + {} · {}, shift {}, scale {}", x.shape(), gate.shape(), z.shape(), shift.shape(), scale.shape());
   SumAndNorm result{Tensor::like(x), result_like(x, options.as.value_or(x.dtype()), x.shape())};
   if (x.numel() > 0) fused({x, gate, z, shift, scale, result.sum, result.normed, options.eps});
   return result;
+}
+
+namespace {
+
+Tensor group_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups, float eps, bool silu_too) {
+  require(x.dim(-1) % groups == 0, "group_norm: {} channels do not form {} groups", x.dim(-1), groups);
+  require(weight.shape() == Shape{x.dim(-1)} && bias.shape() == weight.shape(), "group_norm: weight {} for input {}",
+          weight.shape(), x.shape());
+  Tensor y = Tensor::like(x);
+  if (y.numel() > 0) x.device().kernels().group_norm({x, weight, bias, y, groups, eps, silu_too});
+  return y;
+}
+
+}  // namespace
+
+Tensor group_norm(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int groups, float eps) {
+  const Tensor x = x_any.contiguous().with_grad(x_any.grad());
+  return record("group_norm", group_norm_forward(x, weight, bias, groups, eps, false), {x, weight, bias},
+                [x = x.detached(), weight = weight.detached(), groups, eps](const Tensor& dy, GradSink& sink) {
+                  Tensor dx = Tensor::like(x);
+                  Tensor dweight = Tensor::like(x, weight.dtype(), weight.shape()), dbias = Tensor::like(dweight);
+                  x.device().kernels().group_norm_grad({x, weight, dy.contiguous(), dx, dweight, dbias, groups, eps});
+                  sink.add(0, dx);
+                  sink.add(1, dweight);
+                  sink.add(2, dbias);
+                });
+}
+
+Tensor group_norm_silu(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups, float eps) {
+  if (wants_grad(x, weight, bias)) return silu(group_norm(x, weight, bias, groups, eps));
+  return group_norm_forward(x.contiguous(), weight, bias, groups, eps, true);
 }
 
 }  // namespace flux2

@@ -8,7 +8,7 @@ namespace flux2 {
 
 struct NormOptions {
   float eps = 1e-6f;
-  std::optional<DType> as = {};  // how the result is stored (ops/eight_bit.h); none: in the dtype of x
+  std::optional<DType> as = {};  // dtype of the result, which may be quantised (ops/linear.h); none: the dtype of x
 };
 
 // (x − mean) / sqrt(variance + eps) over the last axis, biased variance, no weight. Statistics in f32.
@@ -28,5 +28,10 @@ struct SumAndNorm {
 };
 SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, const Tensor& shift, const Tensor& scale,
                           const NormOptions& options = {});
+
+// Normalises x [B, …, C] (channels last) over all positions and the C / groups channels of each group, then
+// multiplies by weight [C] and adds bias [C].
+Tensor group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups = 32, float eps = 1e-6f);
+Tensor group_norm_silu(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups = 32, float eps = 1e-6f);
 
 }  // namespace flux2

@@ -13,11 +13,11 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   Tensor y = record("reshape", x.reshaped(shape), {x}, [from = x.shape()](const Tensor& dy, GradSink& sink) {
     sink.add(0, (dy.can_reshape(from) ? dy : dy.contiguous()).reshaped(from));
   });
-  // A place for the gradient of x is one for y's where it can be seen in y's shape.
-  if (wants_grad(x) && x.grad().node->place)
-    y.grad().node->place = [shape](const GradNode& node, int, const Tensor& like) {
+  // The memory for the gradient of x also serves y's where it can be viewed in y's shape.
+  if (wants_grad(x) && x.grad().node->output_memory)
+    y.grad().node->output_memory = [shape](const GradNode& node, int, const Tensor& like) {
       const GradEdge& from = node.inputs[0];
-      const Tensor part = from.node->place(*from.node, from.output, like);
+      const Tensor part = from.node->output_memory(*from.node, from.output, like);
       return part.defined() && part.can_reshape(shape) ? part.reshaped(shape) : Tensor();
     };
   return y;
@@ -54,7 +54,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 namespace {
 
-// The gradient of a tensor that was cut into pieces. Whoever computes a piece's gradient may write it into its place.
+// The gradient of a tensor that was cut into pieces. Whoever computes a piece's gradient may write it into its part.
 struct JointGradient {
   Tensor whole;
   std::vector<bool> given;
@@ -74,7 +74,7 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
     parts.push_back(x.narrowed(axis, start, size));
     start += size;
   }
-  check(start == x.dim(axis), "split: pieces add up to {}, the axis has {}", start, x.dim(axis));
+  require(start == x.dim(axis), "split: pieces add up to {}, the axis has {}", start, x.dim(axis));
   if (!wants_grad(x)) return parts;
   const auto joint = std::make_shared<JointGradient>();
   joint->given.resize(sizes.size());
@@ -84,7 +84,7 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
       if (d.defined()) any = &d;
     Tensor dx = std::exchange(joint->whole, {});
     joint->given.assign(sizes.size(), false);
-    if (!dx.defined()) dx = sink.place(0, *any, from);
+    if (!dx.defined()) dx = sink.memory_for(0, *any, from);
     int64_t at = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
       const Tensor slot = dx.narrowed(axis, at, sizes[i]);
@@ -95,11 +95,12 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
     sink.add(0, dx);
   };
   parts = record_many("split", std::move(parts), {x}, backward);
-  parts[0].grad().node->place = [from = x.shape(), sizes, axis, joint](const GradNode& node, int output, const Tensor& like) {
+  parts[0].grad().node->output_memory = [from = x.shape(), sizes, axis, joint](const GradNode& node, int output,
+                                                                               const Tensor& like) {
     const auto piece = static_cast<size_t>(output);
     if (joint->given[piece]) return Tensor();
     joint->given[piece] = true;
-    if (!joint->whole.defined()) joint->whole = gradient_place(node.inputs[0], like, from);
+    if (!joint->whole.defined()) joint->whole = gradient_memory(node.inputs[0], like, from);
     return joint->whole.narrowed(axis, std::accumulate(sizes.begin(), sizes.begin() + output, int64_t{0}), sizes[piece]);
   };
   return parts;
@@ -110,18 +111,18 @@ std::vector<Tensor> split_sizes(const Tensor& x, std::vector<int64_t> sizes, int
 std::vector<Tensor> split(const Tensor& x, std::initializer_list<int64_t> sizes, int axis) { return split_sizes(x, sizes, axis); }
 
 std::vector<Tensor> chunk(const Tensor& x, int parts, int axis) {
-  check(parts > 0 && x.dim(axis) % parts == 0, "chunk: {} does not divide into {} parts", x.dim(axis), parts);
+  require(parts > 0 && x.dim(axis) % parts == 0, "chunk: {} does not divide into {} parts", x.dim(axis), parts);
   return split_sizes(x, std::vector<int64_t>(static_cast<size_t>(parts), x.dim(axis) / parts), axis);
 }
 
 Tensor concat(const std::vector<Tensor>& parts, int axis) {
-  check(!parts.empty(), "concat of nothing");
+  require(!parts.empty(), "concat of nothing");
   Shape shape = parts[0].shape();
   axis = shape.axis_of(axis);
   int64_t total = 0;
   for (const Tensor& p : parts) {
-    check(p.rank() == shape.rank() && p.shape().with(axis, 0) == shape.with(axis, 0) && p.dtype() == parts[0].dtype(),
-          "concat: {} beside {}", p.shape(), shape);
+    require(p.rank() == shape.rank() && p.shape().with(axis, 0) == shape.with(axis, 0) && p.dtype() == parts[0].dtype(),
+            "concat: {} beside {}", p.shape(), shape);
     total += p.dim(axis);
   }
   Tensor y = Tensor::like(parts[0], shape.with(axis, total));

@@ -22,7 +22,7 @@ class LocalCommunicator : public Communicator {
   int size() const override { return static_cast<int>(group_->offered.size()); }
 
   void all_reduce(const Tensor& x) override {
-    check(x.device().is_host(), "threads of one process can only reduce host tensors");
+    require(x.device().is_host(), "threads of one process can only reduce host tensors");
     x.stream().wait();
     group_->offered[static_cast<size_t>(rank_)] = x;
     group_->meet.arrive_and_wait();

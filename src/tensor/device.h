@@ -10,11 +10,22 @@
 
 #include "base/system_memory.h"
 #include "tensor/kernels.h"
-#include "tensor/op_time.h"
 
 namespace flux2 {
 
 class Stream;
+
+// Exact: matrix inputs stay f32 and every sum has a fixed order, so a row's result depends neither on the rows
+// beside it nor on the number of threads. Fast: matrix inputs may be rounded to bf16.
+enum class Profile { Exact, Fast };
+
+// What the calls of one op cost while Stream::time_ops watched.
+struct OpTime {
+  std::string op;  // "swiglu"; products carry their shape: "linear 4608x3072x12288"
+  int calls = 0;
+  double seconds = 0;
+  double flop = 0, bytes = 0;  // done and moved by all calls; 0 where the op does not say
+};
 
 // One CPU or GPU and the kernels chosen for it when it was opened.
 class Device : public std::enable_shared_from_this<Device> {

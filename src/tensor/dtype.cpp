@@ -35,7 +35,7 @@ std::optional<DType> dtype_named(std::string_view name) {
 
 int64_t bytes_for(DType dtype, int64_t n) {
   const auto& d = info(dtype);
-  check(n % d.block_elements == 0, "{} elements are not a whole number of {} blocks of {}", n, d.name, d.block_elements);
+  require(n % d.block_elements == 0, "{} elements are not a whole number of {} blocks of {}", n, d.name, d.block_elements);
   return n / d.block_elements * d.block_bytes;
 }
 

@@ -9,13 +9,13 @@ namespace flux2 {
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span<const int64_t>(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  check(dims.size() <= kMaxRank, "a tensor has at most {} axes, not {}", kMaxRank, dims.size());
+  require(dims.size() <= kMaxRank, "a tensor has at most {} axes, not {}", kMaxRank, dims.size());
   std::copy(dims.begin(), dims.end(), dims_.begin());
 }
 
 int Shape::axis_of(int axis) const {
   const int resolved = axis < 0 ? axis + rank_ : axis;
-  check(resolved >= 0 && resolved < rank_, "axis {} of a tensor with {} axes", axis, rank_);
+  require(resolved >= 0 && resolved < rank_, "axis {} of a tensor with {} axes", axis, rank_);
   return resolved;
 }
 
@@ -44,7 +44,7 @@ Shape Shape::with(int axis, int64_t extent) const {
 Shape Shape::first(int n) const { return Shape(std::span<const int64_t>(dims_.data(), static_cast<size_t>(n))); }
 
 Shape Shape::append(int64_t extent) const {
-  check(rank_ < kMaxRank, "a tensor has at most {} axes", kMaxRank);
+  require(rank_ < kMaxRank, "a tensor has at most {} axes", kMaxRank);
   Shape s = *this;
   s.dims_[static_cast<size_t>(s.rank_++)] = extent;
   return s;
@@ -60,7 +60,7 @@ Shape broadcast_shape(const Shape& a, const Shape& b) {
   for (int i = 0; i < rank; ++i) {
     const int ia = i - (rank - a.rank()), ib = i - (rank - b.rank());
     const int64_t da = ia < 0 ? 1 : a[ia], db = ib < 0 ? 1 : b[ib];
-    check(da == db || da == 1 || db == 1, "shapes {} and {} do not broadcast", a, b);
+    require(da == db || da == 1 || db == 1, "shapes {} and {} do not broadcast", a, b);
     out = out.append(da == 1 ? db : da);
   }
   return out;

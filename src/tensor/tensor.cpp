@@ -17,7 +17,7 @@ int64_t byte_offset(DType dtype, int64_t elements) { return bytes_for(dtype, ele
 }  // namespace
 
 Tensor Tensor::empty(Stream& stream, DType dtype, const Shape& shape) {
-  for (int64_t d : shape) check(d >= 0, "negative extent in shape {}", shape);
+  for (int64_t d : shape) require(d >= 0, "negative extent in shape {}", shape);
   Tensor t;
   const auto bytes = static_cast<size_t>(bytes_for(dtype, shape.numel()));
   auto memory = stream.allocate(bytes);
@@ -69,7 +69,8 @@ Stream& Tensor::stream() const {
 
 Tensor Tensor::narrowed(int axis, int64_t start, int64_t length) const {
   axis = shape_.axis_of(axis);
-  check(start >= 0 && length >= 0 && start + length <= shape_[axis], "slice {}+{} of axis {} in shape {}", start, length, axis, shape_);
+  require(start >= 0 && length >= 0 && start + length <= shape_[axis], "slice {}+{} of axis {} in shape {}", start, length, axis,
+          shape_);
   Tensor t = detached();
   t.shape_[axis] = length;
   t.data_ = static_cast<std::byte*>(data_) + byte_offset(dtype_, start * strides_[axis]);
@@ -108,7 +109,7 @@ std::optional<Shape> strides_for(const Shape& shape, const Shape& strides, const
 }  // namespace
 
 Tensor Tensor::reshaped(const Shape& shape) const {
-  check(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
+  require(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
   const bool same_rows = shape.rank() > 0 && rank() > 0 && shape[-1] == shape_[-1];
   if (!same_rows) check_unscaled("reshape");
   Tensor t = detached();
@@ -120,7 +121,7 @@ Tensor Tensor::reshaped(const Shape& shape) const {
     return t;
   }
   const auto strides = strides_for(shape_, strides_, shape);
-  check(strides.has_value(), "cannot view strided {} as {}", shape_, shape);
+  require(strides.has_value(), "cannot view strided {} as {}", shape_, shape);
   t.strides_ = *strides;
   return t;
 }
@@ -130,7 +131,7 @@ bool Tensor::can_reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::permuted(std::span<const int> axes) const {
-  check(static_cast<int>(axes.size()) == rank(), "permutation of {} axes for shape {}", axes.size(), shape_);
+  require(static_cast<int>(axes.size()) == rank(), "permutation of {} axes for shape {}", axes.size(), shape_);
   check_unscaled("permute");
   Tensor t = detached();
   unsigned seen = 0;
@@ -140,12 +141,12 @@ Tensor Tensor::permuted(std::span<const int> axes) const {
     t.shape_[i] = shape_[from];
     t.strides_[i] = strides_[from];
   }
-  check(seen == (1u << rank()) - 1, "a permutation names every axis once");
+  require(seen == (1u << rank()) - 1, "a permutation names every axis once");
   return t;
 }
 
 Tensor Tensor::expanded(const Shape& shape) const {
-  check(broadcast_shape(shape_, shape) == shape, "cannot broadcast {} to {}", shape_, shape);
+  require(broadcast_shape(shape_, shape) == shape, "cannot broadcast {} to {}", shape_, shape);
   check_unscaled("broadcast");
   Tensor t = detached();
   t.shape_ = shape;
@@ -154,14 +155,6 @@ Tensor Tensor::expanded(const Shape& shape) const {
     const int from = i - (shape.rank() - rank());
     t.strides_[i] = from < 0 || shape_[from] != shape[i] ? 0 : strides_[from];
   }
-  return t;
-}
-
-Tensor Tensor::as_dtype(DType dtype) const {
-  check(info(dtype).block_bytes == info(dtype_).block_bytes, "{} and {} differ in width", name_of(dtype_), name_of(dtype));
-  check_unscaled("rename");
-  Tensor t = detached();
-  t.dtype_ = dtype;
   return t;
 }
 
@@ -186,8 +179,9 @@ const Tensor& Tensor::scales() const {
 }
 
 Tensor Tensor::with_scales(const Tensor& scales) const {
-  check(!scales.defined() || (scales.dtype() == DType::F32 && (scales.numel() == 1 || scales.shape() == shape_.first(rank() - 1))),
-        "scales {} {} for a tensor of shape {}", name_of(scales.dtype()), scales.shape(), shape_);
+  require(
+      !scales.defined() || (scales.dtype() == DType::F32 && (scales.numel() == 1 || scales.shape() == shape_.first(rank() - 1))),
+      "scales {} {} for a tensor of shape {}", name_of(scales.dtype()), scales.shape(), shape_);
   Tensor t = *this;
   t.scales_ = scales.defined() ? std::make_shared<const Tensor>(scales) : nullptr;
   return t;
@@ -223,7 +217,7 @@ Tensor Tensor::to(Stream& target) const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  check(source.shape() == shape_, "copy of {} into {}", source.shape(), shape_);
+  require(source.shape() == shape_, "copy of {} into {}", source.shape(), shape_);
   if (numel() == 0) return;
   if (source.scales_ && dtype_ != DType::F32) return copy_from(source.to(stream()).cast(DType::F32));  // factors keep their precision
   device().kernels().copy({source, *this});
@@ -273,7 +267,7 @@ std::vector<T> convert(const std::byte* bytes, DType dtype, size_t n) {
 template <class T>
 std::vector<T> values_of(const Tensor& t) {
   if (t.on_host_only()) {
-    check(t.is_contiguous(), "a strided view without a stream cannot be listed");
+    require(t.is_contiguous(), "a strided view without a stream cannot be listed");
     return convert<T>(t.data<std::byte>(), t.dtype(), static_cast<size_t>(t.numel()));
   }
   const Tensor c = t.contiguous();
@@ -301,7 +295,7 @@ Tensor Tensor::with_grad(GradEdge edge) const {
 
 Stream& stream_of(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* t : tensors)
-    if (t->stream_ptr()) return t->stream();
+    if (!t->on_host_only()) return t->stream();
   fail(ErrorCode::Internal, "none of the operands has a stream");
 }
 

@@ -5,12 +5,25 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tensor/buffer.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace flux2 {
+
+// A block of memory and whatever keeps it alive: a stream's pool, a mapped file, a vector.
+class Buffer {
+ public:
+  Buffer(void* data, size_t bytes, std::shared_ptr<const void> owner) : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+  std::shared_ptr<const void> owner_;
+};
 
 struct GradNode;  // autograd/grad.h
 
@@ -51,7 +64,6 @@ class Tensor {
   bool on_host_only() const { return stream_ == nullptr; }
 
   Stream& stream() const;  // a broken promise for tensors read from a file
-  const std::shared_ptr<Stream>& stream_ptr() const { return stream_; }
   Device& device() const { return stream().device(); }
 
   // The first element. On a GPU this is a device address. Memory is shared, so const Tensors give mutable bytes.
@@ -64,8 +76,7 @@ class Tensor {
   Tensor reshaped(const Shape& shape) const;                // contiguous axes can be merged, any axis split
   bool can_reshape(const Shape& shape) const;               // whether that is a view, of the same number of elements
   Tensor permuted(std::span<const int> axes) const;
-  Tensor expanded(const Shape& shape) const;                // broadcast, stride 0
-  Tensor as_dtype(DType dtype) const;                       // the same bits under another name of equal width
+  Tensor expanded(const Shape& shape) const;  // broadcast, stride 0
 
   Tensor contiguous() const;                                // itself when it already is
   Tensor cast(DType dtype) const;                           // itself when it already has it; always contiguous otherwise
@@ -107,7 +118,7 @@ Stream& stream_of(std::initializer_list<const Tensor*> tensors);
 template <class T>
 Tensor Tensor::from(Stream& stream, DType dtype, const Shape& shape, std::span<const T> values) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>);
-  check(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for a tensor of shape {}", values.size(), shape);
+  require(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for a tensor of shape {}", values.size(), shape);
   constexpr DType stored = std::is_same_v<T, float> ? DType::F32 : std::is_same_v<T, double> ? DType::F64 : DType::I32;
   Tensor t = empty(stream, stored, shape);
   stream.upload(t.raw(), values.data(), values.size_bytes());

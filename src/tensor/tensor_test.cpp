@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace flux2 {
 namespace {
 
@@ -14,6 +16,18 @@ TEST(Tensor, BroadcastingToTheSameShapeChangesNothing) {
   EXPECT_EQ(twice.stride(0), 0);
   EXPECT_EQ(twice.stride(1), 4);
   EXPECT_EQ(x.expanded({5, 1, 3, 4}).stride(0), 0);
+}
+
+// Layers above compare sizes that come from outside before they make tensors of them.
+TEST(Tensor, AWrongShapeIsOurOwnMistake) {
+  const Tensor x = Tensor::host_empty(DType::F32, {2, 3});
+  try {
+    x.reshaped({4, 2});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Internal);
+    EXPECT_STREQ(e.what(), "cannot reshape [2, 3] to [4, 2]");
+  }
 }
 
 }  // namespace

@@ -11,12 +11,10 @@
 #include "ops/attention.h"
 #include "ops/conv2d.h"
 #include "ops/embedding.h"
-#include "ops/group_norm.h"
 #include "ops/linear.h"
 #include "ops/lora.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
-#include "ops/norm_rope.h"
 #include "ops/rope.h"
 #include "ops/view.h"
 

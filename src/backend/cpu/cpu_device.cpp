@@ -8,8 +8,8 @@
 namespace flux2 {
 
 std::shared_ptr<Device> open_cpu(const CpuOptions& options) {
-  check(options.threads >= 0 && options.threads <= 4096,
-        "{} threads were asked for; 0 means one per core", options.threads);
+  check(options.threads >= 0 && options.threads <= 4096, "threads is {}; use 1 to 4096, or 0 for one for each core",
+        options.threads);
   const CpuFeatures features = options.scalar_only ? CpuFeatures{} : CpuFeatures::detect();
   const int threads = options.threads > 0 ? options.threads : physical_cores();
   auto device = std::make_shared<CpuDevice>(

@@ -4,7 +4,6 @@
 
 #include "backend/cpu/cpu_features.h"
 #include "tensor/device.h"
-#include "tensor/profile.h"
 
 namespace flux2 {
 

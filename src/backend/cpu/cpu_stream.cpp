@@ -94,7 +94,7 @@ void CpuStream::download(void* host, const void* device_memory, size_t bytes) {
 }
 
 void CpuStream::run_recorded(const std::function<void()>& work, const std::shared_ptr<Recording>& recording) {
-  check(!recording_, "captures and replays on one stream do not nest");
+  require(!recording_, "captures and replays on one stream do not nest");
   recording_ = recording;
   struct Leave {
     CpuStream& stream;

@@ -83,9 +83,14 @@ TEST(MemoryPool, ThreadsMayFreeWhatOthersAllocated) {
 
 TEST(MemoryPool, BlocksOutliveTheirPoolsName) {
   auto pool = std::make_shared<MemoryPool>();
-  const auto block = pool->allocate(100);
+  const std::weak_ptr<MemoryPool> watched = pool;
+  auto block = pool->allocate(100);
   pool.reset();
+  ASSERT_FALSE(watched.expired());  // the block keeps it
   std::memset(block.get(), 1, 100);
+  EXPECT_GE(watched.lock()->used_bytes(), 100u);
+  block.reset();
+  EXPECT_TRUE(watched.expired());
 }
 
 }  // namespace

@@ -70,7 +70,9 @@ int cuda_device_count() {
 
 std::shared_ptr<Device> open_cuda(int index, const CudaOptions& options) {
   const int count = cuda_device_count();
-  if (count == 0) throw Error(ErrorCode::Device, "no usable NVIDIA GPU on this machine", "check nvidia-smi, or use the CPU");
+  if (count == 0)
+    throw Error(ErrorCode::Device, "no usable NVIDIA GPU on this machine",
+                Hint("check nvidia-smi, or use {0}", {set_option("device", "cpu")}));
   if (index < 0 || index >= count) fail(ErrorCode::Device, "there is no GPU {}; this machine has {}", index, count);
   return std::make_shared<CudaDevice>(index, options);
 }

@@ -18,8 +18,9 @@ bool LateLibrary::opens() const { return open(file_) != nullptr; }
 void* LateLibrary::symbol(const char* name) const {
   void* library = open(file_);
   if (!library)
-    throw Error(ErrorCode::Device, fmt::format("{} cannot be opened: {}", file_, ::dlerror()),
-                "install the CUDA libraries, name their folder in LD_LIBRARY_PATH, or use --device cpu");
+    throw Error(
+        ErrorCode::Device, fmt::format("{} cannot be opened: {}", file_, ::dlerror()),
+        Hint("install the CUDA libraries, add their folder to LD_LIBRARY_PATH, or use {0}", {set_option("device", "cpu")}));
   void* address = ::dlsym(library, name);
   if (!address)
     throw Error(ErrorCode::Device, fmt::format("{} has no function {}", file_, name), "install a newer version of the library");

@@ -32,5 +32,15 @@ TEST(LateLibrary, NamesWhatIsMissing) {
             std::string::npos);
 }
 
+TEST(LateLibrary, SuggestsTheCpuWhereALibraryIsMissing) {
+  try {
+    LateLibrary("libno-such-library.so.7").symbol("cos");
+    FAIL();
+  } catch (const Error& e) {
+    ASSERT_EQ(e.hint().suggestions.size(), 1u);
+    EXPECT_EQ(e.hint().suggestions[0], set_option("device", "cpu"));
+  }
+}
+
 }  // namespace
 }  // namespace flux2

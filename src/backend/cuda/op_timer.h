@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/op_time.h"
+#include "tensor/device.h"
 
 namespace flux2 {
 

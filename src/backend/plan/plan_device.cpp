@@ -36,7 +36,7 @@ Kernels muted(Kernels table) {
   return table;
 }
 
-// What a GPU's product takes for itself: a weight it cannot multiply as it is stored is unpacked for that time.
+// What a GPU's product takes for itself: a weight it cannot multiply directly is dequantised for that time.
 void unpack_for_product(const Tensor& w, const Tensor& x, const Tensor& y) {
   const bool in_eight_bits = w.dtype() == DType::F8_E4M3 && y.dtype() == DType::BF16 && y.device().kernels().quantise;
   if (!is_float(w.dtype()) && !in_eight_bits) Tensor::like(y, is_float(x.dtype()) ? x.dtype() : y.dtype(), w.shape());

@@ -40,17 +40,17 @@ TEST(PlanDevice, CountsInsteadOfComputing) {
   EXPECT_EQ(stream->peak_bytes(), 12288u);
 }
 
-TEST(PlanDevice, AQuantisedWeightIsUnpackedForItsProduct) {
+TEST(PlanDevice, AQuantisedWeightIsDequantisedForItsProduct) {
   const auto target = std::make_shared<Target>();
   const auto device = open_plan_device(*target);
   const auto stream = device->open_stream();
   const Tensor x = Tensor::empty(*stream, DType::BF16, {1, 512}), y = Tensor::empty(*stream, DType::BF16, {1, 1024});
   const size_t before = stream->used_bytes();
-  for (const auto& [stored, unpacked] : {std::pair{DType::BF16, 0}, std::pair{DType::Q4_K, 1024 * 512 * 2}}) {
+  for (const auto& [stored, dequantised] : {std::pair{DType::BF16, 0}, std::pair{DType::Q4_K, 1024 * 512 * 2}}) {
     const Tensor w = Tensor::host_empty(stored, {1024, 512});
     restart_peak(*stream);
     device->kernels().linear({x, w, nullptr, y});
-    EXPECT_EQ(restart_peak(*stream), before + static_cast<size_t>(unpacked));
+    EXPECT_EQ(restart_peak(*stream), before + static_cast<size_t>(dequantised));
   }
 }
 

@@ -6,8 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/remote/safe_path.h"
-#include "net/content_range.h"
-#include "net/redirect.h"
+#include "net/http.h"
 #include "net/url.h"
 
 namespace flux2 {

@@ -7,8 +7,7 @@
 #include "hub/remote/choose_files.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/safe_path.h"
-#include "net/content_range.h"
-#include "net/redirect.h"
+#include "net/http.h"
 #include "net/url.h"
 
 namespace flux2 {

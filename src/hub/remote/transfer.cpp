@@ -11,8 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "net/content_range.h"
-#include "net/redirect.h"
+#include "net/http.h"
 
 namespace flux2 {
 

@@ -5,9 +5,9 @@
 #include <numbers>
 #include <vector>
 
+#include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/operands.h"
-#include "backend/cpu/gemm/prefetch.h"
 #include "backend/cpu/gemm/softmax.h"
 #include "backend/cpu/kernels/scalar_table.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/cpu/gemm/block_panels.h"
+#include "backend/cpu/gemm/panels.h"
 
 namespace flux2::gemm {
 

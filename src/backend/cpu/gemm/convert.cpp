@@ -4,7 +4,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "backend/cpu/gemm/clones.h"
+#include "backend/cpu/gemm/compiler.h"
 #include "base/error.h"
 #include "tensor/blocks.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/gemm/clones.h"
+#include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
 
 namespace flux2::gemm {

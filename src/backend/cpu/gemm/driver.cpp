@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "backend/cpu/gemm/prefetch.h"
+#include "backend/cpu/gemm/compiler.h"
 
 namespace flux2::gemm {
 

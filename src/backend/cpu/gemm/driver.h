@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backend/cpu/gemm/output.h"
-#include "backend/cpu/gemm/panel_source.h"
+#include "backend/cpu/gemm/panels.h"
 #include "base/thread_pool.h"
 #include "tensor/tensor.h"
 

@@ -1,6 +1,5 @@
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/kernel_neon.h"
-#include "backend/cpu/gemm/kernel_scalar.h"
 
 namespace flux2 {
 

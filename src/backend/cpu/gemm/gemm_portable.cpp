@@ -1,5 +1,4 @@
 #include "backend/cpu/gemm/gemm.h"
-#include "backend/cpu/gemm/kernel_scalar.h"
 
 namespace flux2 {
 

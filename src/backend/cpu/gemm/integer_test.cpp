@@ -1,8 +1,8 @@
 // Products of int8, with a scale a row and with a scale a block, against the sums they stand for.
 #include <cstring>
 
-#include "backend/cpu/gemm/block_panels.h"
 #include "backend/cpu/gemm/driver.h"
+#include "backend/cpu/gemm/panels.h"
 #include "backend/cpu/gemm/quantised_rows.h"
 #include "backend/cpu/gemm/test_values.h"
 

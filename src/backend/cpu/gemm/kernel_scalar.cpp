@@ -1,4 +1,4 @@
-#include "backend/cpu/gemm/kernel_scalar.h"
+#include "backend/cpu/gemm/micro_kernel.h"
 
 // 4 × 8: eight accumulators of four floats, which any machine's sixteen vector registers hold.
 

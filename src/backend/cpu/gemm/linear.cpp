@@ -1,6 +1,6 @@
-#include "backend/cpu/gemm/block_panels.h"
 #include "backend/cpu/gemm/direct.h"
 #include "backend/cpu/gemm/operands.h"
+#include "backend/cpu/gemm/panels.h"
 #include "backend/cpu/gemm/quantised_rows.h"
 #include "backend/cpu/kernels/scalar_table.h"
 

@@ -83,4 +83,8 @@ struct BlockKernel : TileKernel {
   void (*pack_b)(int64_t k, const int8_t* const* rows, const float* const* scales, void* panel);
 };
 
+namespace scalar_f32 {
+extern const MicroKernel<float> kKernel;  // plain C++ for machines without a kernel of their own
+}
+
 }  // namespace flux2::gemm

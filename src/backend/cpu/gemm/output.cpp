@@ -4,7 +4,7 @@
 #include <array>
 #include <type_traits>
 
-#include "backend/cpu/gemm/clones.h"
+#include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/micro_kernel.h"
 

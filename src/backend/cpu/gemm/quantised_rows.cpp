@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/cpu/gemm/clones.h"
+#include "backend/cpu/gemm/compiler.h"
 
 namespace flux2::gemm {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
-#include "backend/cpu/gemm/prefetch.h"
 
 namespace flux2::gemm {
 

@@ -2,7 +2,6 @@
 # the instruction set it uses and entered only when the processor has it.
 set(GEMM_SOURCES
   gemm/attention.cpp
-  gemm/block_panels.cpp
   gemm/ceiling.cpp
   gemm/conv2d.cpp
   gemm/convert.cpp
@@ -12,7 +11,7 @@ set(GEMM_SOURCES
   gemm/linear.cpp
   gemm/operands.cpp
   gemm/output.cpp
-  gemm/panel_source.cpp
+  gemm/panels.cpp
   gemm/patches.cpp
   gemm/quantised_rows.cpp
   gemm/row_source.cpp

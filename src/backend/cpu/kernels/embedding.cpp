@@ -11,7 +11,7 @@ std::vector<int64_t> checked_ids(const Tensor& ids, int64_t vocabulary) {
   std::vector<int64_t> values(static_cast<size_t>(walk.count()));
   for (int64_t i = 0; i < walk.count(); ++i) {
     const int32_t id = ids.data<int32_t>()[walk.at(i)[0]];
-    check(id >= 0 && id < vocabulary, "embedding: id {} in a table of {} rows", id, vocabulary);
+    require(id >= 0 && id < vocabulary, "embedding: id {} in a table of {} rows", id, vocabulary);
     values[static_cast<size_t>(i)] = id;
   }
   return values;

@@ -133,7 +133,7 @@ void convert_from(const Tensor& x, const Tensor& y) {
   }
 }
 
-// Blocks are unpacked to what the dequantiser writes; anything else takes one more step.
+// Blocks are dequantised to what the kernel writes; any other dtype takes one more step.
 void unpack(const Tensor& x, const Tensor& y) {
   if (y.is_contiguous() && (y.dtype() == DType::F32 || y.dtype() == DType::BF16)) return dequantise(x, y);
   const Tensor plain = Tensor::like(y, DType::F32, y.shape());

@@ -13,8 +13,7 @@ CudaStream& stream_for(const Tensor& t) {
 }
 
 void refuse_dtype(const char* op, DType dtype) {
-  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: no GPU kernel for {} tensors", op, name_of(dtype)),
-              "GPU activations are BF16 or F32");
+  fail(ErrorCode::Internal, "{}: no GPU kernel for {} tensors; GPU activations are BF16 or F32", op, name_of(dtype));
 }
 
 unsigned blocks_for(const char* op, int64_t n, int64_t per_block) {

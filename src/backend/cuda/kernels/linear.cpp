@@ -7,7 +7,7 @@ namespace flux2::cuda {
 
 namespace {
 
-// An operand in the dtype of the product. What is stored in another, quantised weights above all, is unpacked into memory of
+// An operand in the dtype of the product. What is stored in another, quantised weights above all, is dequantised into memory of
 // the stream for the time of one product.
 Tensor operand_as(DType dtype, const Tensor& t) {
   if (t.dtype() == dtype || is_float(t.dtype()) || !t.is_contiguous()) return matrix_operand(t.cast(dtype));

@@ -1,13 +1,25 @@
-#include "backend/cpu/gemm/block_panels.h"
+#include "backend/cpu/gemm/panels.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/gemm/clones.h"
+#include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
 
 namespace flux2::gemm {
+
+template <class T>
+void RowPanels<T>::pack(int64_t r, int count, int64_t k, int64_t n, void* scratch, void* panel) const {
+  const T* rows[kMaxTileRows];
+  rows_.rows(r, count, k, n, rows, static_cast<T*>(scratch));
+  std::fill(rows + count, rows + width_, rows[count - 1]);
+  pack_(n, rows, panel);
+}
+
+template class RowPanels<float>;
+template class RowPanels<bf16>;
+template class RowPanels<int8_t>;
 
 namespace {
 
@@ -61,16 +73,17 @@ void round_row(DType dtype, const std::byte* row, int64_t k, int64_t n, int8_t* 
     float decoded[kPiece];
     const int64_t count = std::min(kPiece, n - i);
     convert(dtype, row, k + i, count, decoded);
-    for (int64_t j = 0; j < count; j += kScaleBlock)
-      scales[(i + j) / kScaleBlock] = round_block(decoded + j, values + i + j);
+    for (int64_t j = 0; j < count; j += kScaleBlock) scales[(i + j) / kScaleBlock] = round_block(decoded + j, values + i + j);
   }
 }
 
 }  // namespace
 
 BlockPanels::BlockPanels(const Tensor& weight, const BlockKernel& kernel)
-    : data_(weight.data<std::byte>()), dtype_(weight.dtype()),
-      row_bytes_(weight.dim(0) > 1 ? bytes_for(weight.dtype(), weight.stride(0)) : 0), kernel_(kernel) {}
+    : data_(weight.data<std::byte>()),
+      dtype_(weight.dtype()),
+      row_bytes_(weight.dim(0) > 1 ? bytes_for(weight.dtype(), weight.stride(0)) : 0),
+      kernel_(kernel) {}
 
 int64_t BlockPanels::scratch_bytes(int64_t n) const {
   return kernel_.nr * (n + n / kScaleBlock * static_cast<int64_t>(sizeof(float)));
