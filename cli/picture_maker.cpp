@@ -46,7 +46,7 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
     }
   load_model();
   const Recognition recognition = recognise(files_.transformer);
-  storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
+  storage_ = engine_->quant() == Quant::None ? required_part(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   const auto data = data_folder(run_.environment);
   hashes_ = data.empty() ? data : data / "cache/hashes.json";

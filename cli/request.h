@@ -7,7 +7,7 @@
 #include "cli/settings.h"
 #include "record/generation_record.h"
 #include "hub/model_files.h"
-#include "hub/open_adapter.h"
+#include "hub/adapter_tools.h"
 #include "pipeline/request.h"
 
 namespace flux2 {

@@ -6,31 +6,36 @@
 #include <vector>
 
 #include "tensor/dtype.h"
+#include "weights/weight_source.h"
 
 namespace flux2 {
 
-// How the values of a matrix become what a file holds.
-enum class Packing {
-  None,         // as elements or blocks of the type
-  TensorScale,  // in 8 bits, with one scale for the whole: BFL's and ComfyUI's FP8
-  RowScales,    // with one for each row: int8
-  BlockScales,  // with one for 128 × 128 elements: Qwen3-FP8
-  Nvfp4,        // in 4 bits, two to a byte, with a scale for 16 columns and one for the whole
+// The scales that a quantised matrix has beside its elements.
+enum class Scales {
+  None,    // plain elements, or blocks that hold their own
+  Tensor,  // one for the whole matrix: the FP8 of BFL and ComfyUI
+  Rows,    // one for each row: int8
+  Blocks,  // one for 128 × 128 elements: Qwen3-FP8
+  Nvfp4,   // one for 16 columns and one for the whole; two elements of 4 bits share a byte
 };
 
-struct StorageType {
+// How a file holds the values of a matrix; plain floats are one way of it.
+struct Quantisation {
   DType dtype = DType::BF16;  // of the stored elements
-  Packing packing = Packing::None;
+  Scales scales = Scales::None;
 
   std::string name() const;  // "Q4_K", "NVFP4"
-  bool operator==(const StorageType&) const = default;
+  bool operator==(const Quantisation&) const = default;
 };
 
-constexpr int64_t kScaleBlock = 128;  // the side of BlockScales
+constexpr int64_t kScaleBlock = 128;  // the side of Scales::Blocks
 
-// What weights are stored as. Empty: as they are, or BF16 where the file cannot hold that.
-using StoredAs = std::optional<StorageType>;
-const std::vector<std::string>& stored_as_names();  // "keep", "f32", …, "fp8", "fp8_block", "nvfp4", "int8", "q8_0", …
-StoredAs stored_as_named(std::string_view name);
+const std::vector<std::string>& quantisation_names();  // "keep", "f32", …, "fp8", "fp8_block", "nvfp4", "int8", "q8_0", …
+// Nothing for "keep": each weight as it is, or BF16 where the file cannot hold that.
+std::optional<Quantisation> quantisation_named(std::string_view name);
+
+// How the weights under a prefix are quantised ("bf16", "fp8", "q4_k, mixed"): the kind with most bytes, and "mixed" when
+// there are several quantised kinds.
+std::string quantisation_label(const WeightSource& source, const std::string& prefix);
 
 }  // namespace flux2

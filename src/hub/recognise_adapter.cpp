@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "hub/quantisation.h"
 #include "hub/recognise_parts.h"
 #include "model/adapter_targets.h"
 #include "weights/adapter_file.h"
@@ -129,7 +130,7 @@ std::optional<Component> recognise_adapter(const SharedSource& source) {
   const AdapterFile adapter = list_adapter(source);
   if (!adapter.is_adapter) return std::nullopt;
   Component c{.kind = ComponentKind::Adapter, .dialect = adapter.key_style};
-  c.storage = storage_label(*source, "");
+  c.storage = quantisation_label(*source, "");
   if (adapter.modules.empty()) {
     c.family = "text encoder";
     c.problem = "this adapter changes text encoders only, which FLUX.2 does not use";

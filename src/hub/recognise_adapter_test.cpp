@@ -134,7 +134,7 @@ TEST(RecogniseAdapter, AModelWithAdapterMatricesIsRefused) {
   auto tensors = transformer_tensors({.hidden = 128, .double_blocks = 1, .single_blocks = 1, .text_width = 192});
   tensors.push_back({"single_blocks.0.linear2.lora_A.weight", {4, 512}});
   const Recognition r = recognise(write_stripped(scratch_folder() / "odd.safetensors", tensors));
-  EXPECT_THAT(refusal([&] { require(r, ComponentKind::Transformer); }), HasSubstr("a whole model and an adapter"));
+  EXPECT_THAT(refusal([&] { required_part(r, ComponentKind::Transformer); }), HasSubstr("a whole model and an adapter"));
 }
 
 }  // namespace

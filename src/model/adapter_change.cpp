@@ -167,8 +167,8 @@ void AdapterChange::read_oft(const AdapterModule& m) {
   }
   if (const StoredTensor* rescale = m.part("rescale")) rescale_ = matrix_of(*rescale).values;
   out_ = count * n;
-  check(rescale_.empty() || static_cast<int64_t>(rescale_.size()) == out_, "{}: {} factors for {} rows", printable(m.name),
-        rescale_.size(), out_);
+  if (!rescale_.empty() && static_cast<int64_t>(rescale_.size()) != out_)
+    fail(ErrorCode::BadFile, "{}: {} factors for {} rows", printable(m.name), rescale_.size(), out_);
 }
 
 // Each row of a block is a combination of the rows of that block.

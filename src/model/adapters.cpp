@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "weights/weight_rows.h"
+#include "weights/named_weights.h"
 
 namespace flux2 {
 

@@ -10,9 +10,4 @@ Tensor conv_from_file(const Tensor& stored, Stream& stream) {
   return (is_block_type(t.dtype()) ? t.cast(DType::BF16) : t).permuted(order).contiguous();
 }
 
-Tensor conv_to_file(const Tensor& weight) {
-  constexpr std::array<int, 4> order{0, 3, 1, 2};
-  return weight.permuted(order).contiguous();
-}
-
 }  // namespace flux2

@@ -38,15 +38,7 @@ using ParameterVisitor = std::function<void(const Parameter&)>;
 
 inline const Spread kWhole{};
 
-template <class Model>
-int64_t parameter_count(Model& model) {
-  int64_t count = 0;
-  model.visit([&](const Parameter& p) { count += p.shape.numel(); });
-  return count;
-}
-
-// [O, I, kh, kw] ↔ [O, kh, kw, I] on the host or on a stream.
+// [O, I, kh, kw] → [O, kh, kw, I]. Block types become BF16.
 Tensor conv_from_file(const Tensor& stored, Stream& stream);
-Tensor conv_to_file(const Tensor& weight);
 
 }  // namespace flux2

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "hub/remote/safe_path.h"
+#include "hub/remote/hub_cache.h"
 #include "net/content_range.h"
 #include "net/redirect.h"
 #include "net/url.h"
