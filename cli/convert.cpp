@@ -30,7 +30,7 @@ constexpr PartName kParts[] = {{"transformer", ComponentKind::Transformer, Model
 const PartName& part_of(const Recognition& input, const std::string& wanted) {
   for (const PartName& p : kParts)
     if (wanted.empty() ? input.find(p.kind) != nullptr : wanted == p.name) return p;
-  return kParts[0];  // require() says what was found instead
+  return kParts[0];  // required_part() says what was found instead
 }
 
 // A name without the ending of a file is a folder.
@@ -59,7 +59,7 @@ ConvertOptions options_of(const Invocation& run) {
   const std::string layout = settings.choice("to", file_layout_names(), gguf ? "gguf" : options.as_folder ? "diffusers" : "bfl");
   options.choice.layout = file_layout_named(layout);
   check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(), layout);
-  options.choice.type = stored_as_named(settings.choice("quant", stored_as_names(), qwen_fp8 ? "fp8_block" : "keep"));
+  options.choice.type = quantisation_named(settings.choice("quant", quantisation_names(), qwen_fp8 ? "fp8_block" : "keep"));
   const double gigabytes = settings.number("shard-size", 0, 1e6).value_or(10);
   if (options.as_folder) options.choice.shard_bytes = static_cast<uint64_t>(gigabytes * 1e9);
   if (const Setting* rules = settings.find("quant-rule"))
@@ -112,7 +112,7 @@ int run_convert(Invocation& run) {
                                                  run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");
   const Recognition input = recognise(input_path(run, wanted), run.console.log());
   const PartName& part = part_of(input, wanted);
-  const Component& component = require(input, part.kind);
+  const Component& component = required_part(input, part.kind);
   const NamedWeights weights(open_weights(component.path, run.console.log()), part.part);
   options.progress = [&](uint64_t done, uint64_t total, const std::string& tensor) {
     if (run.console.progress() == ProgressMode::Bar)

@@ -100,7 +100,7 @@ Json component_json(const Component& c) {
   if (c.distilled) json["distilled"] = *c.distilled;
   if (c.distilled) json["distilled_reason"] = c.distilled_reason;
   if (!c.needs.empty()) json["needs"] = c.needs;
-  if (!c.usable()) json["problem"] = c.problem, json["hint"] = c.hint;
+  if (!c.usable()) json["problem"] = c.problem, json["hint"] = command_line_words(c.hint);
   return json;
 }
 
@@ -128,7 +128,7 @@ void print_model(Invocation& run, const Recognition& recognition) {
     if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
     if (!c.usable())
       console.result(
-          harmless(fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + c.hint)));
+          harmless(fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + command_line_words(c.hint))));
   }
   if (run.settings.flag("raw"))
     for (const auto& [key, value] : recognition.metadata)

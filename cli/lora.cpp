@@ -25,7 +25,7 @@ std::filesystem::path out_of(const Invocation& run) {
 
 NamedWeights transformer_at(const std::string& model, Invocation& run) {
   const Recognition r = recognise(model_path(model, ComponentKind::Transformer, run), run.console.log());
-  return {open_weights(require(r, ComponentKind::Transformer).path, run.console.log()), ModelPart::Transformer};
+  return {open_weights(required_part(r, ComponentKind::Transformer).path, run.console.log()), ModelPart::Transformer};
 }
 
 // The model named by --model, or the published one of the width the adapter tells.
@@ -34,7 +34,7 @@ Flux2Config config_for(const Recognition& adapter, Invocation& run) {
     if (const auto variant = find_variant(model)) return variant->config;
     return detect_flux2(transformer_at(model, run));
   }
-  const Component& c = require(adapter, ComponentKind::Adapter);
+  const Component& c = required_part(adapter, ComponentKind::Adapter);
   for (const Flux2Config& config : {klein_4b_config(), klein_9b_config(), dev_config()})
     if (c.variant.ends_with(config.name())) return config;
   throw Error(ErrorCode::InvalidArgument, fmt::format("{} does not tell which model it is for", adapter.path.string()),

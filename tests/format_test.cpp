@@ -86,7 +86,7 @@ TEST_F(Formats, PicturesAreAsFarOffAsTheirWeightsExplain) {
     SCOPED_TRACE(c.name);
     const fs::path out = folder_ / c.name;
     const ConvertReport report =
-        convert_model(weights, {.out = out, .choice = {.layout = c.layout, .type = stored_as_named(c.type)}, .threads = 2});
+        convert_model(weights, {.out = out, .choice = {.layout = c.layout, .type = quantisation_named(c.type)}, .threads = 2});
     const double off = distance(picture(out), plain), explained = distance(picture(with_noise(report)), plain);
     EXPECT_GT(off, 0) << "something was rounded";
     EXPECT_LT(off, 1.6 * explained) << "weights are off by " << report.total_error;  // 1.03 to 1.27 were seen
@@ -108,7 +108,7 @@ TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
 TEST_F(Formats, AnInt8FileIsWhatLoadingInInt8Makes) {
   const fs::path source = kTiny / "flux-2-klein-tiny.safetensors", out = folder_ / "int8.safetensors";
   convert_model(NamedWeights(open_weights(source), ModelPart::Transformer),
-                {.out = out, .choice = {.type = stored_as_named("int8")}});
+                {.out = out, .choice = {.type = quantisation_named("int8")}});
   EXPECT_EQ(NamedWeights(open_weights(out), ModelPart::Transformer).dtype("single_blocks.0.linear1.weight"), DType::I8);
   // The text encoder is quantised on loading alone: with both it is the same.
   for (const Profile profile : {Profile::Exact, Profile::Fast})

@@ -17,7 +17,7 @@ Json json_of(const Described& part) {
   json["needs"] = part.needs;
   json["usable"] = part.usable();
   json["problem"] = part.problem;
-  json["hint"] = part.hint;
+  json["hint"] = command_line_words(part.hint);
   return json;
 }
 
@@ -32,7 +32,7 @@ void print(Console& console, const Described& part) {
   if (!part.needs.empty()) rows.push_back({"  needs " + part.needs});
   if (part.usable()) rows.push_back({"  would be called " + r.name});
   else rows.push_back({"  cannot be used: " + part.problem});
-  if (!part.usable() && !part.hint.empty()) rows.push_back({"  hint: " + part.hint});
+  if (!part.usable() && !part.hint.empty()) rows.push_back({"  hint: " + command_line_words(part.hint)});
   console.result(text_table(rows));
 }
 

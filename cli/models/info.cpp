@@ -8,7 +8,7 @@
 #include "cli/models/models.h"
 #include "app/registry_access.h"
 #include "cli/table.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/check_record.h"
 
 namespace flux2 {
 
@@ -16,8 +16,8 @@ int run_models_info(Invocation& run) {
   check(run.positional.size() == 1, "models info needs the name or key of one model");
   const Registry registry = open_registry(run);
   ModelRecord r = record_named(registry, run.positional[0]);
-  const Glance glance = glance_at(r);
-  r.state = glance.state, r.note = glance.note;
+  const QuickCheck check = quick_check(r);
+  r.state = check.state, r.note = check.note;
   if (run.console.json()) {
     run.console.result(pretty(to_json(r)));
     return 0;

@@ -147,7 +147,7 @@ std::vector<ModelRecord> install_sources(Invocation& run, const std::vector<Sour
 std::vector<Source> sources_of(const Starter& starter, Invocation& run) {
   std::vector<ModelRecord> records;
   if (const auto registry = look_into_registry(run)) records = registry->all();
-  std::erase_if(records, [](const ModelRecord& r) { return glance_at(r).state != ModelState::Ready; });
+  std::erase_if(records, [](const ModelRecord& r) { return quick_check(r).state != ModelState::Ready; });
   std::vector<Source> sources;
   for (const StarterPart& part : starter.parts) {
     if (const ModelRecord* here = record_for(part, starter, records)) {

@@ -9,7 +9,7 @@
 #include "cli/models/models.h"
 #include "app/registry_access.h"
 #include "cli/table.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
 
 namespace flux2 {
@@ -54,8 +54,8 @@ std::vector<Entry> entries(Invocation& run) {
   std::set<std::pair<ModelType, fs::path>> known;
   if (const auto registry = look_into_registry(run))
     for (ModelRecord& r : registry->all()) {
-      const Glance glance = glance_at(r);
-      r.state = glance.state, r.note = glance.note;
+      const QuickCheck check = quick_check(r);
+      r.state = check.state, r.note = check.note;
       known.emplace(r.type, r.path);
       list.push_back({std::move(r)});
     }

@@ -9,7 +9,7 @@
 #include "cli/models/models.h"
 #include "app/registry_access.h"
 #include "cli/table.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
 
 namespace flux2 {
@@ -48,11 +48,11 @@ int run_models_missing(Invocation& run) {
   std::vector<std::vector<std::string>> rows = {{"NAME", "STATE", ""}};
   const auto registry = look_into_registry(run);
   for (const ModelRecord& r : registry ? registry->all() : std::vector<ModelRecord>{}) {
-    const Glance glance = glance_at(r);
-    const bool gone = glance.state == ModelState::Missing || glance.state == ModelState::Incomplete;
+    const QuickCheck check = quick_check(r);
+    const bool gone = check.state == ModelState::Missing || check.state == ModelState::Incomplete;
     const auto lack = !gone && r.type == ModelType::Main ? lack_of(r, run) : std::nullopt;
     if (!gone && !lack) continue;
-    const std::string state = gone ? name_of(glance.state) : "lacks a part", note = gone ? glance.note : lack->what();
+    const std::string state = gone ? name_of(check.state) : "lacks a part", note = gone ? check.note : lack->what();
     rows.push_back({r.name, state, note});
     if (lack && !lack->hint().empty()) rows.push_back({"", "", "hint: " + command_line_words(lack->hint())});
     json.push_back({{"key", r.key},

@@ -7,7 +7,7 @@
 #include "cli/models/models.h"
 #include "app/registry_access.h"
 #include "cli/table.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/check_record.h"
 
 namespace flux2 {
 
@@ -66,7 +66,7 @@ int run_models_starter(Invocation& run) {
   }
   std::vector<ModelRecord> records;
   if (const auto registry = look_into_registry(run)) records = registry->all();
-  std::erase_if(records, [](const ModelRecord& r) { return glance_at(r).state != ModelState::Ready; });
+  std::erase_if(records, [](const ModelRecord& r) { return quick_check(r).state != ModelState::Ready; });
   Json json = Json::array();
   for (const Starter& s : shown) {
     json.push_back(json_of(s, records));

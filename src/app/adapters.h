@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "app/context.h"
-#include "hub/open_adapter.h"
+#include "hub/adapter_tools.h"
 #include "record/request_spec.h"
 
 namespace flux2 {
 
-// "style.safetensors:0.7:double_blocks" → the file, its strength and the layers it may change (hub/open_adapter.h), where the
+// "style.safetensors:0.7:double_blocks" → the file, its strength and the layers it may change (hub/adapter_tools.h), where the
 // latter two may be left out. A name alone is looked for in the registry, which may know a strength for it, then in the model
 // folders and their `loras`.
 AdapterChoice adapter_choice(const std::string& text, const AppContext& context);

@@ -111,7 +111,7 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
     }
   load_model(progress);
   const Recognition recognition = recognise(files_.transformer);
-  storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
+  storage_ = engine_->quant() == Quant::None ? required_part(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   model_sha256_ = remembered_hash(files_.transformer, hashes_);
 }

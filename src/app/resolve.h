@@ -6,7 +6,7 @@
 
 #include "app/input_images.h"
 #include "hub/model_files.h"
-#include "hub/open_adapter.h"
+#include "hub/adapter_tools.h"
 #include "pipeline/request.h"
 #include "record/generation_record.h"
 

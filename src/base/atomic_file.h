@@ -7,8 +7,9 @@
 
 namespace flux2 {
 
-// A file that appears under its name only when complete: written beside it under a temporary name, flushed to
-// disk, renamed by commit(). Destroyed without commit(), it leaves nothing behind. Missing folders are created.
+// A file that appears under its name only when complete: written beside it under a temporary name (.NAME.XXXXXX.tmp), flushed to
+// disk, renamed by commit(). Destroyed without commit(), it leaves nothing behind; a killed process leaves the temporary file
+// (remove_stale_temporaries). Missing folders are created.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -26,5 +27,8 @@ class AtomicFile {
   int fd_ = -1;
   uint64_t size_ = 0;
 };
+
+// Deletes the temporary files of `path` that killed processes have left. Those of running ones are locked and stay.
+void remove_stale_temporaries(const std::filesystem::path& path);
 
 }  // namespace flux2

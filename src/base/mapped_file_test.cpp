@@ -1,6 +1,8 @@
 #include "base/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -26,6 +28,33 @@ TEST(AtomicFile, AppearsOnlyOnCommit) {
   file.write("abcd", 4);
   file.commit();
   EXPECT_EQ(std::filesystem::file_size(path), 4u);
+}
+
+TEST(AtomicFile, TemporariesOfKilledProcessesAreRemoved) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "flux2_stale_temporaries";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto count = [&] { return std::distance(std::filesystem::directory_iterator(folder), {}); };
+  for (const char* name : {"a.json", "b.json"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      AtomicFile file(folder / name);
+      file.write("x", 1);
+      ::_exit(0);  // no destructor runs
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+  }
+  ASSERT_EQ(count(), 2);
+  AtomicFile running(folder / "a.json");
+  remove_stale_temporaries(folder / "a.json");
+  EXPECT_EQ(count(), 2) << "the running one of a.json, the stale one of b.json";
+  running.write("y", 1);
+  running.commit();
+  EXPECT_TRUE(std::filesystem::exists(folder / "a.json"));
+  remove_stale_temporaries(folder / "b.json");
+  EXPECT_EQ(count(), 1);
+  remove_stale_temporaries(folder / "nowhere" / "b.json");
 }
 
 TEST(AtomicFile, SaysWhichFolderCannotBeWritten) {

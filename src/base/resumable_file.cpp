@@ -38,6 +38,7 @@ ResumableFile::ResumableFile(fs::path path, std::string fingerprint)
     throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()),
                 "wait for it, or choose another name");
   }
+  remove_stale_temporaries(note_);
   size_ = resumed_ = noted_size();
   if (::ftruncate(fd_, static_cast<off_t>(size_)) != 0 || ::lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0)
     fail(ErrorCode::CannotWrite, "cannot write {}: {}", partial_.string(), std::strerror(errno));

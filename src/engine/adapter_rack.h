@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "hub/open_adapter.h"
+#include "hub/adapter_tools.h"
 
 namespace flux2 {
 

@@ -31,7 +31,7 @@ struct Counted {
     visit([&](const Parameter& p) {
       Shape shape = p.shape;
       if (p.kind == ParameterKind::Conv) shape = {p.shape[0], p.shape[2], p.shape[3], p.shape[1]};
-      p.tensor = Tensor::empty(*stream, loaded_dtype(p, weights, engine.quant(), engine.activations()), shape);
+      p.tensor = Tensor::empty(*stream, loaded_dtype(p, weights.dtype(p.name), engine.quant(), engine.activations()), shape);
     });
   }
 

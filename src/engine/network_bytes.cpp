@@ -3,20 +3,9 @@
 namespace flux2 {
 
 std::optional<size_t> BlockNumbers::of(const std::string& parameter) {
-  for (const char* list : {"blocks.", "layers."}) {
-    const size_t at = parameter.find(list);
-    if (at == std::string::npos) continue;
-    const size_t end = parameter.find('.', at + std::string(list).size());
-    return numbers_.try_emplace(parameter.substr(0, end), numbers_.size()).first->second;
-  }
-  return std::nullopt;
-}
-
-DType loaded_dtype(const Parameter& p, const NamedWeights& weights, Quant quant, DType activations) {
-  const DType stored = weights.dtype(p.name);
-  if (p.kind == ParameterKind::Vector) return activations;
-  if (p.kind == ParameterKind::Statistic) return DType::F32;
-  return is_quantised(p, quant) && is_float(stored) ? dtype_of(quant) : stored;
+  const std::string_view block = block_of(parameter);
+  if (block.empty()) return std::nullopt;
+  return numbers_.try_emplace(std::string(block), numbers_.size()).first->second;
 }
 
 NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activations, bool on_host,
@@ -25,7 +14,7 @@ NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activ
   BlockNumbers numbers;
   visit([&](const Parameter& p) {
     if (p.kind == ParameterKind::Table && on_host) return;
-    const int64_t size = bytes_for(loaded_dtype(p, weights, quant, activations), p.shape.numel());
+    const int64_t size = bytes_for(loaded_dtype(p, weights.dtype(p.name), quant, activations), p.shape.numel());
     const auto block = numbers.of(p.name);
     bytes.blocks.resize(numbers.count());
     (block ? bytes.blocks[*block] : bytes.outside) += size;

@@ -21,9 +21,6 @@ class BlockNumbers {
   std::map<std::string, size_t> numbers_;  // "single_blocks.7." → 12
 };
 
-// How a parameter is kept once it is loaded.
-DType loaded_dtype(const Parameter& parameter, const NamedWeights& weights, Quant quant, DType activations);
-
 // What the parameters that `visit` lists take in memory, from headers alone. A table on the host is read row by row from
 // its mapping and not counted.
 NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activations, bool on_host,

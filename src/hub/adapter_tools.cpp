@@ -8,8 +8,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "hub/recognise.h"
+#include "weights/named_weights.h"
 #include "weights/safetensors_writer.h"
-#include "weights/weight_rows.h"
 
 namespace flux2 {
 
@@ -128,6 +129,17 @@ std::map<std::string, std::string> kept_metadata(const Adapter& adapter) {
 
 }  // namespace
 
+std::shared_ptr<const Adapter> open_adapter(const AdapterChoice& choice, const Flux2Config& config, const Log& log) {
+  required_part(recognise(choice.path, log), ComponentKind::Adapter);
+  const auto adapter = std::make_shared<Adapter>(read_adapter(choice.path, log), config, choice.layers);
+  const auto& unmatched = adapter->unmatched();
+  if (!unmatched.empty())
+    log.warn("{}: {} layers are not in this model, the first is {}", choice.path.string(), unmatched.size(), unmatched[0]);
+  if (choice.strength < -2 || choice.strength > 2)
+    log.warn("{}: a strength of {} is unusual", choice.path.string(), choice.strength);
+  return adapter;
+}
+
 AdapterReport check_adapter(const Adapter& adapter) {
   AdapterReport report{.unmatched = adapter.unmatched(),
                        .unknown_keys = adapter.file().unknown_keys,
@@ -208,7 +220,8 @@ void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterD
     if (!pair)
       throw Error(ErrorCode::Incompatible,
                   fmt::format("{} is changed by something other than a LoRA, which has no other spelling", weight),
-                  "`flux2 lora merge` puts it into a model; `lora extract` makes a LoRA of the difference");
+                  Hint("{0} puts it into a model; {1} makes a LoRA of the difference",
+                       {run_command("lora merge"), run_command("lora extract")}));
     writer.add(weight, *pair);
   }
   writer.save(out, kept_metadata(adapter));

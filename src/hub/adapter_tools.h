@@ -1,12 +1,27 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "model/adapters.h"
 
 namespace flux2 {
+
+// An adapter file (LoRA and relatives) to apply to a transformer.
+struct AdapterChoice {
+  std::filesystem::path path;
+  double strength = 1.0;
+  std::string layers = {};  // which layers it may change, as Adapter takes it; empty: all
+
+  bool operator==(const AdapterChoice&) const = default;
+};
+
+// Opens an adapter and compares it with the model, before anything large is read. Throws when the file is not an adapter, was
+// made for another model, or changes nothing in this one. Warns of layers the model does not have and of unusual strengths.
+std::shared_ptr<const Adapter> open_adapter(const AdapterChoice& choice, const Flux2Config& config, const Log& log);
 
 // What `lora check` says about an adapter.
 struct AdapterReport {
@@ -25,7 +40,7 @@ struct AdapterReport {
 AdapterReport check_adapter(const Adapter& adapter);
 
 // Writes the transformer with the adapters merged in, under original names: changed weights in BF16 (F32 where the base has
-// it), others as they are; what is packed becomes BF16. Works in ranges of rows, so that memory stays small.
+// it), others as they are; quantised ones become BF16. Works in ranges of rows, so that memory stays small.
 void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
                      ThreadPool& threads);
 

@@ -166,6 +166,10 @@ void write_json(const fs::path& path, const Json& json) {
 // transformers brings all weights to the type that config.json names.
 const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16"; }
 
+std::string index_name(const std::string& stem) { return stem + ".safetensors.index.json"; }
+
+std::vector<std::string> folder_files(const std::string& stem) { return {"config.json", index_name(stem)}; }
+
 // What the libraries that read folders look for beside the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
                         const std::vector<ConvertPlan>& plans, const std::vector<std::string>& names) {
@@ -178,7 +182,7 @@ void write_folder_files(const fs::path& folder, const std::string& stem, const N
       map[t.name] = names[i];
       bytes += t.bytes();
       if (t.canonical == "model.embed_tokens.weight") embedding = t.dtype;
-      if (t.type.packing == Packing::BlockScales)
+      if (t.type.scales == Scales::Blocks)
         config["quantization_config"] = {{"quant_method", "fp8"},
                                          {"fmt", "e4m3"},
                                          {"activation_scheme", "dynamic"},
@@ -189,7 +193,7 @@ void write_folder_files(const fs::path& folder, const std::string& stem, const N
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(embedding);
   write_json(folder / "config.json", config);
   if (plans.size() > 1)
-    write_json(folder / (stem + ".safetensors.index.json"), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});
+    write_json(folder / index_name(stem), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});
 }
 
 }  // namespace
@@ -209,7 +213,10 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
       check(!t.file || !fs::exists(paths.back()) || !fs::equivalent(t.file->path(), paths.back()),
             "{} would be written over itself", paths.back().string());
   }
-  if (options.as_folder) fs::create_directories(options.out);
+  if (options.as_folder) {
+    fs::create_directories(options.out);
+    for (const std::string& name : folder_files(stem)) remove_stale_temporaries(options.out / name);
+  }
 
   Work work{weights, options, ThreadPool(options.threads)};
   std::list<FileWriter> files;

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "weights/encode_nvfp4.h"
 #include "weights/gguf_format.h"
+#include "weights/round_values.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -16,10 +16,6 @@ namespace flux2 {
 namespace {
 
 bool is_eight_bit(DType t) { return t == DType::F8_E4M3 || t == DType::F8_E5M2 || t == DType::I8; }
-
-bool in_block(std::string_view name) {
-  return name.find("blocks.") != std::string_view::npos || name.find("layers.") != std::string_view::npos;
-}
 
 class Planner {
  public:
@@ -53,38 +49,39 @@ class Planner {
     return dtype_of(t);
   }
 
-  bool holds(const StorageType& t) const {
-    return gguf_ ? ggml_type_of(t.dtype) && t.packing == Packing::None : !is_block_type(t.dtype);
+  bool holds(const Quantisation& t) const {
+    return gguf_ ? ggml_type_of(t.dtype) && t.scales == Scales::None : !is_block_type(t.dtype);
   }
 
   // As it is where the file can hold it. Scales beside the elements are taken into the values.
-  StorageType kept(const std::string& name) const {
+  Quantisation kept(const std::string& name) const {
     const DType t = stored(name);
-    return holds({t}) && !is_eight_bit(t) ? StorageType{t} : StorageType{DType::BF16};
+    return holds({t}) && !is_eight_bit(t) ? Quantisation{t} : Quantisation{DType::BF16};
   }
 
-  StorageType type_of(const std::string& name, const Shape& shape) const {
+  Quantisation type_of(const std::string& name, const Shape& shape) const {
     const bool matrix = shape.rank() == 2;
     for (const QuantRule& rule : choice_.rules)
       if (std::regex_search(name, rule.pattern)) return fitting(name, shape, rule.type ? *rule.type : kept(name), &rule);
-    if (!matrix) return gguf_ && shape.rank() <= 1 ? StorageType{DType::F32} : kept(name);
+    if (!matrix) return gguf_ && shape.rank() <= 1 ? Quantisation{DType::F32} : kept(name);
     if (!choice_.type) return kept(name);
-    if (is_float(choice_.type->dtype) || in_block(name)) return fitting(name, shape, *choice_.type, nullptr);
-    return is_block_type(kept(name).dtype) || is_eight_bit(stored(name)) ? StorageType{DType::BF16} : kept(name);
+    if (is_float(choice_.type->dtype) || !block_of(name).empty()) return fitting(name, shape, *choice_.type, nullptr);
+    return is_block_type(kept(name).dtype) || is_eight_bit(stored(name)) ? Quantisation{DType::BF16} : kept(name);
   }
 
   // Rows that blocks do not fill fall back to a finer type that they do.
-  StorageType fitting(const std::string& name, const Shape& shape, const StorageType& type, const QuantRule* rule) const {
+  Quantisation fitting(const std::string& name, const Shape& shape, const Quantisation& type, const QuantRule* rule) const {
     if (!holds(type)) {
       const std::string why = fmt::format("{} cannot be stored in {} files", type.name(), gguf_ ? "GGUF" : "safetensors");
-      if (rule) fail(ErrorCode::InvalidArgument, "--quant-rule {}: {}", rule->text, why);
+      if (rule) fail(ErrorCode::InvalidArgument, "the rule {} cannot be used: {}", rule->text, why);
       throw Error(ErrorCode::InvalidArgument, why,
-                  gguf_ ? "use a type like q4_k, or --to bfl" : "use fp8, int8 or nvfp4, or --to gguf");
+                  gguf_ ? Hint("use a type like q4_k, or {0}", {set_option("to", "bfl")})
+                        : Hint("use fp8, int8 or nvfp4, or {0}", {set_option("to", "gguf")}));
     }
-    if (type.packing != Packing::None && shape.rank() != 2)
+    if (type.scales != Scales::None && shape.rank() != 2)
       fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, type.name());
     const int64_t row = shape.rank() == 0 ? 1 : shape[-1];
-    if (type.packing == Packing::Nvfp4 && row % kNvfp4Group != 0) return {DType::BF16};
+    if (type.scales == Scales::Nvfp4 && row % kNvfp4Group != 0) return {DType::BF16};
     if (!is_block_type(type.dtype) || row % info(type.dtype).block_elements == 0) return type;
     return {row % 32 == 0 ? DType::Q8_0 : DType::F16};
   }
@@ -92,7 +89,7 @@ class Planner {
   std::vector<PlannedTensor> tensors_of(const std::string& canonical) {
     const Shape shape = weights_.shape(canonical);
     if (shape.numel() == 0 || stored(canonical) == DType::I64) return {};  // counters of training
-    const StorageType type = type_of(canonical, shape);
+    const Quantisation type = type_of(canonical, shape);
     std::vector<DiffusersTensor> pieces{{canonical, shape, {{0, shape.rank() == 0 ? 1 : shape[0]}}}};
     if (choice_.layout == FileLayout::Diffusers) pieces = to_diffusers(weights_.part(), canonical, shape);
     if (gguf_) pieces[0].name = to_ggml(weights_.part(), canonical);
@@ -102,7 +99,7 @@ class Planner {
   }
 
   void add_piece(std::vector<PlannedTensor>& list, const std::string& canonical, const DiffusersTensor& p,
-                 const StorageType& type) {
+                 const Quantisation& type) {
     using Role = PlannedTensor::Role;
     const auto add = [&](const std::string& name, DType dtype, const Shape& shape, Role role, const std::string& text = {}) {
       list.push_back({name, dtype, shape, role, p.name, type, canonical, p.rows, text});
@@ -110,29 +107,29 @@ class Planner {
     const int64_t rows = p.shape.rank() > 0 ? p.shape[0] : 1, columns = p.shape.rank() == 2 ? p.shape[1] : 1;
     const auto blocks = [](int64_t extent, int64_t side) { return (extent + side - 1) / side; };
     std::string format;
-    switch (type.packing) {
-      case Packing::None: return add(p.name, type.dtype, p.shape, Role::Values);
-      case Packing::TensorScale:
+    switch (type.scales) {
+      case Scales::None: return add(p.name, type.dtype, p.shape, Role::Values);
+      case Scales::Tensor:
         add(p.name + "_scale", DType::F32, {}, Role::Scales);
         format = "float8_e4m3fn";
         break;
-      case Packing::RowScales:
+      case Scales::Rows:
         add(p.name + "_scale", DType::F32, {rows, 1}, Role::Scales);
         format = "int8_tensorwise";
         break;
-      case Packing::BlockScales:
+      case Scales::Blocks:
         add(p.name, type.dtype, p.shape, Role::Values);
         return add(p.name + "_scale_inv", DType::F32, {blocks(rows, kScaleBlock), blocks(columns, kScaleBlock)}, Role::Scales);
-      case Packing::Nvfp4:
+      case Scales::Nvfp4:
         add(p.name + "_scale", DType::F8_E4M3, {blocks(rows, 128) * 128, blocks(columns / kNvfp4Group, 4) * 4},
             Role::TiledScales);
         add(p.name + "_scale_2", DType::F32, {}, Role::Scales);
         format = "nvfp4";
         break;
     }
-    add(p.name, type.dtype, type.packing == Packing::Nvfp4 ? Shape{rows, columns / 2} : p.shape, Role::Values);
+    add(p.name, type.dtype, type.scales == Scales::Nvfp4 ? Shape{rows, columns / 2} : p.shape, Role::Values);
     const std::string layer = p.name.substr(0, p.name.rfind('.'));
-    packed_layers_[layer] = {{"format", format}};
+    quantised_layers_[layer] = {{"format", format}};
     if (choice_.layout != FileLayout::Comfy) return;
     const std::string text = Json{{"format", format}}.dump();
     add(layer + ".comfy_quant", DType::U8, {static_cast<int64_t>(text.size())}, Role::Text, text);
@@ -148,8 +145,8 @@ class Planner {
     std::map<std::string, std::string> metadata = {{"format", "pt"}};
     for (const auto& [key, value] : weights_.source().metadata())
       if (key.starts_with("modelspec.") || key.starts_with("ss_")) metadata.emplace(key, value);
-    if (!packed_layers_.empty())
-      metadata["_quantization_metadata"] = Json{{"format_version", "1.0"}, {"layers", packed_layers_}}.dump();
+    if (!quantised_layers_.empty())
+      metadata["_quantization_metadata"] = Json{{"format_version", "1.0"}, {"layers", quantised_layers_}}.dump();
     declared = safetensors_order(std::move(declared));
     plan.header = safetensors_header(declared, metadata);
     plan.tensors.clear();
@@ -203,7 +200,7 @@ class Planner {
   const NamedWeights& weights_;
   const ConvertChoice& choice_;
   bool gguf_;
-  Json packed_layers_ = Json::object();
+  Json quantised_layers_ = Json::object();
 };
 
 }  // namespace
@@ -224,7 +221,7 @@ QuantRule quant_rule(const std::string& text) {
   const size_t equals = text.rfind('=');
   check(equals != std::string::npos && equals > 0, "a rule is REGEX=TYPE, not \"{}\"", text);
   try {
-    return {text, std::regex(text.substr(0, equals)), stored_as_named(text.substr(equals + 1))};
+    return {text, std::regex(text.substr(0, equals)), quantisation_named(text.substr(equals + 1))};
   } catch (const std::regex_error& e) {
     fail(ErrorCode::InvalidArgument, "\"{}\" is not a regular expression: {}", text.substr(0, equals), e.what());
   }

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hub/stored_as.h"
+#include "hub/quantisation.h"
 #include "weights/gguf_writer.h"
 #include "weights/named_weights.h"
 
@@ -15,7 +15,7 @@ namespace flux2 {
 enum class FileLayout {
   Bfl,        // safetensors, original names
   Diffusers,  // safetensors, diffusers' names
-  Comfy,      // safetensors, original names, a descriptor beside each packed weight
+  Comfy,      // safetensors, original names, a descriptor beside each quantised weight
   Gguf,
 };
 const std::vector<std::string>& file_layout_names();  // "bfl", "diffusers", "comfy", "gguf"
@@ -24,14 +24,14 @@ FileLayout file_layout_named(std::string_view name);
 struct QuantRule {
   std::string text;  // as given: REGEX=TYPE
   std::regex pattern;
-  StoredAs type;
+  std::optional<Quantisation> type;
 };
 QuantRule quant_rule(const std::string& text);
 
 struct ConvertChoice {
   FileLayout layout = FileLayout::Bfl;
   uint64_t shard_bytes = 0;               // a safetensors model larger than that becomes a series of files; 0: never
-  StoredAs type;                          // of the matrices inside blocks; those outside are kept, or BF16
+  std::optional<Quantisation> type;                          // of the matrices inside blocks; those outside are kept, or BF16
   std::vector<GgufPair> more_pairs = {};  // of a GGUF file, such as a tokenizer's
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };
@@ -45,7 +45,7 @@ struct PlannedTensor {
   Shape shape;
   Role role = Role::Values;
   std::string weight;            // the name of the values, beside which others stand
-  StorageType type;              // of the values
+  Quantisation type;              // of the values
   std::string canonical;         // whose values, or the scales of whose values
   std::vector<IndexRange> rows;  // of it, in the order of the file
   std::string text;              // of a descriptor

@@ -7,7 +7,7 @@
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 #include "weights/read_values.h"
 
 namespace flux2 {
@@ -24,7 +24,7 @@ NamedWeights text_encoder() { return {open_weights(kTiny / "text_encoder"), Mode
 
 ConvertOptions options(const std::string& name, FileLayout layout, const std::string& type,
                        const std::vector<std::string>& rules = {}) {
-  ConvertOptions o{.out = scratch_folder() / name, .choice = {.layout = layout, .type = stored_as_named(type)}, .threads = 2};
+  ConvertOptions o{.out = scratch_folder() / name, .choice = {.layout = layout, .type = quantisation_named(type)}, .threads = 2};
   for (const std::string& r : rules) o.choice.rules.push_back(quant_rule(r));
   return o;
 }
@@ -33,10 +33,10 @@ std::vector<float> values(const NamedWeights& weights, const std::string& name) 
   std::vector<float> all;
   for (const StoredRows& piece : weights.pieces(name)) {
     const StoredTensor& t = *piece.tensor;
-    const auto packed = values_of(weights.source(), t);
+    const auto quantised = values_of(weights.source(), t);
     std::vector<float> row(static_cast<size_t>(t.shape.numel() / std::max<int64_t>(1, t.shape.rank() ? t.shape[0] : 1)));
     for (int64_t r = piece.rows.begin; r < piece.rows.end; ++r) {
-      if (packed) packed->rows(r, r + 1, row.data());
+      if (quantised) quantised->rows(r, r + 1, row.data());
       else read_row(t, r, row.data());
       all.insert(all.end(), row.begin(), row.end());
     }
@@ -76,7 +76,7 @@ TEST(Convert, EveryTypeInGguf) {
       ASSERT_EQ(after.shape(name), before.shape(name)) << name;
       EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
     }
-    const Component& c = require(recognise(o.out), ComponentKind::Transformer);
+    const Component& c = required_part(recognise(o.out), ComponentKind::Transformer);
     EXPECT_EQ(c.storage, type);
     EXPECT_EQ(after.dtype("img_in.weight"), type == "f16" ? DType::F16 : DType::BF16) << "layers outside the blocks stay";
     EXPECT_EQ(after.dtype("double_blocks.0.img_attn.norm.query_norm.scale"), DType::F32);
@@ -96,7 +96,7 @@ TEST(Convert, DiffusersAndBackGivesTheSameFile) {
   for (const std::string& name : before.names()) EXPECT_EQ(values(joined, name), values(before, name)) << name;
 }
 
-TEST(Convert, PackedWithTheirScales) {
+TEST(Convert, QuantisedWithTheirScales) {
   const NamedWeights before = transformer();
   for (const auto& [type, limit] : {std::pair<std::string, double>{"fp8", 0.035}, {"int8", 0.01}, {"nvfp4", 0.12}})
     for (const FileLayout layout : {FileLayout::Bfl, FileLayout::Comfy, FileLayout::Diffusers}) {
@@ -110,10 +110,10 @@ TEST(Convert, PackedWithTheirScales) {
       EXPECT_THAT(source->metadata().at("_quantization_metadata"), HasSubstr(type == "fp8"    ? "float8_e4m3fn"
                                                                              : type == "int8" ? "int8_tensorwise"
                                                                                               : "nvfp4"));
-      EXPECT_EQ(require(recognise(o.out), ComponentKind::Transformer).storage, type);
-      // What was packed can be unpacked, and packed as blocks.
+      EXPECT_EQ(required_part(recognise(o.out), ComponentKind::Transformer).storage, type);
+      // Quantised weights can be read back and quantised again, as blocks.
       ConvertOptions blocks{.out = o.out.parent_path() / "blocks.gguf",
-                            .choice = {.layout = FileLayout::Gguf, .type = stored_as_named("q8_0")}};
+                            .choice = {.layout = FileLayout::Gguf, .type = quantisation_named("q8_0")}};
       EXPECT_LE(convert_model(after, blocks).total_error, 0.01);
     }
 }
@@ -145,7 +145,7 @@ TEST(Convert, AnFp8TextEncoderIsAFolderLikeQwens) {
   for (const ConvertedTensor& t : report.changed)
     EXPECT_NEAR(distance(values(after, t.name), values(before, t.name)), t.error, 1e-6);
   EXPECT_EQ(values(after, "model.embed_tokens.weight"), values(before, "model.embed_tokens.weight"));
-  EXPECT_EQ(require(recognise(o.out), ComponentKind::TextEncoder).storage, "fp8");
+  EXPECT_EQ(required_part(recognise(o.out), ComponentKind::TextEncoder).storage, "fp8");
 }
 
 TEST(Convert, AFolderInSeveralFiles) {
@@ -188,7 +188,7 @@ TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {
   EXPECT_EQ(source->metadata().at("qwen3.attention.head_count_kv"), "2");
   const NamedWeights after(source, ModelPart::TextEncoder);
   EXPECT_EQ(after.names(), before.names());
-  EXPECT_EQ(require(recognise(o.out), ComponentKind::TextEncoder).qwen3->layers, 28);
+  EXPECT_EQ(required_part(recognise(o.out), ComponentKind::TextEncoder).qwen3->layers, 28);
 }
 
 TEST(Convert, RulesDecideByName) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "weights/weight_files.h"
 
 namespace flux2 {
 
@@ -26,19 +27,16 @@ std::vector<fs::path> entries(const fs::path& folder, const Test& test) {
   return found;
 }
 
-// "…-00002-of-00005.safetensors" is no model of its own.
-bool is_later_part(const std::string& name) {
-  const size_t of = name.rfind("-of-");
-  if (of == std::string::npos || of < 5) return false;
-  const std::string number = name.substr(of - 5, 5);
-  return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; }) && number != "00001";
+bool is_later_part(const fs::path& path) {
+  const auto series = series_name(path);
+  return series && series->part != 1;
 }
 
 }  // namespace
 
 std::vector<fs::path> weight_files_in(const fs::path& folder) {
   return entries(folder, [](const fs::path& p) {
-    return (p.extension() == ".safetensors" || p.extension() == ".gguf") && !is_later_part(p.filename().string()) && is_file(p);
+    return (p.extension() == ".safetensors" || p.extension() == ".gguf") && !is_later_part(p) && is_file(p);
   });
 }
 

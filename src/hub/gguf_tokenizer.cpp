@@ -108,8 +108,8 @@ std::vector<GgufPair> gguf_tokenizer_pairs(const BpeFiles& files, int64_t vocabu
 fs::path tokenizer_beside(const fs::path& text_encoder) {
   std::error_code unreadable;
   const fs::path folder = fs::is_directory(text_encoder, unreadable) ? text_encoder : fs::absolute(text_encoder).parent_path();
-  for (const fs::path& place : {folder, folder / "tokenizer", folder.parent_path() / "tokenizer"})
-    if (holds_tokenizer(place)) return place;
+  for (const fs::path& candidate : {folder, folder / "tokenizer", folder.parent_path() / "tokenizer"})
+    if (holds_tokenizer(candidate)) return candidate;
   return holds_gguf_tokenizer(text_encoder) ? text_encoder : fs::path{};
 }
 

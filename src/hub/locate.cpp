@@ -4,19 +4,63 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <type_traits>
 
-#include "base/text.h"
-#include "base/path_exists.h"
 #include "base/error.h"
-#include "hub/chosen_model.h"
+#include "base/path_exists.h"
+#include "base/text.h"
 #include "hub/folder_layout.h"
-#include "hub/model_index.h"
+#include "hub/locate_parts.h"
+#include "hub/model_files.h"
 
 namespace flux2 {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-namespace fs = std::filesystem;
+constexpr int64_t kMaxLayer = 1000;
+constexpr size_t kMaxStates = 64;
+
+std::vector<int> layer_list(const Json& value, const std::string& where) {
+  std::vector<int> layers;
+  if (value.is_array() && value.size() <= kMaxStates)
+    for (const Json& item : value) {
+      const int64_t layer = item.is_number_integer() ? item.get<int64_t>() : 0;
+      if (layer > (layers.empty() ? 0 : layers.back()) && layer < kMaxLayer) layers.push_back(static_cast<int>(layer));
+    }
+  if (layers.empty() || layers.size() != value.size())
+    fail(ErrorCode::BadFile, "{}: text_layers must be a list of ascending layer numbers", where);
+  return layers;
+}
+
+// Takes from a model_index.json what the tensors of a model do not tell: its name, and in the section "flux2" steps, guidance,
+// width, height, text_length and text_layers. What it leaves out stays as it is; `path` is for messages.
+void apply_model_index(const Json& index, const std::filesystem::path& path, ModelFiles& files) {
+  const std::string where = path.string();
+  const auto name = index.find("name");
+  if (name != index.end() && name->is_string() && !name->get<std::string>().empty())
+    files.id = name->get<std::string>();
+
+  const auto section = index.find("flux2");
+  if (section == index.end()) return;
+  if (!section->is_object()) fail(ErrorCode::BadFile, "{}: flux2 must be an object", where);
+  const auto number = [&](const char* key, auto& target, double low, double high) {
+    const auto value = section->find(key);
+    if (value == section->end()) return;
+    if (!value->is_number() || value->get<double>() < low || value->get<double>() > high)
+      fail(ErrorCode::BadFile, "{}: {} must be a number from {} to {}", where, key, low, high);
+    target = value->get<std::decay_t<decltype(target)>>();
+  };
+  ModelDefaults& d = files.defaults;
+  number("steps", d.steps, 1, 1000);
+  number("guidance", d.guidance, 0, 100);
+  number("width", d.width, 16, 16384);
+  number("height", d.height, 16, 16384);
+  number("text_length", d.text_length, 1, 65536);
+  const auto layers = section->find("text_layers");
+  if (layers != section->end()) d.text_layers = layer_list(*layers, where);
+}
 
 fs::path whole(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
@@ -53,7 +97,7 @@ class Locator {
       }
       const bool in_folder = !query_.model.empty() && is_folder(query_.model);
       return open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer),
-                  "named by --dit");
+                  "named in the request");
     }
     if (!query_.model.empty()) return choose_named(query_.model);
     if (const auto variable = environment_.first_model()) return open_variable(*variable);
@@ -63,11 +107,11 @@ class Locator {
     if (!query_.bundled.empty() && path_exists(query_.bundled)) return open_bundled();
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; looked in {}", joined(folders_)),
-        fmt::format("`flux2 models install {}` brings one, or name a file or folder with --model", kDefaultInstall));
+        Hint("install one with {0}, or name a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
   }
 
   ChosenModel choose_named(const std::string& name) {
-    if (path_exists(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named by --model");
+    if (path_exists(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named in the request");
     const auto variant = find_variant(name);
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
@@ -90,7 +134,7 @@ class Locator {
     for (const ChosenModel& c : installed_models(&wanted))
       if (c.config() == wanted.config && (wanted.config.guidance || c.is_trained_like(wanted))) return c;
     throw Error(ErrorCode::NotFound, fmt::format("{} is not installed; looked in {}", wanted.id, joined(folders_)),
-                fmt::format("`flux2 models install {}` brings it", wanted.id));
+                Hint("install it with {0}", {install_command(wanted.id)}));
   }
 
   // Every transformer that is registered or lies in the folders, one for a folder that describes a single model. Folders
@@ -135,13 +179,13 @@ class Locator {
     std::vector<std::string> names;
     for (const ChosenModel& c : installed) names.push_back(c.registered ? c.registered->name : c.component.path.string());
     throw Error(ErrorCode::InvalidArgument, fmt::format("several models are installed: {}", fmt::join(names, ", ")),
-                "choose one with --model");
+                Hint("choose one with {0}", {set_option("model")}));
   }
 
   // ---- opening candidates ----
 
   ChosenModel chosen_from(const Recognition& r, const fs::path& root, const RegisteredPart* registered = nullptr) const {
-    ChosenModel chosen{.component = require(r, ComponentKind::Transformer), .root = root, .registered = registered};
+    ChosenModel chosen{.component = required_part(r, ComponentKind::Transformer), .root = root, .registered = registered};
     const auto index = model_index_of(root);
     if (index) chosen.index = *index;
     chosen.training = training_kind({.base = query_.base,
@@ -149,7 +193,7 @@ class Locator {
                                      .metadata = r.metadata,
                                      .path = chosen.component.path});
     if (!query_.base && registered && registered->distilled)
-      chosen.training = {*registered->distilled, registered->kv, "so it is registered"};
+      chosen.training = {*registered->distilled, registered->kv, "the registry says so"};
     chosen.training.kv = chosen.training.kv && chosen.config() == klein_9b_config();
     return chosen;
   }
@@ -184,7 +228,7 @@ class Locator {
     if (found.empty() && refusal) throw *refusal;
     if (found.empty())
       throw Error(ErrorCode::NotFound, fmt::format("folder {} holds no FLUX.2 transformer", folder.string()),
-                  fmt::format("`flux2 models install {}` brings one", kDefaultInstall));
+                  Hint("install one with {0}", {install_command(kDefaultInstall)}));
     files_.reasons.push_back(
         fmt::format("transformer {}: found in {}", found[0].component.path.string(), folder.string()));
     return found[0];
@@ -240,7 +284,7 @@ class Locator {
       files_.reasons.push_back(
           fmt::format("{}: {}", chosen.training.distilled ? "distilled" : "base", chosen.training.reason));
       if (chosen.training.assumed)
-        log_.info("{} is taken for a distilled model: {} steps, guidance {}; --base changes that",
+        log_.info("{} is taken for a distilled model: {} steps, guidance {}; it can be run as a base model instead",
                   chosen.component.path.string(), files_.defaults.steps, files_.defaults.guidance);
     }
     apply_model_index(chosen.index, chosen.root / "model_index.json", files_);

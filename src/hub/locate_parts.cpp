@@ -1,21 +1,30 @@
+#include "hub/locate_parts.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "base/text.h"
-#include "base/path_exists.h"
 #include "base/error.h"
-#include "hub/chosen_model.h"
+#include "base/path_exists.h"
+#include "base/text.h"
 #include "hub/folder_layout.h"
 #include "hub/gguf_tokenizer.h"
 
 namespace flux2 {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-namespace fs = std::filesystem;
+constexpr ModelVariable kModelVariables[] = {
+    {"KLEIN_4B_MODEL_PATH", "flux.2-klein-4b"},
+    {"KLEIN_9B_MODEL_PATH", "flux.2-klein-9b"},
+    {"KLEIN_4B_BASE_MODEL_PATH", "flux.2-klein-base-4b"},
+    {"KLEIN_9B_BASE_MODEL_PATH", "flux.2-klein-base-9b"},
+    {"FLUX2_MODEL_PATH", "flux.2-dev"},
+};
 
 // The 150,000 tokens of a published model take megabytes.
 bool is_toy_tokenizer(const fs::path& path) {
@@ -40,7 +49,7 @@ class PartFinder {
   }
 
  private:
-  // Where parts are looked for: the model's own folder first, then wherever models are installed.
+  // The folders in which parts are looked for: the model's own folder first, then wherever models are installed.
   std::vector<fs::path> part_roots(const ChosenModel& chosen) const {
     std::vector<fs::path> roots = {chosen.root};
     if (chosen.self_contained()) return roots;
@@ -51,50 +60,51 @@ class PartFinder {
     return roots;
   }
 
-  // A part that an option names: a path, or a name of the registry.
-  fs::path named_part(const fs::path& option, const char* option_name, ComponentKind kind) const {
-    if (path_exists(option)) return option;
-    if (const auto* registered = query_.registered.find(option.string(), kind)) return path_of(*registered);
-    const auto near = nearest_words(option.string(), query_.registered.names(kind), 3);
-    throw Error(ErrorCode::NotFound, fmt::format("{} {} does not exist", option_name, option.string()),
-                near.empty() ? "" : fmt::format("registered {}s with names like it: {}", name_of(kind), fmt::join(near, ", ")));
+  // A part that is named by its path or by a name of the registry. `by` says who named it.
+  fs::path named_part(const fs::path& name, const std::string& by, ComponentKind kind) const {
+    if (path_exists(name)) return name;
+    if (const auto* registered = query_.registered.find(name.string(), kind)) return path_of(*registered);
+    const auto near = nearest_words(name.string(), query_.registered.names(kind), 3);
+    throw Error(ErrorCode::NotFound, fmt::format("the {} {}, named {}, does not exist", name_of(kind), name.string(), by),
+                near.empty() ? "" : fmt::format("registered {}s with similar names: {}", name_of(kind), fmt::join(near, ", ")));
   }
 
-  // The part that an option, the model's entry in the registry or else an environment variable names.
-  std::optional<fs::path> given(const ChosenModel& chosen, const fs::path& option, const char* option_name,
-                                const char* variable, ComponentKind kind, const std::string& preferred) {
+  // The part that the request, the model's entry in the registry or else an environment variable names.
+  std::optional<fs::path> given(const ChosenModel& chosen, const fs::path& requested, const char* variable, ComponentKind kind,
+                                const std::string& preferred) {
     std::optional<fs::path> path;
     std::string by;
-    if (!option.empty()) {
-      path = named_part(option, option_name, kind), by = option_name;
+    if (!requested.empty()) {
+      path = named_part(requested, by = "in the request", kind);
     } else if (!preferred.empty()) {
-      path = named_part(preferred, chosen.registered->name.c_str(), kind), by = "the registry";
+      path = named_part(preferred, by = fmt::format("by the registry for {}", chosen.registered->name), kind);
     } else if (!chosen.self_contained()) {
-      path = environment_.path(variable), by = variable;
+      path = environment_.path(variable), by = fmt::format("by {}", variable);
     }
-    if (path) files_.reasons.push_back(fmt::format("{} {}: named by {}", name_of(kind), path->string(), by));
+    if (path) files_.reasons.push_back(fmt::format("{} {}: named {}", name_of(kind), path->string(), by));
     return path;
   }
 
-  [[noreturn]] void refuse_missing(const ChosenModel& chosen, const char* part, const char* option) const {
+  [[noreturn]] void refuse_missing(const ChosenModel& chosen, ComponentKind kind) const {
     const auto match = find_variant(files_.id);
-    throw Error(
-        ErrorCode::NotFound,
-        fmt::format("the {} of {} is missing; looked in {}", part, chosen.config().name(), joined(part_roots(chosen))),
-        fmt::format("`flux2 models install {}` brings it, or name it with {}", match ? match->id : kDefaultInstall,
-                    option));
+    const char* field = kind == ComponentKind::Autoencoder ? "vae" : kind == ComponentKind::TextEncoder ? "text_encoder" : "tokenizer";
+    throw Error(ErrorCode::NotFound,
+                fmt::format("the {} of {} is missing; looked in {}", name_of(kind), chosen.config().name(),
+                            joined(part_roots(chosen))),
+                Hint("install it with {0}, or name it with {1}",
+                     {install_command(match ? match->id : kDefaultInstall), set_option(field)}));
   }
 
   // The first candidate that `fits`, in the model's own folder or elsewhere. A candidate of the kind that cannot be
   // used is worth a message of its own when there is no better one.
   template <class Fits>
-  fs::path search(const ChosenModel& chosen, ComponentKind kind, const char* option, const Fits& fits) {
+  fs::path search(const ChosenModel& chosen, ComponentKind kind, const Fits& fits) {
     std::optional<Error> refusal;
     for (const auto& [path, own] : part_candidates(chosen, kind)) {
       try {
         const Recognition r = recognise(path, log_);
         if (!r.find(kind)) continue;
-        fits(require(r, kind), own);
+        fits(required_part(r, kind), own);
         files_.reasons.push_back(fmt::format("{} {}: found", name_of(kind), path.string()));
         return path;
       } catch (const Error& e) {
@@ -103,7 +113,7 @@ class PartFinder {
       }
     }
     if (refusal) throw *refusal;
-    refuse_missing(chosen, name_of(kind), option);
+    refuse_missing(chosen, kind);
   }
 
   // What may be a part of that kind, best first, and whether it lies in the model's own folder. Registered parts come after
@@ -129,13 +139,13 @@ class PartFinder {
         fail(ErrorCode::Incompatible, "{} is the autoencoder of a small model (width {})", c.path.string(), base);
       if (!c.vae->has_encoder) log_.info("{} has no encoder: references cannot be read", c.path.string());
     };
-    if (const auto path = given(chosen, query_.vae, "--vae", "AE_MODEL_PATH", ComponentKind::Autoencoder,
+    if (const auto path = given(chosen, query_.vae, "AE_MODEL_PATH", ComponentKind::Autoencoder,
                                 chosen.registered ? chosen.registered->vae : "")) {
-      require(recognise(*path, log_), ComponentKind::Autoencoder);
+      required_part(recognise(*path, log_), ComponentKind::Autoencoder);
       files_.vae = *path;
       return;
     }
-    files_.vae = search(chosen, ComponentKind::Autoencoder, "--vae", fits);
+    files_.vae = search(chosen, ComponentKind::Autoencoder, fits);
   }
 
   bool is_large(const ChosenModel& chosen) const {
@@ -148,9 +158,8 @@ class PartFinder {
     const Variant* published = published_like(chosen.config());
     const std::string name = published ? published->encoder : "a text encoder";
     const int64_t wanted = chosen.config().text_width / static_cast<int64_t>(files_.defaults.text_layers.size());
-    std::string hint = "use the text encoder the model was made with";
-    if (published)
-      hint = fmt::format("get {}: `flux2 models install {}` brings it as text_encoder/", name, published->id);
+    Hint hint = "use the text encoder the model was made with";
+    if (published) hint = Hint(fmt::format("install {} with {{0}}, which puts it into text_encoder/", name), {install_command(published->id)});
     throw Error(ErrorCode::Incompatible,
                 fmt::format("{} needs {} (width {}); {} has width {} ({})", chosen.config().name(), name, wanted,
                             path.string(), width, what),
@@ -162,7 +171,7 @@ class PartFinder {
     if (encoder.qwen3->hidden * static_cast<int64_t>(states.size()) != chosen.config().text_width)
       refuse_width(chosen, encoder.path, encoder.qwen3->hidden, encoder.variant);
     if (encoder.qwen3->layers < states.back())
-      fail(ErrorCode::Incompatible, "{} has {} layers; the state after layer {} is wanted", encoder.path.string(),
+      fail(ErrorCode::Incompatible, "{} has {} layers, but the model needs the output of layer {}", encoder.path.string(),
            encoder.qwen3->layers, states.back());
   }
 
@@ -176,18 +185,18 @@ class PartFinder {
           ErrorCode::Incompatible,
           fmt::format("{} reads its prompts with Mistral-Small-24B (width 5120), which this version does not run yet",
                       chosen.config().name()),
-          "give text states made elsewhere with --embeddings FILE, or use a klein model");
+          Hint("give text states made elsewhere with {0}, or use a klein model", {set_option("embeddings")}));
     const char* variable = is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
-    if (const auto path = given(chosen, query_.text_encoder, "--text-encoder", variable, ComponentKind::TextEncoder,
+    if (const auto path = given(chosen, query_.text_encoder, variable, ComponentKind::TextEncoder,
                                 chosen.registered ? chosen.registered->text_encoder : "")) {
       const Recognition r = recognise(*path, log_);
       if (const Component* found = r.find(ComponentKind::TextEncoder); found && found->family == "Mistral")
         refuse_width(chosen, *path, found->text_width, found->variant);
-      check_encoder(chosen, require(r, ComponentKind::TextEncoder));
+      check_encoder(chosen, required_part(r, ComponentKind::TextEncoder));
       files_.text_encoder = *path;
       return;
     }
-    files_.text_encoder = search(chosen, ComponentKind::TextEncoder, "--text-encoder",
+    files_.text_encoder = search(chosen, ComponentKind::TextEncoder,
                                  [&](const Component& c, bool) { check_encoder(chosen, c); });
   }
 
@@ -197,7 +206,7 @@ class PartFinder {
       return;
     }
     const char* variable = is_large(chosen) ? "QWEN3_8B_TOKENIZER_PATH" : "QWEN3_4B_TOKENIZER_PATH";
-    if (const auto path = given(chosen, query_.tokenizer, "--tokenizer", variable, ComponentKind::Tokenizer,
+    if (const auto path = given(chosen, query_.tokenizer, variable, ComponentKind::Tokenizer,
                                 chosen.registered ? chosen.registered->tokenizer : "")) {
       if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && !holds_gguf_tokenizer(*path))
         fail(ErrorCode::Incompatible, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
@@ -217,7 +226,7 @@ class PartFinder {
     add(true);
     if (holds_gguf_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
     add(false);
-    if (found.empty()) refuse_missing(chosen, "tokenizer", "--tokenizer");
+    if (found.empty()) refuse_missing(chosen, ComponentKind::Tokenizer);
     files_.tokenizer = found[0];
     files_.reasons.push_back(fmt::format("tokenizer {}: found", found[0].string()));
   }
@@ -230,6 +239,33 @@ class PartFinder {
 };
 
 }  // namespace
+
+std::optional<std::filesystem::path> Environment::value(const char* name) const {
+  const char* text = lookup_ ? lookup_(name) : nullptr;
+  if (!text || !*text) return std::nullopt;
+  return text;
+}
+
+std::optional<std::filesystem::path> Environment::path(const char* name) const {
+  auto path = value(name);
+  std::error_code unreadable;
+  if (path && !std::filesystem::exists(*path, unreadable))
+    throw Error(ErrorCode::NotFound, fmt::format("{} is set to {}, which does not exist", name, path->string()),
+                "correct the variable, or unset it");
+  return path;
+}
+
+const ModelVariable* Environment::first_model() const {
+  for (const ModelVariable& v : kModelVariables)
+    if (value(v.name)) return &v;
+  return nullptr;
+}
+
+const ModelVariable* Environment::model_of(std::string_view variant) const {
+  for (const ModelVariable& v : kModelVariables)
+    if (v.variant == variant && value(v.name)) return &v;
+  return nullptr;
+}
 
 std::string joined(const std::vector<fs::path>& paths) {
   std::vector<std::string> texts;
@@ -246,7 +282,7 @@ const Variant* published_like(const Flux2Config& config) {
 fs::path path_of(const RegisteredPart& part) {
   if (path_exists(part.path)) return part.path;
   throw Error(ErrorCode::NotFound, fmt::format("{} is registered, but {} is not there", part.name, part.path.string()),
-              fmt::format("put it back, or take it off the list: `flux2 models remove {}`", part.key));
+              Hint("put it back, or take it off the list with {0}", {run_command("models remove " + part.key)}));
 }
 
 std::vector<fs::path> candidates_quietly(const fs::path& root, ComponentKind kind, const Log& log) {

@@ -27,7 +27,7 @@ struct ModelFiles {
 struct ModelQuery {
   std::string model;                                        // name or key of a registered model, variant id, file or folder
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
-  std::optional<bool> base;                                 // the user's word on base or distilled
+  std::optional<bool> base;                                 // what the user says: base (true) or distilled
   std::vector<std::filesystem::path> folders;               // where installed models are looked for, best first
   RegisteredParts registered;                               // what the registry knows; parts may be named by it too
   std::filesystem::path bundled;                            // folder of the bundled model, empty when there is none

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "hub/folder_layout.h"
+#include "hub/quantisation.h"
 #include "hub/recognise_parts.h"
 #include "hub/training_kind.h"
 #include "weights/gguf_file.h"
@@ -54,13 +55,13 @@ void measure(Component& c, const WeightSource& source, const std::vector<Compone
 }
 
 std::vector<Component> components_of(const SharedSource& source) {
-  if (auto packed = recognise_foreign_packing(*source)) return {std::move(*packed)};
+  if (auto foreign = recognise_foreign_quantisation(*source)) return {std::move(*foreign)};
   std::vector<Component> found;
   const auto add = [&](std::optional<Component> c) {
     if (c) found.push_back(std::move(*c));
     return c.has_value();
   };
-  std::optional<Component> adapter = recognise_adapter(*source);
+  std::optional<Component> adapter = recognise_adapter(source);
   if (!add(recognise_transformer(source)) && !adapter) add(recognise_foreign_model(*source));
   if (adapter) {
     if (!found.empty()) {
@@ -97,7 +98,7 @@ Recognition recognise_weights(const fs::path& path, const Log& log) {
   if (r.components.empty()) {
     Component unknown{.evidence = {fmt::format("first tensor: {}", source->tensors()[0].name)}};
     unknown.problem = "the tensors belong to no model this program knows";
-    unknown.storage = storage_label(*source, "");
+    unknown.storage = quantisation_label(*source, "");
     r.components.push_back(std::move(unknown));
   }
   for (Component& c : r.components) {
@@ -194,7 +195,7 @@ Recognition recognise(const fs::path& path, const Log& log) {
   return recognise_weights(path, log);
 }
 
-const Component& require(const Recognition& r, ComponentKind wanted) {
+const Component& required_part(const Recognition& r, ComponentKind wanted) {
   const Component* found = r.find(wanted);
   if (found && found->usable()) return *found;
   if (!found)
@@ -212,7 +213,7 @@ const Component& require(const Recognition& r, ComponentKind wanted) {
     return fmt::format("{} {}", std::string_view("aeiou").find(noun[0]) != std::string_view::npos ? "an" : "a", noun);
   };
   throw Error(ErrorCode::Incompatible, fmt::format("{} is {}, not {}", r.path.string(), with_article(what), with_article(name_of(wanted))),
-              "`flux2 inspect FILE` tells what a file is");
+              Hint("{0} tells what a file is", {run_command("inspect FILE")}));
 }
 
 }  // namespace flux2

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "model/flux2_config.h"
 #include "model/qwen3.h"
@@ -41,7 +42,8 @@ struct Component {
   std::string distilled_reason;
   bool distilled_assumed = false;  // nothing told
 
-  std::string problem, hint;  // why this program cannot use it; empty when it can
+  std::string problem;  // why this program cannot use it; empty when it can
+  Hint hint;            // what to do about that
   bool usable() const { return problem.empty(); }
 };
 
@@ -64,6 +66,6 @@ const char* name_of(Recognition::Kind kind);
 Recognition recognise(const std::filesystem::path& path, const Log& log = {});
 
 // The component of that kind. Throws Incompatible, naming what was found instead, when there is none to use.
-const Component& require(const Recognition& recognition, ComponentKind wanted);
+const Component& required_part(const Recognition& recognition, ComponentKind wanted);
 
 }  // namespace flux2

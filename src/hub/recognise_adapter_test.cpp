@@ -3,6 +3,7 @@
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
+#include "weights/adapter_file.h"
 
 namespace flux2 {
 namespace {
@@ -98,6 +99,29 @@ TEST(RecogniseAdapter, OtherDecompositions) {
   EXPECT_EQ(adapter({{"txt_in.diff", {3072, 7680}}}).family, "FLUX.2");
 }
 
+// Recognition names what loading refuses.
+TEST(RecogniseAdapter, AlgorithmsThatCannotBeLoaded) {
+  const struct {
+    std::vector<Stripped> tensors;
+    const char *variant, *refusal;
+  } files[] = {
+      {{{"txt_in.a1.weight", {4, 7680}}, {"txt_in.a2.weight", {7680, 4}}}, "GLoRA", "GLoRA, which is not supported"},
+      {{{"txt_in.on_input", {7680}}, {"txt_in.weight", {7680}}}, "IA3", "IA3, which is not supported"},
+      {{{"txt_in.oft_R.default.weight", {8, 32}}}, "OFT", "PEFT's OFT, which is not supported"},
+      {{{"txt_in.set_weight", {3072, 7680}}}, "difference", "set_weight"},
+      {{{"txt_in.lora_A.weight", {4, 7680}}}, "LoRA of rank 4", "its up is missing"},
+      {{{"txt_in.lora_A.weight", {4, 7680}}, {"txt_in.lora_down.weight", {4, 7680}}}, "LoRA of rank 4", "the same part of a layer"},
+  };
+  for (const auto& f : files) {
+    const std::filesystem::path path = write_stripped(scratch_folder() / "odd_adapter.safetensors", f.tensors);
+    const Recognition r = recognise(path);
+    ASSERT_EQ(r.components.size(), 1u) << f.variant;
+    EXPECT_EQ(r.components[0].kind, ComponentKind::Adapter) << f.variant;
+    EXPECT_THAT(r.components[0].variant, HasSubstr(f.variant));
+    EXPECT_THAT(refusal([&] { read_adapter(path); }), HasSubstr(f.refusal));
+  }
+}
+
 TEST(RecogniseAdapter, OtherFamiliesAndTextEncoders) {
   EXPECT_EQ(adapter(pair("transformer_blocks.0.img_mlp.net.0.proj", 12288, 3072)).family, "Qwen-Image");
   EXPECT_EQ(adapter(pair("diffusion_model.blocks.0.self_attn.q", 5120, 5120)).family, "Wan");
@@ -110,7 +134,7 @@ TEST(RecogniseAdapter, AModelWithAdapterMatricesIsRefused) {
   auto tensors = transformer_tensors({.hidden = 128, .double_blocks = 1, .single_blocks = 1, .text_width = 192});
   tensors.push_back({"single_blocks.0.linear2.lora_A.weight", {4, 512}});
   const Recognition r = recognise(write_stripped(scratch_folder() / "odd.safetensors", tensors));
-  EXPECT_THAT(refusal([&] { require(r, ComponentKind::Transformer); }), HasSubstr("a whole model and an adapter"));
+  EXPECT_THAT(refusal([&] { required_part(r, ComponentKind::Transformer); }), HasSubstr("a whole model and an adapter"));
 }
 
 }  // namespace

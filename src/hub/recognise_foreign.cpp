@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hub/name_tests.h"
+#include "hub/quantisation.h"
 #include "hub/recognise_parts.h"
 
 namespace flux2 {
@@ -38,8 +39,8 @@ const std::vector<Family>& families() {
   return list;
 }
 
-// Ways of packing weights that this program does not read, told by the tensors they leave beside a weight.
-const std::vector<Family>& packings() {
+// Ways of quantising that this program does not read, recognised by the tensors beside a weight.
+const std::vector<Family>& quantisations() {
   static const std::vector<Family> list = {
       {"Nunchaku (SVDQuant)", {".qweight", ".wscales"}}, {"GPTQ or AWQ", {".qweight", ".qzeros"}},
       {"SDNQ", {".weight", ".zero_point"}},              {"SDNQ", {".weight", ".svd_up"}},
@@ -55,12 +56,12 @@ bool some_name_ends(const WeightSource& source, std::string_view tail) {
 
 }  // namespace
 
-std::optional<Component> recognise_foreign_packing(const WeightSource& source) {
-  for (const Family& packing : packings()) {
-    if (!std::all_of(packing.all.begin(), packing.all.end(), [&](const char* tail) { return some_name_ends(source, tail); })) continue;
-    Component c{.storage = packing.name};
-    c.evidence.push_back(fmt::format("names that end in {} and {}", packing.all[0], packing.all[1]));
-    c.problem = fmt::format("the weights are packed by {}, which this program does not read", packing.name);
+std::optional<Component> recognise_foreign_quantisation(const WeightSource& source) {
+  for (const Family& kind : quantisations()) {
+    if (!std::all_of(kind.all.begin(), kind.all.end(), [&](const char* tail) { return some_name_ends(source, tail); })) continue;
+    Component c{.storage = kind.name};
+    c.evidence.push_back(fmt::format("names that end in {} and {}", kind.all[0], kind.all[1]));
+    c.problem = fmt::format("the weights are quantised by {}, which this program does not read", kind.name);
     c.hint = "look for a bf16, fp8, nvfp4 or GGUF file of the same model";
     return c;
   }
@@ -82,9 +83,9 @@ std::optional<Component> recognise_foreign_model(const WeightSource& source) {
       const int64_t singles = std::max(names.count("single_blocks."), names.count("single_transformer_blocks."));
       blocks = fmt::format(" ({} double, {} single blocks)", doubles, singles);
     }
-    c.storage = storage_label(source, "");
+    c.storage = quantisation_label(source, "");
     c.problem = fmt::format("this is a {} model{}; only FLUX.2 is supported", family.name, blocks);
-    c.hint = "`flux2 models install flux.2-klein-4b` brings a FLUX.2 model";
+    c.hint = Hint("install a FLUX.2 model with {0}", {run_command("models install flux.2-klein-4b")});
     return c;
   }
   return std::nullopt;

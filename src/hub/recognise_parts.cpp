@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hub/name_tests.h"
+#include "hub/quantisation.h"
 #include "model/flux2_transformer.h"
 #include "weights/named_weights.h"
 
@@ -16,7 +17,7 @@ Component component_of(ComponentKind kind, const NamedWeights& weights) {
   Component c{.kind = kind};
   c.dialect = name_of(weights.dialect());
   c.prefix = weights.prefix();
-  c.storage = storage_label(weights.source(), c.prefix);
+  c.storage = quantisation_label(weights.source(), c.prefix);
   return c;
 }
 
@@ -203,7 +204,7 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
   c.variant = qwen3_name(c.text_width);
   try {
     c.qwen3 = detect_qwen3(weights);
-    c.hint.clear();
+    c.hint = {};
     c.evidence.push_back(fmt::format("q_norm present; {} layers, {}/{} heads of {}", c.qwen3->layers, c.qwen3->heads,
                                      c.qwen3->kv_heads, c.qwen3->head_dim));
   } catch (const Error& e) {

@@ -14,15 +14,12 @@ using SharedSource = std::shared_ptr<const WeightSource>;
 std::optional<Component> recognise_transformer(const SharedSource& source);
 std::optional<Component> recognise_autoencoder(const SharedSource& source);
 std::optional<Component> recognise_text_encoder(const SharedSource& source);
-std::optional<Component> recognise_adapter(const WeightSource& source);
+std::optional<Component> recognise_adapter(const SharedSource& source);
 
 // A diffusion model of another family.
 std::optional<Component> recognise_foreign_model(const WeightSource& source);
 
-// Weights, of whatever model, packed in a way this program does not read.
-std::optional<Component> recognise_foreign_packing(const WeightSource& source);
-
-// How the weights under a prefix are stored: the kind with most bytes, "mixed" when several packed kinds occur.
-std::string storage_label(const WeightSource& source, const std::string& prefix);
+// Weights of any model, quantised in a way this program does not read.
+std::optional<Component> recognise_foreign_quantisation(const WeightSource& source);
 
 }  // namespace flux2

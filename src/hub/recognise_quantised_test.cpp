@@ -1,4 +1,4 @@
-// Header-only files of every way models are packed in the wild: what they are, how they are stored, what they need.
+// Header-only files of every way models are quantised in the wild: what they are, how they are stored, what they need.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,14 +24,14 @@ Stripped text(const std::string& name, const std::string& json) {
   return {name, {static_cast<int64_t>(json.size())}, "U8", json};
 }
 
-// Packs the matrices inside blocks for which `wanted` holds.
-template <class Pack>
-Tensors packed(Tensors tensors, const Pack& pack, int every = 1) {
+// Quantises the matrices inside blocks for which `wanted` holds.
+template <class Quantise>
+Tensors quantised(Tensors tensors, const Quantise& quantise, int every = 1) {
   int seen = 0;
   for (size_t i = 0, count = tensors.size(); i < count; ++i) {
     if (!in_block(tensors[i]) || seen++ % every != 0) continue;
     Stripped t = tensors[i];
-    pack(t, tensors);
+    quantise(t, tensors);
     tensors[i] = t;
   }
   return tensors;
@@ -84,18 +84,18 @@ Recognition seen(const Tensors& tensors, const std::map<std::string, std::string
   return recognise(write_stripped(scratch_folder() / "file.safetensors", tensors, metadata));
 }
 
-TEST(RecogniseQuantised, EveryPackingOfEveryVariant) {
+TEST(RecogniseQuantised, EveryKindOfEveryVariant) {
   const struct {
     const char* storage;
-    void (*pack)(Stripped&, Tensors&);
-  } packings[] = {{"fp8", as_fp8},     {"fp8", as_scaled_fp8}, {"fp8", as_musubi},
+    void (*quantise)(Stripped&, Tensors&);
+  } kinds[] = {{"fp8", as_fp8},     {"fp8", as_scaled_fp8}, {"fp8", as_musubi},
                   {"nvfp4", as_nvfp4}, {"nf4", as_nf4},        {"int8", as_int8}};
   for (const auto& variant : kVariants)
-    for (const auto& p : packings)
+    for (const auto& p : kinds)
       for (const char* prefix : {"", "model.diffusion_model."}) {
         SCOPED_TRACE(fmt::format("{} {} \"{}\"", variant.name, p.storage, prefix));
-        const Recognition r = seen(packed(transformer_tensors(variant.config, prefix), p.pack));
-        const Component& c = require(r, ComponentKind::Transformer);
+        const Recognition r = seen(quantised(transformer_tensors(variant.config, prefix), p.quantise));
+        const Component& c = required_part(r, ComponentKind::Transformer);
         EXPECT_EQ(c.variant, variant.name);
         EXPECT_EQ(c.storage, p.storage);
         EXPECT_TRUE(c.usable()) << c.problem;
@@ -103,9 +103,9 @@ TEST(RecogniseQuantised, EveryPackingOfEveryVariant) {
 }
 
 TEST(RecogniseQuantised, MixedFilesAreNamedByTheirMajority) {
-  const auto nvfp4 = packed(transformer_tensors(klein_4b_config()), as_nvfp4, 2);
-  EXPECT_EQ(require(seen(nvfp4), ComponentKind::Transformer).storage, "bf16") << "half of the matrices, a quarter of their bytes";
-  auto mixed = packed(transformer_tensors(klein_4b_config()), as_fp8);
+  const auto nvfp4 = quantised(transformer_tensors(klein_4b_config()), as_nvfp4, 2);
+  EXPECT_EQ(required_part(seen(nvfp4), ComponentKind::Transformer).storage, "bf16") << "half of the matrices, a quarter of their bytes";
+  auto mixed = quantised(transformer_tensors(klein_4b_config()), as_fp8);
   for (Stripped& t : mixed)
     if (t.name == "single_blocks.0.linear2.weight") {
       Tensors more;
@@ -113,7 +113,7 @@ TEST(RecogniseQuantised, MixedFilesAreNamedByTheirMajority) {
       mixed.insert(mixed.end(), more.begin(), more.end());
       break;
     }
-  EXPECT_EQ(require(seen(mixed), ComponentKind::Transformer).storage, "fp8, mixed");
+  EXPECT_EQ(required_part(seen(mixed), ComponentKind::Transformer).storage, "fp8, mixed");
 }
 
 TEST(RecogniseQuantised, GgufTransformersWithAndWithoutMetadata) {
@@ -129,7 +129,7 @@ TEST(RecogniseQuantised, GgufTransformersWithAndWithoutMetadata) {
                                          : std::vector<GgufPair>{});
         const Recognition r = recognise(path);
         EXPECT_EQ(r.container, "GGUF");
-        const Component& c = require(r, ComponentKind::Transformer);
+        const Component& c = required_part(r, ComponentKind::Transformer);
         EXPECT_EQ(c.variant, variant.name);
         std::string lower = dtype;
         for (char& ch : lower) ch = static_cast<char>(std::tolower(ch));
@@ -139,7 +139,7 @@ TEST(RecogniseQuantised, GgufTransformersWithAndWithoutMetadata) {
   auto odd = transformer_tensors(klein_4b_config());
   odd[0].dtype = "BF16";
   const auto path = write_stripped_gguf(scratch_folder() / "odd.gguf", odd);
-  EXPECT_TRUE(require(recognise(path), ComponentKind::Transformer).usable());
+  EXPECT_TRUE(required_part(recognise(path), ComponentKind::Transformer).usable());
 }
 
 // Names and shapes of a language model as llama.cpp's converter writes them.
@@ -185,17 +185,17 @@ TEST(RecogniseQuantised, LanguageModelsInGguf) {
   EXPECT_EQ(gguf({{"enc.blk.0.attn_q.weight", {4096, 4096}, "F16"}}, "t5encoder").family, "T5");
 }
 
-TEST(RecogniseQuantised, TextEncodersPackedInEveryWay) {
+TEST(RecogniseQuantised, TextEncodersQuantisedInEveryWay) {
   for (const auto& [width, name] : {std::pair<int64_t, const char*>{2560, "Qwen3-4B"}, {4096, "Qwen3-8B"}})
-    for (const auto pack : {as_qwen_fp8, as_nvfp4, as_fp8}) {
-      const Recognition r = seen(packed(qwen3_tensors(width, 36), pack));
-      const Component& c = require(r, ComponentKind::TextEncoder);
+    for (const auto quantise : {as_qwen_fp8, as_nvfp4, as_fp8}) {
+      const Recognition r = seen(quantised(qwen3_tensors(width, 36), quantise));
+      const Component& c = required_part(r, ComponentKind::TextEncoder);
       EXPECT_EQ(c.variant, name);
       EXPECT_TRUE(c.usable()) << c.problem;
     }
 }
 
-TEST(RecogniseQuantised, OtherPackingsAreRefusedByName) {
+TEST(RecogniseQuantised, OtherKindsAreRefusedByName) {
   const auto refusal_of = [](const Tensors& tensors) {
     const Recognition r = recognise(write_stripped(scratch_folder() / "file.safetensors", tensors));
     return r.components.at(0).problem;
@@ -211,7 +211,7 @@ TEST(RecogniseQuantised, OtherPackingsAreRefusedByName) {
   auto unknown = transformer_tensors(klein_4b_config());
   for (Stripped& t : unknown)
     if (t.name == "single_blocks.3.linear1.weight") t.dtype = "U8";
-  EXPECT_THAT(refusal_of(unknown), HasSubstr("packed by an unknown scheme"));
+  EXPECT_THAT(refusal_of(unknown), HasSubstr("quantised by an unknown scheme"));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(Recognise, AutoencodersByLatentChannels) {
     return only(tensors);
   };
   EXPECT_THAT(refused({.latent_channels = 16}).problem, HasSubstr("16 latent channels; FLUX.2 needs 32"));
-  EXPECT_THAT(refused({.latent_channels = 16}).hint, HasSubstr("ae.safetensors"));
+  EXPECT_THAT(refused({.latent_channels = 16}).hint.text, HasSubstr("ae.safetensors"));
   EXPECT_EQ(refused({.latent_channels = 16}).family, "FLUX.1 or SD3");
   EXPECT_EQ(refused({.latent_channels = 4}).family, "SD or SDXL");
   EXPECT_THAT(refused({}).problem, HasSubstr("bn.running_mean"));
@@ -181,18 +181,18 @@ TEST(Recognise, SeveralComponentsInOneFile) {
   tensors.insert(tensors.end(), text.begin(), text.end());
   const Recognition r = recognise(write_stripped(scratch_folder() / "all.safetensors", tensors));
   ASSERT_EQ(r.components.size(), 3u);
-  EXPECT_EQ(require(r, ComponentKind::Transformer).tensors, static_cast<int64_t>(transformer_count));
-  EXPECT_EQ(require(r, ComponentKind::Autoencoder).tensors, static_cast<int64_t>(vae.size()));
-  EXPECT_EQ(require(r, ComponentKind::TextEncoder).variant, "Qwen3-4B");
+  EXPECT_EQ(required_part(r, ComponentKind::Transformer).tensors, static_cast<int64_t>(transformer_count));
+  EXPECT_EQ(required_part(r, ComponentKind::Autoencoder).tensors, static_cast<int64_t>(vae.size()));
+  EXPECT_EQ(required_part(r, ComponentKind::TextEncoder).variant, "Qwen3-4B");
 }
 
 TEST(Recognise, RequireSaysWhatWasFoundInstead) {
   const auto folder = scratch_folder();
   const auto vae = write_stripped(folder / "ae.safetensors", vae_tensors({}));
-  EXPECT_THAT(refusal([&] { require(recognise(vae), ComponentKind::Transformer); }),
+  EXPECT_THAT(refusal([&] { required_part(recognise(vae), ComponentKind::Transformer); }),
               ::testing::AllOf(HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not a transformer"),
                                HasSubstr("Incompatible")));
-  EXPECT_THAT(refusal([&] { require(recognise(vae), ComponentKind::Adapter); }),
+  EXPECT_THAT(refusal([&] { required_part(recognise(vae), ComponentKind::Adapter); }),
               HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not an adapter"));
   EXPECT_THAT(refusal([&] { recognise(folder / "nothing"); }), HasSubstr("nothing does not exist"));
 }
@@ -207,17 +207,17 @@ TEST(Recognise, FoldersTokenizersAndPictures) {
     EXPECT_EQ(r.container, diffusers ? "diffusers folder" : "folder");
     for (const auto kind :
          {ComponentKind::Transformer, ComponentKind::Autoencoder, ComponentKind::TextEncoder, ComponentKind::Tokenizer})
-      EXPECT_TRUE(require(r, kind).usable()) << name_of(kind);
-    EXPECT_EQ(require(r, ComponentKind::Transformer).dialect, diffusers ? "diffusers" : "original");
-    EXPECT_EQ(require(r, ComponentKind::Autoencoder).dialect, diffusers ? "diffusers" : "original");
-    EXPECT_FALSE(*require(r, ComponentKind::Transformer).distilled);
+      EXPECT_TRUE(required_part(r, kind).usable()) << name_of(kind);
+    EXPECT_EQ(required_part(r, ComponentKind::Transformer).dialect, diffusers ? "diffusers" : "original");
+    EXPECT_EQ(required_part(r, ComponentKind::Autoencoder).dialect, diffusers ? "diffusers" : "original");
+    EXPECT_FALSE(*required_part(r, ComponentKind::Transformer).distilled);
     EXPECT_EQ(recognise(model / "tokenizer").kind, Recognition::Kind::Tokenizer);
-    EXPECT_EQ(require(recognise(model / "text_encoder"), ComponentKind::TextEncoder).text_width, 64);
+    EXPECT_EQ(required_part(recognise(model / "text_encoder"), ComponentKind::TextEncoder).text_width, 64);
   }
   write_file(folder / "a.png", "\x89PNG\r\n\x1a\n0000");
   EXPECT_EQ(recognise(folder / "a.png").kind, Recognition::Kind::Image);
   write_file(folder / "a.ckpt", "PK\x03\x04 ...");
-  EXPECT_THAT(refusal([&] { require(recognise(folder / "a.ckpt"), ComponentKind::Transformer); }),
+  EXPECT_THAT(refusal([&] { required_part(recognise(folder / "a.ckpt"), ComponentKind::Transformer); }),
               HasSubstr("safetensors and GGUF files are"));
 }
 
@@ -241,10 +241,10 @@ TEST(Recognise, TheBundledModel) {
   const std::filesystem::path pico = std::filesystem::path(FLUX2_SOURCE_DIR) / "models/pico";
   if (!std::filesystem::exists(pico)) GTEST_SKIP() << "models/pico is not there";
   const Recognition r = recognise(pico);
-  EXPECT_EQ(require(r, ComponentKind::Transformer).flux2->hidden, 256);
-  EXPECT_EQ(require(r, ComponentKind::Autoencoder).vae->encoder_widths[0], 32);
-  EXPECT_EQ(require(r, ComponentKind::TextEncoder).qwen3->layers, 7);
-  EXPECT_FALSE(*require(r, ComponentKind::Transformer).distilled);
+  EXPECT_EQ(required_part(r, ComponentKind::Transformer).flux2->hidden, 256);
+  EXPECT_EQ(required_part(r, ComponentKind::Autoencoder).vae->encoder_widths[0], 32);
+  EXPECT_EQ(required_part(r, ComponentKind::TextEncoder).qwen3->layers, 7);
+  EXPECT_FALSE(*required_part(r, ComponentKind::Transformer).distilled);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ const RegisteredPart* RegisteredParts::find(std::string_view name, ComponentKind
   std::vector<std::string> found;
   for (const RegisteredPart* part : candidates) found.push_back(part->name);
   throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" may mean {}", name, fmt::join(found, ", ")),
-              "give the whole name, or the key that `flux2 models list` shows");
+              Hint("give the whole name, or the key that {0} shows", {run_command("models list")}));
 }
 
 std::vector<const RegisteredPart*> RegisteredParts::of(ComponentKind kind) const {

@@ -99,7 +99,7 @@ TEST_F(LocateRegistered, OptionsAndEntriesNameParts) {
   query.vae = vae;
   EXPECT_EQ(locate().vae, vae);
   query.vae = "secnd";
-  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("--vae secnd does not exist"), HasSubstr("second")));
+  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("the autoencoder secnd, named in the request, does not exist"), HasSubstr("second")));
   query.vae.clear();
   query.text_encoder = "8b";
   EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("width 2560"), HasSubstr("width 4096")));
@@ -114,7 +114,7 @@ TEST_F(LocateRegistered, AFileThatIsGoneIsSaid) {
 TEST_F(LocateRegistered, SeveralAreListedByName) {
   parts.push_back(part("a2", "second", ComponentKind::Transformer,
                        write_stripped(folder / "7/x.safetensors", transformer_tensors(klein_4b_config()))));
-  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("several models"), HasSubstr("my-klein, second"), HasSubstr("--model")));
+  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("several models"), HasSubstr("my-klein, second"), HasSubstr("choose one with model")));
 }
 
 }  // namespace

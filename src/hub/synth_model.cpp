@@ -46,7 +46,7 @@ void check_consistent(const SynthModel& m) {
   const Qwen3Config& q = *m.text_encoder;
   check(q.output_width() == t.text_width, "{} states of width {} do not make the transformer's text width {}",
         q.states.size(), q.hidden, t.text_width);
-  check(q.layers_needed() <= q.layers, "the text encoder has {} layers, the state after layer {} is wanted", q.layers,
+  check(q.layers_needed() <= q.layers, "the text encoder has {} layers, but the output of layer {} is needed", q.layers,
         q.layers_needed());
 }
 

@@ -69,7 +69,7 @@ ValueRange sane_values(const std::string& name, const Shape& shape, ParameterKin
 
 SynthValues::SynthValues(uint64_t seed, const std::string& name, const ValueRange& range, DType dtype)
     : seed_(seed), stream_(hash_of(name)), dtype_(dtype) {
-  check(dtype == DType::BF16 || dtype == DType::F32, "invented weights are BF16 or F32, not {}", name_of(dtype));
+  require(dtype == DType::BF16 || dtype == DType::F32, "invented weights are BF16 or F32, not {}", name_of(dtype));
   for (float q : normal_quantiles()) {
     const float value = range.mean + range.deviation * q;
     if (dtype == DType::F32) f32_.push_back(value);

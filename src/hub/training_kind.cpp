@@ -61,7 +61,7 @@ TrainingKind training_kind(const TrainingSigns& signs) {
     ++names;
     if (const auto kind = told_by(name, fmt::format("the name {}", name))) return *kind;
   }
-  return {true, false, "nothing says otherwise; --base runs it as a base model", true};
+  return {true, false, "nothing says otherwise; it can be run as a base model instead", true};
 }
 
 }  // namespace flux2

@@ -5,10 +5,9 @@
 #include <cstring>
 
 #include "weights/encode_blocks.h"
-#include "weights/encode_nvfp4.h"
-#include "weights/packed_kinds.h"
+#include "weights/quantised_kinds.h"
 #include "weights/read_values.h"
-#include "weights/round_eight_bit.h"
+#include "weights/round_values.h"
 
 namespace flux2 {
 
@@ -55,20 +54,20 @@ void four_bits(const float* x, int64_t count, float global, std::byte* out, floa
 
 double SquaredError::relative() const { return norm > 0 ? std::sqrt(error / norm) : 0; }
 
-WeightEncoder::WeightEncoder(StorageType type, const WeightRows& rows, std::vector<int64_t> chosen, ThreadPool& threads)
-    : type_(type), rows_(rows), chosen_(std::move(chosen)), copy_(type.packing == Packing::None && rows.stores(type.dtype)) {
-  if (type_.packing != Packing::None) find_scales(threads);
+WeightEncoder::WeightEncoder(Quantisation type, const WeightRows& rows, std::vector<int64_t> chosen, ThreadPool& threads)
+    : type_(type), rows_(rows), chosen_(std::move(chosen)), copy_(type.scales == Scales::None && rows.stores(type.dtype)) {
+  if (type_.scales != Scales::None) find_scales(threads);
 }
 
 size_t WeightEncoder::row_bytes() const {
-  return static_cast<size_t>(type_.packing == Packing::Nvfp4 ? rows_.width() / 2 : bytes_for(type_.dtype, rows_.width()));
+  return static_cast<size_t>(type_.scales == Scales::Nvfp4 ? rows_.width() / 2 : bytes_for(type_.dtype, rows_.width()));
 }
 
 // The largest magnitude of what shares a scale, over the largest number of the type.
 void WeightEncoder::find_scales(ThreadPool& threads) {
-  const int64_t width = type_.packing == Packing::BlockScales ? kScaleBlock : rows_.width();
-  const int64_t height = type_.packing == Packing::RowScales     ? 1
-                         : type_.packing == Packing::BlockScales ? kScaleBlock
+  const int64_t width = type_.scales == Scales::Blocks ? kScaleBlock : rows_.width();
+  const int64_t height = type_.scales == Scales::Rows     ? 1
+                         : type_.scales == Scales::Blocks ? kScaleBlock
                                                                  : std::max<int64_t>(1, count());
   scale_columns_ = blocks_in(rows_.width(), width);
   std::vector<float> of_rows(static_cast<size_t>(count() * scale_columns_));
@@ -89,7 +88,7 @@ void WeightEncoder::find_scales(ThreadPool& threads) {
       largest = std::max(largest, of_rows[static_cast<size_t>(i * scale_columns_ + j)]);
     }
   for (const float most : largest_)
-    scales_.push_back(type_.packing == Packing::Nvfp4 ? nvfp4_global(most) : most / range_of(type_.dtype));
+    scales_.push_back(type_.scales == Scales::Nvfp4 ? nvfp4_global(most) : most / range_of(type_.dtype));
 }
 
 SquaredError WeightEncoder::encode(int64_t i, std::byte* out) const {
@@ -100,16 +99,16 @@ SquaredError WeightEncoder::encode(int64_t i, std::byte* out) const {
   }
   std::vector<float> x(static_cast<size_t>(width)), back(x.size());
   rows_.values(row, x.data());
-  switch (type_.packing) {
-    case Packing::None: plain(type_.dtype, x.data(), width, out, back.data()); break;
-    case Packing::TensorScale: eight_bits(type_.dtype, x.data(), width, largest_[0], out, back.data()); break;
-    case Packing::RowScales: eight_bits(type_.dtype, x.data(), width, largest_[static_cast<size_t>(i)], out, back.data()); break;
-    case Packing::BlockScales:
+  switch (type_.scales) {
+    case Scales::None: plain(type_.dtype, x.data(), width, out, back.data()); break;
+    case Scales::Tensor: eight_bits(type_.dtype, x.data(), width, largest_[0], out, back.data()); break;
+    case Scales::Rows: eight_bits(type_.dtype, x.data(), width, largest_[static_cast<size_t>(i)], out, back.data()); break;
+    case Scales::Blocks:
       for (int64_t j = 0; j < width; j += kScaleBlock)
         eight_bits(type_.dtype, x.data() + j, std::min(kScaleBlock, width - j),
                    largest_[static_cast<size_t>(i / kScaleBlock * scale_columns_ + j / kScaleBlock)], out + j, back.data() + j);
       break;
-    case Packing::Nvfp4: four_bits(x.data(), width, scales_[0], out, back.data()); break;
+    case Scales::Nvfp4: four_bits(x.data(), width, scales_[0], out, back.data()); break;
   }
   SquaredError s;
   for (size_t j = 0; j < x.size(); ++j) {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "hub/stored_as.h"
-#include "weights/weight_rows.h"
+#include "hub/quantisation.h"
+#include "weights/named_weights.h"
 
 namespace flux2 {
 
@@ -20,7 +20,7 @@ struct SquaredError {
 // (the scales) is read once, when it is made. `rows` must outlive it.
 class WeightEncoder {
  public:
-  WeightEncoder(StorageType type, const WeightRows& rows, std::vector<int64_t> chosen, ThreadPool& threads);
+  WeightEncoder(Quantisation type, const WeightRows& rows, std::vector<int64_t> chosen, ThreadPool& threads);
 
   int64_t count() const { return static_cast<int64_t>(chosen_.size()); }
   size_t row_bytes() const;
@@ -37,7 +37,7 @@ class WeightEncoder {
  private:
   void find_scales(ThreadPool& threads);
 
-  StorageType type_;
+  Quantisation type_;
   const WeightRows& rows_;
   std::vector<int64_t> chosen_;
   bool copy_ = false;

@@ -58,8 +58,14 @@ Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPoo
 }
 
 bool is_quantised(const Parameter& p, Quant quant) {
-  const bool in_block = p.name.find("blocks.") != std::string::npos || p.name.find("layers.") != std::string::npos;
-  return in_block && p.kind == ParameterKind::Matrix && can_quantise(p.shape, quant);
+  return !block_of(p.name).empty() && p.kind == ParameterKind::Matrix && can_quantise(p.shape, quant);
+}
+
+DType loaded_dtype(const Parameter& p, DType stored, Quant quant, DType activations) {
+  if (p.kind == ParameterKind::Vector) return activations;
+  if (p.kind == ParameterKind::Statistic) return DType::F32;
+  if (p.kind == ParameterKind::Conv && is_block_type(stored)) return DType::BF16;
+  return is_quantised(p, quant) && is_float(stored) ? dtype_of(quant) : stored;
 }
 
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
@@ -71,9 +77,10 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
   const auto in_place = [&](const Parameter& p, const Tensor& t) { return stays(p) ? t : t.to(options.stream); };
   visit([&](const Parameter& p) {
     const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
+    const DType kept = loaded_dtype(p, stored.dtype(), options.quant, options.activations);
     switch (p.kind) {
       case ParameterKind::Matrix:
-        if (is_quantised(p, options.quant) && is_float(stored.dtype())) {
+        if (kept != stored.dtype()) {
           p.tensor = stays(p) ? quantise(stored, options.quant, threads)
                               : quantised_on(options.stream, stored, options.quant, threads);
           weights.forget_pages(p.name);  // else the file's copy would count beside ours
@@ -81,8 +88,8 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
         }
         [[fallthrough]];
       case ParameterKind::Table: p.tensor = in_place(p, stored); break;
-      case ParameterKind::Vector: p.tensor = stored.to(options.stream).cast(options.activations); break;
-      case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(DType::F32); break;
+      case ParameterKind::Vector:
+      case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(kept); break;
       case ParameterKind::Conv: p.tensor = conv_from_file(stored, options.stream); break;
     }
   });

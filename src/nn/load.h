@@ -35,4 +35,7 @@ Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPoo
 // them (input, output, modulation, embeddings) are small and the ones whose errors show.
 bool is_quantised(const Parameter& parameter, Quant quant);
 
+// The type a parameter has once it is loaded, where the file stores it as `stored`.
+DType loaded_dtype(const Parameter& parameter, DType stored, Quant quant, DType activations);
+
 }  // namespace flux2

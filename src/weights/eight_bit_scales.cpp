@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 3> kOthers = {"input_scale", "scale_input
 
 bool is_eight_bit_matrix(const StoredTensor& t) {
   const bool fits = t.dtype == DType::F8_E4M3 || t.dtype == DType::F8_E5M2 || t.dtype == DType::I8;
-  return fits && !t.packed && t.shape.rank() == 2 && t.name.ends_with(kWeight);
+  return fits && !t.quantised && t.shape.rank() == 2 && t.name.ends_with(kWeight);
 }
 
 const StoredTensor* beside(const WeightSource& source, const StoredTensor& weight, std::string_view name) {

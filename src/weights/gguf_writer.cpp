@@ -89,7 +89,7 @@ std::string gguf_header(const std::vector<GgufPair>& pairs, const std::vector<Gg
   std::set<std::string_view> names;
   uint64_t offset = 0;
   for (const GgufDeclared& t : tensors) {
-    check(names.insert(t.name).second, "tensor {} is to be written twice", t.name);
+    require(names.insert(t.name).second, "tensor {} is to be written twice", t.name);
     put_entry(out, t, offset);
     const auto bytes = static_cast<uint64_t>(bytes_for(t.dtype, t.shape.numel()));
     offset += bytes + gguf_padding(bytes);

@@ -162,6 +162,13 @@ std::span<const PrefixRule> prefixes_for(ModelPart part) {
   return {};
 }
 
+std::string_view block_of(std::string_view canonical) {
+  for (const std::string_view list : {"blocks.", "layers."})
+    if (const size_t at = canonical.find(list); at != std::string_view::npos)
+      return canonical.substr(0, canonical.find('.', at + list.size()));
+  return {};
+}
+
 const char* name_of(ModelPart part) {
   switch (part) {
     case ModelPart::Transformer: return "transformer";

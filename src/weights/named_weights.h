@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weights/names.h"
+#include "weights/quantised_values.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
@@ -26,7 +27,7 @@ class NamedWeights {
   DType dtype(std::string_view canonical) const;
   Tensor open(std::string_view canonical, const Shard& shard = {}) const;
 
-  // The stored rows that make up a tensor, in its order. The values of rows in 8 bits want their scales (packed_values.h).
+  // The stored rows that make up a tensor, in its order. The values of rows in 8 bits want their scales (quantised_values.h).
   std::vector<StoredRows> pieces(std::string_view canonical) const;
 
   // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.
@@ -58,6 +59,34 @@ class NamedWeights {
   std::string prefix_;
   std::map<std::string, Recipe, std::less<>> recipes_;
   std::vector<std::string> unknown_;
+};
+
+// A canonical tensor as rows (indices of the first axis), read one at a time without bringing its pieces together. May be
+// read from several threads; the weights must outlive it.
+class WeightRows {
+ public:
+  WeightRows(const NamedWeights& weights, const std::string& canonical);
+
+  int64_t count() const { return count_; }
+  int64_t width() const { return width_; }  // elements of a row
+  const std::string& stored_as() const { return pieces_.front().rows.tensor->dtype_name; }
+
+  // Whether a row's bytes in that type are what the file has.
+  bool stores(DType dtype) const;
+
+  void values(int64_t row, float* out) const;  // whatever it is stored as
+  void bytes(int64_t row, DType dtype, std::byte* out) const;
+
+ private:
+  struct Piece {
+    StoredRows rows;
+    std::shared_ptr<const QuantisedValues> values;
+  };
+  std::pair<const Piece*, int64_t> find(int64_t row) const;
+
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> starts_;
+  int64_t count_ = 0, width_ = 1;
 };
 
 }  // namespace flux2

@@ -21,6 +21,9 @@ enum class Dialect {
 const char* name_of(ModelPart part);
 const char* name_of(Dialect dialect);
 
+// The repeated block a canonical tensor belongs to: "single_blocks.7", "model.layers.3". Empty for tensors outside of blocks.
+std::string_view block_of(std::string_view canonical);
+
 // A diffusers tensor as rows (indices of the first axis) of a canonical one, joined in the order given.
 struct DiffusersTensor {
   std::string name;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 #include "weights/read_values.h"
 
 namespace flux2 {
@@ -73,7 +73,7 @@ void collect(std::vector<Run>& runs, std::span<const StoredRows> pieces, IndexRa
   }
 }
 
-bool is_packed(const StoredRows& piece) { return piece.tensor->packed != nullptr; }
+bool is_quantised(const StoredRows& piece) { return piece.tensor->quantised != nullptr; }
 
 // Columns that a shard of the second axis keeps; all of them for others.
 std::vector<IndexRange> kept_columns(const Shape& shape, const Shard& shard) {
@@ -81,9 +81,9 @@ std::vector<IndexRange> kept_columns(const Shape& shape, const Shard& shard) {
   return shard.ranges(shape[1]);
 }
 
-// Matrices of which a piece at least is packed, as BF16. Rows are unpacked a few at a time.
-Tensor open_packed(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
-  check(shape.rank() == 2, "packed weights of shape {}", shape);
+// A matrix of which at least one piece is quantised, as BF16. Rows are converted a few at a time.
+Tensor open_quantised(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
+  require(shape.rank() == 2, "quantised weights of shape {}", shape);
   std::vector<StoredRows> wanted;  // what is left of the pieces
   const bool by_rows = !shard.whole() && shape.axis_of(shard.axis) == 0;
   const auto kept_rows = by_rows ? shard.ranges(shape[0]) : std::vector<IndexRange>{{0, shape[0]}};
@@ -98,7 +98,7 @@ Tensor open_packed(std::span<const StoredRows> pieces, const Shape& shape, const
     }
     start += piece.rows.size();
   }
-  check(start == shape[0], "{} rows for a tensor of shape {}", start, shape);
+  require(start == shape[0], "{} rows for a tensor of shape {}", start, shape);
   const auto columns = kept_columns(shape, shard);
   int64_t width = 0;
   for (const IndexRange& c : columns) width += c.size();
@@ -131,7 +131,7 @@ void check_pieces(std::span<const StoredRows> pieces, DType dtype, const Shape& 
            name_of(dtype), shape);
     rows += piece.rows.size();
   }
-  check(rows == rows_of(shape), "{} rows for a tensor of shape {}", rows, shape);
+  require(rows == rows_of(shape), "{} rows for a tensor of shape {}", rows, shape);
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ DType dtype_of(const StoredTensor& tensor) {
 }
 
 void read_row(const StoredTensor& t, int64_t row, float* out) {
-  if (t.packed) return t.packed->rows(row, row + 1, out);
+  if (t.quantised) return t.quantised->rows(row, row + 1, out);
   const int64_t bytes = row_bytes(dtype_of(t), t.shape);
   read_values(*t.dtype, t.bytes.data() + row * bytes, t.shape.rank() == 0 ? 1 : t.shape.with(0, 1).numel(), out);
 }
@@ -151,8 +151,8 @@ void read_row(const StoredTensor& t, int64_t row, float* out) {
 IndexRange all_rows(const StoredTensor& tensor) { return {0, rows_of(tensor.shape)}; }
 
 Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
-  check(!pieces.empty(), "a tensor needs at least one piece");
-  if (std::any_of(pieces.begin(), pieces.end(), is_packed)) return open_packed(pieces, shape, shard);
+  require(!pieces.empty(), "a tensor needs at least one piece");
+  if (std::any_of(pieces.begin(), pieces.end(), is_quantised)) return open_quantised(pieces, shape, shard);
   const DType dtype = dtype_of(*pieces.front().tensor);
   const int64_t per_row = row_bytes(dtype, shape);
   check_pieces(pieces, dtype, shape, per_row);

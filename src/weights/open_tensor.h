@@ -24,7 +24,7 @@ void read_row(const StoredTensor& tensor, int64_t row, float* out);
 
 // A host tensor of `shape` whose rows are the given ones, in order, cut down to the shard. Where the wanted bytes lie
 // in one piece, aligned for their type, the tensor is a view that keeps the mapped file alive; otherwise a copy.
-// The pieces must agree in dtype and row size and together fill `shape`. Packed weights become BF16.
+// The pieces must agree in dtype and row size and together fill `shape`. Weights with QuantisedValues become BF16.
 Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard = {});
 Tensor open_tensor(const StoredTensor& tensor, const Shard& shard = {});
 

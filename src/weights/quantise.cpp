@@ -8,7 +8,7 @@
 
 #include "weights/encode_blocks.h"
 #include "weights/read_values.h"
-#include "weights/round_eight_bit.h"
+#include "weights/round_values.h"
 
 namespace flux2 {
 
@@ -80,7 +80,7 @@ bool can_quantise(const Shape& shape, Quant quant) {
 }
 
 Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads) {
-  check(can_quantise(matrix.shape(), quant), "a weight of shape {} cannot be kept as {}", matrix.shape(), name_of(quant));
+  require(can_quantise(matrix.shape(), quant), "a weight of shape {} cannot be kept as {}", matrix.shape(), name_of(quant));
   const int64_t rows = matrix.dim(0), columns = matrix.dim(1), row_bytes = bytes_for(dtype_of(quant), columns);
   const Tensor out = Tensor::host_empty(dtype_of(quant), matrix.shape());
   const bool scaled = !is_block_type(dtype_of(quant));

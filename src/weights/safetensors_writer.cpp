@@ -17,7 +17,7 @@ constexpr std::array kTypeOrder = {DType::U64,     DType::I64, DType::F64, DType
                                    DType::BF16,    DType::F16, DType::U16, DType::I16, DType::F8_E8M0, DType::F8_E4M3,
                                    DType::F8_E5M2, DType::I8,  DType::U8,  DType::Bool};
 
-size_t place_of(const SafetensorsWriter::Declared& t) {
+size_t type_order(const SafetensorsWriter::Declared& t) {
   const auto at = std::find(kTypeOrder.begin(), kTypeOrder.end(), t.dtype);
   check(at != kTypeOrder.end(), "tensor {}: safetensors files cannot hold {}", t.name, name_of(t.dtype));
   return static_cast<size_t>(at - kTypeOrder.begin());
@@ -27,7 +27,7 @@ uint64_t bytes_of(const SafetensorsWriter::Declared& t) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   int64_t bytes = info(t.dtype).block_bytes;
   for (int64_t extent : t.shape) {
-    check(extent >= 0 && (extent == 0 || bytes <= kMost / extent), "tensor {} cannot have the shape {}", t.name,
+    require(extent >= 0 && (extent == 0 || bytes <= kMost / extent), "tensor {} cannot have the shape {}", t.name,
           t.shape);
     bytes *= extent;
   }
@@ -46,18 +46,18 @@ std::string quoted(const std::string& text) {
 
 std::vector<SafetensorsWriter::Declared> safetensors_order(std::vector<SafetensorsWriter::Declared> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const size_t x = place_of(a), y = place_of(b);
+    const size_t x = type_order(a), y = type_order(b);
     return x != y ? x < y : a.name < b.name;
   });
   std::vector<std::string_view> names;
   for (const auto& t : tensors) {
-    place_of(t);  // one tensor alone is never compared
+    type_order(t);  // one tensor alone is never compared
     check(t.name != "__metadata__", "a tensor cannot be named __metadata__");
     names.push_back(t.name);
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  check(twice == names.end(), "tensor {} is to be written twice", twice == names.end() ? "" : *twice);
+  require(twice == names.end(), "tensor {} is to be written twice", twice == names.end() ? "" : *twice);
   return tensors;
 }
 
@@ -104,10 +104,10 @@ void SafetensorsWriter::skip_complete() {
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  check(current_ < tensors_.size(), "tensor {} is written after the last one", name);
+  require(current_ < tensors_.size(), "tensor {} is written after the last one", name);
   const Declared& t = tensors_[current_];
-  check(name == t.name, "tensor {} is written where {} is due", name, t.name);
-  check(bytes.size() <= bytes_of(t) - written_, "tensor {} gets more than its {} bytes", name, bytes_of(t));
+  require(name == t.name, "tensor {} is written where {} is due", name, t.name);
+  require(bytes.size() <= bytes_of(t) - written_, "tensor {} gets more than its {} bytes", name, bytes_of(t));
   file_.write(bytes);
   written_ += bytes.size();
   skip_complete();
@@ -125,7 +125,7 @@ void save_tensors(const std::filesystem::path& path, const std::vector<std::pair
   std::vector<SafetensorsWriter::Declared> declared;
   std::map<std::string_view, const Tensor*> by_name;
   for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), "tensor {} to be saved has no values", name);
+    require(tensor.defined(), "tensor {} to be saved has no values", name);
     declared.push_back({name, tensor.dtype(), tensor.shape()});
     by_name[name] = &tensor;
   }

@@ -7,9 +7,9 @@
 namespace flux2 {
 
 std::vector<IndexRange> Shard::ranges(int64_t extent, int64_t unit) const {
-  check(count >= 1 && rank >= 0 && rank < count, "shard {} of {}", rank, count);
+  require(count >= 1 && rank >= 0 && rank < count, "shard {} of {}", rank, count);
   const std::vector<int64_t> cut = parts.empty() ? std::vector<int64_t>{extent} : parts;
-  check(std::accumulate(cut.begin(), cut.end(), int64_t{0}) == extent, "the parts of a shard do not sum to {}", extent);
+  require(std::accumulate(cut.begin(), cut.end(), int64_t{0}) == extent, "the parts of a shard do not sum to {}", extent);
   std::vector<IndexRange> kept;
   int64_t start = 0;
   for (int64_t part : cut) {

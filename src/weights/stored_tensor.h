@@ -13,7 +13,7 @@
 
 namespace flux2 {
 
-class PackedValues;
+class QuantisedValues;
 
 // Whether memory can be read in place as elements of that type; a block needs the alignment of the scale inside it.
 inline bool is_aligned(const void* data, DType dtype) {
@@ -29,11 +29,11 @@ struct StoredTensor {
   Shape shape;
   std::span<const std::byte> bytes;
   std::shared_ptr<const MappedFile> file = {};  // keeps `bytes` alive; empty when they belong to the caller
-  // Set for weights packed with tensors beside them: `bytes` are codes, dtype and shape those of what they stand for.
-  std::shared_ptr<const PackedValues> packed = {};
+  // Set for a weight that is quantised with tensors beside it: `bytes` are codes, dtype and shape are those of the values.
+  std::shared_ptr<const QuantisedValues> quantised = {};
 
   // The format promises no alignment: what is not aligned is copied when it is opened.
-  bool aligned() const { return dtype && !packed && is_aligned(bytes.data(), *dtype); }
+  bool aligned() const { return dtype && !quantised && is_aligned(bytes.data(), *dtype); }
 };
 
 }  // namespace flux2

@@ -37,16 +37,6 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// A file name of the form STEM-00002-of-00010.safetensors (or .gguf).
-struct SeriesName {
-  std::string stem;
-  size_t digits = 0;  // of the part's own number
-  int part = 0, count = 0;
-  std::string tail;  // "-of-00010.safetensors"
-
-  std::string name_of(int i) const { return fmt::format("{}-{:0{}}{}", stem, i, digits, tail); }
-};
-
 std::optional<int> small_number(std::string_view text) {
   if (text.empty() || text.size() > 6) return std::nullopt;
   int n = 0;
@@ -55,20 +45,6 @@ std::optional<int> small_number(std::string_view text) {
     n = 10 * n + (c - '0');
   }
   return n;
-}
-
-std::optional<SeriesName> series_name(const fs::path& path) {
-  const std::string name = path.filename().string();
-  const std::string_view extension = name.ends_with(kGgufExtension) ? kGgufExtension : kExtension;
-  if (!name.ends_with(extension)) return std::nullopt;
-  const std::string_view base(name.data(), name.size() - extension.size());
-  const size_t of = base.rfind("-of-");
-  if (of == std::string_view::npos || of == 0) return std::nullopt;
-  const size_t dash = base.rfind('-', of - 1);
-  if (dash == std::string_view::npos) return std::nullopt;
-  const auto part = small_number(base.substr(dash + 1, of - dash - 1)), count = small_number(base.substr(of + 4));
-  if (!part || !count) return std::nullopt;
-  return SeriesName{std::string(base.substr(0, dash)), of - dash - 1, *part, *count, name.substr(of)};
 }
 
 // The content decides, whatever the file is called.
@@ -202,6 +178,22 @@ WeightFiles read_folder(const fs::path& folder, const Log& log) {
 }
 
 }  // namespace
+
+std::string SeriesName::name_of(int i) const { return fmt::format("{}-{:0{}}{}", stem, i, digits, tail); }
+
+std::optional<SeriesName> series_name(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const std::string_view extension = name.ends_with(kGgufExtension) ? kGgufExtension : kExtension;
+  if (!name.ends_with(extension)) return std::nullopt;
+  const std::string_view base(name.data(), name.size() - extension.size());
+  const size_t of = base.rfind("-of-");
+  if (of == std::string_view::npos || of == 0) return std::nullopt;
+  const size_t dash = base.rfind('-', of - 1);
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto part = small_number(base.substr(dash + 1, of - dash - 1)), count = small_number(base.substr(of + 4));
+  if (!part || !count) return std::nullopt;
+  return SeriesName{std::string(base.substr(0, dash)), of - dash - 1, *part, *count, name.substr(of)};
+}
 
 WeightFiles read_weight_files(const fs::path& path, const Log& log) {
   std::error_code ignored;

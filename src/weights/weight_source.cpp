@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 #include "weights/weight_files.h"
 
 namespace flux2 {
@@ -53,7 +53,7 @@ Tensor WeightSource::open(std::string_view name, const Shard& shard) const {
 
 std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& path, const Log& log) {
   WeightFiles files = read_weight_files(path, log);
-  in_context(files.description, [&] { unpack_weights(files.tensors, files.metadata); });
+  in_context(files.description, [&] { attach_quantised_values(files.tensors, files.metadata); });
   if (files.tensors.empty()) fail(ErrorCode::BadFile, "{} holds no tensors", files.description);
   return std::make_shared<const WeightSource>(std::move(files.tensors), std::move(files.metadata),
                                               std::move(files.description));

@@ -39,8 +39,8 @@ class WeightSource {
 };
 
 // `path` may be a .safetensors or .gguf file; one part of a series (…-00001-of-00010.safetensors), which stands for all of it;
-// an index (….safetensors.index.json); or a folder that holds one of these. Weights packed with tensors beside them appear as
-// what they stand for (packed_values.h).
+// an index (….safetensors.index.json); or a folder that holds one of these. Weights quantised with tensors beside them appear as
+// the values they stand for (quantised_values.h).
 std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& path, const Log& log = {});
 
 }  // namespace flux2

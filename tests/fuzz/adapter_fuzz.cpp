@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "model/adapters.h"
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 #include "weights/safetensors_file.h"
 
 // Any bytes are refused with an Error or are an adapter whose changes can be computed.
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     flux2::SafetensorsFile file(std::as_bytes(std::span(data, size)));
     const auto metadata = file.metadata();
     std::vector<flux2::StoredTensor> tensors = std::move(file).take_tensors();
-    flux2::unpack_weights(tensors, metadata);
+    flux2::attach_quantised_values(tensors, metadata);
     const flux2::Adapter adapter(flux2::read_adapter(std::make_shared<flux2::WeightSource>(std::move(tensors), metadata, "fuzz")),
                                  config);
     for (const auto& c : adapter.changes()) {

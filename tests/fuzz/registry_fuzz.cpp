@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/check_record.h"
 #include "hub/registry/registry.h"
 #include "hub/registry/remove_files.h"
 
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     flux2::Registry registry(folder());
     const auto records = registry.all();
     for (const flux2::ModelRecord& r : records) {
-      flux2::glance_at(r);
+      flux2::quick_check(r);
       flux2::to_json(r).dump(-1, ' ', false, flux2::Json::error_handler_t::replace);
       try {
         for (const fs::path& file : flux2::plan_removal(r, records, folder()).files)

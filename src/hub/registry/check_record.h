@@ -1,10 +1,24 @@
 #pragma once
 
+#include <string>
+
 #include "hub/registry/copy_files.h"
-#include "hub/registry/glance.h"
+#include "hub/registry/model_record.h"
 #include "hub/registry/registry.h"
 
 namespace flux2 {
+
+struct QuickCheck {
+  ModelState state = ModelState::Ready;
+  std::string note;  // what is wrong
+};
+
+// Compares the files of a record with the sizes they had, which is quick. A record that check_record() found damaged stays
+// so until the next check_record().
+QuickCheck quick_check(const ModelRecord& record);
+
+// The same, whatever check_record() has found.
+QuickCheck check_sizes(const ModelRecord& record);
 
 struct CheckOptions {
   bool values = false;  // read every weight: all must be numbers
@@ -12,14 +26,14 @@ struct CheckOptions {
   CopyProgress progress = {};
 };
 
-// A closer look: sizes, hashes (computed and kept when there are none yet), the header, and if asked for the values.
+// Checks sizes, hashes (computed and kept when there are none yet), the header, and on request the values.
 // Stores what it found and returns the record as it is now; `note` says what is wrong.
 ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOptions& options, const Log& log = {});
 
 // The hash of a record with several files: of their hashes and names.
 std::string hash_of_files(const std::vector<RecordedFile>& files);
 
-// Tensors of the part that hold something other than numbers, with the first such place; at most ten are named.
+// Tensors of the part that hold something other than numbers, with the index of the first; at most ten are named.
 std::vector<std::string> find_bad_values(const std::filesystem::path& path, const CopyProgress& progress, const Log& log = {});
 
 }  // namespace flux2

@@ -38,7 +38,7 @@ TEST_F(CheckRecord, ComputesTheHashOnceAndComparesLater) {
   EXPECT_EQ(changed.state, ModelState::Damaged);
   EXPECT_THAT(changed.note, HasSubstr("has changed"));
   EXPECT_EQ(registry.find(record.key)->state, ModelState::Damaged);
-  EXPECT_EQ(glance_at(*registry.find(record.key)).state, ModelState::Damaged) << "a glance does not forgive";
+  EXPECT_EQ(quick_check(*registry.find(record.key)).state, ModelState::Damaged) << "a quick check does not forgive";
   flip(fs::file_size(vae) - 1, 1);
   fs::last_write_time(vae, time);
   EXPECT_EQ(checked().state, ModelState::Ready);
@@ -54,13 +54,13 @@ TEST_F(CheckRecord, AQuickLookTrustsAnUnchangedFile) {
   EXPECT_GT(pieces, 0);
 }
 
-TEST_F(CheckRecord, SizesTellAtAGlance) {
+TEST_F(CheckRecord, QuickCheckComparesSizes) {
   fs::resize_file(vae, 1000);
-  EXPECT_EQ(glance_at(record).state, ModelState::Damaged);
-  EXPECT_THAT(glance_at(record).note, HasSubstr("has 1000 bytes"));
+  EXPECT_EQ(quick_check(record).state, ModelState::Damaged);
+  EXPECT_THAT(quick_check(record).note, HasSubstr("has 1000 bytes"));
   EXPECT_THAT(checked().note, HasSubstr(fmt::format("{} were registered", record.bytes)));
   fs::remove(vae);
-  EXPECT_EQ(glance_at(record).state, ModelState::Missing);
+  EXPECT_EQ(quick_check(record).state, ModelState::Missing);
   EXPECT_EQ(checked().state, ModelState::Missing);
 }
 
@@ -69,8 +69,8 @@ TEST_F(CheckRecord, PartsOfASetMayBeGone) {
   const ModelRecord encoder = registry.add(parts.at(0).record);
   ASSERT_GT(encoder.files.size(), 1u);
   fs::remove(data / "models/toy/text_encoder/config.json");
-  EXPECT_EQ(glance_at(encoder).state, ModelState::Incomplete);
-  EXPECT_THAT(glance_at(encoder).note, HasSubstr("config.json"));
+  EXPECT_EQ(quick_check(encoder).state, ModelState::Incomplete);
+  EXPECT_THAT(quick_check(encoder).note, HasSubstr("config.json"));
 }
 
 TEST_F(CheckRecord, ValuesThatAreNoNumbersAreFound) {

@@ -82,7 +82,7 @@ void check_space(const std::vector<PlannedCopy>& copies) {
     throw Error(ErrorCode::CannotWrite,
                 fmt::format("{:.1f} GiB are needed in {}, with a tenth in reserve; {:.1f} GiB are free",
                             gib(needed + needed / 10), folder.string(), gib(space.available)),
-                "--in-place uses the files where they are; FLUX2_HOME names another data folder");
+                Hint("use the files where they are with {0}, or name another data folder with FLUX2_HOME", {set_option("in_place")}));
 }
 
 }  // namespace

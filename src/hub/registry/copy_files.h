@@ -16,7 +16,7 @@ struct PlannedCopy {
 };
 
 // The model files at a path, a file with the rest of its series or a folder with all below it, and where they go: under
-// `target`, the new place of the path itself. Hidden files and what no model consists of stay behind; links are followed.
+// `target`, the new location of the path itself. Hidden files and what no model consists of stay behind; links are followed.
 std::vector<PlannedCopy> plan_copies(const std::filesystem::path& from, const std::filesystem::path& target);
 
 // Hears of the bytes done and of all of them; false ends the work with Cancelled.

@@ -66,7 +66,7 @@ TEST(CopyFiles, SaysWhenTheDiskIsTooSmall) {
   write_file(folder / "x.safetensors", "x");
   fs::resize_file(folder / "x.safetensors", uint64_t{8} << 40);  // a hole of 8 TiB
   EXPECT_THAT(refusal([&] { copy_files(plan_copies(folder / "x.safetensors", folder / "to/x.safetensors"), {}); }),
-              testing::AllOf(HasSubstr("CannotWrite"), HasSubstr("GiB are needed"), HasSubstr("--in-place")));
+              testing::AllOf(HasSubstr("CannotWrite"), HasSubstr("GiB are needed"), HasSubstr("in_place")));
   EXPECT_FALSE(fs::exists(folder / "to"));
 }
 

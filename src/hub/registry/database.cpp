@@ -17,8 +17,11 @@ namespace fs = std::filesystem;
 constexpr int kPatienceMs = 15000;                // another process may hold the file for a moment
 constexpr int kLargestValue = 16 << 20;           // of one text, against files made to exhaust memory
 constexpr int kApplication = 0x464c5832;          // "FLX2", shown by file(1)
-constexpr const char* kHint =
-    "move it aside, for instance to flux2.db.damaged; `flux2 models scan FOLDER --add` registers models anew";
+
+Hint how_to_replace() {
+  return Hint("rename it, for instance to flux2.db.damaged, and register the models again with {0} and {1}",
+              {run_command("models scan FOLDER"), set_option("add")});
+}
 
 // The path as part of a file: address.
 std::string as_address(const fs::path& path) {
@@ -142,7 +145,7 @@ void Database::refuse(int code) const {
     case SQLITE_PERM:
       throw Error(ErrorCode::CannotWrite, fmt::format("cannot open or write {}: {}", path_.string(), reason),
                   "FLUX2_HOME names another folder for it");
-    default: throw Error(ErrorCode::BadFile, fmt::format("the registry {} is damaged: {}", path_.string(), reason), kHint);
+    default: throw Error(ErrorCode::BadFile, fmt::format("the registry {} is damaged: {}", path_.string(), reason), how_to_replace());
   }
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "hub/folder_layout.h"
-#include "hub/registry/hub_place.h"
 #include "hub/registry/part_files.h"
+#include "hub/remote/hub_cache.h"
 #include "hub/remote/known_files.h"
 #include "hub/variants.h"
 
@@ -64,7 +64,7 @@ std::string owner_of(const fs::path& path) {
   static const std::set<std::string> kSilent = {
       "transformer", "vae", "text_encoder", "tokenizer", "diffusion_models", "unet", "text_encoders", "clip", "loras",
       "split_files", "models", "upscale_models", "diffusion_pytorch_model", "model", "ae", "."};
-  if (const auto place = hub_place_of(path)) return place->repository.substr(place->repository.find('/') + 1);
+  if (const auto snapshot = hub_snapshot_of(path)) return snapshot->repository.substr(snapshot->repository.find('/') + 1);
   fs::path at = is_folder(path) ? path : path.parent_path() / path.stem();
   for (; !at.filename().empty() && at != at.parent_path(); at = at.parent_path()) {
     const std::string name = at.filename().string();
@@ -191,7 +191,7 @@ Described described(const Component& c, const Recognition& r) {
   }
   use_known_hash(record);
   if (known) d.evidence.push_back(fmt::format("its hash is that of {} in {}", known->path, known->repository));
-  if (const auto place = hub_place_of(record.path)) record.source = {"hub", place->repository, place->commit};
+  if (const auto snapshot = hub_snapshot_of(record.path)) record.source = {"hub", snapshot->repository, snapshot->commit};
   else record.source = {"path", record.path.string(), ""};
 
   d.confidence = confidence_of(c, variant, known);
@@ -202,7 +202,7 @@ Described described(const Component& c, const Recognition& r) {
   if (role && type && *role != *type && *type != ModelType::Tokenizer && *type != ModelType::TinyVae)
     d.evidence.push_back(fmt::format("lies in a folder for type {}, yet it is of type {}", name_of(*role), d.type));
   if (record.type == ModelType::Upscaler && c.kind == ComponentKind::Unknown)
-    d.problem = "a model for enlarging pictures, which this version does not run", d.hint = "flux2 upscale works without one";
+    d.problem = "a model for enlarging pictures, which this version does not run", d.hint = Hint("{0} works without one", {run_command("upscale")});
   const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
   record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
   record.note = d.problem;

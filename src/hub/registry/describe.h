@@ -15,7 +15,8 @@ struct Described {
   std::string confidence;  // "certain", "likely", "guess" or "none"
   std::vector<std::string> evidence;
   std::string needs;          // what belongs to it
-  std::string problem, hint;  // why it cannot be used; empty when it can
+  std::string problem;  // why it cannot be used; empty when it can
+  Hint hint;            // what to do about that
   bool usable() const { return problem.empty(); }
 };
 

@@ -86,4 +86,8 @@ ModelRecord::Defaults defaults_from(const Json& json);
 ModelRecord::Components components_from(const Json& json);
 ModelRecord::Probe probe_from(const Json& json);
 
+// Throws InvalidArgument unless the text can be a record's name: 1 to 100 characters, no slash, nothing that a terminal
+// would act on, and not the form of a key.
+void check_model_name(std::string_view name);
+
 }  // namespace flux2

@@ -1,8 +1,9 @@
 #include "hub/registry/part_files.h"
 
 #include <algorithm>
-#include <regex>
 #include <set>
+
+#include "weights/weight_files.h"
 
 namespace flux2 {
 
@@ -27,17 +28,10 @@ bool belongs_to(const fs::path& path, ModelType type) {
 
 // The parts of a series that one of them names; the file itself otherwise.
 std::vector<fs::path> series_of(const fs::path& file) {
-  static const std::regex form("(.*-)([0-9]{5})(-of-)([0-9]{5})(\\.safetensors|\\.gguf)");
-  std::smatch match;
-  const std::string name = file.filename().string();
-  if (!std::regex_match(name, match, form)) return {file};
+  const auto series = series_name(file);
+  if (!series || series->count < 1) return {file};
   std::vector<fs::path> parts;
-  const int count = std::min(std::stoi(match[4].str()), 1000);
-  for (int i = 1; i <= count; ++i) {
-    std::string number = std::to_string(i);
-    number.insert(0, 5 - number.size(), '0');
-    parts.push_back(file.parent_path() / (match[1].str() + number + match[3].str() + match[4].str() + match[5].str()));
-  }
+  for (int i = 1; i <= std::min(series->count, 1000); ++i) parts.push_back(file.parent_path() / series->name_of(i));
   return parts;
 }
 

@@ -78,7 +78,7 @@ struct Registry::Store {
     r.name = text();
     const auto broken = [&](const char* what) {
       throw Error(ErrorCode::BadFile, fmt::format("{}: the record {} has {}", database.path().string(), r.key, what),
-                  fmt::format("`flux2 models remove {}` takes it out; the model's files stay", r.key));
+                  Hint("{0} takes it out; the model's files stay", {run_command("models remove " + r.key)}));
     };
     const auto parsed = [&](const char* what) {
       try {

@@ -54,8 +54,4 @@ class Registry {
   std::unique_ptr<Store> store_;
 };
 
-// Throws InvalidArgument unless the text can be a record's name: 1 to 100 characters, no slash, nothing that a terminal
-// would act on, and not the form of a key.
-void check_model_name(std::string_view name);
-
 }  // namespace flux2

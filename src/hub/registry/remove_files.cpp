@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "hub/registry/hub_place.h"
 #include "hub/remote/file_lock.h"
+#include "hub/remote/hub_cache.h"
 
 namespace flux2 {
 
@@ -30,10 +30,10 @@ fs::path blob_of(const fs::path& link) {
 }
 
 // Blobs that some snapshot of the repository still links to, those links aside that are about to go.
-std::set<fs::path> blobs_in_use(const HubPlace& place, const std::vector<fs::path>& going) {
+std::set<fs::path> blobs_in_use(const HubSnapshot& snapshot, const std::vector<fs::path>& going) {
   std::set<fs::path> used;
   std::error_code failure;
-  for (fs::recursive_directory_iterator entry(place.repository_folder / "snapshots", failure), end; !failure && entry != end;
+  for (fs::recursive_directory_iterator entry(snapshot.repository_folder / "snapshots", failure), end; !failure && entry != end;
        entry.increment(failure))
     if (entry->is_symlink(failure) && std::find(going.begin(), going.end(), entry->path()) == going.end())
       used.insert(blob_of(entry->path()));
@@ -64,12 +64,12 @@ void remove_empty_folders(fs::path folder, const fs::path& top) {
 }  // namespace
 
 Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const fs::path& data_folder) {
-  const auto place = hub_place_of(record.path);
-  const fs::path top = place ? place->repository_folder : data_folder / "models";
+  const auto snapshot = hub_snapshot_of(record.path);
+  const fs::path top = snapshot ? snapshot->repository_folder : data_folder / "models";
   if (!lies_below(record.path, top))
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} was registered in place; its files are not this program's to delete", record.name),
-                "without --files it is taken off the list; delete the files yourself");
+                Hint("leave out {0} to take it off the list, and delete the files yourself", {unset_option("files")}));
   std::set<fs::path> needed;
   for (const ModelRecord& other : all)
     if (other.key != record.key)
@@ -84,9 +84,9 @@ Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& 
   for (const fs::path& file : removal.files) {
     std::error_code failure;
     const uint64_t bytes = fs::file_size(file, failure);
-    const fs::path blob = place ? blob_of(file) : fs::path();
-    if (!blob.empty() && blob.parent_path() == place->repository_folder / "blobs") {
-      if (blobs_in_use(*place, removal.files).contains(blob)) continue;  // another snapshot's
+    const fs::path blob = snapshot ? blob_of(file) : fs::path();
+    if (!blob.empty() && blob.parent_path() == snapshot->repository_folder / "blobs") {
+      if (blobs_in_use(*snapshot, removal.files).contains(blob)) continue;  // another snapshot's
       removal.blobs.push_back(blob);
     }
     if (!failure) removal.bytes += bytes;
@@ -96,9 +96,9 @@ Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& 
 
 void remove_files(const Removal& removal, const fs::path& data_folder) {
   for (const fs::path& file : removal.files) {
-    const auto place = hub_place_of(file);
+    const auto snapshot = hub_snapshot_of(file);
     remove_one(file);
-    remove_empty_folders(file.parent_path(), place ? place->repository_folder / "snapshots" : data_folder / "models");
+    remove_empty_folders(file.parent_path(), snapshot ? snapshot->repository_folder / "snapshots" : data_folder / "models");
   }
   for (const fs::path& blob : removal.blobs) {
     const FileLock lock(lock_of(blob), {}, {});

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/folder_layout.h"
-#include "hub/registry/hub_place.h"
+#include "hub/remote/hub_cache.h"
 
 namespace flux2 {
 
@@ -35,9 +35,11 @@ class Scan {
     std::error_code failure;
     root_ = fs::canonical(folder, failure);
     if (failure) fail(ErrorCode::NotFound, "{} does not exist", folder.string());
-    check(fs::is_directory(root_, failure), "{} is no folder; `flux2 models identify` tells what a file is", folder.string());
+    if (!fs::is_directory(root_, failure))
+      throw Error(ErrorCode::InvalidArgument, fmt::format("{} is not a folder", folder.string()),
+                  Hint("{0} tells what a file is", {run_command("models identify FILE")}));
     // A snapshot is links to the blobs beside it.
-    if (const auto place = hub_place_of(root_)) boundary_ = place->repository_folder;
+    if (const auto snapshot = hub_snapshot_of(root_)) boundary_ = snapshot->repository_folder;
     else boundary_ = root_;
   }
 

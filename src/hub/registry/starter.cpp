@@ -82,7 +82,7 @@ const std::vector<Starter>& starters() {
         autoencoder(), qwen_8b(), tokenizer()}},
       {"flux.2-dev",
        "flux.2-dev",
-       "the largest; its text encoder does not run here yet, prompts come as --embeddings; not for commercial use",
+       "the largest; its text encoder does not run here yet, so prompts must be encoded elsewhere; not for commercial use",
        {transformer("dev, bf16", "black-forest-labs/FLUX.2-dev::flux2-dev.safetensors", 64'446'600'000, true, false),
         autoencoder()}},
   };

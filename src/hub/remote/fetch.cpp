@@ -10,13 +10,11 @@
 #include "base/error.h"
 #include "base/file_hash.h"
 #include "base/text.h"
-#include "base/text.h"
 #include "hub/remote/fetch_meter.h"
 #include "hub/remote/file_lock.h"
 #include "hub/remote/hash_behind.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/hub_client.h"
-#include "hub/remote/safe_path.h"
 #include "hub/remote/transfer.h"
 #include "net/url.h"
 

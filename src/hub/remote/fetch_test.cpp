@@ -353,7 +353,7 @@ TEST_F(Fetch, WithNeitherOnlyAPlainFolderIsFilled) {
   FetchOptions o = options(hub);
   const Error e = failure_of([&] { fetch_source(named, o, {}, log); });
   EXPECT_THAT(e.what(), HasSubstr("cannot enter the shared cache"));
-  EXPECT_THAT(e.hint().plain(), HasSubstr("--local-dir"));
+  EXPECT_THAT(e.hint().plain(), HasSubstr("local_dir"));
   o.local_dir = scratch.path() / "plain";
   EXPECT_EQ(content(fetch_source(named, o, {}, log).files.at(0).local), "abc");
   EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(scratch.path() / "plain/m.safetensors")));

@@ -58,17 +58,15 @@ std::string HashBehind::finish(uint64_t size) {
 
 std::string git_blob_id(const fs::path& path) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  const auto require = [](bool done) {
-    if (!done) fail(ErrorCode::Internal, "SHA-1 is not available");
-  };
-  require(context && EVP_DigestInit_ex(context.get(), EVP_sha1(), nullptr) == 1);
+  const auto done = [](bool ok) { require(ok, "SHA-1 is not available"); };
+  done(context && EVP_DigestInit_ex(context.get(), EVP_sha1(), nullptr) == 1);
   const std::string head = fmt::format("blob {}", fs::file_size(path));
-  require(EVP_DigestUpdate(context.get(), head.c_str(), head.size() + 1) == 1);
+  done(EVP_DigestUpdate(context.get(), head.c_str(), head.size() + 1) == 1);
   read_pieces(
-      path, [&](std::span<const std::byte> bytes) { require(EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1); });
+      path, [&](std::span<const std::byte> bytes) { done(EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1); });
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
-  require(EVP_DigestFinal_ex(context.get(), digest, &size) == 1);
+  done(EVP_DigestFinal_ex(context.get(), digest, &size) == 1);
   std::string text;
   for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
   return text;

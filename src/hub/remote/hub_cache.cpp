@@ -3,19 +3,31 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/text.h"
-#include "hub/remote/safe_path.h"
 
 namespace flux2 {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+bool is_reserved(std::string_view name) {
+  std::string stem(name.substr(0, name.find('.')));
+  std::ranges::transform(stem, stem.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (stem == "CON" || stem == "PRN" || stem == "AUX" || stem == "NUL") return true;
+  return stem.size() == 4 && (stem.starts_with("COM") || stem.starts_with("LPT")) && stem[3] >= '1' && stem[3] <= '9';
+}
+
+bool is_safe_name(std::string_view name) {
+  if (name.empty() || name.size() > 255 || name == "." || name == ".." || is_reserved(name)) return false;
+  return std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '\\' || c == ':'; });
+}
 
 std::string folder_name(std::string repository) {
   for (size_t slash; (slash = repository.find('/')) != repository.npos;) repository.replace(slash, 1, "--");
@@ -42,6 +54,20 @@ fs::path entry(const fs::path& parent, const std::string& commit, const std::str
 }
 
 }  // namespace
+
+bool is_safe_path(std::string_view path) {
+  if (path.empty() || path.size() > 1024) return false;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t slash = std::min(path.find('/', at), path.size());
+    if (!is_safe_name(path.substr(at, slash - at))) return false;
+    at = slash + 1;
+  }
+  return true;
+}
+
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
 
 bool is_file_of_size(const fs::path& path, uint64_t size) {
   std::error_code ignored;
@@ -127,6 +153,34 @@ void HubCache::write_ref(const std::string& revision, const std::string& commit)
 
 void HubCache::note_absent(const std::string& commit, const std::string& path) const {
   if (is_commit(commit)) write_text(entry(folder_ / ".no_exist", commit, path), "");
+}
+
+std::string hub_repository_named(const std::string& folder_name) {
+  constexpr std::string_view kStart = "models--";
+  if (!folder_name.starts_with(kStart)) return {};
+  std::string id = folder_name.substr(kStart.size());
+  if (const size_t dashes = id.find("--"); dashes != std::string::npos) id.replace(dashes, 2, "/");
+  return id;
+}
+
+std::optional<HubSnapshot> hub_snapshot_of(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  fs::path folder;
+  std::vector<fs::path> parts(whole.begin(), whole.end());
+  for (size_t i = 0; i + 2 < parts.size(); ++i) {
+    folder /= parts[i];
+    const std::string repository = hub_repository_named(parts[i].string());
+    if (!repository.empty() && parts[i + 1] == "snapshots") return HubSnapshot{folder, repository, parts[i + 2].string()};
+  }
+  return std::nullopt;
+}
+
+std::string hub_hash_of(const fs::path& file) {
+  std::error_code failure;
+  const fs::path target = fs::read_symlink(file, failure);
+  if (failure || target.parent_path().filename() != "blobs" || !hub_snapshot_of(file)) return {};
+  const std::string name = target.filename().string();
+  return is_hex(name, 64) ? name : std::string();
 }
 
 }  // namespace flux2

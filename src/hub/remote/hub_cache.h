@@ -3,11 +3,22 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hub/remote/hub_client.h"
 
 namespace flux2 {
+
+// Whether a path told by a server may become a path below a folder of ours: relative, made of ordinary names, without
+// "..", back-slashes, control characters or names that some systems reserve.
+bool is_safe_path(std::string_view path);
+
+bool is_hex(std::string_view text, size_t digits);  // lower-case
+inline bool is_commit(std::string_view text) { return is_hex(text, 40); }
+
+// A SHA-256 or a git blob id: what the cache names its blobs by.
+inline bool is_blob_id(std::string_view text) { return is_hex(text, 64) || is_hex(text, 40); }
 
 bool is_file_of_size(const std::filesystem::path& path, uint64_t size);  // through a link, too
 
@@ -37,5 +48,24 @@ class HubCache {
  private:
   std::filesystem::path cache_, folder_, locks_;
 };
+
+// Where a file lies in a cache shared with Python's hub library:
+//   CACHE/models--OWNER--NAME/snapshots/COMMIT/path → ../../blobs/HASH
+struct HubSnapshot {
+  std::filesystem::path repository_folder;  // CACHE/models--OWNER--NAME
+  std::string repository;                   // "OWNER/NAME"
+  std::string commit;
+
+  std::filesystem::path snapshot() const { return repository_folder / "snapshots" / commit; }
+};
+
+// Nothing for paths outside such a cache.
+std::optional<HubSnapshot> hub_snapshot_of(const std::filesystem::path& path);
+
+// The hash a cache keeps a file under, when that is a SHA-256; empty for other files.
+std::string hub_hash_of(const std::filesystem::path& file);
+
+// "OWNER/NAME" of a folder called models--OWNER--NAME; empty for other names.
+std::string hub_repository_named(const std::string& folder_name);
 
 }  // namespace flux2

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "hub/remote/safe_path.h"
+#include "hub/remote/hub_cache.h"
 #include "net/http.h"
 #include "net/url.h"
 

@@ -1,16 +1,16 @@
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "base/text.h"
 #include "hub/remote/choose_files.h"
 #include "hub/remote/fetch.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/hub_client.h"
 #include "hub/remote/known_files.h"
-#include "hub/remote/plan_url.h"
-#include "hub/remote/safe_path.h"
+#include "net/http.h"
+#include "net/url.h"
 
 namespace flux2 {
 
@@ -18,16 +18,94 @@ namespace fs = std::filesystem;
 
 namespace {
 
+Hint online_again() { return Hint("leave out {0} and HF_HUB_OFFLINE", {unset_option("offline")}); }
+
+Hint into_plain_folder() {
+  return Hint("download to a plain folder with {0}, or use another HF_ENDPOINT", {set_option("local_dir")});
+}
+
+// attachment; filename="model.safetensors"
+std::string told_name(const HttpAnswer& answer) {
+  const std::string text = answer.header("Content-Disposition").value_or("");
+  const size_t at = text.find("filename=");
+  if (at == text.npos) return {};
+  std::string name = text.substr(at + 9);
+  if (name.starts_with('"')) return name.substr(1, name.find('"', 1) - 1);
+  return name.substr(0, name.find_first_of("; "));
+}
+
+HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log) {
+  const HttpClient http(options.hub.http);
+  Retry retry({.tries = std::min(options.retry.tries, 4), .first_s = options.retry.first_s}, options.cancelled, log);
+  HttpRequest request{.method = "HEAD",
+                      .url = source.url,
+                      .headers = {{"Accept-Encoding", "identity"}},
+                      .token = options.hub.token_for(source.url),
+                      .idle_timeout_s = options.hub.metadata_timeout_s,
+                      .cancelled = options.cancelled};
+  for (;;) {
+    HttpAnswer answer = send_following(http, request, {.begin = [](const HttpAnswer&) { return false; }});
+    if (answer.ok()) return answer;
+    if (is_worth_retrying(answer)) {
+      retry.wait(answer, printable(source.url));
+    } else if (request.method == "HEAD" && !answer.failed()) {  // addresses signed for GET refuse a HEAD
+      request.method = "GET";
+      request.headers.push_back({"Range", "bytes=0-0"});
+    } else {
+      const bool absent = answer.status == 404 || answer.status == 410;
+      throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network, fmt::format("{}: {}", printable(source.url), in_words(answer)),
+                  answer.status == 401 || answer.status == 403
+                      ? "the address needs a login; fetch the file with a browser and name it by its path"
+                      : "check the address");
+    }
+  }
+}
+
+// The plan for one file by its address, into options.local_dir under the name the server or the address gives it.
+FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log& log) {
+  check(!options.local_dir.empty(), "{} needs a folder to be fetched to", printable(source.url));
+  FetchPlan plan{.source = source, .reason = "the one file at this address", .root = options.local_dir};
+  PlannedFile file{.path = file_name_of(parse_url(source.url)), .url = source.url};
+  std::error_code ignored;
+  if (options.hub.offline) {
+    file.target = options.local_dir / file.path;
+    if (!is_safe_path(file.path) || !fs::is_regular_file(file.target, ignored))
+      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", printable(source.url)),
+                  online_again());
+    file.size = fs::file_size(file.target, ignored);
+    file.present = plan.from_cache = true;
+    plan.files = {file};
+    return plan;
+  }
+  const HttpAnswer answer = ask(source, options, log);
+  if (const std::string name = told_name(answer); !name.empty()) file.path = name;
+  if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
+    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", printable(source.url), printable(file.path));
+  if (!is_fetched_kind(file.path))
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(file.path)),
+                "look for a safetensors version");
+  file.target = options.local_dir / file.path;
+  file.size = whole_size(answer).value_or(0);
+  // Only the hub promises that its mark is a hash; what others write may look like one and is not.
+  file.etag = bare_etag(answer.header("X-Linked-Etag").value_or(""));
+  for (const char* mark : {"ETag", "Last-Modified"})
+    if (const auto told = answer.header(mark); told && file.etag.empty()) file.etag = fmt::format("{} {}", mark, *told);
+  file.present = file.size > 0 && is_file_of_size(file.target, file.size);
+  plan.files = {file};
+  return plan;
+}
+
 void require_blob_id(const PlannedFile& file, const Source& source) {
   if (!is_blob_id(file.etag))
     throw Error(ErrorCode::Network,
                 fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", printable(file.path),
                             source.repository),
-                "download it to a plain folder (--local-dir), or use another HF_ENDPOINT");
+                into_plain_folder());
 }
 
-// Where each file goes and whether it is there.
-void place(FetchPlan& plan, const FetchOptions& options, const std::vector<RemoteFile>& chosen) {
+// Decides where each file goes, and notes which are there already.
+void set_targets(FetchPlan& plan, const FetchOptions& options, const std::vector<RemoteFile>& chosen) {
   const bool plain = !options.local_dir.empty();
   const std::optional<HubCache> cache =
       plain ? std::nullopt : std::optional<HubCache>(std::in_place, options.hub.cache, plan.source.repository);
@@ -80,10 +158,10 @@ FetchPlan asked_plan(const Source& source, const FetchOptions& options, const Lo
       throw Error(ErrorCode::Network,
                   fmt::format("{} does not say which commit of {} its files are, so they cannot enter the shared cache",
                               options.hub.endpoint, source.repository),
-                  "download them to a plain folder (--local-dir), or use another HF_ENDPOINT");
+                  into_plain_folder());
   }
   plan.reason = choice.reason;
-  place(plan, options, choice.files);
+  set_targets(plan, options, choice.files);
   return plan;
 }
 
@@ -112,7 +190,7 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
   if (there.empty())
     throw Error(ErrorCode::NotFound,
                 fmt::format("{} is not in the cache ({}) and the hub is not asked", source.text(), options.hub.cache.string()),
-                "fetch it once with a network: without --offline and HF_HUB_OFFLINE");
+                Hint("fetch it once with a network, without {0} and HF_HUB_OFFLINE", {unset_option("offline")}));
   FetchPlan plan{.source = source, .commit = *commit, .root = cache.snapshot(*commit), .from_cache = true};
   const FileChoice choice = in_context("in the cache", [&] { return choose_files(there, source); });
   plan.reason = choice.reason + ", as the cache has them";
@@ -133,8 +211,8 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
     list += fmt::format("\n  {}  ({}{})", file_url(options.hub, f.repository, "main", f.path), f.exact ? "" : "about ",
                         byte_text(f.bytes));
   throw Error(ErrorCode::Network, "this build has no HTTP client and downloads nothing",
-              "fetch the files with another program and register them with `flux2 models scan FOLDER --add`" +
-                  (list.empty() ? "" : ":" + list));
+              Hint("fetch the files with another program and register them with {0} and {1}" + (list.empty() ? "" : ":" + list),
+                   {run_command("models scan FOLDER"), set_option("add")}));
 }
 
 }  // namespace
@@ -156,7 +234,7 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
   const bool plain = !options.local_dir.empty();
   if (options.hub.offline && plain)
     throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()),
-                "leave out --offline and HF_HUB_OFFLINE");
+                online_again());
   if (options.hub.offline) return cached_plan(source, options);
   try {
     if (!HttpClient::available()) fail_without_http(source, options);

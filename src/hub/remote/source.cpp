@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hub/remote/safe_path.h"
+#include "hub/remote/hub_cache.h"
 #include "net/url.h"
 
 namespace flux2 {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "hub/remote/safe_path.h"
+#include "hub/remote/hub_cache.h"
 
 namespace flux2 {
 namespace {

@@ -1,16 +1,41 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
-#include "hub/environment.h"
 #include "hub/model_files.h"
 #include "hub/recognise.h"
 #include "hub/training_kind.h"
 
 namespace flux2 {
+
+// An environment variable of the reference program that names the transformer of a variant.
+struct ModelVariable {
+  const char* name;
+  const char* variant;
+};
+
+// The variables that name files. An empty value counts as unset; a path that does not exist is an error, so that a
+// mistyped variable never falls back to another model.
+class Environment {
+ public:
+  explicit Environment(std::function<const char*(const char*)> lookup) : lookup_(std::move(lookup)) {}
+
+  std::optional<std::filesystem::path> path(const char* name) const;
+  const ModelVariable* first_model() const;                       // the first one set; null when none is
+  const ModelVariable* model_of(std::string_view variant) const;  // the variant's, when set
+
+ private:
+  std::optional<std::filesystem::path> value(const char* name) const;
+
+  std::function<const char*(const char*)> lookup_;
+};
 
 // The transformer that was chosen and everything its choice implies.
 struct ChosenModel {
@@ -28,13 +53,14 @@ struct ChosenModel {
   bool self_contained() const { return bundled || (!variable && index.contains("flux2")); }
 };
 
-// Finds autoencoder, text encoder and tokenizer of a chosen transformer, or says which one is missing. `folders` are the places
+// Finds autoencoder, text encoder and tokenizer of a chosen transformer, or says which one is missing. `folders` are those
 // where models are installed; `files` knows the model's defaults already.
 void find_parts(const ChosenModel& chosen, const ModelQuery& query, const std::vector<std::filesystem::path>& folders,
                 ModelFiles& files, const Log& log);
 
 // What both halves of locate_model() need.
 constexpr const char* kDefaultInstall = "flux.2-klein-4b";
+inline Suggestion install_command(const std::string& id) { return run_command("models install " + id); }
 std::string joined(const std::vector<std::filesystem::path>& paths);
 const Variant* published_like(const Flux2Config& config);   // null for a custom model
 std::filesystem::path path_of(const RegisteredPart& part);  // throws NotFound when its file is gone

@@ -1,4 +1,4 @@
-#include "weights/encode_nvfp4.h"
+#include "weights/round_values.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "weights/packed_kinds.h"
+#include "weights/quantised_kinds.h"
 #include "weights/read_values.h"
 
 namespace flux2 {
@@ -38,7 +38,7 @@ Grid grid_of(const StoredTensor& w, const StoredTensor& scale) {
   fail(ErrorCode::Incompatible, "the scales {} of shape {} fit no way of scaling {} of shape {}", scale.name, s, w.name, w.shape);
 }
 
-class ScaledValues final : public PackedValues {
+class ScaledValues final : public QuantisedValues {
  public:
   ScaledValues(const StoredTensor& weight, const StoredTensor& scale, float factor)
       : weight_(weight), scale_(scale), grid_(grid_of(weight, scale)), factor_(factor) {
@@ -72,9 +72,9 @@ class ScaledValues final : public PackedValues {
   float factor_;
 };
 
-class RotatedValues final : public PackedValues {
+class RotatedValues final : public QuantisedValues {
  public:
-  RotatedValues(std::shared_ptr<const PackedValues> values, int64_t columns, int64_t group)
+  RotatedValues(std::shared_ptr<const QuantisedValues> values, int64_t columns, int64_t group)
       : values_(std::move(values)), columns_(columns), group_(group) {}
 
   void rows(int64_t begin, int64_t end, float* out) const override {
@@ -83,13 +83,13 @@ class RotatedValues final : public PackedValues {
   }
 
  private:
-  std::shared_ptr<const PackedValues> values_;
+  std::shared_ptr<const QuantisedValues> values_;
   int64_t columns_, group_;
 };
 
 }  // namespace
 
-std::shared_ptr<const PackedValues> scaled_values(const StoredTensor& weight, const StoredTensor& scale, float factor) {
+std::shared_ptr<const QuantisedValues> scaled_values(const StoredTensor& weight, const StoredTensor& scale, float factor) {
   return std::make_shared<ScaledValues>(weight, scale, factor);
 }
 
@@ -110,7 +110,7 @@ void rotate(float* x, int64_t size) {
       }
 }
 
-std::shared_ptr<const PackedValues> rotated_back(std::shared_ptr<const PackedValues> values, int64_t columns, int64_t group) {
+std::shared_ptr<const QuantisedValues> rotated_back(std::shared_ptr<const QuantisedValues> values, int64_t columns, int64_t group) {
   bool power = group >= 4;
   for (int64_t g = group; g > 1; g /= 4) power = power && g % 4 == 0;
   if (!power || columns % group != 0)

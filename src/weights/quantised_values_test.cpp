@@ -1,4 +1,4 @@
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "weights/named_weights.h"
-#include "weights/packed_kinds.h"
+#include "weights/quantised_kinds.h"
 #include "weights/safetensors_writer.h"
 #include "weights/test_files.h"
 #include "weights/weight_source.h"
@@ -41,7 +41,7 @@ std::vector<float> values(const Tensor& t) {
   return out;
 }
 
-TEST(PackedValues, ScalesOfBlocksGroupsAndColumns) {
+TEST(QuantisedValues, ScalesOfBlocksGroupsAndColumns) {
   // e4m3 0x38 is one, 0x40 two.
   const int64_t rows = 130, columns = 256;
   const Tensor ones = bytes({rows, columns}, std::vector<uint8_t>(static_cast<size_t>(rows * columns), 0x38), DType::F8_E4M3);
@@ -78,7 +78,7 @@ TEST(PackedValues, ScalesOfBlocksGroupsAndColumns) {
   EXPECT_THAT(refusal([&] { broken->open("w.weight"); }), HasSubstr("which is no scale"));
 }
 
-TEST(PackedValues, OneScaleOrOneForEachRowStaysF8) {
+TEST(QuantisedValues, OneScaleOrOneForEachRowStaysF8) {
   const Tensor ones = bytes({2, 2}, {0x38, 0x38, 0x38, 0x38}, DType::F8_E4M3);
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{2}, Shape{2, 1}}) {
     const auto source = written({{"w.weight", ones},
@@ -92,7 +92,7 @@ TEST(PackedValues, OneScaleOrOneForEachRowStaysF8) {
   EXPECT_EQ(written({{"w.weight", ones}})->find("w.weight")->dtype, DType::F8_E4M3) << "unscaled files are valid";
 }
 
-TEST(PackedValues, TiledScalesLieWhereTensorCoresReadThem) {
+TEST(QuantisedValues, TiledScalesLieWhereTensorCoresReadThem) {
   const int64_t c = 192;
   EXPECT_EQ(tiled_scale_offset(0, 0, c), 0);
   EXPECT_EQ(tiled_scale_offset(0, 1, c), 1);
@@ -106,7 +106,7 @@ TEST(PackedValues, TiledScalesLieWhereTensorCoresReadThem) {
 }
 
 // Row 1 has the scale 2 in its second block, everything else 1; all codes are the byte 0x2f.
-TEST(PackedValues, Nvfp4InBothOrders) {
+TEST(QuantisedValues, Nvfp4InBothOrders) {
   const Tensor codes = bytes({2, 16}, std::vector<uint8_t>(32, 0x2f));
   std::vector<uint8_t> tiled(128 * 4, 0), linear = {0x38, 0x38, 0x38, 0x40};
   for (int64_t r = 0; r < 2; ++r)
@@ -145,7 +145,7 @@ TEST(PackedValues, Nvfp4InBothOrders) {
       HasSubstr("do not fit"));
 }
 
-TEST(PackedValues, BitsandbytesPlainAndNested) {
+TEST(QuantisedValues, BitsandbytesPlainAndNested) {
   std::vector<float> map = {-1,
                             -0.6961928009986877f,
                             -0.5250730514526367f,
@@ -171,10 +171,10 @@ TEST(PackedValues, BitsandbytesPlainAndNested) {
   EXPECT_THAT(plain->names(), ElementsAre("w.weight"));
   EXPECT_EQ(plain->find("w.weight")->shape, (Shape{2, 64}));
   std::vector<float> row(64);
-  plain->find("w.weight")->packed->rows(0, 1, row.data());
+  plain->find("w.weight")->quantised->rows(0, 1, row.data());
   EXPECT_EQ(row[0], -0.7898349761962891f);
   EXPECT_EQ(row[1], 0.8814196586608887f);
-  plain->find("w.weight")->packed->rows(1, 2, row.data());
+  plain->find("w.weight")->quantised->rows(1, 2, row.data());
   EXPECT_EQ(row[0], -0.39491748809814453f);
 
   std::vector<float> nested_map(256, 0.0f);
@@ -186,9 +186,9 @@ TEST(PackedValues, BitsandbytesPlainAndNested) {
                {"w.weight.nested_absmax", floats({1}, {3})},
                {"w.weight.nested_quant_map", floats({256}, nested_map)},
                {"w.weight.quant_state.bitsandbytes__nf4", text(state + R"(,"nested_blocksize":256,"nested_offset":0.5})")}});
-  nested->find("w.weight")->packed->rows(0, 1, row.data());
+  nested->find("w.weight")->quantised->rows(0, 1, row.data());
   EXPECT_EQ(row[0], -0.7898349761962891f) << "0.5 · 3 + 0.5 is 2";
-  nested->find("w.weight")->packed->rows(1, 2, row.data());
+  nested->find("w.weight")->quantised->rows(1, 2, row.data());
   EXPECT_FLOAT_EQ(row[1], 0.44070982933044434f * 1.25f);
   EXPECT_THAT(refusal([&] {
                 written({{"w.weight", codes},
@@ -199,7 +199,7 @@ TEST(PackedValues, BitsandbytesPlainAndNested) {
               HasSubstr("expected 2 elements"));
 }
 
-TEST(PackedValues, RotationsAreTheirOwnInverse) {
+TEST(QuantisedValues, RotationsAreTheirOwnInverse) {
   std::vector<float> x = {8, -4, 2, 6};
   rotate(x.data(), 4);
   EXPECT_THAT(x, ElementsAre(0, 4, 10, -2));
@@ -214,11 +214,11 @@ TEST(PackedValues, RotationsAreTheirOwnInverse) {
   }
 }
 
-TEST(PackedValues, Int8PlainRotatedAndOfBitsandbytes) {
+TEST(QuantisedValues, Int8PlainRotatedAndOfBitsandbytes) {
   const Tensor q = bytes({2, 4}, {0, 4, 10, 254, 1, 2, 3, 4}, DType::I8);  // 254 is −2
   const auto scaled = [](const std::shared_ptr<const WeightSource>& source) {
     std::vector<float> all(8);
-    EXPECT_EQ(source->find("w.weight")->dtype, DType::I8) << "rows with one scale need no unpacking";
+    EXPECT_EQ(source->find("w.weight")->dtype, DType::I8) << "rows with one scale stay as they are";
     values_of(*source, *source->find("w.weight"))->rows(0, 2, all.data());
     return all;
   };
@@ -240,10 +240,10 @@ TEST(PackedValues, Int8PlainRotatedAndOfBitsandbytes) {
               HasSubstr("does not fit"));
 }
 
-TEST(PackedValues, WhatIsNotUnderstoodSaysSoWhenItIsWanted) {
+TEST(QuantisedValues, WhatIsNotUnderstoodSaysSoWhenItIsWanted) {
   const Tensor q = bytes({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   const auto unknown = written({{"w.weight", q}});
-  EXPECT_THAT(refusal([&] { unknown->open("w.weight"); }), HasSubstr("packed by an unknown scheme"));
+  EXPECT_THAT(refusal([&] { unknown->open("w.weight"); }), HasSubstr("quantised by an unknown scheme"));
   const auto awq = written({{"w.weight", q}, {"w.comfy_quant", text(R"({"format":"awq_w4a16"})")}});
   EXPECT_THAT(refusal([&] { awq->open("w.weight"); }), HasSubstr("stored as awq_w4a16"));
   EXPECT_THAT(refusal([&] {
@@ -252,8 +252,8 @@ TEST(PackedValues, WhatIsNotUnderstoodSaysSoWhenItIsWanted) {
               HasSubstr("is described as float8_e4m3fn and stored as U8"));
 }
 
-// Parts of a fused matrix packed in different ways, a shard of either axis.
-TEST(PackedValues, JoinWithOthersAndShard) {
+// Parts of a fused matrix quantised in different ways, a shard of either axis.
+TEST(QuantisedValues, JoinWithOthersAndShard) {
   const Tensor codes = bytes({2, 16}, std::vector<uint8_t>(32, 0x22)), global = floats({}, {1});
   const Tensor scales = bytes({2, 2}, {0x38, 0x40, 0x38, 0x40});
   const std::vector<bf16> plain(64, to_bf16(7.0f));

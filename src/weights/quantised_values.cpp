@@ -1,4 +1,4 @@
-#include "weights/packed_values.h"
+#include "weights/quantised_values.h"
 
 #include <algorithm>
 #include <set>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "weights/eight_bit_scales.h"
-#include "weights/packed_kinds.h"
+#include "weights/quantised_kinds.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
@@ -34,12 +34,12 @@ Json json_in(const StoredTensor& t) {
   return json;
 }
 
-class Unpacker {
+class QuantisedFinder {
  public:
-  Unpacker(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) : tensors_(tensors) {
+  QuantisedFinder(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) : tensors_(tensors) {
     for (const StoredTensor& t : tensors_) by_name_.emplace(t.name, &t);
-    const auto quantised = metadata.find("_quantization_metadata");
-    tiled_file_ = quantised != metadata.end() && quantised->second.find("nvfp4") != std::string::npos;
+    const auto described = metadata.find("_quantization_metadata");
+    tiled_file_ = described != metadata.end() && described->second.find("nvfp4") != std::string::npos;
     for (const StoredTensor& t : tensors_)
       tiled_file_ = tiled_file_ || t.name.ends_with("_attn.qkv.weight") || t.name.ends_with(".linear1.weight");
   }
@@ -48,7 +48,7 @@ class Unpacker {
     std::vector<std::pair<StoredTensor*, StoredTensor>> changes;  // made last: companions are looked up by the old names
     for (StoredTensor& t : tensors_) {
       if (t.shape.rank() != 2 || !t.name.ends_with(kWeight)) continue;
-      if (auto changed = unpacked(t)) changes.emplace_back(&t, std::move(*changed));
+      if (auto changed = quantised(t)) changes.emplace_back(&t, std::move(*changed));
     }
     by_name_.clear();
     for (auto& [at, changed] : changes) *at = std::move(changed);
@@ -75,11 +75,11 @@ class Unpacker {
   }
 
   static StoredTensor with_values(StoredTensor t, const char* kind, const Shape& shape,
-                                  std::shared_ptr<const PackedValues> values) {
+                                  std::shared_ptr<const QuantisedValues> values) {
     t.dtype_name = kind;
     t.dtype = DType::BF16;
     t.shape = shape;
-    t.packed = std::move(values);
+    t.quantised = std::move(values);
     return t;
   }
 
@@ -89,16 +89,16 @@ class Unpacker {
     return t;
   }
 
-  std::optional<StoredTensor> unpacked(const StoredTensor& t) {
+  std::optional<StoredTensor> quantised(const StoredTensor& t) {
     const StoredTensor* descriptor = beside(t, "comfy_quant");
     const Json says = descriptor ? json_in(*descriptor) : Json::object();
     const std::string format = says.contains("format") && says["format"].is_string() ? says["format"].get<std::string>() : "";
     for (const char* refused : {"mxfp8", "convrot_w4a4", "asym_w4a8_int8", "awq_w4a16"})
       if (format == refused) return without_dtype(t, format);
     check_format(t, format);
-    if (is_f8(t)) return unpacked_f8(t);
-    if (t.dtype == DType::I8) return unpacked_int8(t, says);
-    if (t.dtype == DType::U8) return unpacked_bytes(t, format);
+    if (is_f8(t)) return quantised_f8(t);
+    if (t.dtype == DType::I8) return quantised_int8(t, says);
+    if (t.dtype == DType::U8) return quantised_bytes(t, format);
     return std::nullopt;
   }
 
@@ -116,7 +116,7 @@ class Unpacker {
   }
 
   // Scales that a tensor carries itself stay beside it for whoever opens it.
-  std::optional<StoredTensor> unpacked_f8(const StoredTensor& t) {
+  std::optional<StoredTensor> quantised_f8(const StoredTensor& t) {
     const StoredTensor* scale = scale_of(t);
     if (!scale || (scales_rows(t, *scale) && !is_table(t))) return std::nullopt;
     take(scale);
@@ -124,7 +124,7 @@ class Unpacker {
     return with_values(t, t.dtype_name.c_str(), t.shape, scaled_values(t, *scale));
   }
 
-  std::optional<StoredTensor> unpacked_int8(const StoredTensor& t, const Json& says) {
+  std::optional<StoredTensor> quantised_int8(const StoredTensor& t, const Json& says) {
     const StoredTensor* scale = scale_of(t);
     if (!scale) return std::nullopt;
     const Json& parameters = says.contains("params") && says["params"].is_object() ? says["params"] : says;
@@ -140,7 +140,7 @@ class Unpacker {
     return with_values(t, "I8", t.shape, std::move(values));
   }
 
-  std::optional<StoredTensor> unpacked_bytes(const StoredTensor& t, const std::string& format) {
+  std::optional<StoredTensor> quantised_bytes(const StoredTensor& t, const std::string& format) {
     if (const StoredTensor* global = beside(t, "weight_scale_2")) {
       const StoredTensor* scales = beside(t, "weight_scale");
       if (!scales) fail(ErrorCode::BadFile, "{} has a global scale but no weight_scale", printable(t.name));
@@ -150,11 +150,11 @@ class Unpacker {
       return with_values(t, "NVFP4", {t.shape[0], 2 * t.shape[1]},
                          nvfp4_values(parts, tiled ? Nvfp4Order::Tiled : Nvfp4Order::Linear));
     }
-    if (const StoredTensor* absmax = behind(t, ".absmax")) return unpacked_bnb(t, *absmax);
-    return without_dtype(t, "U8, packed by an unknown scheme");
+    if (const StoredTensor* absmax = behind(t, ".absmax")) return quantised_bnb(t, *absmax);
+    return without_dtype(t, "U8, quantised by an unknown scheme");
   }
 
-  StoredTensor unpacked_bnb(const StoredTensor& t, const StoredTensor& absmax) {
+  StoredTensor quantised_bnb(const StoredTensor& t, const StoredTensor& absmax) {
     const StoredTensor *map = behind(t, ".quant_map"), *state = nullptr;
     const char* kind = nullptr;
     for (const auto& [ending, name] :
@@ -173,14 +173,14 @@ class Unpacker {
 
 }  // namespace
 
-std::shared_ptr<const PackedValues> values_of(const WeightSource& source, const StoredTensor& t) {
-  if (t.packed) return t.packed;
+std::shared_ptr<const QuantisedValues> values_of(const WeightSource& source, const StoredTensor& t) {
+  if (t.quantised) return t.quantised;
   const StoredTensor* scale = scale_beside(source, t);
   return scale ? scaled_values(t, *scale, unit_of(*scale)) : nullptr;
 }
 
-void unpack_weights(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
-  Unpacker(tensors, metadata).run();
+void attach_quantised_values(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  QuantisedFinder(tensors, metadata).run();
 }
 
 }  // namespace flux2
