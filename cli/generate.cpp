@@ -80,7 +80,7 @@ class Generation {
   int run() {
     try {
       maker_.load(requests_);
-      if (run_.settings.flag("strict")) refuse_long_prompts(maker_.loaded().models, requests_);
+      if (run_.settings.flag("strict")) refuse_long_prompts(maker_.session().models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
       outcome_.failed(e, e.code() == ErrorCode::Cancelled ? 128 + interrupt_signal() : exit_code(e.code()));

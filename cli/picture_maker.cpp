@@ -54,15 +54,15 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
 }
 
 void PictureMaker::open(const EngineOptions& options) {
-  loaded_.reset();  // before the engine, and before another one takes memory
+  session_.reset();  // before the engine, and before another one takes memory
   engine_ = std::make_unique<Engine>(options);
 }
 
 void PictureMaker::load_model() {
   const double before = display_.seconds();
   const bool text = !run_.settings.has("embeddings");
-  loaded_ = engine_->load(files_, display_.progress(), {.text_encoder = text, .working_bytes = working_bytes_});
-  loaded_->session.prompts_ahead = prompts_;
+  session_ = engine_->open(files_, display_.progress(), {.text_encoder = text, .working_bytes = working_bytes_});
+  session_->prompts_ahead = prompts_;
   times_.load += display_.seconds() - before;
 }
 
@@ -79,8 +79,8 @@ bool PictureMaker::step_down(const Error& error) {
     open(options);
     load_model();
   }
-  loaded_->session.tokens_at_once = 0;
-  if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = kDecodeTile;
+  session_->tokens_at_once = 0;
+  if (session_->decode_tile == 0) session_->decode_tile = kDecodeTile;
   return true;
 }
 
@@ -110,15 +110,15 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver)
     rest.seed += static_cast<uint64_t>(delivered);
     rest.batch -= delivered;
     const int first = delivered;
-    loaded_->session.trace = trace_;
-    engine_->use_adapters(*loaded_, resolved.adapters);
+    session_->trace = trace_;
+    engine_->use_adapters(*session_, resolved.adapters);
     Progress progress = display_.progress();
     std::optional<StepPreview> preview;
     if (StepPreview::wanted(run_.settings)) {
-      preview.emplace(run_, *loaded_);
+      preview.emplace(run_, *session_);
       progress.step_done = [&](const StepDone& step) { preview->step_done(step); };
     }
-    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, progress, [&](Picture picture) {
+    const PhaseTimes times = text_to_image(*session_, rest, progress, [&](Picture picture) {
       picture.index += first;
       deliver(picture, completed(resolved));
       ++delivered;

@@ -26,16 +26,16 @@ bool StepPreview::wanted(const Settings& settings) {
   return settings.text("preview") != "off" && (settings.flag("show-steps") || settings.has("preview-file"));
 }
 
-StepPreview::StepPreview(Invocation& run, LoadedModel& model)
-    : run_(run), model_(model), full_(run.settings.choice("preview", {"off", "linear", "full"}, "linear") == "full") {
+StepPreview::StepPreview(Invocation& run, ModelSession& session)
+    : run_(run), session_(session), full_(run.settings.choice("preview", {"off", "linear", "full"}, "linear") == "full") {
   if (run.settings.flag("show-steps")) screen_ = Screen::open(run, "auto");
   file_ = run.settings.text("preview-file");
   const auto data = data_folder(run.environment);
-  if (!full_) colours_ = latent_colours(model, data.empty() ? data : data / "cache");
+  if (!full_) colours_ = latent_colours(session, data.empty() ? data : data / "cache");
 }
 
 void StepPreview::step_done(const StepDone& step) {
-  const Vae& vae = *model_.models.vae;
+  const Vae& vae = *session_.models.vae;
   const Tensor tokens = foreseen_picture(step);
   const Image preview = full_ ? decoded_preview(vae, tokens, step.rows, step.columns)
                               : linear_preview(vae, *colours_, tokens, step.rows, step.columns);

@@ -15,14 +15,14 @@ class StepPreview {
  public:
   static bool wanted(const Settings& settings);
 
-  // The console of `run` and the model must outlive it.
-  StepPreview(Invocation& run, LoadedModel& model);
+  // The console of `run` and the session must outlive it.
+  StepPreview(Invocation& run, ModelSession& session);
 
   void step_done(const StepDone& step);
 
  private:
   Invocation& run_;
-  LoadedModel& model_;
+  ModelSession& session_;
   bool full_;
   std::optional<LatentColours> colours_;
   std::optional<Screen> screen_;

@@ -21,6 +21,13 @@ class BlockNumbers {
   std::map<std::string, size_t> numbers_;  // "single_blocks.7." → 12
 };
 
+template <class Network>
+size_t block_count(Network& network) {
+  BlockNumbers numbers;
+  network.visit([&](const Parameter& p) { numbers.of(p.name); });
+  return numbers.count();
+}
+
 // How a parameter is kept once it is loaded.
 DType loaded_dtype(const Parameter& parameter, const NamedWeights& weights, Quant quant, DType activations);
 
