@@ -60,7 +60,7 @@ std::vector<Component> components_of(const SharedSource& source) {
     if (c) found.push_back(std::move(*c));
     return c.has_value();
   };
-  std::optional<Component> adapter = recognise_adapter(*source);
+  std::optional<Component> adapter = recognise_adapter(source);
   if (!add(recognise_transformer(source)) && !adapter) add(recognise_foreign_model(*source));
   if (adapter) {
     if (!found.empty()) {

@@ -3,14 +3,22 @@
 #include <algorithm>
 #include <cctype>
 
-#include "hub/adapter_modules.h"
 #include "hub/recognise_parts.h"
+#include "model/adapter_targets.h"
+#include "weights/adapter_file.h"
 
 namespace flux2 {
 
 namespace {
 
-// What one module says about the family of the model it was made for.
+// One layer that the adapter changes.
+struct Layer {
+  std::string name;  // dots written as underscores
+  int64_t out = 0, in = 0;
+  std::string first_key;  // as stored
+};
+
+// What one layer says about the family of the model it was made for.
 struct Verdict {
   std::string family;  // empty: nothing
   std::string evidence;
@@ -38,8 +46,8 @@ int64_t single_index(const std::string& n) {
   return std::max(index_behind(n, "single_blocks_"), index_behind(n, "single_transformer_blocks_"));
 }
 
-// The width of the model, from a module whose place is known.
-int64_t width_of(const std::string& n, const AdapterModule& m) {
+// The width of the model, from a layer whose role is known.
+int64_t width_of(const std::string& n, const Layer& m) {
   for (const char* tail : {"_qkv", "_attn_to_q", "_mlp_0", "_linear_in", "_linear1", "_to_qkv_mlp_proj"})
     if (ends(n, tail)) return m.in;
   for (const char* tail : {"_attn_proj", "_linear2", "_mlp_2", "_linear_out", "_to_out_0", "_to_add_out"})
@@ -58,11 +66,11 @@ std::string foreign_family(const std::string& n) {
   return "";
 }
 
-bool shaped_for(const AdapterModule& m, int64_t outs, int64_t ins) {
+bool shaped_for(const Layer& m, int64_t outs, int64_t ins) {
   return m.in > 0 && m.out > 0 && m.out * ins == m.in * outs;
 }
 
-bool says_flux2(const std::string& n, const AdapterModule& m) {
+bool says_flux2(const std::string& n, const Layer& m) {
   if (has(n, "to_qkv_mlp_proj") || has(n, "ff_linear_") || has(n, "ff_context_linear_") || has(n, "_stream_modulation"))
     return true;
   if (single_index(n) >= 0 && ends(n, "_attn_to_out")) return true;
@@ -72,7 +80,7 @@ bool says_flux2(const std::string& n, const AdapterModule& m) {
          (ends(n, "linear2") && shaped_for(m, 1, 4)) || (ends(n, "mlp_2") && shaped_for(m, 1, 3));
 }
 
-bool says_flux1(const std::string& n, const AdapterModule& m, int64_t width) {
+bool says_flux1(const std::string& n, const Layer& m, int64_t width) {
   for (const char* part :
        {"vector_in", "img_mod", "txt_mod", "norm1_linear", "norm1_context", "proj_mlp", "ff_net_", "_processor_"})
     if (has(n, part)) return true;
@@ -84,15 +92,15 @@ bool says_flux1(const std::string& n, const AdapterModule& m, int64_t width) {
          (ends(n, "linear2") && shaped_for(m, 1, 5));
 }
 
-// Both families may seem to speak: fused names prove more than an index, so FLUX.2's signs are asked first.
-Verdict judge(const AdapterModules& adapter, int64_t width) {
-  for (const auto& [name, m] : adapter.modules)
-    if (says_flux2(name, m)) return {"FLUX.2", fmt::format("key {}", m.first_key)};
-  for (const auto& [name, m] : adapter.modules)
-    if (const std::string family = foreign_family(name); !family.empty())
+// A file may seem to fit both families. Fused names prove more than an index, so FLUX.2 is tested first.
+Verdict judge(const std::vector<Layer>& layers, int64_t width) {
+  for (const Layer& m : layers)
+    if (says_flux2(m.name, m)) return {"FLUX.2", fmt::format("key {}", m.first_key)};
+  for (const Layer& m : layers)
+    if (const std::string family = foreign_family(m.name); !family.empty())
       return {family, fmt::format("key {}", m.first_key)};
-  for (const auto& [name, m] : adapter.modules)
-    if (says_flux1(name, m, width)) return {"FLUX.1", fmt::format("key {}", m.first_key)};
+  for (const Layer& m : layers)
+    if (says_flux1(m.name, m, width)) return {"FLUX.1", fmt::format("key {}", m.first_key)};
   if (width == 4096 || width == 6144) return {"FLUX.2", fmt::format("width {}", width)};
   return {};
 }
@@ -108,44 +116,52 @@ std::string base_named_by(const std::map<std::string, std::string>& metadata) {
   return text;
 }
 
-const char* size_named(int64_t width) {
-  return width == 3072 ? "klein 4B" : width == 4096 ? "klein 9B" : width == 6144 ? "dev" : "a custom size";
+// "LoRA", "DoRA", "LoKr", …
+std::string algorithm_of(const AdapterFile& file) {
+  for (const AdapterModule& m : file.modules)
+    if (m.part("magnitude")) return "DoRA";
+  return name_of(file.modules[0].kind);
 }
 
 }  // namespace
 
-std::optional<Component> recognise_adapter(const WeightSource& source) {
-  const AdapterModules adapter = read_adapter_modules(source);
-  if (adapter.tensors == 0) return std::nullopt;
-  Component c{.kind = ComponentKind::Adapter, .dialect = adapter.style};
-  c.storage = storage_label(source, "");
+std::optional<Component> recognise_adapter(const SharedSource& source) {
+  const AdapterFile adapter = list_adapter(source);
+  if (!adapter.is_adapter) return std::nullopt;
+  Component c{.kind = ComponentKind::Adapter, .dialect = adapter.key_style};
+  c.storage = storage_label(*source, "");
   if (adapter.modules.empty()) {
     c.family = "text encoder";
     c.problem = "this adapter changes text encoders only, which FLUX.2 does not use";
     return c;
   }
   int64_t width = 0, rank = 0;
-  for (const auto& [name, m] : adapter.modules) {
-    if (!width) width = width_of(name, m);
-    rank = std::max(rank, m.rank);
+  std::vector<Layer> layers;
+  for (const AdapterModule& m : adapter.modules) {
+    const AdapterModule::Extents extents = m.extents();
+    Layer layer{m.name, extents.out, extents.in, m.first_key()};
+    std::replace(layer.name.begin(), layer.name.end(), '.', '_');
+    if (!width) width = width_of(layer.name, layer);
+    rank = std::max(rank, m.rank());
+    layers.push_back(std::move(layer));
   }
-  Verdict verdict = judge(adapter, width);
-  const std::string named = base_named_by(source.metadata());
+  Verdict verdict = judge(layers, width);
+  const std::string named = base_named_by(source->metadata());
   if (verdict.family.empty() && named.starts_with("flux2"))
     verdict = {"FLUX.2", fmt::format("metadata names {}", named)};
   if (verdict.family.empty() && named.starts_with("flux1"))
     verdict = {"FLUX.1", fmt::format("metadata names {}", named)};
 
   c.family = verdict.family;
-  c.variant = adapter.kind + (rank ? fmt::format(" of rank {}", rank) : std::string());
+  c.variant = algorithm_of(adapter) + (rank ? fmt::format(" of rank {}", rank) : std::string());
   if (width) c.evidence.push_back(fmt::format("width {}", width));
   if (!verdict.evidence.empty()) c.evidence.push_back(verdict.evidence);
-  if (adapter.text_encoder_keys)
-    c.evidence.push_back(fmt::format("{} tensors for text encoders are set aside", adapter.text_encoder_keys));
+  if (!adapter.text_encoder_keys.empty())
+    c.evidence.push_back(fmt::format("{} tensors for text encoders are ignored", adapter.text_encoder_keys.size()));
 
   if (c.family == "FLUX.2") {
-    if (width) c.variant += fmt::format(" for {}", size_named(width));
-    c.needs = width ? fmt::format("{} (width {})", size_named(width), width) : "a FLUX.2 model";
+    if (width) c.variant += fmt::format(" for {}", size_for_width(width));
+    c.needs = width ? fmt::format("{} (width {})", size_for_width(width), width) : "a FLUX.2 model";
   } else if (c.family.empty() && width == 3072) {
     c.evidence.push_back("FLUX.1 or klein 4B: the attention of double blocks looks alike in both");
   } else if (!c.family.empty()) {
@@ -153,7 +169,7 @@ std::optional<Component> recognise_adapter(const WeightSource& source) {
                             verdict.evidence);
   } else {
     c.problem =
-        fmt::format("adapter for an unknown model; its first key is {}", adapter.modules.begin()->second.first_key);
+        fmt::format("adapter for an unknown model; its first key is {}", layers[0].first_key);
   }
   return c;
 }

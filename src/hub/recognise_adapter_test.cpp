@@ -3,6 +3,7 @@
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
+#include "weights/adapter_file.h"
 
 namespace flux2 {
 namespace {
@@ -96,6 +97,29 @@ TEST(RecogniseAdapter, OtherDecompositions) {
   dora.push_back({"single_blocks.0.linear2.dora_scale", {3072, 1}});
   EXPECT_EQ(adapter(dora).variant, "DoRA of rank 16 for klein 4B");
   EXPECT_EQ(adapter({{"txt_in.diff", {3072, 7680}}}).family, "FLUX.2");
+}
+
+// Recognition names what loading refuses.
+TEST(RecogniseAdapter, AlgorithmsThatCannotBeLoaded) {
+  const struct {
+    std::vector<Stripped> tensors;
+    const char *variant, *refusal;
+  } files[] = {
+      {{{"txt_in.a1.weight", {4, 7680}}, {"txt_in.a2.weight", {7680, 4}}}, "GLoRA", "GLoRA, which is not supported"},
+      {{{"txt_in.on_input", {7680}}, {"txt_in.weight", {7680}}}, "IA3", "IA3, which is not supported"},
+      {{{"txt_in.oft_R.default.weight", {8, 32}}}, "OFT", "PEFT's OFT, which is not supported"},
+      {{{"txt_in.set_weight", {3072, 7680}}}, "difference", "set_weight"},
+      {{{"txt_in.lora_A.weight", {4, 7680}}}, "LoRA of rank 4", "its up is missing"},
+      {{{"txt_in.lora_A.weight", {4, 7680}}, {"txt_in.lora_down.weight", {4, 7680}}}, "LoRA of rank 4", "the same part of a layer"},
+  };
+  for (const auto& f : files) {
+    const std::filesystem::path path = write_stripped(scratch_folder() / "odd_adapter.safetensors", f.tensors);
+    const Recognition r = recognise(path);
+    ASSERT_EQ(r.components.size(), 1u) << f.variant;
+    EXPECT_EQ(r.components[0].kind, ComponentKind::Adapter) << f.variant;
+    EXPECT_THAT(r.components[0].variant, HasSubstr(f.variant));
+    EXPECT_THAT(refusal([&] { read_adapter(path); }), HasSubstr(f.refusal));
+  }
 }
 
 TEST(RecogniseAdapter, OtherFamiliesAndTextEncoders) {

@@ -14,7 +14,7 @@ using SharedSource = std::shared_ptr<const WeightSource>;
 std::optional<Component> recognise_transformer(const SharedSource& source);
 std::optional<Component> recognise_autoencoder(const SharedSource& source);
 std::optional<Component> recognise_text_encoder(const SharedSource& source);
-std::optional<Component> recognise_adapter(const WeightSource& source);
+std::optional<Component> recognise_adapter(const SharedSource& source);
 
 // A diffusion model of another family.
 std::optional<Component> recognise_foreign_model(const WeightSource& source);

@@ -105,6 +105,8 @@ AdapterChange::AdapterChange(const AdapterModule& m) : kind_(m.kind) {
       a_ = matrix_of(*m.part("diff"));
       out_ = a_.rows, in_ = a_.columns;
       break;
+    case AdapterKind::Glora:
+    case AdapterKind::Ia3: fail(ErrorCode::Internal, "{}: {} adapters are not loaded", printable(m.name), name_of(kind_));
   }
   if (m.part("magnitude")) read_magnitude(m);
 }
@@ -202,7 +204,9 @@ void AdapterChange::delta_row(int64_t row, float* out) const {
         for (int64_t j = 0; j < b_.columns; ++j) out[k * b_.columns + j] = a_.row(row / b_.rows)[k] * b_.row(row % b_.rows)[j];
       return;
     case AdapterKind::Difference: std::copy_n(a_.row(row), in_, out); return;
-    case AdapterKind::Oft: return;
+    case AdapterKind::Oft:
+    case AdapterKind::Glora:
+    case AdapterKind::Ia3: return;
   }
 }
 

@@ -18,6 +18,10 @@ std::string with_underscores(std::string_view name) {
 
 }  // namespace
 
+const char* size_for_width(int64_t width) {
+  return width == 3072 ? "klein 4B" : width == 4096 ? "klein 9B" : width == 6144 ? "dev" : "a custom size";
+}
+
 void AdapterTargets::add(std::string_view name, const AdapterTarget& target) { targets_.emplace(with_underscores(name), target); }
 
 AdapterTargets::AdapterTargets(const Flux2Config& config) {

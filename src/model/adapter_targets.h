@@ -9,6 +9,9 @@
 
 namespace flux2 {
 
+// The published model of that width, for messages: "klein 4B"; "a custom size" when there is none.
+const char* size_for_width(int64_t width);
+
 // Where an adapter's module acts: rows of a weight under its canonical name.
 struct AdapterTarget {
   std::string weight;  // "double_blocks.0.img_attn.qkv.weight"

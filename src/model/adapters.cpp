@@ -14,50 +14,20 @@ namespace flux2 {
 
 namespace {
 
-const char* size_named(int64_t width) {
-  return width == 3072 ? "klein 4B" : width == 4096 ? "klein 9B" : width == 6144 ? "dev" : "a custom size";
-}
-
-// The extents a module implies without computing it; 0 where its matrices do not tell.
-struct Extents {
-  int64_t out = 0, in = 0;
-};
-
-Extents extents_of(const AdapterModule& m) {
-  // Extents come from outside: what is larger than any layer must not overflow a product.
-  const auto extent = [](int64_t n) { return std::min(n, int64_t{1} << 31); };
-  const auto rows = [&](const char* role) { return m.part(role)->shape.rank() ? extent(m.part(role)->shape[0]) : 1; };
-  const auto columns = [&](const char* role) {
-    return extent(m.part(role)->shape.numel() / std::max<int64_t>(1, m.part(role)->shape.rank() ? m.part(role)->shape[0] : 1));
-  };
-  const auto factor = [&](const std::string& w) {
-    return m.part(w) ? Extents{rows(w.c_str()), columns(w.c_str())}
-                     : Extents{rows((w + "_a").c_str()), columns((w + "_b").c_str())};
-  };
-  switch (m.kind) {
-    case AdapterKind::Lora: return {rows("up"), columns("down")};
-    case AdapterKind::LoHa: return {rows("w1_a"), columns("w1_b")};
-    case AdapterKind::LoKr: return {factor("w1").out * factor("w2").out, factor("w1").in * factor("w2").in};
-    case AdapterKind::Oft: return {rows("blocks") * extent(m.part("blocks")->shape[1]), 0};
-    case AdapterKind::Difference: return {rows("diff"), columns("diff")};
-  }
-  return {};
-}
-
 // What width a model must have for a layer that has `found` instead of `expected`, both multiples of the width.
 int64_t width_for(int64_t found, int64_t expected, int64_t hidden) {
   return expected % hidden == 0 ? found / (expected / hidden) : 0;
 }
 
 void check_extents(const AdapterModule& m, const AdapterTarget& t, const AdapterFile& file, const Flux2Config& config) {
-  const Extents e = extents_of(m);
+  const AdapterModule::Extents e = m.extents();
   if (e.out == t.rows.size() && (e.in == 0 || e.in == t.in)) return;
   const int64_t width = width_for(e.out, t.rows.size(), config.hidden);
   throw Error(
       ErrorCode::Incompatible,
       fmt::format(
           "{}: the adapter is for {} (width {}), the model is {} (width {}): {} changes a layer [{}, {}], {} has [{}, {}]",
-          file.source->description(), size_named(width), width, config.name(), config.hidden, printable(m.name), e.out, e.in,
+          file.source->description(), size_for_width(width), width, config.name(), config.hidden, printable(m.name), e.out, e.in,
           t.weight, t.rows.size(), t.in),
       "use the adapter with the model it was trained on");
 }

@@ -12,53 +12,56 @@ namespace flux2 {
 
 namespace {
 
+using K = AdapterKind;
+
 struct Suffix {
   std::string_view text;
   AdapterKind kind;
-  const char* role;  // null: refused, `why` names it
-  const char* why = "";
+  const char* role;
+  const char* style;                  // null: other models have such names too, so it does not make a file an adapter
+  const char* unsupported = nullptr;  // what such a key is part of, where that cannot be loaded
 };
 
-using K = AdapterKind;
+constexpr const char* kTucker = "a Tucker form for convolutions";
 
 // A longer text stands before those it begins with.
 constexpr Suffix kSuffixes[] = {
-    {".lora_linear_layer.down", K::Lora, "down"},
-    {".lora_linear_layer.up", K::Lora, "up"},
-    {".lora_magnitude_vector", K::Lora, "magnitude"},
-    {".lora_mid", K::Lora, nullptr, "a Tucker form for convolutions"},
-    {".lora_A", K::Lora, "down"},
-    {".lora_B", K::Lora, "up"},
-    {".lora_down", K::Lora, "down"},
-    {".lora_up", K::Lora, "up"},
-    {".lora.down", K::Lora, "down"},
-    {".lora.up", K::Lora, "up"},
-    {"_lora.down", K::Lora, "down"},
-    {"_lora.up", K::Lora, "up"},
-    {".dora_scale", K::Lora, "magnitude"},
-    {".magnitude", K::Lora, "magnitude"},
-    {".hada_w1_a", K::LoHa, "w1_a"},
-    {".hada_w1_b", K::LoHa, "w1_b"},
-    {".hada_w2_a", K::LoHa, "w2_a"},
-    {".hada_w2_b", K::LoHa, "w2_b"},
-    {".hada_t", K::LoHa, nullptr, "a Tucker form for convolutions"},
-    {".lokr_w1_a", K::LoKr, "w1_a"},
-    {".lokr_w1_b", K::LoKr, "w1_b"},
-    {".lokr_w1", K::LoKr, "w1"},
-    {".lokr_w2_a", K::LoKr, "w2_a"},
-    {".lokr_w2_b", K::LoKr, "w2_b"},
-    {".lokr_w2", K::LoKr, "w2"},
-    {".lokr_t", K::LoKr, nullptr, "a Tucker form for convolutions"},
-    {".oft_blocks", K::Oft, "blocks"},
-    {".rescale", K::Oft, "rescale"},
-    {".oft_R", K::Oft, nullptr, "PEFT's OFT"},
-    {".on_input", K::Lora, nullptr, "IA3"},
-    {".a1.weight", K::Lora, nullptr, "GLoRA"},
-    {".set_weight", K::Difference, nullptr, "a replacement of whole weights (set_weight)"},
-    {".diff_b", K::Difference, "bias"},
-    {".diff", K::Difference, "diff"},
-    {".alpha", K::Lora, "alpha"},
-    {".scale", K::Lora, "scale"},
+    {".lora_linear_layer.down", K::Lora, "down", "lora_linear_layer"},
+    {".lora_linear_layer.up", K::Lora, "up", "lora_linear_layer"},
+    {".lora_magnitude_vector", K::Lora, "magnitude", "lora_A/lora_B"},
+    {".lora_mid", K::Lora, "mid", "lora_down/lora_up", kTucker},
+    {".lora_A", K::Lora, "down", "lora_A/lora_B"},
+    {".lora_B", K::Lora, "up", "lora_A/lora_B"},
+    {".lora_down", K::Lora, "down", "lora_down/lora_up"},
+    {".lora_up", K::Lora, "up", "lora_down/lora_up"},
+    {".lora.down", K::Lora, "down", "lora.down/lora.up"},
+    {".lora.up", K::Lora, "up", "lora.down/lora.up"},
+    {"_lora.down", K::Lora, "down", "lora.down/lora.up"},
+    {"_lora.up", K::Lora, "up", "lora.down/lora.up"},
+    {".dora_scale", K::Lora, "magnitude", ""},
+    {".magnitude", K::Lora, "magnitude", nullptr},
+    {".hada_w1_a", K::LoHa, "w1_a", "hada"},
+    {".hada_w1_b", K::LoHa, "w1_b", "hada"},
+    {".hada_w2_a", K::LoHa, "w2_a", "hada"},
+    {".hada_w2_b", K::LoHa, "w2_b", "hada"},
+    {".hada_t", K::LoHa, "t", "hada", kTucker},
+    {".lokr_w1_a", K::LoKr, "w1_a", "lokr"},
+    {".lokr_w1_b", K::LoKr, "w1_b", "lokr"},
+    {".lokr_w1", K::LoKr, "w1", "lokr"},
+    {".lokr_w2_a", K::LoKr, "w2_a", "lokr"},
+    {".lokr_w2_b", K::LoKr, "w2_b", "lokr"},
+    {".lokr_w2", K::LoKr, "w2", "lokr"},
+    {".lokr_t", K::LoKr, "t", "lokr", kTucker},
+    {".oft_blocks", K::Oft, "blocks", "oft"},
+    {".rescale", K::Oft, "rescale", nullptr},
+    {".oft_R", K::Oft, "R", "oft", "PEFT's OFT"},
+    {".on_input", K::Ia3, "on_input", "ia3", "IA3"},
+    {".a1.weight", K::Glora, "a1", "glora", "GLoRA"},
+    {".set_weight", K::Difference, "set_weight", "diff", "a replacement of whole weights (set_weight)"},
+    {".diff_b", K::Difference, "bias", "diff"},
+    {".diff", K::Difference, "diff", "diff"},
+    {".alpha", K::Lora, "alpha", nullptr},
+    {".scale", K::Lora, "scale", nullptr},
 };
 
 struct Split {
@@ -81,7 +84,8 @@ std::optional<Split> split_key(std::string_view key) {
     if (at == std::string_view::npos || at == 0) continue;
     const std::string_view rest = key.substr(at + s.text.size());
     bool bias = false;
-    if (!s.role || may_follow(rest, bias)) return Split{std::string(key.substr(0, at)), &s, bias};
+    if (s.kind == K::Difference && !s.unsupported && !rest.empty()) continue;
+    if (s.unsupported || may_follow(rest, bias)) return Split{std::string(key.substr(0, at)), &s, bias};
   }
   return std::nullopt;
 }
@@ -152,31 +156,99 @@ PeftConfig peft_config_of(const WeightSource& source, const std::string& text) {
   return json.is_object() ? peft_config(json, "transformer.") : PeftConfig{};
 }
 
-void require_parts(const AdapterModule& m) {
-  const auto need = [&](std::initializer_list<const char*> any_of) {
-    for (const char* role : any_of)
-      if (m.part(role)) return;
-    fail(ErrorCode::BadFile, "{} has {} but its {} is missing", printable(m.name), printable(m.first_key()), *any_of.begin());
+// Why the parts of a module are not enough to apply it.
+std::optional<Error> incomplete(const AdapterModule& m) {
+  const auto has = [&](const char* role) { return m.part(role) != nullptr; };
+  const char* missing = nullptr;
+  const auto need = [&](bool there, const char* role) {
+    if (!there && !missing) missing = role;
   };
   switch (m.kind) {
-    case K::Lora: need({"down"}), need({"up"}); break;
-    case K::LoHa: need({"w1_a"}), need({"w1_b"}), need({"w2_a"}), need({"w2_b"}); break;
+    case K::Lora: need(has("down"), "down"), need(has("up"), "up"); break;
+    case K::LoHa:
+      for (const char* role : {"w1_a", "w1_b", "w2_a", "w2_b"}) need(has(role), role);
+      break;
     case K::LoKr:
-      need({"w1", "w1_a"}), need({"w2", "w2_a"});
-      if (m.part("w1_a")) need({"w1_b"});
-      if (m.part("w2_a")) need({"w2_b"});
+      need(has("w1") || has("w1_a"), "w1"), need(has("w2") || has("w2_a"), "w2");
+      need(!has("w1_a") || has("w1_b"), "w1_b"), need(!has("w2_a") || has("w2_b"), "w2_b");
       break;
     case K::Oft:
-      need({"blocks"});
-      if (m.part("blocks")->shape.rank() != 3)
-        fail(ErrorCode::Incompatible, "{}: BOFT adapters are not supported", printable(m.name));
+      need(has("blocks"), "blocks");
+      if (has("blocks") && m.part("blocks")->shape.rank() != 3)
+        return Error(ErrorCode::Incompatible, fmt::format("{}: BOFT adapters are not supported", printable(m.name)));
       break;
-    case K::Difference: need({"diff"}); break;
+    case K::Difference: need(has("diff"), "diff"); break;
+    case K::Glora:
+    case K::Ia3: break;  // refused by their keys
   }
+  if (!missing) return std::nullopt;
+  return Error(ErrorCode::BadFile,
+               fmt::format("{} has {} but its {} is missing", printable(m.name), printable(m.first_key()), missing));
 }
 
-// The matrix of a role as [rows, columns]; factors of 1×1 convolutions count as matrices.
-int64_t rows_of(const StoredTensor* t) { return t && t->shape.rank() >= 1 ? t->shape[0] : 0; }
+struct Numbers {
+  const StoredTensor *alpha = nullptr, *scale = nullptr;
+};
+
+struct Listing {
+  AdapterFile file;
+  std::map<std::string, Numbers> numbers;  // by module
+  size_t biases = 0;
+};
+
+Listing list(std::shared_ptr<const WeightSource> source) {
+  Listing result{.file = {.source = source}};
+  AdapterFile& file = result.file;
+  std::map<std::string, AdapterModule> modules;
+  const auto refuse = [&](ErrorCode code, std::string why) {
+    if (!file.refusal) file.refusal.emplace(code, why);
+  };
+  for (const StoredTensor& t : source->tensors()) {
+    const auto split = split_key(t.name);
+    if (split && split->suffix->style) {
+      file.is_adapter = true;
+      if (file.key_style.empty()) file.key_style = split->suffix->style;
+    }
+    if (belongs_to_text_encoder(t.name)) {
+      file.text_encoder_keys.push_back(t.name);
+      continue;
+    }
+    if (!split) {
+      file.unknown_keys.push_back(t.name);
+      continue;
+    }
+    const Suffix& s = *split->suffix;
+    const std::string_view role = s.role;
+    if (s.unsupported)
+      refuse(ErrorCode::Incompatible, fmt::format("{} is part of {}, which is not supported", printable(t.name), s.unsupported));
+    if (split->bias || role == "bias") ++result.biases;
+    else if (role == "alpha") result.numbers[split->module].alpha = &t;
+    else if (role == "scale") result.numbers[split->module].scale = &t;
+    else {
+      AdapterModule& m = modules[split->module];
+      if (role != "magnitude") m.kind = s.kind;
+      if (!m.parts.emplace(s.role, &t).second && !s.unsupported)
+        refuse(ErrorCode::BadFile, fmt::format("{} and {} are the same part of a layer", printable(m.part(s.role)->name), printable(t.name)));
+    }
+  }
+  for (auto& [name, m] : modules) {
+    m.name = name;
+    if (auto why = incomplete(m); why && !file.refusal) file.refusal = std::move(why);
+    file.modules.push_back(std::move(m));
+  }
+  for (const auto& [name, pair] : result.numbers)
+    if (!modules.contains(name))
+      for (const StoredTensor* t : {pair.alpha, pair.scale})
+        if (t) file.unknown_keys.push_back(t->name);
+  return result;
+}
+
+// Sizes come from outside: a size larger than any layer must not overflow a product.
+int64_t bounded(int64_t n) { return std::min(n, int64_t{1} << 31); }
+
+// A part as a matrix [rows, columns]; factors of 1×1 convolutions count as matrices. 0 where the part is absent.
+int64_t rows_of(const StoredTensor* t) { return t && t->shape.rank() >= 1 ? bounded(t->shape[0]) : t ? 1 : 0; }
+int64_t columns_of(const StoredTensor* t) { return t ? bounded(t->shape.numel() / std::max<int64_t>(1, rows_of(t))) : 0; }
 
 }  // namespace
 
@@ -187,6 +259,8 @@ const char* name_of(AdapterKind kind) {
     case K::LoKr: return "LoKr";
     case K::Oft: return "OFT";
     case K::Difference: return "difference";
+    case K::Glora: return "GLoRA";
+    case K::Ia3: return "IA3";
   }
   return "";
 }
@@ -197,6 +271,26 @@ const StoredTensor* AdapterModule::part(const std::string& role) const {
 }
 
 std::string AdapterModule::first_key() const { return parts.empty() ? name : parts.begin()->second->name; }
+
+AdapterModule::Extents AdapterModule::extents() const {
+  const auto factor = [&](const std::string& w) {
+    return part(w) ? Extents{rows_of(part(w)), columns_of(part(w))}
+                   : Extents{rows_of(part(w + "_a")), columns_of(part(w + "_b"))};
+  };
+  switch (kind) {
+    case K::Lora: return {rows_of(part("up")), columns_of(part("down"))};
+    case K::LoHa: return {rows_of(part("w1_a")), columns_of(part("w1_b"))};
+    case K::LoKr: return {factor("w1").out * factor("w2").out, factor("w1").in * factor("w2").in};
+    case K::Oft: {
+      const StoredTensor* blocks = part("blocks");
+      return {blocks && blocks->shape.rank() == 3 ? rows_of(blocks) * bounded(blocks->shape[1]) : 0, 0};
+    }
+    case K::Difference: return {rows_of(part("diff")), columns_of(part("diff"))};
+    case K::Glora:
+    case K::Ia3: return {};
+  }
+  return {};
+}
 
 int64_t AdapterModule::rank() const {
   switch (kind) {
@@ -214,66 +308,31 @@ double AdapterModule::scale() const {
   return *alpha / (rank_stabilised ? std::sqrt(r) : r);
 }
 
-bool AdapterFile::has_dora() const {
-  return std::any_of(modules.begin(), modules.end(), [](const AdapterModule& m) { return m.part("magnitude") != nullptr; });
+AdapterFile list_adapter(std::shared_ptr<const WeightSource> source) {
+  return list(std::move(source)).file;
 }
 
 AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::string& config, const Log& log) {
-  AdapterFile file{.source = source};
-  std::map<std::string, AdapterModule> modules;
-  std::map<std::string, std::pair<const StoredTensor*, const StoredTensor*>> numbers;  // alpha, scale
-  size_t biases = 0;
-  for (const StoredTensor& t : source->tensors()) {
-    if (belongs_to_text_encoder(t.name)) {
-      file.text_encoder_keys.push_back(t.name);
-      continue;
-    }
-    const auto split = split_key(t.name);
-    if (!split) {
-      file.unknown_keys.push_back(t.name);
-      continue;
-    }
-    const Suffix& s = *split->suffix;
-    if (!s.role) fail(ErrorCode::Incompatible, "{} is part of {}, which is not supported", printable(t.name), s.why);
-    const std::string_view role = s.role;
-    if (split->bias || role == "bias") {
-      ++biases;
-      continue;
-    }
-    if (role == "alpha") numbers[split->module].first = &t;
-    else if (role == "scale") numbers[split->module].second = &t;
-    else {
-      AdapterModule& m = modules[split->module];
-      if (role != "magnitude") m.kind = s.kind;
-      if (!m.parts.emplace(s.role, &t).second)
-        fail(ErrorCode::BadFile, "{} and {} are the same part of a layer", printable(m.part(s.role)->name), printable(t.name));
-    }
-  }
+  auto [file, numbers, biases] = list(source);
+  if (file.refusal) throw *file.refusal;
   const PeftConfig peft = peft_config_of(*source, config);
-  for (auto& [name, m] : modules) {
-    m.name = name;
-    require_parts(m);
-    if (const auto at = numbers.find(name); at != numbers.end()) {
-      if (at->second.first) m.alpha = number_in(*at->second.first);
-      if (at->second.second) m.factor = number_in(*at->second.second);
+  for (AdapterModule& m : file.modules) {
+    if (const auto at = numbers.find(m.name); at != numbers.end()) {
+      if (at->second.alpha) m.alpha = number_in(*at->second.alpha);
+      if (at->second.scale) m.factor = number_in(*at->second.scale);
     } else if (peft.alpha || !peft.alpha_pattern.empty()) {
-      m.alpha = peft.alpha_of(name, static_cast<double>(m.rank()));
+      m.alpha = peft.alpha_of(m.name, static_cast<double>(m.rank()));
       m.rank_stabilised = peft.rank_stabilised;
       // PEFT divides by the configured rank even where both factors of a LoKr are whole.
       if (m.kind == K::LoKr && m.rank() == 0 && peft.rank.value_or(0) > 0) m.factor = *m.alpha / *peft.rank;
     }
     if (m.alpha == 0.0 && m.kind != K::Oft) {
-      log.warn("{}: alpha is 0, which no trainer means; taken for the rank", printable(name));
+      log.warn("{}: alpha is 0, which no trainer means; the rank is used instead", printable(m.name));
       m.alpha.reset();
     }
-    file.modules.push_back(std::move(m));
   }
-  for (const auto& [name, pair] : numbers)
-    if (!modules.contains(name))
-      for (const StoredTensor* t : {pair.first, pair.second})
-        if (t) file.unknown_keys.push_back(t->name);
   if (biases > 0) log.warn("{}: {} changes of biases are ignored; the transformer has none", source->description(), biases);
-  return file;
+  return std::move(file);
 }
 
 AdapterFile read_adapter(const std::filesystem::path& path, const Log& log) {

@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
 
-enum class AdapterKind { Lora, LoHa, LoKr, Oft, Difference };
+// GLoRA and IA3 are recognised but cannot be loaded.
+enum class AdapterKind { Lora, LoHa, LoKr, Oft, Difference, Glora, Ia3 };
 const char* name_of(AdapterKind kind);
 
 // What an adapter file says about one layer. `parts` by role:
@@ -30,22 +32,32 @@ struct AdapterModule {
   bool rank_stabilised = false;
 
   const StoredTensor* part(const std::string& role) const;
-  int64_t rank() const;  // 0 where the kind has none
-  double scale() const;  // what multiplies the product of the matrices, alpha over rank taken in
+  struct Extents {
+    int64_t out = 0, in = 0;
+  };
+  Extents extents() const;  // of the layer, from the shapes alone; 0 where they do not tell
+  int64_t rank() const;     // 0 where the kind has none
+  double scale() const;     // what multiplies the product of the matrices, alpha over rank taken in
   std::string first_key() const;
 };
 
 struct AdapterFile {
   std::shared_ptr<const WeightSource> source;
   std::vector<AdapterModule> modules;          // by name
-  std::vector<std::string> text_encoder_keys;  // set aside: FLUX.2's text encoders are not adapted
+  std::vector<std::string> text_encoder_keys;  // not used: FLUX.2's text encoders are not adapted
   std::vector<std::string> unknown_keys;
-
-  bool has_dora() const;
+  std::string key_style;        // how the matrices are called: "lora_A/lora_B", "lora_down/lora_up", …
+  bool is_adapter = false;      // some key has a suffix that only adapters use
+  std::optional<Error> refusal; // the first thing that stops read_adapter
 };
 
-// Reads the keys of every dialect. Throws Incompatible, naming it, for an algorithm we do not have and BadFile, naming the
-// key, where half of a pair is missing or a number is not one. `path` serves for a PEFT folder's adapter_config.json.
+// Sorts the keys of a file by layer, in every dialect, without reading any values: alpha and its like stay unset. Never refuses
+// a file: what cannot be loaded is listed too, and `refusal` says why.
+AdapterFile list_adapter(std::shared_ptr<const WeightSource> source);
+
+// Reads an adapter that can be applied. Throws Incompatible for an algorithm that is not supported, with its name, and BadFile,
+// with the key, where half of a pair is missing or a number is not one. `path` is also where a PEFT folder's adapter_config.json
+// is looked for.
 AdapterFile read_adapter(const std::filesystem::path& path, const Log& log = {});
 AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::string& config = {}, const Log& log = {});
 
