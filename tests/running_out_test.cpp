@@ -88,46 +88,57 @@ class LimitedStream final : public CpuStream {
   size_t limit = SIZE_MAX, largest = 0;
 };
 
+std::shared_ptr<LimitedStream> limited_stream(const Engine& engine) {
+  return std::make_shared<LimitedStream>(std::static_pointer_cast<CpuDevice>(engine.device().shared_from_this()));
+}
+
 struct Result {
   std::vector<float> values;
-  int steps = 0;  // of denoising that were done
+  int steps = 0;        // of denoising that were done
+  size_t largest = 0;   // piece of memory that the decoder asked for
   std::vector<std::string> warnings;
 };
 
-Result run(Session& session, const Request& request) {
+// With no more than `limit` bytes in one piece while the picture is decoded.
+Result run(Session& session, LimitedStream& stream, const Request& request, size_t limit = SIZE_MAX) {
   Result result;
+  session.stream = stream.shared_from_this();
   session.log = Log([&](LogLevel level, const std::string& text) {
     if (level == LogLevel::Warning) result.warnings.push_back(text);
   });
   Progress progress;
   progress.step_done = [&](const StepDone&) { ++result.steps; };
+  progress.report = [&](Phase phase, int, int) {
+    stream.limit = phase == Phase::Decode ? limit : SIZE_MAX;
+    if (phase != Phase::Decode) stream.largest = 0;
+  };
   text_to_image(session, request, progress, [&](const Picture& p) { result.values = p.decoded.planes().values; });
   session.log = {};
+  result.largest = stream.largest;
   return result;
 }
 
 TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
   const Engine engine({.device = "cpu", .threads = 2});
   const auto session = engine.open(tiny_model());
-  const auto stream = std::make_shared<LimitedStream>(std::static_pointer_cast<CpuDevice>(engine.device().shared_from_this()));
-  session->stream = stream;
-  const Request request = request_of(1024, 2);  // 64 positions a side
-  const Result whole = run(*session, request);
+  const auto stream = limited_stream(engine);
+  const Request request = request_of(320, 2);  // 20 positions a side
+  const Result whole = run(*session, *stream, request);
   ASSERT_EQ(whole.steps, 2);
-  const size_t needed = stream->largest;  // by the decoder: a layer of all pixels
+  ASSERT_TRUE(whole.warnings.empty());
 
-  // A quarter of it is enough for tiles of half the side, a sixteenth for those of a quarter.
-  for (const auto& [share, tile] : {std::pair{size_t{3}, kDecodeTile}, {size_t{12}, kDecodeTile / 2}}) {
+  for (const auto tile : {int64_t{10}, kSmallestTile}) {
+    session->decode_tile = tile;
+    const Result asked = run(*session, *stream, request);
+    ASSERT_LT(asked.largest, whole.largest);
     session->decode_tile = 0;
-    stream->limit = needed / share;
-    const Result tiled = run(*session, request);
+    const Result tiled = run(*session, *stream, request, asked.largest);
+    EXPECT_EQ(tiled.values, asked.values);
     EXPECT_EQ(tiled.steps, 2) << "nothing was denoised again";
-    EXPECT_EQ(tiled.values.size(), whole.values.size());
     EXPECT_EQ(session->decode_tile, tile);
-    EXPECT_EQ(tiled.warnings.size(), tile == kDecodeTile ? 1u : 2u);
-    ASSERT_FALSE(tiled.warnings.empty());
-    EXPECT_NE(tiled.warnings[0].find("tiles of 512 pixels"), std::string::npos) << tiled.warnings[0];
-    const Result again = run(*session, request);
+    ASSERT_EQ(tiled.warnings.size(), tile == 10 ? 1u : 2u);
+    EXPECT_NE(tiled.warnings[0].find("tiles of 160 pixels"), std::string::npos) << tiled.warnings[0];
+    const Result again = run(*session, *stream, request, asked.largest);
     EXPECT_TRUE(again.warnings.empty()) << "the session keeps to tiles";
     EXPECT_EQ(again.values, tiled.values);
   }
@@ -136,16 +147,9 @@ TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
 TEST(DecodeWithoutMemory, GivesUpWhenTheSmallestTilesDoNotFit) {
   const Engine engine({.device = "cpu", .threads = 2});
   const auto session = engine.open(tiny_model());
-  const auto stream = std::make_shared<LimitedStream>(std::static_pointer_cast<CpuDevice>(engine.device().shared_from_this()));
-  session->stream = stream;
-  Request request = request_of(512, 1);
-  run(*session, request);
-  Progress progress;
-  progress.report = [&](Phase phase, int, int) {
-    if (phase == Phase::Decode) stream->limit = 4096;
-  };
+  const auto stream = limited_stream(engine);
   try {
-    text_to_image(*session, request, progress, [](const Picture&) {});
+    run(*session, *stream, request_of(256, 1), 4096);
     FAIL() << "it was decoded";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
