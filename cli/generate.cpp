@@ -66,7 +66,7 @@ class Generation {
   int run() {
     try {
       maker_.load(requests_, display_.progress());
-      if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.loaded().models, requests_);
+      if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
       outcome_.failed(e, e.code() == ErrorCode::Cancelled ? 128 + interrupt_signal() : exit_code(e.code()));

@@ -24,20 +24,20 @@ constexpr int64_t kLargestSide = 4096;
 
 struct Coder {
   Engine engine;
-  std::unique_ptr<LoadedModel> loaded;
+  std::unique_ptr<ModelSession> session;
 
-  const Vae& vae() const { return *loaded->models.vae; }
-  Stream& stream() const { return *loaded->session.stream; }
+  const Vae& vae() const { return *session->models.vae; }
+  Stream& stream() const { return *session->stream; }
 };
 
 Coder open_coder(Invocation& run, ProgressDisplay& display) {
   // With --vae alone nothing else of a model has to exist.
   ModelFiles files;
   if (run.settings.has("vae") && !run.settings.has("model")) files.vae = model_path(run.settings.text("vae"), ComponentKind::Autoencoder, run);
-  else files = locate_model(model_query(run.spec(), run), run.console.log());
+  else files = locate_model(model_query(run.spec(), run), run.log);
   Engine engine(engine_options(run.spec(), run));
-  auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});
-  return {std::move(engine), std::move(loaded)};
+  auto session = engine.open(files, display.progress(), {.transformer = false, .text_encoder = false});
+  return {std::move(engine), std::move(session)};
 }
 
 // The middle of a picture whose sides are multiples of 16.
@@ -60,7 +60,7 @@ void encode(Invocation& run, const std::string& input, const std::string& output
   if (!coder.vae().config.has_encoder) fail(ErrorCode::Incompatible, "this autoencoder has no encoder");
   const std::vector<float> pixels = to_tokens(from_rgb8(image), 3);
   const Tensor picture =
-      Tensor::from<float>(coder.stream(), coder.loaded->session.activations, {1, image.height, image.width, 3}, pixels);
+      Tensor::from<float>(coder.stream(), coder.session->activations, {1, image.height, image.width, 3}, pixels);
   const Tensor tokens = coder.vae().encode(picture);
   const int64_t channels = tokens.dim(2);
   const std::vector<float> latents = to_planes(tokens.to_floats(), channels);

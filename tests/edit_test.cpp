@@ -28,17 +28,17 @@ class Edit : public testing::Test {
  protected:
   std::vector<float> latents_of(const Request& request, const Progress& progress = {}) {
     std::vector<float> latents;
-    text_to_image(model_->models, model_->session, request, progress, [&](const Picture& p) { latents = p.latents; });
+    text_to_image(*model_, request, progress, [&](const Picture& p) { latents = p.latents; });
     return latents;
   }
   int encoded(const Request& request) {
-    const size_t before = model_->session.picture_cache.size();
+    const size_t before = model_->picture_cache.size();
     latents_of(request);
-    return static_cast<int>(model_->session.picture_cache.size() - before);
+    return static_cast<int>(model_->picture_cache.size() - before);
   }
 
   Engine engine_{{.device = "cpu", .threads = 2, .profile = Profile::Exact}};
-  std::unique_ptr<LoadedModel> model_ = engine_.load(tiny_model(), {});
+  std::unique_ptr<ModelSession> model_ = engine_.open(tiny_model(), {});
 };
 
 TEST_F(Edit, ReferencesAndTheirOrderMatter) {
@@ -83,7 +83,7 @@ TEST_F(Edit, GuidanceInTurnsEqualsGuidanceAtOnce) {
   request.cfg = 3.0;
   request.references = {picture(64, 48, 0.1f)};
   const auto together = latents_of(request);
-  model_->session.tokens_at_once = 0;
+  model_->tokens_at_once = 0;
   EXPECT_EQ(latents_of(request), together);
 }
 
@@ -110,16 +110,16 @@ TEST_F(Edit, KeptReferencesServeEveryPromptAndSeed) {
   request.reuse_reference_keys = true;
   const auto kept = latents_of(request);
   EXPECT_NE(kept, plain);
-  const auto memory = model_->session.reference_memory;
+  const auto memory = model_->reference_memory;
   ASSERT_NE(memory, nullptr);
   request.prompt = "a blue dog", request.seed = 7;
   const auto other = latents_of(request);
-  EXPECT_EQ(model_->session.reference_memory, memory);
-  model_->session.reference_memory = nullptr;
+  EXPECT_EQ(model_->reference_memory, memory);
+  model_->reference_memory = nullptr;
   EXPECT_EQ(latents_of(request), other) << "remembered or computed again, it is the same";
   std::swap(request.references[0], request.references[1]);
   EXPECT_NE(latents_of(request), other);
-  EXPECT_NE(model_->session.reference_memory, memory);
+  EXPECT_NE(model_->reference_memory, memory);
 }
 
 TEST_F(Edit, KeptReferencesOfABatchAreThoseOfSinglePictures) {
@@ -142,7 +142,7 @@ TEST_F(Edit, LaterStepsAreShortWhenReferencesAreKept) {
   request.reuse_reference_keys = true;
   double best = 1;
   for (int attempt = 0; attempt < 5 && best > 0.35; ++attempt) {
-    model_->session.reference_memory = nullptr;
+    model_->reference_memory = nullptr;
     std::vector<std::chrono::steady_clock::time_point> at;
     Progress progress;
     progress.report = [&](Phase phase, int, int) {
@@ -162,9 +162,9 @@ TEST_F(Edit, StrengthBeginsWithTheNoisedPicture) {
   const auto canvas = picture(64, 48, 0.1f);
   request.canvas = Canvas{canvas, 0.5};
   Trace trace;
-  model_->session.trace = &trace;
+  model_->trace = &trace;
   const auto half = latents_of(request);
-  model_->session.trace = nullptr;
+  model_->trace = nullptr;
   const std::string path = testing::TempDir() + fmt::format("trace-strength-{}.safetensors", ::getpid());
   trace.save(path);
   const auto recorded = open_weights(path);

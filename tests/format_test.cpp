@@ -30,14 +30,14 @@ class Formats : public ::testing::Test {
     query.model = kTiny.string();
     query.transformer = transformer;
     query.environment = [](const char*) -> const char* { return nullptr; };
-    const auto model = engine.load(locate_model(query, {}), {});
+    const auto model = engine.open(locate_model(query, {}), {});
     Request request;
     request.prompt = "a red fox";
     request.width = request.height = 64;
     request.steps = 2;
     request.seed = 3;
     std::vector<float> values;
-    text_to_image(model->models, model->session, request, {},
+    text_to_image(*model, request, {},
                   [&](const Picture& p) { values.assign(p.decoded.planes().values.begin(), p.decoded.planes().values.end()); });
     return values;
   }

@@ -41,7 +41,7 @@ double compare_traces(const Golden& reference, const std::string& ours, double l
 
 double run_and_compare(const std::string& device, const std::string& name, double limit) {
   const Engine engine({.device = device, .threads = 2, .profile = Profile::Exact});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   Request request = request_from(read_json(golden_path("generate.json")).at(name));
   const Golden reference("generate-" + name + ".safetensors");
   for (int k = 0; reference.has(fmt::format("refs.{}.image", k)); ++k) {
@@ -50,9 +50,9 @@ double run_and_compare(const std::string& device, const std::string& name, doubl
         Planes{static_cast<int>(image.dim(2)), static_cast<int>(image.dim(1)), image.to_floats()}));
   }
   Trace trace;
-  model->session.trace = &trace;
+  model->trace = &trace;
   int pictures = 0;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture&) { ++pictures; });
+  text_to_image(*model, request, {}, [&](const Picture&) { ++pictures; });
   EXPECT_EQ(pictures, 1);
   const std::string path = testing::TempDir() + fmt::format("trace-{}-{}.safetensors", name, ::getpid());
   trace.save(path);
@@ -73,7 +73,7 @@ TEST_P(GoldenGenerateOn, TrueGuidance) { EXPECT_LE(run_and_compare(GetParam(), "
 // The reference in bf16, one step from its own latents with its rounding of the time: bf16 arithmetic on our side.
 TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Fast});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   const Golden g("generate-t2i-bf16.safetensors");
   Request request = request_from(read_json(golden_path("generate.json")).at("t2i"));
   request.time_rounding = TimeRounding::Bfl;
@@ -83,8 +83,8 @@ TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
     request.schedule = {.kind = Schedule::Sigmas, .sigmas = {sigmas[k], 0.0f}};
     request.given_noise = g[fmt::format("latents.{}", k)];
     Trace trace;
-    model->session.trace = &trace;
-    text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+    model->trace = &trace;
+    text_to_image(*model, request, {}, [](const Picture&) {});
     const std::string path = testing::TempDir() + fmt::format("trace-bf16-{}.safetensors", ::getpid());
     trace.save(path);
     const Difference d = difference(open_weights(path)->open("velocity.0").to_doubles(),
@@ -97,17 +97,17 @@ TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
 // Picture k of a batch is the single picture of seed + k, bit for bit.
 TEST(Batch, EqualsSinglePicturesInExact) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   Request request = request_from(read_json(golden_path("generate.json")).at("cfg"));
   request.steps = 2;
   request.batch = 3;
   std::vector<Picture> together, alone;
-  text_to_image(model->models, model->session, request, {}, [&](Picture p) { together.push_back(std::move(p)); });
+  text_to_image(*model, request, {}, [&](Picture p) { together.push_back(std::move(p)); });
   for (int k = 0; k < 3; ++k) {
     Request one = request;
     one.batch = 1;
     one.seed = request.seed + static_cast<uint64_t>(k);
-    text_to_image(model->models, model->session, one, {}, [&](Picture p) { alone.push_back(std::move(p)); });
+    text_to_image(*model, one, {}, [&](Picture p) { alone.push_back(std::move(p)); });
   }
   ASSERT_EQ(together.size(), 3u);
   for (size_t k = 0; k < 3; ++k) {
@@ -118,10 +118,10 @@ TEST(Batch, EqualsSinglePicturesInExact) {
 
 TEST(Session, RemembersPromptsAndStopsWhenAsked) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   Request request = request_from(read_json(golden_path("generate.json")).at("t2i"));
-  text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
-  EXPECT_TRUE(model->session.prompt_cache.contains(request.prompt));
+  text_to_image(*model, request, {}, [](const Picture&) {});
+  EXPECT_TRUE(model->prompt_cache.contains(request.prompt));
 
   int steps = 0;
   Progress progress;
@@ -129,7 +129,7 @@ TEST(Session, RemembersPromptsAndStopsWhenAsked) {
   progress.cancelled = [&] { return steps == 2; };
   int pictures = 0;
   try {
-    text_to_image(model->models, model->session, request, progress, [&](const Picture&) { ++pictures; });
+    text_to_image(*model, request, progress, [&](const Picture&) { ++pictures; });
     FAIL() << "it should have stopped";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::Cancelled);
@@ -140,15 +140,15 @@ TEST(Session, RemembersPromptsAndStopsWhenAsked) {
 // A tile does not see beyond its edge, so pictures differ a little; the joint must not show.
 TEST(Generate, TilesAreCloseToTheWhole) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   Request request;
   request.prompt = "a red circle";
   request.width = 320, request.height = 256;
   request.steps = 1;
   std::vector<float> whole, tiled;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { whole = p.decoded.planes().values; });
-  model->session.decode_tile = 12;
-  text_to_image(model->models, model->session, request, {}, [&](const Picture& p) { tiled = p.decoded.planes().values; });
+  text_to_image(*model, request, {}, [&](const Picture& p) { whole = p.decoded.planes().values; });
+  model->decode_tile = 12;
+  text_to_image(*model, request, {}, [&](const Picture& p) { tiled = p.decoded.planes().values; });
   ASSERT_EQ(whole.size(), tiled.size());
   double difference = 0, size = 0;
   for (size_t i = 0; i < whole.size(); ++i) difference += std::pow(whole[i] - tiled[i], 2), size += std::pow(whole[i], 2);

@@ -69,10 +69,10 @@ class TapChecker {
 
 void check_transformer(const std::string& device, const std::string& file, const std::string& golden_name) {
   const Engine engine = exact_engine(device);
-  const auto model = engine.load(tiny_model(file), {}, {.text_encoder = false, .vae = false});
+  const auto model = engine.open(tiny_model(file), {}, {.text_encoder = false, .vae = false});
   const auto loaded = model->models.transformer.get();
   const Flux2Transformer& transformer = *loaded;
-  Stream& stream = *model->session.stream;
+  Stream& stream = *model->stream;
   const Golden g(golden_name);
   const Rope rope = flux2_rope(stream, positions(g));
   const auto sinusoid = [&](const char* name) {
@@ -99,9 +99,9 @@ TEST_P(GoldenOn, TransformerWithGuidance) { check_transformer(GetParam(), "flux2
 
 TEST_P(GoldenOn, Autoencoder) {
   const Engine engine = exact_engine(GetParam());
-  const auto model = engine.load(tiny_model(), {}, {.transformer = false, .text_encoder = false});
+  const auto model = engine.open(tiny_model(), {}, {.transformer = false, .text_encoder = false});
   const Vae& vae = *model->models.vae;
-  Stream& stream = *model->session.stream;
+  Stream& stream = *model->stream;
   const Golden g("vae.safetensors");
   TapChecker checker(g, true);
   const Tensor tokens = vae.encode(channels_last(g.on(stream, "image")), checker.taps());
@@ -120,8 +120,8 @@ TEST_P(GoldenOn, Autoencoder) {
 
 TEST_P(GoldenOn, TextEncoder) {
   const Engine engine = exact_engine(GetParam());
-  const auto model = engine.load(tiny_model(), {}, {.transformer = false, .vae = false});
-  Stream& stream = *model->session.stream;
+  const auto model = engine.open(tiny_model(), {}, {.transformer = false, .vae = false});
+  Stream& stream = *model->stream;
   const Golden g("text.safetensors");
   double worst = 0;
   int prompts = 0;
@@ -148,10 +148,10 @@ double norm_of(const std::vector<double>& values) {
 // F32 whatever the activations are.
 void check_gradients(const std::string& device, Profile profile, double limit) {
   const Engine engine({.device = device, .threads = 2, .profile = profile});
-  const auto loaded = engine.load(tiny_model(), {}, {.text_encoder = false, .vae = false});
+  const auto loaded = engine.open(tiny_model(), {}, {.text_encoder = false, .vae = false});
   Flux2Transformer transformer = *loaded->models.transformer.get();
-  Stream& stream = *loaded->session.stream;
-  const DType dtype = loaded->session.activations;
+  Stream& stream = *loaded->stream;
+  const DType dtype = loaded->activations;
   transformer.visit([&](const Parameter& p) { p.tensor = parameter(p.tensor.to(stream).cast(DType::F32)); });
 
   const Golden g("gradients.safetensors");

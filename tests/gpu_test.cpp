@@ -28,9 +28,9 @@ Request small_request() {
   return request;
 }
 
-std::vector<float> picture_of(LoadedModel& model, const Request& request) {
+std::vector<float> picture_of(ModelSession& model, const Request& request) {
   std::vector<float> values;
-  text_to_image(model.models, model.session, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
+  text_to_image(model, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
   return values;
 }
 
@@ -80,7 +80,7 @@ TEST_F(GpuTest, PixelsAreTheHosts) {
 
 TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {
   const Engine engine({.device = "cuda"});
-  const auto first = engine.load(tiny_model(), {}), second = engine.load(tiny_model(), {});
+  const auto first = engine.open(tiny_model(), {}), second = engine.open(tiny_model(), {});
   const Request request = small_request();
   const auto a = picture_of(*first, request);
   EXPECT_EQ(a, picture_of(*first, request)) << "replayed";
@@ -90,7 +90,7 @@ TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {
 // Kept references are read where they lie while a step is replayed.
 TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
   const Engine engine({.device = "cuda"});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   Request request = small_request();
   request.steps = 4;
   request.reuse_reference_keys = true;
@@ -99,9 +99,9 @@ TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
   };
   request.references = {picture(64, 0.3f), picture(96, -0.5f)};
   const auto replayed = picture_of(*model, request);
-  model->session.capture = false;
+  model->capture = false;
   EXPECT_EQ(picture_of(*model, request), replayed);
-  model->session.capture = true;
+  model->capture = true;
   std::swap(request.references[0], request.references[1]);
   EXPECT_NE(picture_of(*model, request), replayed) << "the memory of another list";
   std::swap(request.references[0], request.references[1]);
@@ -121,7 +121,7 @@ TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
   save_tensors(path, {{"single_blocks.0.linear1.lora_A.weight", Tensor::host_copy(values(r * h, 0.1f).data(), DType::F32, {r, h})},
                       {"single_blocks.0.linear1.lora_B.weight", Tensor::host_copy(values(9 * h * r, 0.1f).data(), DType::F32, {9 * h, r})}});
   const Engine engine({.device = "cuda"});
-  const auto model = engine.load(tiny_model(), {});
+  const auto model = engine.open(tiny_model(), {});
   const Request request = small_request();
   std::map<double, std::vector<float>> made;
   for (const double strength : {0.0, 0.5, 1.0, 0.5, 0.0}) {
@@ -132,7 +132,7 @@ TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
     EXPECT_EQ(known->second, replayed) << strength;
     if (is_new) {
       const Engine fresh({.device = "cuda", .adapters = {{path, strength}}});
-      EXPECT_EQ(picture_of(*fresh.load(tiny_model(), {}), request), replayed) << strength;
+      EXPECT_EQ(picture_of(*fresh.open(tiny_model(), {}), request), replayed) << strength;
     }
   }
   EXPECT_NE(made[0.5], made[1.0]);
@@ -141,8 +141,8 @@ TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
 
 TEST_F(GpuTest, MemoryDoesNotGrow) {
   const Engine engine({.device = "cuda"});
-  const auto model = engine.load(tiny_model(), {});
-  const Stream& stream = *model->session.stream;
+  const auto model = engine.open(tiny_model(), {});
+  const Stream& stream = *model->stream;
   Request request = small_request();
   // Sizes and prompts come and go, so that captured work and text states are made and thrown away.
   const auto generate = [&](int i) {
@@ -163,7 +163,7 @@ TEST_F(GpuTest, MemoryDoesNotGrow) {
 TEST_F(GpuTest, StreamedBlocksGiveTheSameBytes) {
   const Request request = small_request();
   const Engine whole({.device = "cuda"}), streaming({.device = "cuda", .offload = Offload::Stream});
-  const auto resident = whole.load(tiny_model(), {}), streamed = streaming.load(tiny_model(), {});
+  const auto resident = whole.open(tiny_model(), {}), streamed = streaming.open(tiny_model(), {});
   const auto expected = picture_of(*resident, request);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(expected, picture_of(*streamed, request)) << "picture " << i;
   EXPECT_NE(streamed->models.transformer.get()->schedule, nullptr);
@@ -172,7 +172,7 @@ TEST_F(GpuTest, StreamedBlocksGiveTheSameBytes) {
 TEST_F(GpuTest, TheEncoderLeavesAndComesBack) {
   Request request = small_request();
   const Engine whole({.device = "cuda"}), leaving({.device = "cuda", .offload = Offload::Encoder});
-  const auto resident = whole.load(tiny_model(), {}), alone = leaving.load(tiny_model(), {});
+  const auto resident = whole.open(tiny_model(), {}), alone = leaving.open(tiny_model(), {});
   for (const char* prompt : {"a red circle", "a blue square"}) {
     request.prompt = prompt;
     EXPECT_EQ(picture_of(*resident, request), picture_of(*alone, request)) << prompt;
@@ -194,10 +194,10 @@ TEST_F(GpuTest, ALimitIsKept) {
 TEST_F(GpuTest, ACapturedStepOfKlein4bGivesTheSameBytes) {
   const Engine engine({.device = "cuda"});
   if (engine.device().memory().available < int64_t{20} << 30) GTEST_SKIP() << "needs 20 GB";
-  const auto model = engine.invent("klein-4b", {.text_encoder = false, .vae = false});
+  const auto model = engine.open_session(engine.random_model("klein-4b", {.text_encoder = false, .vae = false}));
   const auto transformer = model->models.transformer.get();
   const auto [conditions, x, time] = random_step(*model, {});
-  Session& session = model->session;
+  Session& session = *model;
   session.capture = false;
   const auto plain = step_velocity(transformer, session, conditions, x, time).to_floats();
   EXPECT_EQ(plain, step_velocity(transformer, session, conditions, x, time).to_floats()) << "run again";

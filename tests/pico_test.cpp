@@ -106,7 +106,7 @@ TEST(Pico, ObeysColourPlaceAndBackground) {
   EXPECT_TRUE(files.bundled);
   EXPECT_EQ(files.defaults.steps, 20);
   EXPECT_EQ(files.defaults.text_length, 64);
-  const auto model = engine.load(files, {});
+  const auto model = engine.open(files, {});
 
   int pictures = 0, background = 0, colour = 0, place = 0, all = 0;
   for (const Wish& wish : kWishes) {
@@ -118,7 +118,7 @@ TEST(Pico, ObeysColourPlaceAndBackground) {
     request.cfg = files.defaults.guidance;
     request.seed = 11;
     request.batch = 2;
-    text_to_image(model->models, model->session, request, {}, [&](const Picture& p) {
+    text_to_image(*model, request, {}, [&](const Picture& p) {
       const Seen seen = look(p.decoded.rgb8(Rounding::Nearest));
       const bool b = seen.background == wish.background, c = seen.colour == wish.colour, w = in_place(wish.place, seen);
       ++pictures;

@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, QuantisedModelOn, testing::ValuesIn(gpu_count(
                          [](const auto& test) { return test.param; });
 
 // The last latents of the reference's four steps.
-std::vector<float> final_latents(LoadedModel& model) {
+std::vector<float> final_latents(ModelSession& model) {
   const Json j = read_json(golden_path("generate.json")).at("t2i");
   Request request;
   request.prompt = j.at("prompt");
@@ -29,9 +29,9 @@ std::vector<float> final_latents(LoadedModel& model) {
   request.steps = j.at("steps");
   request.seed = j.at("seed");
   Trace trace;
-  model.session.trace = &trace;
-  text_to_image(model.models, model.session, request, {}, [](const Picture&) {});
-  model.session.trace = nullptr;
+  model.trace = &trace;
+  text_to_image(model, request, {}, [](const Picture&) {});
+  model.trace = nullptr;
   const std::string path = testing::TempDir() + fmt::format("quantised-{}.safetensors", ::getpid());
   trace.save(path);
   return open_weights(path)->open(fmt::format("latents.{}", request.steps)).to_floats();
@@ -47,7 +47,7 @@ TEST_P(QuantisedModelOn, FinalLatentsStayNearTheReference) {
   const std::vector<std::pair<Quant, double>> limits = {
       {Quant::None, 0.01}, {Quant::Int8, 0.02}, {Quant::Q8_0, 0.02}, {Quant::Q4_0, 0.2}, {Quant::Fp8, 0.06}};
   for (const auto& [quant, limit] : limits) {
-    const auto model = Engine({.device = GetParam(), .threads = 2, .quant = quant}).load(tiny_model(), {});
+    const auto model = Engine({.device = GetParam(), .threads = 2, .quant = quant}).open(tiny_model(), {});
     const double error = error_of(final_latents(*model));
     fmt::print("final latents of the tiny model on {}, {}: error {:.2g}\n", GetParam(), name_of(quant), error);
     EXPECT_LE(error, limit) << name_of(quant);
@@ -83,7 +83,7 @@ TEST_P(QuantisedModelOn, Fp8FilesOpenAsTheyAre) {
   write_fp8_file(path);
   ModelFiles files = tiny_model();
   files.transformer = path;
-  const auto model = Engine({.device = GetParam(), .threads = 2}).load(files, {});
+  const auto model = Engine({.device = GetParam(), .threads = 2}).open(files, {});
   EXPECT_EQ(model->models.transformer.get()->single_blocks[0].in.weight.dtype(), DType::F8_E4M3);
   const double error = error_of(final_latents(*model));
   fmt::print("final latents of the tiny model on {}, FP8 file: error {:.2g}\n", GetParam(), error);
@@ -94,7 +94,7 @@ TEST_P(QuantisedModelOn, Fp8FilesOpenAsTheyAre) {
 TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
   for (Quant quant : {Quant::Fp8, Quant::Int8, Quant::Q4_0}) {
     const auto load = [&](Offload offload) {
-      return Engine({.device = GetParam(), .threads = 2, .quant = quant, .offload = offload}).load(tiny_model(), {});
+      return Engine({.device = GetParam(), .threads = 2, .quant = quant, .offload = offload}).open(tiny_model(), {});
     };
     EXPECT_EQ(final_latents(*load(Offload::None)), final_latents(*load(Offload::Stream))) << name_of(quant);
   }
@@ -102,12 +102,12 @@ TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
 
 // Rounding an encoder takes longer than encoding with it.
 TEST(QuantisedModel, PromptsThatFollowAreEncodedWhileTheEncoderIsThere) {
-  const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).load(tiny_model(), {});
-  Session& session = model->session;
+  const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).open(tiny_model(), {});
+  Session& session = *model;
   int visits = 0;
-  session.text_done = [&, leave = session.text_done] {
+  session.text_done = [&, leave = session.text_done](Session& s) {
     visits += model->models.text_encoder.is_loaded();
-    leave();
+    leave(s);
   };
   const auto picture = [&](const std::string& prompt) {
     Request request;
@@ -115,7 +115,7 @@ TEST(QuantisedModel, PromptsThatFollowAreEncodedWhileTheEncoderIsThere) {
     request.width = request.height = 64;
     request.steps = 1;
     std::vector<float> values;
-    text_to_image(model->models, session, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
+    text_to_image(session, request, {}, [&](const Picture& p) { values = p.decoded.planes().values; });
     return values;
   };
   const auto alone = picture("a second prompt");

@@ -117,14 +117,14 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
 }
 
 void PictureMaker::open(const EngineOptions& options) {
-  loaded_.reset();  // before the engine, and before another one takes memory
+  session_.reset();  // before the engine, and before another one takes memory
   engine_ = std::make_unique<Engine>(options);
 }
 
 void PictureMaker::load_model(const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  loaded_ = engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working_bytes = working_bytes_});
-  loaded_->session.prompts_ahead = prompts_;
+  session_ = engine_->open(files_, progress, {.text_encoder = !spec_.embeddings, .working_bytes = working_bytes_});
+  session_->prompts_ahead = prompts_;
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -141,8 +141,8 @@ bool PictureMaker::step_down(const Error& error, const Progress& progress) {
     open(options);
     load_model(progress);
   }
-  loaded_->session.tokens_at_once = 0;
-  if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = kDecodeTile;
+  session_->tokens_at_once = 0;
+  if (session_->decode_tile == 0) session_->decode_tile = kDecodeTile;
   return true;
 }
 
@@ -173,18 +173,18 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
     rest.seed += static_cast<uint64_t>(delivered);
     rest.batch -= delivered;
     const int first = delivered;
-    loaded_->session.trace = trace_;
-    engine_->use_adapters(*loaded_, resolved.adapters);
+    session_->trace = trace_;
+    engine_->use_adapters(*session_, resolved.adapters);
     Progress own = watch.around(progress);
     std::optional<StepPreview> preview;
     if (resolved.spec.preview != "off" && (on_preview || resolved.spec.preview_file)) {
-      preview.emplace(resolved.spec, *loaded_, data_path(context_.environment, "cache"));
+      preview.emplace(resolved.spec, *session_, data_path(context_.environment, "cache"));
       own.step_done = [&](const StepDone& step) {
         const Image image = preview->step_done(step);
         if (on_preview) on_preview(image, step);
       };
     }
-    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, own, [&](Picture picture) {
+    const PhaseTimes times = text_to_image(*session_, rest, own, [&](Picture picture) {
       picture.index += first;
       deliver(picture, completed(resolved, watch));
       ++delivered;

@@ -32,15 +32,15 @@ class PictureMaker {
   // Opens the device and the model. `requests` is what will be made: where memory is short the largest decides, and prompts are
   // encoded together.
   void load(std::span<const ResolvedRequest> requests, const Progress& progress = {});
-  bool is_loaded() const { return loaded_ != nullptr; }
+  bool is_loaded() const { return session_ != nullptr; }
 
   // When memory runs out it is tried once more with less at a time; images that were delivered are not made again.
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {}, const OnPreview& on_preview = {});
 
   const ModelFiles& files() const { return files_; }
   const Engine& engine() const { return *engine_; }
-  LoadedModel& loaded() const { return *loaded_; }
-  MemoryUse memory_use() const { return loaded_ ? engine_->memory_use(*loaded_) : MemoryUse{}; }
+  ModelSession& session() const { return *session_; }
+  MemoryUse memory_use() const { return session_ ? engine_->memory_use(*session_) : MemoryUse{}; }
   int64_t peak_bytes() const;                         // of the device's memory; on a CPU of the process
   const PhaseTimes& times() const { return times_; }  // of everything so far
   void record_into(Trace* trace) { trace_ = trace; }  // the requests that follow; null: no longer
@@ -57,7 +57,7 @@ class PictureMaker {
   ModelFiles files_;
   RequestSpec spec_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<LoadedModel> loaded_;  // after the engine, so that it is destroyed first
+  std::unique_ptr<ModelSession> session_;  // after the engine, so that it is destroyed first
   std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
   int64_t working_bytes_ = LoadParts{}.working_bytes;
   std::string storage_, model_sha256_;  // of the transformer, as records name them

@@ -21,13 +21,13 @@ Image fitted(const Image& preview, int width, int height) {
 
 }  // namespace
 
-StepPreview::StepPreview(const RequestSpec& spec, LoadedModel& model, const std::filesystem::path& cache)
-    : model_(model), full_(spec.preview == "full"), file_(spec.preview_file.value_or("")) {
-  if (!full_) colours_ = latent_colours(model, cache);
+StepPreview::StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache)
+    : session_(session), full_(spec.preview == "full"), file_(spec.preview_file.value_or("")) {
+  if (!full_) colours_ = latent_colours(session, cache);
 }
 
 Image StepPreview::step_done(const StepDone& step) {
-  const Vae& vae = *model_.models.vae;
+  const Vae& vae = *session_.models.vae;
   const Tensor tokens = foreseen_picture(step);
   const Image preview = full_ ? decoded_preview(vae, tokens, step.rows, step.columns)
                               : linear_preview(vae, *colours_, tokens, step.rows, step.columns);

@@ -13,14 +13,14 @@ namespace flux2 {
 // Shows what a run is about to become after each step, as an image and, where the request names one, as a file.
 class StepPreview {
  public:
-  // The model must outlive it. `cache` is a folder; empty: nothing is remembered.
-  StepPreview(const RequestSpec& spec, LoadedModel& model, const std::filesystem::path& cache);
+  // The session must outlive it. `cache` is a folder; empty: nothing is remembered.
+  StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache);
 
   // The preview, at most 512 pixels a side.
   Image step_done(const StepDone& step);
 
  private:
-  LoadedModel& model_;
+  ModelSession& session_;
   bool full_;
   std::optional<LatentColours> colours_;
   std::filesystem::path file_;

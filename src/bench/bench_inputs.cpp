@@ -5,12 +5,12 @@
 
 namespace flux2 {
 
-StepInputs random_step(const LoadedModel& model, const StepShape& shape) {
-  const auto transformer = model.models.transformer.get();
+StepInputs random_step(const Session& session, const StepShape& shape) {
+  const auto transformer = session.models.transformer.get();
   const Flux2Config& config = transformer->config;
-  Stream& stream = *model.session.stream;
-  const DType dtype = model.session.activations;
-  const int64_t text_length = model.models.text_length;
+  Stream& stream = *session.stream;
+  const DType dtype = session.activations;
+  const int64_t text_length = session.models.text_length;
 
   auto positions = text_positions(text_length);
   for (int k = 0; k <= shape.references; ++k) {

@@ -24,6 +24,6 @@ struct StepShape {
   int64_t tokens() const { return picture_tokens() * (1 + references); }
 };
 
-StepInputs random_step(const LoadedModel& model, const StepShape& shape);
+StepInputs random_step(const Session& session, const StepShape& shape);
 
 }  // namespace flux2

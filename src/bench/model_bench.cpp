@@ -42,23 +42,24 @@ class Bench {
       : options_(options),
         rows_(options.height / 16),
         columns_(options.width / 16),
-        model_(engine.invent(options.variant, {.transformer = options.step || options.picture,
-                                               .text_encoder = options.text || options.picture,
-                                               .vae = options.decode || options.encode || options.picture})),
-        stream_(*model_->session.stream) {
+        session_(engine.open_session(
+            engine.random_model(options.variant, {.transformer = options.step || options.picture,
+                                                  .text_encoder = options.text || options.picture,
+                                                  .vae = options.decode || options.encode || options.picture}))),
+        stream_(*session_->stream) {
     report_.ceiling = product_rate(engine, options.repeat);
   }
 
   ModelBench run(const Engine& engine) {
     // One large network in memory at a time.
-    if (options_.text && model_->models.text_encoder) text();
-    if (model_->models.text_encoder) model_->models.text_encoder.let_go();
-    model_->session.captured_work.clear();
+    if (options_.text && session_->models.text_encoder) text();
+    if (session_->models.text_encoder) session_->models.text_encoder.let_go();
+    session_->captured_work.clear();
     if (options_.step) step();
     if (options_.decode) decode();
     if (options_.encode) encode();
-    if (options_.picture && options_.references == 0 && model_->models.text_encoder) picture();
-    report_.memory = engine.memory_use(*model_);
+    if (options_.picture && options_.references == 0 && session_->models.text_encoder) picture();
+    report_.memory = engine.memory_use(*session_);
     return std::move(report_);
   }
 
@@ -67,7 +68,7 @@ class Bench {
   void add(const std::string& kernel, double flop, const Work& captured, const Work& plain) {
     if (stream_.device().prefers_graphs()) {
       report_.rows.push_back(measure(stream_, kernel + ", captured", flop, options_.repeat, captured));
-      model_->session.captured_work.clear();
+      session_->captured_work.clear();
     }
     add(kernel, flop, plain);
   }
@@ -77,8 +78,8 @@ class Bench {
   }
 
   void text() {
-    const auto encoder = model_->models.text_encoder.get();
-    const int64_t length = model_->models.text_length;
+    const auto encoder = session_->models.text_encoder.get();
+    const int64_t length = session_->models.text_length;
     std::vector<int32_t> ids, mask;
     for (int64_t i = 0; i < length; ++i) {
       ids.push_back(static_cast<int32_t>(i * 7919 % encoder->config.vocab));
@@ -88,17 +89,17 @@ class Bench {
     const Tensor mask_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, mask);
     add(
         "text encoder", text_flop(encoder->config, length),
-        [&] { encode_tokens(encoder, model_->session, id_tensor, mask_tensor); },
-        [&] { (*encoder)(id_tensor, mask_tensor, model_->session.activations); });
+        [&] { encode_tokens(encoder, *session_, id_tensor, mask_tensor); },
+        [&] { (*encoder)(id_tensor, mask_tensor, session_->activations); });
   }
 
   void step() {
-    const auto transformer = model_->models.transformer.get();
+    const auto transformer = session_->models.transformer.get();
     const StepShape shape{options_.width, options_.height, options_.batch, options_.references};
-    const auto [conditions, x, time] = random_step(*model_, shape);
-    const double flop = options_.batch * step_flop(transformer->config, model_->models.text_length, shape.tokens());
+    const auto [conditions, x, time] = random_step(*session_, shape);
+    const double flop = options_.batch * step_flop(transformer->config, session_->models.text_length, shape.tokens());
     add(
-        "transformer step", flop, [&] { step_velocity(transformer, model_->session, conditions, x, time); },
+        "transformer step", flop, [&] { step_velocity(transformer, *session_, conditions, x, time); },
         [&] {
           (*transformer)({.x = x,
                           .vec = transformer->condition(time, conditions.guidance),
@@ -108,23 +109,23 @@ class Bench {
   }
 
   void decode() {
-    const Vae& vae = *model_->models.vae;
+    const Vae& vae = *session_->models.vae;
     const Tensor tokens = random_tensor(stream_, DType::F32, {1, rows_ * columns_, vae.config.packed_channels()}, "latents");
     add(
         "vae decode", decode_flop(vae, options_.width, options_.height),
-        [&] { decode_tokens(model_->models.vae, model_->session, tokens, rows_, columns_); },
+        [&] { decode_tokens(session_->models.vae, *session_, tokens, rows_, columns_); },
         [&] { vae.decode(tokens, rows_, columns_); });
   }
 
   void encode() {
-    const Vae& vae = *model_->models.vae;
-    const Tensor picture = random_tensor(stream_, model_->session.activations, {1, options_.height, options_.width, 3}, "picture");
+    const Vae& vae = *session_->models.vae;
+    const Tensor picture = random_tensor(stream_, session_->activations, {1, options_.height, options_.width, 3}, "picture");
     add("vae encode", encode_flop(vae, options_.width, options_.height), [&] { vae.encode(picture); });
   }
 
   // Text, denoising, decoding and 8-bit pixels in host memory, as a server has it once everything is warm.
   void picture() {
-    Models& models = model_->models;
+    Models& models = session_->models;
     const int64_t length = models.text_length;
     const std::vector<int32_t> ids(static_cast<size_t>(length), 42), mask(static_cast<size_t>(length), 1);
     const Tensor id_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, ids);
@@ -137,16 +138,16 @@ class Bench {
         options_.batch * (options_.steps * step_flop(models.transformer.config(), length, rows_ * columns_) +
                           decode_flop(*models.vae, options_.width, options_.height));
     report_.rows.push_back(measure(stream_, fmt::format("picture, {} steps", options_.steps), flop, options_.repeat, [&] {
-      const Tensor states = encode_tokens(models.text_encoder.get(), model_->session, id_tensor, mask_tensor);
+      const Tensor states = encode_tokens(models.text_encoder.get(), *session_, id_tensor, mask_tensor);
       request.given_text = states.reshaped({length, states.dim(2)});
-      text_to_image(models, model_->session, request, {},
+      text_to_image(*session_, request, {},
                     [](const Picture& p) { p.decoded.rgb8(Rounding::Trunc); });
     }));
   }
 
   const ModelBenchOptions& options_;
   const int64_t rows_, columns_;
-  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<ModelSession> session_;
   Stream& stream_;
   ModelBench report_;
 };

@@ -17,14 +17,14 @@ Step run_step(EngineOptions options, Quant quant, Profile profile, const QuantBe
   options.quant = quant;
   options.profile = profile;
   const Engine engine(options);
-  const auto model = engine.invent(bench.variant, {.text_encoder = false, .vae = false});
-  const StepInputs inputs = random_step(*model, bench.shape);
-  const auto transformer = model->models.transformer.get();
+  const auto session = engine.open_session(engine.random_model(bench.variant, {.text_encoder = false, .vae = false}));
+  const StepInputs inputs = random_step(*session, bench.shape);
+  const auto transformer = session->models.transformer.get();
   Step step;
   Flux2Transformer listed = *transformer;  // handles of the same weights
   listed.visit([&](const Parameter& p) { step.weight_bytes += p.tensor.bytes(); });
   const auto start = std::chrono::steady_clock::now();
-  const Tensor v = step_velocity(transformer, model->session, inputs.conditions, inputs.x, inputs.time);
+  const Tensor v = step_velocity(transformer, *session, inputs.conditions, inputs.x, inputs.time);
   step.velocity = v.to_floats();
   step.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return step;

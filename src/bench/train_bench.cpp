@@ -29,9 +29,9 @@ std::vector<Linear*> block_layers(Flux2Transformer& transformer) {
 // A model with an adapter on every linear layer of its blocks, and what one step is given.
 class TrainingStep {
  public:
-  TrainingStep(const LoadedModel& model, const TrainBenchOptions& options)
-      : options_(options), transformer_(*model.models.transformer.get()), inputs_(random_step(model, options.shape)) {
-    Stream& stream = *model.session.stream;
+  TrainingStep(const Session& session, const TrainBenchOptions& options)
+      : options_(options), transformer_(*session.models.transformer.get()), inputs_(random_step(session, options.shape)) {
+    Stream& stream = *session.stream;
     for (Linear* layer : block_layers(transformer_)) {
       const auto factor = [&](const Shape& shape, double spread) {
         return parameter(spread * random_tensor(stream, DType::F32, shape, std::to_string(leaves_.size())));
@@ -76,14 +76,14 @@ TrainBench bench_train(const Engine& engine, const TrainBenchOptions& options) {
   for (int side : {options.shape.width, options.shape.height})
     check(side >= 64 && side % 16 == 0, "a side of {} pixels: it must be a multiple of 16, at least 64", side);
   check(options.shape.batch > 0 && options.repeat > 0 && options.rank > 0, "batch, repeat and rank are at least 1");
-  const auto model = engine.invent(options.variant, {.text_encoder = false, .vae = false});
-  Stream& stream = *model->session.stream;
-  const TrainingStep step(*model, options);
+  const auto session = engine.open_session(engine.random_model(options.variant, {.text_encoder = false, .vae = false}));
+  Stream& stream = *session->stream;
+  const TrainingStep step(*session, options);
 
   TrainBench report;
   report.adapters = static_cast<int>(step.leaves().size() / 2);
   for (const Tensor& leaf : step.leaves()) report.parameters += leaf.numel();
-  report.flop = options.shape.batch * lora_step_flop(model->models.transformer.config(), model->models.text_length,
+  report.flop = options.shape.batch * lora_step_flop(session->models.transformer.config(), session->models.text_length,
                                                      options.shape.tokens(), options.checkpoint);
   {  // the first step brings memory and algorithms into place, and is looked at
     const TrainingStep::Result first = step();
@@ -104,7 +104,7 @@ TrainBench bench_train(const Engine& engine, const TrainBenchOptions& options) {
   std::sort(times.begin(), times.end());
   report.median = times[times.size() / 2];
   report.fastest = times.front();
-  report.memory = engine.memory_use(*model);
+  report.memory = engine.memory_use(*session);
   if (options.per_op) report.ops = stream.time_ops([&] { step(); });
   report.ceiling = product_rate(engine, options.repeat);
   return report;

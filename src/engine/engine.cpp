@@ -51,12 +51,10 @@ DType Engine::activations() const {
   return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
 }
 
-std::unique_ptr<LoadedModel> Engine::empty_model() const {
-  auto model = std::make_unique<LoadedModel>();
-  Session& session = model->session;
-  session.stream = device_->open_stream();
-  session.log = options_.log;
-  session.activations = activations();
+std::shared_ptr<LoadedModel> Engine::empty_model() const {
+  auto model = std::make_shared<LoadedModel>();
+  model->stream = device_->open_stream();
+  model->loading = std::make_shared<std::mutex>();
   return model;
 }
 
@@ -67,11 +65,11 @@ Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& wei
   return config;
 }
 
-MemoryUse Engine::memory_use(const LoadedModel& model) const {
+MemoryUse Engine::memory_use(const Session& session) const {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return {.peak_resident = static_cast<int64_t>(usage.ru_maxrss) * 1024,
-          .peak_device = static_cast<int64_t>(model.session.stream->peak_bytes())};
+          .peak_device = static_cast<int64_t>(session.stream->peak_bytes())};
 }
 
 bool gpu_is_there() { return gpu_count() > 0; }

@@ -2,13 +2,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "base/read_ahead.h"
-#include "engine/adapter_rack.h"
 #include "engine/placement.h"
+#include "engine/session_adapters.h"
 #include "hub/model_files.h"
 #include "pipeline/text_to_image.h"
 #include "tensor/device.h"
@@ -37,13 +38,41 @@ struct LoadParts {
   int64_t working_bytes = int64_t{4} << 30;  // what runs will need beside the weights of the two large networks
 };
 
-// A model on a device with a session of its own.
+// The files of one network as they were when it was loaded, and how much of it stays in memory.
+struct LoadedPart {
+  struct File {
+    std::filesystem::path path;
+    std::filesystem::file_time_type time;
+    size_t bytes = 0;
+    bool operator==(const File&) const = default;
+  };
+
+  std::shared_ptr<const NamedWeights> weights;  // null for a part that was not loaded from files
+  std::vector<File> files;
+  size_t resident_blocks = 0, blocks = 0;
+
+  bool is_streamed() const { return resident_blocks < blocks; }
+};
+
+// A model on a device. It does not change once it is loaded, and any number of sessions share it, on any threads. The two large
+// networks load at their first use. Engine::open_session makes what it takes to run it.
 struct LoadedModel {
   ModelFiles files;
   Models models;
-  Session session;
-  std::shared_ptr<AdapterRack> adapters;  // of the transformer, where one was loaded from files
-  std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first picture begins
+  LoadedPart transformer, text_encoder, vae;
+  Placement placement;
+  bool encoder_leaves = false;              // the text encoder is unloaded once a prompt is encoded
+  std::shared_ptr<Stream> stream;           // weights are brought to the device on it
+  std::shared_ptr<std::mutex> loading;      // held by whoever uses that stream
+  std::unique_ptr<ReadAhead> read_ahead;    // of the mapped weights, while the first picture begins
+};
+
+// A session on a model: a stream, caches, captured work and adapters of its own. One thread uses it at a time. Sessions on one
+// model may run at the same time: what they share does not change. Blocks that are streamed to a GPU are copied for each session
+// separately, so every session takes the memory of two blocks.
+struct ModelSession : Session {
+  std::shared_ptr<const LoadedModel> model;
+  std::shared_ptr<SessionAdapters> adapters;  // null without a transformer
 };
 
 struct MemoryUse {
@@ -67,22 +96,31 @@ class Engine {
   Placement place(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working_bytes) const;
 
   // Every file is opened and checked at once. Networks are in memory when this returns, except that where they would not
-  // fit beside each other each is loaded when it is needed and the encoder leaves after use; where even one does not fit,
-  // its blocks are streamed.
-  std::unique_ptr<LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {}) const;
+  // fit beside each other each is loaded when it is needed and the encoder is unloaded after use; where even one does not fit,
+  // its blocks are streamed. Networks whose files are the same in `previous`, which this engine loaded, are taken from it.
+  std::shared_ptr<const LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {},
+                                          const std::shared_ptr<const LoadedModel>& previous = nullptr) const;
 
-  // The adapters of the runs that follow, instead of those before. Pairs of matrices beside the weights change at once; where
-  // the weights themselves change the transformer is loaded again at its next use.
-  void use_adapters(LoadedModel& model, const std::vector<AdapterChoice>& choices) const;
+  // A session with the adapters of the engine's options.
+  std::unique_ptr<ModelSession> open_session(std::shared_ptr<const LoadedModel> model) const;
+
+  // Both at once, for a program that needs one session.
+  std::unique_ptr<ModelSession> open(const ModelFiles& files, const Progress& progress = {}, const LoadParts& parts = {}) const {
+    return open_session(load(files, progress, parts));
+  }
+
+  // Replaces the adapters of a session for the runs that follow. Other sessions on its model do not notice. LoRA strengths change
+  // at once; adapters of other kinds are merged into copies of the weights they change at the next use of the transformer.
+  void use_adapters(ModelSession& session, const std::vector<AdapterChoice>& choices) const;
 
   // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
   // Its networks are made when they are first used.
-  std::unique_ptr<LoadedModel> invent(const std::string& variant, const LoadParts& parts = {}) const;
+  std::shared_ptr<const LoadedModel> random_model(const std::string& variant, const LoadParts& parts = {}) const;
 
-  MemoryUse memory_use(const LoadedModel& model) const;
+  MemoryUse memory_use(const Session& session) const;
 
  private:
-  std::unique_ptr<LoadedModel> empty_model() const;  // a session on the device, no networks yet
+  std::shared_ptr<LoadedModel> empty_model() const;  // on the device, no networks yet
 
   EngineOptions options_;
   std::shared_ptr<Device> device_;

@@ -56,12 +56,12 @@ struct Rehearsal {
     if (!request.given_text.defined()) {
       const NamedWeights weights = open(files.text_encoder, ModelPart::TextEncoder);
       encoder.emplace(text_encoder_config(files, weights), weights, *device, engine);
-      models.text_encoder = encoder->resident();
-      models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
+      session.models.text_encoder = encoder->resident();
+      session.models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
     }
-    models.transformer = transformer->resident();
-    models.vae = vae->network;
-    models.text_length = files.defaults.text_length;
+    session.models.transformer = transformer->resident();
+    session.models.vae = vae->network;
+    session.models.text_length = files.defaults.text_length;
     session.stream = device->open_stream();
     session.activations = engine.activations();
     session.capture = engine.options().memory_limit == 0;
@@ -81,7 +81,7 @@ struct Rehearsal {
       account();
       current = phase;
     }};
-    text_to_image(models, session, request, progress, [](const Picture&) {});
+    text_to_image(session, request, progress, [](const Picture&) {});
     account();
     std::erase_if(phases, [](const PhaseForecast& p) { return p.phase == Phase::Load || p.phase == Phase::Save; });
     return phases;
@@ -93,7 +93,6 @@ struct Rehearsal {
   std::optional<Counted<Flux2Transformer>> transformer;
   std::optional<Counted<Qwen3Encoder>> encoder;
   std::optional<Counted<Vae>> vae;
-  Models models;
   Session session;
 };
 
@@ -106,7 +105,7 @@ int64_t working_bytes_of(const Rehearsal& rehearsal, const std::vector<PhaseFore
 
 double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
   const double passes = static_cast<double>(request.batch) * (request.cfg ? 2 : 1);
-  const int64_t text_length = r.models.text_length;
+  const int64_t text_length = r.session.models.text_length;
   switch (phase) {
     case Phase::Text: return r.encoder ? text_flop(r.encoder->network->config, text_length) * (request.cfg ? 2 : 1) : 0;
     case Phase::EncodeReferences: {

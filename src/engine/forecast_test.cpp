@@ -49,9 +49,9 @@ TEST(Forecast, IsWhatThePoolHandsOut) {
       EXPECT_GT(p.seconds, 0) << name_of(p.phase);
       forecast_peak = std::max(forecast_peak, p.activations);
     }
-    const auto model = engine.load(synthetic_model(), {});
-    text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
-    const auto real = static_cast<double>(model->session.stream->peak_bytes());
+    const auto model = engine.open(synthetic_model(), {});
+    text_to_image(*model, request, {}, [](const Picture&) {});
+    const auto real = static_cast<double>(model->stream->peak_bytes());
     EXPECT_NEAR(static_cast<double>(forecast_peak), real, 0.1 * real + (32 << 20)) << request.width;
   }
 }
@@ -66,11 +66,11 @@ TEST(Forecast, CountsReferences) {
   EXPECT_GT(phase(with, Phase::EncodeReferences).activations, 0);
   EXPECT_GT(phase(with, Phase::EncodeReferences).seconds, 0);
   EXPECT_GT(phase(with, Phase::Denoise).activations, 2 * phase(without, Phase::Denoise).activations);
-  const auto model = engine.load(synthetic_model(), {});
-  text_to_image(model->models, model->session, request, {}, [](const Picture&) {});
+  const auto model = engine.open(synthetic_model(), {});
+  text_to_image(*model, request, {}, [](const Picture&) {});
   int64_t peak = 0;
   for (const PhaseForecast& p : with.phases) peak = std::max(peak, p.activations);
-  const auto real = static_cast<double>(model->session.stream->peak_bytes());
+  const auto real = static_cast<double>(model->stream->peak_bytes());
   EXPECT_NEAR(static_cast<double>(peak), real, 0.1 * real + (32 << 20));
 }
 

@@ -21,6 +21,13 @@ class BlockNumbers {
   std::map<std::string, size_t> numbers_;  // "single_blocks.7." → 12
 };
 
+template <class Network>
+size_t block_count(Network& network) {
+  BlockNumbers numbers;
+  network.visit([&](const Parameter& p) { numbers.of(p.name); });
+  return numbers.count();
+}
+
 // What the parameters that `visit` lists take in memory, from headers alone. A table on the host is read row by row from
 // its mapping and not counted.
 NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activations, bool on_host,

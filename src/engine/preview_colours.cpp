@@ -46,13 +46,13 @@ void write_colours(const fs::path& path, const LatentColours& colours) {
 
 }  // namespace
 
-LatentColours latent_colours(LoadedModel& model, const fs::path& cache) {
-  const Vae& vae = *model.models.vae;
-  const std::string hash = cache.empty() ? "" : remembered_hash(model.files.vae, cache / "hashes.json", kLargestFile);
+LatentColours latent_colours(ModelSession& session, const fs::path& cache) {
+  const Vae& vae = *session.models.vae;
+  const std::string hash = cache.empty() ? "" : remembered_hash(session.model->files.vae, cache / "hashes.json", kLargestFile);
   const fs::path file = hash.empty() ? fs::path{} : cache / "previews" / (hash.substr(0, 32) + ".json");
   if (!file.empty())
     if (auto known = read_colours(file, static_cast<size_t>(vae.config.packed_channels() / 4))) return *known;
-  const LatentColours colours = fit_latent_colours(vae, model.session);
+  const LatentColours colours = fit_latent_colours(vae, session);
   if (!file.empty()) write_colours(file, colours);
   return colours;
 }

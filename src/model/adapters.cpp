@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -206,6 +207,17 @@ std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2
     if (const auto pair = low_rank_change(adapter, name + ".weight", layer->out, layer->in))
       pairs->emplace(name + ".weight", Lora{tensor(pair->down), tensor(pair->up), 1.0});
   return pairs;
+}
+
+int64_t merged_weight_bytes(const NamedWeights& weights, const std::vector<AdapterUse>& uses) {
+  std::set<std::string> changed;
+  for (const AdapterUse& use : uses)
+    for (const Adapter::Change& c : use.adapter->changes())
+      if (use.strength != 0 && !is_beside(use, c.target.weight)) changed.insert(c.target.weight);
+  int64_t bytes = 0;
+  for (const std::string& name : changed)
+    bytes += bytes_for(weights.dtype(name) == DType::F32 ? DType::F32 : DType::BF16, weights.shape(name).numel());
+  return bytes;
 }
 
 bool is_merged(const AdapterUse& use) {

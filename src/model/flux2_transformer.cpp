@@ -76,6 +76,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   tap(in.taps, "vec", in.vec);
 
   for (size_t i = 0; i < double_blocks.size(); ++i) {
+    if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
     s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod)
                              : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
@@ -92,6 +93,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   };
   if (!in.checkpoint_blocks) n = modulated_norm(x, norm_of(0).shift, norm_of(0).scale, {.as = reader_of_norm(0).takes(x)});
   for (size_t i = 0; i < single_blocks.size(); ++i) {
+    if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
     if (in.checkpoint_blocks) {
       x = checkpointed(single_blocks[i], x, in.rope, single_mod);

@@ -31,12 +31,13 @@ struct Flux2Transformer {
     const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
     bool checkpoint_blocks = false;  // trade a second forward for memory when differentiating
     Taps taps;
+    BeforeBlock before_block = {};
   };
   Tensor operator()(const Inputs& inputs) const;  // velocity [B, keep, 128]
 
   // klein-9B-KV: references x [B, Nr, 128] see each other alone and stand at one time, 0, whose vector `vec` [B, H] is. What
   // other tokens see of them then depends on no step, prompt or noise.
-  ReferenceKeys reference_keys(const Tensor& x, const Tensor& vec, const Rope& rope) const;
+  ReferenceKeys reference_keys(const Tensor& x, const Tensor& vec, const Rope& rope, const BeforeBlock& before_block = {}) const;
 
   void visit(const ParameterVisitor& visitor);
 

@@ -83,16 +83,18 @@ void Qwen3Layer::visit(const std::string& p, const ParameterVisitor& visitor) {
 
 Qwen3Encoder::Qwen3Encoder(const Qwen3Config& c)
     : config(c), layers(static_cast<size_t>(c.layers_needed()), Qwen3Layer(c)) {
-  check(c.layers_needed() <= c.layers, "the text encoder has {} layers, the state after layer {} is wanted", c.layers,
-        c.layers_needed());
+  if (c.layers_needed() > c.layers)
+    fail(ErrorCode::Incompatible, "This text encoder has {} layers, but the model reads the output of layer {}.", c.layers,
+         c.layers_needed());
 }
 
-Tensor Qwen3Encoder::operator()(const Tensor& ids, const Tensor& mask, DType dtype) const {
+Tensor Qwen3Encoder::operator()(const Tensor& ids, const Tensor& mask, DType dtype, const BeforeBlock& before_layer) const {
   check(ids.rank() == 2 && mask.shape() == ids.shape(), "text encoder: ids {} and mask {}", ids.shape(), mask.shape());
   const Rope rope = text_rope(ids.stream(), ids.dim(1), config.head_dim, config.rope_theta);
   Tensor x = embedding(ids, embed_tokens, dtype);
   std::vector<Tensor> chosen;
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (before_layer) before_layer();
     const BlockTurn turn(schedule, i, ids.stream());
     x = layers[i](x, rope, mask);
     if (std::find(config.states.begin(), config.states.end(), static_cast<int>(i) + 1) != config.states.end()) chosen.push_back(x);

@@ -24,6 +24,7 @@ struct Qwen3Config {
 
   int64_t layers_needed() const { return states.back(); }
   int64_t output_width() const { return hidden * static_cast<int64_t>(states.size()); }
+  bool operator==(const Qwen3Config&) const = default;
 };
 
 // Reads the geometry off the tensors; theta and eps keep their defaults unless config.json says otherwise.
@@ -50,7 +51,7 @@ struct Qwen3Encoder {
 
   // ids, mask I32 [B, T] (mask 0 marks padding) → [B, T, 3·hidden], the chosen states side by side. Padding is
   // never attended to, yet its own rows attend to the real tokens and are part of the result.
-  Tensor operator()(const Tensor& ids, const Tensor& mask, DType dtype) const;
+  Tensor operator()(const Tensor& ids, const Tensor& mask, DType dtype, const BeforeBlock& before_layer = {}) const;
 
   void visit(const ParameterVisitor& visitor);
 

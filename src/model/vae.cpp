@@ -60,17 +60,21 @@ Tensor deviation(const Tensor& variance, bool inverse) {
 
 }  // namespace
 
-Tensor Vae::encode_moments(const Tensor& picture, const Taps& taps) const {
+Tensor Vae::encode_moments(const Tensor& picture, const Taps& taps, const BeforeBlock& before_block) const {
   check(config.has_encoder, "this autoencoder file holds only the decoder; reading pictures needs one with the encoder");
   check(picture.rank() == 4 && picture.dim(1) % 16 == 0 && picture.dim(2) % 16 == 0,
         "pictures to encode have sides that are multiples of 16, not {}", picture.shape());
   Tensor x = encoder.conv_in(picture);
   tap(taps, "encoder.conv_in", x);
   for (size_t i = 0; i < 4; ++i) {
-    for (const ResBlock& block : encoder.down[i].blocks) x = block(x);
+    for (const ResBlock& block : encoder.down[i].blocks) {
+      if (before_block) before_block();
+      x = block(x);
+    }
     tap(taps, fmt::format("encoder.down.{}", i), x);
     if (encoder.down[i].resample.in) x = encoder.down[i].resample(x);
   }
+  if (before_block) before_block();
   x = encoder.mid.attn_1(encoder.mid.block_1(x));
   tap(taps, "encoder.mid.attn_1", x);
   x = encoder.conv_out(encoder.norm_out.then_silu(encoder.mid.block_2(x)));
@@ -80,8 +84,8 @@ Tensor Vae::encode_moments(const Tensor& picture, const Taps& taps) const {
   return x;
 }
 
-Tensor Vae::encode(const Tensor& picture, const Taps& taps) const {
-  const Tensor moments = encode_moments(picture, taps);
+Tensor Vae::encode(const Tensor& picture, const Taps& taps, const BeforeBlock& before_block) const {
+  const Tensor moments = encode_moments(picture, taps, before_block);
   const Tensor packed = cast(patchify(narrow(moments, 3, 0, config.latent_channels)), DType::F32);
   const Tensor normalised = (packed - running_mean) * deviation(running_var, true);
   return reshape(normalised, {packed.dim(0), packed.dim(1) * packed.dim(2), packed.dim(3)});
@@ -94,7 +98,8 @@ Tensor Vae::latents_of(const Tensor& tokens, int64_t rows, int64_t columns) cons
   return cast(unpatchify(packed * deviation(running_var, false) + running_mean), decoder.conv_in.bias.dtype());
 }
 
-Tensor Vae::decode_latents(const Tensor& latents, const Taps& taps) const {
+Tensor Vae::decode_latents(const Tensor& latents, const Taps& taps, const BeforeBlock& before_block) const {
+  if (before_block) before_block();
   Tensor x = decoder.conv_in(decoder.post_quant_conv(latents));
   tap(taps, "decoder.conv_in", x);
   x = decoder.mid.attn_1(decoder.mid.block_1(x));
@@ -102,7 +107,10 @@ Tensor Vae::decode_latents(const Tensor& latents, const Taps& taps) const {
   x = decoder.mid.block_2(x);
   tap(taps, "decoder.mid", x);
   for (size_t i = 4; i-- > 0;) {
-    for (const ResBlock& block : decoder.up[i].blocks) x = block(x);
+    for (const ResBlock& block : decoder.up[i].blocks) {
+      if (before_block) before_block();
+      x = block(x);
+    }
     tap(taps, fmt::format("decoder.up.{}", i), x);
     if (decoder.up[i].resample.in) x = decoder.up[i].resample.upsampled(x);
   }

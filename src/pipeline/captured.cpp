@@ -26,9 +26,11 @@ CapturedWork& slots_for(Session& session, const std::shared_ptr<const void>& mod
 
 }  // namespace
 
+bool captures(const Session& session) { return session.capture && session.stream->device().prefers_graphs(); }
+
 Tensor captured(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
                 const Shape& shape, const std::function<Tensor(std::span<const Tensor>)>& work) {
-  if (!session.capture || !session.stream->device().prefers_graphs()) return work(inputs).cast(dtype);
+  if (!captures(session)) return work(inputs).cast(dtype);
 
   CapturedWork& c = slots_for(session, model, inputs, dtype, shape);
   for (size_t i = 0; i < inputs.size(); ++i)

@@ -25,6 +25,9 @@ bool can_capture(const Network& network) {
   return network.schedule == nullptr;
 }
 
+// Whether captured() records work in this session. Work that is recorded cannot be stopped in the middle.
+bool captures(const Session& session);
+
 // work(inputs), a tensor of this dtype and shape. On devices that prefer graphs it is captured at its first use with this
 // model and these shapes and replayed later: it must depend on nothing else and change nothing. The result is then
 // overwritten by the next use.

@@ -15,10 +15,10 @@ const char* fault_of(const DecodedPicture& p) {
 }  // namespace
 
 Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows,
-                     int64_t columns) {
+                     int64_t columns, const BeforeBlock& before_block) {
   const Tensor latents = vae->latents_of(tokens, rows, columns);
   return captured(session, vae, {latents}, latents.dtype(), {tokens.dim(0), 16 * rows, 16 * columns, 3},
-                  [&](std::span<const Tensor> in) { return vae->decode_latents(in[0]); });
+                  [&](std::span<const Tensor> in) { return vae->decode_latents(in[0], {}, captures(session) ? BeforeBlock{} : before_block); });
 }
 
 DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode,
@@ -37,7 +37,7 @@ DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode,
   // Black is a picture somebody may have asked for; not-a-number never is.
   if (picture.has_nan())
     throw Error(ErrorCode::Internal, "the decoded picture holds values that are not numbers",
-                "try --profile exact; if it stays, the model file is probably damaged");
+                Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
   log.warn("the picture {}", fault);
   return picture;
 }

@@ -31,7 +31,7 @@ int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
          (request.reuse_reference_keys ? 0 : conditions.references.count());
 }
 
-Tensor denoise(const Models& models, Session& session, const Request& request, const Conditions& conditions,
+Tensor denoise(Session& session, const Request& request, const Conditions& conditions,
                std::span<const std::vector<float>> noise, const Progress& progress) {
   const std::vector<float> sigmas = request.sigmas();
   const int steps = static_cast<int>(sigmas.size()) - 1;
@@ -43,7 +43,7 @@ Tensor denoise(const Models& models, Session& session, const Request& request, c
     canvas.emplace(session, request, conditions.canvas, x);
     x = canvas->noised(sigmas[0]);
   }
-  GuidedStep guided(models, session, request, conditions, static_cast<int64_t>(noise.size()));
+  GuidedStep guided(session, request, conditions, static_cast<int64_t>(noise.size()), progress.before_block());
   SamplerRun sampler(request.sampler, sigmas);
 
   const auto record = [&](const std::string& name, const Tensor& value) {

@@ -19,9 +19,9 @@ Tensor sinusoid(const Session& session, const Request& request, int64_t rows, fl
 
 }  // namespace
 
-GuidedStep::GuidedStep(const Models& models, Session& session, const Request& request, const Conditions& conditions,
-                       int64_t pictures)
-    : transformer_(models.transformer.get()), session_(session), request_(request) {
+GuidedStep::GuidedStep(Session& session, const Request& request, const Conditions& conditions, int64_t pictures,
+                       BeforeBlock before_block)
+    : transformer_(session.models.transformer.get()), session_(session), request_(request), before_block_(std::move(before_block)) {
   const TextConditions& text = conditions.text;
   if (!request.cfg) {
     passes_ = {pass({text.positive}, conditions.references, pictures)};
@@ -51,7 +51,7 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
   const auto picture = picture_positions(request_.rows(), request_.columns());
   positions.insert(positions.end(), picture.begin(), picture.end());
   if (references.count() > 0 && request_.reuse_reference_keys) {
-    c.memory = remember_references(transformer_, session_, request_, references);
+    c.memory = remember_references(transformer_, session_, request_, references, before_block_);
   } else if (references.count() > 0) {
     c.references = repeated(references.tokens.cast(session_.activations), c.text.dim(0));
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
@@ -61,7 +61,8 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
 }
 
 Tensor GuidedStep::run(const StepConditions& conditions, const Tensor& input, float sigma) const {
-  return step_velocity(transformer_, session_, conditions, input, sinusoid(session_, request_, input.dim(0), sigma));
+  return step_velocity(transformer_, session_, conditions, input, sinusoid(session_, request_, input.dim(0), sigma),
+                       before_block_);
 }
 
 Tensor GuidedStep::velocity(const Tensor& x, float sigma) {

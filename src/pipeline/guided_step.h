@@ -12,7 +12,8 @@ namespace flux2 {
 // both see the same references; one after the other otherwise.
 class GuidedStep {
  public:
-  GuidedStep(const Models& models, Session& session, const Request& request, const Conditions& conditions, int64_t pictures);
+  // `before_block` may stop a pass by throwing.
+  GuidedStep(Session& session, const Request& request, const Conditions& conditions, int64_t pictures, BeforeBlock before_block);
 
   // x [N, I, 128] in F32 → [N, I, 128] in F32. The next call may overwrite the result.
   Tensor velocity(const Tensor& x, float sigma);
@@ -26,6 +27,7 @@ class GuidedStep {
   const Request& request_;
   std::vector<StepConditions> passes_;  // one; or the negative one and the positive one
   bool halves_together_ = false;
+  BeforeBlock before_block_;
 };
 
 }  // namespace flux2

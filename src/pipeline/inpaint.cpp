@@ -86,8 +86,8 @@ Inpaint::Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const I
         "the mask is {}x{}, the picture {}x{}: they need the same size", mask.width, mask.height, canvas_->width,
         canvas_->height);
   if (!bounds(mask))
-    throw Error(ErrorCode::InvalidArgument, "the mask is empty: nothing would be made anew",
-                "white is what changes; --mask-invert turns a mask around");
+    throw Error(ErrorCode::InvalidArgument, "the mask is empty: nothing would be regenerated",
+                Hint("white areas are regenerated; {0} swaps white and black", {set_option("mask_invert")}));
   if (options_.mode == InpaintOptions::Mode::Diffusers) {
     plan_whole(mask);
   } else {

@@ -40,12 +40,26 @@ struct Progress {
   // step of steps are done; 0 of n starts a phase, n of n ends it.
   std::function<void(Phase phase, int step, int steps)> report;
   std::function<bool()> cancelled;
-  std::function<void(const StepDone& step)> step_done;
-  std::optional<std::chrono::steady_clock::time_point> deadline;  // past it the run is cancelled
+  std::function<void(const StepDone& step)> step_done = {};
+
+  // When the run must have ended. It stops at the next block after this time.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 
   void at(Phase phase, int step, int steps) const {
     if (report) report(phase, step, steps);
+    check();
+  }
+  // Throws Cancelled when the run shall stop.
+  void check() const {
     if (cancelled && cancelled()) throw Error(ErrorCode::Cancelled, "stopped");
+    if (deadline && std::chrono::steady_clock::now() >= *deadline)
+      throw Error(ErrorCode::Cancelled, "stopped: the deadline passed before the run was finished",
+                  Hint("allow more time with {0}, or use fewer steps or a smaller size", {set_option("deadline")}));
+  }
+  // check() as a function that networks call before every block; empty when nothing could stop the run. It keeps copies.
+  std::function<void()> before_block() const {
+    if (!cancelled && !deadline) return {};
+    return [stop = Progress{.report = {}, .cancelled = cancelled, .step_done = {}, .deadline = deadline}] { stop.check(); };
   }
 };
 

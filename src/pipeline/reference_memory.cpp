@@ -6,7 +6,7 @@ namespace flux2 {
 
 std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
                                                            Session& session, const Request& request,
-                                                           const ReferenceTokens& references) {
+                                                           const ReferenceTokens& references, const BeforeBlock& before_block) {
   auto& kept = session.reference_memory;
   if (kept && kept->list == references.list && kept->transformer.lock() == transformer) return kept;
   // Steps captured with the old memory hold on to it.
@@ -21,7 +21,8 @@ std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr
   const Tensor vec = transformer->condition(sinusoid(0.0), guidance);
   const Rope rope = flux2_rope(*session.stream, references.positions);
   kept = std::make_shared<const ReferenceMemory>(ReferenceMemory{
-      transformer, references.list, transformer->reference_keys(references.tokens.cast(session.activations), vec, rope)});
+      transformer, references.list,
+      transformer->reference_keys(references.tokens.cast(session.activations), vec, rope, before_block)});
   return kept;
 }
 

@@ -17,6 +17,6 @@ struct ReferenceMemory {
 // The session's memory of these references; made, in place of the one it had, when they are others.
 std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
                                                            Session& session, const Request& request,
-                                                           const ReferenceTokens& references);
+                                                           const ReferenceTokens& references, const BeforeBlock& before_block);
 
 }  // namespace flux2

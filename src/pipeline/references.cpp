@@ -25,21 +25,21 @@ void record(Trace& trace, size_t index, const Planes& picture, const Tensor& lat
 
 }  // namespace
 
-Tensor encode_picture(const Models& models, Session& session, const Planes& picture) {
+Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress) {
   const std::string key = key_of(picture);
-  if (const auto found = session.picture_cache.find(key); found != session.picture_cache.end()) return found->second;
-  if (!models.vae->config.has_encoder)
-    throw Error(ErrorCode::Incompatible, "this autoencoder file holds only the decoder: it cannot read pictures",
-                "give one with the encoder: --vae FILE");
+  if (const Tensor found = session.picture_cache.find(key); found.defined()) return found;
+  const Vae& vae = *session.models.vae;
+  if (!vae.config.has_encoder)
+    throw Error(ErrorCode::Incompatible, "this autoencoder file holds only the decoder: it cannot read images",
+                Hint("choose a file that also holds the encoder with {0}", {set_option("vae")}));
   const Tensor pixels = Tensor::from<float>(*session.stream, session.activations, {1, picture.height, picture.width, 3},
                                             to_tokens(picture.values, 3));
-  const Tensor latents = models.vae->encode(pixels);
-  if (session.picture_cache.size() >= session.picture_cache_limit) session.picture_cache.clear();
-  session.picture_cache[key] = latents;
+  const Tensor latents = vae.encode(pixels, {}, progress.before_block());
+  session.picture_cache.add(key, latents);
   return latents;
 }
 
-ReferenceTokens encode_references(const Models& models, Session& session, const Request& request, const Progress& progress) {
+ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress) {
   ReferenceTokens result;
   if (request.references.empty()) return result;
   const auto count = static_cast<int>(request.references.size());
@@ -47,7 +47,7 @@ ReferenceTokens encode_references(const Models& models, Session& session, const 
   progress.at(Phase::EncodeReferences, 0, count);
   for (size_t i = 0; i < request.references.size(); ++i) {
     const Planes& picture = *request.references[i];
-    tokens.push_back(encode_picture(models, session, picture));
+    tokens.push_back(encode_picture(session, picture, progress));
     result.list += key_of(picture) + "\n";
     const auto places = picture_positions(picture.height / 16, picture.width / 16, kTimeOffset * static_cast<int32_t>(i + 1));
     result.positions.insert(result.positions.end(), places.begin(), places.end());

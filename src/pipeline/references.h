@@ -20,10 +20,10 @@ struct ReferenceTokens {
 };
 
 // Encodes what the session does not remember.
-ReferenceTokens encode_references(const Models& models, Session& session, const Request& request, const Progress& progress);
+ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress);
 
 // The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
 // encoded before.
-Tensor encode_picture(const Models& models, Session& session, const Planes& picture);
+Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress);
 
 }  // namespace flux2

@@ -15,7 +15,9 @@ class Resident {
   using Loader = std::function<std::shared_ptr<const Network>()>;
 
   Resident() = default;  // stands for "none"
-  Resident(const Config& config, Loader loader) : state_(std::make_shared<State>(config, std::move(loader))) {}
+  // `also_let_go` is called by let_go(): for a network that stands for another one.
+  Resident(const Config& config, Loader loader, std::function<void()> also_let_go = {})
+      : state_(std::make_shared<State>(config, std::move(loader), std::move(also_let_go))) {}
 
   explicit operator bool() const { return state_ != nullptr; }
   const Config& config() const { return state_->config; }
@@ -23,25 +25,36 @@ class Resident {
   // The loaded network. Whoever holds it keeps it in memory.
   std::shared_ptr<const Network> get() const {
     std::lock_guard lock(state_->mutex);
+    if (!state_->network) state_->network = state_->last.lock();  // let go of here, still in use elsewhere
     if (!state_->network) state_->network = state_->loader();
+    state_->last = state_->network;
     return state_->network;
   }
   bool is_loaded() const {
     std::lock_guard lock(state_->mutex);
     return state_->network != nullptr;
   }
+  // Lets go, and loads again at the next use even if somebody still holds the network.
+  void renew() const {
+    std::lock_guard lock(state_->mutex);
+    state_->network = nullptr;
+    state_->last.reset();
+  }
   void let_go() const {
     std::lock_guard lock(state_->mutex);
     state_->network = nullptr;
+    if (state_->also_let_go) state_->also_let_go();
   }
 
  private:
   struct State {
-    State(const Config& c, Loader l) : config(c), loader(std::move(l)) {}
+    State(const Config& c, Loader l, std::function<void()> also) : config(c), loader(std::move(l)), also_let_go(std::move(also)) {}
     const Config config;
     const Loader loader;
+    const std::function<void()> also_let_go;
     std::mutex mutex;
     std::shared_ptr<const Network> network;
+    std::weak_ptr<const Network> last;
   };
   std::shared_ptr<State> state_;
 };

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "model/vae.h"
 #include "pipeline/captured.h"
 #include "pipeline/resident.h"
+#include "pipeline/tensor_cache.h"
 #include "pipeline/trace.h"
 #include "text/bpe_tokenizer.h"
 
@@ -29,8 +29,9 @@ struct Models {
 
 struct ReferenceMemory;  // pipeline/reference_memory.h
 
-// What one worker may change: its stream and what it remembers between runs.
+// What one worker may change: its stream and what it remembers between runs. One thread uses it at a time.
 struct Session {
+  Models models;  // as this session sees them: with its adapters, on its stream
   std::shared_ptr<Stream> stream;
   DType activations = DType::F32;  // BF16 on a GPU in profile fast
   Log log;
@@ -39,14 +40,12 @@ struct Session {
   int64_t tokens_at_once = 8192;
 
   // Text states [1, T, Cctx] by prompt.
-  std::map<std::string, Tensor> prompt_cache;
-  size_t prompt_cache_limit = 32;
+  TensorCache prompt_cache{int64_t{512} << 20};
   // Prompts of later requests, in their order: where the encoder leaves after use the next ones are encoded while it is there.
   std::vector<std::string> prompts_ahead;
 
   // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
-  std::map<std::string, Tensor> picture_cache;
-  size_t picture_cache_limit = 32;
+  TensorCache picture_cache{int64_t{512} << 20};
 
   // What the references used last look like to other tokens, for models that reuse it. Whoever changes a model's weights or
   // adapters forgets it.
@@ -63,8 +62,8 @@ struct Session {
 
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
-  // Called once the text states are there: the encoder's memory is not needed any more. May be empty.
-  std::function<void()> text_done;
+  // Called with this session once the text states are there: the encoder's memory is not needed any more. May be empty.
+  std::function<void(Session&)> text_done;
 
   Trace* trace = nullptr;
 };

@@ -22,6 +22,7 @@ struct StepConditions {
 // The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where
 // that pays, so the next step of these shapes may overwrite it.
 Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session,
-                     const StepConditions& conditions, const Tensor& x, const Tensor& time);
+                     const StepConditions& conditions, const Tensor& x, const Tensor& time,
+                     const BeforeBlock& before_block = {});
 
 }  // namespace flux2

@@ -4,15 +4,17 @@
 
 namespace flux2 {
 
-Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask) {
-  if (!can_capture(*encoder)) return (*encoder)(ids, mask, session.activations);
+Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
+                     const BeforeBlock& before_layer) {
+  if (!can_capture(*encoder) || !captures(session)) return (*encoder)(ids, mask, session.activations, before_layer);
   return captured(session, encoder, {ids, mask}, session.activations, ids.shape().append(encoder->config.output_width()),
                   [&](std::span<const Tensor> in) { return (*encoder)(in[0], in[1], session.activations); });
 }
 
-Tensor text_states(const Models& models, Session& session, const std::string& prompt, const std::string& trace_name) {
-  const auto cached = session.prompt_cache.find(prompt);
-  if (cached != session.prompt_cache.end() && !session.trace) return cached->second;
+Tensor text_states(Session& session, const std::string& prompt, const std::string& trace_name, const Progress& progress) {
+  const Tensor cached = session.prompt_cache.find(prompt);
+  if (cached.defined() && !session.trace) return cached;
+  const Models& models = session.models;
 
   check(models.text_encoder && models.tokenizer, "no text encoder is loaded and no text states were given");
   const PromptTokens tokens = tokenize_prompt(*models.tokenizer, prompt, models.text_length);
@@ -26,15 +28,14 @@ Tensor text_states(const Models& models, Session& session, const std::string& pr
   const Shape shape{1, models.text_length};
   const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);
   const Tensor mask = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.mask);
-  const Tensor states = encode_tokens(models.text_encoder.get(), session, ids, mask).cloned();
+  const Tensor states = encode_tokens(models.text_encoder.get(), session, ids, mask, progress.before_block()).cloned();
 
   if (session.trace) {
     session.trace->add_ints(trace_name + ".input_ids", tokens.ids);
     session.trace->add_ints(trace_name + ".attention_mask", tokens.mask);
     session.trace->add(trace_name + ".embeddings", states, {states.dim(1), states.dim(2)});
   }
-  if (session.prompt_cache.size() >= session.prompt_cache_limit) session.prompt_cache.clear();
-  session.prompt_cache[prompt] = states;
+  session.prompt_cache.add(prompt, states);
   return states;
 }
 

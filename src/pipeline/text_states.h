@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "pipeline/progress.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
@@ -9,9 +10,10 @@ namespace flux2 {
 // The encoder's states for a prompt, [1, T, Cctx], from the session's cache when it has been encoded before.
 // A prompt too long for the model's slots is cut and the dropped part named in a warning.
 // `trace_name` ("text" or "negative") is where a trace records tokens and states.
-Tensor text_states(const Models& models, Session& session, const std::string& prompt, const std::string& trace_name);
+Tensor text_states(Session& session, const std::string& prompt, const std::string& trace_name, const Progress& progress);
 
 // The states [B, T, Cctx] of tokens ids and mask, I32 [B, T]; captured where that pays, so the next call may overwrite them.
-Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask);
+Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
+                     const BeforeBlock& before_layer = {});
 
 }  // namespace flux2

@@ -29,6 +29,23 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Waits for the stream before the networks that its work reads can go.
+class WaitAtEnd {
+ public:
+  explicit WaitAtEnd(Stream& stream) : stream_(stream) {}
+  WaitAtEnd(const WaitAtEnd&) = delete;
+  WaitAtEnd& operator=(const WaitAtEnd&) = delete;
+  ~WaitAtEnd() {
+    try {
+      stream_.wait();
+    } catch (...) {  // a failure of the device was or will be reported by somebody who can throw
+    }
+  }
+
+ private:
+  Stream& stream_;
+};
+
 Tensor given_states(const Tensor& states, int64_t width) {
   check(states.rank() == 2 && states.dim(1) == width, "the text states given have shape {}; this model takes [tokens, {}]",
         states.shape(), width);
@@ -44,29 +61,32 @@ bool needs_encoder(const Session& session, const Request& request) {
 }
 
 // The encoder is about to leave: what the next requests will ask of it is done now.
-void encode_ahead(const Models& models, Session& session, const Progress& progress) {
+void encode_ahead(Session& session, const Progress& progress) {
   constexpr int kAtMost = 16;  // 16 MB of states each
   const int count = std::min(static_cast<int>(session.prompts_ahead.size()), kAtMost);
   for (int i = 0; i < count; ++i) {
     progress.at(Phase::Text, i + 1, count + 1);
-    text_states(models, session, session.prompts_ahead[static_cast<size_t>(i)], "");
+    text_states(session, session.prompts_ahead[static_cast<size_t>(i)], "", progress);
   }
 }
 
-TextConditions encode_text(const Models& models, Session& session, const Request& request, const Progress& progress) {
+TextConditions encode_text(Session& session, const Request& request, const Progress& progress) {
   progress.at(Phase::Text, 0, 1);
+  const Models& models = session.models;
   const bool encodes = models.text_encoder && needs_encoder(session, request);
+  const auto encoder = encodes ? models.text_encoder.get() : nullptr;  // another session may let go of it meanwhile
+  const WaitAtEnd wait(*session.stream);
   const int64_t width = models.transformer.config().text_width;
   TextConditions text;
   text.positive = request.given_text.defined() ? given_states(request.given_text, width)
-                                               : text_states(models, session, request.prompt, "text");
+                                               : text_states(session, request.prompt, "text", progress);
   if (request.cfg)
     text.negative = request.given_negative.defined() ? given_states(request.given_negative, width)
-                                                     : text_states(models, session, request.negative, "negative");
+                                                     : text_states(session, request.negative, "negative", progress);
   for (const std::string* used : {&request.prompt, &request.negative}) std::erase(session.prompts_ahead, *used);
-  if (session.text_done && encodes && !session.trace) encode_ahead(models, session, progress);
+  if (session.text_done && encodes && !session.trace) encode_ahead(session, progress);
   session.stream->wait();
-  if (session.text_done) session.text_done();
+  if (session.text_done) session.text_done(session);
   progress.at(Phase::Text, 1, 1);
   return text;
 }
@@ -90,38 +110,64 @@ std::future<std::vector<float>> first_noise(const Request& request, int64_t chan
 std::vector<float> planes_of_tokens(const Tensor& z) { return permute(z, {0, 2, 1}).contiguous().to_floats(); }
 
 // At once or tile by tile, as the session says. z [1, I, 128].
-DecodedPicture decode_picture(const Models& models, Session& session, const Tensor& z, int64_t rows, int64_t columns) {
+DecodedPicture decode_picture(Session& session, const Tensor& z, int64_t rows, int64_t columns, const Progress& progress) {
+  const auto& vae = session.models.vae;
+  const BeforeBlock before_block = progress.before_block();
   if (session.decode_tile == 0 || std::max(rows, columns) <= session.decode_tile)
-    return DecodedPicture(decode_tokens(models.vae, session, z, rows, columns));
+    return DecodedPicture(decode_tokens(vae, session, z, rows, columns, before_block));
   const Tensor grid = z.reshaped({1, rows, columns, z.dim(2)});
   return DecodedPicture(join_tiles(rows, columns, tiles_of(rows, columns, session.decode_tile), [&](const Tile& t) {
     const Tensor part = grid.narrowed(1, t.row, t.rows).narrowed(2, t.column, t.columns).contiguous();
-    return DecodedPicture(decode_tokens(models.vae, session, part.reshaped({1, t.rows * t.columns, z.dim(2)}), t.rows, t.columns))
-        .planes();
+    const Tensor tokens = part.reshaped({1, t.rows * t.columns, z.dim(2)});
+    return DecodedPicture(decode_tokens(vae, session, tokens, t.rows, t.columns, before_block)).planes();
   }));
+}
+
+// The side of the tiles to try after memory ran out with tiles of `side` (0: without tiles); 0 when there is nothing smaller.
+int64_t smaller_tile(int64_t side, int64_t rows, int64_t columns) {
+  const int64_t whole = std::max(rows, columns), used = side == 0 ? whole : std::min(side, whole);
+  if (used > kDecodeTile) return kDecodeTile;
+  return used <= kSmallestTile ? 0 : std::max(kSmallestTile, used / 2);
+}
+
+// The latents are finished and kept: whatever memory the decoder lacks, nothing is denoised again.
+DecodedPicture decode_in_less_memory(Session& session, const Tensor& z, int64_t rows, int64_t columns, const Progress& progress) {
+  for (;;) {
+    try {
+      return decode_picture(session, z, rows, columns, progress);
+    } catch (const Error& e) {
+      const int64_t tile = smaller_tile(session.decode_tile, rows, columns);
+      if (e.code() != ErrorCode::OutOfMemory || tile == 0) throw;
+      session.log.warn("{}; decoding the image again in tiles of {} pixels", e.what(), 16 * tile);
+      session.decode_tile = tile;
+      session.captured_work.clear();  // each recorded run keeps the memory that it needed
+    }
+  }
 }
 
 }  // namespace
 
-PhaseTimes text_to_image(const Models& models, Session& session, const Request& request, const Progress& progress,
+PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver) {
   PhaseTimes times;
   Stopwatch watch;
+  const Models& models = session.models;
   const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
   std::future<std::vector<float>> drawn = first_noise(request, channels, *session.stream);
   if (models.text_encoder && needs_encoder(session, request)) models.text_encoder.get();
   times.load = watch.lap();
   Conditions conditions;
-  conditions.text = encode_text(models, session, request, progress);
+  conditions.text = encode_text(session, request, progress);
   times.text = watch.lap();
-  conditions.references = encode_references(models, session, request, progress);
+  conditions.references = encode_references(session, request, progress);
   if (request.canvas) {
     progress.at(Phase::EncodeReferences, 0, 1);
-    conditions.canvas = encode_picture(models, session, *request.canvas->picture);
+    conditions.canvas = encode_picture(session, *request.canvas->picture, progress);
     progress.at(Phase::EncodeReferences, 1, 1);
   }
   times.references = watch.lap();
   const auto transformer = models.transformer.get();
+  const WaitAtEnd wait(*session.stream);
   times.load += watch.lap();
 
   const int64_t tokens = tokens_of_pass(request, conditions) * (request.cfg ? 2 : 1);
@@ -131,7 +177,7 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
     std::vector<std::vector<float>> noise;
     for (int k = first; k < first + count; ++k)
       noise.push_back(k == 0 ? drawn.get() : noise_for(request, channels, request.seed + static_cast<uint64_t>(k), *session.stream));
-    const Tensor latents = denoise(models, session, request, conditions, noise, progress);
+    const Tensor latents = denoise(session, request, conditions, noise, progress);
     times.denoise += watch.lap();
 
     for (int k = 0; k < count; ++k) {
@@ -143,10 +189,10 @@ PhaseTimes text_to_image(const Models& models, Session& session, const Request& 
       picture.latents = planes_of_tokens(z);
       if (has_nan(picture.latents))
         throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
-                    "try --profile exact; if it stays, the model file is probably damaged");
+                    Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
       std::function<DecodedPicture()> in_f32;
       if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
-      picture.decoded = checked_decode([&] { return decode_picture(models, session, z, rows, columns); }, in_f32,
+      picture.decoded = checked_decode([&] { return decode_in_less_memory(session, z, rows, columns, progress); }, in_f32,
                                        session.log, picture.decoded_in_f32);
       if (session.trace && picture.index == 0)
         session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});

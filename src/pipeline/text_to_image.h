@@ -25,7 +25,9 @@ struct PhaseTimes {
 
 // Makes the pictures of a request, each handed over as soon as it is decoded, so that an interruption keeps the
 // finished ones.
-PhaseTimes text_to_image(const Models& models, Session& session, const Request& request, const Progress& progress,
+// When memory runs out while an image is decoded, its latents are decoded again in tiles, smaller and smaller ones; the session then
+// keeps to tiles of that size.
+PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver);
 
 }  // namespace flux2

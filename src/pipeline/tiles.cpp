@@ -35,7 +35,7 @@ std::vector<float> fading(int64_t begin, int64_t size, int64_t length) {
 }  // namespace
 
 std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side) {
-  check(side >= 2 * kTileOverlap, "a tile of {} positions: it needs at least {}", side, 2 * kTileOverlap);
+  check(side >= kSmallestTile, "a tile of {} positions: it needs at least {}", side, kSmallestTile);
   std::vector<Tile> tiles;
   for (int64_t r : starts(rows, side))
     for (int64_t c : starts(columns, side)) tiles.push_back({r, c, std::min(side, rows), std::min(side, columns)});

@@ -19,6 +19,9 @@ constexpr int64_t kTileOverlap = 4;
 // The side of a tile where memory is short: 512 pixels.
 constexpr int64_t kDecodeTile = 32;
 
+// The smallest side of a tile: neighbours share half of it.
+constexpr int64_t kSmallestTile = 2 * kTileOverlap;
+
 // Tiles of at most `side` positions each way that cover a grid, neighbours sharing at least kTileOverlap positions. One tile
 // when the grid is no larger than that.
 std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);

@@ -195,7 +195,8 @@ Tensor Tensor::to(Stream& target) const {
   if (stream_.get() == &target) return *this;
   if (scales_) return with_scales({}).to(target).with_scales(scales_->to(target));
   const bool from_host = !stream_ || stream_->device().is_host();
-  if (from_host && target.device().is_host()) {  // the same memory seen from another stream
+  const bool same_device = stream_ && &stream_->device() == &target.device();
+  if (same_device || (from_host && target.device().is_host())) {  // the same memory seen from another stream
     if (stream_) stream_->wait();
     Tensor t = detached();
     t.stream_ = target.shared_from_this();

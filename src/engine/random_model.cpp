@@ -12,12 +12,14 @@ namespace {
 // Fills tensors on the device from one stock of normal values there: gigabytes of weights need not be made and sent.
 class RandomWeights {
  public:
-  RandomWeights(Stream& stream, DType activations, const EngineOptions& options)
-      : stream_(stream), activations_(activations), quant_(options.quant), threads_(options.threads) {
+  RandomWeights(std::shared_ptr<Stream> stream, DType activations, const EngineOptions& options)
+      : stream_owner_(std::move(stream)),
+        stream_(*stream_owner_),
+        activations_(activations), quant_(options.quant), threads_(options.threads) {
     std::vector<std::byte> bytes(static_cast<size_t>(2 * kStock));
     SynthValues(0, "stock", {0.0f, 1.0f}, DType::BF16).fill(0, bytes, threads_);
-    stock_ = Tensor::empty(stream, DType::BF16, {kStock});
-    stream.upload(stock_.raw(), bytes.data(), bytes.size());
+    stock_ = Tensor::empty(stream_, DType::BF16, {kStock});
+    stream_.upload(stock_.raw(), bytes.data(), bytes.size());
   }
 
   void operator()(const Parameter& p) {
@@ -31,6 +33,8 @@ class RandomWeights {
                                                     : values;
   }
 
+  void finish() const { stream_.wait(); }  // other streams may read what was made
+
  private:
   void fill(const Tensor& flat, const ValueRange& range) {
     for (int64_t done = 0; done < flat.numel();) {
@@ -43,6 +47,7 @@ class RandomWeights {
 
   static constexpr int64_t kStock = 8 * 1999993;  // no multiple of any row length
 
+  const std::shared_ptr<Stream> stream_owner_;
   Stream& stream_;
   const DType activations_;
   const Quant quant_;
@@ -52,26 +57,31 @@ class RandomWeights {
 };
 
 template <class Network>
-Resident<Network> invented(const typename Resident<Network>::Config& config, const std::shared_ptr<RandomWeights>& random) {
+Resident<Network> random_network(const typename Resident<Network>::Config& config, const std::shared_ptr<RandomWeights>& random,
+                                 const std::shared_ptr<std::mutex>& loading) {
   return {config, [=]() -> std::shared_ptr<const Network> {
+            const std::lock_guard lock(*loading);
             auto network = std::make_shared<Network>(config);
             network->visit([&](const Parameter& p) { (*random)(p); });
+            random->finish();
             return network;
           }};
 }
 
 }  // namespace
 
-std::unique_ptr<LoadedModel> Engine::invent(const std::string& variant, const LoadParts& parts) const {
+std::shared_ptr<const LoadedModel> Engine::random_model(const std::string& variant, const LoadParts& parts) const {
   const SynthModel shape = model_of({.variant = variant});
   auto model = empty_model();
   model->files.id = shape.name;
   model->files.defaults = shape.defaults;
   model->models.text_length = shape.defaults.text_length;
-  const auto random = std::make_shared<RandomWeights>(*model->session.stream, model->session.activations, options_);
-  if (parts.text_encoder && shape.text_encoder) model->models.text_encoder = invented<Qwen3Encoder>(*shape.text_encoder, random);
-  if (parts.transformer) model->models.transformer = invented<Flux2Transformer>(shape.transformer, random);
-  if (parts.vae) model->models.vae = invented<Vae>(shape.vae, random).get();
+  const auto random = std::make_shared<RandomWeights>(model->stream, activations(), options_);
+  const auto& loading = model->loading;
+  if (parts.text_encoder && shape.text_encoder)
+    model->models.text_encoder = random_network<Qwen3Encoder>(*shape.text_encoder, random, loading);
+  if (parts.transformer) model->models.transformer = random_network<Flux2Transformer>(shape.transformer, random, loading);
+  if (parts.vae) model->models.vae = random_network<Vae>(shape.vae, random, loading).get();
   return model;
 }
 

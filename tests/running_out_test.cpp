@@ -1,0 +1,160 @@
+// What happens when a run is stopped, or memory runs out.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "backend/cpu/cpu_stream.h"
+#include "engine/engine.h"
+#include "pipeline/tiles.h"
+#include "tests/support/golden.h"
+
+namespace flux2 {
+namespace {
+
+Request request_of(int size, int steps) {
+  Request request;
+  request.prompt = "a red circle";
+  request.width = request.height = size;
+  request.steps = steps;
+  return request;
+}
+
+// Another thread cancels while a block is computed: that block is the last one.
+TEST(Cancel, TakesEffectBeforeTheNextBlock) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  int in_all = 0;
+  Progress counting;
+  counting.cancelled = [&] { return ++in_all < 0; };
+  text_to_image(*session, request_of(64, 2), counting, [](const Picture&) {});
+  const auto layers = static_cast<int>(session->models.text_encoder.config().layers_needed());
+  const Flux2Config& config = session->models.transformer.config();
+  const int blocks = 2 * static_cast<int>(config.double_blocks + config.single_blocks);
+  EXPECT_GE(in_all, layers + blocks + 10) << "layers of the encoder, blocks of two steps, stages of the decoder";
+
+  for (int stop_at : {1, layers / 2, layers + blocks / 2, in_all - 3}) {
+    session->prompt_cache.clear();
+    std::atomic<int> seen = 0;
+    std::atomic<bool> stop = false;
+    std::jthread other([&] {
+      while (seen < stop_at) std::this_thread::yield();
+      stop = true;
+    });
+    Progress progress;
+    progress.cancelled = [&] {
+      if (++seen < stop_at) return false;
+      while (!stop) std::this_thread::yield();  // the other thread stops the run in the middle of this block
+      return seen > stop_at;
+    };
+    try {
+      text_to_image(*session, request_of(64, 2), progress, [](const Picture&) { FAIL() << "a picture was finished"; });
+      FAIL() << "it went on";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::Cancelled);
+    }
+    EXPECT_EQ(seen, stop_at + 1) << "one block later";
+  }
+  int pictures = 0;
+  text_to_image(*session, request_of(64, 2), {}, [&](const Picture&) { ++pictures; });
+  EXPECT_EQ(pictures, 1) << "the session can be used again";
+}
+
+TEST(Cancel, ADeadlineEndsARun) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  Progress progress;
+  int steps_done = 0;
+  progress.report = [&](Phase phase, int step, int) {
+    if (phase != Phase::Denoise) return;
+    steps_done = step;
+    if (step == 1) progress.deadline = std::chrono::steady_clock::now();
+  };
+  EXPECT_THROW(text_to_image(*session, request_of(64, 4), progress, [](const Picture&) {}), Error);
+  EXPECT_EQ(steps_done, 1);
+}
+
+// The memory of a small computer: no single piece may be larger than a limit.
+class LimitedStream final : public CpuStream {
+ public:
+  using CpuStream::CpuStream;
+
+  std::shared_ptr<void> allocate(size_t bytes) override {
+    largest = std::max(largest, bytes);
+    if (bytes > limit) throw Error(ErrorCode::OutOfMemory, fmt::format("no memory for {} bytes", bytes));
+    return CpuStream::allocate(bytes);
+  }
+
+  size_t limit = SIZE_MAX, largest = 0;
+};
+
+std::shared_ptr<LimitedStream> limited_stream(const Engine& engine) {
+  return std::make_shared<LimitedStream>(std::static_pointer_cast<CpuDevice>(engine.device().shared_from_this()));
+}
+
+struct Result {
+  std::vector<float> values;
+  int steps = 0;        // of denoising that were done
+  size_t largest = 0;   // piece of memory that the decoder asked for
+  std::vector<std::string> warnings;
+};
+
+// With no more than `limit` bytes in one piece while the picture is decoded.
+Result run(Session& session, LimitedStream& stream, const Request& request, size_t limit = SIZE_MAX) {
+  Result result;
+  session.stream = stream.shared_from_this();
+  session.log = Log([&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::Warning) result.warnings.push_back(text);
+  });
+  Progress progress;
+  progress.step_done = [&](const StepDone&) { ++result.steps; };
+  progress.report = [&](Phase phase, int, int) {
+    stream.limit = phase == Phase::Decode ? limit : SIZE_MAX;
+    if (phase != Phase::Decode) stream.largest = 0;
+  };
+  text_to_image(session, request, progress, [&](const Picture& p) { result.values = p.decoded.planes().values; });
+  session.log = {};
+  result.largest = stream.largest;
+  return result;
+}
+
+TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  const auto stream = limited_stream(engine);
+  const Request request = request_of(320, 2);  // 20 positions a side
+  const Result whole = run(*session, *stream, request);
+  ASSERT_EQ(whole.steps, 2);
+  ASSERT_TRUE(whole.warnings.empty());
+
+  for (const auto tile : {int64_t{10}, kSmallestTile}) {
+    session->decode_tile = tile;
+    const Result asked = run(*session, *stream, request);
+    ASSERT_LT(asked.largest, whole.largest);
+    session->decode_tile = 0;
+    const Result tiled = run(*session, *stream, request, asked.largest);
+    EXPECT_EQ(tiled.values, asked.values);
+    EXPECT_EQ(tiled.steps, 2) << "nothing was denoised again";
+    EXPECT_EQ(session->decode_tile, tile);
+    ASSERT_EQ(tiled.warnings.size(), tile == 10 ? 1u : 2u);
+    EXPECT_NE(tiled.warnings[0].find("tiles of 160 pixels"), std::string::npos) << tiled.warnings[0];
+    const Result again = run(*session, *stream, request, asked.largest);
+    EXPECT_TRUE(again.warnings.empty()) << "the session keeps to tiles";
+    EXPECT_EQ(again.values, tiled.values);
+  }
+}
+
+TEST(DecodeWithoutMemory, GivesUpWhenTheSmallestTilesDoNotFit) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  const auto stream = limited_stream(engine);
+  try {
+    run(*session, *stream, request_of(256, 1), 4096);
+    FAIL() << "it was decoded";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
+  }
+}
+
+}  // namespace
+}  // namespace flux2
