@@ -33,9 +33,9 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests) {
     run_.console.warn("merged adapters that change between pictures load the transformer again; --lora-mode runtime does not");
   open(options);
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
-    working_bytes_ = 0;
+    working_ = {};
     for (const ResolvedRequest& resolved : requests)
-      working_bytes_ = std::max(working_bytes_, working_bytes(*engine_, files_, resolved.request));
+      working_ = WorkingBytes::largest(working_, working_bytes(*engine_, files_, resolved.request));
   }
   // Where bringing the encoder back means copying or rounding its weights again.
   prompts_.clear();
@@ -61,7 +61,7 @@ void PictureMaker::open(const EngineOptions& options) {
 void PictureMaker::load_model() {
   const double before = display_.seconds();
   const bool text = !run_.settings.has("embeddings");
-  session_ = engine_->open(files_, display_.progress(), {.text_encoder = text, .working_bytes = working_bytes_});
+  session_ = engine_->open(files_, display_.progress(), {.text_encoder = text, .working = working_});
   session_->prompts_ahead = prompts_;
   times_.load += display_.seconds() - before;
 }
