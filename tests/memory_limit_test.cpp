@@ -31,7 +31,8 @@ Outcome generate(const EngineOptions& options, const Request& request) {
     const auto session = engine.open(tiny_model(), {}, {.working = working_bytes(engine, tiny_model(), request)});
     Request second = request;
     second.prompt = "another prompt";  // the encoder comes back beside the transformer
-    for (const Request* r : {&request, const_cast<const Request*>(&second)}) text_to_image(*session, *r, {}, [](const Picture&) {});
+    for (const Request* r : {&request, const_cast<const Request*>(&second)})
+      text_to_image(*session, *r, {}, [](const Picture&) {});
   } catch (const Error& e) {
     if (e.code() != ErrorCode::OutOfMemory) throw;
     outcome.refused = true;

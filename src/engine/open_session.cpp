@@ -65,9 +65,10 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
 
   models.vae = prepared<Vae>(models.vae, preparing<Vae>(*model, stream));
   if (const auto prepare = preparing<Qwen3Encoder>(*model, stream); prepare && models.text_encoder)
-    models.text_encoder = {model->models.text_encoder.config(),
-                           [shared = model->models.text_encoder, prepare] { return prepared<Qwen3Encoder>(shared.get(), prepare); },
-                           [shared = model->models.text_encoder] { shared.let_go(); }};
+    models.text_encoder = {
+        model->models.text_encoder.config(),
+        [shared = model->models.text_encoder, prepare] { return prepared<Qwen3Encoder>(shared.get(), prepare); },
+        [shared = model->models.text_encoder] { shared.let_go(); }};
   if (models.transformer) {
     session->adapters = std::make_shared<SessionAdapters>(
         SharedTransformer{models.transformer, model->transformer.weights, preparing<Flux2Transformer>(*model, stream)},
@@ -83,7 +84,8 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
   session->capture = options_.memory_limit == 0 && !model->transformer.is_streamed();
   // Where the two large networks do not fit beside each other, the transformer leaves before a prompt is encoded.
   if (device_->is_host() && options_.memory_limit > 0 && models.text_encoder && models.transformer)
-    session->text_begins = [part = model->transformer, shared = model->models.transformer, adapters = session->adapters](Session& s) {
+    session->text_begins = [part = model->transformer, shared = model->models.transformer,
+                            adapters = session->adapters](Session& s) {
       if (!s.models.transformer.is_loaded()) return;
       s.captured_work.clear();
       s.models.transformer.let_go();
