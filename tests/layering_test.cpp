@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +53,7 @@ bool is_source(const fs::path& p) {
 }
 
 TEST(Layering, NobodyIncludesUpwards) {
-  const fs::path root = FLUX2_SOURCE_DIR;
+  const fs::path root = flux2::test::source_folder();
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   int files = 0, includes = 0;
   for (const fs::path& top : {root / "src", root / "cli"})
