@@ -27,7 +27,7 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
     std::vector<std::string> names;
     for (const OptionGroup& group : groups)
       for (const OptionSpec& option : group.options)
-        if (!option.later) names.push_back("--" + option.name);
+        if (!option.is_later()) names.push_back("--" + option.name);
     const std::string typed = word.substr(0, word.find('='));
     const std::string near = nearest_word(typed, names);
     throw Error(
@@ -36,12 +36,12 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
   }
 }
 
-void refuse_later(const OptionSpec& option, const Arguments::Given& given) {
+void refuse_later(const Field& field, const Arguments::Given& given) {
   const bool harmless = std::all_of(given.values.begin(), given.values.end(), [&](const std::string& value) {
-    return std::find(option.harmless.begin(), option.harmless.end(), value) != option.harmless.end();
+    return std::find(field.harmless.begin(), field.harmless.end(), value) != field.harmless.end();
   });
   if (harmless) return;
-  const bool by_value = !option.harmless.empty();
+  const bool by_value = !field.harmless.empty();
   fail(ErrorCode::InvalidArgument, "{}{} is not available yet in this version", given.spelled,
        by_value ? " " + given.values.back() : "");
 }
@@ -108,9 +108,15 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     else given.values = {results.back()};
   }
   for (const auto& [option, parsed] : own)
-    if (const auto given = arguments.options.find(option->name); option->later && given != arguments.options.end())
-      refuse_later(*option, given->second);
+    if (const auto given = arguments.options.find(option->name); option->is_later() && given != arguments.options.end())
+      refuse_later(*option->field, given->second);
   return arguments;
+}
+
+SettingLayer layer_of(const Arguments& arguments) {
+  SettingLayer layer;
+  for (const auto& [name, given] : arguments.options) layer[name] = {given.values, given.spelled};
+  return layer;
 }
 
 }  // namespace flux2

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/settings.h"
 #include "cli/options.h"
 
 namespace flux2 {
@@ -22,5 +23,7 @@ struct Arguments {
 // to a later version. Dashes and underscores in long names are the same.
 Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vector<ForeignOption>& foreign,
                           std::vector<std::string> words);
+
+SettingLayer layer_of(const Arguments& arguments);
 
 }  // namespace flux2

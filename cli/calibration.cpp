@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/picture_maker.h"
+#include "app/picture_maker.h"
 #include "cli/prepare.h"
 #include "hub/folder_layout.h"
 
@@ -51,13 +51,14 @@ Calibration::Calibration(Invocation& run, const Component& source) : run_(run), 
 }
 
 std::vector<Image> Calibration::pictures_of(const ModelFiles& model) {
-  PictureMaker maker(run_, model, display_);
-  maker.load(requests_);
+  PictureMaker maker(run_, model, run_.spec());
+  maker.load(requests_, display_.progress());
   std::vector<Image> images;
   for (const ResolvedRequest& resolved : requests_)
-    maker.make(resolved, [&](const Picture& picture, const GenerationRecord&) {
-      images.push_back(picture.decoded.rgb8(Rounding::Nearest));
-    });
+    maker.make(
+        resolved,
+        [&](const Picture& picture, const GenerationRecord&) { images.push_back(picture.decoded.rgb8(Rounding::Nearest)); },
+        display_.progress());
   return images;
 }
 

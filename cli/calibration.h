@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/progress_display.h"
-#include "cli/request.h"
+#include "app/resolve.h"
 #include "hub/recognise.h"
 #include "image/difference.h"
 

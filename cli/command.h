@@ -5,19 +5,22 @@
 #include <string_view>
 #include <vector>
 
+#include "app/context.h"
+#include "app/settings.h"
 #include "cli/arguments.h"
 #include "cli/console.h"
-#include "cli/settings.h"
 
 namespace flux2 {
 
-// One run of a command: what it was asked for, and where its words go.
-struct Invocation {
+// One run of a command: what it was asked for, and where its output goes.
+struct Invocation : AppContext {
+  Invocation(Console& to, AppContext context) : AppContext(std::move(context)), console(to) {}
+
   Console& console;
-  GetEnv environment;
   Settings settings;
   std::vector<std::string> positional;
-  ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
+
+  RequestSpec spec() const { return spec_of(settings); }
 };
 
 struct Command {

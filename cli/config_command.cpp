@@ -4,12 +4,11 @@
 #include <map>
 #include <optional>
 
+#include "app/presets.h"
 #include "base/atomic_file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
-#include "cli/folders.h"
-#include "cli/styles.h"
 
 namespace flux2 {
 
@@ -27,10 +26,9 @@ std::string joined(const std::vector<std::string>& values) {
 
 // The value of a key as a command would see it, unless the command line says otherwise.
 std::optional<Shown> look_up(const Invocation& run, const std::string& key) {
-  const std::string variable = environment_name(key.substr(key.find('.') + 1));
-  const bool has_variable = !key.starts_with("styles.") && !key.starts_with("models.");
-  if (const char* value = has_variable ? run.environment(variable.c_str()) : nullptr; value && *value)
-    return Shown{key, value, variable};
+  const Field* field = config_field(key);
+  const std::string variable = field ? environment_name(*field) : "";
+  if (const char* value = field ? run.environment(variable.c_str()) : nullptr; value && *value) return Shown{key, value, variable};
   for (const ConfigFile* file : {&run.project, &run.user})
     if (const auto found = file->values.find(key); found != file->values.end())
       return Shown{key, joined(found->second), file->path.string()};
@@ -65,7 +63,8 @@ int list(Invocation& run) {
 
 void change(Invocation& run, const std::string& key, const std::string& literal) {
   const size_t dot = key.find('.');
-  if (!is_config_key(key) || dot == key.npos) {
+  // A key that no longer exists can still be removed.
+  if ((!is_config_key(key) && !(literal.empty() && run.user.values.contains(key))) || dot == key.npos) {
     const std::string near = nearest_word(key, config_keys());
     throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
                 near.empty() ? "" : "did you mean " + near + "?");
@@ -73,6 +72,7 @@ void change(Invocation& run, const std::string& key, const std::string& literal)
   for (const char c : key)
     check(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.',
           "configuration key \"{}\": only letters, digits, - and _", key);
+  check_config_value(key, literal);
   const std::filesystem::path path = run.user.path;
   check(!path.empty(), "there is no data folder: set FLUX2_HOME or HOME");
   std::error_code ignored;
@@ -101,7 +101,7 @@ int run_config(Invocation& run) {
   if (action == "path") {
     run.console.result(run.user.path.string());
   } else if (action == "styles") {
-    for (const auto& [name, text] : all_styles(run.project, run.user))
+    for (const auto& [name, text] : all_styles(run))
       run.console.result(fmt::format("{:<12} {}", name, text));
   } else if (action == "get") {
     need(2, "get KEY");

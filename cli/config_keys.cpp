@@ -1,37 +1,67 @@
 #include "cli/config_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "base/text.h"
-#include "cli/command.h"
+#include "cli/options.h"
 
 namespace flux2 {
+
+namespace {
+
+template <class F>
+void for_each_field(F&& f) {
+  for (const auto* table : {&request_fields(), &program_fields()})
+    for (const Field& field : *table)
+      if (!field.section.empty()) f(field);
+}
+
+}  // namespace
 
 const std::vector<std::string>& config_keys() {
   static const std::vector<std::string> keys = [] {
     std::set<std::string> all = {"models.paths"};
-    for (const Command& command : commands())
-      for (const OptionGroup& group : command.options())
-        for (const OptionSpec& option : group.options)
-          if (!option.section.empty()) all.insert(option.section + "." + option.name);
+    for_each_field([&](const Field& field) {
+      if (!field.later) all.insert(config_key(field));
+    });
     return std::vector<std::string>(all.begin(), all.end());
   }();
   return keys;
 }
 
-bool is_config_key(const std::string& key) {
-  for (const char* open : {"styles.", "serve.", "sdapi.", "openai.", "train.", "safety."})
-    if (key.starts_with(open)) return true;
-  return std::binary_search(config_keys().begin(), config_keys().end(), key);
+const Field* config_field(const std::string& key) {
+  const Field* found = nullptr;
+  for_each_field([&](const Field& field) {
+    if (config_key(field) == key) found = &field;
+  });
+  return found;
 }
 
-void warn_unknown_keys(const ConfigFile& file, const Log& log) {
+bool is_config_key(const std::string& key) {
+  return key == "models.paths" || key.starts_with("styles.") || config_field(key) != nullptr;
+}
+
+void refuse_unknown_keys(const ConfigFile& file) {
   for (const auto& [key, values] : file.values) {
     if (is_config_key(key)) continue;
     const std::string near = nearest_word(key, config_keys());
-    log.warn("{}: unknown key {}{}", file.path.string(), key, near.empty() ? "" : ", did you mean " + near + "?");
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown key {}", file.path.string(), printable(key)),
+                near.empty() ? Hint("{0} lists the keys; {1} removes this one", {run_command("help config"), run_command("config unset " + key)})
+                             : Hint("did you mean " + near + "?"));
   }
+}
+
+void check_config_value(const std::string& key, const std::string& literal) {
+  const Field* field = config_field(key);
+  if (!field || literal.empty()) return;
+  const auto values = parse_toml("x = " + literal + "\n");
+  const auto found = values.find("x");
+  check(found != values.end() && !found->second.empty(), "{}: the value is empty", key);
+  parse_value(*field, found->second, key);
 }
 
 }  // namespace flux2

@@ -3,19 +3,19 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "cli/config_file.h"
+#include "app/config_file.h"
+#include "record/request_fields.h"
 
 namespace flux2 {
 
-// "generate.steps" and so on: every key that some command reads, sorted.
-const std::vector<std::string>& config_keys();
-
-// Whether a key may stand in a configuration file: one of config_keys(), a style, or part of a section that belongs to
-// later versions.
+const std::vector<std::string>& config_keys();          // in alphabetical order
+const Field* config_field(const std::string& key);      // the field a key sets; null for models.paths, styles and unknown keys
 bool is_config_key(const std::string& key);
 
-// One warning for each key nobody reads, with the nearest that somebody does.
-void warn_unknown_keys(const ConfigFile& file, const Log& log);
+// InvalidArgument, with the nearest key, when the file sets something that does not exist or is not available yet.
+void refuse_unknown_keys(const ConfigFile& file);
+
+// What `config set` may write: the value of a key, checked. `literal` is its TOML.
+void check_config_value(const std::string& key, const std::string& literal);
 
 }  // namespace flux2

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/settings.h"
+#include "app/settings.h"
 
 namespace flux2 {
 

@@ -3,8 +3,8 @@
 
 #include "cli/command.h"
 #include "cli/component_text.h"
-#include "cli/folders.h"
-#include "cli/model_choice.h"
+#include "app/context.h"
+#include "app/model_choice.h"
 #include "engine/engine.h"
 #include "hub/recognise.h"
 #include "hub/registry/registry.h"
@@ -86,7 +86,7 @@ int run_doctor(Invocation& run) {
   const fs::path bundled = bundled_model(run.environment);
   report.add("bundled model", !bundled.empty(), bundled.empty() ? "not found" : bundled.string(), false);
   try {
-    const ModelFiles files = locate_model(model_query(run), run.console.log());
+    const ModelFiles files = locate_model(model_query(run.spec(), run), run.console.log());
     report.add("model", true, fmt::format("{}{}", files.id, files.bundled ? " (bundled)" : ""));
     check_model(report, files);
   } catch (const Error& e) {

@@ -1,17 +1,18 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "app/presets.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/picture_maker.h"
-#include "cli/picture_writer.h"
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "cli/plan.h"
 #include "cli/prepare.h"
+#include "cli/progress_display.h"
 #include "cli/show.h"
-#include "cli/styles.h"
-#include "hub/adapter_tools.h"
-#include "text/prompt.h"
 
 namespace flux2 {
 
@@ -20,37 +21,9 @@ namespace {
 int64_t milliseconds(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
 
 int list_styles(Invocation& run) {
-  for (const auto& [name, text] : all_styles(run.project, run.user))
+  for (const auto& [name, text] : all_styles(run))
     run.console.result(fmt::format("{:<12} {}", name, text));
   return 0;
-}
-
-void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests) {
-  if (!models.tokenizer) return;
-  for (const ResolvedRequest& resolved : requests)
-    for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
-      const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
-      if (!tokens.dropped.empty())
-        throw Error(ErrorCode::InvalidArgument,
-                    fmt::format("a prompt has more than {} tokens; this part finds no room: \"{}\"", models.text_length,
-                                tokens.dropped),
-                    "shorten it, or leave --strict out to have it cut");
-    }
-}
-
-// --save-merged: the transformer as the pictures of this run see it.
-void save_merged(const std::filesystem::path& out, const ModelFiles& model, const std::vector<ResolvedRequest>& requests,
-                 const Log& log) {
-  const auto& adapters = requests.front().adapters;
-  check(!adapters.empty(), "--save-merged: there is no adapter to merge; --lora names one");
-  for (const ResolvedRequest& resolved : requests)
-    check(resolved.adapters == adapters, "--save-merged: the prompts of this run have different adapters");
-  const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
-  std::vector<AdapterUse> uses;
-  for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
-  ThreadPool threads(0);
-  merge_into_file(base, uses, out, threads);
-  log.info("{} is written", out.string());
 }
 
 // What the run has to say at its end.
@@ -67,20 +40,33 @@ struct Outcome {
   }
 };
 
+// Standard output carries an image, the paths of images, or JSON.
+PictureWriter::ToStandardOutput to_standard_output(Invocation& run, const std::vector<ResolvedRequest>& requests) {
+  if (std::none_of(requests.begin(), requests.end(), [](const ResolvedRequest& r) { return r.output() == "-"; })) return {};
+  check(!run.console.json(), "-o - and --json both want standard output");
+  check(::isatty(STDOUT_FILENO) == 0, "-o - would write an image to the terminal; send it to a file or a program");
+  return [&run](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); };
+}
+
 class Generation {
  public:
   Generation(Invocation& run, ModelFiles model, std::vector<ResolvedRequest> requests)
-      : run_(run), requests_(std::move(requests)), display_(run.console), writer_(run), maker_(run, std::move(model), display_) {
-    for (const ResolvedRequest& resolved : requests_) writer_.expect(resolved.output, resolved.request.batch);
+      : run_(run),
+        spec_(run.spec()),
+        requests_(std::move(requests)),
+        display_(run.console),
+        steps_(run),
+        writer_(spec_, to_standard_output(run, requests_)),
+        maker_(run, std::move(model), spec_) {
+    for (const ResolvedRequest& resolved : requests_) writer_.expect(resolved.output(), resolved.request.batch);
     writer_.check_targets();
-    if (run.settings.has("trace"))
-      check(requests_.size() == 1, "--trace records one request, but there are {}", requests_.size());
+    if (spec_.trace) check(requests_.size() == 1, "--trace records one request, but there are {}", requests_.size());
   }
 
   int run() {
     try {
-      maker_.load(requests_);
-      if (run_.settings.flag("strict")) refuse_long_prompts(maker_.loaded().models, requests_);
+      maker_.load(requests_, display_.progress());
+      if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.loaded().models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
       outcome_.failed(e, e.code() == ErrorCode::Cancelled ? 128 + interrupt_signal() : exit_code(e.code()));
@@ -96,12 +82,13 @@ class Generation {
  private:
   void make(const ResolvedRequest& resolved) {
     Trace trace;
-    const std::string trace_path = run_.settings.text("trace");
-    if (!trace_path.empty()) maker_.record_into(&trace);
+    if (spec_.trace) maker_.record_into(&trace);
+    display_.begin();
     try {
-      maker_.make(resolved, [&](const Picture& picture, GenerationRecord record) {
-        deliver(picture, std::move(record), resolved);
-      });
+      maker_.make(
+          resolved,
+          [&](const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record), resolved); },
+          display_.progress(resolved.spec.deadline), steps_.on_preview());
     } catch (const Error& e) {
       // One request that cannot be done does not stop the others; no more memory or an interruption does.
       const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
@@ -109,12 +96,12 @@ class Generation {
       outcome_.failed(e, exit_code(e.code()));
       run_.console.error(e);
     }
-    if (!trace_path.empty()) trace.save(trace_path);
+    if (spec_.trace) trace.save(*spec_.trace);
   }
 
   void deliver(const Picture& picture, GenerationRecord record, const ResolvedRequest& resolved) {
     const double before = display_.seconds();
-    const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output, resolved.finish);
+    const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output(), resolved.finish);
     outcome_.save += display_.seconds() - before;
     const int index = static_cast<int>(outcome_.images.size());
     outcome_.images.push_back({{"path", written.path.string()},
@@ -162,8 +149,10 @@ class Generation {
   }
 
   Invocation& run_;
+  RequestSpec spec_;
   std::vector<ResolvedRequest> requests_;
   ProgressDisplay display_;
+  StepDisplay steps_;
   PictureWriter writer_;
   PictureMaker maker_;
   std::vector<std::string> summary_;  // a line for each picture, shown when the progress is gone
@@ -174,8 +163,7 @@ class Generation {
 
 int run_prepared(Invocation& run, PreparedRun prepared) {
   if (run.settings.flag("dry-run")) return print_plan(run, prepared);
-  if (const std::string out = run.settings.text("save-merged"); !out.empty())
-    save_merged(out, prepared.model, prepared.requests, run.console.log());
+  if (const std::string out = run.settings.text("save-merged"); !out.empty()) save_merged_model(out, prepared, run.log);
   return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
 }
 
@@ -184,12 +172,8 @@ int run_generate(Invocation& run) {
   return run_prepared(run, prepare_run(run));
 }
 
-int run_edit(Invocation& run) {
-  PreparedRun prepared = prepare_run(run);
-  for (const ResolvedRequest& resolved : prepared.requests)
-    if (resolved.request.references.empty())
-      throw Error(ErrorCode::InvalidArgument, "edit needs a picture to begin with", "flux2 edit -i photo.png \"make it winter\"");
-  return run_prepared(run, std::move(prepared));
-}
+int run_edit(Invocation& run) { return run_prepared(run, prepare_run(run, Task::Edit)); }
+
+int run_inpaint(Invocation& run) { return run_prepared(run, prepare_run(run, Task::Inpaint)); }
 
 }  // namespace flux2

@@ -4,14 +4,14 @@
 #include <numeric>
 #include <random>
 
-#include "cli/adapter_choice.h"
+#include "app/adapters.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"
 #include "cli/interrupt.h"
-#include "cli/model_keeper.h"
-#include "cli/picture_writer.h"
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "cli/prepare.h"
-#include "cli/prompts.h"
+#include "cli/progress_display.h"
 #include "cli/show.h"
 #include "app/output_name.h"
 #include "image/resize.h"
@@ -26,7 +26,6 @@ constexpr size_t kMostListed = 40'000;  // bytes about cells that fit where a fi
 
 struct Cell {
   std::vector<size_t> at;  // index on each axis: x, y, z
-  Settings settings;
   ModelFiles model;
   ResolvedRequest request;
   Image image;
@@ -41,7 +40,7 @@ Json as_json(const std::string& value) {
 
 class Grid {
  public:
-  explicit Grid(Invocation& run) : run_(run), display_(run.console), keeper_(run, display_), writer_(run) {
+  explicit Grid(Invocation& run) : run_(run), display_(run.console), keeper_(run), writer_(run.spec()) {
     for (const char* name : {"x", "y", "z"}) {
       const Setting* given = run.settings.find(name);
       axes_.push_back(given ? in_context(given->origin, [&] { return parse_grid_axis(given->values.back()); }) : GridAxis{});
@@ -58,7 +57,7 @@ class Grid {
     std::vector<size_t> order(cells_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::vector<std::string> keys;
-    for (const Cell& cell : cells_) keys.push_back(ModelKeeper::key_of(cell.settings, cell.model));
+    for (const Cell& cell : cells_) keys.push_back(ModelKeeper::key_of(cell.request.spec, cell.model));
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
     const GenerationRecord& first = cells_[0].request.record;
     writer_.expect(target_, 1);
@@ -103,15 +102,14 @@ class Grid {
     for (size_t z = 0; z < length(2); ++z)
       for (size_t y = 0; y < length(1); ++y)
         for (size_t x = 0; x < length(0); ++x) {
-          Cell cell{.at = {x, y, z}, .settings = {}, .model = {}, .request = {}, .image = {}, .file = {}};
+          Cell cell{.at = {x, y, z}, .model = {}, .request = {}, .image = {}, .file = {}};
           SettingLayer own;
           for (size_t a = 0; a < 3; ++a)
             if (!axes_[a].values.empty()) set(own, axes_[a].option, axes_[a].values[cell.at[a]]);
           Invocation one = run_;
           one.positional.clear();
           one.settings = run_.settings.with(same).with(own);
-          PreparedRun prepared = prepare_run(one, &found);
-          cell.settings = one.settings;
+          PreparedRun prepared = prepare_run(one, Task::Generate, &found);
           cell.model = std::move(prepared.model);
           cell.request = std::move(prepared.requests.front());
           cells_.push_back(std::move(cell));
@@ -135,15 +133,17 @@ class Grid {
     const bool singles = !run_.settings.flag("sheet-only");
     const std::string file = numbered(sheet_, static_cast<int>(number) + 1).string();
     if (singles) writer_.expect(file, 1);
-    keeper_.maker_for(cell.settings, cell.model, {&cell.request, 1})
-        .make(cell.request, [&](const Picture& picture, GenerationRecord record) {
-          cell.image = writer_.image_of(picture);
-          cell.request.record = record;
-          if (!singles) return;
-          const WrittenPicture written = writer_.write(picture, std::move(record), file);
-          cell.file = written.path.filename().string();
-          if (!run_.console.json()) run_.console.result(written.path.string());
-        });
+    PictureMaker& maker = keeper_.maker_for(cell.request.spec, cell.model, {&cell.request, 1}, display_.progress());
+    const auto deliver = [&](const Picture& picture, GenerationRecord record) {
+      cell.image = writer_.image_of(picture);
+      cell.request.record = record;
+      if (!singles) return;
+      const WrittenPicture written = writer_.write(picture, std::move(record), file);
+      cell.file = written.path.filename().string();
+      if (!run_.console.json()) run_.console.result(written.path.string());
+    };
+    display_.begin();
+    maker.make(cell.request, deliver, display_.progress(cell.request.spec.deadline));
   }
 
   Json listed(const std::vector<SheetPlace>& places) const {
@@ -152,7 +152,7 @@ class Grid {
       if (!axis.values.empty()) axes.push_back({{"option", axis.option}, {"values", axis.values}});
     for (size_t i = 0; i < cells_.size(); ++i) {
       const SheetPlace& p = places[i];
-      Json json = {{"seed", cells_[i].request.record.seed}, {"box", {p.left, p.top, p.width, p.height}}};
+      Json json = {{"seed", cells_[i].request.record.seed()}, {"box", {p.left, p.top, p.width, p.height}}};
       for (size_t a = 0; a < 3; ++a)
         if (!axes_[a].values.empty()) json[axes_[a].option] = as_json(axes_[a].values[cells_[i].at[a]]);
       if (!cells_[i].file.empty()) json["file"] = cells_[i].file;
@@ -174,7 +174,7 @@ class Grid {
     Sheet sheet = make_sheet(blocks, static_cast<int>(run_.settings.integer("cell", 16, 4096).value_or(4096)));
     GenerationRecord record = cells_[0].request.record;
     record.kind = "grid";
-    record.width = sheet.image.width, record.height = sheet.image.height;
+    record.request.width = sheet.image.width, record.request.height = sheet.image.height;
     Json grid = listed(sheet.places);
     if (sheet_.extension() != ".png" && grid.dump(-1, ' ', false, Json::error_handler_t::replace).size() > kMostListed) {
       run_.console.warn("the sheet's metadata lists no cells: only PNG has room for so many");

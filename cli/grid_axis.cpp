@@ -22,9 +22,9 @@ constexpr size_t kMostValues = 256;
 std::vector<std::string> axis_options() {
   std::vector<std::string> names;
   for (const OptionGroup& group : generate_options()) {
-    const bool fits = group.title == "Picture" || group.title == "Model" || group.title == "Sampling";
+    const bool fits = group.title == "Image" || group.title == "Model" || group.title == "Sampling";
     for (const OptionSpec& option : group.options) {
-      if (option.later || option.value.empty()) continue;
+      if (option.is_later() || option.value.empty()) continue;
       if (fits || option.name == "profile" || option.name == "quant" || option.name == "rounding") names.push_back(option.name);
     }
   }

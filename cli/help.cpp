@@ -65,7 +65,7 @@ std::string help_for(const Command& command, const Command* parent) {
   for (const OptionGroup& group : command.options()) {
     std::string lines;
     for (const OptionSpec& option : group.options)
-      if (!option.later && !option.help.empty()) lines += option_lines(option);
+      if (!option.is_later() && !option.help.empty()) lines += option_lines(option);
     if (!lines.empty()) text += "\n" + group.title + ":\n" + lines;
   }
   text += "\nExamples:\n";
@@ -75,7 +75,7 @@ std::string help_for(const Command& command, const Command* parent) {
 
 std::string overview() {
   std::string text =
-      "flux2: pictures with the FLUX.2 models\n\n"
+      "flux2: images with the FLUX.2 models\n\n"
       "Usage: flux2 COMMAND [options] [--] [arguments]\n"
       "       flux2 \"a prompt\"\n\nCommands:\n";
   for (const Command& command : commands()) text += fmt::format("  {:<12}{}\n", command.name, command.summary);

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/adapter_choice.h"
+#include "app/adapters.h"
 #include "cli/command.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "hub/adapter_average.h"
 #include "hub/adapter_tools.h"
 #include "hub/recognise.h"

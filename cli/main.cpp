@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
-#include "cli/folders.h"
 #include "cli/interrupt.h"
 
 namespace flux2 {
@@ -49,20 +48,21 @@ int run(Console& console, std::vector<std::string> words) {
     console.result(help_for(command, action ? &first : nullptr));
     return 0;
   }
+  // Messages must work as asked before the configuration is read, since reading it may fail.
+  Settings settings;
+  const auto fields = fields_of(options);
   const GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };
-  Invocation invocation{console, environment, {}, std::move(arguments.positional), {}, {}};
-  // Messages must work as asked before the configuration is read, since that may have something to say.
-  Settings& settings = invocation.settings;
   settings.add(layer_of(arguments));
-  settings.add(layer_of_environment(options, environment));
+  settings.add(layer_of_environment(fields, environment));
   console.configure(settings, environment);
-  const auto data = data_folder(environment);
-  invocation.project = read_config("flux2.toml", console.log());
-  if (!data.empty()) invocation.user = read_config(data / "config.toml", console.log());
-  settings.add(layer_of_file(options, invocation.project));
-  settings.add(layer_of_file(options, invocation.user));
+  Invocation invocation(console, process_context(console.log()));
+  for (const ConfigFile* file : {&invocation.project, &invocation.user}) {
+    settings.add(layer_of_file(fields, *file));
+    if (command.name != "config") refuse_unknown_keys(*file);  // which is how a wrong key is removed
+  }
   console.configure(settings, environment);
-  for (const ConfigFile* file : {&invocation.project, &invocation.user}) warn_unknown_keys(*file, console.log());
+  invocation.settings = std::move(settings);
+  invocation.positional = std::move(arguments.positional);
   return command.run(invocation);
 }
 

@@ -5,20 +5,22 @@
 #include <string_view>
 #include <vector>
 
+#include "record/request_fields.h"
+
 namespace flux2 {
 
-// One option as the user knows it. The tables of these serve the parser, the help, the environment (FLUX2_STEPS) and
-// the configuration files (steps in section [generate]).
+// One option as the user knows it. Options of requests and of the program itself are made from tables of fields
+// (record/request_fields.h, program_fields()); those of one command alone are written down here.
 struct OptionSpec {
   std::string name;  // long name, with dashes
   char letter = 0;
   std::string value;  // what follows it, for the help; empty for a flag
   std::string help;
-  std::string section = {};  // of the configuration file; empty: neither file nor environment may set it
   bool repeatable = false;
-  bool later = false;                      // known, but not part of this version …
-  std::vector<std::string> harmless = {};  // … except for these values, which ask for nothing
-  std::string also = {};                   // other spellings of it, as the parser takes them: "--ref,-r"
+  const Field* field = nullptr;  // which the environment and the configuration may set too
+  std::string also = {};         // other spellings of it, as the parser takes them: "--ref,-r"
+
+  bool is_later() const { return field && field->later; }
 };
 
 struct OptionGroup {
@@ -33,6 +35,16 @@ struct ForeignOption {
   std::string target;
   std::function<std::string(const std::vector<std::string>&)> translate = {};  // empty: the value as it is
 };
+
+// Settings of the program rather than of a request: messages and the terminal.
+const std::vector<Field>& program_fields();
+
+// The fields behind the options of a command.
+std::vector<const Field*> fields_of(const std::vector<OptionGroup>& groups);
+
+// An option made from a field of a request or of the program, with its help in the words of the command line.
+OptionSpec option(std::string_view field, char letter = 0);
+OptionSpec option(std::string_view field, char letter, std::string help);  // with help of its own
 
 std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> shell_options();

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/bench/bench.h"
-#include "cli/engine_settings.h"
+#include "app/picture_maker.h"
 #include "engine/forecast.h"
 
 namespace flux2 {
@@ -49,7 +49,7 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
 
 int print_plan(Invocation& run, const PreparedRun& prepared) {
   const ModelFiles& model = prepared.model;
-  const Engine engine(engine_options(run));
+  const Engine engine(engine_options(run.spec(), run));
   Json plan = {{"model",
                 {{"id", model.id},
                  {"transformer", model.transformer.string()},
@@ -65,7 +65,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
     Json json = to_json(resolved.record);
     for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
     json["batch"] = request.batch;
-    json["output"] = resolved.output;
+    json["output"] = resolved.output();
     const std::vector<float> sigmas = request.sigmas();
     const int64_t passes = passes_of(request.sampler, static_cast<int>(sigmas.size()) - 1);
     json["plan"] = {{"picture_tokens", request.tokens()},
@@ -83,7 +83,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
 int run_plan(Invocation& run) {
   const PreparedRun prepared = prepare_run(run);
   if (run.console.json()) return print_plan(run, prepared);
-  const Engine engine(engine_options(run));
+  const Engine engine(engine_options(run.spec(), run));
   for (const ResolvedRequest& resolved : prepared.requests)
     print(run.console, prepared.model, resolved, forecast(engine, prepared.model, resolved.request));
   return 0;

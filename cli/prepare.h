@@ -1,24 +1,16 @@
 #pragma once
 
-#include <vector>
-
+#include "app/prepare.h"
 #include "cli/command.h"
-#include "cli/model_choice.h"
-#include "cli/request.h"
-#include "hub/model_files.h"
 
 namespace flux2 {
 
-// What generate, edit, inpaint and plan were asked for: a model whose files were found, and every request with its defaults
-// resolved.
-struct PreparedRun {
-  ModelFiles model;
-  std::vector<ResolvedRequest> requests;
-};
+// What generate, edit, inpaint, plan and the shell were asked for. Reads the prompts from the argument, -p, standard input or a
+// file, and says so when the bundled model is used.
+PreparedRun prepare_run(Invocation& run, Task task = Task::Generate, FoundModels* found = nullptr);
 
-using Resolver = ResolvedRequest (*)(const Settings&, const ModelFiles&, const std::string& prompt, const Log&, PictureShelf*);
-
-PreparedRun prepare_run(Invocation& run, FoundModels* found = nullptr, Resolver resolve = resolve_request);
+// The prompts of a command line. Throws InvalidArgument when there is none or more than one source; `optional` allows none.
+std::vector<PromptLine> read_prompts(const Invocation& run, bool optional);
 
 // Does what was prepared, or prints its plan with --dry-run. The program's exit status.
 int run_prepared(Invocation& run, PreparedRun prepared);

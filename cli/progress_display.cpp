@@ -28,10 +28,12 @@ std::string progress_line(Phase phase, int step, int steps, double elapsed) {
   return line;
 }
 
-Progress ProgressDisplay::progress() {
-  return {.report = [this](Phase phase, int step, int steps) { at(phase, step, steps); },
-          .cancelled = [] { return interrupt_signal() != 0; },
-          .step_done = {}};
+Progress ProgressDisplay::progress(std::optional<double> deadline) {
+  Progress progress;
+  progress.report = [this](Phase phase, int step, int steps) { at(phase, step, steps); };
+  progress.cancelled = [] { return interrupt_signal() != 0; };
+  if (deadline) progress.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*deadline));
+  return progress;
 }
 
 void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now) {

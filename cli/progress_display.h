@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "cli/console.h"
@@ -16,8 +17,8 @@ class ProgressDisplay {
 
   explicit ProgressDisplay(Console& console) : console_(console), started_(Clock::now()) {}
 
-  // For the pipeline; this object must outlive it. Hears SIGINT and SIGTERM.
-  Progress progress();
+  // For the pipeline; this object must outlive it. Stops at SIGINT, at SIGTERM, and after `deadline` seconds.
+  Progress progress(std::optional<double> deadline = {});
   void at(Phase phase, int step, int steps, Clock::time_point now = Clock::now());
   void begin();   // a request: times of phases count from here
   void finish();  // takes the bar away

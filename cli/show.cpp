@@ -113,6 +113,19 @@ void Screen::write(const TerminalPicture& picture) {
   std::fflush(terminal_);
 }
 
+PictureMaker::OnPreview StepDisplay::on_preview() {
+  const std::string file = run_.settings.text("preview-file");
+  const bool draws = run_.settings.flag("show-steps"), tells = !file.empty() && run_.console.progress() == ProgressMode::Json;
+  if (draws && !screen_) screen_ = Screen::open(run_, "auto");
+  if (!screen_ && !tells) return {};
+  return [this, file, tells](const Image& preview, const StepDone& step) {
+    if (tells) run_.console.event({{"event", "preview"}, {"file", file}, {"step", step.step}, {"steps", step.steps}});
+    if (!screen_) return;
+    screen_->draw_step(preview);
+    if (step.step == step.steps) screen_->end_steps();
+  };
+}
+
 void show_picture(const Image& image, Invocation& run) {
   if (auto screen = Screen::open(run)) screen->draw(image);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "app/picture_maker.h"
 #include "cli/command.h"
 #include "image/image.h"
 #include "image/terminal.h"
@@ -32,6 +33,18 @@ class Screen {
   bool tmux_ = false;
   double zoom_ = 1;
   int step_rows_ = 0;  // of the last step drawn
+};
+
+// What happens with a preview of each step: drawn with --show-steps, told as an event with --progress json.
+class StepDisplay {
+ public:
+  explicit StepDisplay(Invocation& run) : run_(run) {}
+
+  PictureMaker::OnPreview on_preview();  // empty when nobody wants to see them
+
+ private:
+  Invocation& run_;
+  std::optional<Screen> screen_;
 };
 
 // Draws a picture in the terminal as --show and --zoom say.

@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/model_choice.h"
-#include "cli/registry_access.h"
+#include "app/model_choice.h"
+#include "app/registry_access.h"
 #include "cli/standard_input.h"
 #include "hub/gguf_tokenizer.h"
 #include "text/prompt.h"
@@ -17,7 +17,7 @@ namespace {
 BpeTokenizer load_tokenizer(Invocation& run) {
   const std::string path = run.settings.text("tokenizer");
   if (!path.empty() && !run.settings.has("model")) return flux2::load_tokenizer(model_path(path, ComponentKind::Tokenizer, run));
-  return flux2::load_tokenizer(locate_model(model_query(run), run.console.log()).tokenizer);
+  return flux2::load_tokenizer(locate_model(model_query(run.spec(), run), run.console.log()).tokenizer);
 }
 
 Json tokens_of(const BpeTokenizer& tokenizer, const std::string& text, const Settings& settings) {

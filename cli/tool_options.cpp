@@ -35,8 +35,8 @@ std::vector<OptionGroup> grid_options() {
       {{"x", 0, "OPTION=VALUES", "columns: steps=4,8 or seed=1..3 or cfg=1..4:0.5 or \"prompt=a fox|a cat\""},
        {"y", 0, "OPTION=VALUES", "rows"},
        {"z", 0, "OPTION=VALUES", "one table below the other"},
-       {"cell", 0, "PX", "longest side of a picture on the sheet (default: as made)"},
-       {"sheet-only", 0, "", "do not write the single pictures"}}};
+       {"cell", 0, "PX", "longest side of an image on the sheet (default: as made)"},
+       {"sheet-only", 0, "", "do not write the single images"}}};
   return with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
 }
 
@@ -48,9 +48,9 @@ std::vector<OptionGroup> verify_options() {
   const OptionGroup own = {
       "Comparison",
       {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
-       {"input", 'i', "FILE", "the references of an edit, in their order (default: those beside the picture)", {}, true},
-       {"lora", 0, "FILE|NAME[:W]", "the adapters of a picture made with some", {}, true},
-       {"rounding", 0, "NAME", "nearest or trunc: how samples became 8 bits (default: nearest)"}}};
+       option("input", 'i', "the references of an edit, in their order (default: those beside the image)"),
+       option("lora", 0, "the adapters of an image that was made with some"),
+       option("rounding")}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }
 
@@ -58,13 +58,13 @@ std::vector<OptionGroup> upscale_options() {
   const OptionGroup own = {
       "Enlarging",
       {{"scale", 0, "X", "1 to 8 (default: 2)"},
-       {"method", 0, "NAME", "lanczos, or redraw: generate it anew with the picture as reference (default: lanczos)"},
-       {"prompt", 'p', "TEXT", "redraw: what it shows (default: the picture's own prompt)"},
-       {"strength", 0, "X", "redraw: below 1 it begins with the enlarged picture and leaves it that far (default: 1)"},
-       {"lora", 0, "FILE|NAME[:W]", "redraw: adapter with its strength", {}, true},
-       {"align", 0, "on|off", "redraw: bring shift, scale and colours back to the original's (default: on)"},
-       {"seed", 'S', "N", "redraw: 0 to 2^63-1 or random (default: random)"},
-       {"negative", 'n', "TEXT", "redraw: what to avoid"}}};
+       {"method", 0, "NAME", "lanczos, or redraw: regenerate it with the image as reference (default: lanczos)"},
+       option("prompt", 'p', "redraw: what the image shows (default: its own prompt)"),
+       option("strength", 0, "redraw: below 1 it starts from the enlarged image with noise added (default: 1)"),
+       option("lora", 0, "redraw: adapter with its strength"),
+       option("align", 0, "redraw: correct shift, scale and colours to match the original (default: on)"),
+       option("seed", 'S', "redraw: 0 to 2^63-1 or random (default: random)"),
+       option("negative", 'n', "redraw: what to avoid")}};
   return with_first(own, groups_of_generate({"Sampling", "Output", "Model", "Device and memory", "Messages"}));
 }
 

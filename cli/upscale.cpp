@@ -3,9 +3,10 @@
 #include <cmath>
 
 #include "cli/command.h"
-#include "cli/picture_maker.h"
-#include "cli/picture_writer.h"
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "cli/prepare.h"
+#include "cli/progress_display.h"
 #include "cli/show.h"
 #include "record/picture_metadata.h"
 #include "pipeline/picture_size.h"
@@ -40,8 +41,9 @@ class Upscaling {
       : run_(run),
         method_(run.settings.choice("method", {"lanczos", "redraw"}, "lanczos")),
         scale_(run.settings.number("scale", 1, 8).value_or(2)),
-        target_(run.settings.text("output")),
-        writer_(run) {
+        spec_(run.spec()),
+        target_(spec_.output.value_or("")),
+        writer_(spec_, [&run](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); }) {
     check(!run.positional.empty(), "upscale needs a picture");
     writer_.expect(target_, static_cast<int>(run.positional.size()));
     writer_.check_targets();
@@ -89,30 +91,32 @@ class Upscaling {
                                        {"batch", {{"1"}, "upscale"}},
                                        {"repeat", {{"1"}, "upscale"}}});
     if (!run_.settings.has("prompt")) {
-      const std::string prompt = found && !found->record.prompt.empty() ? found->record.prompt : kRedrawPrompt;
+      const std::string prompt = found && !found->record.prompt().empty() ? found->record.prompt() : kRedrawPrompt;
       one.settings = one.settings.with({{"prompt", {{prompt}, path}}});
     }
     const PreparedRun prepared = prepare_run(one);
     const ResolvedRequest& request = prepared.requests.front();
     ProgressDisplay display(run_.console);
-    PictureMaker maker(one, prepared.model, display);
-    maker.load(prepared.requests);
-    maker.make(request, [&](const Picture& picture, GenerationRecord record) {
+    PictureMaker maker(run_, prepared.model, one.spec());
+    maker.load(prepared.requests, display.progress());
+    const auto deliver = [&](const Picture& picture, GenerationRecord record) {
       record.kind = "upscale";
-      record.seed = picture.seed;
+      record.request.seed = static_cast<int64_t>(picture.seed);
       Image drawn = writer_.image_of(picture);
       drawn = resize(drawn, large.width, large.height);
-      if (run_.settings.choice("align", {"on", "off"}, "on") == "on")
+      if (spec_.align.value_or("on") == "on")
         drawn = aligned(drawn, measure_alignment(drawn, large, everywhere(large.width, large.height)));
-      record.width = drawn.width, record.height = drawn.height;
+      record.request.width = drawn.width, record.request.height = drawn.height;
       display.finish();
       written(writer_.write(std::move(drawn), record, target_));
-    });
+    };
+    maker.make(request, deliver, display.progress());
   }
 
   Invocation& run_;
   std::string method_;
   double scale_;
+  RequestSpec spec_;
   std::string target_;
   PictureWriter writer_;
 };

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/engine_settings.h"
-#include "cli/model_choice.h"
+#include "app/picture_maker.h"
+#include "app/model_choice.h"
 #include "cli/progress_display.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "engine/engine.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
@@ -34,8 +34,8 @@ Coder open_coder(Invocation& run, ProgressDisplay& display) {
   // With --vae alone nothing else of a model has to exist.
   ModelFiles files;
   if (run.settings.has("vae") && !run.settings.has("model")) files.vae = model_path(run.settings.text("vae"), ComponentKind::Autoencoder, run);
-  else files = locate_model(model_query(run), run.console.log());
-  Engine engine(engine_options(run));
+  else files = locate_model(model_query(run.spec(), run), run.console.log());
+  Engine engine(engine_options(run.spec(), run));
   auto loaded = engine.load(files, display.progress(), {.transformer = false, .text_encoder = false});
   return {std::move(engine), std::move(loaded)};
 }

@@ -3,10 +3,12 @@
 
 #include <cmath>
 
-#include "cli/adapter_choice.h"
+#include "app/adapters.h"
+#include "app/resolve.h"
 #include "cli/command.h"
-#include "cli/model_choice.h"
-#include "cli/model_keeper.h"
+#include "cli/progress_display.h"
+#include "app/model_choice.h"
+#include "app/picture_maker.h"
 #include "record/picture_metadata.h"
 #include "image/difference.h"
 #include "image/pixels.h"
@@ -45,7 +47,7 @@ class Verification {
   explicit Verification(Invocation& run)
       : run_(run),
         display_(run.console),
-        keeper_(run, display_),
+        keeper_(run),
         tolerance_(static_cast<int>(run.settings.integer("tolerance", 0, 255).value_or(0))) {}
 
   int run() {
@@ -61,23 +63,26 @@ class Verification {
   void verify(const std::string& path) {
     const GenerationRecord record = record_of(path);
     Invocation one = run_;
-    SettingLayer layer = layer_of_record(record, true, path);
-    layer["batch"] = {{"1"}, path};
-    if (!record.references.empty() && !run_.settings.has("input")) layer["input"] = {find_sources(record, path), path};
-    one.settings.add_below_first(std::move(layer));
+    RequestSpec recorded = spec_of_record(record);
+    recorded.batch = 1;
+    if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
+    one.settings.add_below_first(layer_of(recorded, path));
+    const RequestSpec spec = one.spec();
 
-    const ModelFiles model = choose_model(one, true, &found_);
-    ResolvedRequest request = resolve_request(one.settings, model, record.prompt, run_.console.log());
+    const ModelFiles model = choose_model(spec, run_, &found_);
+    ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log);
     if (!record.adapters.empty() && !run_.settings.has("lora"))
       throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
                   "give them with --lora FILE:STRENGTH");
-    request.adapters = adapter_choices(one.settings, one);
+    request.adapters = adapter_choices(spec, run_);
     const bool same_references = request.record.references == record.references;
     if (!same_references) run_.console.warn(fmt::format("{}: these are not the pictures it was made from", path));
 
-    const bool truncate = one.settings.choice("rounding", {"nearest", "trunc"}, "nearest") == "trunc";
+    const bool truncate = spec.rounding == "trunc";
     Image again;
-    keeper_.maker_for(one.settings, model, {&request, 1}).make(request, [&](const Picture& picture, const GenerationRecord& now) {
+    display_.begin();
+    PictureMaker& maker = keeper_.maker_for(spec, model, {&request, 1}, display_.progress());
+    const auto compare = [&](const Picture& picture, const GenerationRecord& now) {
       if (!record.model_sha256.empty() && !now.model_sha256.empty() && record.model_sha256 != now.model_sha256)
         run_.console.warn(fmt::format("{} was made with another model file: sha256 {}… instead of {}…", path,
                                       record.model_sha256.substr(0, 10), now.model_sha256.substr(0, 10)));
@@ -85,7 +90,8 @@ class Verification {
         run_.console.warn(
             fmt::format("{} was made with other adapters: {}", path, record.adapters.empty() ? "none" : adapters_of(record)));
       again = picture.decoded.rgb8(truncate ? Rounding::Trunc : Rounding::Nearest);
-    });
+    };
+    maker.make(request, compare, display_.progress());
     report(path, again);
   }
 

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "cli/bench/bench.h"
-#include "cli/engine_settings.h"
+#include "app/picture_maker.h"
 #include "bench/model_bench.h"
 
 namespace flux2 {
@@ -87,7 +87,7 @@ void print(Console& console, const ModelBench& bench, const ModelBenchOptions& o
 }  // namespace
 
 int run_bench_model(Invocation& run) {
-  const Engine engine(engine_options(run));
+  const Engine engine(engine_options(run.spec(), run));
   const ModelBenchOptions options = bench_options_of(run.settings, engine.device().is_host());
   const ModelBench bench = bench_model(engine, options);
   if (run.console.json()) run.console.result(as_json(bench, options, engine).dump());

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/bench/bench.h"
-#include "cli/engine_settings.h"
+#include "app/picture_maker.h"
 #include "bench/quant_bench.h"
 
 namespace flux2 {
@@ -12,7 +12,7 @@ int run_bench_quant(Invocation& run) {
   options.shape.width = static_cast<int>(run.settings.integer("width", 64, 4096).value_or(options.shape.width));
   options.shape.height = static_cast<int>(run.settings.integer("height", 64, 4096).value_or(options.shape.height));
   if (run.settings.has("quant")) options.quants = {quant_named(run.settings.choice("quant", quant_names(), "none"))};
-  EngineOptions engine = engine_options(run);
+  EngineOptions engine = engine_options(run.spec(), run);
   const std::vector<QuantBenchRow> rows = bench_quants(engine, options);
 
   if (run.console.json()) {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/bench/bench.h"
-#include "cli/engine_settings.h"
+#include "app/picture_maker.h"
 #include "bench/train_bench.h"
 
 namespace flux2 {
@@ -70,7 +70,7 @@ void print(Console& console, const TrainBench& bench, const TrainBenchOptions& o
 
 int run_bench_train(Invocation& run) {
   const TrainBenchOptions options = train_options_of(run.settings);
-  const Engine engine(engine_options(run));
+  const Engine engine(engine_options(run.spec(), run));
   const TrainBench bench = bench_train(engine, options);
   if (run.console.json()) run.console.result(as_json(bench, options, engine).dump());
   else print(run.console, bench, options, engine);

@@ -1,5 +1,5 @@
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 
 namespace flux2 {
 

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/glance.h"
 

@@ -6,9 +6,9 @@
 
 #include "base/path_exists.h"
 #include "base/text.h"
-#include "cli/folders.h"
+#include "app/context.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 

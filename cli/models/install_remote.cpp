@@ -8,11 +8,11 @@
 
 #include "base/text.h"
 #include "cli/ask.h"
-#include "cli/folders.h"
+#include "app/context.h"
 #include "cli/interrupt.h"
 #include "cli/models/models.h"
 #include "cli/models/install.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/text.h"
-#include "cli/folders.h"
+#include "app/context.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/glance.h"
 #include "hub/registry/scan.h"
@@ -66,7 +66,7 @@ std::vector<Entry> entries(Invocation& run) {
       if (known.emplace(part.record.type, part.record.path).second && (!bundled || part.type == "main"))
         list.push_back({std::move(part.record), false, bundled});
   };
-  for (const fs::path& folder : model_folders(run.environment, run.project, run.user)) add(folder, false);
+  for (const fs::path& folder : model_folders(run)) add(folder, false);
   if (const fs::path bundled = bundled_model(run.environment); !bundled.empty()) add(bundled, true);
   return list;
 }
@@ -104,7 +104,7 @@ int run_models_list(Invocation& run) {
       run.console.note(fmt::format("{}: {}", e.registered ? e.record.name : e.record.path.string(), e.record.note));
   if (unregistered > 0 && registry_available())
     run.console.note(fmt::format("{} without a key lie in the model folders; `flux2 models scan --add` gives them names", unregistered));
-  for (const fs::path& folder : model_folders(run.environment, run.project, run.user))
+  for (const fs::path& folder : model_folders(run))
     run.console.note("looked in " + folder.string());
   return 0;
 }

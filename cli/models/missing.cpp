@@ -4,10 +4,10 @@
 #include <set>
 
 #include "base/text.h"
-#include "cli/folders.h"
-#include "cli/model_choice.h"
+#include "app/context.h"
+#include "app/model_choice.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/glance.h"
 #include "hub/registry/scan.h"
@@ -21,7 +21,7 @@ namespace {
 // What keeps a model from running although its own file is there: the sentence that generate would say.
 std::optional<Error> lack_of(const ModelRecord& r, const Invocation& run) {
   try {
-    ModelQuery query = model_query(run);
+    ModelQuery query = model_query(run.spec(), run);
     query.model = r.key;
     locate_model(query, Log{});
     return std::nullopt;
@@ -61,7 +61,7 @@ int run_models_missing(Invocation& run) {
                     {"path", r.path.string()},
                     {"state", state},
                     {"note", note},
-                    {"hint", lack ? lack->hint() : ""}});
+                    {"hint", lack ? command_line_words(lack->hint()) : ""}});
   }
   if (run.console.json()) run.console.result(pretty(json));
   else if (!json.empty()) run.console.result(text_table(rows));
@@ -76,7 +76,7 @@ int run_models_orphans(Invocation& run) {
     for (const ModelRecord& r : registry->all()) known.emplace(r.type, r.path);
   Json json = Json::array();
   std::vector<std::vector<std::string>> rows = {{"TYPE", "VARIANT", "QUANT", "SIZE", "STATE", "PATH"}};
-  for (const fs::path& folder : model_folders(run.environment, run.project, run.user)) {
+  for (const fs::path& folder : model_folders(run)) {
     std::error_code unreadable;
     if (!fs::is_directory(folder, unreadable)) continue;
     for (const Described& part : scan_folder(folder, {}, run.console.log())) {

@@ -39,7 +39,7 @@ std::vector<OptionGroup> models_edit_options() {
   return with_messages({"Change",
                         {{"name", 0, "NAME", "another name"},
                          {"description", 0, "TEXT", "a text for people"},
-                         {"trigger", 0, "TEXT", "a phrase an adapter listens to; may be repeated", {}, true},
+                         {"trigger", 0, "TEXT", "a phrase an adapter listens to; may be repeated", true},
                          {"steps", 0, "N", "steps to take unless asked otherwise"},
                          {"guidance", 0, "X", "guidance, for models that have one"},
                          {"width", 0, "PX", "picture width"},

@@ -2,9 +2,9 @@
 
 #include "base/text.h"
 #include "cli/ask.h"
-#include "cli/folders.h"
+#include "app/context.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/remove_files.h"
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include "cli/folders.h"
+#include "app/context.h"
 #include "cli/interrupt.h"
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/scan.h"
 
@@ -16,7 +16,7 @@ namespace {
 std::vector<fs::path> folders_to_scan(const Invocation& run) {
   std::vector<fs::path> folders(run.positional.begin(), run.positional.end());
   if (!folders.empty()) return folders;
-  for (const fs::path& folder : model_folders(run.environment, run.project, run.user)) {
+  for (const fs::path& folder : model_folders(run)) {
     std::error_code unreadable;
     if (fs::is_directory(folder, unreadable)) folders.push_back(folder);
   }

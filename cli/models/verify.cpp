@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/models/models.h"
-#include "cli/registry_access.h"
+#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/atomic_file.h"
-#include "cli/folders.h"
-#include "cli/prompts.h"
+#include "app/context.h"
+#include "cli/prepare.h"
 #include "cli/shell/shell.h"
 #include "cli/shell/words.h"
 #include "record/picture_metadata.h"
@@ -125,14 +125,15 @@ void ShellCommands::help(Shell& shell, const Words&) {
 
 void ShellCommands::show(Shell& shell, const Words&) {
   Invocation one = shell.invocation(shell.once_);
-  const ModelFiles model = choose_model(one, true, &shell.found_);
-  const GenerationRecord record = resolve_request(one.settings, model, one.settings.text("prompt"), Log{}).record;
-  say(shell, fmt::format("prompt = {}", record.prompt));
-  if (!record.negative.empty()) say(shell, fmt::format("negative = {}", record.negative));
+  const RequestSpec spec = one.spec();
+  const ModelFiles model = choose_model(spec, one, &shell.found_);
+  const Request request = resolve(spec, model).request;
+  say(shell, fmt::format("prompt = {}", request.prompt));
+  if (!request.negative.empty()) say(shell, fmt::format("negative = {}", request.negative));
   say(shell, fmt::format("model = {}", model.id));
-  say(shell, fmt::format("size = {}x{}", record.width, record.height));
-  say(shell, fmt::format("steps = {}", record.steps));
-  say(shell, fmt::format("guidance = {}{}", record.guidance, record.cfg ? fmt::format("  cfg = {}", *record.cfg) : ""));
+  say(shell, fmt::format("size = {}x{}", request.width, request.height));
+  say(shell, fmt::format("steps = {}", request.steps));
+  say(shell, fmt::format("guidance = {}{}", request.guidance, request.cfg ? fmt::format("  cfg = {}", *request.cfg) : ""));
   say(shell, fmt::format("seed = {}", one.settings.text("seed", "random")));
   for (const auto& [option, setting] : shell.settings_.layer()) {
     bool shown = false;
@@ -174,7 +175,8 @@ void ShellCommands::explore(Shell& shell, const Words& a) {
   once["seed"] = {{"random"}, "explore"};
   // Half the sides where that leaves a picture worth looking at.
   Invocation one = shell.invocation(once);
-  const Request request = resolve_request(one.settings, choose_model(one, true, &shell.found_), "", Log{}).request;
+  const RequestSpec spec = one.spec();
+  const Request request = resolve(spec, choose_model(spec, one, &shell.found_)).request;
   constexpr int kSmall = 256;
   if (std::min(request.width, request.height) >= 2 * kSmall) {
     once["width"] = {{std::to_string(request.width / 2)}, "explore"};
@@ -207,9 +209,9 @@ void ShellCommands::load(Shell& shell, const Words& a) {
   const Image image = read_image(a[0]);
   ShellPicture picture{a[0], image.width, image.height, std::nullopt, {}, {}};
   if (const auto found = find_record(read_metadata(a[0]))) {
-    picture.seed = found->record.seed;
-    picture.prompt = found->record.prompt;
-    picture.settings = layer_of_record(found->record, true, "use");
+    picture.seed = found->record.seed();
+    picture.prompt = found->record.prompt();
+    picture.settings = layer_of(spec_of_record(found->record), "use");
   }
   shell.add_picture(std::move(picture));
   Invocation one = shell.invocation({});
@@ -226,7 +228,7 @@ void ShellCommands::refs(Shell& shell, const Words&) {
 void ShellCommands::model(Shell& shell, const Words& a) {
   if (!a.empty()) return shell.change({{"model", a[0]}});
   Invocation one = shell.invocation({});
-  const ModelFiles files = choose_model(one, true, &shell.found_);
+  const ModelFiles files = choose_model(one.spec(), one, &shell.found_);
   say(shell, fmt::format("{} ({})", files.id, files.transformer.string()));
 }
 

@@ -75,7 +75,7 @@ std::string ShellSettings::option_of(const std::string& key) {
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   const OptionSpec* option = generate_option(name);
-  if (option && option->later) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", key);
+  if (option && option->is_later()) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", key);
   if (option && fits_shell(*option)) return name;
   const std::string near = nearest_word(key, keys());
   throw Error(ErrorCode::InvalidArgument, fmt::format("there is no key \"{}\"", key),
@@ -87,7 +87,7 @@ const std::vector<std::string>& ShellSettings::keys() {
     std::vector<std::string> list = {"autorun", "inputs"};
     for (const OptionGroup& group : generate_options())
       for (const OptionSpec& option : group.options) {
-        if (option.later || option.help.empty() || !fits_shell(option) || option.name == "input" || group.title == "Messages")
+        if (option.is_later() || option.help.empty() || !fits_shell(option) || option.name == "input" || group.title == "Messages")
           continue;
         std::string name = option.name;
         std::replace(name.begin(), name.end(), '-', '_');

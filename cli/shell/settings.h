@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/settings.h"
+#include "app/settings.h"
 
 namespace flux2 {
 

@@ -7,9 +7,9 @@
 #include <new>
 
 #include "base/text.h"
-#include "cli/adapter_choice.h"
-#include "cli/engine_settings.h"
-#include "cli/folders.h"
+#include "app/adapters.h"
+#include "app/picture_maker.h"
+#include "app/context.h"
 #include "cli/interrupt.h"
 #include "cli/shell/line_editor.h"
 #include "cli/prepare.h"
@@ -23,11 +23,6 @@ namespace flux2 {
 namespace {
 
 constexpr auto kTwice = std::chrono::seconds(2);  // two Ctrl-C within it leave
-
-std::filesystem::path history_file(const GetEnv& environment) {
-  const auto data = data_folder(environment);
-  return data.empty() ? data : data / "history";
-}
 
 // The first word, which is taken away together with the blanks behind it.
 std::string take_word(std::string_view& text) {
@@ -46,7 +41,7 @@ bool is_size(const std::string& word) {
 }  // namespace
 
 Shell::Shell(Invocation& run)
-    : run_(run), display_(run.console), keeper_(run, display_), history_(history_file(run.environment)) {
+    : run_(run), display_(run.console), keeper_(run), history_(data_path(run.environment, "history")) {
   run_.settings.add({{"show", {{"auto"}, "shell"}}});  // below everything
 }
 
@@ -130,11 +125,9 @@ void Shell::change(const std::vector<std::pair<std::string, std::string>>& pairs
 void Shell::accept(SettingLayer layer) {
   Invocation one = run_;
   one.settings = run_.settings.with(layer);
-  const ModelFiles model = choose_model(one, true, &found_);
-  resolve_request(one.settings, model, one.settings.text("prompt"), Log{});
-  PictureWriter{one};
-  engine_options(one);
-  adapter_choices(one.settings, one);
+  const RequestSpec spec = one.spec();
+  resolve(spec, choose_model(spec, one, &found_));
+  adapter_choices(spec, one);
   const SettingLayer before = settings_.layer();
   settings_.replace(std::move(layer));
   once_.clear();
@@ -185,33 +178,38 @@ void Shell::take_prompt(const std::string& line) {
 void Shell::make(const SettingLayer& once) {
   forget_interrupt();
   Invocation one = invocation(once);
-  const PreparedRun prepared = prepare_run(one, &found_);
-  PictureWriter writer(one);
+  const PreparedRun prepared = prepare_run(one, Task::Generate, &found_);
+  const RequestSpec spec = one.spec();
+  PictureWriter writer(spec);
   for (const ResolvedRequest& resolved : prepared.requests) {
-    check(resolved.output != "-", "the shell writes pictures to files: output=none");
-    writer.expect(resolved.output, resolved.request.batch);
+    check(resolved.output() != "-", "the shell writes images to files: output=none");
+    writer.expect(resolved.output(), resolved.request.batch);
   }
   writer.check_targets();
-  PictureMaker& maker = keeper_.maker_for(one.settings, prepared.model, prepared.requests);
+  PictureMaker& maker = keeper_.maker_for(spec, prepared.model, prepared.requests, display_.progress());
+  StepDisplay steps(one);
   const Clock::time_point start = Clock::now();
-  for (const ResolvedRequest& resolved : prepared.requests)
-    maker.make(resolved, [&](const Picture& picture, GenerationRecord record) {
-      record.seed = picture.seed;
-      const WrittenPicture written = writer.write(picture, record, resolved.output);
-      deliver(written, record, resolved.adapters, one, std::chrono::duration<double>(Clock::now() - start).count());
-    });
+  for (const ResolvedRequest& resolved : prepared.requests) {
+    const auto write = [&](const Picture& picture, GenerationRecord record) {
+      record.request.seed = static_cast<int64_t>(picture.seed);
+      const WrittenPicture written = writer.write(picture, record, resolved.output());
+      deliver(written, record, resolved, one, std::chrono::duration<double>(Clock::now() - start).count());
+    };
+    display_.begin();
+    maker.make(resolved, write, display_.progress(resolved.spec.deadline), steps.on_preview());
+  }
   display_.finish();
   last_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void Shell::deliver(const WrittenPicture& written, const GenerationRecord& record, const std::vector<AdapterChoice>& adapters,
+void Shell::deliver(const WrittenPicture& written, const GenerationRecord& record, const ResolvedRequest& resolved,
                     const Invocation& one, double seconds) {
-  ShellPicture picture{written.path, written.image.width, written.image.height,
-                       record.seed,  record.prompt,       layer_of_record(record, true, "use")};
+  ShellPicture picture{written.path,  written.image.width, written.image.height,
+                       record.seed(), record.prompt(),     layer_of(spec_of_record(record), "use")};
   picture.settings["prompt"].origin = "--prompt";
   for (const char* option : {"model", "input"})  // files, which a record knows by name alone
     if (const Setting* setting = one.settings.find(option)) picture.settings[option] = *setting;
-  for (const AdapterChoice& adapter : adapters)
+  for (const AdapterChoice& adapter : resolved.adapters)
     picture.settings.try_emplace("lora", Setting{{}, "use"}).first->second.values.push_back(text_of(adapter));
   add_picture(std::move(picture));
   display_.finish();

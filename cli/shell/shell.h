@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "cli/shell/line_history.h"
-#include "cli/model_choice.h"
-#include "cli/model_keeper.h"
-#include "cli/picture_writer.h"
+#include "app/model_choice.h"
+#include "app/picture_maker.h"
+#include "cli/progress_display.h"
+#include "app/picture_writer.h"
 #include "cli/shell/settings.h"
 #include "cli/show.h"
 
@@ -44,7 +45,7 @@ class Shell {
   void accept(SettingLayer layer);  // when its values make sense; prints what is new
   void take_prompt(const std::string& line);
   void make(const SettingLayer& once);
-  void deliver(const WrittenPicture& written, const GenerationRecord& record, const std::vector<AdapterChoice>& adapters,
+  void deliver(const WrittenPicture& written, const GenerationRecord& record, const ResolvedRequest& resolved,
                const Invocation& one, double seconds);
   void show_line(size_t index) const;
   Screen* screen(Invocation& one);

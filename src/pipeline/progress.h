@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 
@@ -39,6 +41,7 @@ struct Progress {
   std::function<void(Phase phase, int step, int steps)> report;
   std::function<bool()> cancelled;
   std::function<void(const StepDone& step)> step_done;
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // past it the run is cancelled
 
   void at(Phase phase, int step, int steps) const {
     if (report) report(phase, step, steps);

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "pipeline/picture_size.h"
+#include "record/request_fields.h"
 
 namespace flux2 {
 
@@ -53,16 +55,27 @@ std::vector<std::pair<std::string, std::string>> parse_pairs(std::string_view li
   return pairs;
 }
 
-template <class T>
-void read_number(const A1111Text& text, std::string_view key, T& value) {
-  if (const std::string* found = text.find(key)) {
-    T parsed{};
-    if (std::from_chars(found->data(), found->data() + found->size(), parsed).ec == std::errc()) value = parsed;
-  }
+std::optional<double> number(const A1111Text& text, std::string_view key) {
+  const std::string* found = text.find(key);
+  double value = 0;
+  if (!found || std::from_chars(found->data(), found->data() + found->size(), value).ec != std::errc()) return std::nullopt;
+  return value;
 }
 
 void read_text(const A1111Text& text, std::string_view key, std::string& value) {
   if (const std::string* found = text.find(key)) value = *found;
+}
+
+// The value of a field, as long as it means something to us: other programs have other samplers.
+void read_field(const A1111Text& text, const Field& f, RequestSpec& request) {
+  const std::string* found = text.find(f.a1111_key);
+  if (!found) return;
+  try {
+    const bool words = f.type == FieldType::Text || f.type == FieldType::Choice;
+    set_value(request, f, words ? FieldValue(*found) : parse_value(f, {*found}, f.a1111_key));
+  } catch (const Error&) {
+    // Another program's idea of this value.
+  }
 }
 
 }  // namespace
@@ -74,31 +87,37 @@ const std::string* A1111Text::find(std::string_view key) const {
 }
 
 std::string to_a1111(const GenerationRecord& r, bool is_private) {
-  std::string text = is_private ? std::string{} : r.prompt + "\n";
-  if (!is_private && !r.negative.empty()) text += std::string(kNegative) + r.negative + "\n";
+  std::string text = is_private ? std::string{} : r.prompt() + "\n";
+  const std::string negative = r.request.negative.value_or("");
+  if (!is_private && !negative.empty()) text += std::string(kNegative) + negative + "\n";
   const char* separator = "";
   const auto add = [&](const char* key, const std::string& value) {
     text += fmt::format("{}{}: {}", separator, key, quoted_if_needed(value));
     separator = ", ";
   };
-  add("Steps", std::to_string(r.steps));
-  add("Sampler", r.sampler == "euler" ? "Euler" : r.sampler);
-  add("Schedule type", r.schedule);
-  add("CFG scale", fmt::format("{}", r.cfg.value_or(1.0)));
-  if (r.embedded_guidance) add("Distilled CFG Scale", fmt::format("{}", r.guidance));
-  add("Seed", std::to_string(r.seed));
-  add("Size", fmt::format("{}x{}", r.width, r.height));
+  const auto add_field = [&](const char* name) {
+    const Field& f = field(name);
+    if (const auto value = get_value(r.request, f)) add(f.a1111_key.c_str(), print_value(*value).front());
+  };
+  add_field("steps");
+  if (r.request.sampler == "euler") add("Sampler", "Euler");
+  else add_field("sampler");
+  add_field("schedule");
+  add("CFG scale", fmt::format("{}", r.request.cfg.value_or(1.0)));
+  if (r.embedded_guidance) add("Distilled CFG Scale", fmt::format("{}", r.request.guidance.value_or(1.0)));
+  add_field("seed");
+  add("Size", fmt::format("{}x{}", r.width(), r.height()));
   if (!r.model_sha256.empty()) add("Model hash", r.model_sha256.substr(0, 10));
   if (!is_private && !r.model.empty()) add("Model", r.model);
-  if (r.strength < 1.0) add("Denoising strength", fmt::format("{}", r.strength));
+  add_field("strength");
   if (!is_private && !r.adapters.empty()) {
     std::string hashes;
     for (const AdapterRecord& adapter : r.adapters)
       hashes += fmt::format("{}{}: {}", hashes.empty() ? "" : ", ", adapter.name, adapter.sha256.substr(0, 10));
     add("Lora hashes", hashes);
   }
-  add("RNG", r.noise);
-  add("Profile", r.profile);
+  add_field("noise");
+  add_field("profile");
   add("Version", r.app);
   return text;
 }
@@ -126,30 +145,24 @@ A1111Text parse_a1111(std::string_view text) {
 GenerationRecord record_from_a1111(const A1111Text& text) {
   GenerationRecord r;
   r.app.clear();
-  r.prompt = text.prompt;
-  r.negative = text.negative;
-  read_number(text, "Steps", r.steps);
-  read_number(text, "Seed", r.seed);
-  read_number(text, "Distilled CFG Scale", r.guidance);
-  r.embedded_guidance = text.find("Distilled CFG Scale") != nullptr;
-  double cfg = 1.0;
-  read_number(text, "CFG scale", cfg);
-  if (cfg != 1.0) r.cfg = cfg;
+  r.request.prompt = text.prompt;
+  if (!text.negative.empty()) r.request.negative = text.negative;
+  for (const Field& f : request_fields())
+    if (!f.a1111_key.empty()) read_field(text, f, r.request);
+  if (r.request.sampler == "Euler") r.request.sampler = "euler";
+  r.request.guidance = number(text, "Distilled CFG Scale");
+  r.embedded_guidance = r.request.guidance.has_value();
+  if (const auto cfg = number(text, "CFG scale"); cfg && *cfg != 1.0) r.request.cfg = cfg;
   if (const std::string* size = text.find("Size")) {
     try {
       const PictureSize parsed = parse_picture_size(*size);
-      r.width = parsed.width, r.height = parsed.height;
+      r.request.width = parsed.width, r.request.height = parsed.height;
     } catch (const Error&) {
       // Another program's idea of a size; the picture itself has one.
     }
   }
-  read_text(text, "Sampler", r.sampler);
-  if (r.sampler == "Euler") r.sampler = "euler";
-  read_text(text, "Schedule type", r.schedule);
   read_text(text, "Model", r.model);
   read_text(text, "Model hash", r.model_sha256);
-  read_text(text, "RNG", r.noise);
-  read_text(text, "Profile", r.profile);
   read_text(text, "Version", r.app);
   return r;
 }

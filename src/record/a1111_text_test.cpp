@@ -7,16 +7,17 @@ namespace {
 
 GenerationRecord example() {
   GenerationRecord r;
-  r.prompt = "a fox, red: \"quick\"\nsecond line";
-  r.negative = "blurry, dark";
+  r.request.prompt = "a fox, red: \"quick\"\nsecond line";
+  r.request.negative = "blurry, dark";
   r.model = "flux.2-klein-base-4b";
   r.model_sha256 = "0123456789abcdef";
-  r.width = 1024, r.height = 768, r.steps = 50;
-  r.cfg = 4.5;
-  r.seed = 9223372036854775807ull;
-  r.schedule = "sigmas:1,0.5";
-  r.noise = "torch-cuda:132x2048";
-  r.profile = "exact";
+  r.request.width = 1024, r.request.height = 768, r.request.steps = 50;
+  r.request.cfg = 4.5;
+  r.request.seed = 9223372036854775807;
+  r.request.sampler = "euler";
+  r.request.schedule = "sigmas:1,0.5";
+  r.request.noise = "torch-cuda:132x2048";
+  r.request.profile = "exact";
   return r;
 }
 
@@ -29,23 +30,23 @@ TEST(A1111Text, HasTheUsualForm) {
             "Size: 1024x768, Model hash: 0123456789, Model: flux.2-klein-base-4b, RNG: \"torch-cuda:132x2048\", "
             "Profile: exact, Version: flux2.cpp 0.1.0");
   r.embedded_guidance = true;
-  r.guidance = 3.5;
+  r.request.guidance = 3.5;
   EXPECT_NE(to_a1111(r).find("CFG scale: 4.5, Distilled CFG Scale: 3.5, Seed"), std::string::npos);
 }
 
 TEST(A1111Text, ComesBackAsItWas) {
   const GenerationRecord r = example(), back = record_from_a1111(parse_a1111(to_a1111(r)));
-  EXPECT_EQ(back.prompt, r.prompt);
-  EXPECT_EQ(back.negative, r.negative);
-  EXPECT_EQ(back.steps, r.steps);
-  EXPECT_EQ(back.seed, r.seed);
-  EXPECT_EQ(back.width, r.width);
-  EXPECT_EQ(back.height, r.height);
-  EXPECT_EQ(back.cfg, r.cfg);
-  EXPECT_EQ(back.schedule, r.schedule);
-  EXPECT_EQ(back.noise, r.noise);
+  EXPECT_EQ(back.request.prompt, r.request.prompt);
+  EXPECT_EQ(back.request.negative, r.request.negative);
+  EXPECT_EQ(back.request.steps, r.request.steps);
+  EXPECT_EQ(back.request.seed, r.request.seed);
+  EXPECT_EQ(back.request.width, r.request.width);
+  EXPECT_EQ(back.request.height, r.request.height);
+  EXPECT_EQ(back.request.cfg, r.request.cfg);
+  EXPECT_EQ(back.request.schedule, r.request.schedule);
+  EXPECT_EQ(back.request.noise, r.request.noise);
   EXPECT_EQ(back.model, r.model);
-  EXPECT_EQ(back.profile, r.profile);
+  EXPECT_EQ(back.request.profile, r.request.profile);
 }
 
 TEST(A1111Text, PrivateTextNamesNothing) {

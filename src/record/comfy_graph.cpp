@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "record/request_fields.h"
 
 namespace flux2 {
 
@@ -36,31 +37,31 @@ Nodes nodes_of(const GenerationRecord& r) {
                                {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}},
                                "CLIP"});
   const int vae = add(nodes, {"VAELoader", {}, {{"vae_name", "flux2-vae.safetensors"}}, "VAE"});
-  int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.prompt}}, "CONDITIONING"});
+  int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.prompt()}}, "CONDITIONING"});
   if (r.embedded_guidance)
     positive =
         add(nodes,
-            {"FluxGuidance", {{"conditioning", "CONDITIONING", positive}}, {{"guidance", r.guidance}}, "CONDITIONING"});
+            {"FluxGuidance", {{"conditioning", "CONDITIONING", positive}}, {{"guidance", r.request.guidance.value_or(1.0)}}, "CONDITIONING"});
   int guider = 0;
-  if (r.cfg) {
+  if (r.request.cfg) {
     const int negative =
-        add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.negative}}, "CONDITIONING"});
+        add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.request.negative.value_or("")}}, "CONDITIONING"});
     guider = add(
         nodes,
         {"CFGGuider",
          {{"model", "MODEL", model}, {"positive", "CONDITIONING", positive}, {"negative", "CONDITIONING", negative}},
-         {{"cfg", *r.cfg}},
+         {{"cfg", *r.request.cfg}},
          "GUIDER"});
   } else {
     guider = add(
         nodes, {"BasicGuider", {{"model", "MODEL", model}, {"conditioning", "CONDITIONING", positive}}, {}, "GUIDER"});
   }
-  const int noise = add(nodes, {"RandomNoise", {}, {{"noise_seed", r.seed}}, "NOISE"});
-  const int sampler = add(nodes, {"KSamplerSelect", {}, {{"sampler_name", r.sampler}}, "SAMPLER"});
+  const int noise = add(nodes, {"RandomNoise", {}, {{"noise_seed", r.seed()}}, "NOISE"});
+  const int sampler = add(nodes, {"KSamplerSelect", {}, {{"sampler_name", r.request.sampler.value_or("euler")}}, "SAMPLER"});
   const int sigmas =
-      add(nodes, {"Flux2Scheduler", {}, {{"steps", r.steps}, {"width", r.width}, {"height", r.height}}, "SIGMAS"});
+      add(nodes, {"Flux2Scheduler", {}, {{"steps", r.request.steps.value_or(0)}, {"width", r.width()}, {"height", r.height()}}, "SIGMAS"});
   const int latent = add(
-      nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width}, {"height", r.height}, {"batch_size", 1}}, "LATENT"});
+      nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width()}, {"height", r.height()}, {"batch_size", 1}}, "LATENT"});
   const int samples = add(nodes, {"SamplerCustomAdvanced",
                                   {{"noise", "NOISE", noise},
                                    {"guider", "GUIDER", guider},
@@ -179,21 +180,28 @@ GenerationRecord record_from_comfy(const Json& api) {
   const auto text = [&](const Json* value) {
     return value && value->is_string() ? value->get<std::string>() : std::string();
   };
-  const auto whole = [&](const Json* value) { return value && value->is_number_integer() ? value->get<int64_t>() : 0; };
+  // A number that breaks the rules of its field is another program's idea of it.
+  const auto take = [&](const char* name, const Json* value) {
+    if (!value || !value->is_number()) return;
+    try {
+      set_value(r.request, field(name), value_from_json(field(name), *value, name));
+    } catch (const Error&) {
+    }
+  };
   const Json* prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "positive");
   if (!prompt) prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "conditioning");
-  r.prompt = text(prompt);
-  r.negative = text(graph.find(sampler, {"text"}, "negative"));
-  r.seed = static_cast<uint64_t>(whole(graph.find(sampler, {"seed", "noise_seed"})));
-  r.steps = static_cast<int>(whole(graph.find(sampler, {"steps"})));
-  r.width = static_cast<int>(whole(graph.find(sampler, {"width"}, "latent_image")));
-  r.height = static_cast<int>(whole(graph.find(sampler, {"height"}, "latent_image")));
-  r.sampler = text(graph.find(sampler, {"sampler_name"}));
+  r.request.prompt = text(prompt);
+  r.request.negative = text(graph.find(sampler, {"text"}, "negative"));
+  take("seed", graph.find(sampler, {"seed", "noise_seed"}));
+  take("steps", graph.find(sampler, {"steps"}));
+  take("width", graph.find(sampler, {"width"}, "latent_image"));
+  take("height", graph.find(sampler, {"height"}, "latent_image"));
+  if (const std::string name = text(graph.find(sampler, {"sampler_name"})); !name.empty()) r.request.sampler = name;
   r.model = text(graph.find(sampler, {"unet_name", "ckpt_name"}));
   if (const Json* cfg = graph.find(sampler, {"cfg"}); cfg && cfg->is_number() && cfg->get<double>() != 1.0)
-    r.cfg = cfg->get<double>();
+    r.request.cfg = cfg->get<double>();
   if (const Json* guidance = graph.find(sampler, {"guidance"}); guidance && guidance->is_number()) {
-    r.guidance = guidance->get<double>();
+    r.request.guidance = guidance->get<double>();
     r.embedded_guidance = true;
   }
   return r;

@@ -3,12 +3,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "record/request_fields.h"
 
 namespace flux2 {
 
 namespace {
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 int64_t milliseconds(double seconds) { return std::llround(seconds * 1000); }
 
@@ -17,38 +16,10 @@ void read(const Json& json, const char* key, T& value) {
   if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<T>();
 }
 
-void read(const Json& json, const char* key, std::optional<double>& value) {
-  if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<double>();
-}
-
 Json to_json(const PictureRecord& picture, bool is_private) {
   Json json = {{"sha256", picture.sha256}, {"width", picture.width}, {"height", picture.height}};
   if (!is_private) json["name"] = picture.name;
   return json;
-}
-
-Json to_json(const MaskRecord& mask) {
-  Json json = {{"grow", mask.grow}, {"feather", mask.feather}};
-  if (!mask.sha256.empty()) json["sha256"] = mask.sha256;
-  if (!mask.boxes.empty()) json["boxes"] = mask.boxes;
-  if (mask.inverted) json["inverted"] = true;
-  if (!mask.extended.empty()) json["extended"] = mask.extended;
-  if (!mask.aligned) json["aligned"] = false;
-  if (mask.mode != "ours") json["mode"] = mask.mode;
-  return json;
-}
-
-MaskRecord mask_from_json(const Json& json) {
-  MaskRecord mask;
-  read(json, "sha256", mask.sha256);
-  read(json, "boxes", mask.boxes);
-  read(json, "inverted", mask.inverted);
-  read(json, "extended", mask.extended);
-  read(json, "grow", mask.grow);
-  read(json, "feather", mask.feather);
-  read(json, "aligned", mask.aligned);
-  read(json, "mode", mask.mode);
-  return mask;
 }
 
 PictureRecord picture_from_json(const Json& json) {
@@ -60,36 +31,61 @@ PictureRecord picture_from_json(const Json& json) {
   return picture;
 }
 
+// Where a field lies in the JSON of a record.
+struct RecordKey {
+  explicit RecordKey(std::string text) : inverted(text.starts_with('!')) {
+    if (inverted) text.erase(0, 1);
+    const size_t dot = text.find('.');
+    if (dot != text.npos) group = text.substr(0, dot), text.erase(0, dot + 1);
+    key = std::move(text);
+  }
+  bool inverted;
+  std::string group, key;
+};
+
+void write_fields(const RequestSpec& request, bool is_private, Json& json) {
+  for (const Field& f : request_fields()) {
+    const auto value = get_value(request, f);
+    if (f.record_key.empty() || !value || (is_private && f.is_private)) continue;
+    const RecordKey at(f.record_key);
+    Json written = value_to_json(*value);
+    if (at.inverted) written = !written.get<bool>();
+    if (written == "on" || written == "off") written = written == "on";
+    (at.group.empty() ? json : json[at.group])[at.key] = std::move(written);
+  }
+}
+
+void read_fields(const Json& json, RequestSpec& request) {
+  for (const Field& f : request_fields()) {
+    if (f.record_key.empty()) continue;
+    const RecordKey at(f.record_key);
+    const auto group = at.group.empty() ? json.end() : json.find(at.group);
+    if (!at.group.empty() && (group == json.end() || !group->is_object())) continue;
+    const Json& from = at.group.empty() ? json : *group;
+    const auto found = from.find(at.key);
+    if (found == from.end() || found->is_null()) continue;
+    FieldValue value = value_from_json(f, *found, at.key);
+    if (at.inverted) value = !std::get<bool>(value);
+    set_value(request, f, std::move(value));
+  }
+}
+
 }  // namespace
 
 std::string program_version() { return std::string(kProgramName) + " " + FLUX2_VERSION; }
 
 Json to_json(const GenerationRecord& r, bool is_private) {
   Json json = {{"v", 1}, {"app", r.app}, {"kind", r.kind}};
-  if (!is_private) {
-    json["prompt"] = r.prompt;
-    json["negative"] = r.negative;
-    json["rewritten_prompt"] = nullptr;
-  }
+  if (!is_private) json["prompt"] = r.prompt(), json["negative"] = r.request.negative.value_or(""), json["rewritten_prompt"] = nullptr;
   Json model = Json::object();
   if (!is_private) model["id"] = r.model;
   if (!r.model_sha256.empty()) model["sha256"] = r.model_sha256;
   if (!r.quant.empty()) model["quant"] = r.quant;
   json["model"] = std::move(model);
-  json["width"] = r.width;
-  json["height"] = r.height;
-  json["steps"] = r.steps;
-  json["guidance"] = r.guidance;
-  json["cfg"] = or_null(r.cfg);
-  json["seed"] = r.seed;
-  json["index"] = r.index;
-  json["sampler"] = r.sampler;
-  json["schedule"] = r.schedule;
-  json["shift"] = or_null(r.shift);
-  json["noise"] = r.noise;
-  json["profile"] = r.profile;
-  if (r.time_rounding != "exact") json["time_rounding"] = r.time_rounding;
+  json["cfg"] = nullptr, json["shift"] = nullptr;  // unless they are set
   json["cache"] = "off";
+  json["index"] = r.index;
+  write_fields(r.request, is_private, json);
   for (const AdapterRecord& adapter : r.adapters) {
     Json lora = Json::object();
     if (!is_private) lora["name"] = adapter.name;
@@ -98,16 +94,9 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     if (!adapter.layers.empty()) lora["layers"] = adapter.layers;
     json["loras"].push_back(std::move(lora));
   }
-  if (!r.references.empty()) {
-    json["references"] = Json::array();
-    for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
-  }
+  for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   if (r.canvas) json["canvas"] = to_json(*r.canvas, is_private);
-  if (r.mask) json["mask"] = to_json(*r.mask);
-  if (r.ref_kv) json["ref_kv"] = true;
-  if (!r.negative_references) json["negative_references"] = false;
-  if (r.strength < 1.0) json["strength"] = r.strength;
-  if (!r.context) json["context"] = false;
+  if (!r.mask_sha256.empty()) json["mask"]["sha256"] = r.mask_sha256;
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -123,26 +112,13 @@ GenerationRecord record_from_json(const Json& json) {
     r.app.clear();
     read(json, "app", r.app);
     read(json, "kind", r.kind);
-    read(json, "prompt", r.prompt);
-    read(json, "negative", r.negative);
     if (const auto model = json.find("model"); model != json.end() && model->is_object()) {
       read(*model, "id", r.model);
       read(*model, "sha256", r.model_sha256);
       read(*model, "quant", r.quant);
     }
-    read(json, "width", r.width);
-    read(json, "height", r.height);
-    read(json, "steps", r.steps);
-    read(json, "guidance", r.guidance);
-    read(json, "cfg", r.cfg);
-    read(json, "seed", r.seed);
     read(json, "index", r.index);
-    read(json, "sampler", r.sampler);
-    read(json, "schedule", r.schedule);
-    read(json, "shift", r.shift);
-    read(json, "noise", r.noise);
-    read(json, "profile", r.profile);
-    read(json, "time_rounding", r.time_rounding);
+    read_fields(json, r.request);
     if (const auto loras = json.find("loras"); loras != json.end() && loras->is_array())
       for (const Json& lora : *loras) {
         AdapterRecord& adapter = r.adapters.emplace_back();
@@ -154,15 +130,13 @@ GenerationRecord record_from_json(const Json& json) {
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object()) r.canvas = picture_from_json(*canvas);
-    if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) r.mask = mask_from_json(*mask);
-    read(json, "ref_kv", r.ref_kv);
-    read(json, "negative_references", r.negative_references);
-    read(json, "strength", r.strength);
-    read(json, "context", r.context);
+    if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) read(*mask, "sha256", r.mask_sha256);
     read(json, "device", r.device);
     return r;
   } catch (const Json::exception& e) {
-    fail(ErrorCode::BadFile, "generation settings: {}", e.what());
+    fail(ErrorCode::BadFile, "the generation settings cannot be read: {}", e.what());
+  } catch (const Error& e) {
+    fail(ErrorCode::BadFile, "the generation settings cannot be read: {}", e.what());
   }
 }
 

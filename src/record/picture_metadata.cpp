@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "record/a1111_text.h"
 #include "record/comfy_graph.h"
+#include "record/request_fields.h"
 #include "record/xmp.h"
 
 namespace flux2 {
@@ -37,15 +38,14 @@ FoundRecord from_invokeai(const std::string& text) {
   const Json json = parse_json(text);
   GenerationRecord r;
   r.app = json.value("app_version", "");
-  r.prompt = json.value("positive_prompt", "");
-  r.negative = json.value("negative_prompt", "");
-  r.seed = json.value("seed", uint64_t{0});
-  r.steps = json.value("steps", 0);
-  r.width = json.value("width", 0);
-  r.height = json.value("height", 0);
-  if (json.contains("cfg_scale") && json["cfg_scale"].is_number()) r.cfg = json["cfg_scale"].get<double>();
+  r.request.prompt = json.value("positive_prompt", "");
+  r.request.negative = json.value("negative_prompt", "");
+  for (const char* name : {"seed", "steps", "width", "height"})
+    if (const auto found = json.find(name); found != json.end() && !found->is_null())
+      set_value(r.request, field(name), value_from_json(field(name), *found, name));
+  if (json.contains("cfg_scale") && json["cfg_scale"].is_number()) r.request.cfg = json["cfg_scale"].get<double>();
   if (json.contains("model") && json["model"].is_object()) r.model = json["model"].value("name", "");
-  r.sampler = json.value("scheduler", "");
+  if (json.contains("scheduler")) r.request.sampler = json.value("scheduler", "");
   return {"invokeai", std::move(r), nullptr};
 }
 

@@ -13,20 +13,24 @@ namespace {
 
 GenerationRecord example() {
   GenerationRecord r;
-  r.prompt = "a <red> \"fox\" & Ünïcode";
-  r.negative = "dark";
+  r.request.prompt = "a <red> \"fox\" & Ünïcode";
+  r.request.negative = "dark";
   r.model = "pico";
   r.model_sha256 = std::string(64, 'a');
   r.quant = "bf16";
-  r.width = 128, r.height = 96, r.steps = 20;
-  r.guidance = 3.5;
-  r.cfg = 3.5;
-  r.seed = 18446744073709551615ull >> 1;
+  r.request.width = 128, r.request.height = 96, r.request.steps = 20;
+  r.request.guidance = 3.5;
+  r.request.cfg = 3.5;
+  r.request.seed = 9223372036854775807;
   r.index = 2;
-  r.shift = 2.25;
+  r.request.shift = 2.25;
   r.canvas = PictureRecord{"secret-canvas.png", std::string(64, 'c'), 640, 480};
-  r.mask = MaskRecord{.boxes = {"1,2,3,4"}, .inverted = true, .extended = "0,0,16,0", .grow = 4, .feather = 6, .aligned = false};
-  r.strength = 0.75;
+  r.request.mask_box = {"1,2,3,4"};
+  r.request.mask_invert = true;
+  r.request.extend = "0,0,16,0";
+  r.request.grow = 4, r.request.feather = 6;
+  r.request.align = "off";
+  r.request.strength = 0.75;
   r.adapters = {{"secret-style", std::string(64, 'd'), 0.8}, {"secret-ink", "", -1}};
   r.references = {{"secret.png", std::string(64, 'b'), 768, 512}};
   r.seconds.text = 0.25;
@@ -42,7 +46,8 @@ TEST(GenerationRecord, ComesBackFromItsJson) {
   r.seconds = {};
   expect_same(record_from_json(to_json(r)), r);
   EXPECT_EQ(record_from_json(to_json(r)).references, r.references);
-  EXPECT_EQ(record_from_json(to_json(r)).mask, r.mask);
+  EXPECT_EQ(record_from_json(to_json(r)).request.mask_box, r.request.mask_box);
+  EXPECT_EQ(to_json(r)["mask"]["aligned"], false);
   EXPECT_EQ(record_from_json(to_json(r)).adapters, r.adapters);
   EXPECT_NE(to_a1111(r).find("Lora hashes: \"secret-style: dddddddddd, secret-ink: \""), std::string::npos) << to_a1111(r);
   EXPECT_EQ(to_json(r)["v"], 1);
@@ -101,8 +106,8 @@ TEST(PictureMetadata, ReadsInvokeAi) {
   const auto found = find_record(metadata);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->source, "invokeai");
-  EXPECT_EQ(found->record.prompt, "a cat");
-  EXPECT_EQ(found->record.seed, 7u);
+  EXPECT_EQ(found->record.request.prompt, "a cat");
+  EXPECT_EQ(found->record.request.seed, 7);
   EXPECT_EQ(found->record.model, "klein");
 }
 
@@ -114,13 +119,13 @@ TEST(PictureMetadata, DamagedTextsAreNoRecord) {
 
 TEST(ComfyGraph, ComesBackFromItsApiForm) {
   const GenerationRecord r = example(), back = record_from_comfy(comfy_graphs(r).api);
-  EXPECT_EQ(back.prompt, r.prompt);
-  EXPECT_EQ(back.negative, r.negative);
-  EXPECT_EQ(back.seed, r.seed);
-  EXPECT_EQ(back.steps, r.steps);
-  EXPECT_EQ(back.width, r.width);
-  EXPECT_EQ(back.height, r.height);
-  EXPECT_EQ(back.cfg, r.cfg);
+  EXPECT_EQ(back.request.prompt, r.request.prompt);
+  EXPECT_EQ(back.request.negative, r.request.negative);
+  EXPECT_EQ(back.request.seed, r.request.seed);
+  EXPECT_EQ(back.request.steps, r.request.steps);
+  EXPECT_EQ(back.request.width, r.request.width);
+  EXPECT_EQ(back.request.height, r.request.height);
+  EXPECT_EQ(back.request.cfg, r.request.cfg);
   EXPECT_EQ(back.model, "pico.safetensors");
 }
 
@@ -143,9 +148,9 @@ TEST(ComfyGraph, ReadsAKSampler) {
     "6":{"class_type":"CLIPTextEncode","inputs":{"text":"yes","clip":["4",1]}},
     "7":{"class_type":"CLIPTextEncode","inputs":{"text":"no","clip":["4",1]}}})");
   const GenerationRecord r = record_from_comfy(api);
-  EXPECT_EQ(r.prompt, "yes");
-  EXPECT_EQ(r.negative, "no");
-  EXPECT_EQ(r.width, 640);
+  EXPECT_EQ(r.request.prompt, "yes");
+  EXPECT_EQ(r.request.negative, "no");
+  EXPECT_EQ(r.request.width, 640);
   EXPECT_EQ(r.model, "m.safetensors");
   EXPECT_THROW(record_from_comfy(Json::object()), Error);
   const Json loop = parse_json(R"({"1":{"class_type":"KSampler","inputs":{"model":["1",0]}}})");

@@ -1,0 +1,40 @@
+#include "cli/config_keys.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace flux2 {
+namespace {
+
+std::string refusal(const std::string& key) {
+  try {
+    refuse_unknown_keys({"config.toml", {{key, {"4"}}}});
+  } catch (const Error& e) {
+    return std::string(e.what()) + " | " + e.hint().plain();
+  }
+  return "";
+}
+
+TEST(ConfigKeys, UnknownOnesAreRefusedWithTheNearest) {
+  EXPECT_NE(refusal("generate.stesp").find("unknown key generate.stesp | did you mean generate.steps?"), std::string::npos);
+  EXPECT_NE(refusal("serve.port").find("unknown key serve.port"), std::string::npos) << "there is no server yet";
+  EXPECT_NE(refusal("safety.filter").find("unknown key"), std::string::npos);
+  EXPECT_EQ(refusal("generate.steps"), "");
+  EXPECT_EQ(refusal("styles.mine"), "");
+  EXPECT_EQ(refusal("models.paths"), "");
+}
+
+TEST(ConfigKeys, ValuesAreCheckedBeforeTheyAreWritten) {
+  if (!toml_available()) GTEST_SKIP() << "built without toml++";
+  EXPECT_THROW(check_config_value("generate.width", "\"abc\""), Error);
+  EXPECT_THROW(check_config_value("ui.progress", "\"loud\""), Error);
+  EXPECT_THROW(check_config_value("generate.upsample", "\"local\""), Error) << "not available yet";
+  EXPECT_NO_THROW(check_config_value("generate.width", "512"));
+  EXPECT_NO_THROW(check_config_value("memory.max-ram", "3.5"));
+  EXPECT_NO_THROW(check_config_value("generate.strict", "true"));
+  EXPECT_NO_THROW(check_config_value("models.paths", "[\"a\"]"));
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,64 @@
+#include "app/adapters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/error.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(LoraTags, LeaveThePromptClean) {
+  const auto take = [](const std::string& prompt) {
+    std::vector<std::string> found;
+    return std::pair(without_lora_tags(prompt, found), found);
+  };
+  EXPECT_EQ(take("a fox").first, "a fox");
+  EXPECT_EQ(take(" a fox  ").first, " a fox  ") << "spaces are tokens too";
+  EXPECT_THAT(take("a fox").second, IsEmpty());
+  EXPECT_EQ(take("a fox <lora:ink:0.7> in snow").first, "a fox in snow");
+  EXPECT_THAT(take("a fox <lora:ink:0.7> in snow").second, ElementsAre("ink:0.7"));
+  EXPECT_THAT(take("<lora:ink:0.7:!mlp> a fox").second, ElementsAre("ink:0.7:!mlp"));
+  EXPECT_EQ(take("<lora:ink> a fox <lora:b-2:-1>").first, "a fox");
+  EXPECT_THAT(take("<lora:ink> a fox <lora:b-2:-1>").second, ElementsAre("ink", "b-2:-1"));
+  EXPECT_EQ(take("x < lora:y>").first, "x < lora:y>");
+}
+
+TEST(AdapterChoice, FilesAndStrengths) {
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("flux2_adapter_choice_{}", ::getpid());
+  fs::create_directories(folder / "models" / "loras");
+  std::ofstream(folder / "a:1.safetensors") << "x";
+  std::ofstream(folder / "models" / "loras" / "ink.safetensors") << "x";
+  const std::string home = folder.string();
+  AppContext run;
+  run.environment = [&](const char* name) { return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr; };
+  const std::string file = (folder / "a:1.safetensors").string();
+  EXPECT_EQ(adapter_choice(file, run).strength, 1.0);
+  EXPECT_EQ(adapter_choice(file + ":0.25", run).strength, 0.25);
+  EXPECT_EQ(adapter_choice(file + ":0.25", run).path, file);
+  EXPECT_EQ(adapter_choice("ink:-1.5", run).path, folder / "models" / "loras" / "ink.safetensors");
+  EXPECT_EQ(adapter_choice("ink:-1.5", run).strength, -1.5);
+  EXPECT_EQ(adapter_choice("ink:0.5:single_blocks.(0|1)", run).layers, "single_blocks.(0|1)");
+  EXPECT_EQ(adapter_choice("ink:0.5:(?:a|b)", run).layers, "(?:a|b)");
+  EXPECT_EQ(adapter_choice("ink::!mlp", run).layers, "!mlp");
+  EXPECT_EQ(adapter_choice("ink::!mlp", run).strength, 1.0);
+  EXPECT_EQ(text_of(adapter_choice("ink:-1.5:mlp", run)), (folder / "models/loras/ink.safetensors").string() + ":-1.5:mlp");
+  EXPECT_THROW(adapter_choice("ink:9", run), Error);
+  EXPECT_THROW(adapter_choice("pencil", run), Error);
+}
+
+TEST(AdapterChoice, OfOnePictureBesideThoseOfAll) {
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"c"}), ElementsAre("a:0.5", "b", "c"));
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"a:0.1"}), ElementsAre("b", "a:0.1"));
+  EXPECT_THAT(adapters_beside({"a:0.5:mlp"}, {"a:0.1"}), ElementsAre("a:0.5:mlp", "a:0.1")) << "of other layers";
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "app/config_file.h"
+#include "base/log.h"
+
+namespace flux2 {
+
+using GetEnv = std::function<const char*(const char*)>;
+
+// What surrounds a request, the same for every front end: the environment, the configuration files, and where notices go.
+struct AppContext {
+  GetEnv environment = [](const char*) -> const char* { return nullptr; };
+  ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
+  Log log;
+};
+
+// The context of this process: its environment and its configuration files.
+AppContext process_context(Log log = {});
+
+// FLUX2_HOME, else XDG_DATA_HOME/flux2, else ~/.local/share/flux2; empty when none of them is set.
+std::filesystem::path data_folder(const GetEnv& environment);
+
+// A file or folder inside the data folder; empty when there is none.
+std::filesystem::path data_path(const GetEnv& environment, const std::filesystem::path& relative);
+
+// The bundled model: FLUX2_BUNDLED, else beside the program (../models/pico, ../share/flux2/models/pico), else in the
+// source tree the program was built from; empty when there is none.
+std::filesystem::path bundled_model(const GetEnv& environment);
+
+// Where installed models are looked for: models.paths of the project and the user, then models/ of the data folder.
+std::vector<std::filesystem::path> model_folders(const AppContext& context);
+
+}  // namespace flux2

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "record/generation_record.h"
+#include "pipeline/picture_size.h"
+#include "image/image.h"
+#include "image/reference_prep.h"
+#include "pipeline/planes.h"
+
+namespace flux2 {
+
+// An image that a request names.
+struct GivenPicture {
+  std::shared_ptr<const Image> image;      // as read, upright unless the rules of the references say otherwise
+  std::shared_ptr<const Planes> prepared;  // as a reference
+  PictureRecord record;
+
+  PictureSize size() const { return {image->width, image->height}; }
+};
+
+// Reads the images of requests; one that many requests use is read once.
+class InputImages {
+ public:
+  // The references of a request in their order, prepared as it asks; at most 16.
+  std::vector<GivenPicture> references(const RequestSpec& spec);
+
+  // One that is not prepared as a reference.
+  GivenPicture picture(const std::string& path, bool upright = true);
+
+ private:
+  GivenPicture prepared(const std::string& path, const ReferenceRules& rules, size_t count);
+
+  std::map<std::string, GivenPicture> read_;
+};
+
+ReferenceRules reference_rules(const RequestSpec& spec);
+
+// The files that an image was made from, its canvas first: beside it or here, under their names and with their content.
+// NotFound, naming them, when some are missing.
+std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);
+
+}  // namespace flux2

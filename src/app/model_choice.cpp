@@ -1,0 +1,36 @@
+#include "app/model_choice.h"
+
+#include "app/registry_access.h"
+#include "record/request_fields.h"
+
+namespace flux2 {
+
+ModelQuery model_query(const RequestSpec& spec, const AppContext& context) {
+  ModelQuery query;
+  query.model = spec.model.value_or("");
+  query.transformer = spec.dit.value_or("");
+  query.vae = spec.vae.value_or("");
+  query.text_encoder = spec.text_encoder.value_or("");
+  query.tokenizer = spec.tokenizer.value_or("");
+  if (spec.base.value_or(false)) query.base = true;
+  query.folders = model_folders(context);
+  query.registered = registered_parts(context);
+  query.bundled = bundled_model(context.environment);
+  query.environment = context.environment;
+  query.need_text_encoder = !spec.embeddings.has_value();
+  return query;
+}
+
+ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, FoundModels* found) {
+  std::string key = spec.embeddings ? "without a text encoder" : "";
+  for (const Field& f : request_fields())
+    if (f.chooses_model)
+      if (const auto value = get_value(spec, f)) key += "\n" + f.name + "=" + print_value(*value).front();
+  if (found)
+    if (const auto known = found->find(key); known != found->end()) return known->second;
+  ModelFiles files = locate_model(model_query(spec, context), context.log);
+  if (found) found->emplace(key, files);
+  return files;
+}
+
+}  // namespace flux2

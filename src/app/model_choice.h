@@ -1,0 +1,21 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "app/context.h"
+#include "hub/model_files.h"
+#include "record/request_spec.h"
+
+namespace flux2 {
+
+// What to look for: the fields of a request that choose a model, with the environment and the configuration.
+ModelQuery model_query(const RequestSpec& spec, const AppContext& context);
+
+// Models that were found, so that many requests look for each only once.
+using FoundModels = std::map<std::string, ModelFiles>;
+
+// Finds the files of the model that a request asks for.
+ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, FoundModels* found = nullptr);
+
+}  // namespace flux2

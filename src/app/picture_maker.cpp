@@ -1,0 +1,233 @@
+#include "app/picture_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/adapters.h"
+#include "app/step_preview.h"
+#include "base/file_hash.h"
+#include "engine/forecast.h"
+#include "hub/recognise.h"
+#include "pipeline/tiles.h"
+#include "record/request_fields.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr uint64_t kLargestAdapter = uint64_t{1} << 30;  // bytes; larger ones are not read for their hash
+
+// max_vram for a GPU, max_ram for the CPU, whichever belongs to the device in use. 0: no limit was given.
+int64_t memory_limit(const RequestSpec& spec) {
+  const std::string device = spec.device.value_or("auto");
+  const bool cpu = device == "cpu" || (device == "auto" && !gpu_is_there());
+  const auto gib = cpu ? spec.max_ram : spec.max_vram;
+  return gib ? static_cast<int64_t>(*gib * (1 << 30)) : 0;
+}
+
+int64_t decode_tile(const RequestSpec& spec) {
+  const std::string tile = spec.vae_tile.value_or("auto");
+  return tile == "auto" ? -1 : tile == "off" ? 0 : std::stoll(tile) / 16;
+}
+
+// What a run opens: the adapters of its first request; those of the others at strength 0, to be checked before any image is made.
+std::vector<AdapterChoice> adapters_of(std::span<const ResolvedRequest> requests) {
+  std::vector<AdapterChoice> all;
+  for (const ResolvedRequest& resolved : requests)
+    for (AdapterChoice choice : resolved.adapters) {
+      const bool first = &resolved == requests.data();
+      const bool known = std::any_of(all.begin(), all.end(), [&](const AdapterChoice& other) {
+        return other.path == choice.path && other.layers == choice.layers;
+      });
+      if (known && !first) continue;
+      if (!first) choice.strength = 0;
+      all.push_back(std::move(choice));
+    }
+  return all;
+}
+
+}  // namespace
+
+// Adds up the time between reports by phase.
+class PictureMaker::Stopwatch {
+ public:
+  Progress around(const Progress& outer) {
+    Progress progress = outer;
+    progress.report = [this, report = outer.report](Phase phase, int step, int steps) {
+      const auto now = Clock::now();
+      // What passed since the last report belongs to the phase that was running then, unless this one just begins.
+      if (step > 0 && phase == phase_) spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();
+      phase_ = phase, reported_ = now;
+      if (report) report(phase, step, steps);
+    };
+    return progress;
+  }
+  double in(Phase phase) const { return spent_[static_cast<size_t>(phase)]; }
+  double since_report() const { return std::chrono::duration<double>(Clock::now() - reported_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point reported_ = Clock::now();
+  Phase phase_ = Phase::Load;
+  std::array<double, 6> spent_{};  // by phase
+};
+
+EngineOptions engine_options(const RequestSpec& spec, const AppContext& context) {
+  return {.device = spec.device.value_or("auto"),
+          .threads = static_cast<int>(spec.threads.value_or(0)),
+          .profile = spec.profile == "exact" ? Profile::Exact : Profile::Fast,
+          .quant = quant_named(spec.quant.value_or("none")),
+          .offload = offload_named(spec.offload.value_or("auto")),
+          .decode_tile = decode_tile(spec),
+          .memory_limit = memory_limit(spec),
+          .adapter_mode = spec.lora_mode == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
+          .plan_folder = data_path(context.environment, "cache/plans"),
+          .log = context.log};
+}
+
+PictureMaker::PictureMaker(const AppContext& context, ModelFiles files, const RequestSpec& spec)
+    : context_(context), files_(std::move(files)), spec_(spec), hashes_(data_path(context.environment, "cache/hashes.json")) {}
+
+void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progress& progress) {
+  EngineOptions options = engine_options(spec_, context_);
+  options.adapters = adapters_of(requests);
+  const auto differs = [&](const ResolvedRequest& r) { return r.adapters != requests[0].adapters; };
+  if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
+    context_.log.warn("merged adapters that change between images load the transformer again; adapters kept at run time do not");
+  open(options);
+  if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
+    working_bytes_ = 0;
+    for (const ResolvedRequest& resolved : requests)
+      working_bytes_ = std::max(working_bytes_, working_bytes(*engine_, files_, resolved.request));
+  }
+  // Where bringing the encoder back means copying or rounding its weights again.
+  prompts_.clear();
+  if (!engine_->device().is_host() || engine_->quant() != Quant::None)
+    for (const ResolvedRequest& resolved : requests) {
+      prompts_.push_back(resolved.request.prompt);
+      if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
+    }
+  load_model(progress);
+  const Recognition recognition = recognise(files_.transformer);
+  storage_ = engine_->quant() == Quant::None ? require(recognition, ComponentKind::Transformer).storage
+                                             : std::string(name_of(engine_->quant()));
+  model_sha256_ = remembered_hash(files_.transformer, hashes_);
+}
+
+void PictureMaker::open(const EngineOptions& options) {
+  loaded_.reset();  // before the engine, and before another one takes memory
+  engine_ = std::make_unique<Engine>(options);
+}
+
+void PictureMaker::load_model(const Progress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  loaded_ = engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working_bytes = working_bytes_});
+  loaded_->session.prompts_ahead = prompts_;
+  times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Once, when memory ran out: images one at a time, and on a GPU streamed weights. False when that was done before.
+bool PictureMaker::step_down(const Error& error, const Progress& progress) {
+  if (stepped_down_) return false;
+  stepped_down_ = true;
+  EngineOptions options = engine_->options();
+  const bool host = engine_->device().is_host();
+  context_.log.warn("{}; trying once more {}", error.what(),
+                    host ? "with one image at a time" : "with one image at a time and streamed weights");
+  if (!host) {
+    options.offload = Offload::Stream;
+    open(options);
+    load_model(progress);
+  }
+  loaded_->session.tokens_at_once = 0;
+  if (loaded_->session.decode_tile == 0) loaded_->session.decode_tile = kDecodeTile;
+  return true;
+}
+
+GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const Stopwatch& watch) {
+  GenerationRecord record = resolved.record;
+  record.quant = storage_;
+  record.request.noise = resolved.request.noise.on(engine_->device()).name();
+  record.device = engine_->device().name() + ": " + engine_->device().description();
+  record.model_sha256 = model_sha256_;
+  for (const AdapterChoice& adapter : resolved.adapters) {
+    const auto [known, is_new] = adapter_hashes_.try_emplace(adapter.path);
+    if (is_new) known->second = remembered_hash(adapter.path, hashes_, kLargestAdapter);
+    record.adapters.push_back({adapter.path.stem().string(), known->second, adapter.strength, adapter.layers});
+  }
+  record.seconds.text = watch.in(Phase::Text);
+  record.seconds.vae_encode = watch.in(Phase::EncodeReferences);
+  record.seconds.denoise = watch.in(Phase::Denoise);
+  record.seconds.decode = watch.since_report();  // which was the beginning of this image's decoding
+  return record;
+}
+
+void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress,
+                        const OnPreview& on_preview) {
+  int delivered = 0;
+  const auto attempt = [&] {
+    Stopwatch watch;
+    Request rest = resolved.request;  // what an attempt before this one did not finish
+    rest.seed += static_cast<uint64_t>(delivered);
+    rest.batch -= delivered;
+    const int first = delivered;
+    loaded_->session.trace = trace_;
+    engine_->use_adapters(*loaded_, resolved.adapters);
+    Progress own = watch.around(progress);
+    std::optional<StepPreview> preview;
+    if (resolved.spec.preview != "off" && (on_preview || resolved.spec.preview_file)) {
+      preview.emplace(resolved.spec, *loaded_, data_path(context_.environment, "cache"));
+      own.step_done = [&](const StepDone& step) {
+        const Image image = preview->step_done(step);
+        if (on_preview) on_preview(image, step);
+      };
+    }
+    const PhaseTimes times = text_to_image(loaded_->models, loaded_->session, rest, own, [&](Picture picture) {
+      picture.index += first;
+      deliver(picture, completed(resolved, watch));
+      ++delivered;
+    });
+    times_.load += times.load;
+    times_.text += times.text;
+    times_.references += times.references;
+    times_.denoise += times.denoise;
+    times_.decode += times.decode;
+  };
+  try {
+    attempt();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::OutOfMemory || !step_down(e, progress)) throw;
+    attempt();
+  }
+}
+
+int64_t PictureMaker::peak_bytes() const {
+  const MemoryUse memory = memory_use();
+  return engine_ && !engine_->device().is_host() ? memory.peak_device : memory.peak_resident;
+}
+
+std::string ModelKeeper::key_of(const RequestSpec& spec, const ModelFiles& model) {
+  std::string key;
+  for (const auto* path : {&model.transformer, &model.vae, &model.text_encoder, &model.tokenizer}) key += path->string() + "\n";
+  for (const Field& f : request_fields())
+    if (f.loads_model) {
+      const auto value = get_value(spec, f);
+      key += (value ? print_value(*value).front() : "") + "\n";
+    }
+  return key + (spec.embeddings ? "no text encoder" : "");
+}
+
+PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
+                                     const Progress& progress) {
+  const std::string key = key_of(spec, model);
+  if (maker_ && maker_->is_loaded() && key == key_) return *maker_;
+  maker_.reset();  // before the next one takes memory
+  maker_ = std::make_unique<PictureMaker>(context_, model, spec);
+  maker_->load(requests, progress);
+  key_ = key;
+  return *maker_;
+}
+
+}  // namespace flux2

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/context.h"
+#include "app/resolve.h"
+#include "engine/engine.h"
+
+namespace flux2 {
+
+// The engine that a request asks for: device, threads, profile, quantisation, memory limits.
+EngineOptions engine_options(const RequestSpec& spec, const AppContext& context);
+
+// A model that is loaded once and makes the images of any number of requests.
+class PictureMaker {
+ public:
+  // Receives each image as soon as it is decoded, with the record that its file shall carry.
+  using Deliver = std::function<void(const Picture& picture, GenerationRecord record)>;
+  // Receives a preview after each step, at most 512 pixels a side. Empty: none are made unless the request names a preview file.
+  using OnPreview = std::function<void(const Image& preview, const StepDone& step)>;
+
+  // `spec` decides about the engine. The context must outlive the maker.
+  PictureMaker(const AppContext& context, ModelFiles files, const RequestSpec& spec);
+
+  // Opens the device and the model. `requests` is what will be made: where memory is short the largest decides, and prompts are
+  // encoded together.
+  void load(std::span<const ResolvedRequest> requests, const Progress& progress = {});
+  bool is_loaded() const { return loaded_ != nullptr; }
+
+  // When memory runs out it is tried once more with less at a time; images that were delivered are not made again.
+  void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {}, const OnPreview& on_preview = {});
+
+  const ModelFiles& files() const { return files_; }
+  const Engine& engine() const { return *engine_; }
+  LoadedModel& loaded() const { return *loaded_; }
+  MemoryUse memory_use() const { return loaded_ ? engine_->memory_use(*loaded_) : MemoryUse{}; }
+  int64_t peak_bytes() const;                         // of the device's memory; on a CPU of the process
+  const PhaseTimes& times() const { return times_; }  // of everything so far
+  void record_into(Trace* trace) { trace_ = trace; }  // the requests that follow; null: no longer
+
+ private:
+  class Stopwatch;
+
+  void open(const EngineOptions& options);
+  void load_model(const Progress& progress);
+  bool step_down(const Error& error, const Progress& progress);
+  GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
+
+  const AppContext& context_;
+  ModelFiles files_;
+  RequestSpec spec_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<LoadedModel> loaded_;  // after the engine, so that it is destroyed first
+  std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
+  int64_t working_bytes_ = LoadParts{}.working_bytes;
+  std::string storage_, model_sha256_;  // of the transformer, as records name them
+  std::filesystem::path hashes_;        // where hashes of files are remembered
+  std::map<std::filesystem::path, std::string> adapter_hashes_;
+  PhaseTimes times_;
+  Trace* trace_ = nullptr;
+  bool stepped_down_ = false;
+};
+
+// Keeps the model that was used last in memory: requests for the same files on the same device find it there.
+class ModelKeeper {
+ public:
+  explicit ModelKeeper(const AppContext& context) : context_(context) {}
+
+  // Requests of equal keys share a loaded model, whatever adapters they use.
+  static std::string key_of(const RequestSpec& spec, const ModelFiles& model);
+
+  // A maker for that model, loaded. `requests` as in PictureMaker::load.
+  PictureMaker& maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
+                          const Progress& progress = {});
+  PictureMaker* maker() const { return maker_.get(); }  // the one in memory
+
+ private:
+  const AppContext& context_;
+  std::unique_ptr<PictureMaker> maker_;
+  std::string key_;
+};
+
+}  // namespace flux2

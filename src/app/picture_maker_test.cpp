@@ -1,0 +1,115 @@
+// A request made, run and read back through the application layer alone, as any front end does it.
+#include "app/picture_maker.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "app/adapters.h"
+#include "app/picture_writer.h"
+#include "app/prepare.h"
+#include "base/error.h"
+#include "record/picture_metadata.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MakePictures : public testing::Test {
+ protected:
+  MakePictures() {
+    fs::create_directories(folder_);
+    context_.environment = [this](const char* name) -> const char* {
+      const std::string_view wanted(name);
+      return wanted == "FLUX2_HOME" ? home_.c_str() : wanted == "FLUX2_BUNDLED" ? bundled_.c_str() : nullptr;
+    };
+    context_.log = Log([this](LogLevel level, const std::string& text) {
+      if (level == LogLevel::Warning) warnings_.push_back(text);
+    });
+    spec_.prompt = "a red circle on a white background";
+    spec_.seed = 7;
+    spec_.steps = 2;
+    spec_.device = "cpu";
+    spec_.output = (folder_ / "circle.png").string();
+  }
+  ~MakePictures() override { fs::remove_all(folder_); }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("app-" + std::to_string(::getpid()));
+  std::string home_ = (folder_ / "home").string(), bundled_ = std::string(FLUX2_SOURCE_DIR) + "/models/pico";
+  AppContext context_;
+  RequestSpec spec_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(MakePictures, ThroughTheApplicationLayerAlone) {
+  const ModelFiles model = choose_model(spec_, context_);
+  EXPECT_TRUE(model.bundled);
+  const ResolvedRequest request = resolve(spec_, model, Task::Generate, context_.log);
+  EXPECT_EQ(request.request.width, 128);
+  PictureMaker maker(context_, model, spec_);
+  maker.load({&request, 1});
+  PictureWriter writer(request.spec);
+  writer.expect(request.output(), 1);
+  writer.check_targets();
+  int steps = 0;
+  Progress progress;
+  progress.report = [&](Phase phase, int step, int) { steps += phase == Phase::Denoise && step > 0; };
+  fs::path path;
+  maker.make(
+      request,
+      [&](const Picture& picture, GenerationRecord record) { path = writer.write(picture, std::move(record), request.output()).path; },
+      progress);
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(path, folder_ / "circle.png");
+
+  const auto found = find_record(read_metadata(path));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->record.prompt(), *spec_.prompt);
+  EXPECT_EQ(found->record.seed(), 7u);
+  EXPECT_EQ(found->record.model, "pico");
+  EXPECT_EQ(found->record.request.steps, 2);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+
+  // The record resolves to the same request again.
+  RequestSpec again = spec_of_record(found->record);
+  EXPECT_EQ(to_json(resolve(again, model).record)["seed"], to_json(request.record)["seed"]);
+  EXPECT_EQ(spec_to_json(resolve(again, model).record.request), spec_to_json(request.record.request));
+}
+
+TEST_F(MakePictures, AModelIsKeptForRequestsThatShareIt) {
+  const ModelFiles model = choose_model(spec_, context_);
+  ModelKeeper keeper(context_);
+  const ResolvedRequest request = resolve(spec_, model);
+  const PictureMaker* first = &keeper.maker_for(spec_, model, {&request, 1});
+  RequestSpec other = spec_;
+  other.steps = 3;
+  other.prompt = "a blue square";
+  EXPECT_EQ(&keeper.maker_for(other, model, {&request, 1}), first);
+  other.profile = "exact";
+  EXPECT_NE(ModelKeeper::key_of(other, model), ModelKeeper::key_of(spec_, model));
+}
+
+TEST_F(MakePictures, PromptLinesPresetsAndStylesBecomeRequests) {
+  Settings settings;
+  settings.add({{"preset", {{"draft"}, "test"}}, {"style", {{"photo"}, "test"}}, {"batch", {{"2"}, "test"}}});
+  settings.add(layer_of(spec_, "test"));
+  std::vector<PromptLine> lines = parse_prompt_file("a fox --d 5\na {cat|dog} --s 3\n");
+  const PreparedRun run = prepare(settings, lines, Task::Generate, context_);
+  ASSERT_EQ(run.requests.size(), 3u) << "wildcards make requests of one image";
+  EXPECT_EQ(run.requests[0].request.batch, 2);
+  EXPECT_EQ(run.requests[0].request.seed, 5u);
+  EXPECT_EQ(run.requests[0].request.steps, 10) << "half of pico's 20, above the lower layer's 2";
+  EXPECT_EQ(run.requests[0].request.prompt.rfind("photograph of a fox", 0), 0u);
+  EXPECT_EQ(run.requests[1].request.steps, 3);
+  EXPECT_EQ(run.requests[2].request.seed, 8u);
+  EXPECT_EQ(run.requests[2].request.prompt.find('{'), std::string::npos);
+}
+
+TEST_F(MakePictures, ATaskThatLacksItsImageIsRefused) {
+  const ModelFiles model = choose_model(spec_, context_);
+  EXPECT_THROW(resolve(spec_, model, Task::Edit), Error);
+  EXPECT_THROW(resolve(spec_, model, Task::Inpaint), Error);
+}
+
+}  // namespace
+}  // namespace flux2

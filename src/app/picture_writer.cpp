@@ -1,0 +1,146 @@
+#include "app/picture_writer.h"
+
+#include <unistd.h>
+
+#include <ctime>
+
+#include "base/atomic_file.h"
+#include "app/output_name.h"
+#include "weights/safetensors_writer.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string local_time(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+void save_text(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+void check_folder(const fs::path& file) {
+  fs::path folder = fs::absolute(file).parent_path();
+  std::error_code ignored;
+  while (folder.has_relative_path() && !fs::exists(folder, ignored)) folder = folder.parent_path();
+  if (!fs::is_directory(folder, ignored))
+    fail(ErrorCode::CannotWrite, "cannot write {}: {} is not a folder", file.string(), folder.string());
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail(ErrorCode::CannotWrite, "cannot write {}: no permission for folder {}", file.string(), folder.string());
+}
+
+// The folders in front of the first token of a pattern.
+std::string without_tokens(const std::string& target) {
+  const size_t token = target.find_first_of("{%");
+  if (token == target.npos) return target;
+  const size_t slash = target.rfind('/', token);
+  return slash == target.npos ? "x" : target.substr(0, slash + 1) + "x";
+}
+
+}  // namespace
+
+PictureWriter::PictureWriter(const RequestSpec& spec, ToStandardOutput to_standard_output)
+    : spec_(spec), to_standard_output_(std::move(to_standard_output)) {
+  metadata_ = MetadataChoice::parse(spec.metadata.value_or("a1111,json"));
+  metadata_.is_private = spec.is_private.value_or(false);
+  const bool anything = metadata_.a1111 || metadata_.json || metadata_.comfy;
+  metadata_.provenance = anything || !spec.no_provenance.value_or(false);
+  options_.quality = static_cast<int>(spec.quality.value_or(95));
+  rounding_ = spec.rounding == "trunc" ? Rounding::Trunc : Rounding::Nearest;
+}
+
+ImageFormat PictureWriter::format_for(const std::string& target) const {
+  if (spec_.format) return format_from_name(*spec_.format);
+  const std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
+  std::error_code ignored;
+  if (extension.empty() || extension.find('{') != extension.npos || fs::is_directory(target, ignored))
+    return ImageFormat::Png;
+  return format_from_name(extension);
+}
+
+void PictureWriter::expect(const std::string& target, int pictures) { targets_[target].expected += pictures; }
+
+void PictureWriter::check_targets() const {
+  for (const auto& [target, counts] : targets_) {
+    format_for(target);
+    if (target != "-") {
+      check_folder(without_tokens(target.empty() ? std::string(kDefaultOutput) : target));
+      choose_output(target, {}, counts.expected > 1);  // names unknown tokens
+      continue;
+    }
+    check(counts.expected == 1, "standard output takes one image, but {} are asked for", counts.expected);
+    check(to_standard_output_ != nullptr, "images cannot be written to standard output here; name a file");
+  }
+  for (const auto* file : {&spec_.latents_out, &spec_.trace, &spec_.preview_file})
+    if (*file) check_folder(**file);
+}
+
+Image PictureWriter::image_of(const Picture& picture) const {
+  return picture.decoded.rgb8(rounding_);
+}
+
+fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
+  const Target& counts = targets_.at(target);
+  const OutputFields fields{.seed = record.seed(),
+                            .index = counts.written,
+                            .date = local_time("%Y-%m-%d"),
+                            .time = local_time("%H%M%S"),
+                            .model = record.model,
+                            .prompt = record.prompt(),
+                            .job = "0",
+                            .width = record.width(),
+                            .height = record.height(),
+                            .steps = static_cast<int>(record.request.steps.value_or(0)),
+                            .extension = name_of(format_for(target))};
+  return choose_output(target, fields, counts.expected > 1);
+}
+
+WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
+                                    const ImageMetadata* metadata) {
+  const ImageFormat format = format_for(target);
+  WrittenPicture written{"-", std::move(image)};
+  const auto bytes =
+      encode_image(written.image, format, metadata ? *metadata : picture_metadata(record, metadata_, format), options_);
+  if (target == "-") {
+    to_standard_output_(bytes);
+  } else {
+    written.path = next_path(target, record);
+    save_image(written.path, bytes);
+    if (spec_.sidecar.value_or(false)) {
+      const std::string json =
+          to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      save_text(written.path.string() + ".json", json);
+    }
+  }
+  ++targets_.at(target).written;
+  return written;
+}
+
+WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target,
+                                    const Finish& finish) {
+  record.request.seed = static_cast<int64_t>(picture.seed);
+  record.index = picture.index;
+  WrittenPicture written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
+  if (spec_.latents_out) {
+    int total = 0;
+    for (const auto& [name, other] : targets_) total += other.expected;
+    const fs::path path = total > 1 ? numbered(*spec_.latents_out, latents_written_ + 1) : fs::path(*spec_.latents_out);
+    const int64_t rows = picture.decoded.height() / 16, columns = picture.decoded.width() / 16;
+    const Shape shape{static_cast<int64_t>(picture.latents.size()) / (rows * columns), rows, columns};
+    save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
+    ++latents_written_;
+  }
+  return written;
+}
+
+}  // namespace flux2

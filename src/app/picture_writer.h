@@ -1,0 +1,60 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+#include "app/resolve.h"
+#include "record/picture_metadata.h"
+#include "image/pixels.h"
+#include "image/write_image.h"
+#include "pipeline/text_to_image.h"
+
+namespace flux2 {
+
+struct WrittenPicture {
+  std::filesystem::path path;  // "-" for standard output
+  Image image;
+};
+
+// Turns images into files as a request says.
+class PictureWriter {
+ public:
+  // Where the bytes of the target "-" go. Without it that target is refused.
+  using ToStandardOutput = std::function<void(std::span<const std::byte>)>;
+
+  explicit PictureWriter(const RequestSpec& spec, ToStandardOutput to_standard_output = {});
+
+  // How many images will go to one target; more than one are numbered.
+  void expect(const std::string& target, int pictures);
+  // Before the long work: throws CannotWrite when the target's folder does not allow writing.
+  void check_targets() const;
+
+  WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
+  // An image that is 8 bits already. `metadata` replaces what the record would say.
+  WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
+                       const ImageMetadata* metadata = nullptr);
+
+  Image image_of(const Picture& picture) const;  // in 8 bits, rounded as the request says
+  // The file that the next image for this target gets.
+  std::filesystem::path next_path(const std::string& target, const GenerationRecord& record) const;
+
+ private:
+  struct Target {
+    int expected = 0, written = 0;
+  };
+
+  ImageFormat format_for(const std::string& target) const;
+
+  RequestSpec spec_;
+  ToStandardOutput to_standard_output_;
+  std::map<std::string, Target> targets_;
+  MetadataChoice metadata_;
+  WriteOptions options_;
+  Rounding rounding_;
+  int latents_written_ = 0;
+};
+
+}  // namespace flux2

@@ -1,0 +1,147 @@
+#include "app/prepare.h"
+
+#include <optional>
+
+#include "app/adapters.h"
+#include "app/presets.h"
+#include "app/wildcards.h"
+#include "base/error.h"
+#include "base/path_exists.h"
+#include "hub/adapter_tools.h"
+#include "record/picture_metadata.h"
+#include "text/prompt.h"
+
+namespace flux2 {
+
+namespace {
+
+// A record knows adapters by the names of their files: they lie beside the image or where adapters are looked for by name.
+std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image) {
+  std::vector<std::string> adapters;
+  for (const AdapterRecord& adapter : record.adapters) {
+    if (adapter.name.empty())
+      throw Error(ErrorCode::NotFound, image + " was made with an adapter, but does not say which",
+                  Hint("name it with {0}", {set_option("lora")}));
+    const auto beside = std::filesystem::path(image).parent_path() / (adapter.name + ".safetensors");
+    adapters.push_back(text_of({path_exists(beside) ? beside.string() : adapter.name, adapter.weight, adapter.layers}));
+  }
+  return adapters;
+}
+
+std::optional<Wildcards> wildcards_of(const RequestSpec& spec, const AppContext& context) {
+  const std::string folder = spec.wildcards.value_or("");
+  if (folder == "off") return std::nullopt;
+  if (!folder.empty()) return Wildcards({folder});
+  const auto data = data_path(context.environment, "wildcards");
+  return data.empty() ? Wildcards({"wildcards"}) : Wildcards({"wildcards", data});
+}
+
+// Wildcards are expanded for each image, by its seed: such a batch becomes requests of one image.
+void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolved, Wildcards* wildcards) {
+  const Request& request = resolved.request;
+  if (!wildcards || !(Wildcards::used_in(request.prompt) || Wildcards::used_in(request.negative))) {
+    requests.push_back(std::move(resolved));
+    return;
+  }
+  for (int k = 0; k < request.batch; ++k) {
+    ResolvedRequest one = resolved;
+    RequestSpec& recorded = one.record.request;
+    one.request.batch = 1;
+    one.request.seed = request.seed + static_cast<uint64_t>(k);
+    one.request.prompt = wildcards->expand(request.prompt, one.request.seed);
+    one.request.negative = wildcards->expand(request.negative, one.request.seed);
+    recorded.seed = static_cast<int64_t>(one.request.seed);
+    recorded.prompt = one.request.prompt;
+    recorded.negative = one.request.negative;
+    requests.push_back(std::move(one));
+  }
+}
+
+// Adapters of a line are used beside those of the run; everything else replaces it.
+SettingLayer line_settings(const Settings& settings, const PromptLine& line) {
+  SettingLayer own = line.settings;
+  const Setting* all = settings.find("lora");
+  if (const auto lora = own.find("lora"); all && lora != own.end())
+    lora->second.values = adapters_beside(all->values, lora->second.values);
+  return own;
+}
+
+SettingLayer as_defaults(SettingLayer layer) {
+  for (auto& [name, setting] : layer) setting.is_default = true;
+  return layer;
+}
+
+}  // namespace
+
+void take_settings_of_image(Settings& settings) {
+  for (const char* option : {"from", "remix"}) {
+    const Setting* file = settings.find(option);
+    if (!file) continue;
+    const std::string path = file->values.back();
+    const auto found = find_record(read_metadata(path));
+    if (!found)
+      throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
+                  Hint("{0} shows what it contains", {run_command("inspect --raw FILE")}));
+    RequestSpec spec = spec_of_record(found->record, option == std::string_view("from"));
+    const bool has_sources = found->record.canvas || !found->record.references.empty();
+    if (has_sources && !settings.has("input")) spec.input = find_sources(found->record, path);
+    if (found->record.is_ours() && !found->record.adapters.empty() && !settings.has("lora"))
+      spec.lora = adapters_of_image(found->record, path);
+    settings.add_below(option, as_defaults(layer_of(spec, path)));
+  }
+}
+
+PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
+                    FoundModels* found) {
+  take_lora_tags(prompts);
+  RequestSpec spec = spec_of(settings);
+  PreparedRun run{choose_model(spec, context, found), {}};
+  for (const std::string& reason : run.model.reasons) context.log.info("{}", reason);
+  if (spec.preset) {
+    settings.add_below("preset", as_defaults(layer_of(quality_preset(*spec.preset, run.model), "preset " + *spec.preset)));
+    spec = spec_of(settings);
+  }
+  const Styles styles = all_styles(context);
+  std::optional<Wildcards> wildcards = wildcards_of(spec, context);
+  InputImages images;
+  for (int64_t round = 0; round < spec.repeat.value_or(1); ++round)
+    for (const PromptLine& line : prompts) {
+      RequestSpec own = spec_of(settings.with(line_settings(settings, line)));
+      own.prompt = own.style ? apply_style(styles, *own.style, line.prompt) : line.prompt;
+      if (round > 0) own.seed = -1;
+      // Rounding and the like are the same in every round: one notice is enough.
+      ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images);
+      resolved.adapters = adapter_choices(own, context);
+      add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr);
+    }
+  return run;
+}
+
+void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests) {
+  if (!models.tokenizer) return;
+  for (const ResolvedRequest& resolved : requests)
+    for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
+      const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
+      if (!tokens.dropped.empty())
+        throw Error(ErrorCode::InvalidArgument,
+                    fmt::format("a prompt has more than {} tokens; this part does not fit: \"{}\"", models.text_length,
+                                tokens.dropped),
+                    Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
+    }
+}
+
+void save_merged_model(const std::filesystem::path& out, const PreparedRun& run, const Log& log) {
+  const auto& adapters = run.requests.front().adapters;
+  if (adapters.empty())
+    throw Error(ErrorCode::InvalidArgument, "there is no adapter to merge", Hint("name one with {0}", {set_option("lora")}));
+  for (const ResolvedRequest& resolved : run.requests)
+    check(resolved.adapters == adapters, "the merged model cannot be saved: the prompts of this run have different adapters");
+  const NamedWeights base(open_weights(run.model.transformer, log), ModelPart::Transformer);
+  std::vector<AdapterUse> uses;
+  for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
+  ThreadPool threads(0);
+  merge_into_file(base, uses, out, threads);
+  log.info("wrote {}", out.string());
+}
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "app/model_choice.h"
+#include "app/prompts.h"
+#include "app/resolve.h"
+#include "app/settings.h"
+#include "pipeline/session.h"
+
+namespace flux2 {
+
+// A model whose files were found, and every request of a run with its defaults filled in.
+struct PreparedRun {
+  ModelFiles model;
+  std::vector<ResolvedRequest> requests;
+};
+
+// Puts the settings of the image that `from` or `remix` names right below the layer that names it. Comes before the prompts are
+// read, since the image may have one.
+void take_settings_of_image(Settings& settings);
+
+// Finds the model, expands presets, styles, wildcards and repeats, and resolves each prompt with its own settings.
+PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
+                    FoundModels* found = nullptr);
+
+// Before the long work: InvalidArgument for a prompt or negative prompt that is longer than the model reads.
+void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests);
+
+// Writes the transformer with the adapters of the requests merged in. They must all use the same.
+void save_merged_model(const std::filesystem::path& out, const PreparedRun& run, const Log& log);
+
+}  // namespace flux2

@@ -1,0 +1,87 @@
+#include "app/prompts.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cctype>
+
+#include "app/adapters.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace flux2 {
+
+namespace {
+
+// Short names as musubi-tuner's prompt files have them.
+constexpr std::array<std::pair<std::string_view, const char*>, 10> kLineOptions = {{
+    {"w", "width"},
+    {"h", "height"},
+    {"s", "steps"},
+    {"d", "seed"},
+    {"g", "guidance"},
+    {"l", "cfg"},
+    {"n", "negative"},
+    {"o", "output"},
+    {"ci", "input"},
+    {"lora", "lora"},
+}};
+
+// Where the next " --w" begins; a dash between words or inside one belongs to the prompt.
+size_t next_option(std::string_view line, size_t from) {
+  for (size_t at = line.find("--", from); at != line.npos; at = line.find("--", at + 2)) {
+    const bool word_begins = at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t';
+    if (word_begins && at + 2 < line.size() && std::isalpha(static_cast<unsigned char>(line[at + 2]))) return at;
+  }
+  return line.npos;
+}
+
+PromptLine parse_line(std::string_view line, int number) {
+  PromptLine parsed;
+  size_t next = next_option(line, 0);
+  parsed.prompt = trimmed(line.substr(0, next));
+  while (next != line.npos) {
+    const size_t start = next + 2, end = next_option(line, start);
+    const std::string_view option = trimmed(line.substr(start, end == line.npos ? end : end - start));
+    const size_t space = option.find_first_of(" \t");
+    const std::string_view name = option.substr(0, space);
+    const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
+    const std::string origin = fmt::format("--{} in line {}", name, number);
+    const char* target = nullptr;
+    for (const auto& [known, long_name] : kLineOptions)
+      if (known == name) target = long_name;
+    check(target != nullptr, "{}: unknown; a line may have w, h, s, d, g, l, n, ci, o and lora, each after two dashes", origin);
+    check(!value.empty(), "{} needs a value", origin);
+    Setting& setting = parsed.settings[target];
+    if (name != "ci" && name != "lora") setting.values.clear();  // only references and adapters may be many
+    setting.values.push_back(value);
+    setting.origin = origin;
+    next = end;
+  }
+  return parsed;
+}
+
+}  // namespace
+
+std::vector<PromptLine> parse_prompt_file(std::string_view text) {
+  std::vector<PromptLine> prompts;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const std::string_view line = trimmed(text.substr(0, end));
+    text = end == text.npos ? std::string_view{} : text.substr(end + 1);
+    if (!line.empty() && !line.starts_with('#')) prompts.push_back(parse_line(line, number));
+  }
+  return prompts;
+}
+
+void take_lora_tags(std::vector<PromptLine>& prompts) {
+  for (PromptLine& line : prompts) {
+    std::vector<std::string> found;
+    line.prompt = without_lora_tags(line.prompt, found);
+    if (found.empty()) continue;
+    Setting& own = line.settings.try_emplace("lora", Setting{{}, "<lora:…>"}).first->second;
+    own.values.insert(own.values.end(), found.begin(), found.end());
+  }
+}
+
+}  // namespace flux2

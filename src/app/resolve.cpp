@@ -1,0 +1,209 @@
+#include "app/resolve.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <random>
+
+#include "app/resolve_inpaint.h"
+#include "base/error.h"
+#include "image/resize.h"
+#include "pipeline/picture_size.h"
+#include "record/request_fields.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max();
+
+uint64_t choose_seed(const RequestSpec& spec, int batch) {
+  const int64_t seed = spec.seed.value_or(-1);
+  if (seed < 0) return std::random_device{}();  // 32 bits
+  check(seed <= kMaxSeed - (batch - 1), "seed {} with {} images goes beyond 2^63-1", seed, batch);
+  return static_cast<uint64_t>(seed);
+}
+
+// What a sampler of this model does with guidance.
+void resolve_guidance(const RequestSpec& spec, const ModelFiles& model, Request& request, const Log& log) {
+  const ModelDefaults& defaults = model.defaults;
+  std::optional<double> cfg = spec.cfg;
+  request.guidance = spec.guidance.value_or(defaults.guidance);
+  if (defaults.guidance_kind == ModelDefaults::None) {
+    if (spec.guidance && *spec.guidance != defaults.guidance)
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{} is distilled and has no guidance: {} {} cannot be used", model.id, spec.origin("guidance"),
+                              *spec.guidance),
+                  Hint("{0} guides any model with a second pass; or use a base model such as {1}",
+                       {set_option("cfg", "X"), set_option("model", "flux.2-klein-base-4b")}));
+    if (spec.cfg_scale && *spec.cfg_scale != 1.0)
+      log.warn("{} is distilled and has no guidance: {} {} is ignored; cfg forces it", model.id, spec.origin("cfg_scale"),
+               *spec.cfg_scale);
+  } else if (spec.cfg_scale && !cfg) {
+    cfg = *spec.cfg_scale;
+  }
+  if (defaults.guidance_kind == ModelDefaults::TrueCfg) {
+    if (!cfg) cfg = request.guidance;
+    request.guidance = *cfg;
+  }
+  if (cfg && *cfg != 1.0) request.cfg = *cfg;  // at 1 the second pass cancels out
+  if (!request.negative.empty() && !request.cfg)
+    log.warn("the negative prompt is not used: it needs true guidance (cfg above 1)");
+}
+
+Tensor tensor_in(const std::string& path, const char* name, bool required) {
+  const auto source = open_weights(path);
+  if (!source->find(name)) {
+    if (required) fail(ErrorCode::Incompatible, "{} holds no tensor \"{}\"", path, name);
+    return {};
+  }
+  return source->open(name);
+}
+
+void read_given_tensors(const RequestSpec& spec, Request& request) {
+  if (spec.embeddings) {
+    request.given_text = tensor_in(*spec.embeddings, "text.embeddings", true);
+    if (request.cfg) request.given_negative = tensor_in(*spec.embeddings, "negative.embeddings", false);
+    check(!request.cfg || request.given_negative.defined(), "{} holds no tensor \"negative.embeddings\", which guidance needs",
+          *spec.embeddings);
+  }
+  if (spec.noise_file) {
+    check(request.batch == 1, "{} holds the noise of one image, but {} are asked for", *spec.noise_file, request.batch);
+    request.given_noise = tensor_in(*spec.noise_file, "noise", true);
+  }
+}
+
+PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, const std::vector<GivenPicture>& references,
+                        const Log& log) {
+  const bool no_match = spec.match == "off";
+  if (spec.match && !no_match) {
+    check(!references.empty(), "{}: there is no reference whose size could be used", spec.origin("match"));
+    const auto index = static_cast<size_t>(std::stoi(*spec.match));
+    check(index <= references.size(), "{}: there are {} references, not {}", spec.origin("match"), references.size(), index);
+    return size_like(references[index - 1].size());
+  }
+  // A configured size or a preset is about images without references.
+  const bool asked = spec.is_asked("width") || spec.is_asked("height");
+  const bool configured = (spec.width || spec.height) && !spec.preset;
+  if (!references.empty() && !no_match && !asked && !configured) return size_like(references[0].size());
+  const PictureSize wanted{static_cast<int>(spec.width.value_or(defaults.width)),
+                           static_cast<int>(spec.height.value_or(defaults.height))};
+  return valid_picture_size(wanted, spec.strict.value_or(false), log);
+}
+
+// Whether keys and values of references are computed once. Models are trained for one way or the other.
+bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, bool any_references, const Log& log) {
+  const std::string how = spec.ref_kv.value_or("auto");
+  const bool reuse = how == "on" || (how == "auto" && model.kv);
+  if (any_references && reuse != model.kv)
+    log.warn("{} was {}trained to reuse the keys of references: {} {} changes its images", model.id, model.kv ? "" : "not ",
+             spec.origin("ref_kv"), how);
+  return any_references && reuse;
+}
+
+// With a strength below 1 the first image is what the run starts from.
+void start_from_image(const RequestSpec& spec, const std::vector<GivenPicture>& references, Request& request,
+                      GenerationRecord& record) {
+  const bool is_reference = spec.context.value_or("refs") == "refs";
+  if (!is_reference) record.request.context = "none";
+  const double strength = spec.strength.value_or(1.0);
+  if (strength == 1.0) return;
+  if (references.empty())
+    throw Error(ErrorCode::InvalidArgument, spec.origin("strength") + ": there is no image to start from",
+                Hint("name one with {0}", {set_option("input")}));
+  record.request.strength = strength;
+  request.canvas = Canvas{planes_of(cover(to_rgb(*references[0].image), request.width, request.height)), strength};
+  if (!is_reference) request.references.erase(request.references.begin());
+}
+
+// The settings that were used, as a record names them.
+RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
+  RequestSpec used;
+  used.prompt = request.prompt;
+  used.negative = request.negative;
+  used.width = request.width, used.height = request.height, used.steps = request.steps;
+  used.guidance = request.guidance;
+  used.cfg = request.cfg;
+  used.seed = static_cast<int64_t>(request.seed);
+  used.sampler = spec.sampler.value_or("euler");
+  used.schedule = spec.schedule.value_or("model");
+  used.noise = request.noise.name();
+  used.profile = spec.profile.value_or("fast");
+  if (request.shift > 0) used.shift = request.shift;
+  if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
+  if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
+  if (!request.negative_references) used.no_negative_refs = true;
+  return used;
+}
+
+}  // namespace
+
+ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
+  const ModelDefaults& defaults = model.defaults;
+  ResolvedRequest resolved;
+  resolved.spec = spec;
+  Request& request = resolved.request;
+  request.prompt = spec.prompt.value_or("");
+  request.negative = spec.negative.value_or("");
+  const std::vector<GivenPicture> references = images.references(spec);
+  for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
+  request.reuse_reference_keys = reuses_reference_keys(spec, model, !references.empty(), log);
+  const PictureSize size = choose_size(spec, defaults, references, log);
+  request.width = size.width, request.height = size.height;
+  request.steps = static_cast<int>(spec.steps.value_or(defaults.steps));
+  request.batch = static_cast<int>(spec.batch.value_or(1));
+  request.seed = choose_seed(spec, request.batch);
+  resolve_guidance(spec, model, request, log);
+  if (model.distilled && request.steps != defaults.steps)
+    log.warn("{} is distilled for {} steps: with {} quality is not guaranteed", model.id, defaults.steps, request.steps);
+  request.schedule = parse_schedule(spec.schedule.value_or("model"));
+  if (request.schedule.kind == Schedule::Sigmas)
+    request.steps = static_cast<int>(make_sigmas(request.schedule, request.tokens(), request.steps).size()) - 1;
+  request.shift = spec.shift.value_or(0);
+  request.noise = parse_noise(spec.noise.value_or("torch-cpu"));
+  request.time_rounding = parse_time_rounding(spec.time_rounding.value_or("exact"));
+  request.sampler = sampler_named(spec.sampler.value_or("euler"));
+  request.negative_references = !spec.no_negative_refs.value_or(false);
+  read_given_tensors(spec, request);
+
+  GenerationRecord& record = resolved.record;
+  record.kind = references.empty() ? "generate" : "edit";
+  record.model = model.id;
+  record.embedded_guidance = defaults.guidance_kind == ModelDefaults::Embedded;
+  record.request = used_settings(spec, request);
+  for (const GivenPicture& reference : references) record.references.push_back(reference.record);
+  start_from_image(spec, references, request, record);
+  return resolved;
+}
+
+ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task, const Log& log, InputImages* images) {
+  InputImages own;
+  InputImages& shared = images ? *images : own;
+  if (task == Task::Inpaint) return resolve_inpaint(spec, model, log, shared);
+  if (task == Task::Edit && (!spec.input || spec.input->empty()))
+    throw Error(ErrorCode::InvalidArgument, "editing needs an image to start from", Hint("name one with {0}", {set_option("input")}));
+  return resolve_generate(spec, model, log, shared);
+}
+
+RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
+  RequestSpec spec = record.request;
+  if (!with_seed) spec.seed.reset();
+  // A text that is empty and a guidance of 0 mean that the other program wrote none.
+  if (spec.negative && spec.negative->empty()) spec.negative.reset();
+  if (spec.guidance && *spec.guidance <= 0) spec.guidance.reset();
+  if (spec.cfg && *spec.cfg <= 0) spec.cfg.reset();
+  // The size of an inpainted image is that of its canvas, not of the region that is worked on.
+  if (record.kind == "inpaint") spec.width.reset(), spec.height.reset();
+  if (record.is_ours()) {
+    if (find_variant(record.model)) spec.model = record.model;
+    return spec;
+  }
+  // Names of other programs' samplers, schedules and generators mean nothing here.
+  RequestSpec common;
+  for (const char* name : {"prompt", "negative", "width", "height", "steps", "guidance", "cfg", "shift", "seed"})
+    if (const auto value = get_value(spec, field(name))) set_value(common, field(name), *value);
+  return common;
+}
+
+}  // namespace flux2

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/input_images.h"
+#include "hub/model_files.h"
+#include "hub/open_adapter.h"
+#include "pipeline/request.h"
+#include "record/generation_record.h"
+
+namespace flux2 {
+
+enum class Task {
+  Generate,  // from text, with or without references
+  Edit,      // the same, but a reference is required
+  Inpaint,   // regenerate part of the first image
+};
+
+// What is written of an image that was made; empty: itself.
+using Finish = std::function<Image(const Image& made)>;
+
+// A request with every default filled in, and the record that its images will carry.
+struct ResolvedRequest {
+  Request request;
+  GenerationRecord record;
+  RequestSpec spec;  // what was asked for: how it runs and what is written
+  Finish finish = {};
+  std::vector<AdapterChoice> adapters = {};
+
+  std::string output() const { return spec.output.value_or(""); }
+};
+
+// Applies the rules of sizes, seeds and guidance to what was asked for, and reads the images it names, through `images` where
+// requests share them. Adapters are not looked up (app/adapters.h). Throws InvalidArgument for what cannot be done.
+ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
+                        InputImages* images = nullptr);
+
+// The settings of a record, for making its image again: without the seed when that shall be a new one. Of other programs' records
+// only those fields that mean the same here.
+RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed = true);
+
+}  // namespace flux2

@@ -1,0 +1,120 @@
+#include "app/resolve_inpaint.h"
+
+#include "base/error.h"
+#include "image/mask.h"
+#include "pipeline/inpaint.h"
+#include "pipeline/picture_size.h"
+
+namespace flux2 {
+
+namespace {
+
+InpaintOptions inpaint_options_of(const RequestSpec& spec, const Log& log) {
+  InpaintOptions options;
+  const bool diffusers = spec.inpaint_mode == "diffusers";
+  options.mode = diffusers ? InpaintOptions::Mode::Diffusers : InpaintOptions::Mode::Ours;
+  options.grow = static_cast<int>(spec.grow.value_or(options.grow));
+  options.feather = static_cast<int>(spec.feather.value_or(options.feather));
+  options.align = spec.align.value_or("on") == "on";
+  const std::string crop = spec.crop.value_or("auto");
+  if (crop == "off") options.crop = InpaintOptions::Crop::Off;
+  else if (crop != "auto") {
+    options.crop = InpaintOptions::Crop::On;
+    options.padding = std::stoi(crop);
+  }
+  // A configured size or a preset is about whole images; here the request itself has to ask for one.
+  if (!diffusers && spec.is_asked("width") && spec.is_asked("height")) {
+    const PictureSize wanted{static_cast<int>(*spec.width), static_cast<int>(*spec.height)};
+    const PictureSize size = valid_picture_size(wanted, spec.strict.value_or(false), log);
+    options.width = size.width, options.height = size.height;
+  }
+  return options;
+}
+
+// The canvas and its mask, extended where that is asked for.
+struct Masked {
+  std::shared_ptr<const Image> canvas;
+  Image mask;
+  std::string mask_sha256;
+};
+
+Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images) {
+  const bool transparent = !spec.mask && !spec.mask_box && has_transparency(*given.image);
+  if (!spec.mask && !spec.mask_box && !spec.extend && !transparent)
+    throw Error(ErrorCode::InvalidArgument, "nothing says which part of the image to regenerate",
+                Hint("use {0}, {1}, {2}, or an image with transparent areas",
+                     {set_option("mask", "FILE"), set_option("mask_box", "x,y,w,h"), set_option("extend", "l,t,r,b")}));
+  Masked masked;
+  const Image& canvas = *given.image;
+  masked.mask = Image(canvas.width, canvas.height, 1);
+  if (spec.mask) {
+    const GivenPicture mask = images.picture(*spec.mask);
+    check(mask.image->width == canvas.width && mask.image->height == canvas.height,
+          "the mask {} is {}x{}, the image {} is {}x{}: they need the same size", mask.record.name, mask.image->width,
+          mask.image->height, given.record.name, canvas.width, canvas.height);
+    masked.mask = mask_of_picture(*mask.image);
+    masked.mask_sha256 = mask.record.sha256;
+  } else if (transparent) {
+    masked.mask = mask_of_picture(canvas);
+  }
+  for (const std::string& box : spec.mask_box.value_or(std::vector<std::string>{}))
+    in_context(spec.origin("mask_box"), [&] { add_box(masked.mask, parse_box(box)); });
+  if (spec.mask_invert.value_or(false)) invert(masked.mask);
+
+  // Transparency that is the mask is painted over; other transparency stays.
+  const bool as_it_is = canvas.channels == 3 || (canvas.channels == 4 && !transparent);
+  masked.canvas = as_it_is ? given.image : std::make_shared<const Image>(to_rgb(canvas));
+  if (spec.extend) {
+    Image larger = *masked.canvas;
+    in_context(spec.origin("extend"), [&] { extend(larger, masked.mask, parse_margins(*spec.extend)); });
+    masked.canvas = std::make_shared<const Image>(std::move(larger));
+  }
+  return masked;
+}
+
+// What resolve_generate() sees: the references behind the canvas, the size to work at, nothing to start from.
+RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
+  spec.input->erase(spec.input->begin());
+  spec.width = inpaint.width(), spec.height = inpaint.height();
+  spec.defaults.erase("width"), spec.defaults.erase("height");
+  spec.match = "off";
+  spec.strength = 1.0;
+  return spec;
+}
+
+}  // namespace
+
+ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
+  if (!spec.input || spec.input->empty())
+    throw Error(ErrorCode::InvalidArgument, "inpainting needs an image", Hint("name one with {0}", {set_option("input")}));
+  const GivenPicture given = images.picture(spec.input->front());
+  Masked masked = read_masked(spec, given, images);
+  const InpaintOptions options = inpaint_options_of(spec, log);
+  const auto inpaint = std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), options);
+
+  ResolvedRequest resolved = resolve_generate(without_canvas(spec, *inpaint), model, log, images);
+  resolved.spec = spec;
+  Request& request = resolved.request;
+  GenerationRecord& record = resolved.record;
+  const double strength = spec.strength.value_or(1.0);
+  request.canvas = inpaint->canvas(strength);
+  if (spec.context.value_or("refs") == "refs") request.references.insert(request.references.begin(), request.canvas->picture);
+
+  record.kind = "inpaint";
+  record.canvas = given.record;
+  record.mask_sha256 = masked.mask_sha256;
+  RequestSpec& used = record.request;
+  if (strength < 1.0) used.strength = strength;
+  used.mask_box = spec.mask_box;
+  if (spec.mask_invert.value_or(false)) used.mask_invert = true;
+  used.extend = spec.extend;
+  used.grow = options.grow, used.feather = options.feather;
+  if (!options.align) used.align = "off";
+  if (spec.crop && *spec.crop != "auto") used.crop = spec.crop;
+  if (spec.inpaint_mode && *spec.inpaint_mode != "ours") used.inpaint_mode = spec.inpaint_mode;
+  if (options.mode == InpaintOptions::Mode::Ours) used.width = masked.canvas->width, used.height = masked.canvas->height;
+  resolved.finish = [inpaint](const Image& made) { return inpaint->finish(made); };
+  return resolved;
+}
+
+}  // namespace flux2

@@ -1,0 +1,126 @@
+#include "app/resolve_inpaint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "app/test_words.h"
+#include "base/error.h"
+#include "image/write_image.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class InpaintOptionsOf : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name, const Image& image) const {
+    save_image(folder_ / name, encode_png(image));
+    return (folder_ / name).string();
+  }
+  ResolvedRequest ask(std::vector<std::string> words) const {
+    RequestSpec spec = spec_of_words(std::move(words));
+    spec.prompt = "a fox";
+    return resolve(spec, ModelFiles{}, Task::Inpaint);
+  }
+  std::string refusal(std::vector<std::string> words) const {
+    try {
+      ask(std::move(words));
+    } catch (const Error& e) {
+      return std::string(e.what()) + " | " + e.hint().plain();
+    }
+    return "";
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("inpaint-" + std::to_string(::getpid()));
+  std::string canvas_ = (fs::create_directories(folder_), file("canvas.png", Image(640, 480, 3)));
+};
+
+TEST_F(InpaintOptionsOf, BecomeARequestForTheRegion) {
+  const std::string reference = file("r.png", Image(64, 96, 3));
+  const ResolvedRequest resolved = ask({"-i", canvas_, "-i", reference, "--mask-box", "100,100,80,80", "--strength", "0.7"});
+  EXPECT_EQ(resolved.request.width, 176);  // 80 + 2 · (8 + 8 + 32)
+  EXPECT_EQ(resolved.request.height, 176);
+  ASSERT_TRUE(resolved.request.canvas);
+  EXPECT_EQ(resolved.request.canvas->strength, 0.7);
+  ASSERT_EQ(resolved.request.references.size(), 2u);
+  EXPECT_EQ(resolved.request.references[0], resolved.request.canvas->picture);
+  EXPECT_EQ(resolved.request.references[1]->height, 96);
+  EXPECT_EQ(resolved.record.kind, "inpaint");
+  EXPECT_EQ(resolved.record.width(), 640);
+  EXPECT_EQ(resolved.record.canvas->name, "canvas.png");
+  EXPECT_EQ(resolved.record.request.mask_box, std::vector<std::string>{"100,100,80,80"});
+  EXPECT_EQ(resolved.record.references.size(), 1u);
+  EXPECT_EQ(ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--context", "none"}).request.references.size(), 0u);
+}
+
+TEST_F(InpaintOptionsOf, FindTheMaskWhereverItIs) {
+  const auto width = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--crop", "0", "--grow", "0", "--feather", "0"});
+    return ask(words).request.width;
+  };
+  Image mask(640, 480, 1);
+  for (int y = 0; y < 64; ++y) std::fill_n(mask.at(0, y), 160, uint8_t{255});
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask)}), 160);
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask), "--mask-box", "0,0,320,10"}), 320);
+  EXPECT_EQ(width({"-i", canvas_, "--mask", file("m.png", mask), "--mask-invert"}), 640);
+  EXPECT_EQ(width({"-i", canvas_, "--extend", "64,0,0,0"}), 64);
+  Image transparent(640, 480, 4);
+  std::fill(transparent.pixels.begin(), transparent.pixels.end(), uint8_t{255});
+  for (int y = 0; y < 64; ++y)
+    for (int x = 0; x < 80; ++x) transparent.at(x, y)[3] = 0;
+  EXPECT_EQ(width({"-i", file("t.png", transparent)}), 80);
+  EXPECT_EQ(ask({"-i", file("t.png", transparent)}).finish(Image(80 + 48, 64 + 48, 3)).channels, 3);
+}
+
+TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
+  const Request request = ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--size", "512x256"}).request;
+  EXPECT_EQ(request.width, 512);
+  EXPECT_EQ(request.height, 256);
+  const ResolvedRequest extended = ask({"-i", canvas_, "--extend", "0,0,100,0", "--crop", "off"});
+  EXPECT_EQ(extended.record.width(), 740);
+  EXPECT_EQ(extended.request.width, 752);
+  EXPECT_EQ(extended.finish(Image(752, 480, 3)).width, 740);
+}
+
+// What a picture says about its making asks for the same again.
+TEST_F(InpaintOptionsOf, ComeBackFromTheRecord) {
+  const GenerationRecord record = ask({"-i", canvas_, "--mask-box", "9,9,80,80", "--grow", "3", "--feather", "0", "--extend",
+                                       "0,0,16,0", "--strength", "0.5", "--align", "off", "--sampler", "heun", "--seed", "5"})
+                                      .record;
+  const auto sources = find_sources(record, (folder_ / "result.png").string());
+  EXPECT_EQ(sources, std::vector<std::string>{canvas_});
+  RequestSpec spec = spec_of_record(record);
+  spec.input = sources;
+  const ResolvedRequest again = resolve(spec, ModelFiles{}, Task::Inpaint);
+  EXPECT_EQ(to_json(again.record).dump(), to_json(record).dump());
+  fs::remove(canvas_);
+  try {
+    find_sources(record, (folder_ / "result.png").string());
+    FAIL() << "the canvas is gone";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::NotFound);
+    EXPECT_THAT(e.what(), HasSubstr("canvas.png"));
+  }
+}
+
+TEST_F(InpaintOptionsOf, AreRefusedInOneSentence) {
+  EXPECT_THAT(refusal({}), HasSubstr("inpainting needs an image"));
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("nothing says which part of the image to regenerate | use mask=FILE"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 48, 1))}),
+              HasSubstr("the mask s.png is 64x48, the image canvas.png is 640x480"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 lies outside"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door"}), HasSubstr("not available yet"));
+}
+
+}  // namespace
+}  // namespace flux2

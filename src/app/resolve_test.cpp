@@ -1,0 +1,146 @@
+#include "app/resolve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "app/presets.h"
+#include "app/test_words.h"
+
+namespace flux2 {
+namespace {
+
+using testing::HasSubstr;
+
+ModelFiles model_like(const std::string& id) {
+  const Variant variant = find_variant(id).value();
+  ModelFiles files;
+  files.id = variant.id;
+  files.defaults = variant.defaults;
+  files.distilled = variant.distilled;
+  return files;
+}
+
+struct Asked {
+  std::string model = "klein-4b";
+  std::vector<std::string> warnings;
+  ResolvedRequest operator()(std::vector<std::string> words) {
+    RequestSpec spec = spec_of_words(std::move(words));
+    spec.prompt = "a fox";
+    return resolve(spec, model_like(model), Task::Generate,
+                   Log([this](LogLevel, const std::string& text) { warnings.push_back(text); }));
+  }
+  std::string refusal(std::vector<std::string> words) {
+    try {
+      (*this)(std::move(words));
+    } catch (const Error& e) {
+      return std::string(e.what()) + " | " + e.hint().plain();
+    }
+    return "";
+  }
+};
+
+TEST(Request, TakesTheModelsDefaults) {
+  const Request request = Asked{}({}).request;
+  EXPECT_EQ(request.steps, 4);
+  EXPECT_EQ(request.width, 1024);
+  EXPECT_FALSE(request.cfg);
+  EXPECT_LE(request.seed, 0xffffffffu);
+}
+
+TEST(Request, GuidanceIsLockedOnDistilledModels) {
+  Asked asked;
+  const std::string message = asked.refusal({"-g", "4"});
+  EXPECT_THAT(message, HasSubstr("no guidance"));
+  EXPECT_THAT(message, HasSubstr("cfg=X"));
+  EXPECT_THAT(message, HasSubstr("base"));
+  EXPECT_EQ(asked({"-g", "1"}).request.cfg, std::nullopt);
+  EXPECT_EQ(asked({"--cfg", "3"}).request.cfg, 3.0);
+  EXPECT_TRUE(asked.warnings.empty());
+  EXPECT_EQ(asked({"--cfg-scale", "7"}).request.cfg, std::nullopt);
+  EXPECT_EQ(asked.warnings.size(), 1u);
+}
+
+TEST(Request, GuidanceOfBaseModelsIsASecondPass) {
+  Asked asked{"klein-base-4b"};
+  EXPECT_EQ(asked({}).request.cfg, 4.0);
+  EXPECT_EQ(asked({"-g", "2.5"}).request.cfg, 2.5);
+  EXPECT_EQ(asked({"-g", "1"}).request.cfg, std::nullopt);
+  EXPECT_EQ(asked({"--cfg-scale", "7"}).request.cfg, 7.0);
+  EXPECT_EQ(asked({"--cfg", "3"}).record.request.guidance, 3.0);
+}
+
+TEST(Request, GuidanceOfDevIsAnInput) {
+  Asked asked{"dev"};
+  EXPECT_EQ(asked({"-g", "2.5"}).request.guidance, 2.5);
+  EXPECT_EQ(asked({"-g", "2.5"}).request.cfg, std::nullopt);
+  EXPECT_TRUE(asked({}).record.embedded_guidance);
+  EXPECT_EQ(asked({"--cfg", "3"}).request.cfg, 3.0);
+}
+
+TEST(Request, NegativePromptWithoutGuidanceIsAWarning) {
+  Asked asked;
+  asked({"-n", "dark"});
+  ASSERT_EQ(asked.warnings.size(), 1u);
+  EXPECT_THAT(asked.warnings[0], HasSubstr("negative prompt"));
+}
+
+TEST(Request, SeedsHaveTheirRange) {
+  Asked asked;
+  EXPECT_EQ(asked({"-S", "9223372036854775807"}).request.seed, 9223372036854775807u);
+  EXPECT_THAT(asked.refusal({"-S", "9223372036854775807", "-b", "2"}), HasSubstr("2^63-1"));
+  EXPECT_THAT(asked.refusal({"-S", "-2"}), HasSubstr("--seed"));
+  EXPECT_THAT(asked.refusal({"-S", "9223372036854775808"}), HasSubstr("--seed"));
+  EXPECT_LE(asked({"-S", "-1"}).request.seed, 0xffffffffu);
+}
+
+TEST(Request, StepsBeyondTheDistilledOnesAreAWarning) {
+  Asked asked;
+  EXPECT_EQ(asked({"-s", "8"}).request.steps, 8);
+  EXPECT_EQ(asked.warnings.size(), 1u);
+  EXPECT_THAT(asked.refusal({"-s", "257"}), HasSubstr("1 to 256"));
+}
+
+TEST(Request, AListOfSigmasCountsItsSteps) {
+  EXPECT_EQ(Asked{"klein-base-4b"}({"--schedule", "sigmas:1,0.7,0.3"}).request.steps, 3);
+}
+
+TEST(Request, APictureGivesItsSettingsBack) {
+  Asked asked{"klein-base-4b"};
+  const ResolvedRequest first =
+      asked({"-g", "2.5", "-S", "7", "--size", "512x256", "-s", "9", "--shift", "2", "--noise", "grid", "-n", "dark"});
+  const ResolvedRequest again = resolve(spec_of_record(first.record), model_like("klein-base-4b"));
+  EXPECT_EQ(to_json(again.record), to_json(first.record));
+  EXPECT_FALSE(spec_of_record(first.record, false).seed);
+}
+
+TEST(QualityPreset, SuitsTheModel) {
+  EXPECT_EQ(quality_preset("draft", model_like("klein-4b")).steps, 4);
+  EXPECT_EQ(quality_preset("draft", model_like("klein-4b")).width, 512);
+  EXPECT_EQ(quality_preset("best", model_like("klein-4b")).steps, 8);
+  EXPECT_EQ(quality_preset("draft", model_like("klein-base-4b")).steps, 20);
+  EXPECT_EQ(quality_preset("best", model_like("klein-base-4b")).steps, 50);
+  ModelFiles pico;
+  pico.bundled = true;
+  pico.distilled = false;
+  pico.defaults.steps = 20;
+  pico.defaults.width = pico.defaults.height = 128;
+  EXPECT_EQ(quality_preset("draft", pico).steps, 10);
+  EXPECT_EQ(quality_preset("standard", pico).steps, 20);
+  EXPECT_EQ(quality_preset("best", pico).steps, 40);
+  EXPECT_EQ(quality_preset("draft", pico).width, 128);
+}
+
+TEST(Styles, FilesAddToTheBuiltInOnes) {
+  AppContext context;
+  context.project = {"flux2.toml", {{"styles.mine", {"{prompt} in red"}}}};
+  context.user = {"config.toml", {{"styles.mine", {"other"}}, {"styles.tail", {"in blue"}}}};
+  const Styles styles = all_styles(context);
+  EXPECT_EQ(apply_style(styles, "mine", "a cat"), "a cat in red");
+  EXPECT_EQ(apply_style(styles, "tail", "a cat"), "a cat, in blue");
+  EXPECT_NE(apply_style(styles, "photo", "a cat").find("photograph of a cat"), std::string::npos);
+  EXPECT_THROW(apply_style(styles, "phto", "a cat"), Error);
+}
+
+}  // namespace
+}  // namespace flux2

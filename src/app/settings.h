@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/config_file.h"
+#include "app/context.h"
+#include "record/request_fields.h"
+
+namespace flux2 {
+
+// A value as a person wrote it, and where: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml".
+struct Setting {
+  std::vector<std::string> values;
+  std::string origin;
+  bool is_default = false;  // from the environment, a configuration file or a preset, not from the request itself
+};
+using SettingLayer = std::map<std::string, Setting>;  // by option name, with dashes
+
+// The values of options from every place that may set them; the first layer that has one wins. RequestSpec is its typed form.
+class Settings {
+ public:
+  // In every layer `size` and `dir` are replaced by the options they stand for, so that a size in a higher layer overrides a
+  // width in a lower one.
+  void add(SettingLayer layer);
+  // Right below the layer that sets `name`: what that option stands for overrides everything its own layer overrides.
+  void add_below(std::string_view name, SettingLayer layer);
+  // Right below the first layer, which is what the request itself says.
+  void add_below_first(SettingLayer layer);
+
+  // A copy with a layer above all others.
+  Settings with(SettingLayer top) const;
+
+  const Setting* find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  // Typed access for options that are no request fields. A value that does not fit is an InvalidArgument that names its origin
+  // and what would fit.
+  bool flag(std::string_view name) const;
+  int count(std::string_view name) const;  // how often a flag is given
+  std::string text(std::string_view name, std::string fallback = {}) const;
+  std::optional<int64_t> integer(std::string_view name, int64_t low, int64_t high) const;
+  std::optional<double> number(std::string_view name, double low, double high) const;
+  std::string choice(std::string_view name, const std::vector<std::string>& allowed, std::string fallback) const;
+
+ private:
+  std::vector<SettingLayer> layers_;
+};
+
+// Every request field that is set, checked.
+RequestSpec spec_of(const Settings& settings);
+
+// The fields of a spec as a layer. Each setting's origin is `origin`.
+SettingLayer layer_of(const RequestSpec& spec, const std::string& origin);
+
+// What the environment and a configuration file say about these fields. Invalid values and fields that are not available yet are
+// InvalidArgument.
+SettingLayer layer_of_environment(const std::vector<const Field*>& fields, const GetEnv& environment);
+SettingLayer layer_of_file(const std::vector<const Field*>& fields, const ConfigFile& file);
+
+}  // namespace flux2

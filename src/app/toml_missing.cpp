@@ -1,0 +1,13 @@
+#include "base/error.h"
+#include "app/config_file.h"
+
+namespace flux2 {
+
+bool toml_available() { return false; }
+
+std::map<std::string, std::vector<std::string>> parse_toml(std::string_view) {
+  throw Error(ErrorCode::InvalidArgument, "this build has no TOML reader, so it has no configuration files",
+              "build with toml++ present, or use environment variables such as FLUX2_STEPS");
+}
+
+}  // namespace flux2

@@ -1,0 +1,458 @@
+#include "record/request_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "image/mask.h"
+#include "image/write_image.h"
+#include "pipeline/noise.h"
+#include "pipeline/picture_size.h"
+#include "pipeline/schedule.h"
+#include "record/picture_metadata.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr double kMaxSeed = 9223372036854775807.0;
+constexpr double kAnySide = 1 << 20;  // anything a person may type; the rules of sizes answer for the rest
+
+void check_schedule(const std::string& text) { parse_schedule(text); }
+void check_noise(const std::string& text) { parse_noise(text); }
+void check_format(const std::string& text) { format_from_name(text); }
+void check_metadata(const std::string& text) { MetadataChoice::parse(text); }
+void check_box(const std::string& text) { parse_box(text); }
+void check_margins(const std::string& text) {
+  check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failure == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// "off", "auto" or a number from low to high.
+void check_number_or(const std::string& text, std::initializer_list<std::string_view> words, int64_t low, int64_t high) {
+  if (std::find(words.begin(), words.end(), text) != words.end()) return;
+  const auto number = whole_number(text);
+  check(number && *number >= low && *number <= high, "\"{}\" is not {} or a whole number from {} to {}", text,
+        fmt::join(words, ", "), low, high);
+}
+void check_crop(const std::string& text) { check_number_or(text, {"auto", "off"}, 0, 4096); }
+void check_tile(const std::string& text) { check_number_or(text, {"auto", "off"}, 128, 4096); }
+void check_match(const std::string& text) { check_number_or(text, {"off"}, 1, 16); }
+void check_reference_pixels(const std::string& text) {
+  constexpr int64_t kFewest = 64 * 64, kMost = 4096 * 4096;
+  int64_t pixels = whole_number(text).value_or(0);
+  if (text.find('x') != text.npos) {
+    const PictureSize size = parse_picture_size(text);
+    pixels = int64_t{size.width} * size.height;
+  }
+  check(pixels >= kFewest && pixels <= kMost, "\"{}\" is not an area from {} to {} pixels", text, kFewest, kMost);
+}
+
+using R = RequestSpec;
+using T = FieldType;
+
+std::vector<Field> make_fields() {
+  return {
+      // What to draw.
+      {.name = "prompt", .unit = "TEXT", .help = "what to draw, also as the argument; - reads standard input", .member = &R::prompt,
+       .record_key = "prompt", .is_private = true},
+      {.name = "negative", .unit = "TEXT", .help = "what to avoid; needs guidance (base models) or <cfg>", .section = "generate",
+       .member = &R::negative, .record_key = "negative", .is_private = true},
+      {.name = "wildcards", .unit = "FOLDER|off",
+       .help = "files for __name__ in prompts (default: wildcards/ here, then in the data folder); off: use __name__ and {a|b} as "
+               "they are",
+       .section = "generate", .member = &R::wildcards},
+      {.name = "style", .unit = "NAME", .help = "prompt template; <style> list shows them", .section = "generate", .member = &R::style},
+      {.name = "preset", .type = T::Choice, .unit = "NAME", .help = "draft, standard or best: steps and size that suit the model",
+       .section = "generate", .member = &R::preset, .choices = {"draft", "standard", "best"}},
+      {.name = "width", .type = T::Integer, .unit = "PX", .help = "64 to 4096, a multiple of 16 (default: the model's)",
+       .section = "generate", .member = &R::width, .low = 1, .high = kAnySide, .record_key = "width"},
+      {.name = "height", .type = T::Integer, .unit = "PX", .help = "like <width>", .section = "generate", .member = &R::height,
+       .low = 1, .high = kAnySide, .record_key = "height"},
+      {.name = "size", .type = T::Size, .unit = "WxH|PX|NAME",
+       .help = "both at once: 1360x768, 1024, square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9", .section = "generate"},
+      {.name = "seed", .type = T::Seed, .unit = "N", .help = "0 to 2^63-1, -1 or random (default: random)", .section = "generate",
+       .member = &R::seed, .low = -1, .high = kMaxSeed, .record_key = "seed", .a1111_key = "Seed"},
+      {.name = "batch", .type = T::Integer, .unit = "N", .help = "number of images; seeds count up from <seed> (default: 1)",
+       .section = "generate", .member = &R::batch, .low = 1, .high = 1024},
+      {.name = "repeat", .type = T::Integer, .unit = "N", .help = "repeat everything with new seeds (default: 1)", .section = "generate",
+       .member = &R::repeat, .low = 1, .high = 100000},
+      {.name = "from", .unit = "FILE", .help = "reuse the settings of this image", .member = &R::from},
+      {.name = "remix", .unit = "FILE", .help = "reuse the settings of this image with a new seed", .member = &R::remix},
+      {.name = "lora", .type = T::Texts, .unit = "FILE|NAME[:W[:LAYERS]]",
+       .help = "adapter (LoRA, DoRA, LoHa, LoKr, OFT), its strength (default: 1) and a pattern like double_blocks or !mlp for the "
+               "layers it may change; <lora:NAME:W> in the prompt does the same",
+       .member = &R::lora},
+      {.name = "lora_mode", .type = T::Choice, .unit = "MODE",
+       .help = "runtime keeps adapters separate from the weights; merge adds them once; auto is runtime (default: auto)",
+       .section = "generate", .member = &R::lora_mode, .choices = {"auto", "runtime", "merge"}, .loads_model = true},
+      {.name = "upsample", .type = T::Choice, .unit = "WAY", .help = "prompt rewriting", .section = "generate", .later = true, .harmless = {"none"}},
+      {.name = "element", .type = T::Texts, .unit = "NAME", .help = "studio element", .later = true},
+
+      // Pictures to start from.
+      {.name = "input", .type = T::Texts, .unit = "FILE",
+       .help = "image to edit or to refer to, up to 16; the first is \"image 1\" in a prompt", .member = &R::input},
+      {.name = "strength", .type = T::Number, .unit = "X",
+       .help = "start from the first image with noise added: near 0 keeps it, 1 ignores it (default: 1)", .section = "generate",
+       .member = &R::strength, .low = 0, .high = 1, .record_key = "strength", .a1111_key = "Denoising strength"},
+      {.name = "context", .type = T::Choice, .unit = "refs|none",
+       .help = "whether the image that a run starts from is a reference too (default: refs)", .section = "generate",
+       .member = &R::context, .choices = {"refs", "none"}, .record_key = "context"},
+      {.name = "no_negative_refs", .type = T::Flag, .help = "with true guidance, only the pass with the prompt sees the references",
+       .section = "generate", .member = &R::no_negative_refs, .record_key = "!negative_references"},
+      {.name = "match", .unit = "N|off", .help = "use the size of reference N (default: 1 unless a size is given)",
+       .section = "generate", .member = &R::match, .check_text = check_match},
+      {.name = "ref_pixels", .unit = "N|WxH",
+       .help = "scale larger references down to this area (default: 2024x2024 for one, 1024x1024 for several)", .section = "generate",
+       .member = &R::ref_pixels, .check_text = check_reference_pixels},
+      {.name = "no_resize_ref", .type = T::Flag, .help = "do not scale references down", .section = "generate",
+       .member = &R::no_resize_ref},
+      {.name = "ref_prep", .type = T::Choice, .unit = "NAME",
+       .help = "how references are prepared: ours (EXIF orientation applied, alpha over white), bfl or diffusers (default: ours)",
+       .section = "generate", .member = &R::ref_prep, .choices = {"ours", "bfl", "diffusers"}},
+
+      // Which part of a picture to regenerate.
+      {.name = "mask", .unit = "FILE",
+       .help = "white areas are regenerated, black areas are kept, grey areas are blended; if the mask has an alpha channel, alpha is "
+               "used instead",
+       .member = &R::mask},
+      {.name = "mask_box", .type = T::Texts, .unit = "X,Y,W,H", .help = "a rectangle to regenerate; may be repeated",
+       .member = &R::mask_box, .check_text = check_box, .record_key = "mask.boxes"},
+      {.name = "mask_invert", .type = T::Flag, .help = "swap the areas that are kept and regenerated", .member = &R::mask_invert,
+       .record_key = "mask.inverted"},
+      {.name = "grow", .type = T::Integer, .unit = "PX", .help = "widen the mask, 0 to 256 (default: 8)", .section = "generate",
+       .member = &R::grow, .low = 0, .high = 256, .record_key = "mask.grow"},
+      {.name = "feather", .type = T::Integer, .unit = "PX", .help = "soften the edge of the mask, 0 to 256 (default: 8)",
+       .section = "generate", .member = &R::feather, .low = 0, .high = 256, .record_key = "mask.feather"},
+      {.name = "crop", .unit = "auto|off|PX",
+       .help = "work on the masked area and PX pixels around it; auto uses 32 when the mask is small (default: auto)",
+       .section = "generate", .member = &R::crop, .check_text = check_crop, .record_key = "mask.crop"},
+      {.name = "extend", .unit = "L,T,R,B", .help = "enlarge the canvas by these margins and fill them", .member = &R::extend,
+       .check_text = check_margins, .record_key = "mask.extended"},
+      {.name = "inpaint_mode", .type = T::Choice, .unit = "NAME",
+       .help = "ours, or diffusers to follow its klein inpaint pipeline (default: ours)", .section = "generate",
+       .member = &R::inpaint_mode, .choices = {"ours", "diffusers"}, .record_key = "mask.mode"},
+      {.name = "align", .type = T::Choice, .unit = "on|off",
+       .help = "correct shift, scale and colour of the result to match what is kept (default: on)", .section = "generate",
+       .member = &R::align, .choices = {"on", "off"}, .record_key = "mask.aligned"},
+      {.name = "mask_points", .unit = "LIST", .help = "mask by points", .later = true},
+      {.name = "mask_text", .unit = "TEXT", .help = "mask by text", .later = true},
+
+      // Which model.
+      {.name = "model", .unit = "NAME|PATH",
+       .help = "registered name or key, variant id, file or folder (default: the configured, installed or bundled one)",
+       .section = "generate", .member = &R::model, .chooses_model = true},
+      {.name = "dit", .unit = "PATH|NAME", .help = "transformer weights", .section = "generate", .member = &R::dit, .chooses_model = true},
+      {.name = "vae", .unit = "PATH|NAME", .help = "autoencoder weights: a file, a folder or a registered name", .section = "generate",
+       .member = &R::vae, .chooses_model = true},
+      {.name = "text_encoder", .unit = "PATH|NAME", .help = "text encoder: a file, the first shard, a folder or a registered name",
+       .section = "generate", .member = &R::text_encoder, .chooses_model = true},
+      {.name = "tokenizer", .unit = "PATH|NAME", .help = "tokenizer folder, tokenizer.json or a registered name", .section = "generate",
+       .member = &R::tokenizer, .chooses_model = true},
+      {.name = "base", .type = T::Flag, .help = "run the model as an undistilled one: more steps, true guidance", .member = &R::base,
+       .chooses_model = true},
+
+      // How it is sampled.
+      {.name = "steps", .type = T::Integer, .unit = "N", .help = "1 to 256 (default: the model's)", .section = "generate",
+       .member = &R::steps, .low = 1, .high = 256, .record_key = "steps", .a1111_key = "Steps"},
+      {.name = "guidance", .type = T::Number, .unit = "X",
+       .help = "base models: true guidance; dev: guidance input; locked on distilled models", .section = "generate",
+       .member = &R::guidance, .low = 0, .high = 100, .record_key = "guidance"},
+      {.name = "cfg", .type = T::Number, .unit = "X", .help = "true guidance with the negative prompt on any model; doubles the time",
+       .section = "generate", .member = &R::cfg, .low = 0, .high = 100, .record_key = "cfg"},
+      {.name = "cfg_scale", .type = T::Number, .unit = "X", .member = &R::cfg_scale, .low = 0, .high = 100},
+      {.name = "schedule", .unit = "NAME", .help = "model, linear, power[:a] or sigmas:a,b,… (default: model)", .section = "generate",
+       .member = &R::schedule, .check_text = check_schedule, .record_key = "schedule", .a1111_key = "Schedule type"},
+      {.name = "shift", .type = T::Number, .unit = "X", .help = "replaces the shift that depends on size and steps", .section = "generate",
+       .member = &R::shift, .low = 1e-3, .high = 1000, .record_key = "shift"},
+      {.name = "noise", .unit = "NAME", .help = "torch-cpu, torch-cuda[:SMSxTHREADS] or grid (default: torch-cpu)", .section = "generate",
+       .member = &R::noise, .check_text = check_noise, .record_key = "noise", .a1111_key = "RNG"},
+      {.name = "time_rounding", .type = T::Choice, .unit = "NAME",
+       .help = "how the time input is rounded: exact, bfl or diffusers (default: exact)", .section = "generate",
+       .member = &R::time_rounding, .choices = {"exact", "bfl", "diffusers"}, .record_key = "time_rounding"},
+      {.name = "sampler", .type = T::Choice, .unit = "NAME", .help = "euler, heun (two passes a step) or dpmpp2m (default: euler)",
+       .section = "generate", .member = &R::sampler, .choices = {"euler", "heun", "dpmpp2m"}, .record_key = "sampler",
+       .a1111_key = "Sampler"},
+      {.name = "deadline", .type = T::Number, .unit = "S", .help = "stop with an error when an image takes longer than S seconds",
+       .section = "generate", .member = &R::deadline, .low = 0.001, .high = 1e7},
+
+      // What is written.
+      {.name = "output", .unit = "PATH", .help = "file, folder/ or pattern like {date}/{seq:05}-{seed}.{ext}; - is standard output",
+       .section = "generate", .member = &R::output},
+      {.name = "format", .unit = "NAME", .help = "png, jpg, webp or ppm (default: from the file name, else png)", .section = "generate",
+       .member = &R::format, .check_text = check_format},
+      {.name = "quality", .type = T::Integer, .unit = "N", .help = "1 to 100 for jpg and webp (default: 95)", .section = "generate",
+       .member = &R::quality, .low = 1, .high = 100},
+      {.name = "rounding", .type = T::Choice, .unit = "NAME", .help = "nearest or trunc: how samples become 8 bits (default: nearest)",
+       .section = "generate", .member = &R::rounding, .choices = {"nearest", "trunc"}},
+      {.name = "metadata", .unit = "LIST", .help = "any of a1111, json, comfy, or none (default: a1111,json)", .section = "generate",
+       .member = &R::metadata, .check_text = check_metadata},
+      {.name = "private", .type = T::Flag, .help = "leave prompt and names out of the file", .section = "generate",
+       .member = &R::is_private},
+      {.name = "no_provenance", .type = T::Flag, .help = "with <metadata> none: also leave out the mark of a generated image",
+       .section = "generate", .member = &R::no_provenance},
+      {.name = "sidecar", .type = T::Flag, .help = "also write the settings to IMAGE.json", .section = "generate", .member = &R::sidecar},
+      {.name = "preview", .type = T::Choice, .unit = "HOW",
+       .help = "how steps are previewed: off, linear (fast, approximate) or full (decoded) (default: linear)", .section = "ui",
+       .member = &R::preview, .choices = {"off", "linear", "full"}},
+      {.name = "preview_file", .unit = "FILE", .help = "write the preview to a file after each step", .member = &R::preview_file},
+      {.name = "embeddings", .unit = "FILE", .help = "text.embeddings, negative.embeddings: used instead of the text encoder",
+       .member = &R::embeddings},
+      {.name = "noise_file", .unit = "FILE", .help = "noise [128, h, w]: used instead of the seed", .member = &R::noise_file},
+      {.name = "latents_out", .unit = "FILE", .help = "write the final latents [128, h, w]", .member = &R::latents_out},
+      {.name = "trace", .unit = "FILE", .help = "record every tensor of the run for comparison", .member = &R::trace},
+
+      // Where it runs.
+      {.name = "device", .unit = "NAME", .help = "auto, cpu, cuda or cuda:N (default: auto)", .section = "memory", .member = &R::device,
+       .loads_model = true},
+      {.name = "threads", .type = T::Integer, .unit = "N", .help = "CPU threads (default: physical cores)", .section = "memory",
+       .member = &R::threads, .low = 1, .high = 4096, .loads_model = true},
+      {.name = "profile", .type = T::Choice, .unit = "NAME",
+       .help = "fast, or exact: f32 and independent of batch and threads (default: fast)", .section = "generate", .member = &R::profile,
+       .choices = {"fast", "exact"}, .record_key = "profile", .a1111_key = "Profile", .loads_model = true},
+      {.name = "vae_tile", .unit = "auto|off|PX", .help = "decode in tiles of PX pixels; auto: when memory is short (default: auto)",
+       .section = "memory", .member = &R::vae_tile, .check_text = check_tile, .loads_model = true},
+      {.name = "quant", .type = T::Choice, .unit = "TYPE",
+       .help = "quantise while loading, for speed and memory: int8, q8_0, q4_0, fp8 or none (default: none)", .section = "memory",
+       .member = &R::quant, .choices = {"none", "int8", "q8_0", "q4_0", "fp8"}, .loads_model = true},
+      {.name = "offload", .type = T::Choice, .unit = "WAY",
+       .help = "auto, none, encoder (unload the text encoder after use) or stream (load blocks as needed) (default: auto)",
+       .section = "memory", .member = &R::offload, .choices = {"auto", "none", "encoder", "stream"}, .loads_model = true},
+      {.name = "max_vram", .type = T::Number, .unit = "GIB", .help = "GPU memory limit (default: what is free)", .section = "memory",
+       .member = &R::max_vram, .low = 0.1, .high = 1e6, .loads_model = true},
+      {.name = "max_ram", .type = T::Number, .unit = "GIB", .help = "with <device> cpu: memory limit (default: none)",
+       .section = "memory", .member = &R::max_ram, .low = 0.1, .high = 1e6, .loads_model = true},
+      {.name = "ref_kv", .type = T::Choice, .unit = "auto|on|off",
+       .help = "compute what references contribute once and reuse it; auto: for models trained so (default: auto)", .section = "memory",
+       .member = &R::ref_kv, .choices = {"auto", "on", "off"}, .record_key = "ref_kv"},
+      {.name = "blocks_resident", .unit = "N", .help = "blocks kept on the device", .section = "memory", .later = true, .harmless = {"auto"}},
+      {.name = "place", .unit = "dit=…,te=…,vae=…", .help = "device per part", .section = "memory", .later = true, .harmless = {"auto"}},
+      {.name = "no_mmap", .type = T::Flag, .help = "read weights into memory", .section = "memory", .later = true},
+      {.name = "cache", .unit = "WAY", .help = "step caches", .section = "memory", .later = true, .harmless = {"off"}},
+      {.name = "strict", .type = T::Flag, .help = "fail instead of rounding or cutting what was asked for", .section = "generate",
+       .member = &R::strict},
+  };
+}
+
+std::string joined(const std::vector<std::string>& texts) { return fmt::format("{}", fmt::join(texts, ", ")); }
+
+template <class N>
+N number_within(const Field& field, const std::string& text, const std::string& origin, const char* kind) {
+  N value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  const auto number = static_cast<double>(value);
+  if (failure != std::errc() || stop != end || !(number >= field.low && number <= field.high))
+    fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not {} from {} to {}", origin, printable(text), kind, field.low, field.high);
+  return value;
+}
+
+int64_t seed_of(const std::string& text, const std::string& origin) {
+  if (text == "random") return -1;
+  const auto value = whole_number(text);
+  if (!value || *value < -1)
+    fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not random or a whole number from 0 to 2^63-1", origin, printable(text));
+  return *value;
+}
+
+bool flag_of(const std::string& text, const std::string& origin) {
+  for (const char* yes : {"true", "1", "yes", "on"})
+    if (text == yes) return true;
+  for (const char* no : {"false", "0", "no", "off", ""})
+    if (text == no) return false;
+  fail(ErrorCode::InvalidArgument, "{}: \"{}\" is neither true nor false", origin, printable(text));
+}
+
+void check_grammar(const Field& field, const std::string& text, const std::string& origin) {
+  if (field.check_text) in_context(origin, [&] { field.check_text(text); });
+}
+
+std::string spelled(std::string_view name, char from, char to) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+}  // namespace
+
+std::string RequestSpec::origin(std::string_view field) const {
+  const auto found = origins.find(field);
+  return found == origins.end() ? std::string(field) : found->second;
+}
+
+bool RequestSpec::is_asked(std::string_view name) const {
+  return get_value(*this, field(name)).has_value() && !defaults.contains(name);
+}
+
+const std::vector<Field>& request_fields() {
+  static const std::vector<Field> fields = make_fields();
+  return fields;
+}
+
+const Field* find_field(std::string_view name) {
+  const std::string wanted = spelled(name, '-', '_');
+  for (const Field& f : request_fields())
+    if (f.name == wanted) return &f;
+  return nullptr;
+}
+
+const Field& field(std::string_view name) {
+  const Field* found = find_field(name);
+  require(found != nullptr, "there is no request field {}", name);
+  return *found;
+}
+
+std::string option_name(const Field& field) { return spelled(field.name, '_', '-'); }
+
+std::string environment_name(const Field& field) {
+  std::string name = "FLUX2_";
+  for (const char c : field.name) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::string config_key(const Field& field) { return field.section.empty() ? "" : field.section + "." + option_name(field); }
+
+FieldValue parse_value(const Field& field, const std::vector<std::string>& texts, const std::string& origin) {
+  require(!texts.empty(), "the field {} has no value", field.name);
+  const std::string& text = texts.back();
+  if (field.later) {
+    if (std::find(field.harmless.begin(), field.harmless.end(), text) == field.harmless.end())
+      fail(ErrorCode::InvalidArgument, "{}: {} is not available yet in this version", origin, printable(text));
+    return text;
+  }
+  switch (field.type) {
+    case FieldType::Texts:
+      for (const std::string& each : texts) check_grammar(field, each, origin);
+      return texts;
+    case FieldType::Integer: return number_within<int64_t>(field, text, origin, "a whole number");
+    case FieldType::Number: return number_within<double>(field, text, origin, "a number");
+    case FieldType::Flag: return flag_of(text, origin);
+    case FieldType::Seed: return seed_of(text, origin);
+    case FieldType::Choice:
+      if (std::find(field.choices.begin(), field.choices.end(), text) == field.choices.end())
+        fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not one of {}", origin, printable(text), joined(field.choices));
+      return text;
+    case FieldType::Size: in_context(origin, [&] { parse_picture_size(text); }); return text;
+    case FieldType::Text: check_grammar(field, text, origin); return text;
+  }
+  return text;
+}
+
+std::vector<std::string> print_value(const FieldValue& value) {
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return *texts;
+  if (const auto* text = std::get_if<std::string>(&value)) return {*text};
+  if (const auto* flag = std::get_if<bool>(&value)) return {*flag ? "true" : "false"};
+  if (const auto* whole = std::get_if<int64_t>(&value)) return {std::to_string(*whole)};
+  return {fmt::format("{}", std::get<double>(value))};
+}
+
+FieldValue value_from_json(const Field& field, const Json& json, const std::string& origin) {
+  const auto wrong = [&](const char* expected) {
+    fail(ErrorCode::InvalidArgument, "{}: expected {}, found {}", origin, expected, json.type_name());
+  };
+  switch (field.type) {
+    case FieldType::Texts:
+      if (json.is_string()) return parse_value(field, {json.get<std::string>()}, origin);
+      if (!json.is_array() || json.empty()) wrong("a list of strings");
+      for (const Json& each : json)
+        if (!each.is_string()) wrong("a list of strings");
+      return parse_value(field, json.get<std::vector<std::string>>(), origin);
+    case FieldType::Flag:
+      if (!json.is_boolean()) wrong("true or false");
+      return json.get<bool>();
+    case FieldType::Integer:
+    case FieldType::Seed:
+      if (json.is_string() && field.type == FieldType::Seed) return seed_of(json.get<std::string>(), origin);
+      if (!json.is_number_integer()) wrong("a whole number");
+      if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        fail(ErrorCode::InvalidArgument, "{}: {} is too large", origin, json.get<uint64_t>());
+      return parse_value(field, {std::to_string(json.get<int64_t>())}, origin);
+    case FieldType::Number:
+      if (!json.is_number()) wrong("a number");
+      return parse_value(field, {fmt::format("{}", json.get<double>())}, origin);
+    case FieldType::Choice:
+      // Records write on and off as true and false, and older ones the first and second choice so.
+      if (json.is_boolean()) {
+        const bool on_off = std::find(field.choices.begin(), field.choices.end(), "on") != field.choices.end();
+        const bool yes = json.get<bool>();
+        return parse_value(field, {on_off ? (yes ? "on" : "off") : field.choices.at(yes ? 0 : 1)}, origin);
+      }
+      [[fallthrough]];
+    case FieldType::Text:
+    case FieldType::Size:
+      if (!json.is_string()) wrong("a string");
+      return parse_value(field, {json.get<std::string>()}, origin);
+  }
+  return {};
+}
+
+Json value_to_json(const FieldValue& value) {
+  return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+void set_value(RequestSpec& spec, const Field& field, FieldValue value) {
+  if (field.type == FieldType::Size) {
+    const PictureSize size = parse_picture_size(std::get<std::string>(value));
+    spec.width = size.width, spec.height = size.height;
+    return;
+  }
+  std::visit(
+      [&](auto member) {
+        if constexpr (!std::is_same_v<decltype(member), std::monostate>) {
+          using V = typename std::decay_t<decltype(spec.*member)>::value_type;
+          require(std::holds_alternative<V>(value), "the field {} got a value of another type", field.name);
+          spec.*member = std::get<V>(std::move(value));
+        }
+      },
+      field.member);
+}
+
+std::optional<FieldValue> get_value(const RequestSpec& spec, const Field& field) {
+  return std::visit(
+      [&](auto member) -> std::optional<FieldValue> {
+        if constexpr (std::is_same_v<decltype(member), std::monostate>) return std::nullopt;
+        else return spec.*member ? std::optional<FieldValue>(*(spec.*member)) : std::nullopt;
+      },
+      field.member);
+}
+
+Json spec_to_json(const RequestSpec& spec) {
+  Json json = Json::object();
+  for (const Field& f : request_fields())
+    if (const auto value = get_value(spec, f)) json[f.name] = value_to_json(*value);
+  return json;
+}
+
+RequestSpec spec_from_json(const Json& json) {
+  check(json.is_object(), "a request is a JSON object, not {}", json.type_name());
+  RequestSpec spec;
+  for (const auto& [key, value] : json.items()) {
+    const Field* f = find_field(key);
+    if (!f) {
+      std::vector<std::string> names;
+      for (const Field& known : request_fields())
+        if (!known.later && !known.help.empty()) names.push_back(known.name);
+      const std::string near = nearest_word(key, names);
+      throw Error(ErrorCode::InvalidArgument, fmt::format("there is no request field \"{}\"", printable(key)),
+                  near.empty() ? Hint() : Hint("did you mean {0}?", {set_option(near)}));
+    }
+    if (value.is_null()) continue;
+    set_value(spec, *f, value_from_json(*f, value, key));
+    spec.origins[f->name] = key;
+  }
+  return spec;
+}
+
+}  // namespace flux2

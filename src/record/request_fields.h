@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "record/request_spec.h"
+
+namespace flux2 {
+
+enum class FieldType {
+  Text,
+  Texts,    // a list; options that may be repeated
+  Integer,
+  Number,
+  Flag,
+  Choice,   // one of a few words
+  Seed,     // an integer, or "random"
+  Size,     // "768x512", "1024", "16:9": sets width and height
+};
+
+using FieldValue = std::variant<std::string, std::vector<std::string>, int64_t, double, bool>;
+
+using FieldMember = std::variant<std::monostate, RequestSpec::Text RequestSpec::*, RequestSpec::Texts RequestSpec::*,
+                                 RequestSpec::Integer RequestSpec::*, RequestSpec::Number RequestSpec::*,
+                                 RequestSpec::Flag RequestSpec::*>;
+
+// Everything the program knows about one field. The name with underscores is the JSON key and the shell's key; with dashes it is the
+// option and the configuration key; in capitals after FLUX2_ it is the environment variable.
+struct Field {
+  std::string name;
+  FieldType type = FieldType::Text;
+  std::string unit = {};     // stands for the value in help: "PX"
+  std::string help = {};     // <cfg> stands for another field, as the front end spells it; empty: accepted but not listed
+  std::string section = {};  // of configuration files; empty: only a request itself may set it
+  FieldMember member = {};   // empty for settings of a program rather than of a request
+  double low = 0, high = 0;  // of Integer and Number
+  std::vector<std::string> choices = {};
+  void (*check_text)(const std::string& text) = nullptr;  // throws when a text breaks its grammar
+
+  // How a record names it: a key of our JSON ("steps", "mask.grow"; "!negative_references" is the opposite flag) and of A1111's
+  // last line. Empty: not recorded, or recorded by code of its own.
+  std::string record_key = {}, a1111_key = {};
+  bool is_private = false;  // left out of records that keep prompt and names to themselves
+
+  bool chooses_model = false;  // decides which files are used
+  bool loads_model = false;    // requests that differ in it cannot share a loaded model
+
+  bool later = false;                      // known, but not available in this version …
+  std::vector<std::string> harmless = {};  // … except for these values, which ask for nothing
+};
+
+// Every field of a request, in the order help lists them.
+const std::vector<Field>& request_fields();
+const Field* find_field(std::string_view name);  // with dashes or underscores
+const Field& field(std::string_view name);       // one that must exist
+
+std::string option_name(const Field& field);       // "time-rounding"
+std::string environment_name(const Field& field);  // "FLUX2_TIME_ROUNDING"
+std::string config_key(const Field& field);        // "generate.time-rounding"; empty when configuration may not set it
+
+// Texts as a person wrote them, as a value. Throws InvalidArgument naming `origin` and what would be valid, and for fields that
+// are not available yet.
+FieldValue parse_value(const Field& field, const std::vector<std::string>& texts, const std::string& origin);
+std::vector<std::string> print_value(const FieldValue& value);  // which parse_value reads back
+
+// The same for JSON, as requests over HTTP and records write it.
+FieldValue value_from_json(const Field& field, const Json& json, const std::string& origin);
+Json value_to_json(const FieldValue& value);
+
+void set_value(RequestSpec& spec, const Field& field, FieldValue value);
+std::optional<FieldValue> get_value(const RequestSpec& spec, const Field& field);  // nothing when it is not set
+
+// A whole spec as a JSON object of the fields that are set, and back. Unknown keys are InvalidArgument with the nearest name.
+Json spec_to_json(const RequestSpec& spec);
+RequestSpec spec_from_json(const Json& json);
+
+}  // namespace flux2

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+// What somebody asks for: every field may be absent, and nothing is checked against a model yet. Front ends fill one in from
+// options, JSON or a picture's record; app/resolve.h turns it into a Request. The table of fields (request_fields.h) names every
+// member once, with its range and where it may come from.
+struct RequestSpec {
+  using Text = std::optional<std::string>;
+  using Texts = std::optional<std::vector<std::string>>;
+  using Integer = std::optional<int64_t>;
+  using Number = std::optional<double>;
+  using Flag = std::optional<bool>;
+
+  // What to draw.
+  Text prompt, negative, style, preset, wildcards;
+  Integer width, height;
+  Integer seed;  // -1: random
+  Integer batch, repeat;
+  Text from, remix;  // a picture whose settings are reused
+  Texts lora;
+  Text lora_mode;
+  Flag strict;
+
+  // Pictures to start from.
+  Texts input;
+  Number strength;
+  Text context, match, ref_pixels, ref_prep, ref_kv;
+  Flag no_negative_refs, no_resize_ref;
+
+  // Which part of a picture to regenerate.
+  Text mask;
+  Texts mask_box;
+  Flag mask_invert;
+  Integer grow, feather;
+  Text crop, extend, inpaint_mode, align;
+
+  // Which model.
+  Text model, dit, vae, text_encoder, tokenizer;
+  Flag base;
+
+  // How it is sampled.
+  Integer steps;
+  Number guidance, cfg, cfg_scale, shift, deadline;
+  Text schedule, noise, time_rounding, sampler;
+
+  // Where it runs.
+  Text device, profile, vae_tile, quant, offload;
+  Integer threads;
+  Number max_vram, max_ram;
+
+  // What is written.
+  Text output, format, rounding, metadata, preview, preview_file;
+  Integer quality;
+  Flag is_private, no_provenance, sidecar;
+  Text embeddings, noise_file, latents_out, trace;
+
+  // Where a value was set, as messages name it: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml". A field that is
+  // missing here is called by its own name.
+  std::map<std::string, std::string, std::less<>> origins;
+  std::string origin(std::string_view field) const;
+
+  // Fields that were set by configuration or a preset: defaults of the user rather than part of this request.
+  std::set<std::string, std::less<>> defaults;
+  bool is_asked(std::string_view field) const;  // set, and not by a default
+};
+
+}  // namespace flux2
