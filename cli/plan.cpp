@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/bench/bench.h"
 #include "app/picture_maker.h"
 #include "engine/forecast.h"
@@ -22,6 +23,9 @@ Json as_json(const Forecast& f) {
                       {"seconds", rounded(p.seconds, 1e-3)}});
   return {{"device", f.device},
           {"available_bytes", f.memory.available},
+          {"limit_bytes", f.limit},
+          {"decode_tile", 16 * f.decode_tile},
+          {"adapter_bytes", f.adapters},
           {"placement", f.where},
           {"encoder_leaves", f.placement.encoder_leaves},
           {"transformer_blocks_resident", f.placement.transformer_blocks},
@@ -33,23 +37,31 @@ Json as_json(const Forecast& f) {
 
 void print(Console& console, const ModelFiles& model, const ResolvedRequest& resolved, const Forecast& f) {
   const Request& request = resolved.request;
-  console.result(fmt::format("{} at {}x{}, {} steps, {} picture(s), on {}", model.id, request.width, request.height, request.steps,
+  console.result(fmt::format("{} at {}x{}, {} steps, {} image(s), on {}", model.id, request.width, request.height, request.steps,
                              request.batch, f.device));
   console.result(fmt::format("{:<12} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
   for (const PhaseForecast& p : f.phases)
     console.result(fmt::format("{:<12} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
                                gib(p.peak()), p.seconds));
-  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB available{}", "in all", "", "", gib(f.peak()),
-                             f.seconds(), gib(f.memory.available), f.fits() ? "" : ": does not fit"));
+  const bool limited = f.limit != f.memory.available;
+  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB {}{}", "total", "", "", gib(f.peak()), f.seconds(),
+                             gib(f.limit), limited ? "allowed" : "available", f.fits() ? "" : ": does not fit"));
+  if (f.adapters > 0) console.result(fmt::format("adapters: {} (counted as weights)", byte_text(static_cast<uint64_t>(f.adapters))));
+  if (f.decode_tile > 0) console.result(fmt::format("the image is decoded in tiles of {} pixels", 16 * f.decode_tile));
   console.result(f.where);
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
+}
+
+Forecast forecast_of(const Invocation& run, const ModelFiles& model, const ResolvedRequest& resolved) {
+  EngineOptions options = engine_options(resolved.spec, run);
+  options.adapters = resolved.adapters;
+  return forecast(Engine(options), model, resolved.request);
 }
 
 }  // namespace
 
 int print_plan(Invocation& run, const PreparedRun& prepared) {
   const ModelFiles& model = prepared.model;
-  const Engine engine(engine_options(run.spec(), run));
   Json plan = {{"model",
                 {{"id", model.id},
                  {"transformer", model.transformer.string()},
@@ -73,7 +85,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
                     {"text_tokens", model.defaults.text_length},
                     {"transformer_passes", passes * request.batch * (request.cfg ? 2 : 1)},
                     {"sigmas", sigmas},
-                    {"forecast", as_json(forecast(engine, model, request))}};
+                    {"forecast", as_json(forecast_of(run, model, resolved))}};
     plan["requests"].push_back(std::move(json));
   }
   run.console.result(plan.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -83,9 +95,8 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
 int run_plan(Invocation& run) {
   const PreparedRun prepared = prepare_run(run);
   if (run.console.json()) return print_plan(run, prepared);
-  const Engine engine(engine_options(run.spec(), run));
   for (const ResolvedRequest& resolved : prepared.requests)
-    print(run.console, prepared.model, resolved, forecast(engine, prepared.model, resolved.request));
+    print(run.console, prepared.model, resolved, forecast_of(run, prepared.model, resolved));
   return 0;
 }
 

@@ -10,6 +10,10 @@ build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json
   libsqlite3-dev)
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libopenblas-dev)
+# shellcheck disable=SC2034
+format_packages=(clang-format-14)
+# shellcheck disable=SC2034
+tidy_packages=(clang-tidy)
 
 say() { printf '\n== %s\n' "$*" >&2; }
 die() { printf '%s\n' "$@" >&2; exit 1; }
@@ -80,6 +84,14 @@ build_program() {
   [[ -f build/CMakeCache.txt ]] || first=(--preset release -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF)
   configure build "${first[@]}" && build build flux2
 }
+
+# is_png FILE: it begins and ends as a PNG does.
+is_png() {
+  [[ -f $1 && $(head -c 8 "$1" | od -An -tx1 | tr -d ' \n') == 89504e470d0a1a0a && $(tail -c 8 "$1" | head -c 4) == IEND ]]
+}
+
+# links_with PROGRAM PATTERN
+links_with() { ldd "$1" | grep -qE "$2"; }
 
 # closing_line PASSED FAILED SKIPPED: the last words of everything that tests.
 closing_line() {

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Builds everything, warnings being errors, and runs all tests.
-#   scripts/test.sh [--fast] [--preset asan|tsan|debug|release]
-# --fast leaves out the tests labelled slow. The last line is "N passed, N failed[, N skipped]".
+#   scripts/test.sh [--fast | --unit] [--preset asan|tsan|debug|release]
+# --fast leaves out the tests labelled slow; --unit builds and runs only those beside the code. Says how long configuring, building
+# and testing took. The last line is "N passed, N failed[, N skipped]".
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 preset=release
 selection=()
+targets=()
 while (( $# > 0 )); do
   case $1 in
     --fast) selection=(-LE slow) ;;
+    --unit) selection=(-L unit -LE slow) targets=(unit_tests) ;;
     --preset) preset=${2:?--preset needs a name}; shift ;;
-    *) die "usage: scripts/test.sh [--fast] [--preset asan|tsan|debug|release]" ;;
+    *) die "usage: scripts/test.sh [--fast | --unit] [--preset asan|tsan|debug|release]" ;;
   esac
   shift
 done
@@ -21,13 +24,26 @@ case $preset in
   *) die "there is no preset $preset: choose asan, tsan, debug or release" ;;
 esac
 
+case $preset in
+  asan | tsan) werror=OFF ;;  # g++ warns by mistake of what its sanitizers add
+  *) werror=ON ;;
+esac
+
 need_packages "${build_packages[@]}" "${test_packages[@]}"
-if ! { configure "$folder" --preset "$preset" -DFLUX2_WERROR=ON && build "$folder"; }; then
+SECONDS=0
+if ! configure "$folder" --preset "$preset" -DFLUX2_WERROR=$werror; then
+  echo "configuring failed"
+  closing_line 0 1 0
+  exit 1
+fi
+configured=$SECONDS
+if ! build "$folder" "${targets[@]}"; then
   echo "the build failed"
   closing_line 0 1 0
   exit 1
 fi
 
+built=$SECONDS
 say "running the tests of $folder"
 report=$PWD/$folder/test-report.xml
 rm -f "$report"
@@ -45,5 +61,6 @@ skipped=$(( $(count skipped) + $(count disabled) ))
 passed=$(( $(count tests) - failed - skipped ))
 # Nothing run, or a bad end without a failed test, is no success.
 if (( failed == 0 && (passed == 0 || status != 0) )); then failed=1; fi
+echo "configured in $configured s, built in $(( built - configured )) s, tested in $(( SECONDS - built )) s"
 closing_line "$passed" "$failed" "$skipped"
 (( failed == 0 && status == 0 ))

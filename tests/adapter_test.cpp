@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "hub/adapter_tools.h"
+#include "tests/support/paths.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+const fs::path kTiny = test::golden_folder() / "tiny";
 
 std::vector<float> noise(int64_t count, uint32_t seed, float spread) {
   std::vector<float> values(static_cast<size_t>(count));

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace flux2::test {
@@ -14,7 +15,7 @@ namespace {
 constexpr int kKills = 20;
 
 struct ConvertKill : Cli {
-  const std::string source = FLUX2_SOURCE_DIR "/tests/golden/tiny/flux-2-klein-tiny.safetensors";
+  const std::string source = test::golden_folder() / "tiny/flux-2-klein-tiny.safetensors";
 
   std::map<std::string, std::string> contents_of(const std::string& name) const {
     std::map<std::string, std::string> files;

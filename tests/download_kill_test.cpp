@@ -12,6 +12,7 @@
 #include "hub/remote/partial_file.h"
 #include "hub/remote/transfer.h"
 #include "tests/support/fake_hub.h"
+#include "tests/support/paths.h"
 #include "tests/support/subprocess.h"
 
 namespace flux2::test {
@@ -26,7 +27,7 @@ constexpr uint64_t kInFlight = 4 * ((128 << 10) + (512 << 10));
 struct DownloadKill : testing::Test {
   FakeHub hub{{{"m.safetensors", {.content = random_bytes(kSize, 11)}}, {"config.json", {.content = "{}", .large = false}}}};
   ScratchFolder scratch;
-  Start start{.arguments = {FLUX2_FETCH_TOOL, FakeHub::kRepository},
+  Start start{.arguments = {test::fetch_tool(), FakeHub::kRepository},
               .environment = {{"HF_HOME", scratch.path().string()}, {"HF_ENDPOINT", hub.endpoint()}}};
 
   // What the killed process has left, complete or in part.

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "hub/convert.h"
+#include "tests/support/paths.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+const fs::path kTiny = test::golden_folder() / "tiny";
 
 class Formats : public ::testing::Test {
  protected:

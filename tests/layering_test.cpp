@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,7 +54,7 @@ bool is_source(const fs::path& p) {
 }
 
 TEST(Layering, NobodyIncludesUpwards) {
-  const fs::path root = FLUX2_SOURCE_DIR;
+  const fs::path root = flux2::test::source_folder();
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   int files = 0, includes = 0;
   for (const fs::path& top : {root / "src", root / "cli"})
@@ -81,7 +83,7 @@ TEST(Layering, NobodyIncludesUpwards) {
 
 // Front ends put hints into their own words (base/error.h), so no text below them may name an option of the command line.
 TEST(Layering, NoMessageNamesACommandLineFlag) {
-  const fs::path root = FLUX2_SOURCE_DIR;
+  const fs::path root = flux2::test::source_folder();
   int literals = 0;
   for (const auto& entry : fs::recursive_directory_iterator(root / "src")) {
     if (!entry.is_regular_file() || !is_source(entry.path()) || entry.path().stem().string().ends_with("_test")) continue;

@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "image/pixels.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -100,7 +101,7 @@ constexpr std::array<Wish, 24> kWishes = {{
 TEST(Pico, ObeysColourPlaceAndBackground) {
   const Engine engine({.device = "cpu", .threads = 0, .profile = Profile::Fast});
   ModelQuery query;
-  query.bundled = std::string(FLUX2_SOURCE_DIR) + "/models/pico";
+  query.bundled = test::pico_folder();
   query.environment = [](const char*) -> const char* { return nullptr; };
   const ModelFiles files = locate_model(query, {});
   EXPECT_TRUE(files.bundled);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/shell/completion.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -18,13 +19,15 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+const std::string kReadme = test::source_folder() / "README.md";  // a file that is there
+
 struct Session {
   ShellSettings settings;
   std::vector<std::string> missing;
   void set(const std::string& key, const std::string& value) {
     settings.replace(ShellSettings::changed(
         settings.layer(), key, value,
-        [](const std::string& word) { return word == "$1" ? std::string(FLUX2_SOURCE_DIR "/README.md") : "nowhere.png"; }, missing));
+        [](const std::string& word) { return word == "$1" ? kReadme : "nowhere.png"; }, missing));
   }
 };
 
@@ -63,8 +66,8 @@ TEST(ShellSettings, UnknownKeysNameTheNearest) {
 
 TEST(ShellSettings, MissingPicturesAreNamedAndTheOthersKept) {
   Session session;
-  session.set("inputs", std::string("$1,lost.png ") + FLUX2_SOURCE_DIR "/README.md");
-  EXPECT_EQ(session.settings.text("input"), std::string(FLUX2_SOURCE_DIR "/README.md") + "," + FLUX2_SOURCE_DIR "/README.md");
+  session.set("inputs", "$1,lost.png " + kReadme);
+  EXPECT_EQ(session.settings.text("input"), kReadme + "," + kReadme);
   EXPECT_THAT(session.missing, ElementsAre("lost.png"));
   session.set("input_images", "lost.png");
   EXPECT_EQ(session.settings.text("input"), "");

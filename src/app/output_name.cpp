@@ -111,14 +111,14 @@ std::string value_of(const Piece& piece, const OutputFields& f) {
        name);
 }
 
-// One more than the highest number that stands behind `before` in the names of a folder's entries.
-int next_number(const fs::path& folder, std::string_view before) {
+// One more than the highest number that follows `before` in the names of a folder's entries.
+int next_number(const fs::path& folder, std::string_view before, bool files_only) {
   int highest = 0;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end;
        entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(before) || entry->is_directory(ignored)) continue;
+    if (!name.starts_with(before) || (files_only && entry->is_directory(ignored))) continue;
     int number = 0;
     const auto [stop, failure] = std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
     if (failure == std::errc() && stop != name.data() + before.size() && number < kMaxSequence)
@@ -136,9 +136,14 @@ fs::path fill(std::string_view pattern, const OutputFields& fields) {
     folder = folder.empty() && absolute ? fs::path("/") / name : folder / name;
     name.clear();
   };
-  for (const Piece& piece : parse_pattern(pattern)) {
+  const std::vector<Piece> pieces = parse_pattern(pattern);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
     if (piece.is_token) {
-      name += piece.text == "seq" ? fmt::format("{:0{}}", next_number(folder, name), piece.argument.value_or(0))
+      const bool last = std::none_of(pieces.begin() + static_cast<std::ptrdiff_t>(i), pieces.end(), [](const Piece& p) {
+        return !p.is_token && p.text.find('/') != p.text.npos;
+      });
+      name += piece.text == "seq" ? fmt::format("{:0{}}", next_number(folder, name, last), piece.argument.value_or(0))
                                   : value_of(piece, fields);
       continue;
     }

@@ -9,6 +9,7 @@
 #include "app/prepare.h"
 #include "base/error.h"
 #include "record/picture_metadata.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -35,7 +36,7 @@ class MakePictures : public testing::Test {
   ~MakePictures() override { fs::remove_all(folder_); }
 
   fs::path folder_ = fs::path(testing::TempDir()) / ("app-" + std::to_string(::getpid()));
-  std::string home_ = (folder_ / "home").string(), bundled_ = std::string(FLUX2_SOURCE_DIR) + "/models/pico";
+  std::string home_ = (folder_ / "home").string(), bundled_ = test::pico_folder();
   AppContext context_;
   RequestSpec spec_;
   std::vector<std::string> warnings_;

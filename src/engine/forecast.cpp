@@ -181,12 +181,14 @@ Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& 
   const bool host = engine.device().is_host();
   const double rate = product_rate(engine, 3);
   const Efficiency& share = host ? kOnHost : kOnGpu;
-  const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes + program_bytes() : kOnGpuBytes);
+  const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes : kOnGpuBytes);
+  const int64_t program = host ? program_bytes() : 0;
   const int64_t e = encoder.with_resident(result.placement.encoder_blocks);
   const int64_t t = transformer.with_resident(result.placement.transformer_blocks);
   for (PhaseForecast& p : result.phases) {
     const bool text = p.phase == Phase::Text, alone = result.placement.encoder_leaves;
     p.weights = always + (text || !alone ? e : 0) + (!text || !alone ? t : 0);
+    p.program = program;
     const double reached = text ? share.text : p.phase == Phase::Denoise ? share.step : share.decode;
     p.seconds = flop_of(rehearsal, request, p.phase) / (rate * reached);
   }

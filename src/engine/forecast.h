@@ -11,9 +11,10 @@ struct PhaseForecast {
   Phase phase;
   int64_t weights = 0;      // bytes in memory during the phase
   int64_t activations = 0;  // bytes the device's pool hands out at most
+  int64_t program = 0;      // on a CPU: bytes of the program itself
   double seconds = 0;
 
-  int64_t peak() const { return weights + activations; }
+  int64_t peak() const { return weights + activations + program; }
 };
 
 // What a request will need, from the headers of the files alone: the pipeline itself runs on a device that counts memory

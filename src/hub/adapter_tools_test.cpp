@@ -7,6 +7,7 @@
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
+#include "tests/support/paths.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 using namespace testing_models;
 using ::testing::HasSubstr;
 
-const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny/flux-2-klein-tiny.safetensors";
+const fs::path kTiny = test::golden_folder() / "tiny/flux-2-klein-tiny.safetensors";
 
 NamedWeights tiny() { return {open_weights(kTiny), ModelPart::Transformer}; }
 

@@ -7,6 +7,7 @@
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
+#include "tests/support/paths.h"
 #include "weights/quantised_values.h"
 #include "weights/read_values.h"
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 using namespace testing_models;
 using ::testing::HasSubstr;
 
-const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+const fs::path kTiny = test::golden_folder() / "tiny";
 
 NamedWeights transformer() { return {open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer}; }
 NamedWeights text_encoder() { return {open_weights(kTiny / "text_encoder"), ModelPart::TextEncoder}; }

@@ -5,6 +5,7 @@
 
 #include "hub/convert.h"
 #include "hub/test_models.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 using namespace testing_models;
 using ::testing::HasSubstr;
 
-const fs::path kTiny = fs::path(FLUX2_GOLDEN_DIR) / "tiny";
+const fs::path kTiny = test::golden_folder() / "tiny";
 
 TEST(GgufTokenizer, GivesTheTokensOfTheFilesItWasMadeFrom) {
   const fs::path from = tokenizer_beside(kTiny / "text_encoder");

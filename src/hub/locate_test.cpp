@@ -3,6 +3,7 @@
 
 #include "hub/model_files.h"
 #include "hub/test_models.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -291,7 +292,7 @@ TEST_F(Locate, DamagedIndexIsNamed) {
 }
 
 TEST_F(Locate, TheBundledPico) {
-  query.bundled = fs::path(FLUX2_SOURCE_DIR) / "models/pico";
+  query.bundled = test::pico_folder();
   if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
   const ModelFiles files = locate();
   EXPECT_EQ(files.id, "pico");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hub/test_models.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -238,7 +239,7 @@ TEST(Recognise, TheLengthOfAHeaderIsNoSign) {
 }
 
 TEST(Recognise, TheBundledModel) {
-  const std::filesystem::path pico = std::filesystem::path(FLUX2_SOURCE_DIR) / "models/pico";
+  const std::filesystem::path pico = test::pico_folder();
   if (!std::filesystem::exists(pico)) GTEST_SKIP() << "models/pico is not there";
   const Recognition r = recognise(pico);
   EXPECT_EQ(required_part(r, ComponentKind::Transformer).flux2->hidden, 256);

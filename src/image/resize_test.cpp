@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::pair<const char*, ResizeFilter> kFilters[] = {
 
 // The U8 arrays [H, W, 3] of the golden file, read with as little of the safetensors format as that needs.
 struct Golden {
-  std::string file = read_text_file(FLUX2_GOLDEN_DIR "/resize.safetensors");
+  std::string file = read_text_file(test::golden_folder() / "resize.safetensors");
   uint64_t header_size = 0;
   Json header;
 

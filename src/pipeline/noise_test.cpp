@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tensor/dtype.h"
+#include "tests/support/paths.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
@@ -16,7 +17,7 @@ constexpr uint64_t kSeeds[] = {0, 42, 2147483653, 123456789012345};
 
 int64_t ulps(float a, float b) { return std::abs(static_cast<int64_t>(std::bit_cast<int32_t>(a)) - std::bit_cast<int32_t>(b)); }
 
-std::shared_ptr<const WeightSource> golden() { return open_weights(std::string(FLUX2_GOLDEN_DIR) + "/noise.safetensors"); }
+std::shared_ptr<const WeightSource> golden() { return open_weights(test::golden_folder() / "noise.safetensors"); }
 
 TEST(Noise, CpuGeneratorOfPyTorch) {
   const auto file = golden();

@@ -4,12 +4,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
 
 TEST(Schedule, EqualsTheReferenceBitForBit) {
-  const Json lists = read_json(std::string(FLUX2_GOLDEN_DIR) + "/schedules.json");
+  const Json lists = read_json(test::golden_folder() / "schedules.json");
   int compared = 0;
   for (const auto& [key, expected] : lists.items()) {
     const size_t comma = key.find(',');

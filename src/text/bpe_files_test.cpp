@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "text/tiny_tokenizer.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace flux2 {
 namespace {

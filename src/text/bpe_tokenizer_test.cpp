@@ -6,7 +6,8 @@
 #include <cstdlib>
 
 #include "base/json.h"
-#include "text/tiny_tokenizer.h"
+#include "tests/support/paths.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace flux2 {
 namespace {
@@ -70,7 +71,7 @@ TEST(BpeTokenizer, AgreesWithTheReferenceOnQwen3) {
   const BpeTokenizer tokenizer = BpeTokenizer::load(folder);
   EXPECT_EQ(tokenizer.pad_id(), 151643);
   EXPECT_EQ(tokenizer.vocab_size(), 151669);
-  const Json cases = read_json(std::filesystem::path(FLUX2_GOLDEN_DIR) / "tokenizer-qwen3.json");
+  const Json cases = read_json(test::golden_folder() / "tokenizer-qwen3.json");
   ASSERT_EQ(cases.size(), 225u);
   for (const Json& c : cases) {
     const auto text = c["text"].get<std::string>();

@@ -8,7 +8,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "text/tiny_tokenizer.h"
+#include "tests/support/paths.h"
+#include "tests/support/tiny_tokenizer.h"
 
 namespace flux2 {
 namespace {
@@ -37,7 +38,7 @@ TEST(Prompt, RendersTheTemplate) {
 }
 
 TEST(Prompt, AgreesWithTheReferenceOnTheTinyVocabulary) {
-  const std::filesystem::path golden = FLUX2_GOLDEN_DIR;
+  const std::filesystem::path golden = test::golden_folder();
   const Json prompts = read_json(golden / "text.json");
   const std::string tensors = read_text_file(golden / "text.safetensors");
   const BpeTokenizer tokenizer = tiny_tokenizer();
@@ -104,7 +105,7 @@ class Qwen3Prompt : public testing::Test {
 };
 
 TEST_F(Qwen3Prompt, AgreesWithTheReference) {
-  for (const Json& c : read_json(std::filesystem::path(FLUX2_GOLDEN_DIR) / "tokenizer-qwen3-template.json")) {
+  for (const Json& c : read_json(test::golden_folder() / "tokenizer-qwen3-template.json")) {
     expect_ids(c["prompt"].get<std::string>(), c["ids"].get<std::vector<int32_t>>());
   }
 }

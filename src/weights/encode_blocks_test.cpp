@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/blocks.h"
+#include "tests/support/paths.h"
 #include "weights/block_search.h"
 #include "weights/weight_source.h"
 
@@ -16,7 +17,7 @@ namespace flux2 {
 namespace {
 
 std::shared_ptr<const WeightSource> golden() {
-  return open_weights(std::filesystem::path(FLUX2_GOLDEN_DIR) / "gguf-blocks.gguf");
+  return open_weights(test::golden_folder() / "gguf-blocks.gguf");
 }
 
 std::vector<float> round_trip(DType dtype, const float* x, int64_t count) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tensor/blocks.h"
+#include "tests/support/paths.h"
 #include "weights/gguf_writer.h"
 #include "weights/named_weights.h"
 #include "weights/test_files.h"
@@ -152,7 +153,7 @@ TEST(GgufFile, ReadsWhatTheWriterWrites) {
 
 // Blocks of random bytes and what the Python package "gguf" makes of them, bit for bit.
 TEST(GgufFile, DecodesAsTheReferencePackageDoes) {
-  const auto source = open_weights(std::filesystem::path(FLUX2_GOLDEN_DIR) / "gguf-blocks.gguf");
+  const auto source = open_weights(test::golden_folder() / "gguf-blocks.gguf");
   EXPECT_EQ(source->metadata().at("general.name"), "blocks of every type");
   for (const char* type : {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"}) {
     const Tensor stored = source->open(std::string("random.") + type), want = source->open(std::string("decoded.") + type);

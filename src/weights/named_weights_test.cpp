@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "tests/support/paths.h"
 #include "weights/safetensors_writer.h"
 #include "weights/test_files.h"
 
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAreArray;
 
-std::filesystem::path tiny(const std::string& name) { return std::filesystem::path(FLUX2_GOLDEN_DIR) / "tiny" / name; }
+std::filesystem::path tiny(const std::string& name) { return test::golden_folder() / "tiny" / name; }
 
 NamedWeights named(const std::filesystem::path& path, ModelPart part) { return NamedWeights(open_weights(path), part); }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "tests/support/paths.h"
 #include "weights/test_files.h"
 #include "weights/weight_source.h"
 
@@ -107,7 +108,7 @@ TEST(SafetensorsWriter, SavesTensors) {
 // The file of the reference writer, read and written again, is the same file byte for byte.
 TEST(SafetensorsWriter, ReproducesAFileOfTheReferenceWriter) {
   for (const char* name : {"flux-2-klein-tiny.safetensors", "ae.safetensors", "text_encoder/model.safetensors"}) {
-    const auto original = std::filesystem::path(FLUX2_GOLDEN_DIR) / "tiny" / name,
+    const auto original = test::golden_folder() / "tiny" / name,
                copy = scratch_folder() / "copy.safetensors";
     const auto source = open_weights(original);
     std::vector<std::pair<std::string, Tensor>> tensors;

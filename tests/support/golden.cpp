@@ -1,10 +1,11 @@
 #include "tests/support/golden.h"
 
 #include "ops/view.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 
-std::string golden_path(const std::string& name) { return std::string(FLUX2_GOLDEN_DIR) + "/" + name; }
+std::string golden_path(const std::string& name) { return (test::golden_folder() / name).string(); }
 
 Golden::Golden(const std::string& name) : source_(open_weights(golden_path(name))) {}
 

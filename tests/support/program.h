@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/subprocess.h"
 
 namespace flux2::test {
@@ -26,11 +27,11 @@ class Cli : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   Start start(std::vector<std::string> words) const {
-    words.insert(words.begin(), FLUX2_PROGRAM);
+    words.insert(words.begin(), program());
     return {.arguments = std::move(words),
             .folder = folder_.string(),
             .environment = {{"FLUX2_HOME", (folder_ / "home").string()},
-                            {"FLUX2_BUNDLED", FLUX2_SOURCE_DIR "/models/pico"},
+                            {"FLUX2_BUNDLED", pico_folder()},
                             {"FLUX2_DEVICE", "cpu"}}};
   }
   Finished flux2(std::vector<std::string> words, const std::string& input = {}) const {
@@ -58,6 +59,6 @@ class Cli : public testing::Test {
   fs::path folder_;
 };
 
-inline std::string pico(const std::string& file) { return FLUX2_SOURCE_DIR "/models/pico/" + file; }
+inline std::string pico(const std::string& file) { return pico_folder() / file; }
 
 }  // namespace flux2::test

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs the build into a new folder, makes a picture with the installed program, then builds examples/embed against the
+# installed package and makes one with that.
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+build_program
+build build  # libraries that the program does not use are installed too
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+prefix=$folder/prefix
+cmake --install build --prefix "$prefix" >"$folder/log" || die "$(tail -n 20 "$folder/log")"
+
+# The bundled model is found beside the program, with nothing set and in another folder.
+say "the installed program"
+( cd "$folder" && env -u FLUX2_BUNDLED FLUX2_HOME="$folder/home" "$prefix/bin/flux2" generate "a red circle on a blue background" \
+    --device cpu --seed 1 --output "$folder/program.png" >&2 )
+is_png "$folder/program.png" || die "the installed program made no picture"
+
+say "examples/embed"
+cmake -S examples/embed -B "$folder/embed" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >&2
+cmake --build "$folder/embed" >&2
+"$folder/embed/embed" "a red circle on a blue background" "$folder/embed.png"
+is_png "$folder/embed.png" || die "examples/embed made no picture"
+"$prefix/bin/flux2" inspect "$folder/embed.png" | grep -q "a red circle on a blue background" ||
+  die "the picture of examples/embed does not carry its prompt"
+echo "the installed program and examples/embed work"
