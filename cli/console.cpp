@@ -21,7 +21,7 @@ int exit_code(ErrorCode code) {
     case ErrorCode::CannotWrite: return 7;
     case ErrorCode::Network: return 8;
     case ErrorCode::Refused: return 9;
-    case ErrorCode::Cancelled: return 130;
+    case ErrorCode::Cancelled: return 1;  // past its deadline; signals have a status of their own
   }
   return 1;
 }

@@ -69,7 +69,7 @@ class Generation {
       if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
-      outcome_.failed(e, e.code() == ErrorCode::Cancelled ? 128 + interrupt_signal() : exit_code(e.code()));
+      outcome_.failed(e, e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
       run_.console.error(e);
     } catch (const std::bad_alloc&) {
       const Error e(ErrorCode::OutOfMemory, "not enough memory", "a smaller --size or --batch needs less");

@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   try {
     return run(console, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::Cancelled) {
+    if (e.code() == ErrorCode::Cancelled && interrupt_signal() != 0) {
       console.error(Error(e.code(), "stopped"));
       return 128 + interrupt_signal();
     }

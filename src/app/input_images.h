@@ -10,7 +10,7 @@
 #include "image/image.h"
 #include "image/read_image.h"
 #include "image/reference_prep.h"
-#include "pipeline/planes.h"
+#include "pipeline/decoded_picture.h"
 
 namespace flux2 {
 

@@ -97,6 +97,12 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
   if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
     context_.log.warn("merged adapters that change between images are merged again for each of them; lora_mode runtime is faster");
   open(options);
+  measure(requests);
+  load_model(progress);
+}
+
+// What the requests need beside weights, and which prompts are worth encoding together.
+void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
     working_ = {};
     for (const ResolvedRequest& resolved : requests)
@@ -109,7 +115,6 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
       prompts_.push_back(resolved.request.prompt);
       if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
     }
-  load_model(progress);
   const Recognition recognition = recognise(files_.transformer);
   storage_ = engine_->quant() == Quant::None ? required_part(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
@@ -121,9 +126,17 @@ void PictureMaker::open(const EngineOptions& options) {
   engine_ = std::make_unique<Engine>(options);
 }
 
-void PictureMaker::load_model(const Progress& progress) {
+void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress) {
+  files_ = std::move(files);
+  measure(requests);
+  load_model(progress, session_->model);
+}
+
+void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
   const auto start = std::chrono::steady_clock::now();
-  session_ = engine_->open(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_});
+  session_.reset();
+  session_ = engine_->open_session(
+      engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_}, previous));
   session_->prompts_ahead = prompts_;
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -208,9 +221,11 @@ int64_t PictureMaker::peak_bytes() const {
   return engine_ && !engine_->device().is_host() ? memory.peak_device : memory.peak_resident;
 }
 
-std::string ModelKeeper::key_of(const RequestSpec& spec, const ModelFiles& model) {
-  std::string key;
-  for (const auto* path : {&model.transformer, &model.vae, &model.text_encoder, &model.tokenizer}) key += path->string() + "\n";
+namespace {
+
+// What decides about the engine, and the transformer that would have to be loaded again.
+std::string engine_key_of(const RequestSpec& spec, const ModelFiles& model) {
+  std::string key = model.transformer.string() + "\n";
   for (const Field& f : request_fields())
     if (f.loads_model) {
       const auto value = get_value(spec, f);
@@ -219,14 +234,28 @@ std::string ModelKeeper::key_of(const RequestSpec& spec, const ModelFiles& model
   return key + (spec.embeddings ? "no text encoder" : "");
 }
 
+}  // namespace
+
+std::string ModelKeeper::key_of(const RequestSpec& spec, const ModelFiles& model) {
+  std::string key = engine_key_of(spec, model);
+  for (const auto* path : {&model.vae, &model.text_encoder, &model.tokenizer}) key += "\n" + path->string();
+  return key;
+}
+
 PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
                                      const Progress& progress) {
-  const std::string key = key_of(spec, model);
-  if (maker_ && maker_->is_loaded() && key == key_) return *maker_;
+  const std::string key = key_of(spec, model), engine_key = engine_key_of(spec, model);
+  const bool loaded = maker_ && maker_->is_loaded();
+  if (loaded && key == key_) return *maker_;
+  if (loaded && engine_key == engine_key_) {
+    maker_->change_files(model, requests, progress);
+    key_ = key;
+    return *maker_;
+  }
   maker_.reset();  // before the next one takes memory
   maker_ = std::make_unique<PictureMaker>(context_, model, spec);
   maker_->load(requests, progress);
-  key_ = key;
+  key_ = key, engine_key_ = engine_key;
   return *maker_;
 }
 

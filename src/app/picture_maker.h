@@ -34,6 +34,9 @@ class PictureMaker {
   void load(std::span<const ResolvedRequest> requests, const Progress& progress = {});
   bool is_loaded() const { return session_ != nullptr; }
 
+  // Uses other files with the same engine. Networks whose files did not change stay in memory.
+  void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
+
   // When memory runs out it is tried once more with less at a time; images that were delivered are not made again.
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {}, const OnPreview& on_preview = {});
 
@@ -49,7 +52,8 @@ class PictureMaker {
   class Stopwatch;
 
   void open(const EngineOptions& options);
-  void load_model(const Progress& progress);
+  void measure(std::span<const ResolvedRequest> requests);
+  void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
 
@@ -73,7 +77,8 @@ class ModelKeeper {
  public:
   explicit ModelKeeper(const AppContext& context) : context_(context) {}
 
-  // Requests of equal keys share a loaded model, whatever adapters they use.
+  // Requests of equal keys share a loaded model, whatever adapters they use. Where only the autoencoder or the text encoder
+  // differs, the transformer stays in memory.
   static std::string key_of(const RequestSpec& spec, const ModelFiles& model);
 
   // A maker for that model, loaded. `requests` as in PictureMaker::load.
@@ -84,7 +89,7 @@ class ModelKeeper {
  private:
   const AppContext& context_;
   std::unique_ptr<PictureMaker> maker_;
-  std::string key_;
+  std::string key_, engine_key_;
 };
 
 }  // namespace flux2

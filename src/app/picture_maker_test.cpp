@@ -90,6 +90,24 @@ TEST_F(MakePictures, AModelIsKeptForRequestsThatShareIt) {
   EXPECT_NE(ModelKeeper::key_of(other, model), ModelKeeper::key_of(spec_, model));
 }
 
+TEST_F(MakePictures, SwappingTheAutoencoderKeepsTheTransformer) {
+  ModelFiles model = choose_model(spec_, context_);
+  ModelKeeper keeper(context_);
+  const ResolvedRequest request = resolve(spec_, model);
+  PictureMaker& maker = keeper.maker_for(spec_, model, {&request, 1});
+  const auto transformer = maker.session().model->models.transformer.get();
+  const auto vae = maker.session().model->models.vae;
+  const fs::path copy = folder_ / "vae";
+  fs::copy(model.vae, copy, fs::copy_options::recursive);
+  model.vae = copy;
+  EXPECT_EQ(&keeper.maker_for(spec_, model, {&request, 1}), &maker);
+  EXPECT_EQ(maker.session().model->models.transformer.get(), transformer);
+  EXPECT_NE(maker.session().model->models.vae, vae);
+  int made = 0;
+  maker.make(request, [&](const Picture&, const GenerationRecord&) { ++made; });
+  EXPECT_EQ(made, 1);
+}
+
 TEST_F(MakePictures, PromptLinesPresetsAndStylesBecomeRequests) {
   Settings settings;
   settings.add({{"preset", {{"draft"}, "test"}}, {"style", {{"photo"}, "test"}}, {"batch", {{"2"}, "test"}}});

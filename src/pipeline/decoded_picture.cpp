@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "image/pixels.h"
 #include "ops/arithmetic.h"
 #include "ops/view.h"
 
 namespace flux2 {
+
+std::shared_ptr<const Planes> planes_of(const Image& rgb) {
+  return std::make_shared<const Planes>(Planes{rgb.width, rgb.height, from_rgb8(rgb)});
+}
 
 namespace {
 

@@ -1,12 +1,22 @@
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
+#include "image/image.h"
 #include "image/pixels.h"
-#include "pipeline/planes.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
+
+// A picture as the autoencoder sees it: three planes of height × width samples, [−1, 1] but not clamped.
+struct Planes {
+  int width = 0, height = 0;
+  std::vector<float> values;
+};
+
+std::shared_ptr<const Planes> planes_of(const Image& rgb);
 
 // A picture as the autoencoder gave it. On a GPU it stays there: what is asked of it is made on the device, so that a quarter
 // of the bytes comes over, and none twice.

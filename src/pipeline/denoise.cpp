@@ -7,7 +7,7 @@
 
 #include "ops/view.h"
 #include "pipeline/canvas.h"
-#include "pipeline/guided_step.h"
+#include "pipeline/step.h"
 #include "pipeline/latents.h"
 
 namespace flux2 {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,17 @@ ReferenceTokens encode_references(Session& session, const Request& request, cons
 // The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
 // encoded before.
 Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress);
+
+// klein-9B-KV: the keys and values of a list of references in every block, which serve all steps, prompts and seeds.
+struct ReferenceMemory {
+  std::weak_ptr<const Flux2Transformer> transformer;  // whose blocks they are
+  std::string list;                                   // of which references, in their order
+  ReferenceKeys keys;                                 // [1, Nr, H, D]
+};
+
+// The session's memory of these references; made, in place of the one it had, when they are others.
+std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
+                                                           Session& session, const Request& request,
+                                                           const ReferenceTokens& references, const BeforeBlock& before_block);
 
 }  // namespace flux2

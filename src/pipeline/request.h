@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pipeline/noise.h"
-#include "pipeline/planes.h"
+#include "pipeline/decoded_picture.h"
 #include "pipeline/sampler.h"
 #include "pipeline/schedule.h"
 #include "tensor/tensor.h"

@@ -27,7 +27,7 @@ struct Models {
   int text_length = 512;  // slots; a property of the model
 };
 
-struct ReferenceMemory;  // pipeline/reference_memory.h
+struct ReferenceMemory;  // pipeline/references.h
 
 // What one worker may change: its stream and what it remembers between runs. One thread uses it at a time.
 struct Session {

@@ -1,7 +1,10 @@
 #include "pipeline/step.h"
 
+#include "nn/timestep.h"
+#include "ops/arithmetic.h"
 #include "ops/view.h"
-#include "pipeline/reference_memory.h"
+#include "pipeline/latents.h"
+#include "pipeline/references.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
@@ -23,6 +26,77 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
   // Kept keys are read where they lie: work is captured for each memory.
   const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
   return captured(session, model, inputs, DType::F32, x.shape(), work);
+}
+
+namespace {
+
+Tensor repeated(const Tensor& x, int64_t n) { return x.expanded(x.shape().with(0, n)).contiguous(); }
+
+Tensor sinusoid(const Session& session, const Request& request, int64_t rows, float value) {
+  const std::vector<float> arguments(static_cast<size_t>(rows), time_argument(value, request.time_rounding));
+  return timestep_embedding(*session.stream, arguments, session.activations);
+}
+
+}  // namespace
+
+GuidedStep::GuidedStep(Session& session, const Request& request, const Conditions& conditions, int64_t pictures,
+                       BeforeBlock before_block)
+    : transformer_(session.models.transformer.get()), session_(session), request_(request), before_block_(std::move(before_block)) {
+  const TextConditions& text = conditions.text;
+  if (!request.cfg) {
+    passes_ = {pass({text.positive}, conditions.references, pictures)};
+    return;
+  }
+  check(text.negative.shape() == text.positive.shape(), "guidance: negative states {} beside {}", text.negative.shape(),
+        text.positive.shape());
+  const bool alike = request.negative_references || conditions.references.count() == 0;
+  halves_together_ = alike && 2 * pictures * tokens_of_pass(request, conditions) <= session.tokens_at_once;
+  if (halves_together_) {
+    passes_ = {pass({text.negative, text.positive}, conditions.references, pictures)};
+  } else {
+    passes_ = {pass({text.negative}, alike ? conditions.references : ReferenceTokens{}, pictures),
+               pass({text.positive}, conditions.references, pictures)};
+  }
+}
+
+StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures) const {
+  StepConditions c;
+  std::vector<Tensor> rows;
+  for (const Tensor& states : texts)
+    rows.push_back(repeated(transformer_->embed_text(states.to(*session_.stream).cast(session_.activations)), pictures));
+  c.text = rows.size() == 1 ? rows[0] : concat(rows, 0);
+  if (transformer_->config.guidance)
+    c.guidance = sinusoid(session_, request_, c.text.dim(0), static_cast<float>(request_.guidance));
+  auto positions = text_positions(c.text.dim(1));
+  const auto picture = picture_positions(request_.rows(), request_.columns());
+  positions.insert(positions.end(), picture.begin(), picture.end());
+  if (references.count() > 0 && request_.reuse_reference_keys) {
+    c.memory = remember_references(transformer_, session_, request_, references, before_block_);
+  } else if (references.count() > 0) {
+    c.references = repeated(references.tokens.cast(session_.activations), c.text.dim(0));
+    positions.insert(positions.end(), references.positions.begin(), references.positions.end());
+  }
+  c.rope = flux2_rope(*session_.stream, positions);
+  return c;
+}
+
+Tensor GuidedStep::run(const StepConditions& conditions, const Tensor& input, float sigma) const {
+  return step_velocity(transformer_, session_, conditions, input, sinusoid(session_, request_, input.dim(0), sigma),
+                       before_block_);
+}
+
+Tensor GuidedStep::velocity(const Tensor& x, float sigma) {
+  const Tensor input = x.cast(session_.activations);
+  if (!request_.cfg) return run(passes_[0], input, sigma);
+  Tensor negative, positive;
+  if (halves_together_) {
+    const auto halves = chunk(run(passes_[0], concat({input, input}, 0), sigma), 2, 0);
+    negative = halves[0], positive = halves[1];
+  } else {
+    negative = run(passes_[0], input, sigma).cloned();  // the second pass may write where the first did
+    positive = run(passes_[1], input, sigma);
+  }
+  return negative + *request_.cfg * (positive - negative);
 }
 
 }  // namespace flux2
