@@ -83,7 +83,7 @@ TEST(Database, AFileThatIsNoDatabaseIsRefusedAndKept) {
   const std::string text = "this is not what it should be, and it is longer than a hundred bytes, " + std::string(4096, 'x');
   write_file(path, text);
   EXPECT_THAT(refusal([&] { Database(path, Database::Access::Write); }),
-              AllOf(HasSubstr("BadFile"), HasSubstr("x.db is damaged"), HasSubstr("move it aside"), HasSubstr("scan")));
+              AllOf(HasSubstr("BadFile"), HasSubstr("x.db is damaged"), HasSubstr("rename it"), HasSubstr("scan")));
   EXPECT_EQ(read_text_file(path), text);
 }
 

@@ -241,7 +241,7 @@ TEST(Registry, DamageIsSaidAndNothingIsLost) {
   for (size_t i = 4096; i < bad.size(); i += 7) bad[i] = static_cast<char>(bad[i] ^ 0x5a);
   write_file(data / "flux2.db", bad);
   EXPECT_THAT(refusal([&] { Registry(data).all(); }),
-              AllOf(HasSubstr("BadFile"), HasSubstr("flux2.db is damaged"), HasSubstr("move it aside")));
+              AllOf(HasSubstr("BadFile"), HasSubstr("flux2.db is damaged"), HasSubstr("rename it")));
   EXPECT_EQ(read_text_file(data / "flux2.db").size(), bad.size());
 }
 
