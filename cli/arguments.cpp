@@ -1,12 +1,14 @@
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/command.h"
 
 namespace flux2 {
 
@@ -21,6 +23,16 @@ std::string with_dashes(const std::string& word, const std::set<std::string>& na
   return names.contains(name) ? "--" + name + word.substr(end) : word;
 }
 
+// The first command that has an option of that name.
+std::string command_with(const std::string& typed) {
+  if (!typed.starts_with("--")) return {};
+  for (const Command& command : commands())
+    for (const OptionGroup& group : command.options())
+      for (const OptionSpec& option : group.options)
+        if (!option.is_later() && "--" + option.name == typed) return command.name;
+  return {};
+}
+
 void refuse_unknown(const std::vector<std::string>& rest, const std::vector<OptionGroup>& groups) {
   for (const std::string& word : rest) {
     if (word.size() < 2 || word[0] != '-' || word == "--") continue;
@@ -30,6 +42,8 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
         if (!option.is_later()) names.push_back("--" + option.name);
     const std::string typed = word.substr(0, word.find('='));
     const std::string near = nearest_word(typed, names);
+    if (const std::string command = command_with(typed); !command.empty())
+      throw Error(ErrorCode::InvalidArgument, "unknown option " + typed, fmt::format("{} is an option of `flux2 {}`", typed, command));
     throw Error(
         ErrorCode::InvalidArgument, "unknown option " + typed,
         near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");
@@ -85,6 +99,9 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(words);
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string text = e.what(), name = text.substr(0, text.find(':'));
+    throw Error(ErrorCode::InvalidArgument, name + " needs a value", "see --help");
   } catch (const CLI::ParseError& e) {
     throw Error(ErrorCode::InvalidArgument, e.what(), "see --help");
   }

@@ -117,6 +117,7 @@ void Console::result(const std::string& line) {
 }
 
 void Console::result_bytes(std::span<const std::byte> bytes) {
+  clear_status();  // both streams usually end in one terminal
   if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
     fail(ErrorCode::CannotWrite, "cannot write to standard output: {}", std::strerror(errno));
 }

@@ -11,6 +11,13 @@ std::function<std::string(const Values&)> always(std::string value) {
 }
 
 std::string size_from_height_and_width(const Values& v) { return v.at(1) + "x" + v.at(0); }
+// musubi-tuner's --save_path is a folder.
+std::string folder_unless_image(const Values& v) {
+  const std::string& path = v.at(0);
+  for (const char* extension : {".png", ".jpg", ".jpeg", ".webp", ".ppm", "/"})
+    if (path.ends_with(extension)) return path;
+  return path + "/";
+}
 std::string noise_of_generator(const Values& v) { return "torch-" + v.at(0); }
 std::string counted_from_one(const Values& v) {
   return v.at(0).find_first_not_of("0123456789") == std::string::npos && v.at(0).size() < 6
@@ -33,7 +40,7 @@ const std::vector<ForeignOption>& foreign_options() {
       {"image-size", 2, "size", size_from_height_and_width},
       {"diffusion-model", 1, "dit"},
       {"llm", 1, "text-encoder"},
-      {"save-path", 1, "output"},
+      {"save-path", 1, "output", folder_unless_image},
       {"batch-count", 1, "batch"},
       {"linear", 0, "schedule", always("linear")},
       {"power", 0, "schedule", always("power")},

@@ -114,9 +114,13 @@ class Generation {
       console.event({{"event", "image"}, {"path", written.path.string()}, {"seed", picture.seed}});
     if (!console.json() && written.path != "-") console.result(written.path.string());
     show_picture(written.image, run_);
-    summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", written.path.string(),
-                                   written.image.width, written.image.height, picture.seed, display_.seconds(),
+    const double now = display_.seconds();
+    // Where both streams end in one terminal, the path stands there already.
+    const bool repeats = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
+    summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", repeats ? "" : written.path.string(),
+                                   written.image.width, written.image.height, picture.seed, now - finished_,
                                    static_cast<double>(maker_.peak_bytes()) / (1 << 30)));
+    finished_ = now;
   }
 
   int report() {
@@ -156,6 +160,7 @@ class Generation {
   PictureWriter writer_;
   PictureMaker maker_;
   std::vector<std::string> summary_;  // a line for each picture, shown when the progress is gone
+  double finished_ = 0;               // when the last picture was, in seconds
   Outcome outcome_;
 };
 

@@ -1,7 +1,10 @@
 #include "cli/prepare.h"
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/path_exists.h"
+#include "base/text.h"
 #include "cli/standard_input.h"
 
 namespace flux2 {
@@ -14,6 +17,20 @@ std::string text_from_standard_input() {
   return text;
 }
 
+// Whether a notice was not shown to this user before; then it counts as shown.
+bool is_first_time(const AppContext& context, const std::string& notice) {
+  const auto marker = data_path(context.environment, "cache/notices/" + notice);
+  if (marker.empty()) return true;
+  if (path_exists(marker)) return false;
+  try {
+    AtomicFile file(marker);
+    file.commit();
+  } catch (const Error&) {
+    // A data folder that cannot be written: the notice comes again.
+  }
+  return true;
+}
+
 }  // namespace
 
 PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
@@ -21,7 +38,7 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
   std::vector<PromptLine> prompts = read_prompts(run, run.settings.has("embeddings"));
   const size_t known = found ? found->size() : 0;
   PreparedRun prepared = prepare(run.settings, std::move(prompts), task, run, found);
-  if (prepared.model.bundled && (!found || found->size() > known))
+  if (prepared.model.bundled && (!found || found->size() > known) && is_first_time(run, "pico"))
     run.console.note(
         "using the bundled model pico: 128x128 images of 12 colours, 8 shapes and about 118 things drawn as emoji.\n"
         "  For real images use a FLUX.2 model: flux2 generate -m flux.2-klein-4b …, or -m with its file or folder.");
@@ -39,8 +56,9 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   check(given <= 1, "the prompt is given more than once: as argument, --prompt or --prompt-file");
   if (file) {
     auto prompts = in_context(file->values.back(), [&] {
-      return parse_prompt_file(file->values.back() == "-" ? text_from_standard_input()
-                                                          : read_text_file(file->values.back()));
+      const std::string text = file->values.back() == "-" ? text_from_standard_input() : read_text_file(file->values.back());
+      check(is_utf8(text) && text.find('\0') == text.npos, "not a text file in UTF-8");
+      return parse_prompt_file(text);
     });
     check(!prompts.empty(), "{} holds no prompt", file->values.back());
     return prompts;

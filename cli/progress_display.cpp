@@ -12,6 +12,7 @@ namespace flux2 {
 namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
+constexpr auto kPlainPause = std::chrono::seconds(5);  // between steps in a log
 constexpr int kBarCells = 24;
 
 double time_left(int step, int steps, double elapsed) { return step > 0 ? elapsed / step * (steps - step) : 0.0; }
@@ -57,6 +58,11 @@ void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now
     case ProgressMode::Plain:
       if (step == 0) console_.note(fmt::format("{} …", name_of(phase)));
       else if (step == steps) console_.note(fmt::format("{}: {:.2f} s", name_of(phase), elapsed));
+      if (begins || step == steps) drawn_ = now;
+      if (now - drawn_ < kPlainPause) return;
+      drawn_ = now;
+      console_.note(fmt::format("{} {}/{}, {:.1f} s a step, {:.0f} s left", name_of(phase), step, steps, elapsed / step,
+                                time_left(step, steps, elapsed)));
       return;
     case ProgressMode::Bar:
       if (!begins && step != steps && now - drawn_ < kRedraw) return;

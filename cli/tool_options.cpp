@@ -37,7 +37,12 @@ std::vector<OptionGroup> grid_options() {
        {"z", 0, "OPTION=VALUES", "one table below the other"},
        {"cell", 0, "PX", "longest side of an image on the sheet (default: as made)"},
        {"sheet-only", 0, "", "do not write the single images"}}};
-  return with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
+  auto groups = with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
+  // -y would be the same name as --y to newer versions of the parser.
+  for (OptionGroup& group : groups)
+    for (OptionSpec& o : group.options)
+      if (o.letter == 'y') o.letter = 0;
+  return groups;
 }
 
 std::vector<OptionGroup> shell_options() {

@@ -244,7 +244,7 @@ TEST_F(CliModels, ADamagedRegistryStopsNobodyWhoNamesAPath) {
   write("home/flux2.db", std::string(8192, 'x'));
   const Finished list = flux2({"models", "verify"});
   EXPECT_EQ(list.status, 4);
-  EXPECT_THAT(list.err, AllOf(HasSubstr("flux2.db is damaged"), HasSubstr("move it aside")));
+  EXPECT_THAT(list.err, AllOf(HasSubstr("flux2.db is damaged"), HasSubstr("rename it")));
   const Finished made = generate({"a fox", "-m", "a", "-o", "x.png"});
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.err, HasSubstr("flux2.db is damaged"));

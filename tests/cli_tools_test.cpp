@@ -198,7 +198,7 @@ TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
 
   const Finished merged = flux2({"generate", "--prompt-file", "prompts.txt", "-s", "2", "-S", "3", "--lora-mode", "merge"});
   expect_made(merged);
-  EXPECT_THAT(merged.err, HasSubstr("--lora-mode runtime"));
+  EXPECT_THAT(merged.err, HasSubstr("lora_mode runtime"));
   EXPECT_LT(difference(picture("3.png"), picture("sheet-03.png")).mean, 0.2 * difference(picture("3.png"), picture("1.png")).mean)
       << "merged weights are rounded once more";
   EXPECT_EQ(picture("1.png"), picture("sheet-01.png"));

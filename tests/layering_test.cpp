@@ -1,6 +1,7 @@
 // A folder includes only its own headers and those of folders below it; backends are seen by the engine alone.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -76,6 +77,39 @@ TEST(Layering, NobodyIncludesUpwards) {
     }
   EXPECT_GT(files, 50);
   EXPECT_GT(includes, 100);
+}
+
+// Front ends put hints into their own words (base/error.h), so no text below them may name an option of the command line.
+TEST(Layering, NoMessageNamesACommandLineFlag) {
+  const fs::path root = FLUX2_SOURCE_DIR;
+  int literals = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(root / "src")) {
+    if (!entry.is_regular_file() || !is_source(entry.path()) || entry.path().stem().string().ends_with("_test")) continue;
+    std::ifstream in(entry.path());
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number) {
+      bool inside = false;
+      std::string literal;
+      for (size_t i = 0; i < line.size(); ++i) {
+        if (!inside && line.compare(i, 2, "//") == 0) break;
+        if (inside && line[i] == '\\') {
+          ++i;
+        } else if (line[i] == '"') {
+          inside = !inside;
+          if (inside) continue;
+          ++literals;
+          const size_t dashes = literal.find("--");
+          const bool flag = dashes != literal.npos && dashes + 2 < literal.size() && std::islower(literal[dashes + 2]) != 0;
+          EXPECT_FALSE(flag || literal.find("`flux2 ") != literal.npos)
+              << fs::relative(entry.path(), root).generic_string() << ":" << number << ": \"" << literal << '"';
+          literal.clear();
+        } else if (inside) {
+          literal += line[i];
+        }
+      }
+    }
+  }
+  EXPECT_GT(literals, 1000);
 }
 
 }  // namespace

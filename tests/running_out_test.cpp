@@ -94,8 +94,8 @@ std::shared_ptr<LimitedStream> limited_stream(const Engine& engine) {
 
 struct Result {
   std::vector<float> values;
-  int steps = 0;        // of denoising that were done
-  size_t largest = 0;   // piece of memory that the decoder asked for
+  int steps = 0;       // of denoising that were done
+  size_t largest = 0;  // piece of memory that the decoder asked for
   std::vector<std::string> warnings;
 };
 

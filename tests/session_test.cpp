@@ -142,5 +142,31 @@ TEST(Sessions, OutliveTheirEngine) {
   EXPECT_EQ(made, expected);
 }
 
+// A copy of the tiny model's autoencoder under another name: another file with the same values.
+ModelFiles with_other_vae() {
+  ModelFiles files = tiny_model();
+  const fs::path copy = fs::path(testing::TempDir()) / fmt::format("flux2_session_vae_{}.safetensors", ::getpid());
+  fs::copy_file(files.vae, copy, fs::copy_options::overwrite_existing);
+  files.vae = copy;
+  return files;
+}
+
+TEST(Reload, OnlyWhatDiffersIsLoadedAgain) {
+  const Engine engine({.device = "cpu", .threads = 2, .quant = Quant::Int8});
+  const auto first = engine.load(tiny_model(), {});
+  const auto transformer = first->models.transformer.get();
+  const auto same = engine.load(tiny_model(), {}, {}, first);
+  EXPECT_EQ(same->models.vae, first->models.vae);
+  EXPECT_EQ(same->models.transformer.get(), transformer);
+  const auto swapped = engine.load(with_other_vae(), {}, {}, same);
+  EXPECT_NE(swapped->models.vae, first->models.vae);
+  EXPECT_EQ(swapped->models.transformer.get(), transformer) << "not quantised again";
+  EXPECT_EQ(picture_of(*engine.open_session(swapped), small_request()), picture_of(*engine.open_session(first), small_request()));
+
+  EXPECT_NE(engine.load(tiny_model(), {})->models.transformer.get(), transformer) << "nothing to take it from";
+  const Engine other({.device = "cpu", .threads = 2});
+  EXPECT_NE(other.load(tiny_model(), {}, {}, first)->models.transformer.get(), transformer) << "of another engine";
+}
+
 }  // namespace
 }  // namespace flux2

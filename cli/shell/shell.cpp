@@ -32,6 +32,14 @@ std::string take_word(std::string_view& text) {
   return word;
 }
 
+// One word that is almost a command is a typing mistake rather than a prompt.
+std::string nearest_command(const std::string& text) {
+  if (text.find_first_of(" \t") != text.npos || text.size() < 4) return {};
+  for (const std::string& name : shell_command_names())
+    if (name.size() >= 4 && edit_distance(text, name) <= 1) return name;
+  return {};
+}
+
 bool is_size(const std::string& word) {
   const size_t x = word.find('x');
   return x != word.npos && x > 0 && x + 1 < word.size() && word.find_first_not_of("0123456789x") == word.npos &&
@@ -91,6 +99,9 @@ void Shell::interpret(const std::string& line) {
   if (text.empty()) make(once_);
   else if (run_command(text)) return;
   else if (const auto pairs = key_values(text)) change(*pairs);
+  else if (const std::string near = nearest_command(text); !near.empty())
+    throw Error(ErrorCode::InvalidArgument, fmt::format("there is no command \"{}\"; did you mean {}?", text, near),
+                "to use it as a prompt: prompt=\"" + text + "\"");
   else take_prompt(text);
 }
 

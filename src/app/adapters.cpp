@@ -64,6 +64,10 @@ fs::path find_file(const std::string& name, const AppContext& context) {
       }
   std::string places;
   for (const fs::path& place : looked) places += (places.empty() ? "" : ", ") + place.string();
+  if (const size_t colon = name.rfind(':'); colon != name.npos && name.find('/', colon) == name.npos)
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("adapter {}: \"{}\" is not a strength, and no file has this name", name, name.substr(colon + 1)),
+                "write NAME:STRENGTH with a number from -4 to 4");
   const auto near = nearest_words(name, registered_parts(context).names(ComponentKind::Adapter), 3);
   throw Error(ErrorCode::NotFound,
               "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),

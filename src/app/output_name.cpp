@@ -118,7 +118,7 @@ int next_number(const fs::path& folder, std::string_view before) {
   for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end;
        entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(before)) continue;
+    if (!name.starts_with(before) || entry->is_directory(ignored)) continue;
     int number = 0;
     const auto [stop, failure] = std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
     if (failure == std::errc() && stop != name.data() + before.size() && number < kMaxSequence)
@@ -174,7 +174,7 @@ fs::path choose_output(const std::string& target, const OutputFields& fields, bo
       return several ? numbered(pattern, fields.index + 1) : fs::path(pattern);
     if (!pattern.ends_with('/')) pattern += '/';
   }
-  if (pattern.ends_with('/')) pattern += kDefaultPattern;
+  if (pattern.ends_with('/')) pattern += kFolderPattern;
 
   const fs::path path = fill(pattern, fields);
   fs::path free = path;

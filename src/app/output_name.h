@@ -17,14 +17,15 @@ struct OutputFields {
   std::string extension;  // without dot
 };
 
-inline constexpr std::string_view kDefaultOutput = "outputs/";
-inline constexpr std::string_view kDefaultPattern = "{date}/{seq:05}-{seed}.{ext}";
+// Without a target, and inside a folder that the user named.
+inline constexpr std::string_view kDefaultOutput = "outputs/{date}/{seq:05}-{seed}.{ext}";
+inline constexpr std::string_view kFolderPattern = "{seq:05}-{seed}.{ext}";
 
 // Whether `target` holds tokens ({seq}, {seed}, …, %d, %05d), so that each picture gets a name of its own.
 bool is_output_pattern(std::string_view target);
 
 // The path for one picture. `target` is what the user gave: a file is taken as it is, with -01, -02, … before the
-// extension when the run makes `several`; a folder (it exists or ends in /) gets the default pattern; a pattern is
+// extension when the run makes `several`; a folder (it exists or ends in /) gets numbered files; a pattern is
 // filled in and never names a file that exists. {seq[:w]} is one more than the highest number in its place,
 // {prompt[:n]} the first n characters made safe. Throws InvalidArgument for an unknown token.
 std::filesystem::path choose_output(const std::string& target, const OutputFields& fields, bool several);

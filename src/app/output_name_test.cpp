@@ -52,10 +52,11 @@ TEST_F(OutputName, AFileIsTakenAsItIs) {
   EXPECT_EQ(choose_output("plain.png", fields_, false), "plain.png");
 }
 
-TEST_F(OutputName, AFolderGetsTheDefaultPattern) {
-  EXPECT_EQ(chosen("new/"), "new/2026-01-02/00001-42.png");
-  touch("new/2026-01-02/00007-13.jpg");
-  EXPECT_EQ(chosen("new"), "new/2026-01-02/00008-42.png");
+TEST_F(OutputName, AFolderGetsNumberedFiles) {
+  EXPECT_EQ(chosen("new/"), "new/00001-42.png");
+  touch("new/00007-13.jpg");
+  touch("new/2026-01-02/x.png");  // a folder whose name begins with a number
+  EXPECT_EQ(chosen("new"), "new/00008-42.png");
   EXPECT_EQ(choose_output("", fields_, false).parent_path(), "outputs/2026-01-02");
 }
 

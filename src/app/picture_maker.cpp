@@ -95,12 +95,12 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
   options.adapters = adapters_of(requests);
   const auto differs = [&](const ResolvedRequest& r) { return r.adapters != requests[0].adapters; };
   if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
-    context_.log.warn("merged adapters that change between images load the transformer again; adapters kept at run time do not");
+    context_.log.warn("merged adapters that change between images are merged again for each of them; lora_mode runtime is faster");
   open(options);
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
-    working_bytes_ = 0;
+    working_ = {};
     for (const ResolvedRequest& resolved : requests)
-      working_bytes_ = std::max(working_bytes_, working_bytes(*engine_, files_, resolved.request));
+      working_ = WorkingBytes::largest(working_, working_bytes(*engine_, files_, resolved.request));
   }
   // Where bringing the encoder back means copying or rounding its weights again.
   prompts_.clear();
@@ -123,7 +123,7 @@ void PictureMaker::open(const EngineOptions& options) {
 
 void PictureMaker::load_model(const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  session_ = engine_->open(files_, progress, {.text_encoder = !spec_.embeddings, .working_bytes = working_bytes_});
+  session_ = engine_->open(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_});
   session_->prompts_ahead = prompts_;
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -59,7 +59,7 @@ class PictureMaker {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ModelSession> session_;  // after the engine, so that it is destroyed first
   std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
-  int64_t working_bytes_ = LoadParts{}.working_bytes;
+  WorkingBytes working_ = LoadParts{}.working;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::filesystem::path hashes_;        // where hashes of files are remembered
   std::map<std::filesystem::path, std::string> adapter_hashes_;

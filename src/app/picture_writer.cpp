@@ -90,7 +90,8 @@ Image PictureWriter::image_of(const Picture& picture) const {
 }
 
 fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
-  const Target& counts = targets_.at(target);
+  const auto known = targets_.find(target);
+  const Target counts = known == targets_.end() ? Target{1, 0} : known->second;
   const OutputFields fields{.seed = record.seed(),
                             .index = counts.written,
                             .date = local_time("%Y-%m-%d"),
@@ -122,7 +123,7 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
       save_text(written.path.string() + ".json", json);
     }
   }
-  ++targets_.at(target).written;
+  ++targets_[target].written;
   return written;
 }
 

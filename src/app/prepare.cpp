@@ -81,7 +81,7 @@ void take_settings_of_image(Settings& settings) {
     const auto found = find_record(read_metadata(path));
     if (!found)
       throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
-                  Hint("{0} shows what it contains", {run_command("inspect --raw FILE")}));
+                  Hint("{0} shows what it contains", {run_command("inspect")}));
     RequestSpec spec = spec_of_record(found->record, option == std::string_view("from"));
     const bool has_sources = found->record.canvas || !found->record.references.empty();
     if (has_sources && !settings.has("input")) spec.input = find_sources(found->record, path);

@@ -77,7 +77,7 @@ ModelRecord record_named(const Registry& registry, const std::string& name) {
                 Hint("give the whole name, or the key that {0} shows", {run_command("models list")}));
   throw Error(ErrorCode::NotFound, fmt::format("no registered model is called {}", name),
               names.empty() ? Hint("nothing is registered yet; use {0} or {1}",
-                                   {run_command("models scan FOLDER --add"), run_command("models install")})
+                                   {run_command("models scan"), run_command("models install")})
                             : Hint(fmt::format("the nearest names are {}", fmt::join(nearest_words(name, names, 3), ", "))));
 }
 

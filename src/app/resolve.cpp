@@ -7,6 +7,7 @@
 
 #include "app/resolve_inpaint.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "image/resize.h"
 #include "pipeline/picture_size.h"
 #include "record/request_fields.h"
@@ -74,6 +75,14 @@ void read_given_tensors(const RequestSpec& spec, Request& request) {
   }
 }
 
+PictureSize size_of_reference(const GivenPicture& reference, const Log& log) {
+  const PictureSize given = reference.size(), size = size_like(given);
+  if (size.width != given.width || size.height != given.height)
+    log.warn("{} is {}x{}; the result is {}x{}, since sides are multiples of 16", reference.record.name, given.width, given.height,
+             size.width, size.height);
+  return size;
+}
+
 PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, const std::vector<GivenPicture>& references,
                         const Log& log) {
   const bool no_match = spec.match == "off";
@@ -81,12 +90,12 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
     check(!references.empty(), "{}: there is no reference whose size could be used", spec.origin("match"));
     const auto index = static_cast<size_t>(std::stoi(*spec.match));
     check(index <= references.size(), "{}: there are {} references, not {}", spec.origin("match"), references.size(), index);
-    return size_like(references[index - 1].size());
+    return size_of_reference(references[index - 1], log);
   }
   // A configured size or a preset is about images without references.
   const bool asked = spec.is_asked("width") || spec.is_asked("height");
   const bool configured = (spec.width || spec.height) && !spec.preset;
-  if (!references.empty() && !no_match && !asked && !configured) return size_like(references[0].size());
+  if (!references.empty() && !no_match && !asked && !configured) return size_of_reference(references[0], log);
   const PictureSize wanted{static_cast<int>(spec.width.value_or(defaults.width)),
                            static_cast<int>(spec.height.value_or(defaults.height))};
   return valid_picture_size(wanted, spec.strict.value_or(false), log);
@@ -146,6 +155,8 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   Request& request = resolved.request;
   request.prompt = spec.prompt.value_or("");
   request.negative = spec.negative.value_or("");
+  check(is_utf8(request.prompt), "{}: the prompt is not valid UTF-8", spec.origin("prompt"));
+  check(is_utf8(request.negative), "{}: the negative prompt is not valid UTF-8", spec.origin("negative"));
   const std::vector<GivenPicture> references = images.references(spec);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
   request.reuse_reference_keys = reuses_reference_keys(spec, model, !references.empty(), log);

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// A layer from words like {"-s", "8", "--noise", "grid", "--strict"}: what a front end would make of them.
+// A layer from words like -s 8 --noise grid --strict: what a front end would make of them.
 inline SettingLayer layer_of_words(const std::vector<std::string>& words) {
   static const std::map<std::string, std::string> letters = {
       {"-i", "input"}, {"-r", "input"},    {"-s", "steps"}, {"-g", "guidance"},

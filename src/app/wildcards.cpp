@@ -166,7 +166,8 @@ const std::vector<std::string>& Wildcards::lines_of(const std::string& name) {
     return files_[name] = std::move(lines);
   }
   throw Error(ErrorCode::NotFound, fmt::format("there is no {}.txt for __{}__ in {}", name, name, fmt::join(looked, " or ")),
-              "--wildcards names another folder; --wildcards off takes the prompt as it stands");
+              Hint("name another folder with {0}, or use the prompt as it is with {1}",
+                   {set_option("wildcards", "FOLDER"), set_option("wildcards", "off")}));
 }
 
 }  // namespace flux2

@@ -11,6 +11,9 @@ namespace flux2 {
 // The text without white space at either end.
 std::string_view trimmed(std::string_view text);
 
+// Whether the bytes are valid UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view text);
+
 // A name from a file as a message prints it: control characters are replaced, long names are cut.
 std::string printable(std::string_view name);
 

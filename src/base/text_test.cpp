@@ -29,6 +29,12 @@ TEST(Text, PrintsBytesInBinaryUnits) {
   EXPECT_EQ(byte_text(uint64_t{7750} << 20), "7.57 GiB");
 }
 
+TEST(Text, KnowsValidUtf8) {
+  for (const char* valid : {"", "a fox", "grün 狐 🦊", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) EXPECT_TRUE(is_utf8(valid)) << valid;
+  for (const char* invalid : {"\xff", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "a\x80", "\xf5\x80\x80\x80"})
+    EXPECT_FALSE(is_utf8(invalid));
+}
+
 TEST(Text, PrintableReplacesControlCharactersAndCutsLongNames) {
   EXPECT_EQ(printable("a\x1b[2Jb"), "a?[2Jb");
   EXPECT_EQ(printable(std::string(200, 'x')), std::string(120, 'x') + "…");

@@ -58,7 +58,7 @@ class Bench {
     if (blas_) report_.yardstick = blas_->name();
     for (const std::string& name : options.kernels)
       check(std::any_of(std::begin(kWays), std::end(kWays), [&](const Way& w) { return w.name == name; }),
-            "--only: \"{}\" is not one of f32, bf16, f16, int8, q8_0, q4_0, fp8", name);
+            "\"{}\" is not one of f32, bf16, f16, int8, q8_0, q4_0, fp8", name);
   }
 
   GemmBench run() {

@@ -24,7 +24,9 @@ struct EngineOptions {
   Quant quant = Quant::None;          // of the matrices inside the blocks of transformer and text encoder
   Offload offload = Offload::Auto;
   int64_t decode_tile = -1;           // positions a side; 0: never in tiles; −1: when memory is short
-  int64_t memory_limit = 0;           // bytes of the device (of RAM for the CPU) to stay within; 0: what is available
+  // Bytes of the device to stay within, on a CPU all that the process takes; 0: what is available. On a CPU load() refuses a model
+  // that cannot be run within the limit.
+  int64_t memory_limit = 0;
   std::vector<AdapterChoice> adapters;  // to begin with; those of strength 0 are opened and checked alone
   AdapterMode adapter_mode = AdapterMode::Runtime;
   // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
@@ -35,7 +37,7 @@ struct EngineOptions {
 // Which parts of a model to open.
 struct LoadParts {
   bool transformer = true, text_encoder = true, vae = true;
-  int64_t working_bytes = int64_t{4} << 30;  // what runs will need beside the weights of the two large networks
+  WorkingBytes working = {int64_t{4} << 30, int64_t{4} << 30};  // see working_bytes() in forecast.h
 };
 
 // The files of one network as they were when it was loaded, and how much of it stays in memory.
@@ -93,7 +95,7 @@ class Engine {
   DType activations() const;
 
   // Where the weights of the two large networks go so that they and the working memory stay within the limit.
-  Placement place(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working_bytes) const;
+  Placement place(const NetworkBytes& encoder, const NetworkBytes& transformer, const WorkingBytes& working) const;
 
   // Every file is opened and checked at once. Networks are in memory when this returns, except that where they would not
   // fit beside each other each is loaded when it is needed and the encoder is unloaded after use; where even one does not fit,
@@ -120,6 +122,7 @@ class Engine {
   MemoryUse memory_use(const Session& session) const;
 
  private:
+  int64_t cache_limit() const;
   std::shared_ptr<LoadedModel> empty_model() const;  // on the device, no networks yet
 
   EngineOptions options_;

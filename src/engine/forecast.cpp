@@ -7,13 +7,14 @@
 #include "engine/model_cost.h"
 #include "engine/network_bytes.h"
 #include "engine/rate.h"
+#include "pipeline/tiles.h"
 
 namespace flux2 {
 
 namespace {
 
-// What the program itself and its libraries take, and what kernels take for themselves.
-constexpr int64_t kOnHostBytes = int64_t{64} << 20, kOnGpuBytes = int64_t{128} << 20;
+// What kernels take for themselves.
+constexpr int64_t kOnHostBytes = int64_t{32} << 20, kOnGpuBytes = int64_t{128} << 20;
 
 // How much of a large product's rate each network reaches, from docs/speed.md.
 struct Efficiency {
@@ -66,6 +67,10 @@ struct Rehearsal {
     session.activations = engine.activations();
     session.capture = engine.options().memory_limit == 0;
     session.decode_tile = std::max<int64_t>(0, engine.options().decode_tile);
+    for (const AdapterChoice& choice : engine.options().adapters)
+      if (choice.strength != 0)
+        adapters += adapter_bytes(open_adapter(choice, transformer->network->config, {}), transformer_weights,
+                                  engine.options().adapter_mode == AdapterMode::Merge, engine.activations());
   }
 
   // Bytes the pool hands out at most in each phase.
@@ -93,15 +98,30 @@ struct Rehearsal {
   std::optional<Counted<Flux2Transformer>> transformer;
   std::optional<Counted<Qwen3Encoder>> encoder;
   std::optional<Counted<Vae>> vae;
+  int64_t adapters = 0;  // bytes
   Session session;
 };
 
+// What the phases need beside the weights of transformer and text encoder.
 int64_t working_bytes_of(const Rehearsal& rehearsal, const std::vector<PhaseForecast>& phases) {
   int64_t largest = 0;
   for (const PhaseForecast& p : phases) largest = std::max(largest, p.activations);
-  if (!rehearsal.device->is_host()) largest += largest / 8;  // what lies between blocks and is too small for the next
-  return largest + rehearsal.vae->bytes.total() + (rehearsal.device->is_host() ? kOnHostBytes : kOnGpuBytes);
+  largest += largest / 8;  // what the pool keeps between blocks, too small for the next request
+  return largest + rehearsal.vae->bytes.total() + rehearsal.adapters + (rehearsal.device->is_host() ? kOnHostBytes : kOnGpuBytes);
 }
+
+// A request rehearsed twice where that matters: decoded at once, and in tiles.
+struct Phases {
+  Phases(Rehearsal& rehearsal, const Engine& engine, const Request& request) : whole(rehearsal.run(request)), tiled(whole) {
+    if (engine.options().decode_tile >= 0 || std::max(request.rows(), request.columns()) <= kDecodeTile) return;
+    rehearsal.session.decode_tile = kDecodeTile;
+    rehearsal.session.captured_work.clear();
+    tiled = rehearsal.run(request);
+  }
+  WorkingBytes working(const Rehearsal& r) const { return {working_bytes_of(r, whole), working_bytes_of(r, tiled)}; }
+
+  std::vector<PhaseForecast> whole, tiled;
+};
 
 double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
   const double passes = static_cast<double>(request.batch) * (request.cfg ? 2 : 1);
@@ -140,24 +160,28 @@ double Forecast::seconds() const {
   return total;
 }
 
-int64_t working_bytes(const Engine& engine, const ModelFiles& files, const Request& request) {
+WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const Request& request) {
   Rehearsal rehearsal(engine, files, request);
-  return working_bytes_of(rehearsal, rehearsal.run(request));
+  return Phases(rehearsal, engine, request).working(rehearsal);
 }
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
   Rehearsal rehearsal(engine, files, request);
   Forecast result{.device = engine.device().name() + ": " + engine.device().description(),
-                  .memory = engine.device().memory(),
-                  .phases = rehearsal.run(request)};
+                  .memory = engine.device().memory()};
+  const Phases phases(rehearsal, engine, request);
   const NetworkBytes &encoder = rehearsal.encoder_bytes(), &transformer = rehearsal.transformer->bytes;
-  result.placement = engine.place(encoder, transformer, working_bytes_of(rehearsal, result.phases));
+  result.placement = engine.place(encoder, transformer, phases.working(rehearsal));
+  result.phases = result.placement.tiles ? phases.tiled : phases.whole;
+  result.decode_tile = result.placement.tiles ? kDecodeTile : std::max<int64_t>(0, engine.options().decode_tile);
+  result.limit = engine.options().memory_limit > 0 ? engine.options().memory_limit : result.memory.available;
+  result.adapters = rehearsal.adapters;
   result.where = result.placement.str(transformer);
 
   const bool host = engine.device().is_host();
   const double rate = product_rate(engine, 3);
   const Efficiency& share = host ? kOnHost : kOnGpu;
-  const int64_t always = rehearsal.vae->bytes.total() + (host ? kOnHostBytes : kOnGpuBytes);
+  const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes + program_bytes() : kOnGpuBytes);
   const int64_t e = encoder.with_resident(result.placement.encoder_blocks);
   const int64_t t = transformer.with_resident(result.placement.transformer_blocks);
   for (PhaseForecast& p : result.phases) {

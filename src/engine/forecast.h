@@ -21,17 +21,20 @@ struct PhaseForecast {
 struct Forecast {
   std::string device;
   MemorySize memory;   // of the device
+  int64_t limit = 0;   // bytes that the peak is compared with: what was set, else what is available
+  int64_t decode_tile = 0;  // positions a side that are decoded at once; 0: the whole image
+  int64_t adapters = 0;     // bytes of the adapters in use
   Placement placement;
   std::string where;   // the placement in words
   std::vector<PhaseForecast> phases;
 
   int64_t peak() const;
   double seconds() const;
-  bool fits() const { return placement.fits && peak() <= memory.available; }
+  bool fits() const { return placement.fits && peak() <= limit; }
 };
 
-// Bytes a request needs beside the weights of transformer and text encoder.
-int64_t working_bytes(const Engine& engine, const ModelFiles& files, const Request& request);
+// What a request needs beside the weights of transformer and text encoder, with the adapters of the engine's options.
+WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const Request& request);
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
 

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -13,6 +16,9 @@ namespace {
 
 // Left free of what a GPU has: other programs draw on it too.
 constexpr int64_t kReserve = int64_t{1} << 30;
+
+// Each of the two caches of a session takes at most this part of a limit.
+constexpr int64_t kCacheShare = 32;
 
 std::vector<std::shared_ptr<const MappedFile>> files_of(const WeightSource& source) {
   std::vector<std::shared_ptr<const MappedFile>> files;
@@ -82,6 +88,16 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
   return network;
 }
 
+[[noreturn]] void refuse(const Placement& placement, Quant quant) {
+  const auto gib = [](int64_t bytes) { return fmt::format("{:.2f}", std::ceil(static_cast<double>(bytes) / (1 << 30) * 100) / 100); };
+  std::string way = "the smallest limit that works here is {0}; a smaller size or batch needs less";
+  if (quant != Quant::None)
+    way += ". Weights quantised while loading stay in memory; those of a file that is stored quantised are read as they are needed";
+  throw Error(ErrorCode::OutOfMemory,
+              fmt::format("this needs {} GiB of memory; the limit is {} GiB", gib(placement.smallest), gib(placement.budget)),
+              Hint(way, {set_option("max_ram", gib(placement.smallest))}));
+}
+
 // A network whose weights were found complete, to be loaded when it is wanted.
 template <class Network>
 Resident<Network> resident(const char* what, const std::shared_ptr<const NamedWeights>& weights,
@@ -96,20 +112,37 @@ Resident<Network> resident(const char* what, const std::shared_ptr<const NamedWe
 
 }  // namespace
 
-Placement Engine::place(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working_bytes) const {
+Placement Engine::place(const NetworkBytes& encoder, const NetworkBytes& transformer, const WorkingBytes& working) const {
   const bool host = device_->is_host();
-  // Mapped weights need no room of their own: the system gives up pages when it must.
-  const bool unlimited = host && options_.memory_limit == 0;
-  const int64_t available = device_->memory().available;
-  const int64_t budget = unlimited ? std::numeric_limits<int64_t>::max()
-                         : options_.memory_limit > 0 ? options_.memory_limit
-                                                     : available - kReserve;
-  Placement placement = choose_placement(encoder, transformer, working_bytes, budget, options_.offload);
-  if (!host) return placement;
-  // Copies in ordinary memory are made only when quantising, and then cannot be given up block by block.
-  if (options_.quant != Quant::None) placement.encoder_blocks = encoder.blocks.size(), placement.transformer_blocks = transformer.blocks.size();
-  placement.encoder_leaves = true;
+  const int64_t limit = options_.memory_limit;
+  // Without a limit mapped weights need no room of their own: the system gives up pages when it must.
+  const int64_t budget = limit > 0 ? limit : host ? std::numeric_limits<int64_t>::max() : device_->memory().available - kReserve;
+  // Quantised copies in ordinary memory cannot be given up block by block.
+  const bool can_stream = !host || options_.quant == Quant::None;
+  // A limit of the CPU is one of the whole process, its caches included, which grow with the limit.
+  const bool whole_process = host && limit > 0;
+  const int64_t own = whole_process ? program_bytes() : 0, caches = whole_process ? 2 * cache_limit() : 0;
+  const auto placed = [&](int64_t bytes) {
+    Placement p = choose_placement(encoder, transformer, own + bytes, budget - caches, options_.offload, can_stream);
+    p.budget = budget;
+    p.peak += caches;
+    if (whole_process) p.smallest += p.smallest / (kCacheShare / 2 - 1) + 1;
+    return p;
+  };
+  Placement placement = placed(working.whole);
+  if (options_.decode_tile < 0 && !placement.fits) {
+    placement = placed(working.tiled);
+    placement.tiles = true;
+  }
+  if (host && limit == 0) placement.budget = 0;
+  if (host) placement.encoder_leaves = true;
   return placement;
+}
+
+// Of text states, and of latents of images.
+int64_t Engine::cache_limit() const {
+  constexpr int64_t kUsual = int64_t{512} << 20;
+  return options_.memory_limit > 0 ? std::min(kUsual, options_.memory_limit / kCacheShare) : kUsual;
 }
 
 std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const Progress& progress, const LoadParts& parts,
@@ -144,6 +177,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     } else {
       const VaeConfig config = in_context("loading the autoencoder", [&] { return detect_vae(*loaded->vae.weights); });
       models.vae = resident<Vae>("autoencoder", loaded->vae.weights, config, settings).get();
+      for (const auto& file : files_of(loaded->vae.weights->source())) file->drop(0, file->bytes().size());  // it was copied
     }
     step();
   }
@@ -164,7 +198,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     // An adapter that cannot be used is refused before anything large is read. The session opens them again and warns.
     for (const AdapterChoice& choice : options_.adapters) open_adapter(choice, *transformer_config, {});
   }
-  const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working_bytes);
+  const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
+  if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, options_.quant);
   if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
   const auto with_blocks = [&](size_t resident_blocks) {

@@ -1,5 +1,7 @@
 #include "engine/network_bytes.h"
 
+#include <algorithm>
+
 namespace flux2 {
 
 std::optional<size_t> BlockNumbers::of(const std::string& parameter) {
@@ -13,8 +15,9 @@ NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activ
   NetworkBytes bytes;
   BlockNumbers numbers;
   visit([&](const Parameter& p) {
-    if (p.kind == ParameterKind::Table && on_host) return;
-    const int64_t size = bytes_for(loaded_dtype(p, weights.dtype(p.name), quant, activations), p.shape.numel());
+    int64_t size = bytes_for(loaded_dtype(p, weights.dtype(p.name), quant, activations), p.shape.numel());
+    // The system maps 64 KiB around every row that is read: 512 rows are as many tokens as a prompt has.
+    if (p.kind == ParameterKind::Table && on_host) size = std::min(size, int64_t{512} << 16);
     const auto block = numbers.of(p.name);
     bytes.blocks.resize(numbers.count());
     (block ? bytes.blocks[*block] : bytes.outside) += size;

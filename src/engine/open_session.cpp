@@ -65,9 +65,10 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
 
   models.vae = prepared<Vae>(models.vae, preparing<Vae>(*model, stream));
   if (const auto prepare = preparing<Qwen3Encoder>(*model, stream); prepare && models.text_encoder)
-    models.text_encoder = {model->models.text_encoder.config(),
-                           [shared = model->models.text_encoder, prepare] { return prepared<Qwen3Encoder>(shared.get(), prepare); },
-                           [shared = model->models.text_encoder] { shared.let_go(); }};
+    models.text_encoder = {
+        model->models.text_encoder.config(),
+        [shared = model->models.text_encoder, prepare] { return prepared<Qwen3Encoder>(shared.get(), prepare); },
+        [shared = model->models.text_encoder] { shared.let_go(); }};
   if (models.transformer) {
     session->adapters = std::make_shared<SessionAdapters>(
         SharedTransformer{models.transformer, model->transformer.weights, preparing<Flux2Transformer>(*model, stream)},
@@ -77,8 +78,21 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
   }
 
   const Placement& placement = model->placement;
-  session->decode_tile = options_.decode_tile >= 0 ? options_.decode_tile : placement.fits ? 0 : kDecodeTile;
+  session->decode_tile = options_.decode_tile >= 0 ? options_.decode_tile : placement.tiles ? kDecodeTile : 0;
+  session->prompt_cache.set_limit(cache_limit());
+  session->picture_cache.set_limit(cache_limit());
   session->capture = options_.memory_limit == 0 && !model->transformer.is_streamed();
+  // Where the two large networks do not fit beside each other, the transformer leaves before a prompt is encoded.
+  if (device_->is_host() && options_.memory_limit > 0 && models.text_encoder && models.transformer)
+    session->text_begins = [part = model->transformer, shared = model->models.transformer,
+                            adapters = session->adapters](Session& s) {
+      if (!s.models.transformer.is_loaded()) return;
+      s.captured_work.clear();
+      s.models.transformer.let_go();
+      adapters->let_go();
+      shared.let_go();
+      forget_pages(part);
+    };
   if (model->encoder_leaves)
     session->text_done = [part = model->text_encoder](Session& done) {
       const auto& encoder = done.models.text_encoder;

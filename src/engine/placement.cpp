@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <numeric>
+#include <string>
 
 #include "base/error.h"
 
@@ -54,11 +56,11 @@ std::string Placement::str(const NetworkBytes& transformer) const {
 }
 
 Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working, int64_t budget,
-                           Offload offload) {
+                           Offload offload, bool can_stream) {
   Placement p{.encoder_blocks = encoder.blocks.size(), .transformer_blocks = transformer.blocks.size()};
   const int64_t together = encoder.total() + transformer.total() + working;
   p.encoder_leaves = offload == Offload::Encoder || offload == Offload::Stream || (offload == Offload::Auto && together > budget);
-  if (offload == Offload::Stream || (offload == Offload::Auto && p.encoder_leaves)) {
+  if (can_stream && (offload == Offload::Stream || (offload == Offload::Auto && p.encoder_leaves))) {
     const int64_t room = budget - working;
     p.encoder_blocks = resident_blocks(encoder, room);
     p.transformer_blocks = resident_blocks(transformer, room);
@@ -68,7 +70,24 @@ Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& tran
   const int64_t e = encoder.with_resident(p.encoder_blocks), t = transformer.with_resident(p.transformer_blocks);
   p.peak = (p.encoder_leaves ? std::max(e, t) : e + t) + working;
   p.fits = p.peak <= budget;
+  p.budget = budget;
+  const bool may_stream = can_stream && (offload == Offload::Auto || offload == Offload::Stream);
+  const int64_t least_e = may_stream ? std::min(encoder.total(), encoder.with_resident(0)) : encoder.total();
+  const int64_t least_t = may_stream ? std::min(transformer.total(), transformer.with_resident(0)) : transformer.total();
+  p.smallest = (offload == Offload::None ? least_e + least_t : std::max(least_e, least_t)) + working;
   return p;
+}
+
+WorkingBytes WorkingBytes::largest(const WorkingBytes& a, const WorkingBytes& b) {
+  return {std::max(a.whole, b.whole), std::max(a.tiled, b.tiled)};
+}
+
+int64_t program_bytes() {
+  constexpr int64_t kOwnFiles = int64_t{24} << 20;  // of the program and its libraries that are in memory
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("RssAnon:")) return kOwnFiles + std::stoll(line.substr(8)) * 1024;
+  return kOwnFiles;
 }
 
 }  // namespace flux2

@@ -37,6 +37,9 @@ class SessionAdapters {
   // The transformer with the adapters in use: the shared network itself if it needs no change for this session.
   std::shared_ptr<const Flux2Transformer> network();
 
+  // The memory of the network is needed for something else. The next use of network() loads it again.
+  void let_go() { merged_network_ = nullptr; }
+
   // Bytes of the weights that belong to this session alone because adapters are merged into them.
   int64_t merged_bytes() const { return merged_bytes_; }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "image/byte_view.h"
+#include "base/text.h"
 #include "image/text_encoding.h"
 
 namespace flux2 {

@@ -1,5 +1,7 @@
 #include "image/text_encoding.h"
 
+#include "base/text.h"
+
 #include <cstdint>
 
 namespace flux2 {
@@ -43,13 +45,6 @@ void append(std::string& utf8, char32_t code) {
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    if (!take(text)) return false;
-  }
-  return true;
-}
 
 std::optional<std::string> utf8_to_latin1(std::string_view utf8) {
   std::string latin1;

@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "image/text_encoding.h"
 
 #include <gtest/gtest.h>

@@ -209,6 +209,22 @@ std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2
   return pairs;
 }
 
+int64_t adapter_bytes(const std::shared_ptr<const Adapter>& adapter, const NamedWeights& weights, bool merge, DType activations) {
+  std::map<std::string, int64_t> ranks;  // of the weights that are changed beside them
+  std::set<std::string> merged;
+  for (const Adapter::Change& c : adapter->changes()) {
+    const bool beside = !merge && c.module.kind == AdapterKind::Lora && !c.module.part("magnitude");
+    if (beside) ranks[c.target.weight] += c.module.rank();
+    else merged.insert(c.target.weight);
+  }
+  int64_t bytes = 0;
+  for (const auto& [name, rank] : ranks)
+    if (!merged.contains(name)) bytes += bytes_for(activations, rank * (weights.shape(name)[0] + weights.shape(name)[1]));
+  for (const std::string& name : merged)
+    bytes += bytes_for(weights.dtype(name) == DType::F32 ? DType::F32 : DType::BF16, weights.shape(name).numel());
+  return bytes;
+}
+
 int64_t merged_weight_bytes(const NamedWeights& weights, const std::vector<AdapterUse>& uses) {
   std::set<std::string> changed;
   for (const AdapterUse& use : uses)

@@ -45,7 +45,7 @@ Flux2Config detect_flux2(const NamedWeights& weights) {
   const auto need = [&](const char* name) {
     if (!weights.has(name))
       throw Error(ErrorCode::Incompatible, fmt::format("{} is not a FLUX.2 transformer: it has no {}", weights.source().description(), name),
-                  "`flux2 inspect FILE` tells what a file is");
+                  Hint("{0} shows what a file is", {run_command("inspect")}));
     const Shape shape = weights.shape(name);
     if (shape.rank() != 2) fail(ErrorCode::Incompatible, "{}: {} has shape {}", weights.source().description(), name, shape);
     return shape;

@@ -22,7 +22,8 @@ struct Preset {
 constexpr std::array kPresets = {
     Preset{"square", {1024, 1024}}, Preset{"landscape", {1360, 768}}, Preset{"portrait", {768, 1360}},
     Preset{"3:2", {1248, 832}},     Preset{"2:3", {832, 1248}},       Preset{"16:9", {1360, 768}},
-    Preset{"9:16", {768, 1360}},    Preset{"21:9", {1536, 656}},
+    Preset{"9:16", {768, 1360}},    Preset{"21:9", {1536, 656}},      Preset{"1:1", {1024, 1024}},
+    Preset{"4:3", {1152, 864}},     Preset{"3:4", {864, 1152}},
 };
 
 int rounded(int side) { return (side + kGrid / 2) / kGrid * kGrid; }

@@ -11,7 +11,7 @@ struct PictureSize {
   int width = 0, height = 0;
 };
 
-// "768x512", "768" for a square, or one of square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9.
+// "768x512", "768" for a square, or one of square, landscape, portrait, 1:1, 4:3, 3:4, 3:2, 2:3, 16:9, 9:16, 21:9.
 PictureSize parse_picture_size(std::string_view text);
 
 // The size that is really made: sides rounded to the nearest multiple of 16 (ties upward), with a warning, or an error

@@ -154,7 +154,10 @@ PhaseTimes text_to_image(Session& session, const Request& request, const Progres
   const Models& models = session.models;
   const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
   std::future<std::vector<float>> drawn = first_noise(request, channels, *session.stream);
-  if (models.text_encoder && needs_encoder(session, request)) models.text_encoder.get();
+  if (models.text_encoder && needs_encoder(session, request)) {
+    if (session.text_begins) session.text_begins(session);
+    models.text_encoder.get();
+  }
   times.load = watch.lap();
   Conditions conditions;
   conditions.text = encode_text(session, request, progress);

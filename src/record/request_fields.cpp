@@ -82,7 +82,7 @@ std::vector<Field> make_fields() {
       {.name = "height", .type = T::Integer, .unit = "PX", .help = "like <width>", .section = "generate", .member = &R::height,
        .low = 1, .high = kAnySide, .record_key = "height"},
       {.name = "size", .type = T::Size, .unit = "WxH|PX|NAME",
-       .help = "both at once: 1360x768, 1024, square, landscape, portrait, 3:2, 2:3, 16:9, 9:16, 21:9", .section = "generate"},
+       .help = "both at once: 1360x768, 1024, square, landscape, portrait, 1:1, 4:3, 3:4, 3:2, 2:3, 16:9, 9:16, 21:9", .section = "generate"},
       {.name = "seed", .type = T::Seed, .unit = "N", .help = "0 to 2^63-1, -1 or random (default: random)", .section = "generate",
        .member = &R::seed, .low = -1, .high = kMaxSeed, .record_key = "seed", .a1111_key = "Seed"},
       {.name = "batch", .type = T::Integer, .unit = "N", .help = "number of images; seeds count up from <seed> (default: 1)",
