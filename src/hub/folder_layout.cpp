@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "weights/weight_files.h"
 
 namespace flux2 {
@@ -11,11 +12,6 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_file(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::is_regular_file(path, unreadable);
-}
 
 template <class Test>
 std::vector<fs::path> entries(const fs::path& folder, const Test& test) {

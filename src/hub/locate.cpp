@@ -64,11 +64,6 @@ void apply_model_index(const Json& index, const std::filesystem::path& path, Mod
 
 fs::path whole(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
-bool is_folder(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::is_directory(path, unreadable);
-}
-
 class Locator {
  public:
   Locator(const ModelQuery& query, const Log& log)

@@ -17,16 +17,6 @@ ModelDefaults dev_defaults() {
   return {.steps = 50, .guidance = 4.0, .text_layers = {10, 20, 30}, .guidance_kind = ModelDefaults::Embedded};
 }
 
-// Lower case letters and digits only, without the name of the family: "FLUX.2-klein-4B" and "klein_4b" are both
-// "klein4b".
-std::string essence(std::string_view name) {
-  std::string text;
-  for (char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text.starts_with("flux2") ? text.substr(5) : text;
-}
-
 }  // namespace
 
 const std::vector<Variant>& variants() {
@@ -41,17 +31,25 @@ const std::vector<Variant>& variants() {
   return list;
 }
 
+std::string bare_model_name(std::string_view name) {
+  std::string text;
+  for (char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.starts_with("flux2") ? text.substr(5) : text;
+}
+
 std::optional<Variant> find_variant(std::string_view name) {
-  const std::string wanted = essence(name);
+  const std::string wanted = bare_model_name(name);
   for (const Variant& v : variants())
-    if (essence(v.id) == wanted) return v;
+    if (bare_model_name(v.id) == wanted) return v;
   return std::nullopt;
 }
 
 std::vector<std::string> closest_variants(std::string_view name, int count) {
-  const std::string wanted = essence(name).substr(0, 64);
+  const std::string wanted = bare_model_name(name).substr(0, 64);
   std::vector<std::pair<size_t, std::string>> ranked;
-  for (const Variant& v : variants()) ranked.emplace_back(edit_distance(wanted, essence(v.id)), v.id);
+  for (const Variant& v : variants()) ranked.emplace_back(edit_distance(wanted, bare_model_name(v.id)), v.id);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> ids;
   for (const auto& [distance, id] : ranked)

@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// How a model wants to be run when nobody says otherwise.
+// How a model is run when the user does not say otherwise.
 struct ModelDefaults {
   int steps = 4;
   double guidance = 1.0;
@@ -32,7 +32,11 @@ struct Variant {
 
 const std::vector<Variant>& variants();
 
-// Accepts any spelling: case, with or without "flux.2-"/"flux2-", dots, dashes and underscores alike.
+// A model's name as its lower-case letters and digits, without the name of the family: "FLUX.2-klein-4B" and "klein_4b" are
+// both "klein4b".
+std::string bare_model_name(std::string_view name);
+
+// Accepts any spelling: names are compared by bare_model_name().
 std::optional<Variant> find_variant(std::string_view name);
 std::vector<std::string> closest_variants(std::string_view name, int count = 3);
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "base/text.h"
 #include "weights/gguf_file.h"
 #include "weights/safetensors_file.h"
@@ -20,11 +21,6 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kGgufExtension = ".gguf";
 constexpr std::string_view kIndexExtension = ".safetensors.index.json";
 constexpr int kMaxParts = 10'000;
-
-bool is_file(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::is_regular_file(path, unreadable);
-}
 
 bool ends_with(const fs::path& path, std::string_view ending) { return path.filename().string().ends_with(ending); }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "hub/folder_layout.h"
 #include "hub/registry/part_files.h"
 #include "hub/remote/hub_cache.h"
@@ -18,11 +19,6 @@ namespace flux2 {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_folder(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::is_directory(path, unreadable);
-}
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

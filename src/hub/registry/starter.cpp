@@ -31,13 +31,6 @@ StarterPart qwen_4b() {
 }
 StarterPart qwen_8b() { return encoder("Qwen3-8B, bf16", "Qwen/Qwen3-8B", 16'381'517'176, 4096); }
 
-std::string essence(std::string_view name) {
-  std::string text;
-  for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c))) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text.starts_with("flux2") ? text.substr(5) : text;
-}
-
 }  // namespace
 
 const std::vector<Starter>& starters() {
@@ -91,7 +84,7 @@ const std::vector<Starter>& starters() {
 
 const Starter* find_starter(std::string_view name) {
   for (const Starter& s : starters())
-    if (essence(s.name) == essence(name)) return &s;
+    if (bare_model_name(s.name) == bare_model_name(name)) return &s;
   return nullptr;
 }
 
