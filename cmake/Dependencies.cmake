@@ -45,8 +45,10 @@ if(NOT FLUX2_CUDA STREQUAL "OFF" AND NOT FLUX2_WITHOUT MATCHES "(^|;)(cuda|all)(
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES ${FLUX2_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # decided once the version of the compiler is known
     enable_language(CUDA)
+    include(${CMAKE_CURRENT_LIST_DIR}/CudaArchitectures.cmake)
+    flux2_cuda_architectures("${FLUX2_CUDA_ARCHITECTURES}" CMAKE_CUDA_ARCHITECTURES)
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)

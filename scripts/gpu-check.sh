@@ -12,7 +12,7 @@ usage="usage: scripts/gpu-check.sh build|test|bench"
 
 gpu_build() {
   export CUDACXX=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-  configure "$folder" -DCMAKE_BUILD_TYPE=Release -DFLUX2_CUDA=ON -DFLUX2_CUDA_ARCHITECTURES=90a
+  configure "$folder" -DCMAKE_BUILD_TYPE=Release -DFLUX2_CUDA=ON
   build "$folder"
 }
 

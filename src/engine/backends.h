@@ -12,6 +12,7 @@ namespace flux2 {
 
 // The GPU half of the engine; cuda.cpp or no_cuda.cpp is compiled, as CMake finds a CUDA toolkit or not.
 int gpu_count();
+std::string gpu_problem(int index);  // why a GPU cannot be used; empty when it can
 std::shared_ptr<Device> open_gpu(int index, const std::filesystem::path& plan_folder = {}, int64_t memory_limit = 0);
 std::vector<DeviceReport> gpu_reports();
 

@@ -18,7 +18,13 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   const auto plans = options.profile == Profile::Exact ? std::filesystem::path{} : options.plan_folder;
   const auto cpu = [&] { return open_cpu({.threads = options.threads, .profile = options.profile}); };
   if (name == "cpu") return cpu();
-  if (name == "auto") return gpu_count() > 0 ? open_gpu(0, plans, options.memory_limit) : cpu();
+  if (name == "auto") {
+    if (gpu_count() == 0) return cpu();
+    const std::string problem = gpu_problem(0);
+    if (problem.empty()) return open_gpu(0, plans, options.memory_limit);
+    options.log.warn("{}; using the CPU", problem);
+    return cpu();
+  }
   int index = 0;
   if (name != "cuda") {
     const bool numbered = name.starts_with("cuda:");
@@ -72,7 +78,7 @@ MemoryUse Engine::memory_use(const Session& session) const {
           .peak_device = static_cast<int64_t>(session.stream->peak_bytes())};
 }
 
-bool gpu_is_there() { return gpu_count() > 0; }
+bool gpu_is_there() { return gpu_count() > 0 && gpu_problem(0).empty(); }
 
 std::string cpu_summary() { return cpu_name() + " (" + CpuFeatures::detect().str() + ")"; }
 

@@ -7,6 +7,8 @@ bool built_with_cuda() { return false; }
 
 int gpu_count() { return 0; }
 
+std::string gpu_problem(int) { return "this build has no CUDA backend"; }
+
 std::shared_ptr<Device> open_gpu(int, const std::filesystem::path&, int64_t) {
   throw Error(ErrorCode::Device, "this build has no CUDA backend", Hint("build it where a CUDA toolkit is installed (cmake -DFLUX2_CUDA=ON), or use {0}", {set_option("device", "cpu")}));
 }

@@ -91,27 +91,70 @@ class Locator {
           return open_registered(*part);
       }
       const bool in_folder = !query_.model.empty() && is_folder(query_.model);
-      return open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer),
-                  "named in the request");
+      ChosenModel chosen = open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer),
+                                "named in the request");
+      if (!query_.model.empty() && !in_folder) take_rest_from(query_.model, chosen);
+      return with_parts_of_bundled(std::move(chosen));
     }
-    if (!query_.model.empty()) return choose_named(query_.model);
+    if (!query_.model.empty()) return with_parts_of_bundled(choose_named(query_.model));
     if (const auto variable = environment_.first_model()) return open_variable(*variable);
     const std::vector<ChosenModel> installed = installed_models();
     if (installed.size() == 1) return installed[0];
-    if (installed.size() > 1) refuse_several(installed);
-    if (!query_.bundled.empty() && path_exists(query_.bundled)) return open_bundled();
+    const bool has_bundled = !query_.bundled.empty() && path_exists(query_.bundled);
+    if (installed.size() > 1 && !has_bundled) refuse_several(installed);
+    if (installed.size() > 1) log_.warn("several models are installed and none is chosen: using the bundled one");
+    if (has_bundled) return open_bundled();
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; looked in {}", joined(folders_)),
         Hint("install one with {0}, or name a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
+  }
+
+  // A transformer's file beside a model's name: the name says how it is run and where its other parts are.
+  void take_rest_from(const std::string& name, ChosenModel& chosen) {
+    const auto variant = find_variant(name);
+    if (variant && variant->config == chosen.config()) {
+      if (!query_.base) chosen.training = {variant->distilled, variant->kv, "named " + variant->id};
+      return;
+    }
+    std::optional<ChosenModel> named;
+    if (!variant) named = choose_named(name);
+    if (!named || named->config() != chosen.config())
+      throw Error(ErrorCode::Incompatible,
+                  fmt::format("{} is {}, but the model that was named, {}, is another one", chosen.component.path.string(),
+                              chosen.config().name(), name),
+                  Hint("leave out {0} or {1}", {set_option("model"), set_option("dit")}));
+    chosen.root = named->root;
+    chosen.index = named->index;
+    chosen.training = named->training;
+    chosen.registered = named->registered;
+  }
+
+  // A file that was converted from the bundled model has its geometry and runs with its parts.
+  ChosenModel with_parts_of_bundled(ChosenModel chosen) {
+    if (chosen.bundled || !chosen.index.empty() || chosen.registered || query_.bundled.empty() || !path_exists(query_.bundled))
+      return chosen;
+    if (published_like(chosen.config())) return chosen;
+    const size_t reasons = files_.reasons.size();
+    try {
+      const ChosenModel bundled = open_bundled();
+      if (bundled.config() == chosen.config())
+        chosen.root = bundled.root, chosen.index = bundled.index, chosen.training = bundled.training;
+    } catch (const Error& e) {
+      log_.debug("{}", e.what());  // a damaged bundled model is no reason to refuse another one
+    }
+    files_.reasons.resize(reasons);
+    return chosen;
   }
 
   ChosenModel choose_named(const std::string& name) {
     if (path_exists(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named in the request");
     const auto variant = find_variant(name);
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
+    // A whole name is worth more than the beginning of one: pico is the bundled model although pico-q4 is registered.
+    if (const auto* part = query_.registered.find_exact(name, ComponentKind::Transformer)) return open_registered(*part);
+    if (is_bundled_name(name)) return open_bundled();
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
     if (variant) return choose_variant(*variant);
-    if (is_bundled_name(name)) return open_bundled();
     for (const fs::path& folder : folders_)
       if (fs::path(name).is_relative() && path_exists(folder / name)) return choose_named((folder / name).string());
     if (name.find('/') != std::string::npos || name.ends_with(".safetensors") || name.ends_with(".gguf"))

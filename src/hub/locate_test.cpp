@@ -302,5 +302,38 @@ TEST_F(Locate, TheBundledPico) {
   EXPECT_EQ(files.defaults.guidance_kind, ModelDefaults::TrueCfg);
 }
 
+TEST_F(Locate, AFileConvertedFromTheBundledModelRunsWithItsParts) {
+  query.bundled = test::pico_folder();
+  if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
+  const ModelFiles bundled = locate();
+  const std::string copy = (folder / "pico-copy.safetensors").string();
+  fs::copy(bundled.transformer, copy);
+  query.model = copy;
+  EXPECT_EQ(locate().vae, bundled.vae);
+  EXPECT_EQ(locate().defaults.steps, bundled.defaults.steps);
+  query.model = "pico";
+  query.transformer = copy;
+  const ModelFiles both = locate();
+  EXPECT_EQ(both.transformer, copy);
+  EXPECT_EQ(both.text_encoder, bundled.text_encoder);
+  EXPECT_EQ(both.defaults.width, 128);
+}
+
+TEST_F(Locate, AWholeNameCountsMoreThanTheBeginningOfAnother) {
+  query.bundled = test::pico_folder();
+  if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
+  query.registered = RegisteredParts({{.key = "0123456789", .name = "pico-q4", .kind = ComponentKind::Transformer, .path = tiny_model(folder)}});
+  query.model = "pico";
+  EXPECT_TRUE(locate().bundled);
+}
+
+TEST_F(Locate, AModelNameAndAFileOfAnotherModelAreRefused) {
+  query.bundled = test::pico_folder();
+  if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
+  query.transformer = locate().transformer;
+  query.model = "klein-4b";
+  EXPECT_THAT(refused(), AllOf(HasSubstr("Incompatible"), HasSubstr("klein-4b")));
+}
+
 }  // namespace
 }  // namespace flux2

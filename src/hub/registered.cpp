@@ -21,13 +21,18 @@ bool begins_with(std::string_view text, std::string_view beginning) {
 
 }  // namespace
 
+const RegisteredPart* RegisteredParts::find_exact(std::string_view name, ComponentKind kind) const {
+  for (const RegisteredPart* part : of(kind))
+    if (part->key == name || (part->name.size() == name.size() && begins_with(part->name, name))) return part;
+  return nullptr;
+}
+
 const RegisteredPart* RegisteredParts::find(std::string_view name, ComponentKind kind) const {
   if (name.empty()) return nullptr;
+  if (const RegisteredPart* exact = find_exact(name, kind)) return exact;
   std::vector<const RegisteredPart*> candidates;
-  for (const RegisteredPart* part : of(kind)) {
-    if (part->key == name || (begins_with(part->name, name) && part->name.size() == name.size())) return part;
+  for (const RegisteredPart* part : of(kind))
     if (begins_with(part->name, name)) candidates.push_back(part);
-  }
   if (candidates.empty()) return nullptr;
   if (candidates.size() == 1) return candidates[0];
   std::vector<std::string> found;

@@ -33,6 +33,9 @@ class RegisteredParts {
   // Throws InvalidArgument, listing them, when several names begin so.
   const RegisteredPart* find(std::string_view name, ComponentKind kind) const;
 
+  // By key or by the whole name only.
+  const RegisteredPart* find_exact(std::string_view name, ComponentKind kind) const;
+
   std::vector<const RegisteredPart*> of(ComponentKind kind) const;
   std::vector<std::string> names(ComponentKind kind) const;
 

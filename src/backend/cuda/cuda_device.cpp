@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
     kernels_ = cuda::kernel_table();
     if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor))
       kernels_.quantise = nullptr, kernels_.quantise_swiglu = nullptr;
+    if (properties_.major != 9) kernels_.linear_swiglu = nullptr;  // written in Hopper's own instructions
   }
 
   std::string name() const override { return fmt::format("cuda:{}", index_); }
@@ -68,12 +69,38 @@ int cuda_device_count() {
   return 0;
 }
 
+std::string no_cuda_reason() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  if (status == cudaErrorInsufficientDriver)
+    return fmt::format("the NVIDIA driver is too old for CUDA {}.{}, which this program was built with", CUDART_VERSION / 1000,
+                       CUDART_VERSION % 1000 / 10);
+  return "no NVIDIA GPU or driver was found on this machine";
+}
+
+std::string cuda_problem(int index) {
+  cudaDeviceProp p{};
+  if (cudaSetDevice(index) != cudaSuccess || cudaGetDeviceProperties(&p, index) != cudaSuccess) {
+    const char* why = cudaGetErrorString(cudaGetLastError());
+    return fmt::format("GPU {} cannot be opened: {}", index, why);
+  }
+  if (p.major < 8)
+    return fmt::format("{} has compute capability {}.{}; 8.0 (30 series, A100) or later is needed", p.name, p.major, p.minor);
+  if (const std::string why = cuda::missing_image(); !why.empty())
+    return fmt::format("this build has no code for {} (compute capability {}.{}): {}", p.name, p.major, p.minor, why);
+  return {};
+}
+
 std::shared_ptr<Device> open_cuda(int index, const CudaOptions& options) {
   const int count = cuda_device_count();
   if (count == 0)
     throw Error(ErrorCode::Device, "no usable NVIDIA GPU on this machine",
                 Hint("check nvidia-smi, or use {0}", {set_option("device", "cpu")}));
   if (index < 0 || index >= count) fail(ErrorCode::Device, "there is no GPU {}; this machine has {}", index, count);
+  if (const std::string problem = cuda_problem(index); !problem.empty())
+    throw Error(ErrorCode::Device, problem,
+                Hint("build it for this GPU with FLUX2_CUDA_ARCHITECTURES=all, or use {0}", {set_option("device", "cpu")}));
   return std::make_shared<CudaDevice>(index, options);
 }
 

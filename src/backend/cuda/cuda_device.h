@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "tensor/device.h"
 
@@ -9,6 +10,11 @@ namespace flux2 {
 
 // How many GPUs can be used; 0 on a machine without a GPU or without its driver.
 int cuda_device_count();
+
+// Why a GPU cannot be used, in one sentence: too old, or no code for it in this build. Empty when it can.
+std::string cuda_problem(int index);
+// Why there is no GPU at all: no driver, or one that is too old.
+std::string no_cuda_reason();
 
 struct CudaOptions {
   // Where the fastest algorithms of matrix products are remembered. Empty: the library's first choice is taken, nothing

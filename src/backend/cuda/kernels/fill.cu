@@ -1,4 +1,5 @@
 #include <bit>
+#include <string>
 
 #include "backend/cuda/kernels/device_math.cuh"
 #include "backend/cuda/kernels/kernels.h"
@@ -28,6 +29,14 @@ void launch(const Tensor& y, T bits) {
 }
 
 }  // namespace
+
+std::string missing_image() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t found = cudaFuncGetAttributes(&attributes, fill_kernel<uint32_t>);
+  if (found == cudaSuccess) return {};
+  cudaGetLastError();
+  return cudaGetErrorString(found);
+}
 
 void fill(const FillArgs& args) {
   const Tensor& y = args.y;

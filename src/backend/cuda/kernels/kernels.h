@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "tensor/kernels.h"
 
 // The kernels of the CUDA table; tensor/kernels.h says what each computes. All of them enqueue and return.
@@ -7,6 +9,9 @@
 namespace flux2::cuda {
 
 Kernels kernel_table();
+
+// Why this build has no code for the current GPU; empty when it has.
+std::string missing_image();
 
 void fill(const FillArgs& args);
 void copy(const CopyArgs& args);
