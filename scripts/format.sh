@@ -12,7 +12,7 @@ if [[ ${1:-} == --fix ]]; then
   "$formatter" -i "${sources[@]}"
   exit
 fi
-mapfile -t wrong < <(printf '%s\0' "${sources[@]}" | xargs -0 -n 40 -P "$(nproc)" "$formatter" --dry-run -Werror 2>&1 |
+mapfile -t wrong < <(printf '%s\0' "${sources[@]}" | xargs -0 -n 40 "$formatter" --dry-run -Werror 2>&1 |
   sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: error:.*/\1/p' | sort -u)
 (( ${#wrong[@]} == 0 )) || die "These files are not formatted (scripts/format.sh --fix does it):" "${wrong[@]/#/  }"
 echo "${#sources[@]} files are formatted"

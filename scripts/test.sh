@@ -29,9 +29,13 @@ case $preset in
   *) werror=ON ;;
 esac
 
+# For unit tests alone the libraries are compiled several files at a time as well.
+quick=()
+(( ${#targets[@]} == 0 )) || quick=(-DFLUX2_UNITY_LIBRARIES=ON)
+
 need_packages "${build_packages[@]}" "${test_packages[@]}"
 SECONDS=0
-if ! configure "$folder" --preset "$preset" -DFLUX2_WERROR=$werror; then
+if ! configure "$folder" --preset "$preset" -DFLUX2_WERROR=$werror "${quick[@]}"; then
   echo "configuring failed"
   closing_line 0 1 0
   exit 1
