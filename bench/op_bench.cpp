@@ -25,7 +25,8 @@ void run(benchmark::State& state, const OpCase& c, Device& device, DType dtype) 
     stream->wait();
   }
   if (c.flop > 0)
-    state.counters["FLOP/s"] = benchmark::Counter(c.flop, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::OneK::kIs1000);
+    state.counters["FLOP/s"] =
+        benchmark::Counter(c.flop, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::OneK::kIs1000);
   state.SetBytesProcessed(state.iterations() * (bytes_of(inputs) + y.bytes()));
 }
 
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
     for (const NamedDevice& d : devices)
       for (DType dtype : {DType::F32, DType::BF16}) {
         if (dtype == DType::BF16 && d.device->is_host()) continue;  // activations of a CPU are f32
-        benchmark::RegisterBenchmark((c.name + " " + name_of(dtype) + " " + d.name).c_str(), [&c, &d, dtype](benchmark::State& s) {
+        benchmark::RegisterBenchmark((c.name + " " + name_of(dtype) + " " + d.name).c_str(), [&c, &d,
+                                                                                              dtype](benchmark::State& s) {
           run(s, c, *d.device, dtype);
         })->UseRealTime();
       }

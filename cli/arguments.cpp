@@ -1,7 +1,7 @@
 #include "cli/arguments.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <set>
@@ -43,10 +43,10 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
     const std::string typed = word.substr(0, word.find('='));
     const std::string near = nearest_word(typed, names);
     if (const std::string command = command_with(typed); !command.empty())
-      throw Error(ErrorCode::InvalidArgument, "unknown option " + typed, fmt::format("{} is an option of `flux2 {}`", typed, command));
-    throw Error(
-        ErrorCode::InvalidArgument, "unknown option " + typed,
-        near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");
+      throw Error(ErrorCode::InvalidArgument, "unknown option " + typed,
+                  fmt::format("{} is an option of `flux2 {}`", typed, command));
+    throw Error(ErrorCode::InvalidArgument, "unknown option " + typed,
+                near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");
   }
 }
 
@@ -84,9 +84,8 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     }
   for (const ForeignOption& option : foreign) {
     names.insert(option.name);
-    CLI::Option* added = option.values == 0
-                             ? app.add_flag("--" + option.name)
-                             : app.add_option("--" + option.name, keep)->expected(option.values)->take_all();
+    CLI::Option* added = option.values == 0 ? app.add_flag("--" + option.name)
+                                            : app.add_option("--" + option.name, keep)->expected(option.values)->take_all();
     others.emplace_back(&option, added);
   }
   Arguments arguments;

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "base/text.h"
 #include "app/picture_maker.h"
+#include "base/text.h"
 #include "cli/prepare.h"
 #include "hub/folder_layout.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "app/resolve.h"
 #include "cli/command.h"
 #include "cli/progress_display.h"
-#include "app/resolve.h"
 #include "hub/recognise.h"
 #include "image/difference.h"
 

@@ -29,10 +29,10 @@ struct Command {
   std::string summary;    // one line, for the list of commands
   std::string arguments;  // behind the name in the usage line
   std::vector<OptionGroup> (*options)();
-  std::vector<std::string> examples;  // three
-  int (*run)(Invocation&);            // exit status; Errors are the caller's
-  std::string details = {};           // a paragraph for its help
-  bool foreign_names = false;         // accepts the option names of other programs
+  std::vector<std::string> examples;                   // three
+  int (*run)(Invocation&);                             // exit status; Errors are the caller's
+  std::string details = {};                            // a paragraph for its help
+  bool foreign_names = false;                          // accepts the option names of other programs
   const std::vector<Command>& (*actions)() = nullptr;  // commands of its own, named by the first argument
 
   const Command* find_action(std::string_view action) const;

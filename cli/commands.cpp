@@ -28,7 +28,8 @@ const std::vector<Command>& commands() {
         "flux2 edit -i room.jpg -i chair.jpg \"put the chair of image 2 into the room of image 1\" --match 1",
         "flux2 edit -i sketch.png \"an oil painting of this\" --size 1024 --seed 7 --batch 4"},
        run_edit,
-       "The picture is as large as the first reference unless a size is given. generate takes references too; edit insists on one.",
+       "The picture is as large as the first reference unless a size is given. generate takes references too; edit insists on "
+       "one.",
        true},
       {"inpaint",
        {},
@@ -39,7 +40,8 @@ const std::vector<Command>& commands() {
         "flux2 inpaint -i photo.png --mask-box 200,120,300,300 \"an empty street\" --strength 0.8",
         "flux2 inpaint -i photo.png --extend 0,0,512,0 \"the street goes on to the sea\""},
        run_inpaint,
-       "What the mask keeps is kept byte for byte. The first picture is repainted, further ones are references. --size is that of "
+       "What the mask keeps is kept byte for byte. The first picture is repainted, further ones are references. --size is that "
+       "of "
        "the part worked on.",
        true},
       {"plan",
@@ -50,7 +52,8 @@ const std::vector<Command>& commands() {
        {"flux2 plan -m flux.2-klein-9b \"a lighthouse\" --size 1024", "flux2 plan \"a fox\" --quant int8 --batch 4 --device cpu",
         "flux2 plan --json \"a fox\""},
        run_plan,
-       "Reads the headers of the model files alone. Memory is counted by the pipeline itself, on a device that computes nothing."},
+       "Reads the headers of the model files alone. Memory is counted by the pipeline itself, on a device that computes "
+       "nothing."},
       {"shell",
        {},
        "make pictures interactively",
@@ -142,10 +145,12 @@ const std::vector<Command>& commands() {
        "look at adapters, re-name, merge, extract or average them",
        "info|check|convert|merge|extract|ema FILE… [options]",
        lora_options,
-       {"flux2 lora check style.safetensors", "flux2 lora merge style.safetensors:0.7 --into klein.safetensors -o klein-style.safetensors",
+       {"flux2 lora check style.safetensors",
+        "flux2 lora merge style.safetensors:0.7 --into klein.safetensors -o klein-style.safetensors",
         "flux2 lora ema step-200.safetensors step-400.safetensors step-600.safetensors --sigma-rel 0.15 -o average.safetensors"},
        run_lora,
-       "Reads LoRA, DoRA, LoHa, LoKr, OFT and full differences in the spelling of any trainer. generate applies them with --lora."},
+       "Reads LoRA, DoRA, LoHa, LoKr, OFT and full differences in the spelling of any trainer. generate applies them with "
+       "--lora."},
       {"config",
        {},
        "read and change the configuration",
@@ -160,7 +165,8 @@ const std::vector<Command>& commands() {
        "measure how fast and how exactly a model runs here",
        "model|gemm|quant|train [options]",
        bench_options,
-       {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench gemm --rows 768 --threads 2 --json", "flux2 bench quant --variant klein-4b --size 256"},
+       {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench gemm --rows 768 --threads 2 --json",
+        "flux2 bench quant --variant klein-4b --size 256"},
        run_bench,
        "Needs no model files. Each time is a median. gemm: matrix products beside the bare instruction and OpenBLAS; quant: "
        "what each --quant does to a step; train: one step of training a LoRA."},
@@ -193,8 +199,7 @@ namespace {
 
 const Command* find_in(const std::vector<Command>& list, std::string_view name) {
   for (const Command& command : list)
-    if (command.name == name ||
-        std::find(command.aliases.begin(), command.aliases.end(), name) != command.aliases.end())
+    if (command.name == name || std::find(command.aliases.begin(), command.aliases.end(), name) != command.aliases.end())
       return &command;
   return nullptr;
 }

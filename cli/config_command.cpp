@@ -28,7 +28,8 @@ std::string joined(const std::vector<std::string>& values) {
 std::optional<Shown> look_up(const Invocation& run, const std::string& key) {
   const Field* field = config_field(key);
   const std::string variable = field ? environment_name(*field) : "";
-  if (const char* value = field ? run.environment(variable.c_str()) : nullptr; value && *value) return Shown{key, value, variable};
+  if (const char* value = field ? run.environment(variable.c_str()) : nullptr; value && *value)
+    return Shown{key, value, variable};
   for (const ConfigFile* file : {&run.project, &run.user})
     if (const auto found = file->values.find(key); found != file->values.end())
       return Shown{key, joined(found->second), file->path.string()};
@@ -77,13 +78,10 @@ void change(Invocation& run, const std::string& key, const std::string& literal)
   check(!path.empty(), "there is no data folder: set FLUX2_HOME or HOME");
   std::error_code ignored;
   const bool exists = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
-  const std::string edited =
-      edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);
+  const std::string edited = edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);
   // The editor works line by line; reading its result back shows whether the file was simple enough for that.
-  const auto values =
-      in_context("the value or " + path.string() + " cannot be written", [&] { return parse_toml(edited); });
-  check(values.contains(key) == !literal.empty(), "{} is written in a way that has to be edited by hand",
-        path.string());
+  const auto values = in_context("the value or " + path.string() + " cannot be written", [&] { return parse_toml(edited); });
+  check(values.contains(key) == !literal.empty(), "{} is written in a way that has to be edited by hand", path.string());
   AtomicFile file(path);
   file.write(edited.data(), edited.size());
   file.commit();
@@ -94,15 +92,12 @@ void change(Invocation& run, const std::string& key, const std::string& literal)
 int run_config(Invocation& run) {
   const auto& words = run.positional;
   const std::string action = words.empty() ? "list" : words[0];
-  const auto need = [&](size_t count, const char* usage) {
-    check(words.size() == count, "config is used as: config {}", usage);
-  };
+  const auto need = [&](size_t count, const char* usage) { check(words.size() == count, "config is used as: config {}", usage); };
   if (action == "list") return list(run);
   if (action == "path") {
     run.console.result(run.user.path.string());
   } else if (action == "styles") {
-    for (const auto& [name, text] : all_styles(run))
-      run.console.result(fmt::format("{:<12} {}", name, text));
+    for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));
   } else if (action == "get") {
     need(2, "get KEY");
     const auto value = look_up(run, words[1]);

@@ -50,7 +50,8 @@ void refuse_unknown_keys(const ConfigFile& file) {
     if (is_config_key(key)) continue;
     const std::string near = nearest_word(key, config_keys());
     throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown key {}", file.path.string(), printable(key)),
-                near.empty() ? Hint("{0} lists the keys; {1} removes this one", {run_command("help config"), run_command("config unset " + key)})
+                near.empty() ? Hint("{0} lists the keys; {1} removes this one",
+                                    {run_command("help config"), run_command("config unset " + key)})
                              : Hint("did you mean " + near + "?"));
   }
 }

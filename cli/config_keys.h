@@ -8,8 +8,8 @@
 
 namespace flux2 {
 
-const std::vector<std::string>& config_keys();          // in alphabetical order
-const Field* config_field(const std::string& key);      // the field a key sets; null for models.paths, styles and unknown keys
+const std::vector<std::string>& config_keys();      // in alphabetical order
+const Field* config_field(const std::string& key);  // the field a key sets; null for models.paths, styles and unknown keys
 bool is_config_key(const std::string& key);
 
 // InvalidArgument, with the nearest key, when the file sets something that does not exist or is not available yet.

@@ -1,8 +1,8 @@
 #include "cli/console.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cerrno>
 #include <cstring>
@@ -86,7 +86,10 @@ std::string command_line_words(const Hint& hint) {
 void Console::error(const Error& error) {
   if (log_file_.is_open()) log_file_ << "error: " << error.what() << std::endl;
   if (progress_ == ProgressMode::Json)
-    event({{"event", "error"}, {"code", name_of(error.code())}, {"message", error.what()}, {"hint", command_line_words(error.hint())}});
+    event({{"event", "error"},
+           {"code", name_of(error.code())},
+           {"message", error.what()},
+           {"hint", command_line_words(error.hint())}});
   clear_status();
   if (progress_ == ProgressMode::Json) return;
   line(coloured("31", "flux2: ") + error.what());

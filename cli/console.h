@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "app/settings.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "app/settings.h"
 
 namespace flux2 {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "app/registry_access.h"
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "app/registry_access.h"
 #include "hub/convert.h"
 #include "hub/gguf_tokenizer.h"
 #include "hub/recognise.h"

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
-#include "cli/command.h"
-#include "cli/component_text.h"
 #include "app/context.h"
 #include "app/model_choice.h"
+#include "cli/command.h"
+#include "cli/component_text.h"
 #include "engine/engine.h"
 #include "hub/recognise.h"
 #include "hub/registry/registry.h"
@@ -30,8 +30,7 @@ struct Report {
 void check_disk(Report& report, const fs::path& folder) {
   fs::path existing = folder;
   std::error_code failed;
-  while (!existing.empty() && !fs::exists(existing, failed) && existing.has_parent_path() &&
-         existing != existing.parent_path())
+  while (!existing.empty() && !fs::exists(existing, failed) && existing.has_parent_path() && existing != existing.parent_path())
     existing = existing.parent_path();
   const fs::space_info space = fs::space(existing.empty() ? "." : existing, failed);
   if (failed) report.add("disk", false, fmt::format("{}: {}", folder.string(), failed.message()));
@@ -72,8 +71,7 @@ int run_doctor(Invocation& run) {
   const fs::path data = data_folder(run.environment);
   if (data.empty()) report.add("data folder", false, "neither FLUX2_HOME nor HOME is set", false);
   else check_disk(report, data);
-  if (!toml_available())
-    report.add("configuration", false, "this build has no TOML reader: config files are not read", false);
+  if (!toml_available()) report.add("configuration", false, "this build has no TOML reader: config files are not read", false);
 
   try {
     if (!registry_available()) report.add("registry", false, "this build has no SQLite: models have no names", false);
@@ -98,8 +96,8 @@ int run_doctor(Invocation& run) {
         Json{{"ok", report.all_good}, {"checks", report.checks}}.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     for (const Json& check : report.checks)
-      run.console.result(fmt::format("{} {:<14} {}", check["ok"].get<bool>() ? "ok  " : "--  ",
-                                     check["check"].get<std::string>(), check["text"].get<std::string>()));
+      run.console.result(fmt::format("{} {:<14} {}", check["ok"].get<bool>() ? "ok  " : "--  ", check["check"].get<std::string>(),
+                                     check["text"].get<std::string>()));
     run.console.result(report.all_good ? "everything needed is there" : "something is missing, see above");
   }
   return report.all_good ? 0 : 4;

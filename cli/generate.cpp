@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "app/presets.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "app/picture_maker.h"
-#include "app/picture_writer.h"
 #include "cli/plan.h"
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
@@ -21,8 +21,7 @@ namespace {
 int64_t milliseconds(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
 
 int list_styles(Invocation& run) {
-  for (const auto& [name, text] : all_styles(run))
-    run.console.result(fmt::format("{:<12} {}", name, text));
+  for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));
   return 0;
 }
 
@@ -69,7 +68,8 @@ class Generation {
       if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
-      outcome_.failed(e, e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
+      outcome_.failed(
+          e, e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
       run_.console.error(e);
     } catch (const std::bad_alloc&) {
       const Error e(ErrorCode::OutOfMemory, "not enough memory", "a smaller --size or --batch needs less");
@@ -86,8 +86,7 @@ class Generation {
     display_.begin();
     try {
       maker_.make(
-          resolved,
-          [&](const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record), resolved); },
+          resolved, [&](const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record), resolved); },
           display_.progress(resolved.spec.deadline), steps_.on_preview());
     } catch (const Error& e) {
       // One request that cannot be done does not stop the others; no more memory or an interruption does.

@@ -5,15 +5,15 @@
 #include <random>
 
 #include "app/adapters.h"
+#include "app/output_name.h"
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"
 #include "cli/interrupt.h"
-#include "app/picture_maker.h"
-#include "app/picture_writer.h"
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
 #include "cli/show.h"
-#include "app/output_name.h"
 #include "image/resize.h"
 #include "image/sheet.h"
 

@@ -99,8 +99,7 @@ int run_help(Invocation& run) {
   }
   const std::string& name = run.positional.front();
   const Command* command = find_command(name);
-  if (!command && is_later_command(name))
-    fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", name);
+  if (!command && is_later_command(name)) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", name);
   if (!command) throw Error(ErrorCode::InvalidArgument, "unknown command " + name, "flux2 help lists them");
   const Command* action = run.positional.size() > 1 ? command->find_action(run.positional[1]) : nullptr;
   run.console.result(action ? help_for(*action, command) : help_for(*command));

@@ -4,11 +4,11 @@
 #include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/component_text.h"
-#include "record/picture_metadata.h"
-#include "record/xmp.h"
 #include "hub/recognise.h"
 #include "image/format.h"
 #include "image/read_image.h"
+#include "record/picture_metadata.h"
+#include "record/xmp.h"
 
 namespace flux2 {
 
@@ -26,8 +26,7 @@ bool is_picture(const std::filesystem::path& path) {
 // Control characters of somebody else's text must not reach the terminal.
 std::string harmless(std::string_view text) {
   std::string out;
-  for (const char c : text)
-    out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f ? '?' : c;
+  for (const char c : text) out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f ? '?' : c;
   return out;
 }
 
@@ -45,8 +44,7 @@ Json raw_texts(const ImageMetadata& metadata) {
 Json settings_of(const FoundRecord& found) {
   if (!found.original.is_null()) return found.original;
   Json json = to_json(found.record);
-  for (const char* key :
-       {"v", "rewritten_prompt", "cache", "device", "time_ms", "index", "kind", "profile", "noise", "shift"})
+  for (const char* key : {"v", "rewritten_prompt", "cache", "device", "time_ms", "index", "kind", "profile", "noise", "shift"})
     json.erase(key);
   if (json["app"] == "") json.erase("app");
   return json;
@@ -71,8 +69,8 @@ Json picture_json(const std::string& path) {
 
 void print_picture(Invocation& run, const Json& json) {
   Console& console = run.console;
-  console.result(fmt::format("{}: {} picture, {}x{}", json["file"].get<std::string>(),
-                             json["format"].get<std::string>(), json["width"].get<int>(), json["height"].get<int>()));
+  console.result(fmt::format("{}: {} picture, {}x{}", json["file"].get<std::string>(), json["format"].get<std::string>(),
+                             json["width"].get<int>(), json["height"].get<int>()));
   if (run.settings.flag("raw")) {
     for (const auto& [key, value] : json["texts"].items())
       console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value.get<std::string>())));
@@ -85,18 +83,16 @@ void print_picture(Invocation& run, const Json& json) {
   console.result("  settings from: " + json["source"].get<std::string>());
   for (const auto& [key, value] : json["settings"].items()) {
     if (value.is_null() || value == "") continue;
-    console.result(
-        fmt::format("  {:<10} {}", key + ":",
-                    harmless(value.is_string() ? value.get<std::string>()
-                                               : value.dump(-1, ' ', false, Json::error_handler_t::replace))));
+    console.result(fmt::format(
+        "  {:<10} {}", key + ":",
+        harmless(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace))));
   }
 }
 
 Json component_json(const Component& c) {
-  Json json = {{"kind", name_of(c.kind)}, {"path", c.path.string()}, {"family", c.family},
-               {"variant", c.variant},    {"dialect", c.dialect},    {"prefix", c.prefix},
-               {"storage", c.storage},    {"tensors", c.tensors},    {"parameters", c.parameters},
-               {"bytes", c.bytes},        {"usable", c.usable()},    {"evidence", c.evidence}};
+  Json json = {{"kind", name_of(c.kind)},    {"path", c.path.string()}, {"family", c.family},   {"variant", c.variant},
+               {"dialect", c.dialect},       {"prefix", c.prefix},      {"storage", c.storage}, {"tensors", c.tensors},
+               {"parameters", c.parameters}, {"bytes", c.bytes},        {"usable", c.usable()}, {"evidence", c.evidence}};
   if (c.distilled) json["distilled"] = *c.distilled;
   if (c.distilled) json["distilled_reason"] = c.distilled_reason;
   if (!c.needs.empty()) json["needs"] = c.needs;
@@ -105,34 +101,31 @@ Json component_json(const Component& c) {
 }
 
 Json model_json(const Recognition& recognition) {
-  Json json = {{"file", recognition.path.string()},  {"kind", name_of(recognition.kind)},
-               {"container", recognition.container}, {"evidence", recognition.evidence},
-               {"components", Json::array()},        {"metadata", recognition.metadata}};
+  Json json = {{"file", recognition.path.string()}, {"kind", name_of(recognition.kind)}, {"container", recognition.container},
+               {"evidence", recognition.evidence},  {"components", Json::array()},       {"metadata", recognition.metadata}};
   for (const Component& component : recognition.components) json["components"].push_back(component_json(component));
   return json;
 }
 
 void print_model(Invocation& run, const Recognition& recognition) {
   Console& console = run.console;
-  console.result(
-      fmt::format("{}: {} ({})", recognition.path.string(), name_of(recognition.kind), recognition.container));
+  console.result(fmt::format("{}: {} ({})", recognition.path.string(), name_of(recognition.kind), recognition.container));
   for (const std::string& line : recognition.evidence) console.result("  " + harmless(line));
   for (const Component& c : recognition.components) {
     const bool elsewhere = c.path != recognition.path;
     console.result(harmless("  " + component_text(c) + (elsewhere ? " in " + c.path.string() : "")));
     if (c.tensors > 0)
       console.result(harmless(fmt::format("    {} tensors, {:.1f} M parameters, {:.1f} MB, {}{}", c.tensors,
-                                          static_cast<double>(c.parameters) / 1e6, static_cast<double>(c.bytes) / 1e6,
-                                          c.storage, c.dialect.empty() ? "" : ", " + c.dialect + " names")));
+                                          static_cast<double>(c.parameters) / 1e6, static_cast<double>(c.bytes) / 1e6, c.storage,
+                                          c.dialect.empty() ? "" : ", " + c.dialect + " names")));
     for (const std::string& line : c.evidence) console.result("    " + harmless(line));
     if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
     if (!c.usable())
-      console.result(
-          harmless(fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + command_line_words(c.hint))));
+      console.result(harmless(
+          fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + command_line_words(c.hint))));
   }
   if (run.settings.flag("raw"))
-    for (const auto& [key, value] : recognition.metadata)
-      console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value)));
+    for (const auto& [key, value] : recognition.metadata) console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value)));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "app/adapters.h"
-#include "cli/command.h"
 #include "app/registry_access.h"
+#include "cli/command.h"
 #include "hub/adapter_average.h"
 #include "hub/adapter_tools.h"
 #include "hub/recognise.h"

@@ -22,9 +22,9 @@ const Command& command_for(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string near = nearest_word(first, names);
-  throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
-              near.empty() ? "flux2 help lists the commands; a prompt of one word goes to flux2 generate"
-                           : "did you mean " + near + "?");
+  throw Error(
+      ErrorCode::InvalidArgument, "unknown command " + first,
+      near.empty() ? "flux2 help lists the commands; a prompt of one word goes to flux2 generate" : "did you mean " + near + "?");
 }
 
 int run(Console& console, std::vector<std::string> words) {
@@ -42,8 +42,7 @@ int run(Console& console, std::vector<std::string> words) {
   if (action) words.erase(words.begin());
 
   const auto options = command.options();
-  Arguments arguments =
-      parse_arguments(options, command.foreign_names ? foreign_options() : std::vector<ForeignOption>{}, words);
+  Arguments arguments = parse_arguments(options, command.foreign_names ? foreign_options() : std::vector<ForeignOption>{}, words);
   if (arguments.options.contains("help")) {
     console.result(help_for(command, action ? &first : nullptr));
     return 0;

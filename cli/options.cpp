@@ -53,16 +53,33 @@ const std::vector<Field>& program_fields() {
   using T = FieldType;
   static const std::vector<Field> fields = {
       {.name = "quiet", .type = T::Flag, .help = "errors only", .section = "ui"},
-      {.name = "progress", .type = T::Choice, .unit = "HOW", .help = "auto, bar, plain, json or off (default: auto)", .section = "ui",
+      {.name = "progress",
+       .type = T::Choice,
+       .unit = "HOW",
+       .help = "auto, bar, plain, json or off (default: auto)",
+       .section = "ui",
        .choices = {"auto", "bar", "plain", "json", "off"}},
-      {.name = "color", .type = T::Choice, .unit = "WHEN", .help = "auto, always or never (default: auto; NO_COLOR is honoured)",
-       .section = "ui", .choices = {"auto", "always", "never"}},
+      {.name = "color",
+       .type = T::Choice,
+       .unit = "WHEN",
+       .help = "auto, always or never (default: auto; NO_COLOR is honoured)",
+       .section = "ui",
+       .choices = {"auto", "always", "never"}},
       {.name = "log_file", .unit = "FILE", .help = "also append messages to this file", .section = "ui"},
       {.name = "offline", .type = T::Flag, .help = "no network access at all", .section = "ui"},
-      {.name = "show", .type = T::Choice, .unit = "HOW",
-       .help = "draw the image in the terminal: auto, kitty, iterm2, sixel, blocks or off (default: off)", .section = "ui",
+      {.name = "show",
+       .type = T::Choice,
+       .unit = "HOW",
+       .help = "draw the image in the terminal: auto, kitty, iterm2, sixel, blocks or off (default: off)",
+       .section = "ui",
        .choices = {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}},
-      {.name = "zoom", .type = T::Number, .unit = "X", .help = "scale for --show (default: 1)", .section = "ui", .low = 0.05, .high = 16},
+      {.name = "zoom",
+       .type = T::Number,
+       .unit = "X",
+       .help = "scale for --show (default: 1)",
+       .section = "ui",
+       .low = 0.05,
+       .high = 16},
       {.name = "show_steps", .type = T::Flag, .help = "show a preview after each step", .section = "ui"},
   };
   return fields;
@@ -99,40 +116,52 @@ std::vector<OptionGroup> generate_options() {
       "Image",
       {option("prompt", 'p'),
        {"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"},
-       option("wildcards"), option("negative", 'n'), option("style"), option("preset"), option("width", 'W'), option("height", 'H'),
-       option("size"), option("seed", 'S'), option("batch", 'b'), option("repeat"), option("from"), option("remix"), option("lora"),
+       option("wildcards"),
+       option("negative", 'n'),
+       option("style"),
+       option("preset"),
+       option("width", 'W'),
+       option("height", 'H'),
+       option("size"),
+       option("seed", 'S'),
+       option("batch", 'b'),
+       option("repeat"),
+       option("from"),
+       option("remix"),
+       option("lora"),
        option("lora_mode"),
        {"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"},
-       option("upsample"), option("element")}};
+       option("upsample"),
+       option("element")}};
   OptionSpec input = option("input", 'i');
   input.help += "; also -r, --ref";
   input.also = "--ref,-r";
-  const OptionGroup references = {
-      "References",
-      {input, option("strength"), option("context"), option("no_negative_refs"), option("match"), option("ref_pixels"),
-       option("no_resize_ref"), option("ref_prep")}};
+  const OptionGroup references = {"References",
+                                  {input, option("strength"), option("context"), option("no_negative_refs"), option("match"),
+                                   option("ref_pixels"), option("no_resize_ref"), option("ref_prep")}};
   const OptionGroup sampling = {
       "Sampling",
       {option("steps", 's'), option("guidance", 'g'), option("cfg"), option("cfg_scale"), option("schedule"), option("shift"),
        option("noise"), option("time_rounding"), option("sampler"), option("deadline")}};
-  const OptionGroup output = {
-      "Output",
-      {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"), option("private"),
-       option("no_provenance"), option("sidecar"), option("show"), option("zoom"), option("show_steps"), option("preview_file"),
-       option("preview")}};
-  const OptionGroup exchange = {
-      "Tensors in and out (safetensors)",
-      {option("embeddings"), option("noise_file"), option("latents_out"), option("trace"),
-       {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
+  const OptionGroup output = {"Output",
+                              {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"),
+                               option("private"), option("no_provenance"), option("sidecar"), option("show"), option("zoom"),
+                               option("show_steps"), option("preview_file"), option("preview")}};
+  const OptionGroup exchange = {"Tensors in and out (safetensors)",
+                                {option("embeddings"),
+                                 option("noise_file"),
+                                 option("latents_out"),
+                                 option("trace"),
+                                 {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
 std::vector<OptionGroup> inpaint_options() {
   std::vector<OptionGroup> groups = generate_options();
-  const OptionGroup mask = {"Inpainting",
-                            {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"),
-                             option("crop"), option("extend"), option("inpaint_mode"), option("align"), option("mask_points"),
-                             option("mask_text")}};
+  const OptionGroup mask = {
+      "Inpainting",
+      {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"), option("crop"),
+       option("extend"), option("inpaint_mode"), option("align"), option("mask_points"), option("mask_text")}};
   groups.insert(groups.begin() + 1, mask);
   return groups;
 }
@@ -151,8 +180,7 @@ std::vector<OptionGroup> tokenize_options() {
 }
 
 std::vector<OptionGroup> vae_options() {
-  return {{"Output",
-           {option("output", 'o', "latents (encode) or image (decode)"), option("quality"), option("rounding")}},
+  return {{"Output", {option("output", 'o', "latents (encode) or image (decode)"), option("quality"), option("rounding")}},
           model_group(),
           device_group(),
           control_group()};
@@ -181,9 +209,11 @@ std::vector<OptionGroup> bench_options() {
 
 std::vector<OptionGroup> convert_options() {
   return {{"Conversion",
-           {{"out", 'o', "FILE|FOLDER", "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
+           {{"out", 'o', "FILE|FOLDER",
+             "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
             {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file; diffusers in a folder)"},
-            {"quant", 0, "TYPE", "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
+            {"quant", 0, "TYPE",
+             "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
              "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
             {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", true},
             {"fp8-text-encoder", 0, "", "the text encoder as Qwen publishes it in FP8: --part text-encoder --quant fp8_block"},
@@ -192,7 +222,8 @@ std::vector<OptionGroup> convert_options() {
             {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
             option("threads", 't')}},
           {"Calibration",
-           {{"calibrate", 0, "FILE", "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
+           {{"calibrate", 0, "FILE",
+             "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
              "result and tell how far they are apart"},
             option("model", 'm', "calibrate: where the other parts are, if not beside the source"),
             option("dit", 0, "calibrate: the transformer, when another part is converted"),
@@ -210,7 +241,8 @@ std::vector<OptionGroup> lora_options() {
             {"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
             {"into", 0, "MODEL", "merge: the transformer's file, a model's folder or a registered name"},
             {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
-            {"sigma-rel", 0, "X", "ema: how far back the average over files of one run reaches, as a part of it, 0.01 to 0.28 (default: 0.15)"},
+            {"sigma-rel", 0, "X",
+             "ema: how far back the average over files of one run reaches, as a part of it, 0.01 to 0.28 (default: 0.15)"},
             {"model", 'm', "ID|PATH", "check, convert: the model it is for, where its width does not tell"}}},
           control_group()};
 }

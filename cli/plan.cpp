@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "app/picture_maker.h"
 #include "base/text.h"
 #include "cli/bench/bench.h"
-#include "app/picture_maker.h"
 #include "engine/forecast.h"
 
 namespace flux2 {
@@ -39,14 +39,16 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
   const Request& request = resolved.request;
   console.result(fmt::format("{} at {}x{}, {} steps, {} image(s), on {}", model.id, request.width, request.height, request.steps,
                              request.batch, f.device));
-  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
+  console.result(
+      fmt::format("{:<12} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
   for (const PhaseForecast& p : f.phases)
-    console.result(fmt::format("{:<12} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights), gib(p.activations),
-                               gib(p.peak()), p.seconds));
+    console.result(fmt::format("{:<12} {:>12.2f} {:>16.2f} {:>10.2f} {:>10.2f}", name_of(p.phase), gib(p.weights),
+                               gib(p.activations), gib(p.peak()), p.seconds));
   const bool limited = f.limit != f.memory.available;
-  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB {}{}", "total", "", "", gib(f.peak()), f.seconds(),
-                             gib(f.limit), limited ? "allowed" : "available", f.fits() ? "" : ": does not fit"));
-  if (f.adapters > 0) console.result(fmt::format("adapters: {} (counted as weights)", byte_text(static_cast<uint64_t>(f.adapters))));
+  console.result(fmt::format("{:<12} {:>12} {:>16} {:>10.2f} {:>10.2f}   of {:.2f} GiB {}{}", "total", "", "", gib(f.peak()),
+                             f.seconds(), gib(f.limit), limited ? "allowed" : "available", f.fits() ? "" : ": does not fit"));
+  if (f.adapters > 0)
+    console.result(fmt::format("adapters: {} (counted as weights)", byte_text(static_cast<uint64_t>(f.adapters))));
   if (f.decode_tile > 0) console.result(fmt::format("the image is decoded in tiles of {} pixels", 16 * f.decode_tile));
   console.result(f.where);
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");

@@ -33,7 +33,8 @@ Progress ProgressDisplay::progress(std::optional<double> deadline) {
   Progress progress;
   progress.report = [this](Phase phase, int step, int steps) { at(phase, step, steps); };
   progress.cancelled = [] { return interrupt_signal() != 0; };
-  if (deadline) progress.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*deadline));
+  if (deadline)
+    progress.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*deadline));
   return progress;
 }
 

@@ -16,14 +16,13 @@ namespace flux2 {
 namespace {
 
 constexpr int kAnswerMilliseconds = 100;
-constexpr int kLargestStep = 512;     // pixels
+constexpr int kLargestStep = 512;      // pixels
 constexpr uint32_t kStepImage = 4711;  // kitty's number for the picture that steps replace
 
 // Asks the terminal for its device attributes; 4 among them is sixel graphics.
 bool terminal_has_sixel() {
   termios before{};
-  if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before) != 0)
-    return false;
+  if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before) != 0) return false;
   termios raw = before;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
@@ -40,8 +39,7 @@ bool terminal_has_sixel() {
 }
 
 bool tmux_lets_through() {
-  const std::unique_ptr<FILE, int (*)(FILE*)> tmux(::popen("tmux show-options -gv allow-passthrough 2>/dev/null", "r"),
-                                                   ::pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> tmux(::popen("tmux show-options -gv allow-passthrough 2>/dev/null", "r"), ::pclose);
   char answer[16] = {};
   return tmux && std::fgets(answer, sizeof answer, tmux.get()) && std::string_view(answer).starts_with("on");
 }

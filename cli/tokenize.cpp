@@ -3,9 +3,9 @@
 
 #include <iostream>
 
-#include "cli/command.h"
 #include "app/model_choice.h"
 #include "app/registry_access.h"
+#include "cli/command.h"
 #include "cli/standard_input.h"
 #include "hub/gguf_tokenizer.h"
 #include "text/prompt.h"
@@ -36,8 +36,8 @@ void tokenize_lines(Invocation& run, const BpeTokenizer& tokenizer) {
     if (line.empty()) continue;
     const Json json = in_context(fmt::format("line {}", number), [&] { return parse_json(line); });
     if (!json.is_string()) fail(ErrorCode::BadFile, "line {} is not a JSON string", number);
-    run.console.result(tokens_of(tokenizer, json.get<std::string>(), run.settings)
-                           .dump(-1, ' ', false, Json::error_handler_t::replace));
+    run.console.result(
+        tokens_of(tokenizer, json.get<std::string>(), run.settings).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 }
 

@@ -37,7 +37,8 @@ std::vector<OptionGroup> grid_options() {
        {"z", 0, "OPTION=VALUES", "one table below the other"},
        {"cell", 0, "PX", "longest side of an image on the sheet (default: as made)"},
        {"sheet-only", 0, "", "do not write the single images"}}};
-  auto groups = with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
+  auto groups =
+      with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
   // -y would be the same name as --y to newer versions of the parser.
   for (OptionGroup& group : groups)
     for (OptionSpec& o : group.options)
@@ -50,12 +51,11 @@ std::vector<OptionGroup> shell_options() {
 }
 
 std::vector<OptionGroup> verify_options() {
-  const OptionGroup own = {
-      "Comparison",
-      {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
-       option("input", 'i', "the references of an edit, in their order (default: those beside the image)"),
-       option("lora", 0, "the adapters of an image that was made with some"),
-       option("rounding")}};
+  const OptionGroup own = {"Comparison",
+                           {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
+                            option("input", 'i', "the references of an edit, in their order (default: those beside the image)"),
+                            option("lora", 0, "the adapters of an image that was made with some"),
+                            option("rounding")}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }
 

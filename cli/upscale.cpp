@@ -2,18 +2,18 @@
 
 #include <cmath>
 
-#include "cli/command.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
+#include "cli/command.h"
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
 #include "cli/show.h"
-#include "record/picture_metadata.h"
-#include "pipeline/picture_size.h"
 #include "image/align.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
 #include "image/resize.h"
+#include "pipeline/picture_size.h"
+#include "record/picture_metadata.h"
 
 namespace flux2 {
 

@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "cli/command.h"
-#include "app/picture_maker.h"
 #include "app/model_choice.h"
-#include "cli/progress_display.h"
+#include "app/picture_maker.h"
 #include "app/registry_access.h"
+#include "cli/command.h"
+#include "cli/progress_display.h"
 #include "engine/engine.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
@@ -33,7 +33,8 @@ struct Coder {
 Coder open_coder(Invocation& run, ProgressDisplay& display) {
   // With --vae alone nothing else of a model has to exist.
   ModelFiles files;
-  if (run.settings.has("vae") && !run.settings.has("model")) files.vae = model_path(run.settings.text("vae"), ComponentKind::Autoencoder, run);
+  if (run.settings.has("vae") && !run.settings.has("model"))
+    files.vae = model_path(run.settings.text("vae"), ComponentKind::Autoencoder, run);
   else files = locate_model(model_query(run.spec(), run), run.log);
   Engine engine(engine_options(run.spec(), run));
   auto session = engine.open(files, display.progress(), {.transformer = false, .text_encoder = false});
@@ -46,10 +47,9 @@ Image on_grid(Image image, Invocation& run) {
   check(width > 0 && height > 0 && width <= kLargestSide && height <= kLargestSide,
         "a picture of {}x{} cannot be encoded: sides go from {} to {}", image.width, image.height, kGrid, kLargestSide);
   if (width == image.width && height == image.height) return image;
-  check(!run.settings.flag("strict"), "a picture of {}x{}: sides must be multiples of {}", image.width, image.height,
-        kGrid);
-  run.console.warn(fmt::format("{}x{} is cropped to {}x{}: sides are multiples of {}", image.width, image.height, width,
-                               height, kGrid));
+  check(!run.settings.flag("strict"), "a picture of {}x{}: sides must be multiples of {}", image.width, image.height, kGrid);
+  run.console.warn(
+      fmt::format("{}x{} is cropped to {}x{}: sides are multiples of {}", image.width, image.height, width, height, kGrid));
   return centre_crop(image, width, height);
 }
 
@@ -64,8 +64,8 @@ void encode(Invocation& run, const std::string& input, const std::string& output
   const Tensor tokens = coder.vae().encode(picture);
   const int64_t channels = tokens.dim(2);
   const std::vector<float> latents = to_planes(tokens.to_floats(), channels);
-  save_tensors(output, {{"latents", Tensor::host_copy(latents.data(), DType::F32,
-                                                      {channels, image.height / kGrid, image.width / kGrid})}});
+  save_tensors(output, {{"latents",
+                         Tensor::host_copy(latents.data(), DType::F32, {channels, image.height / kGrid, image.width / kGrid})}});
   display.finish();
 }
 
@@ -78,8 +78,8 @@ void decode(Invocation& run, const std::string& input, const std::string& output
   const Coder coder = open_coder(run, display);
   const int64_t channels = coder.vae().config.packed_channels();
   if (stored.rank() != 3 || stored.dim(0) != channels)
-    fail(ErrorCode::Incompatible, "latents in {} have shape {}; this autoencoder takes [{}, h, w]", input,
-         stored.shape(), channels);
+    fail(ErrorCode::Incompatible, "latents in {} have shape {}; this autoencoder takes [{}, h, w]", input, stored.shape(),
+         channels);
   const int64_t rows = stored.dim(1), columns = stored.dim(2);
   check(rows > 0 && columns > 0 && rows * kGrid <= kLargestSide && columns * kGrid <= kLargestSide,
         "latents of {}x{} are no size we decode", columns, rows);

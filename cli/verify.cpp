@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "app/adapters.h"
+#include "app/model_choice.h"
+#include "app/picture_maker.h"
 #include "app/resolve.h"
 #include "cli/command.h"
 #include "cli/progress_display.h"
-#include "app/model_choice.h"
-#include "app/picture_maker.h"
-#include "record/picture_metadata.h"
 #include "image/difference.h"
 #include "image/pixels.h"
 #include "image/read_image.h"
+#include "record/picture_metadata.h"
 
 namespace flux2 {
 

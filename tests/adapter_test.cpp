@@ -79,7 +79,12 @@ struct Loaded {
 
   Loaded(const std::vector<AdapterChoice>& adapters, AdapterMode mode = AdapterMode::Runtime, Quant quant = Quant::None,
          const fs::path& transformer = kTransformer)
-      : engine({.device = "cpu", .threads = 2, .profile = Profile::Exact, .quant = quant, .adapters = adapters, .adapter_mode = mode}) {
+      : engine({.device = "cpu",
+                .threads = 2,
+                .profile = Profile::Exact,
+                .quant = quant,
+                .adapters = adapters,
+                .adapter_mode = mode}) {
     ModelQuery query;
     query.model = kTiny.string();
     query.transformer = transformer;
@@ -178,8 +183,7 @@ TEST(EngineAdapters, FiveStylesOnEveryBase) {
     const Loaded loaded({}, AdapterMode::Runtime, base.quant, base.transformer);
     const auto plain = loaded.picture(), first = loaded.with({{files[0], 1.0}});
     EXPECT_GT(distance(first, plain), 0.02) << base.name;
-    for (const fs::path& file : files)
-      EXPECT_LT(distance(loaded.with({{file, 1.0}}), first), 1e-5) << base.name << " " << file;
+    for (const fs::path& file : files) EXPECT_LT(distance(loaded.with({{file, 1.0}}), first), 1e-5) << base.name << " " << file;
     if (base.merged < 0) continue;
     for (const fs::path& file : {files.front(), files.back()})
       EXPECT_LT(distance(picture({{file, 1.0}}, AdapterMode::Merge, base.quant, base.transformer), first), base.merged)
@@ -208,7 +212,8 @@ TEST(EngineAdapters, StrengthsChangeWhileTheModelStays) {
 
 // Where the weights of two layers of a network lie: one that the LoKr of write_adapter changes, and one that it does not.
 struct Weights {
-  explicit Weights(const Flux2Transformer& n) : changed(n.single_blocks[0].out.weight.raw()), other(n.single_blocks[0].in.weight.raw()) {}
+  explicit Weights(const Flux2Transformer& n)
+      : changed(n.single_blocks[0].out.weight.raw()), other(n.single_blocks[0].in.weight.raw()) {}
   const void *changed, *other;
 };
 

@@ -56,7 +56,9 @@ BlockInputs inputs(Stream& stream, DType dtype) {
   std::vector<TokenPosition> where(kTokens);
   for (int32_t i = 0; i < static_cast<int32_t>(kTokens); ++i) where[static_cast<size_t>(i)] = {0, i / 5, i % 5, 0};
   const auto vector = [&](uint64_t seed) { return random_tensor(stream, dtype, {1, 1, kSmall.hidden}, seed, 0.3); };
-  return {random_tensor(stream, dtype, {1, kTokens, kSmall.hidden}, 50), flux2_rope(stream, where), {vector(51), vector(52), vector(53)}};
+  return {random_tensor(stream, dtype, {1, kTokens, kSmall.hidden}, 50),
+          flux2_rope(stream, where),
+          {vector(51), vector(52), vector(53)}};
 }
 
 Tensor run(const SingleBlock& block, const BlockInputs& in) { return block(in.x, in.rope, in.m); }
@@ -122,9 +124,11 @@ TEST(Bullet, GradientUnderCheckpointHasTheSameBits) {
       in.x = parameter(in.x);
       in.m.gate = parameter(in.m.gate);
       const Tensor plain = run(block, in);
-      const Tensor kept = checkpoint([&](const std::vector<Tensor>& v) {
-        return std::vector{block(v[0], in.rope, {in.m.shift, in.m.scale, v[1]})};
-      }, {in.x, in.m.gate})[0];
+      const Tensor kept = checkpoint(
+          [&](const std::vector<Tensor>& v) {
+            return std::vector{block(v[0], in.rope, {in.m.shift, in.m.scale, v[1]})};
+          },
+          {in.x, in.m.gate})[0];
       EXPECT_EQ(kept.to_floats(), plain.to_floats());
       const Gradients a = backward(sum(plain * plain)), b = backward(sum(kept * kept));
       EXPECT_EQ(a.by_node.size(), 6u);  // x, gate, two matrices, two norms
@@ -142,7 +146,7 @@ TEST(Bullet, TwoRanksShareOneBlock) {
     threads.emplace_back([&, r] {
       const auto stream = scalar_device()->open_stream();
       const SingleBlock block = load_block(*stream, DType::F32, ranks[r].get());
-      EXPECT_EQ(block.in.weight.shape(), (Shape{9 * 256 / 2, 256}));   // half of q, k, v, gate, up each
+      EXPECT_EQ(block.in.weight.shape(), (Shape{9 * 256 / 2, 256}));  // half of q, k, v, gate, up each
       EXPECT_EQ(block.out.weight.shape(), (Shape{256, 4 * 256 / 2}));
       results[r] = run(block, inputs(*stream, DType::F32)).to_doubles();
     });

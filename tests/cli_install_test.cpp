@@ -100,9 +100,8 @@ TEST_F(CliInstall, OnePartOfARepository) {
 
 TEST_F(CliInstall, AnAddressGoesWhereItBelongs) {
   const std::string vae = bytes("toy/vae/" + kWeights);
-  const HttpServer server([&](const ServedRequest& r) {
-    return r.target.ends_with("page") ? Reply{.body = "<html>no</html>"} : Reply{.body = vae};
-  });
+  const HttpServer server(
+      [&](const ServedRequest& r) { return r.target.ends_with("page") ? Reply{.body = "<html>no</html>"} : Reply{.body = vae}; });
   const Json parts = json({"models", "install", server.url() + "/files/some-vae.safetensors"});
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0]["path"], (folder_ / "home/models/vae/some-vae.safetensors").string());

@@ -63,10 +63,13 @@ TEST_F(CliModels, ScanShowsThenRegisters) {
   EXPECT_EQ(vae["state"], "ready");
   EXPECT_EQ(vae["bytes"], fs::file_size(folder_ / "toys/toy/ae.safetensors"));
   EXPECT_EQ(vae["probe"]["hidden"], 32);
-  EXPECT_THAT(flux2({"models", "list"}).out, AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.2 MiB")));
+  EXPECT_THAT(flux2({"models", "list"}).out,
+              AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.2 MiB")));
 
   // Looked at again, a model keeps what its user said about it.
-  ASSERT_EQ(flux2({"models", "edit", "tiny", "--name", "mine", "--description", "for tests", "--trigger", "x", "--steps", "3"}).status, 0);
+  ASSERT_EQ(
+      flux2({"models", "edit", "tiny", "--name", "mine", "--description", "for tests", "--trigger", "x", "--steps", "3"}).status,
+      0);
   EXPECT_EQ(json({"models", "scan", "toys", "--add"}).size(), 4u);
   const Json mine = info("mine");
   EXPECT_EQ(mine["description"], "for tests");
@@ -106,7 +109,8 @@ TEST_F(CliModels, ANameDoesWhatThePathDoes) {
 
   ASSERT_EQ(flux2({"convert", "first", "-o", "first.gguf", "--quant", "q8_0"}).status, 0);
   EXPECT_THAT(flux2({"inspect", "first.gguf"}).out, HasSubstr("transformer: FLUX.2"));
-  EXPECT_EQ(flux2({"tokenize", "--tokenizer", "a-tokenizer", "a fox"}).out, flux2({"tokenize", "--tokenizer", "a/tokenizer", "a fox"}).out);
+  EXPECT_EQ(flux2({"tokenize", "--tokenizer", "a-tokenizer", "a fox"}).out,
+            flux2({"tokenize", "--tokenizer", "a/tokenizer", "a fox"}).out);
 }
 
 TEST_F(CliModels, AnInstalledCopyIsComplete) {
@@ -303,7 +307,8 @@ TEST_F(CliModels, StartersSayWhatIsHere) {
 }
 
 TEST_F(CliModels, EveryActionHasHelp) {
-  for (const char* action : {"list", "info", "scan", "identify", "install", "edit", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
+  for (const char* action :
+       {"list", "info", "scan", "identify", "install", "edit", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
     const Finished help = flux2({"models", action, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr(std::string("flux2 models ") + action + ":"), HasSubstr("Examples:")));

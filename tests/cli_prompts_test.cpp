@@ -17,9 +17,7 @@ using testing::HasSubstr;
 
 class CliPrompts : public Cli {
  protected:
-  Json settings_of(const std::string& picture) const {
-    return parse_json(flux2({"inspect", "--json", picture}).out)["settings"];
-  }
+  Json settings_of(const std::string& picture) const { return parse_json(flux2({"inspect", "--json", picture}).out)["settings"]; }
   std::vector<Json> dry_run(std::vector<std::string> words) const {
     words.insert(words.begin(), {"generate", "--dry-run", "--json"});
     const Finished done = flux2(words);

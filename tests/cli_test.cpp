@@ -22,8 +22,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST_F(Cli, HelpOfEveryCommandSucceeds) {
-  for (const char* command :
-       {"generate", "gen", "txt2img", "inspect", "edit", "inpaint", "tokenize", "vae", "models", "config", "doctor", "version", "help"}) {
+  for (const char* command : {"generate", "gen", "txt2img", "inspect", "edit", "inpaint", "tokenize", "vae", "models", "config",
+                              "doctor", "version", "help"}) {
     const Finished by_option = flux2({command, "--help"}), by_command = flux2({"help", command});
     EXPECT_EQ(by_option.status, 0) << command;
     EXPECT_EQ(by_command.status, 0) << command;
@@ -80,17 +80,15 @@ TEST_F(Cli, ModelsThatAreNotThereOrWrongAreNamed) {
   EXPECT_THAT(truncated.err, HasSubstr(std::to_string(whole.size())));
 
   EXPECT_EQ(
-      generate({"a fox", "--dit", write("noise.safetensors", "this is no model file at all, whatever its name says")})
-          .status,
-      4);
+      generate({"a fox", "--dit", write("noise.safetensors", "this is no model file at all, whatever its name says")}).status, 4);
   EXPECT_EQ(generate({"a fox", "--dit", pico("ae.safetensors")}).status, 4);  // another kind of file
   EXPECT_EQ(generate({"a fox", "--vae", pico("flux-2-pico.safetensors")}).status, 4);
 
   const float zero[64] = {};
   std::vector<std::pair<std::string, Tensor>> flux1;
-  for (const char* name : {"double_blocks.0.img_mod.lin.weight", "double_blocks.0.txt_mod.lin.weight",
-                           "single_blocks.0.modulation.lin.weight", "double_blocks.0.img_attn.qkv.weight",
-                           "img_in.weight", "txt_in.weight", "final_layer.linear.weight"})
+  for (const char* name :
+       {"double_blocks.0.img_mod.lin.weight", "double_blocks.0.txt_mod.lin.weight", "single_blocks.0.modulation.lin.weight",
+        "double_blocks.0.img_attn.qkv.weight", "img_in.weight", "txt_in.weight", "final_layer.linear.weight"})
     flux1.emplace_back(name, Tensor::host_copy(zero, DType::F32, {8, 8}));
   save_tensors(folder_ / "flux1.safetensors", flux1);
   const Finished old = generate({"a fox", "-m", "flux1.safetensors"});
@@ -135,8 +133,7 @@ TEST_F(Cli, AFirstArgumentWithASpaceIsAPrompt) {
 }
 
 TEST_F(Cli, ResultsAsJson) {
-  const Finished result =
-      generate({"a red circle", "-S", "7", "-b", "2", "-o", "x.png", "--json", "--size", "100x130"});
+  const Finished result = generate({"a red circle", "-S", "7", "-b", "2", "-o", "x.png", "--json", "--size", "100x130"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = parse_json(result.out);
   ASSERT_EQ(json["images"].size(), 2u);
@@ -206,8 +203,7 @@ TEST_F(Cli, PicturesCarryTheirSettings) {
   EXPECT_EQ(found["settings"]["cfg"], 3.5);
   EXPECT_EQ(found["settings"]["model"]["sha256"].get<std::string>().size(), 64u);
   EXPECT_TRUE(found["generated"].get<bool>());
-  EXPECT_THAT(found["texts"]["parameters"].get<std::string>(),
-              HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
+  EXPECT_THAT(found["texts"]["parameters"].get<std::string>(), HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
   EXPECT_EQ(parse_json(bytes("x.png.json")), found["settings"]);
   EXPECT_THAT(flux2({"inspect", "x.png"}).out, HasSubstr("a red circle"));
   EXPECT_THAT(bytes("x.png"), Not(HasSubstr(folder_.string())));
@@ -242,16 +238,15 @@ TEST_F(Cli, AnInterruptionLeavesNoPartialFile) {
   EXPECT_EQ(interrupted.out, "");
   EXPECT_EQ(files_in("out"), 0u);
 
-  Subprocess other(
-      start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
+  Subprocess other(start({"generate", "a red circle", "-s", "40", "--size", "512x512", "-o", "out/x.png", "--progress", "json"}));
   ASSERT_TRUE(other.wait_for_error_text("\"name\":\"denoise\",\"step\":1"));
   other.signal(SIGTERM);
   EXPECT_EQ(other.wait().status, 143);
 }
 
 TEST_F(Cli, TokenizesJsonLines) {
-  const Finished lines = flux2({"tokenize", "--jsonl", "--tokenizer", pico("tokenizer")},
-                               "\"a red circle\"\n\"\"\n\"caf\\u00e9 \\n x\"\n");
+  const Finished lines =
+      flux2({"tokenize", "--jsonl", "--tokenizer", pico("tokenizer")}, "\"a red circle\"\n\"\"\n\"caf\\u00e9 \\n x\"\n");
   ASSERT_EQ(lines.status, 0) << lines.err;
   std::istringstream out(lines.out);
   std::vector<Json> results;
@@ -266,10 +261,8 @@ TEST_F(Cli, TokenizesJsonLines) {
 }
 
 TEST_F(Cli, VaeGoesThereAndBack) {
-  ASSERT_EQ(
-      generate({"a red circle", "-o", "x.png", "--latents-out", "made.safetensors", "--trace", "trace.safetensors"})
-          .status,
-      0);
+  ASSERT_EQ(generate({"a red circle", "-o", "x.png", "--latents-out", "made.safetensors", "--trace", "trace.safetensors"}).status,
+            0);
   EXPECT_TRUE(exists("trace.safetensors"));
   const Finished decoded = flux2({"vae", "decode", "made.safetensors", "-o", "back.png"});
   ASSERT_EQ(decoded.status, 0) << decoded.err;
@@ -280,8 +273,7 @@ TEST_F(Cli, VaeGoesThereAndBack) {
 }
 
 TEST_F(Cli, GivenTensorsReplaceTheEncoderAndTheSeed) {
-  ASSERT_EQ(
-      generate({"a red circle", "-S", "4", "-o", "x.png", "--metadata", "none", "--trace", "t.safetensors"}).status, 0);
+  ASSERT_EQ(generate({"a red circle", "-S", "4", "-o", "x.png", "--metadata", "none", "--trace", "t.safetensors"}).status, 0);
   const Finished given =
       generate({"-o", "y.png", "--metadata", "none", "--embeddings", "t.safetensors", "--noise-file", "t.safetensors"});
   ASSERT_EQ(given.status, 0) << given.err;
@@ -291,8 +283,7 @@ TEST_F(Cli, GivenTensorsReplaceTheEncoderAndTheSeed) {
 }
 
 TEST_F(Cli, ConfigurationIsKeptAndUsed) {
-  if (flux2({"version", "-v"}).out.find("config files: yes") == std::string::npos)
-    GTEST_SKIP() << "built without toml++";
+  if (flux2({"version", "-v"}).out.find("config files: yes") == std::string::npos) GTEST_SKIP() << "built without toml++";
   EXPECT_EQ(flux2({"config", "set", "generate.steps", "1"}).status, 0);
   EXPECT_EQ(flux2({"config", "get", "generate.steps"}).out, "1\n");
   EXPECT_THAT(flux2({"config", "list", "--origin"}).out, HasSubstr("generate.steps = 1"));
@@ -332,7 +323,8 @@ TEST_F(Cli, InpaintingKeepsEveryOtherByte) {
   Image canvas(301, 203, 3);
   for (size_t i = 0; i < canvas.pixels.size(); ++i) canvas.pixels[i] = static_cast<uint8_t>(i * 31 + i / 97);
   save_image(folder_ / "canvas.png", encode_png(canvas));
-  const Finished done = flux2({"inpaint", "-i", "canvas.png", "--mask-box", "120,80,40,30", "a red circle", "-s", "2", "-o", "b.png"});
+  const Finished done =
+      flux2({"inpaint", "-i", "canvas.png", "--mask-box", "120,80,40,30", "a red circle", "-s", "2", "-o", "b.png"});
   ASSERT_EQ(done.status, 0) << done.err;
   const Image result = read_image(folder_ / "b.png");
   ASSERT_EQ(result.width, 301);

@@ -178,8 +178,8 @@ size_t times_loaded(const Finished& finished) {
 
 TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
   write_adapter(folder_ / "ink.safetensors");
-  const Finished grid = flux2({"grid", "a red circle", "--x", "lora:ink.safetensors=0,0.5,1", "-s", "2", "-S", "3", "-o", "sheet.png",
-                               "--progress", "json"});
+  const Finished grid = flux2({"grid", "a red circle", "--x", "lora:ink.safetensors=0,0.5,1", "-s", "2", "-S", "3", "-o",
+                               "sheet.png", "--progress", "json"});
   expect_made(grid);
   EXPECT_EQ(times_loaded(grid), 1u) << grid.err;
   write("prompts.txt",
@@ -224,7 +224,8 @@ TEST_F(CliTools, APictureBringsItsAdaptersBack) {
 
 TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
   write_adapter(folder_ / "ink.safetensors");
-  expect_made(generate({"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8", "--save-merged", "merged.safetensors", "-o", "a.png"}));
+  expect_made(generate(
+      {"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8", "--save-merged", "merged.safetensors", "-o", "a.png"}));
   expect_made(generate({"a red circle", "-S", "3", "-m", pico(""), "--dit", "merged.safetensors", "-o", "b.png"}));
   expect_made(generate({"a red circle", "-S", "3", "-o", "plain.png"}));
   const double same = difference(picture("a.png"), picture("b.png")).mean;
@@ -240,7 +241,8 @@ TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
 TEST_F(CliTools, ConvertingTellsWhatItDoesToPictures) {
   write("prompts.txt", "a red circle --s 2 --d 3\na blue star --s 2\n");
   const auto calibrated = [&](const std::string& quant, const std::string& out) {
-    const Finished done = flux2({"convert", pico(""), "--part", "transformer", "-o", out, "--quant", quant, "--calibrate", "prompts.txt", "--json"});
+    const Finished done = flux2(
+        {"convert", pico(""), "--part", "transformer", "-o", out, "--quant", quant, "--calibrate", "prompts.txt", "--json"});
     EXPECT_EQ(done.status, 0) << done.err;
     return parse_json(done.out);
   };
@@ -256,7 +258,8 @@ TEST_F(CliTools, ConvertingTellsWhatItDoesToPictures) {
   EXPECT_EQ(missing.status, 3);
   EXPECT_FALSE(exists("x.gguf")) << "said before anything is written";
 
-  const Finished encoder = flux2({"convert", pico(""), "-o", "encoder", "--fp8-text-encoder", "--calibrate", "prompts.txt", "--json"});
+  const Finished encoder =
+      flux2({"convert", pico(""), "-o", "encoder", "--fp8-text-encoder", "--calibrate", "prompts.txt", "--json"});
   ASSERT_EQ(encoder.status, 0) << encoder.err;
   EXPECT_TRUE(exists("encoder/config.json"));
   EXPECT_GT(parse_json(encoder.out)["pictures"]["psnr"], 15);

@@ -62,8 +62,9 @@ double run_and_compare(const std::string& device, const std::string& name, doubl
 }
 
 class GoldenGenerateOn : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Devices, GoldenGenerateOn, testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
-                                                                                      : std::vector<std::string>{"cpu"}),
+INSTANTIATE_TEST_SUITE_P(Devices, GoldenGenerateOn,
+                         testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
+                                                           : std::vector<std::string>{"cpu"}),
                          [](const auto& test) { return test.param; });
 
 TEST_P(GoldenGenerateOn, TextToImage) { EXPECT_LE(run_and_compare(GetParam(), "t2i", 1e-4), 1e-4); }
@@ -87,8 +88,8 @@ TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
     text_to_image(*model, request, {}, [](const Picture&) {});
     const std::string path = testing::TempDir() + fmt::format("trace-bf16-{}.safetensors", ::getpid());
     trace.save(path);
-    const Difference d = difference(open_weights(path)->open("velocity.0").to_doubles(),
-                                    g[fmt::format("velocity.{}", k)].to_doubles());
+    const Difference d =
+        difference(open_weights(path)->open("velocity.0").to_doubles(), g[fmt::format("velocity.{}", k)].to_doubles());
     EXPECT_LE(d.relative, 2e-2) << "step " << k << ": " << d.str();
     fmt::print("bf16 step {}: {:.2g}\n", k, d.relative);
   }

@@ -88,14 +88,17 @@ void check_transformer(const std::string& device, const std::string& file, const
   const Difference d = difference(v.to_doubles(), g["out"].to_doubles());
   EXPECT_LE(d.relative, kLimit) << "out: " << d.str();
   EXPECT_EQ(checker.seen, checker.expected());
-  fmt::print("{} on {}: output {:.2g}, worst tap {:.2g} ({} taps)\n", golden_name, device, d.relative, checker.worst, checker.seen);
+  fmt::print("{} on {}: output {:.2g}, worst tap {:.2g} ({} taps)\n", golden_name, device, d.relative, checker.worst,
+             checker.seen);
 }
 
 class GoldenOn : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Devices, GoldenOn, testing::ValuesIn(devices()), [](const auto& test) { return test.param; });
 
 TEST_P(GoldenOn, Transformer) { check_transformer(GetParam(), "flux-2-klein-tiny.safetensors", "transformer.safetensors"); }
-TEST_P(GoldenOn, TransformerWithGuidance) { check_transformer(GetParam(), "flux2-dev-tiny.safetensors", "transformer-dev.safetensors"); }
+TEST_P(GoldenOn, TransformerWithGuidance) {
+  check_transformer(GetParam(), "flux2-dev-tiny.safetensors", "transformer-dev.safetensors");
+}
 
 TEST_P(GoldenOn, Autoencoder) {
   const Engine engine = exact_engine(GetParam());
@@ -111,11 +114,12 @@ TEST_P(GoldenOn, Autoencoder) {
   EXPECT_LE(encoded.relative, kLimit) << "latents: " << encoded.str();
 
   const Tensor given = reshape(channels_last(g.on(stream, "latents")), {1, rows * columns, 128});
-  const Difference decoded = difference(channels_first(vae.decode(given, rows, columns, checker.taps())), g["decoded"].to_doubles());
+  const Difference decoded =
+      difference(channels_first(vae.decode(given, rows, columns, checker.taps())), g["decoded"].to_doubles());
   EXPECT_LE(decoded.relative, kLimit) << "decoded: " << decoded.str();
   EXPECT_EQ(checker.seen, checker.expected());
-  fmt::print("vae on {}: encode {:.2g}, decode {:.2g}, worst tap {:.2g} ({} taps)\n", GetParam(), encoded.relative, decoded.relative, checker.worst,
-             checker.seen);
+  fmt::print("vae on {}: encode {:.2g}, decode {:.2g}, worst tap {:.2g} ({} taps)\n", GetParam(), encoded.relative,
+             decoded.relative, checker.worst, checker.seen);
 }
 
 TEST_P(GoldenOn, TextEncoder) {

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "engine/backends.h"
 #include "bench/bench_inputs.h"
+#include "engine/backends.h"
 #include "pipeline/noise.h"
 #include "tests/support/golden.h"
 #include "weights/safetensors_writer.h"
@@ -118,8 +118,10 @@ TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
   };
   const Flux2Config config = detect_flux2({open_weights(tiny_model().transformer), ModelPart::Transformer});
   const int64_t h = config.hidden, r = 4;
-  save_tensors(path, {{"single_blocks.0.linear1.lora_A.weight", Tensor::host_copy(values(r * h, 0.1f).data(), DType::F32, {r, h})},
-                      {"single_blocks.0.linear1.lora_B.weight", Tensor::host_copy(values(9 * h * r, 0.1f).data(), DType::F32, {9 * h, r})}});
+  save_tensors(
+      path,
+      {{"single_blocks.0.linear1.lora_A.weight", Tensor::host_copy(values(r * h, 0.1f).data(), DType::F32, {r, h})},
+       {"single_blocks.0.linear1.lora_B.weight", Tensor::host_copy(values(9 * h * r, 0.1f).data(), DType::F32, {9 * h, r})}});
   const Engine engine({.device = "cuda"});
   const auto model = engine.open(tiny_model(), {});
   const Request request = small_request();

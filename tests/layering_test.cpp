@@ -33,11 +33,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["backend/cpu"] = {"base", "tensor"};
   m["backend/cuda"] = {"base", "tensor"};
   m["backend/plan"] = {"base", "tensor"};
-  m["engine"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub", "backend/cpu", "backend/cuda", "backend/plan"};
+  m["engine"] = {"base", "net",   "tensor",   "autograd", "ops",         "weights",      "nn",          "model",
+                 "text", "image", "pipeline", "hub",      "backend/cpu", "backend/cuda", "backend/plan"};
   m["record"] = {"base", "tensor", "image", "pipeline"};
-  m["bench"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub", "engine", "backend/cpu"};
+  m["bench"] = {"base",  "net",  "tensor", "autograd", "ops", "weights", "nn",
+                "model", "text", "image",  "pipeline", "hub", "engine",  "backend/cpu"};
   m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record"};
-  m["cli"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record", "bench", "app"};
+  m["cli"] = {"base",     "net", "tensor", "weights", "model", "text", "image",
+              "pipeline", "hub", "engine", "record",  "bench", "app"};
   return m;
 }();
 

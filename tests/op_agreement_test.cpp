@@ -27,7 +27,8 @@ TEST_P(OpAgreement, WithScalarKernels) {
     const Tensor expected = run(c, *scalar, dtype);
     for (const NamedDevice& other : other_devices()) {
       const Difference d = difference(run(c, *other.device, dtype), expected);
-      EXPECT_LE(d.relative, allowed(c, dtype, other.name)) << c.name << " " << name_of(dtype) << " on " << other.name << ": " << d.str();
+      EXPECT_LE(d.relative, allowed(c, dtype, other.name))
+          << c.name << " " << name_of(dtype) << " on " << other.name << ": " << d.str();
     }
   }
 }

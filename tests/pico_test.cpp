@@ -17,10 +17,10 @@ namespace {
 using Rgb = std::array<double, 3>;
 
 // The colours as the pictures the model learnt from have them.
-const std::map<std::string, Rgb> kColours = {
-    {"red", {226, 42, 40}},    {"blue", {42, 92, 224}},    {"green", {45, 155, 66}},   {"yellow", {255, 214, 42}},
-    {"purple", {135, 56, 190}}, {"orange", {255, 146, 30}}, {"gray", {142, 142, 142}}, {"pink", {255, 145, 200}},
-    {"black", {16, 16, 16}},   {"white", {255, 255, 255}}, {"cyan", {76, 208, 226}},   {"brown", {116, 73, 36}}};
+const std::map<std::string, Rgb> kColours = {{"red", {226, 42, 40}},     {"blue", {42, 92, 224}},    {"green", {45, 155, 66}},
+                                             {"yellow", {255, 214, 42}}, {"purple", {135, 56, 190}}, {"orange", {255, 146, 30}},
+                                             {"gray", {142, 142, 142}},  {"pink", {255, 145, 200}},  {"black", {16, 16, 16}},
+                                             {"white", {255, 255, 255}}, {"cyan", {76, 208, 226}},   {"brown", {116, 73, 36}}};
 
 double distance(const Rgb& a, const Rgb& b) {
   return std::sqrt((a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]) + (a[2] - b[2]) * (a[2] - b[2]));
@@ -28,7 +28,8 @@ double distance(const Rgb& a, const Rgb& b) {
 
 std::string name_of_colour(const Rgb& c) {
   return std::min_element(kColours.begin(), kColours.end(),
-                          [&](const auto& a, const auto& b) { return distance(a.second, c) < distance(b.second, c); })->first;
+                          [&](const auto& a, const auto& b) { return distance(a.second, c) < distance(b.second, c); })
+      ->first;
 }
 
 struct Wish {
@@ -77,25 +78,25 @@ Seen look(const Image& image) {
 }
 
 bool in_place(const std::string& place, const Seen& s) {
-  const bool top = s.y < 0.42, bottom = s.y > 0.58, left = s.x < 0.42, right = s.x > 0.58;
+  const bool top = s.y<0.42, bottom = s.y> 0.58, left = s.x<0.42, right = s.x> 0.58;
   const bool wants_top = place.find("top") != std::string::npos, wants_bottom = place.find("bottom") != std::string::npos;
   const bool wants_left = place.find("left") != std::string::npos, wants_right = place.find("right") != std::string::npos;
   return top == wants_top && bottom == wants_bottom && left == wants_left && right == wants_right;
 }
 
 constexpr std::array<Wish, 24> kWishes = {{
-    {"large", "red", "circle", "in the center", "blue"},       {"", "yellow", "star", "at the top left", "black"},
-    {"", "green", "square", "on the right", "white"},          {"large", "purple", "heart", "in the center", "yellow"},
-    {"", "orange", "triangle", "at the bottom", "gray"},       {"", "blue", "diamond", "at the top right", "pink"},
-    {"large", "black", "ring", "in the center", "cyan"},       {"", "white", "cross", "on the left", "green"},
-    {"", "pink", "circle", "at the bottom right", "brown"},    {"small", "red", "square", "at the bottom left", "white"},
-    {"", "brown", "star", "in the center", "orange"},          {"", "cyan", "heart", "at the top", "purple"},
-    {"large", "green", "triangle", "in the center", "red"},    {"", "yellow", "circle", "on the left", "purple"},
-    {"", "white", "square", "at the top", "blue"},             {"", "red", "heart", "at the bottom", "black"},
-    {"large", "blue", "star", "in the center", "yellow"},      {"", "gray", "circle", "on the right", "green"},
-    {"", "orange", "square", "at the bottom left", "cyan"},    {"", "purple", "diamond", "at the top left", "white"},
-    {"", "black", "circle", "at the bottom right", "pink"},    {"", "green", "heart", "on the left", "gray"},
-    {"large", "white", "circle", "in the center", "brown"},    {"", "cyan", "square", "at the top right", "red"},
+    {"large", "red", "circle", "in the center", "blue"},    {"", "yellow", "star", "at the top left", "black"},
+    {"", "green", "square", "on the right", "white"},       {"large", "purple", "heart", "in the center", "yellow"},
+    {"", "orange", "triangle", "at the bottom", "gray"},    {"", "blue", "diamond", "at the top right", "pink"},
+    {"large", "black", "ring", "in the center", "cyan"},    {"", "white", "cross", "on the left", "green"},
+    {"", "pink", "circle", "at the bottom right", "brown"}, {"small", "red", "square", "at the bottom left", "white"},
+    {"", "brown", "star", "in the center", "orange"},       {"", "cyan", "heart", "at the top", "purple"},
+    {"large", "green", "triangle", "in the center", "red"}, {"", "yellow", "circle", "on the left", "purple"},
+    {"", "white", "square", "at the top", "blue"},          {"", "red", "heart", "at the bottom", "black"},
+    {"large", "blue", "star", "in the center", "yellow"},   {"", "gray", "circle", "on the right", "green"},
+    {"", "orange", "square", "at the bottom left", "cyan"}, {"", "purple", "diamond", "at the top left", "white"},
+    {"", "black", "circle", "at the bottom right", "pink"}, {"", "green", "heart", "on the left", "gray"},
+    {"large", "white", "circle", "in the center", "brown"}, {"", "cyan", "square", "at the top right", "red"},
 }};
 
 TEST(Pico, ObeysColourPlaceAndBackground) {

@@ -15,8 +15,9 @@ namespace flux2 {
 namespace {
 
 class QuantisedModelOn : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Devices, QuantisedModelOn, testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
-                                                                                      : std::vector<std::string>{"cpu"}),
+INSTANTIATE_TEST_SUITE_P(Devices, QuantisedModelOn,
+                         testing::ValuesIn(gpu_count() > 0 ? std::vector<std::string>{"cpu", "cuda"}
+                                                           : std::vector<std::string>{"cpu"}),
                          [](const auto& test) { return test.param; });
 
 // The last latents of the reference's four steps.

@@ -2,8 +2,8 @@
 
 #include <sstream>
 
-#include "cli/bench/bench.h"
 #include "bench/gemm_bench.h"
+#include "cli/bench/bench.h"
 
 namespace flux2 {
 
@@ -47,8 +47,8 @@ Json as_json(const GemmBench& bench) {
 
 std::string line_of(const GemmBenchRow& row) {
   const std::string shape = fmt::format("{}x{}x{}", row.m, row.n, row.k);
-  std::string line = fmt::format("{:<14} {:>7} {:>20} {:>10.2f} {:>9.1f}", row.kernel, row.threads, shape, 1e3 * row.median,
-                                 1e-9 * row.rate());
+  std::string line =
+      fmt::format("{:<14} {:>7} {:>20} {:>10.2f} {:>9.1f}", row.kernel, row.threads, shape, 1e3 * row.median, 1e-9 * row.rate());
   if (row.ceiling > 0)
     line += fmt::format(" {:>7.1f} %  {} {:.0f}", row.percent_of_ceiling(), row.instruction, 1e-9 * row.ceiling);
   return line;
@@ -62,8 +62,8 @@ int run_bench_gemm(Invocation& run) {
     run.console.result(as_json(bench_gemm(options)).dump());
     return 0;
   }
-  run.console.result(fmt::format("{:<14} {:>7} {:>20} {:>10} {:>9} {:>9}  {}", "kernel", "threads", "rows x out x in", "median ms",
-                                 "GFLOP/s", "ceiling", "of"));
+  run.console.result(fmt::format("{:<14} {:>7} {:>20} {:>10} {:>9} {:>9}  {}", "kernel", "threads", "rows x out x in",
+                                 "median ms", "GFLOP/s", "ceiling", "of"));
   options.measured = [&](const GemmBenchRow& row) { run.console.result(line_of(row)); };
   const GemmBench bench = bench_gemm(options);
   run.console.result(bench.device + (bench.yardstick.empty() ? "; no OpenBLAS to compare with" : "; " + bench.yardstick));

@@ -2,9 +2,9 @@
 
 #include <sstream>
 
-#include "cli/bench/bench.h"
 #include "app/picture_maker.h"
 #include "bench/model_bench.h"
+#include "cli/bench/bench.h"
 
 namespace flux2 {
 
@@ -25,12 +25,12 @@ ModelBenchOptions bench_options_of(const Settings& settings, bool on_host) {
     options.text = options.step = options.decode = options.encode = options.picture = false;
     std::istringstream names(settings.text("only"));
     for (std::string name; std::getline(names, name, ',');) {
-      bool* const part = name == "text"     ? &options.text
-                         : name == "step"   ? &options.step
-                         : name == "decode" ? &options.decode
-                         : name == "encode" ? &options.encode
+      bool* const part = name == "text"      ? &options.text
+                         : name == "step"    ? &options.step
+                         : name == "decode"  ? &options.decode
+                         : name == "encode"  ? &options.encode
                          : name == "picture" ? &options.picture
-                                            : nullptr;
+                                             : nullptr;
       check(part, "--only: \"{}\" is not one of text, step, decode, encode, picture", name);
       *part = true;
     }

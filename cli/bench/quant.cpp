@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "cli/bench/bench.h"
 #include "app/picture_maker.h"
 #include "bench/quant_bench.h"
+#include "cli/bench/bench.h"
 
 namespace flux2 {
 
@@ -23,16 +23,15 @@ int run_bench_quant(Invocation& run) {
                          {"weights_error", row.weights_error},
                          {"ms", rounded(1e3 * row.seconds, 1e-3)},
                          {"weight_bytes", row.weight_bytes}});
-    run.console.result(Json{{"variant", options.variant},
-                            {"width", options.shape.width},
-                            {"height", options.shape.height},
-                            {"results", results}}
-                           .dump());
+    run.console.result(
+        Json{{"variant", options.variant}, {"width", options.shape.width}, {"height", options.shape.height}, {"results", results}}
+            .dump());
     return 0;
   }
   run.console.result(fmt::format("{}, one step at {}x{}: relative error of the velocity against f32", options.variant,
                                  options.shape.width, options.shape.height));
-  run.console.result(fmt::format("{:<8} {:>10} {:>14} {:>10} {:>12}", "quant", "error", "weights alone", "step s", "weights GiB"));
+  run.console.result(
+      fmt::format("{:<8} {:>10} {:>14} {:>10} {:>12}", "quant", "error", "weights alone", "step s", "weights GiB"));
   for (const QuantBenchRow& row : rows)
     run.console.result(fmt::format("{:<8} {:>10.2g} {:>14.2g} {:>10.3f} {:>12.2f}", name_of(row.quant), row.error,
                                    row.weights_error, row.seconds, static_cast<double>(row.weight_bytes) / (1 << 30)));

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "cli/bench/bench.h"
 #include "app/picture_maker.h"
 #include "bench/train_bench.h"
+#include "cli/bench/bench.h"
 
 namespace flux2 {
 

@@ -1,5 +1,5 @@
-#include "cli/models/models.h"
 #include "app/registry_access.h"
+#include "cli/models/models.h"
 
 namespace flux2 {
 

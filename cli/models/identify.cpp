@@ -10,7 +10,8 @@ namespace {
 
 Json json_of(const Described& part) {
   Json json = to_json(part.record);
-  for (const char* later : {"key", "installed_at", "defaults", "components", "description", "cover_asset", "note"}) json.erase(later);
+  for (const char* later : {"key", "installed_at", "defaults", "components", "description", "cover_asset", "note"})
+    json.erase(later);
   json["type"] = part.type;
   json["confidence"] = part.confidence;
   json["evidence"] = part.evidence;

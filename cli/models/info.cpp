@@ -4,9 +4,9 @@
 
 #include <ctime>
 
+#include "app/registry_access.h"
 #include "base/text.h"
 #include "cli/models/models.h"
-#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 

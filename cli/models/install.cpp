@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "app/context.h"
+#include "app/registry_access.h"
 #include "base/path_exists.h"
 #include "base/text.h"
-#include "app/context.h"
 #include "cli/models/models.h"
-#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 
@@ -88,9 +88,8 @@ std::vector<ModelRecord> install_local(Invocation& run, const fs::path& given) {
     return {};
   }
   NewParts how{.name = name, .in_place = false, .source = {"path", source.string(), ""}};
-  how.files = copy_files(copies, [&](uint64_t done, uint64_t total, const std::string& file) {
-    return show_bytes(run, file, done, total);
-  });
+  how.files = copy_files(
+      copies, [&](uint64_t done, uint64_t total, const std::string& file) { return show_bytes(run, file, done, total); });
   run.console.clear_status();
   return register_parts(registry, identify(target, run.console.log()), how);
 }
@@ -111,7 +110,8 @@ const char* role_folder(ModelType type) {
 }
 
 std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Described> parts, const NewParts& how) {
-  std::stable_sort(parts.begin(), parts.end(), [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
   std::vector<ModelRecord> stored;
   for (const Described& part : parts) {
     if (!part.usable()) continue;
@@ -140,7 +140,8 @@ std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Describe
 }
 
 int run_models_install(Invocation& run) {
-  check(!run.positional.empty(), "models install needs something to install: a file, a folder, a starter's name, owner/repository or an address");
+  check(!run.positional.empty(),
+        "models install needs something to install: a file, a folder, a starter's name, owner/repository or an address");
   check(run.positional.size() == 1 || !run.settings.has("name"), "--name is for one model at a time");
   std::vector<ModelRecord> installed;
   for (const std::string& source : run.positional) {

@@ -12,7 +12,7 @@ namespace flux2 {
 
 // How installed parts are put into the registry, whether they were copied or fetched.
 struct NewParts {
-  std::string name;                 // of the first part, a transformer if there is one; empty: by what it is
+  std::string name;  // of the first part, a transformer if there is one; empty: by what it is
   bool in_place = true;
   ModelSource source;               // kind empty: where they lie
   std::vector<RecordedFile> files;  // whose hashes are known

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <set>
 
+#include "app/context.h"
+#include "app/registry_access.h"
 #include "base/text.h"
 #include "cli/ask.h"
-#include "app/context.h"
 #include "cli/interrupt.h"
-#include "cli/models/models.h"
 #include "cli/models/install.h"
-#include "app/registry_access.h"
+#include "cli/models/models.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
@@ -34,7 +34,8 @@ FetchOptions options_for(const Source& source, Invocation& run) {
   options.hub.offline = options.hub.offline || run.settings.flag("offline");
   options.local_dir = run.settings.text("local-dir");
   // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
-  if (source.repository.empty() && options.local_dir.empty()) options.local_dir = data_folder(run.environment) / "models/.incoming";
+  if (source.repository.empty() && options.local_dir.empty())
+    options.local_dir = data_folder(run.environment) / "models/.incoming";
   options.cancelled = [] { return interrupt_signal() != 0; };
   return options;
 }
@@ -51,10 +52,14 @@ FetchProgress progress_for(Invocation& run) {
     shown = Clock::now();
     done = s.files_done;
     if (mode == ProgressMode::Json)
-      return run.console.event({{"event", "install.progress"}, {"file", s.file}, {"bytes", s.bytes}, {"total", s.total},
-                                {"speed", s.bytes_per_s}, {"eta_s", s.eta_s}});
-    std::string line = fmt::format("{} {}  {} of {}, {}/{} files", s.verifying ? "checking" : "fetching", s.file, byte_text(s.bytes),
-                                   byte_text(s.total), s.files_done, s.files);
+      return run.console.event({{"event", "install.progress"},
+                                {"file", s.file},
+                                {"bytes", s.bytes},
+                                {"total", s.total},
+                                {"speed", s.bytes_per_s},
+                                {"eta_s", s.eta_s}});
+    std::string line = fmt::format("{} {}  {} of {}, {}/{} files", s.verifying ? "checking" : "fetching", s.file,
+                                   byte_text(s.bytes), byte_text(s.total), s.files_done, s.files);
     if (s.bytes_per_s > 0) line += fmt::format("  {}/s", byte_text(static_cast<uint64_t>(s.bytes_per_s)));
     if (s.eta_s >= 0) line += fmt::format("  {:.0f} s left", s.eta_s);
     mode == ProgressMode::Bar ? run.console.status(line) : run.console.note(line);
@@ -68,7 +73,8 @@ void list_plans(Invocation& run, const std::vector<FetchPlan>& plans) {
     if (!plan.reason.empty()) run.console.note(plan.reason);
     for (const PlannedFile& f : plan.files) {
       rows.push_back({byte_text(f.size), f.present ? "here" : "", f.url, f.target.string()});
-      json.push_back({{"bytes", f.size}, {"present", f.present}, {"url", f.url}, {"target", f.target.string()}, {"etag", f.etag}});
+      json.push_back(
+          {{"bytes", f.size}, {"present", f.present}, {"url", f.url}, {"target", f.target.string()}, {"etag", f.etag}});
     }
   }
   run.console.result(run.console.json() ? pretty(json) : text_table(rows));
@@ -181,7 +187,8 @@ std::vector<ModelRecord> install_remote(Invocation& run, const std::string& text
       fail(ErrorCode::NotFound, "{} does not exist", text);
     std::vector<std::string> names;
     for (const Starter& s : starters()) names.push_back(s.name);
-    throw Error(ErrorCode::NotFound, fmt::format("{} is neither a file, a repository (owner/name), an address nor a starter", text),
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{} is neither a file, a repository (owner/name), an address nor a starter", text),
                 fmt::format("the nearest starters are {}", fmt::join(nearest_words(text, names, 3), ", ")));
   }
   if (run.settings.has("revision")) source->revision = run.settings.text("revision");

@@ -4,10 +4,10 @@
 #include <cctype>
 #include <set>
 
-#include "base/text.h"
 #include "app/context.h"
-#include "cli/models/models.h"
 #include "app/registry_access.h"
+#include "base/text.h"
+#include "cli/models/models.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
@@ -94,8 +94,10 @@ int run_models_list(Invocation& run) {
     const ModelRecord& r = e.record;
     const bool loose = !e.registered && !e.bundled;
     unregistered += loose;
-    rows.push_back({e.bundled ? r.name + " (bundled)" : loose ? r.path.string() : r.name, name_of(r.type), variant_text(r),
-                    r.quant, byte_text(r.bytes), name_of(r.state), e.registered ? r.key : "-"});
+    rows.push_back({e.bundled ? r.name + " (bundled)"
+                    : loose   ? r.path.string()
+                              : r.name,
+                    name_of(r.type), variant_text(r), r.quant, byte_text(r.bytes), name_of(r.state), e.registered ? r.key : "-"});
   }
   if (!list.empty()) run.console.result(text_table(rows));
   else run.console.note("no model was found");
@@ -103,9 +105,9 @@ int run_models_list(Invocation& run) {
     if (e.record.state != ModelState::Ready && !e.record.note.empty())
       run.console.note(fmt::format("{}: {}", e.registered ? e.record.name : e.record.path.string(), e.record.note));
   if (unregistered > 0 && registry_available())
-    run.console.note(fmt::format("{} without a key lie in the model folders; `flux2 models scan --add` gives them names", unregistered));
-  for (const fs::path& folder : model_folders(run))
-    run.console.note("looked in " + folder.string());
+    run.console.note(
+        fmt::format("{} without a key lie in the model folders; `flux2 models scan --add` gives them names", unregistered));
+  for (const fs::path& folder : model_folders(run)) run.console.note("looked in " + folder.string());
   return 0;
 }
 

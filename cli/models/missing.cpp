@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/text.h"
 #include "app/context.h"
 #include "app/model_choice.h"
-#include "cli/models/models.h"
 #include "app/registry_access.h"
+#include "base/text.h"
+#include "cli/models/models.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
@@ -94,8 +94,12 @@ int run_models_orphans(Invocation& run) {
     for (const fs::path& partial : partial_files(folder)) {
       const uint64_t bytes = fs::file_size(partial, unreadable);
       rows.push_back({"partial", "", "", byte_text(bytes), "incomplete", partial.string()});
-      json.push_back({{"path", partial.string()}, {"type", "partial"}, {"variant", ""}, {"bytes", bytes},
-                      {"state", "incomplete"}, {"problem", "left by an interrupted installation; the same command goes on with it"}});
+      json.push_back({{"path", partial.string()},
+                      {"type", "partial"},
+                      {"variant", ""},
+                      {"bytes", bytes},
+                      {"state", "incomplete"},
+                      {"problem", "left by an interrupted installation; the same command goes on with it"}});
     }
   }
   if (run.console.json()) run.console.result(pretty(json));

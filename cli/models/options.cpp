@@ -50,9 +50,7 @@ std::vector<OptionGroup> models_edit_options() {
                          {"tokenizer", 0, "NAME|KEY", "the registered tokenizer"}}});
 }
 
-std::vector<OptionGroup> models_remove_options() {
-  return with_messages({"Remove", {{"files", 0, "", "delete the files too"}}});
-}
+std::vector<OptionGroup> models_remove_options() { return with_messages({"Remove", {{"files", 0, "", "delete the files too"}}}); }
 
 std::vector<OptionGroup> models_verify_options() {
   return with_messages({"Checks",

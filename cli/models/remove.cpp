@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
+#include "app/context.h"
+#include "app/registry_access.h"
 #include "base/text.h"
 #include "cli/ask.h"
-#include "app/context.h"
 #include "cli/models/models.h"
-#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/remove_files.h"
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "app/context.h"
+#include "app/registry_access.h"
 #include "cli/interrupt.h"
 #include "cli/models/models.h"
-#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/scan.h"
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/registry_access.h"
 #include "base/text.h"
 #include "cli/models/models.h"
-#include "app/registry_access.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 

@@ -35,8 +35,7 @@ SynthOptions synth_options(const Invocation& run) {
     bool good = first == std::errc() && comma < end && *comma == ',';
     if (good) {
       const auto [last, second] = std::from_chars(comma + 1, end, counts[1]);
-      good = second == std::errc() && last == end && counts[0] >= 0 && counts[1] >= 0 && counts[0] <= 1000 &&
-             counts[1] <= 1000;
+      good = second == std::errc() && last == end && counts[0] >= 0 && counts[1] >= 0 && counts[0] <= 1000 && counts[1] <= 1000;
     }
     check(good, "--blocks: \"{}\" is not two numbers like 5,20", text);
     options.double_blocks = counts[0];
@@ -55,14 +54,12 @@ int run_models_synth(Invocation& run) {
       [&](const SynthProgress& progress) {
         if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
         if (run.console.progress() == ProgressMode::Bar && progress.total > 0)
-          run.console.status(
-              fmt::format("{} {:.0f} %", progress.file,
-                          100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total)));
+          run.console.status(fmt::format("{} {:.0f} %", progress.file,
+                                         100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total)));
       },
       run.console.log());
   run.console.clear_status();
-  if (run.console.json())
-    run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump());
+  if (run.console.json()) run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump());
   else run.console.result(options.out.string());
   return 0;
 }

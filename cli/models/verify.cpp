@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "cli/models/models.h"
 #include "app/registry_access.h"
+#include "cli/models/models.h"
 #include "cli/table.h"
 #include "hub/registry/check_record.h"
 
@@ -24,7 +24,8 @@ int run_models_verify(Invocation& run) {
     const ModelRecord now = check_record(registry, r, options, run.console.log());
     good = good && now.state == ModelState::Ready;
     rows.push_back({now.name, name_of(now.state), now.sha256.substr(0, 12), now.note});
-    json.push_back({{"key", now.key}, {"name", now.name}, {"state", name_of(now.state)}, {"sha256", now.sha256}, {"note", now.note}});
+    json.push_back(
+        {{"key", now.key}, {"name", now.name}, {"state", name_of(now.state)}, {"sha256", now.sha256}, {"note", now.note}});
   }
   run.console.clear_status();
   if (run.console.json()) run.console.result(pretty(json));

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/atomic_file.h"
 #include "app/context.h"
+#include "base/atomic_file.h"
 #include "cli/prepare.h"
 #include "cli/shell/shell.h"
 #include "cli/shell/words.h"
-#include "record/picture_metadata.h"
 #include "image/read_image.h"
+#include "record/picture_metadata.h"
 
 extern char** environ;
 

@@ -40,7 +40,8 @@ const OptionSpec* generate_option(const std::string& name) {
 
 // Settings of a run rather than of a picture have no place in a session that goes on.
 bool fits_shell(const OptionSpec& option) {
-  for (const char* other : {"prompt-file", "dry-run", "trace", "json", "help", "repeat", "from", "remix", "log-file", "save-merged"})
+  for (const char* other :
+       {"prompt-file", "dry-run", "trace", "json", "help", "repeat", "from", "remix", "log-file", "save-merged"})
     if (option.name == other) return false;
   return true;
 }
@@ -87,7 +88,8 @@ const std::vector<std::string>& ShellSettings::keys() {
     std::vector<std::string> list = {"autorun", "inputs"};
     for (const OptionGroup& group : generate_options())
       for (const OptionSpec& option : group.options) {
-        if (option.is_later() || option.help.empty() || !fits_shell(option) || option.name == "input" || group.title == "Messages")
+        if (option.is_later() || option.help.empty() || !fits_shell(option) || option.name == "input" ||
+            group.title == "Messages")
           continue;
         std::string name = option.name;
         std::replace(name.begin(), name.end(), '-', '_');

@@ -26,8 +26,7 @@ struct Session {
   std::vector<std::string> missing;
   void set(const std::string& key, const std::string& value) {
     settings.replace(ShellSettings::changed(
-        settings.layer(), key, value,
-        [](const std::string& word) { return word == "$1" ? kReadme : "nowhere.png"; }, missing));
+        settings.layer(), key, value, [](const std::string& word) { return word == "$1" ? kReadme : "nowhere.png"; }, missing));
   }
 };
 

@@ -6,15 +6,15 @@
 #include <csignal>
 #include <new>
 
-#include "base/text.h"
 #include "app/adapters.h"
-#include "app/picture_maker.h"
 #include "app/context.h"
+#include "app/picture_maker.h"
+#include "base/text.h"
 #include "cli/interrupt.h"
-#include "cli/shell/line_editor.h"
 #include "cli/prepare.h"
 #include "cli/shell/commands.h"
 #include "cli/shell/completion.h"
+#include "cli/shell/line_editor.h"
 #include "cli/shell/words.h"
 #include "pipeline/picture_size.h"
 
@@ -48,8 +48,7 @@ bool is_size(const std::string& word) {
 
 }  // namespace
 
-Shell::Shell(Invocation& run)
-    : run_(run), display_(run.console), keeper_(run), history_(data_path(run.environment, "history")) {
+Shell::Shell(Invocation& run) : run_(run), display_(run.console), keeper_(run), history_(data_path(run.environment, "history")) {
   run_.settings.add({{"show", {{"auto"}, "shell"}}});  // below everything
 }
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/shell/line_history.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
-#include "cli/progress_display.h"
 #include "app/picture_writer.h"
+#include "cli/progress_display.h"
+#include "cli/shell/line_history.h"
 #include "cli/shell/settings.h"
 #include "cli/show.h"
 

@@ -9,9 +9,9 @@
 #include <regex>
 
 #include "app/registry_access.h"
-#include "base/text.h"
 #include "base/error.h"
 #include "base/path_exists.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -38,7 +38,8 @@ Parts split(const std::string& text) {
       const size_t next = text.find(':', colon + 1);
       const std::string piece = text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1);
       const auto strength = piece.empty() && next != std::string::npos ? std::nullopt : number_of(piece);
-      if (strength || (piece.empty() && next != std::string::npos)) return {text.substr(0, colon), strength, next == std::string::npos ? "" : text.substr(next + 1)};
+      if (strength || (piece.empty() && next != std::string::npos))
+        return {text.substr(0, colon), strength, next == std::string::npos ? "" : text.substr(next + 1)};
     }
   return {text, std::nullopt, ""};
 }

@@ -34,8 +34,8 @@ TEST(TomlLiteral, QuotesWhatIsNoNumber) {
 
 TEST(ParseToml, FlattensSections) {
   if (!toml_available()) GTEST_SKIP() << "built without toml++";
-  const auto values = parse_toml(
-      "[generate]\nsteps = 4\nguidance = 3.5\nstrict = true\nprompt = \"x\"\n[models]\npaths = [\"a\", \"b\"]\n");
+  const auto values =
+      parse_toml("[generate]\nsteps = 4\nguidance = 3.5\nstrict = true\nprompt = \"x\"\n[models]\npaths = [\"a\", \"b\"]\n");
   EXPECT_EQ(values.at("generate.steps"), std::vector<std::string>{"4"});
   EXPECT_EQ(values.at("generate.guidance"), std::vector<std::string>{"3.5"});
   EXPECT_EQ(values.at("generate.strict"), std::vector<std::string>{"true"});

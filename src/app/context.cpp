@@ -47,8 +47,7 @@ fs::path bundled_model(const GetEnv& environment) {
   const fs::path program = fs::read_symlink("/proc/self/exe", failed);
   if (!failed)
     for (const char* relative : {"../models/pico", "../share/flux2/models/pico"})
-      if (const fs::path folder = (program.parent_path() / relative).lexically_normal(); has_model(folder))
-        return folder;
+      if (const fs::path folder = (program.parent_path() / relative).lexically_normal(); has_model(folder)) return folder;
   const fs::path built_from = fs::path(FLUX2_SOURCE_DIR) / "models/pico";
   return has_model(built_from) ? built_from : fs::path{};
 }

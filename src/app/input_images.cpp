@@ -37,7 +37,8 @@ GivenPicture InputImages::picture(const std::string& path, const ReadOptions& op
   GivenPicture& given = read_[fmt::format("{} {} {}", options.apply_orientation, options.to_srgb, path)];
   if (!given.image) {
     given.image = std::make_shared<const Image>(read_image(path, options));
-    given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width, given.image->height};
+    given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width,
+                    given.image->height};
   }
   return given;
 }

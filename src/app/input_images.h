@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "record/generation_record.h"
-#include "pipeline/picture_size.h"
 #include "image/image.h"
 #include "image/read_image.h"
 #include "image/reference_prep.h"
 #include "pipeline/decoded_picture.h"
+#include "pipeline/picture_size.h"
+#include "record/generation_record.h"
 
 namespace flux2 {
 

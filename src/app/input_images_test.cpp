@@ -6,9 +6,9 @@
 
 #include <filesystem>
 
-#include "base/error.h"
 #include "app/resolve.h"
 #include "app/test_words.h"
+#include "base/error.h"
 #include "image/write_image.h"
 
 namespace flux2 {
@@ -126,8 +126,7 @@ TEST_F(References, AreLookedAtOnceWhereTheModelWasTrainedSo) {
     int warnings = 0;
     ModelFiles model;
     model.kv = kv;
-    const Request request =
-        resolve(spec, model, Task::Generate, Log([&](LogLevel, const std::string&) { ++warnings; })).request;
+    const Request request = resolve(spec, model, Task::Generate, Log([&](LogLevel, const std::string&) { ++warnings; })).request;
     EXPECT_EQ(warnings, with_reference && request.reuse_reference_keys != kv) << how << kv;
     return request.reuse_reference_keys;
   };

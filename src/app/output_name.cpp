@@ -101,8 +101,7 @@ std::string value_of(const Piece& piece, const OutputFields& f) {
   if (name == "height") return std::to_string(f.height);
   if (name == "steps") return std::to_string(f.steps);
   if (name == "job") return safe_name(f.job, 100);
-  if (name == "prompt")
-    return safe_name(f.prompt, piece.argument ? static_cast<size_t>(*piece.argument) : kPromptCharacters);
+  if (name == "prompt") return safe_name(f.prompt, piece.argument ? static_cast<size_t>(*piece.argument) : kPromptCharacters);
   if (name == "ext") return f.extension;
   fail(ErrorCode::InvalidArgument,
        "output pattern: unknown token {{{}}}; there are seq, index, seed, date, time, model, width, height, steps, "
@@ -115,8 +114,7 @@ std::string value_of(const Piece& piece, const OutputFields& f) {
 int next_number(const fs::path& folder, std::string_view before, bool files_only) {
   int highest = 0;
   std::error_code ignored;
-  for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end;
-       entry.increment(ignored)) {
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, ignored), end; entry != end; entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(before) || (files_only && entry->is_directory(ignored))) continue;
     int number = 0;
@@ -140,9 +138,8 @@ fs::path fill(std::string_view pattern, const OutputFields& fields) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     if (piece.is_token) {
-      const bool last = std::none_of(pieces.begin() + static_cast<std::ptrdiff_t>(i), pieces.end(), [](const Piece& p) {
-        return !p.is_token && p.text.find('/') != p.text.npos;
-      });
+      const bool last = std::none_of(pieces.begin() + static_cast<std::ptrdiff_t>(i), pieces.end(),
+                                     [](const Piece& p) { return !p.is_token && p.text.find('/') != p.text.npos; });
       name += piece.text == "seq" ? fmt::format("{:0{}}", next_number(folder, name, last), piece.argument.value_or(0))
                                   : value_of(piece, fields);
       continue;
@@ -167,9 +164,7 @@ bool is_output_pattern(std::string_view target) {
   return false;
 }
 
-fs::path numbered(const fs::path& path, int number) {
-  return inserted_before_extension(path, fmt::format("-{:02}", number));
-}
+fs::path numbered(const fs::path& path, int number) { return inserted_before_extension(path, fmt::format("-{:02}", number)); }
 
 fs::path choose_output(const std::string& target, const OutputFields& fields, bool several) {
   std::string pattern = target.empty() ? std::string(kDefaultOutput) : target;

@@ -61,8 +61,7 @@ TEST_F(OutputName, AFolderGetsNumberedFiles) {
 }
 
 TEST_F(OutputName, TokensAreFilledIn) {
-  EXPECT_EQ(chosen("{model}_{width}x{height}_{steps}_{index}_{time}_{job}.{ext}"),
-            "flux_2-klein-4b_64x96_4_0_030405_j1.png");
+  EXPECT_EQ(chosen("{model}_{width}x{height}_{steps}_{index}_{time}_{job}.{ext}"), "flux_2-klein-4b_64x96_4_0_030405_j1.png");
   EXPECT_EQ(chosen("{prompt}.png"), "a_red_fox_running.png");
   EXPECT_EQ(chosen("{prompt:5}.png"), "a_red.png");
   fields_.prompt = "../../etc/passwd";

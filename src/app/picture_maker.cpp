@@ -58,7 +58,8 @@ class PictureMaker::Stopwatch {
     progress.report = [this, report = outer.report](Phase phase, int step, int steps) {
       const auto now = Clock::now();
       // What passed since the last report belongs to the phase that was running then, unless this one just begins.
-      if (step > 0 && phase == phase_) spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();
+      if (step > 0 && phase == phase_)
+        spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();
       phase_ = phase, reported_ = now;
       if (report) report(phase, step, steps);
     };
@@ -95,7 +96,8 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
   options.adapters = adapters_of(requests);
   const auto differs = [&](const ResolvedRequest& r) { return r.adapters != requests[0].adapters; };
   if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
-    context_.log.warn("merged adapters that change between images are merged again for each of them; lora_mode runtime is faster");
+    context_.log.warn(
+        "merged adapters that change between images are merged again for each of them; lora_mode runtime is faster");
   open(options);
   measure(requests);
   load_model(progress);
@@ -135,8 +137,8 @@ void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedReques
 void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
   const auto start = std::chrono::steady_clock::now();
   session_.reset();
-  session_ = engine_->open_session(
-      engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_}, previous));
+  session_ =
+      engine_->open_session(engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_}, previous));
   session_->prompts_ahead = prompts_;
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

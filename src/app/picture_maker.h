@@ -38,7 +38,8 @@ class PictureMaker {
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
   // When memory runs out it is tried once more with less at a time; images that were delivered are not made again.
-  void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {}, const OnPreview& on_preview = {});
+  void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {},
+            const OnPreview& on_preview = {});
 
   const ModelFiles& files() const { return files_; }
   const Engine& engine() const { return *engine_; }
@@ -62,7 +63,7 @@ class PictureMaker {
   RequestSpec spec_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ModelSession> session_;  // after the engine, so that it is destroyed first
-  std::vector<std::string> prompts_;     // of all requests, where they are worth encoding together
+  std::vector<std::string> prompts_;       // of all requests, where they are worth encoding together
   WorkingBytes working_ = LoadParts{}.working;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::filesystem::path hashes_;        // where hashes of files are remembered

@@ -58,7 +58,9 @@ TEST_F(MakePictures, ThroughTheApplicationLayerAlone) {
   fs::path path;
   maker.make(
       request,
-      [&](const Picture& picture, GenerationRecord record) { path = writer.write(picture, std::move(record), request.output()).path; },
+      [&](const Picture& picture, GenerationRecord record) {
+        path = writer.write(picture, std::move(record), request.output()).path;
+      },
       progress);
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(path, folder_ / "circle.png");

@@ -4,8 +4,8 @@
 
 #include <ctime>
 
-#include "base/atomic_file.h"
 #include "app/output_name.h"
+#include "base/atomic_file.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -63,8 +63,7 @@ ImageFormat PictureWriter::format_for(const std::string& target) const {
   if (spec_.format) return format_from_name(*spec_.format);
   const std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
   std::error_code ignored;
-  if (extension.empty() || extension.find('{') != extension.npos || fs::is_directory(target, ignored))
-    return ImageFormat::Png;
+  if (extension.empty() || extension.find('{') != extension.npos || fs::is_directory(target, ignored)) return ImageFormat::Png;
   return format_from_name(extension);
 }
 
@@ -85,9 +84,7 @@ void PictureWriter::check_targets() const {
     if (*file) check_folder(**file);
 }
 
-Image PictureWriter::image_of(const Picture& picture) const {
-  return picture.decoded.rgb8(rounding_);
-}
+Image PictureWriter::image_of(const Picture& picture) const { return picture.decoded.rgb8(rounding_); }
 
 fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
   const auto known = targets_.find(target);
@@ -118,8 +115,7 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
     written.path = next_path(target, record);
     save_image(written.path, bytes);
     if (spec_.sidecar.value_or(false)) {
-      const std::string json =
-          to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       save_text(written.path.string() + ".json", json);
     }
   }

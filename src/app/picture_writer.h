@@ -7,10 +7,10 @@
 #include <string>
 
 #include "app/resolve.h"
-#include "record/picture_metadata.h"
 #include "image/pixels.h"
 #include "image/write_image.h"
 #include "pipeline/text_to_image.h"
+#include "record/picture_metadata.h"
 
 namespace flux2 {
 

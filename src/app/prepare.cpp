@@ -123,10 +123,10 @@ void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest
     for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
       const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
       if (!tokens.dropped.empty())
-        throw Error(ErrorCode::InvalidArgument,
-                    fmt::format("a prompt has more than {} tokens; this part does not fit: \"{}\"", models.text_length,
-                                tokens.dropped),
-                    Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
+        throw Error(
+            ErrorCode::InvalidArgument,
+            fmt::format("a prompt has more than {} tokens; this part does not fit: \"{}\"", models.text_length, tokens.dropped),
+            Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
     }
 }
 

@@ -15,8 +15,7 @@ const Styles& built_in_styles() {
   static const Styles styles = {
       {"3d", "{prompt}, 3D render, soft studio light, smooth materials, subtle ambient occlusion"},
       {"anime", "{prompt}, anime illustration, clean line art, cel shading, vivid colours"},
-      {"cinematic",
-       "{prompt}, cinematic film still, anamorphic lens, dramatic light, shallow depth of field, film grain"},
+      {"cinematic", "{prompt}, cinematic film still, anamorphic lens, dramatic light, shallow depth of field, film grain"},
       {"isometric", "isometric view of {prompt}, small diorama, even light, plain background"},
       {"logo", "minimal flat vector logo of {prompt}, two colours, plain white background, centered"},
       {"oil", "oil painting of {prompt}, visible brush strokes, rich impasto, canvas texture"},
@@ -48,7 +47,8 @@ std::string apply_style(const Styles& styles, const std::string& name, const std
     for (const auto& [known, text] : styles) names.push_back(known);
     const std::string near = nearest_word(name, names);
     throw Error(ErrorCode::InvalidArgument, "there is no style \"" + name + "\"",
-                Hint((near.empty() ? "" : "did you mean " + near + "? ") + std::string("{0} shows them all"), {set_option("style", "list")}));
+                Hint((near.empty() ? "" : "did you mean " + near + "? ") + std::string("{0} shows them all"),
+                     {set_option("style", "list")}));
   }
   std::string text = style->second;
   const size_t place = text.find(kPlace);

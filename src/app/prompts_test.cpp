@@ -8,8 +8,7 @@ namespace flux2 {
 namespace {
 
 TEST(PromptFile, LinesCarryTheirOwnOptions) {
-  const auto prompts =
-      parse_prompt_file("# comment\n\na fox --w 512 --h 256 --d 7 --n dark, grey --o x.png\r\nplain\n");
+  const auto prompts = parse_prompt_file("# comment\n\na fox --w 512 --h 256 --d 7 --n dark, grey --o x.png\r\nplain\n");
   ASSERT_EQ(prompts.size(), 2u);
   EXPECT_EQ(prompts[1].prompt, "plain");
   EXPECT_EQ(prompts[1].settings.size(), 0u);

@@ -76,9 +76,9 @@ ModelRecord record_named(const Registry& registry, const std::string& name) {
     throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" may mean {}", name, fmt::join(beginning, ", ")),
                 Hint("give the whole name, or the key that {0} shows", {run_command("models list")}));
   throw Error(ErrorCode::NotFound, fmt::format("no registered model is called {}", name),
-              names.empty() ? Hint("nothing is registered yet; use {0} or {1}",
-                                   {run_command("models scan"), run_command("models install")})
-                            : Hint(fmt::format("the nearest names are {}", fmt::join(nearest_words(name, names, 3), ", "))));
+              names.empty()
+                  ? Hint("nothing is registered yet; use {0} or {1}", {run_command("models scan"), run_command("models install")})
+                  : Hint(fmt::format("the nearest names are {}", fmt::join(nearest_words(name, names, 3), ", "))));
 }
 
 fs::path model_path(const std::string& text, ComponentKind kind, const AppContext& context) {

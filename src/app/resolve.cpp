@@ -78,8 +78,8 @@ void read_given_tensors(const RequestSpec& spec, Request& request) {
 PictureSize size_of_reference(const GivenPicture& reference, const Log& log) {
   const PictureSize given = reference.size(), size = size_like(given);
   if (size.width != given.width || size.height != given.height)
-    log.warn("{} is {}x{}; the result is {}x{}, since sides are multiples of 16", reference.record.name, given.width, given.height,
-             size.width, size.height);
+    log.warn("{} is {}x{}; the result is {}x{}, since sides are multiples of 16", reference.record.name, given.width,
+             given.height, size.width, size.height);
   return size;
 }
 
@@ -193,7 +193,8 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
   InputImages& shared = images ? *images : own;
   if (task == Task::Inpaint) return resolve_inpaint(spec, model, log, shared);
   if (task == Task::Edit && (!spec.input || spec.input->empty()))
-    throw Error(ErrorCode::InvalidArgument, "editing needs an image to start from", Hint("name one with {0}", {set_option("input")}));
+    throw Error(ErrorCode::InvalidArgument, "editing needs an image to start from",
+                Hint("name one with {0}", {set_option("input")}));
   return resolve_generate(spec, model, log, shared);
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/input_images.h"
-#include "hub/model_files.h"
 #include "hub/adapter_tools.h"
+#include "hub/model_files.h"
 #include "pipeline/request.h"
 #include "record/generation_record.h"
 

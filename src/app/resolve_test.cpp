@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "app/presets.h"
 #include "app/test_words.h"
+#include "base/error.h"
 
 namespace flux2 {
 namespace {

@@ -46,8 +46,8 @@ void Settings::add_below_first(SettingLayer layer) {
 }
 
 void Settings::add_below(std::string_view name, SettingLayer layer) {
-  const auto holder = std::find_if(layers_.begin(), layers_.end(),
-                                   [&](const SettingLayer& l) { return l.contains(std::string(name)); });
+  const auto holder =
+      std::find_if(layers_.begin(), layers_.end(), [&](const SettingLayer& l) { return l.contains(std::string(name)); });
   layers_.insert(holder == layers_.end() ? holder : holder + 1, std::move(layer));
 }
 
@@ -96,8 +96,7 @@ std::optional<double> Settings::number(std::string_view name, double low, double
   return parse_number<double>(*setting, low, high, "a number");
 }
 
-std::string Settings::choice(std::string_view name, const std::vector<std::string>& allowed,
-                             std::string fallback) const {
+std::string Settings::choice(std::string_view name, const std::vector<std::string>& allowed, std::string fallback) const {
   const Setting* setting = find(name);
   if (!setting) return fallback;
   const std::string& value = setting->values.back();

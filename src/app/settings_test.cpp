@@ -9,8 +9,7 @@ namespace flux2 {
 namespace {
 
 Settings layered(std::vector<std::string> words, std::map<std::string, std::string> variables,
-                 std::map<std::string, std::vector<std::string>> project,
-                 std::map<std::string, std::vector<std::string>> user) {
+                 std::map<std::string, std::vector<std::string>> project, std::map<std::string, std::vector<std::string>> user) {
   std::vector<const Field*> fields;
   for (const Field& f : request_fields()) fields.push_back(&f);
   Settings settings;
@@ -27,8 +26,7 @@ Settings layered(std::vector<std::string> words, std::map<std::string, std::stri
 TEST(Settings, CommandLineThenEnvironmentThenProjectThenUser) {
   const auto steps = [](const Settings& s) { return s.integer("steps", 1, 256); };
   const std::map<std::string, std::string> variables = {{"FLUX2_STEPS", "2"}};
-  const std::map<std::string, std::vector<std::string>> project = {{"generate.steps", {"3"}}},
-                                                        user = {{"generate.steps", {"4"}}};
+  const std::map<std::string, std::vector<std::string>> project = {{"generate.steps", {"3"}}}, user = {{"generate.steps", {"4"}}};
   EXPECT_EQ(steps(layered({"-s", "1"}, variables, project, user)), 1);
   EXPECT_EQ(steps(layered({}, variables, project, user)), 2);
   EXPECT_EQ(steps(layered({}, {}, project, user)), 3);
@@ -64,18 +62,30 @@ std::string failure(const std::function<void()>& f) {
 }
 
 TEST(Settings, InvalidValuesAreRefusedWhereverTheyStand) {
-  EXPECT_EQ(failure([] { layered({}, {{"FLUX2_STEPS", "0"}}, {}, {}); }), "FLUX2_STEPS: \"0\" is not a whole number from 1 to 256");
-  EXPECT_EQ(failure([] { spec_of(layered({"--guidance", "many"}, {}, {}, {})); }),
+  EXPECT_EQ(failure([] {
+              layered({}, {{"FLUX2_STEPS", "0"}}, {}, {});
+            }),
+            "FLUX2_STEPS: \"0\" is not a whole number from 1 to 256");
+  EXPECT_EQ(failure([] {
+              spec_of(layered({"--guidance", "many"}, {}, {}, {}));
+            }),
             "--guidance: \"many\" is not a number from 0 to 100");
-  EXPECT_EQ(failure([] { layered({}, {}, {{"generate.strict", {"maybe"}}}, {}); }),
+  EXPECT_EQ(failure([] {
+              layered({}, {}, {{"generate.strict", {"maybe"}}}, {});
+            }),
             "generate.strict in flux2.toml: \"maybe\" is neither true nor false");
   EXPECT_THROW(spec_of(layered({"--steps", "4x"}, {}, {}, {})), Error);
 }
 
 TEST(Settings, FieldsThatAreNotAvailableYetAreRefusedWhereverTheyStand) {
-  EXPECT_EQ(failure([] { layered({}, {{"FLUX2_PLACE", "te=cpu"}}, {}, {}); }),
+  EXPECT_EQ(failure([] {
+              layered({}, {{"FLUX2_PLACE", "te=cpu"}}, {}, {});
+            }),
             "FLUX2_PLACE: te=cpu is not available yet in this version");
-  EXPECT_NE(failure([] { layered({}, {}, {{"generate.upsample", {"local"}}}, {}); }).find("not available yet"), std::string::npos);
+  EXPECT_NE(failure([] {
+              layered({}, {}, {{"generate.upsample", {"local"}}}, {});
+            }).find("not available yet"),
+            std::string::npos);
   EXPECT_EQ(failure([] { layered({}, {{"FLUX2_UPSAMPLE", "none"}}, {{"memory.place", {"auto"}}}, {}); }), "");
 }
 

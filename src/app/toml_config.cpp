@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
-#include "base/error.h"
 #include "app/config_file.h"
+#include "base/error.h"
 
 namespace flux2 {
 
@@ -16,8 +16,7 @@ std::string text_of(const toml::node& node) {
   fail(ErrorCode::BadFile, "line {}: only text, numbers, true and false are understood", node.source().begin.line);
 }
 
-void flatten(const toml::table& table, const std::string& prefix,
-             std::map<std::string, std::vector<std::string>>& values) {
+void flatten(const toml::table& table, const std::string& prefix, std::map<std::string, std::vector<std::string>>& values) {
   for (const auto& [key, node] : table) {
     const std::string name = prefix + std::string(key.str());
     if (const toml::table* inner = node.as_table()) {

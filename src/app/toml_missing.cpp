@@ -1,5 +1,5 @@
-#include "base/error.h"
 #include "app/config_file.h"
+#include "base/error.h"
 
 namespace flux2 {
 

@@ -37,19 +37,18 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
   std::vector<GradEdge> weights;
   for (size_t i = inputs_count; i < recorded.size(); ++i) weights.push_back(recorded[i].grad());
 
-  return record_many("checkpoint", std::move(outputs), std::move(recorded),
-                     [=](std::span<const Tensor> dy, GradSink& sink) {
-                       std::vector<Tensor> again;
-                       for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
-                       const std::vector<Tensor> y = block(again);
-                       const Gradients gradients = backward(y, dy, GraphUse::Release);
-                       for (size_t i = 0; i < inputs_count; ++i)
-                         if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
-                       for (size_t i = 0; i < weights.size(); ++i) {
-                         const auto found = gradients.by_node.find(weights[i].node.get());
-                         if (found != gradients.by_node.end()) sink.add(inputs_count + i, found->second);
-                       }
-                     });
+  return record_many("checkpoint", std::move(outputs), std::move(recorded), [=](std::span<const Tensor> dy, GradSink& sink) {
+    std::vector<Tensor> again;
+    for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
+    const std::vector<Tensor> y = block(again);
+    const Gradients gradients = backward(y, dy, GraphUse::Release);
+    for (size_t i = 0; i < inputs_count; ++i)
+      if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const auto found = gradients.by_node.find(weights[i].node.get());
+      if (found != gradients.by_node.end()) sink.add(inputs_count + i, found->second);
+    }
+  });
 }
 
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& block, const Tensor& input) {

@@ -16,7 +16,7 @@ class GradSink {
  public:
   explicit GradSink(const GradNode& node) : node_(node) {}
 
-  bool wants(size_t input) const;          // false: computing it would be wasted
+  bool wants(size_t input) const;  // false: computing it would be wasted
   void add(size_t input, Tensor gradient);
   // Memory for the gradient of that input, which has that shape and the dtype and stream of `like`: a part of a larger
   // gradient, perhaps strided, where the input was cut out of a larger tensor, so that nothing has to be moved; else its own.
@@ -42,15 +42,17 @@ struct GradNode {
   Backward backward;             // none for a leaf
   GradMemory output_memory;      // none for most
   int outputs = 1;
-  uint64_t sequence = 0;         // larger than that of any input
-  bool released = false;         // what its gradient needs was given up
+  uint64_t sequence = 0;  // larger than that of any input
+  bool released = false;  // what its gradient needs was given up
 
   ~GradNode();  // releases long chains without deep recursion
 };
 
 inline bool wants_grad(const Tensor& x) { return x.grad().node != nullptr; }
 template <class... More>
-bool wants_grad(const Tensor& x, const More&... more) { return wants_grad(x) || wants_grad(more...); }
+bool wants_grad(const Tensor& x, const More&... more) {
+  return wants_grad(x) || wants_grad(more...);
+}
 
 // x as a leaf: gradients() will hold its gradient.
 Tensor parameter(const Tensor& x);

@@ -31,9 +31,7 @@ std::string Hint::spelled(const std::function<std::string(const Suggestion&)>& s
 }
 
 std::string Hint::plain() const {
-  return spelled([](const Suggestion& s) {
-    return s.value.empty() ? s.name : s.name + "=" + s.value;
-  });
+  return spelled([](const Suggestion& s) { return s.value.empty() ? s.name : s.name + "=" + s.value; });
 }
 
 }  // namespace flux2

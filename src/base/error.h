@@ -18,10 +18,10 @@ enum class ErrorCode {
   BadFile,          // a file is damaged, truncated or not what it claims to be
   Incompatible,     // a file is fine but does not fit here (another model family, another size)
   OutOfMemory,
-  Device,           // a GPU or its driver failed
+  Device,  // a GPU or its driver failed
   CannotWrite,
   Network,
-  Refused,          // by a content filter
+  Refused,  // by a content filter
   Cancelled,
 };
 
@@ -36,7 +36,9 @@ struct Suggestion {
 
   bool operator==(const Suggestion&) const = default;
 };
-inline Suggestion set_option(std::string name, std::string value = {}) { return {Suggestion::Set, std::move(name), std::move(value)}; }
+inline Suggestion set_option(std::string name, std::string value = {}) {
+  return {Suggestion::Set, std::move(name), std::move(value)};
+}
 inline Suggestion unset_option(std::string name) { return {Suggestion::Unset, std::move(name)}; }
 inline Suggestion run_command(std::string words) { return {Suggestion::Run, std::move(words)}; }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -16,7 +16,6 @@ std::string sha256_of_file(const std::filesystem::path& path);  // 64 hex digits
 
 // The hash of a model file, remembered by path, size and time of change in `cache` (a JSON file; empty: not at all).
 // Files above `at_most` bytes are not read for it: the answer is then what is remembered, or empty.
-std::string remembered_hash(const std::filesystem::path& path, const std::filesystem::path& cache,
-                            uint64_t at_most = 64 << 20);
+std::string remembered_hash(const std::filesystem::path& path, const std::filesystem::path& cache, uint64_t at_most = 64 << 20);
 
 }  // namespace flux2

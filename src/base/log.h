@@ -19,11 +19,17 @@ class Log {
   explicit Log(Sink sink) : sink_(std::move(sink)) {}
 
   template <class... Args>
-  void debug(fmt::format_string<Args...> f, Args&&... args) const { write(LogLevel::Debug, f, std::forward<Args>(args)...); }
+  void debug(fmt::format_string<Args...> f, Args&&... args) const {
+    write(LogLevel::Debug, f, std::forward<Args>(args)...);
+  }
   template <class... Args>
-  void info(fmt::format_string<Args...> f, Args&&... args) const { write(LogLevel::Info, f, std::forward<Args>(args)...); }
+  void info(fmt::format_string<Args...> f, Args&&... args) const {
+    write(LogLevel::Info, f, std::forward<Args>(args)...);
+  }
   template <class... Args>
-  void warn(fmt::format_string<Args...> f, Args&&... args) const { write(LogLevel::Warning, f, std::forward<Args>(args)...); }
+  void warn(fmt::format_string<Args...> f, Args&&... args) const {
+    write(LogLevel::Warning, f, std::forward<Args>(args)...);
+  }
 
  private:
   template <class... Args>

@@ -137,7 +137,8 @@ void grouped_normals(std::mt19937& engine, std::span<float> out, Uniform uniform
 void torch_cpu_normal(uint64_t seed, std::span<float> out) {
   std::mt19937 engine(static_cast<uint32_t>(seed));
   if (out.size() < 16) return scalar_normals(engine, out);
-  grouped_normals(engine, out, [](uint32_t w) { return static_cast<float>(w & 0xFFFFFFu) * 0x1p-24f; }, box_muller_16);
+  grouped_normals(
+      engine, out, [](uint32_t w) { return static_cast<float>(w & 0xFFFFFFu) * 0x1p-24f; }, box_muller_16);
 }
 
 void torch_cpu_normal_bf16(uint64_t seed, std::span<float> out) {
@@ -147,7 +148,8 @@ void torch_cpu_normal_bf16(uint64_t seed, std::span<float> out) {
     for (float& v : out) v = round_bf16(v);
     return;
   }
-  grouped_normals(engine, out, [](uint32_t w) { return static_cast<float>(w & 0xFFu) * 0x1p-8f; }, box_muller_16_bf16);
+  grouped_normals(
+      engine, out, [](uint32_t w) { return static_cast<float>(w & 0xFFu) * 0x1p-8f; }, box_muller_16_bf16);
 }
 
 void torch_cuda_normal(uint64_t seed, const CudaGeometry& gpu, std::span<float> out) {

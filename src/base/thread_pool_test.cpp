@@ -47,7 +47,11 @@ TEST(ThreadPool, InnerLoopsRunAlone) {
 
 TEST(ThreadPool, FirstExceptionReachesTheCaller) {
   ThreadPool pool(2);
-  EXPECT_THROW(pool.parallel_for(100, [](int64_t i) { if (i == 7) throw std::runtime_error("seven"); }), std::runtime_error);
+  EXPECT_THROW(pool.parallel_for(100,
+                                 [](int64_t i) {
+                                   if (i == 7) throw std::runtime_error("seven");
+                                 }),
+               std::runtime_error);
   std::atomic<int> after{0};
   pool.parallel_for(10, [&](int64_t) { ++after; });
   EXPECT_EQ(after.load(), 10);

@@ -76,7 +76,8 @@ class Bench {
 
  private:
   bool wanted(const Way& way) const {
-    return options_.kernels.empty() || std::find(options_.kernels.begin(), options_.kernels.end(), way.name) != options_.kernels.end();
+    return options_.kernels.empty() ||
+           std::find(options_.kernels.begin(), options_.kernels.end(), way.name) != options_.kernels.end();
   }
 
   // Once before all products.
@@ -111,8 +112,9 @@ class Bench {
               [&] { blas_->multiply(m, matrix.n, matrix.k, x.data<float>(), w.data<float>(), y.data<float>()); });
         }
         const Ceiling& ceiling = ceilings_[{way.name, t}];
-        add({.kernel = way.name, .instruction = ceiling.instruction, .ceiling = ceiling.rate}, t, m, matrix,
-            [&] { device->kernels().linear({x, w, nullptr, y}); });
+        add({.kernel = way.name, .instruction = ceiling.instruction, .ceiling = ceiling.rate}, t, m, matrix, [&] {
+          device->kernels().linear({x, w, nullptr, y});
+        });
       }
   }
 
@@ -121,7 +123,8 @@ class Bench {
     constexpr int64_t kRows = 96;
     const Tensor some = random_tensor(stream, dtype, {kRows, matrix.k}, "w");
     const Tensor all = Tensor::empty(stream, dtype, {matrix.n, matrix.k});
-    for (int64_t r = 0; r < matrix.n; r += kRows) all.narrowed(0, r, std::min(kRows, matrix.n - r)).copy_from(some.narrowed(0, 0, std::min(kRows, matrix.n - r)));
+    for (int64_t r = 0; r < matrix.n; r += kRows)
+      all.narrowed(0, r, std::min(kRows, matrix.n - r)).copy_from(some.narrowed(0, 0, std::min(kRows, matrix.n - r)));
     return all;
   }
 

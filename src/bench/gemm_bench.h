@@ -10,9 +10,9 @@ namespace flux2 {
 
 struct GemmBenchOptions {
   std::vector<int64_t> rows = {768, 1536};
-  std::vector<int> threads;     // empty: one, and one per physical core
-  double seconds = 0.5;         // spent on each case, at least three runs
-  std::vector<std::string> kernels;  // only these weight types; empty: all
+  std::vector<int> threads;                                  // empty: one, and one per physical core
+  double seconds = 0.5;                                      // spent on each case, at least three runs
+  std::vector<std::string> kernels;                          // only these weight types; empty: all
   std::function<void(const struct GemmBenchRow&)> measured;  // told of each row as it is done; may be empty
 };
 

@@ -88,8 +88,7 @@ class Bench {
     const Tensor id_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, ids);
     const Tensor mask_tensor = Tensor::from<int32_t>(stream_, DType::I32, {1, length}, mask);
     add(
-        "text encoder", text_flop(encoder->config, length),
-        [&] { encode_tokens(encoder, *session_, id_tensor, mask_tensor); },
+        "text encoder", text_flop(encoder->config, length), [&] { encode_tokens(encoder, *session_, id_tensor, mask_tensor); },
         [&] { (*encoder)(id_tensor, mask_tensor, session_->activations); });
   }
 
@@ -133,15 +132,13 @@ class Bench {
     Request request;
     request.width = options_.width, request.height = options_.height;
     request.steps = options_.steps, request.batch = options_.batch;
-    const double flop =
-        text_flop(models.text_encoder.config(), length) +
-        options_.batch * (options_.steps * step_flop(models.transformer.config(), length, rows_ * columns_) +
-                          decode_flop(*models.vae, options_.width, options_.height));
+    const double flop = text_flop(models.text_encoder.config(), length) +
+                        options_.batch * (options_.steps * step_flop(models.transformer.config(), length, rows_ * columns_) +
+                                          decode_flop(*models.vae, options_.width, options_.height));
     report_.rows.push_back(measure(stream_, fmt::format("picture, {} steps", options_.steps), flop, options_.repeat, [&] {
       const Tensor states = encode_tokens(models.text_encoder.get(), *session_, id_tensor, mask_tensor);
       request.given_text = states.reshaped({length, states.dim(2)});
-      text_to_image(*session_, request, {},
-                    [](const Picture& p) { p.decoded.rgb8(Rounding::Trunc); });
+      text_to_image(*session_, request, {}, [](const Picture& p) { p.decoded.rgb8(Rounding::Trunc); });
     }));
   }
 

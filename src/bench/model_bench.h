@@ -15,7 +15,7 @@ struct ModelBenchOptions {
   int references = 0;               // pictures of the same size among the step's tokens
   int repeat = 10;
   bool text = true, step = true, decode = true, encode = true, picture = true;
-  int steps = 4;  // of the whole picture
+  int steps = 4;        // of the whole picture
   bool per_op = false;  // also which ops the time goes to
 };
 

@@ -25,7 +25,8 @@ TEST(ModelCost, IsWhatTheSpecificationCounts) {
 
 TEST(ModelBench, TimesEveryNetworkOfASmallModel) {
   const Engine engine({.device = "cpu", .threads = 2});
-  const ModelBench bench = bench_model(engine, {.variant = "tiny", .width = 64, .height = 96, .batch = 2, .references = 1, .repeat = 3});
+  const ModelBench bench =
+      bench_model(engine, {.variant = "tiny", .width = 64, .height = 96, .batch = 2, .references = 1, .repeat = 3});
   ASSERT_EQ(bench.rows.size(), 4u);
   for (const ModelBenchRow& row : bench.rows) {
     EXPECT_GT(row.fastest, 0) << row.kernel;

@@ -51,8 +51,7 @@ std::vector<QuantBenchRow> bench_quants(const EngineOptions& engine, const Quant
                       .seconds = fast.seconds,
                       .weight_bytes = fast.weight_bytes};
     if (quant != Quant::None)
-      row.weights_error =
-          relative_error(run_step(engine, quant, Profile::Exact, options).velocity, reference.velocity);
+      row.weights_error = relative_error(run_step(engine, quant, Profile::Exact, options).velocity, reference.velocity);
     rows.push_back(row);
   }
   return rows;

@@ -29,7 +29,8 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   if (name != "cuda") {
     const bool numbered = name.starts_with("cuda:");
     const char* end = name.data() + name.size();
-    const auto parsed = numbered ? std::from_chars(name.data() + 5, end, index) : std::from_chars_result{name.data(), std::errc::invalid_argument};
+    const auto parsed = numbered ? std::from_chars(name.data() + 5, end, index)
+                                 : std::from_chars_result{name.data(), std::errc::invalid_argument};
     check(parsed.ec == std::errc() && parsed.ptr == end, "device \"{}\" is not one of auto, cpu, cuda, cuda:N", name);
   }
   if (gpu_count() > 0 && index >= gpu_count())
@@ -53,9 +54,7 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
 
 Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
 
-DType Engine::activations() const {
-  return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16;
-}
+DType Engine::activations() const { return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16; }
 
 std::shared_ptr<LoadedModel> Engine::empty_model() const {
   auto model = std::make_shared<LoadedModel>();

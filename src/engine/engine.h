@@ -18,14 +18,14 @@
 namespace flux2 {
 
 struct EngineOptions {
-  std::string device = "auto";        // auto, cpu, cuda, cuda:N
-  int threads = 0;                    // of the CPU; 0: one per physical core
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  int threads = 0;              // of the CPU; 0: one per physical core
   Profile profile = Profile::Fast;
-  Quant quant = Quant::None;          // of the matrices inside the blocks of transformer and text encoder
+  Quant quant = Quant::None;  // of the matrices inside the blocks of transformer and text encoder
   Offload offload = Offload::Auto;
-  int64_t decode_tile = -1;           // positions a side; 0: never in tiles; −1: when memory is short
-  // Bytes of the device to stay within, on a CPU all that the process takes; 0: what is available. On a CPU load() refuses a model
-  // that cannot be run within the limit.
+  int64_t decode_tile = -1;  // positions a side; 0: never in tiles; −1: when memory is short
+  // Bytes of the device to stay within, on a CPU all that the process takes; 0: what is available. On a CPU load() refuses a
+  // model that cannot be run within the limit.
   int64_t memory_limit = 0;
   std::vector<AdapterChoice> adapters;  // to begin with; those of strength 0 are opened and checked alone
   AdapterMode adapter_mode = AdapterMode::Runtime;
@@ -63,10 +63,10 @@ struct LoadedModel {
   Models models;
   LoadedPart transformer, text_encoder, vae;
   Placement placement;
-  bool encoder_leaves = false;              // the text encoder is unloaded once a prompt is encoded
-  std::shared_ptr<Stream> stream;           // weights are brought to the device on it
-  std::shared_ptr<std::mutex> loading;      // held by whoever uses that stream
-  std::unique_ptr<ReadAhead> read_ahead;    // of the mapped weights, while the first picture begins
+  bool encoder_leaves = false;            // the text encoder is unloaded once a prompt is encoded
+  std::shared_ptr<Stream> stream;         // weights are brought to the device on it
+  std::shared_ptr<std::mutex> loading;    // held by whoever uses that stream
+  std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first picture begins
 };
 
 // A session on a model: a stream, caches, captured work and adapters of its own. One thread uses it at a time. Sessions on one

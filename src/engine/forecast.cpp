@@ -47,8 +47,7 @@ struct Counted {
 
 // The model of a request on the device that counts.
 struct Rehearsal {
-  Rehearsal(const Engine& engine, const ModelFiles& files, const Request& request)
-      : device(open_plan_device(engine.device())) {
+  Rehearsal(const Engine& engine, const ModelFiles& files, const Request& request) : device(open_plan_device(engine.device())) {
     const auto open = [&](const std::filesystem::path& path, ModelPart part) { return NamedWeights(open_weights(path), part); };
     const NamedWeights transformer_weights = open(files.transformer, ModelPart::Transformer);
     transformer.emplace(detect_flux2(transformer_weights), transformer_weights, *device, engine);
@@ -167,8 +166,7 @@ WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const 
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
   Rehearsal rehearsal(engine, files, request);
-  Forecast result{.device = engine.device().name() + ": " + engine.device().description(),
-                  .memory = engine.device().memory()};
+  Forecast result{.device = engine.device().name() + ": " + engine.device().description(), .memory = engine.device().memory()};
   const Phases phases(rehearsal, engine, request);
   const NetworkBytes &encoder = rehearsal.encoder_bytes(), &transformer = rehearsal.transformer->bytes;
   result.placement = engine.place(encoder, transformer, phases.working(rehearsal));

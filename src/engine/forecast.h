@@ -21,12 +21,12 @@ struct PhaseForecast {
 // and computes nothing; times come from the operations to do and the rate of one product measured now.
 struct Forecast {
   std::string device;
-  MemorySize memory;   // of the device
-  int64_t limit = 0;   // bytes that the peak is compared with: what was set, else what is available
+  MemorySize memory;        // of the device
+  int64_t limit = 0;        // bytes that the peak is compared with: what was set, else what is available
   int64_t decode_tile = 0;  // positions a side that are decoded at once; 0: the whole image
   int64_t adapters = 0;     // bytes of the adapters in use
   Placement placement;
-  std::string where;   // the placement in words
+  std::string where;  // the placement in words
   std::vector<PhaseForecast> phases;
 
   int64_t peak() const;

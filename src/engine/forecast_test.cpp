@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "hub/synth.h"
 #include "hub/model_files.h"
+#include "hub/synth.h"
 
 namespace flux2 {
 namespace {
@@ -39,7 +39,8 @@ const PhaseForecast& phase(const Forecast& f, Phase wanted) {
 // The pool's peak of a real run, its largest phase, is what was forecast, up to the panels that products pack for themselves.
 TEST(Forecast, IsWhatThePoolHandsOut) {
   const Engine engine({.device = "cpu", .threads = 2});
-  for (const Request& request : {request_of(128, 1, false), request_of(256, 1, false), request_of(256, 2, true), request_of(512, 1, false)}) {
+  for (const Request& request :
+       {request_of(128, 1, false), request_of(256, 1, false), request_of(256, 2, true), request_of(512, 1, false)}) {
     const Forecast f = forecast(engine, synthetic_model(), request);
     ASSERT_EQ(f.phases.size(), 3u);
     int64_t forecast_peak = 0;

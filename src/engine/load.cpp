@@ -51,7 +51,8 @@ auto visit_of(Network& network) {
   return [&network](const ParameterVisitor& visitor) { network.visit(visitor); };
 }
 
-// Makes the pages of the blocks that do not stay take turns. A schedule of pages changes nothing itself, so that sessions share it.
+// Makes the pages of the blocks that do not stay take turns. A schedule of pages changes nothing itself, so that sessions share
+// it.
 template <class Network>
 void take_turns_on_host(Network& network, const NamedWeights& weights, size_t resident_blocks) {
   BlockNumbers numbers;
@@ -89,10 +90,13 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
 }
 
 [[noreturn]] void refuse(const Placement& placement, Quant quant) {
-  const auto gib = [](int64_t bytes) { return fmt::format("{:.2f}", std::ceil(static_cast<double>(bytes) / (1 << 30) * 100) / 100); };
+  const auto gib = [](int64_t bytes) {
+    return fmt::format("{:.2f}", std::ceil(static_cast<double>(bytes) / (1 << 30) * 100) / 100);
+  };
   std::string way = "the smallest limit that works here is {0}; a smaller size or batch needs less";
   if (quant != Quant::None)
-    way += ". Weights quantised while loading stay in memory; those of a file that is stored quantised are read as they are needed";
+    way +=
+        ". Weights quantised while loading stay in memory; those of a file that is stored quantised are read as they are needed";
   throw Error(ErrorCode::OutOfMemory,
               fmt::format("this needs {} GiB of memory; the limit is {} GiB", gib(placement.smallest), gib(placement.budget)),
               Hint(way, {set_option("max_ram", gib(placement.smallest))}));
@@ -200,7 +204,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   }
   const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
   if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, options_.quant);
-  if (transformer_config && (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
+  if (transformer_config &&
+      (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
   const auto with_blocks = [&](size_t resident_blocks) {
     LoadSettings limited = settings;
@@ -212,8 +217,9 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     part.resident_blocks = placement.encoder_blocks;
     part.blocks = encoder_bytes.blocks.size();
     const bool same = before && is_same(part, before->text_encoder) && before->models.text_encoder.config() == *encoder_config;
-    models.text_encoder = same ? before->models.text_encoder
-                               : resident<Qwen3Encoder>("text encoder", part.weights, *encoder_config, with_blocks(part.resident_blocks));
+    models.text_encoder =
+        same ? before->models.text_encoder
+             : resident<Qwen3Encoder>("text encoder", part.weights, *encoder_config, with_blocks(part.resident_blocks));
   }
   if (transformer_config) {
     LoadedPart& part = loaded->transformer;
@@ -233,7 +239,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
       ahead_bytes += static_cast<int64_t>(file.bytes);
     }
   // More than the cache can hold would only push out what is about to be used.
-  if (options_.memory_limit == 0 && ahead_bytes < system_memory_size().available) loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));
+  if (options_.memory_limit == 0 && ahead_bytes < system_memory_size().available)
+    loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));
 
   const bool both = encoder_config && transformer_config;
   loaded->encoder_leaves = encoder_config && (host || (both && placement.encoder_leaves));

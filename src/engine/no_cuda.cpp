@@ -10,7 +10,9 @@ int gpu_count() { return 0; }
 std::string gpu_problem(int) { return "this build has no CUDA backend"; }
 
 std::shared_ptr<Device> open_gpu(int, const std::filesystem::path&, int64_t) {
-  throw Error(ErrorCode::Device, "this build has no CUDA backend", Hint("build it where a CUDA toolkit is installed (cmake -DFLUX2_CUDA=ON), or use {0}", {set_option("device", "cpu")}));
+  throw Error(
+      ErrorCode::Device, "this build has no CUDA backend",
+      Hint("build it where a CUDA toolkit is installed (cmake -DFLUX2_CUDA=ON), or use {0}", {set_option("device", "cpu")}));
 }
 
 std::vector<DeviceReport> gpu_reports() { return {{"cuda", "this build has no CUDA backend", false}}; }

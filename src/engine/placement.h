@@ -41,11 +41,11 @@ struct Placement {
   bool encoder_leaves = false;
   // Blocks that stay; all of them unless the network is streamed.
   size_t encoder_blocks = 0, transformer_blocks = 0;
-  int64_t peak = 0;  // bytes of weights and working memory at the worst moment
-  bool fits = true;  // false: even so the budget is too small
-  bool tiles = false;     // images are decoded in tiles, or else it would not fit
-  int64_t budget = 0;     // bytes that `peak` is compared with; 0: there is no limit
-  int64_t smallest = 0;   // the smallest budget with which it would fit
+  int64_t peak = 0;      // bytes of weights and working memory at the worst moment
+  bool fits = true;      // false: even so the budget is too small
+  bool tiles = false;    // images are decoded in tiles, or else it would not fit
+  int64_t budget = 0;    // bytes that `peak` is compared with; 0: there is no limit
+  int64_t smallest = 0;  // the smallest budget with which it would fit
 
   std::string str(const NetworkBytes& transformer) const;  // "the text encoder leaves after use; 3 of 25 blocks stay"
 };

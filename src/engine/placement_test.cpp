@@ -7,7 +7,7 @@
 namespace flux2 {
 namespace {
 
-const NetworkBytes kEncoder{10, std::vector<int64_t>(9, 10)};      // 100
+const NetworkBytes kEncoder{10, std::vector<int64_t>(9, 10)};       // 100
 const NetworkBytes kTransformer{20, {40, 40, 20, 20, 20, 20, 20}};  // 200
 
 TEST(Placement, KeepsEverythingThatFits) {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/atomic_file.h"
-#include "base/json.h"
 #include "base/file_hash.h"
+#include "base/json.h"
 
 namespace flux2 {
 

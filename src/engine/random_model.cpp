@@ -15,7 +15,9 @@ class RandomWeights {
   RandomWeights(std::shared_ptr<Stream> stream, DType activations, const EngineOptions& options)
       : stream_owner_(std::move(stream)),
         stream_(*stream_owner_),
-        activations_(activations), quant_(options.quant), threads_(options.threads) {
+        activations_(activations),
+        quant_(options.quant),
+        threads_(options.threads) {
     std::vector<std::byte> bytes(static_cast<size_t>(2 * kStock));
     SynthValues(0, "stock", {0.0f, 1.0f}, DType::BF16).fill(0, bytes, threads_);
     stock_ = Tensor::empty(stream_, DType::BF16, {kStock});

@@ -54,8 +54,8 @@ class WeightStream final : public BlockSchedule {
 
   std::shared_ptr<Stream> copies_;
   std::vector<Slot> slots_;
-  std::vector<Streamed> streamed_;   // in the order they run
-  std::vector<int64_t> position_;    // of a block among the streamed ones; −1 for those that stay
+  std::vector<Streamed> streamed_;  // in the order they run
+  std::vector<int64_t> position_;   // of a block among the streamed ones; −1 for those that stay
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t turns_taken_ = 0;  // how many times a streamed block was asked for

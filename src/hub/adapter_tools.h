@@ -54,8 +54,7 @@ AdapterDialect adapter_dialect_named(std::string_view name);
 
 // The same LoRA under other names; alpha is taken into the matrices, so that it equals the rank. Throws Incompatible for
 // changes that are no pairs of matrices.
-void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to,
-                     const std::filesystem::path& out);
+void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out);
 
 // A LoRA of that rank for each matrix that differs between two models of one geometry, nearest in the squared error. Returns
 // the relative error of the difference.

@@ -192,8 +192,7 @@ void write_folder_files(const fs::path& folder, const std::string& stem, const N
   if (weights.part() == ModelPart::TextEncoder)
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(embedding);
   write_json(folder / "config.json", config);
-  if (plans.size() > 1)
-    write_json(folder / index_name(stem), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});
+  if (plans.size() > 1) write_json(folder / index_name(stem), {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ QuantRule quant_rule(const std::string& text);
 struct ConvertChoice {
   FileLayout layout = FileLayout::Bfl;
   uint64_t shard_bytes = 0;               // a safetensors model larger than that becomes a series of files; 0: never
-  std::optional<Quantisation> type;                          // of the matrices inside blocks; those outside are kept, or BF16
+  std::optional<Quantisation> type;       // of the matrices inside blocks; those outside are kept, or BF16
   std::vector<GgufPair> more_pairs = {};  // of a GGUF file, such as a tokenizer's
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };
@@ -45,7 +45,7 @@ struct PlannedTensor {
   Shape shape;
   Role role = Role::Values;
   std::string weight;            // the name of the values, beside which others stand
-  Quantisation type;              // of the values
+  Quantisation type;             // of the values
   std::string canonical;         // whose values, or the scales of whose values
   std::vector<IndexRange> rows;  // of it, in the order of the file
   std::string text;              // of a descriptor

@@ -44,9 +44,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
 }
 
 bool has_weight_index(const fs::path& folder) {
-  return !entries(folder, [](const fs::path& p) {
-            return p.filename().string().ends_with(".safetensors.index.json");
-          }).empty();
+  return !entries(folder, [](const fs::path& p) { return p.filename().string().ends_with(".safetensors.index.json"); }).empty();
 }
 
 bool holds_weights(const fs::path& folder) { return !weight_files_in(folder).empty(); }

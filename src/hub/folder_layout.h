@@ -11,9 +11,8 @@ namespace flux2 {
 
 // How models lie in folders. Nothing here throws for what is missing or unreadable; it counts as not there.
 
-std::vector<std::filesystem::path> weight_files_in(
-    const std::filesystem::path& folder);  // sorted; of a series its first part
-std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder);  // sorted
+std::vector<std::filesystem::path> weight_files_in(const std::filesystem::path& folder);  // sorted; of a series its first part
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder);       // sorted
 
 bool has_weight_index(const std::filesystem::path& folder);  // *.safetensors.index.json
 bool holds_weights(const std::filesystem::path& folder);     // a .safetensors or .gguf file

@@ -66,7 +66,8 @@ BpeFiles read_gguf_tokenizer(const fs::path& file) {
   const GgufHeader& header = gguf.header();
   return in_context(file.string(), [&] {
     const std::string model = value_of(header, kModel).text();
-    if (model != kByteLevel) fail(ErrorCode::Incompatible, "its tokenizer is of the kind {}, not a byte-level one", printable(model));
+    if (model != kByteLevel)
+      fail(ErrorCode::Incompatible, "its tokenizer is of the kind {}, not a byte-level one", printable(model));
     BpeFiles files;
     add_tokens(header, files);
     for (const std::string& merge : value_of(header, kMerges).strings()) {

@@ -39,8 +39,7 @@ std::vector<int> layer_list(const Json& value, const std::string& where) {
 void apply_model_index(const Json& index, const std::filesystem::path& path, ModelFiles& files) {
   const std::string where = path.string();
   const auto name = index.find("name");
-  if (name != index.end() && name->is_string() && !name->get<std::string>().empty())
-    files.id = name->get<std::string>();
+  if (name != index.end() && name->is_string() && !name->get<std::string>().empty()) files.id = name->get<std::string>();
 
   const auto section = index.find("flux2");
   if (section == index.end()) return;
@@ -91,8 +90,8 @@ class Locator {
           return open_registered(*part);
       }
       const bool in_folder = !query_.model.empty() && is_folder(query_.model);
-      ChosenModel chosen = open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer),
-                                "named in the request");
+      ChosenModel chosen =
+          open(query_.transformer, in_folder ? fs::path(query_.model) : model_root(query_.transformer), "named in the request");
       if (!query_.model.empty() && !in_folder) take_rest_from(query_.model, chosen);
       return with_parts_of_bundled(std::move(chosen));
     }
@@ -226,10 +225,8 @@ class Locator {
     ChosenModel chosen{.component = required_part(r, ComponentKind::Transformer), .root = root, .registered = registered};
     const auto index = model_index_of(root);
     if (index) chosen.index = *index;
-    chosen.training = training_kind({.base = query_.base,
-                                     .model_index = index ? &*index : nullptr,
-                                     .metadata = r.metadata,
-                                     .path = chosen.component.path});
+    chosen.training = training_kind(
+        {.base = query_.base, .model_index = index ? &*index : nullptr, .metadata = r.metadata, .path = chosen.component.path});
     if (!query_.base && registered && registered->distilled)
       chosen.training = {*registered->distilled, registered->kv, "the registry says so"};
     chosen.training.kv = chosen.training.kv && chosen.config() == klein_9b_config();
@@ -267,8 +264,7 @@ class Locator {
     if (found.empty())
       throw Error(ErrorCode::NotFound, fmt::format("folder {} holds no FLUX.2 transformer", folder.string()),
                   Hint("install one with {0}", {install_command(kDefaultInstall)}));
-    files_.reasons.push_back(
-        fmt::format("transformer {}: found in {}", found[0].component.path.string(), folder.string()));
+    files_.reasons.push_back(fmt::format("transformer {}: found in {}", found[0].component.path.string(), folder.string()));
     return found[0];
   }
 
@@ -319,8 +315,7 @@ class Locator {
     }
     files_.reasons.push_back(config.name());
     if (!config.guidance) {
-      files_.reasons.push_back(
-          fmt::format("{}: {}", chosen.training.distilled ? "distilled" : "base", chosen.training.reason));
+      files_.reasons.push_back(fmt::format("{}: {}", chosen.training.distilled ? "distilled" : "base", chosen.training.reason));
       if (chosen.training.assumed)
         log_.info("{} is taken for a distilled model: {} steps, guidance {}; it can be run as a base model instead",
                   chosen.component.path.string(), files_.defaults.steps, files_.defaults.guidance);

@@ -87,12 +87,14 @@ class PartFinder {
 
   [[noreturn]] void refuse_missing(const ChosenModel& chosen, ComponentKind kind) const {
     const auto match = find_variant(files_.id);
-    const char* field = kind == ComponentKind::Autoencoder ? "vae" : kind == ComponentKind::TextEncoder ? "text_encoder" : "tokenizer";
-    throw Error(ErrorCode::NotFound,
-                fmt::format("the {} of {} is missing; looked in {}", name_of(kind), chosen.config().name(),
-                            joined(part_roots(chosen))),
-                Hint("install it with {0}, or name it with {1}",
-                     {install_command(match ? match->id : kDefaultInstall), set_option(field)}));
+    const char* field = kind == ComponentKind::Autoencoder   ? "vae"
+                        : kind == ComponentKind::TextEncoder ? "text_encoder"
+                                                             : "tokenizer";
+    throw Error(
+        ErrorCode::NotFound,
+        fmt::format("the {} of {} is missing; looked in {}", name_of(kind), chosen.config().name(), joined(part_roots(chosen))),
+        Hint("install it with {0}, or name it with {1}",
+             {install_command(match ? match->id : kDefaultInstall), set_option(field)}));
   }
 
   // The first candidate that `fits`, in the model's own folder or elsewhere. A candidate of the kind that cannot be
@@ -149,20 +151,19 @@ class PartFinder {
   }
 
   bool is_large(const ChosenModel& chosen) const {
-    return chosen.config().text_width == 12288 ||
-           (chosen.variable && std::string(chosen.variable->variant).ends_with("9b"));
+    return chosen.config().text_width == 12288 || (chosen.variable && std::string(chosen.variable->variant).ends_with("9b"));
   }
 
-  [[noreturn]] void refuse_width(const ChosenModel& chosen, const fs::path& path, int64_t width,
-                                 const std::string& what) const {
+  [[noreturn]] void refuse_width(const ChosenModel& chosen, const fs::path& path, int64_t width, const std::string& what) const {
     const Variant* published = published_like(chosen.config());
     const std::string name = published ? published->encoder : "a text encoder";
     const int64_t wanted = chosen.config().text_width / static_cast<int64_t>(files_.defaults.text_layers.size());
     Hint hint = "use the text encoder the model was made with";
-    if (published) hint = Hint(fmt::format("install {} with {{0}}, which puts it into text_encoder/", name), {install_command(published->id)});
+    if (published)
+      hint = Hint(fmt::format("install {} with {{0}}, which puts it into text_encoder/", name), {install_command(published->id)});
     throw Error(ErrorCode::Incompatible,
-                fmt::format("{} needs {} (width {}); {} has width {} ({})", chosen.config().name(), name, wanted,
-                            path.string(), width, what),
+                fmt::format("{} needs {} (width {}); {} has width {} ({})", chosen.config().name(), name, wanted, path.string(),
+                            width, what),
                 hint);
   }
 
@@ -181,11 +182,10 @@ class PartFinder {
       return;
     }
     if (chosen.config().text_width == dev_config().text_width)
-      throw Error(
-          ErrorCode::Incompatible,
-          fmt::format("{} reads its prompts with Mistral-Small-24B (width 5120), which this version does not run yet",
-                      chosen.config().name()),
-          Hint("give text states made elsewhere with {0}, or use a klein model", {set_option("embeddings")}));
+      throw Error(ErrorCode::Incompatible,
+                  fmt::format("{} reads its prompts with Mistral-Small-24B (width 5120), which this version does not run yet",
+                              chosen.config().name()),
+                  Hint("give text states made elsewhere with {0}, or use a klein model", {set_option("embeddings")}));
     const char* variable = is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
     if (const auto path = given(chosen, query_.text_encoder, variable, ComponentKind::TextEncoder,
                                 chosen.registered ? chosen.registered->text_encoder : "")) {
@@ -196,8 +196,7 @@ class PartFinder {
       files_.text_encoder = *path;
       return;
     }
-    files_.text_encoder = search(chosen, ComponentKind::TextEncoder,
-                                 [&](const Component& c, bool) { check_encoder(chosen, c); });
+    files_.text_encoder = search(chosen, ComponentKind::TextEncoder, [&](const Component& c, bool) { check_encoder(chosen, c); });
   }
 
   void find_tokenizer(const ChosenModel& chosen) {

@@ -40,8 +40,8 @@ class Environment {
 // The transformer that was chosen and everything its choice implies.
 struct ChosenModel {
   Component component;
-  std::filesystem::path root;                  // where its other parts are looked for first
-  Json index = Json::object();                 // model_index.json of the root
+  std::filesystem::path root;   // where its other parts are looked for first
+  Json index = Json::object();  // model_index.json of the root
   TrainingKind training;
   const ModelVariable* variable = nullptr;     // the environment variable that named it
   const RegisteredPart* registered = nullptr;  // its entry in the registry

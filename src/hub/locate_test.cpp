@@ -167,8 +167,8 @@ TEST_F(Locate, InstalledFoldersByRepositoryName) {
   query.model = "klein-base-4b";
   EXPECT_EQ(locate().transformer, folder / "models/flux.2-klein-base-4b/model.safetensors");
   query.model = "klein-9b";
-  EXPECT_THAT(refused(), AllOf(HasSubstr("NotFound"), HasSubstr("flux.2-klein-9b is not installed"),
-                               HasSubstr("models"), HasSubstr("models install flux.2-klein-9b")));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("NotFound"), HasSubstr("flux.2-klein-9b is not installed"), HasSubstr("models"),
+                               HasSubstr("models install flux.2-klein-9b")));
 }
 
 TEST_F(Locate, RoleFoldersOfOtherTools) {
@@ -222,8 +222,7 @@ TEST_F(Locate, RefusesWithAReason) {
   query.model = "klein-4b";
   environment["KLEIN_4B_MODEL_PATH"] = "/no/such/file";
   EXPECT_THAT(refused(), HasSubstr("KLEIN_4B_MODEL_PATH is set to /no/such/file, which does not exist"));
-  environment["KLEIN_4B_MODEL_PATH"] =
-      (klein(folder / "9", "x.safetensors", klein_9b_config()) / "x.safetensors").string();
+  environment["KLEIN_4B_MODEL_PATH"] = (klein(folder / "9", "x.safetensors", klein_9b_config()) / "x.safetensors").string();
   EXPECT_THAT(refused(), HasSubstr("KLEIN_4B_MODEL_PATH should name a klein 4B model"));
 }
 
@@ -247,24 +246,21 @@ TEST_F(Locate, RefusesMissingParts) {
 TEST_F(Locate, RefusesWrongTextEncoders) {
   query.model = klein(folder / "m", "flux-2-klein-4b.safetensors", klein_4b_config()).string();
   query.text_encoder = write_stripped(folder / "8b.safetensors", qwen3_tensors(4096));
-  EXPECT_THAT(refused(),
-              AllOf(HasSubstr("Incompatible"), HasSubstr("klein 4B needs Qwen3-4B (width 2560)"),
-                    HasSubstr("8b.safetensors has width 4096 (Qwen3-8B)"), HasSubstr("models install")));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("Incompatible"), HasSubstr("klein 4B needs Qwen3-4B (width 2560)"),
+                               HasSubstr("8b.safetensors has width 4096 (Qwen3-8B)"), HasSubstr("models install")));
   auto mistral = qwen3_tensors(5120, 30);
-  std::erase_if(mistral, [](const Stripped& t) {
-    return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight");
-  });
+  std::erase_if(mistral,
+                [](const Stripped& t) { return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight"); });
   query.text_encoder = write_stripped(folder / "mistral.safetensors", mistral);
   EXPECT_THAT(refused(), AllOf(HasSubstr("width 2560"), HasSubstr("width 5120 (Mistral-Small-24B)")));
-  query.text_encoder =
-      write_stripped(folder / "t5.safetensors", {{"encoder.block.0.layer.0.SelfAttention.q.weight", {4, 4}}});
+  query.text_encoder = write_stripped(folder / "t5.safetensors", {{"encoder.block.0.layer.0.SelfAttention.q.weight", {4, 4}}});
   EXPECT_THAT(refused(), HasSubstr("FLUX.2 does not use T5/CLIP"));
 }
 
 TEST_F(Locate, RefusesForeignModels) {
   query.model = write_stripped(folder / "flux1-dev.safetensors", {{"vector_in.in_layer.weight", {3072, 768}}}).string();
-  EXPECT_THAT(refused(), AllOf(HasSubstr("Incompatible"), HasSubstr("this is a FLUX.1 model"),
-                               HasSubstr("flux1-dev.safetensors")));
+  EXPECT_THAT(refused(),
+              AllOf(HasSubstr("Incompatible"), HasSubstr("this is a FLUX.1 model"), HasSubstr("flux1-dev.safetensors")));
   query.model = write_stripped(folder / "lora.safetensors", {{"txt_in.lora_A.weight", {4, 7680}}}).string();
   EXPECT_THAT(refused(), HasSubstr("is a FLUX.2 adapter, not a transformer"));
 }
@@ -322,7 +318,8 @@ TEST_F(Locate, AFileConvertedFromTheBundledModelRunsWithItsParts) {
 TEST_F(Locate, AWholeNameCountsMoreThanTheBeginningOfAnother) {
   query.bundled = test::pico_folder();
   if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
-  query.registered = RegisteredParts({{.key = "0123456789", .name = "pico-q4", .kind = ComponentKind::Transformer, .path = tiny_model(folder)}});
+  query.registered =
+      RegisteredParts({{.key = "0123456789", .name = "pico-q4", .kind = ComponentKind::Transformer, .path = tiny_model(folder)}});
   query.model = "pico";
   EXPECT_TRUE(locate().bundled);
 }

@@ -14,25 +14,25 @@ namespace flux2 {
 
 // Where the parts of a model lie and how to run it.
 struct ModelFiles {
-  std::string id;                            // "flux.2-klein-4b", "pico" or the name of a custom model
+  std::string id;  // "flux.2-klein-4b", "pico" or the name of a custom model
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
   ModelDefaults defaults;
   bool distilled = true;
-  bool kv = false;                           // trained to reuse the keys and values of references
-  bool bundled = false;                      // the small model that comes with the program
-  std::vector<std::string> reasons;          // how variant and parts were decided, for -v and inspect
+  bool kv = false;                   // trained to reuse the keys and values of references
+  bool bundled = false;              // the small model that comes with the program
+  std::vector<std::string> reasons;  // how variant and parts were decided, for -v and inspect
 };
 
 // What the user said about the model. Empty fields are looked for.
 struct ModelQuery {
-  std::string model;                                        // name or key of a registered model, variant id, file or folder
+  std::string model;  // name or key of a registered model, variant id, file or folder
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
-  std::optional<bool> base;                                 // what the user says: base (true) or distilled
-  std::vector<std::filesystem::path> folders;               // where installed models are looked for, best first
-  RegisteredParts registered;                               // what the registry knows; parts may be named by it too
-  std::filesystem::path bundled;                            // folder of the bundled model, empty when there is none
-  std::function<const char*(const char*)> environment;      // getenv, or a test's own
-  bool need_text_encoder = true;                            // false when text states are given
+  std::optional<bool> base;                             // what the user says: base (true) or distilled
+  std::vector<std::filesystem::path> folders;           // where installed models are looked for, best first
+  RegisteredParts registered;                           // what the registry knows; parts may be named by it too
+  std::filesystem::path bundled;                        // folder of the bundled model, empty when there is none
+  std::function<const char*(const char*)> environment;  // getenv, or a test's own
+  bool need_text_encoder = true;                        // false when text states are given
 };
 
 // Finds every part or says which one is missing, where it was looked for and what brings it. Reads headers only.

@@ -32,8 +32,7 @@ class NameTests {
       const size_t at = t.name.find(part);
       if (at == std::string::npos || !at_component(t.name, at, part)) continue;
       int64_t number = -1;
-      for (size_t i = at + part.size(); i < t.name.size() && t.name[i] >= '0' && t.name[i] <= '9' && number < 100000;
-           ++i)
+      for (size_t i = at + part.size(); i < t.name.size() && t.name[i] >= '0' && t.name[i] <= '9' && number < 100000; ++i)
         number = std::max<int64_t>(number, 0) * 10 + (t.name[i] - '0');
       highest = std::max(highest, number);
     }

@@ -81,8 +81,7 @@ std::vector<Component> components_of(const SharedSource& source) {
 void decide_training(Component& c, const Recognition& r) {
   if (!c.flux2 || c.flux2->guidance) return;
   const auto index = model_index_near(c.path);
-  const TrainingKind kind =
-      training_kind({.model_index = index ? &*index : nullptr, .metadata = r.metadata, .path = c.path});
+  const TrainingKind kind = training_kind({.model_index = index ? &*index : nullptr, .metadata = r.metadata, .path = c.path});
   c.distilled = kind.distilled;
   c.kv = kind.kv;
   c.distilled_reason = kind.reason;
@@ -110,9 +109,7 @@ Recognition recognise_weights(const fs::path& path, const Log& log) {
 }
 
 Component tokenizer_component(const fs::path& folder) {
-  return {.kind = ComponentKind::Tokenizer,
-          .path = folder,
-          .evidence = {"tokenizer files in " + folder.filename().string()}};
+  return {.kind = ComponentKind::Tokenizer, .path = folder, .evidence = {"tokenizer files in " + folder.filename().string()}};
 }
 
 Recognition recognise_folder(const fs::path& folder, const Log& log) {
@@ -183,10 +180,7 @@ Recognition recognise(const fs::path& path, const Log& log) {
   if (!fs::exists(path, ignored)) fail(ErrorCode::NotFound, "{} does not exist", path.string());
   if (fs::is_directory(path, ignored)) return recognise_folder(path, log);
   if (path.filename() == "tokenizer.json")
-    return {.kind = Recognition::Kind::Tokenizer,
-            .path = path,
-            .container = "JSON",
-            .components = {tokenizer_component(path)}};
+    return {.kind = Recognition::Kind::Tokenizer, .path = path, .container = "JSON", .components = {tokenizer_component(path)}};
   if (const Sniffed s = sniff(path); !s.container.empty()) {
     Recognition r{.kind = s.kind, .path = path, .container = s.container};
     if (!s.note.empty()) r.components.push_back({.path = path, .problem = s.note});
@@ -212,7 +206,8 @@ const Component& required_part(const Recognition& r, ComponentKind wanted) {
   const auto with_article = [](std::string_view noun) {
     return fmt::format("{} {}", std::string_view("aeiou").find(noun[0]) != std::string_view::npos ? "an" : "a", noun);
   };
-  throw Error(ErrorCode::Incompatible, fmt::format("{} is {}, not {}", r.path.string(), with_article(what), with_article(name_of(wanted))),
+  throw Error(ErrorCode::Incompatible,
+              fmt::format("{} is {}, not {}", r.path.string(), with_article(what), with_article(name_of(wanted))),
               Hint("{0} tells what a file is", {run_command("inspect FILE")}));
 }
 

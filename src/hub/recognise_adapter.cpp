@@ -33,8 +33,7 @@ int64_t index_behind(const std::string& name, const std::string& part) {
   for (size_t at = name.find(part); at != std::string::npos; at = name.find(part, at + 1)) {
     if (part == "transformer_blocks_" && at >= 7 && name.compare(at - 7, 7, "single_") == 0) continue;
     int64_t number = -1;
-    for (size_t i = at + part.size();
-         i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) && number < 10000; ++i)
+    for (size_t i = at + part.size(); i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) && number < 10000; ++i)
       number = std::max<int64_t>(number, 0) * 10 + (name[i] - '0');
     if (number >= 0) return number;
   }
@@ -67,16 +66,13 @@ std::string foreign_family(const std::string& n) {
   return "";
 }
 
-bool shaped_for(const Layer& m, int64_t outs, int64_t ins) {
-  return m.in > 0 && m.out > 0 && m.out * ins == m.in * outs;
-}
+bool shaped_for(const Layer& m, int64_t outs, int64_t ins) { return m.in > 0 && m.out > 0 && m.out * ins == m.in * outs; }
 
 bool says_flux2(const std::string& n, const Layer& m) {
   if (has(n, "to_qkv_mlp_proj") || has(n, "ff_linear_") || has(n, "ff_context_linear_") || has(n, "_stream_modulation"))
     return true;
   if (single_index(n) >= 0 && ends(n, "_attn_to_out")) return true;
-  if ((ends(n, "txt_in") || ends(n, "context_embedder")) && (m.in == 7680 || m.in == 12288 || m.in == 15360))
-    return true;
+  if ((ends(n, "txt_in") || ends(n, "context_embedder")) && (m.in == 7680 || m.in == 12288 || m.in == 15360)) return true;
   return (ends(n, "mlp_0") && shaped_for(m, 6, 1)) || (ends(n, "linear1") && shaped_for(m, 9, 1)) ||
          (ends(n, "linear2") && shaped_for(m, 1, 4)) || (ends(n, "mlp_2") && shaped_for(m, 1, 3));
 }
@@ -98,8 +94,7 @@ Verdict judge(const std::vector<Layer>& layers, int64_t width) {
   for (const Layer& m : layers)
     if (says_flux2(m.name, m)) return {"FLUX.2", fmt::format("key {}", m.first_key)};
   for (const Layer& m : layers)
-    if (const std::string family = foreign_family(m.name); !family.empty())
-      return {family, fmt::format("key {}", m.first_key)};
+    if (const std::string family = foreign_family(m.name); !family.empty()) return {family, fmt::format("key {}", m.first_key)};
   for (const Layer& m : layers)
     if (says_flux1(m.name, m, width)) return {"FLUX.1", fmt::format("key {}", m.first_key)};
   if (width == 4096 || width == 6144) return {"FLUX.2", fmt::format("width {}", width)};
@@ -112,8 +107,7 @@ std::string base_named_by(const std::map<std::string, std::string>& metadata) {
   for (const char* key : {"modelspec.architecture", "ss_base_model_version"})
     if (const auto at = metadata.find(key); at != metadata.end() && text.empty())
       for (char c : at->second)
-        if (std::isalnum(static_cast<unsigned char>(c)))
-          text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        if (std::isalnum(static_cast<unsigned char>(c))) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
 
@@ -148,10 +142,8 @@ std::optional<Component> recognise_adapter(const SharedSource& source) {
   }
   Verdict verdict = judge(layers, width);
   const std::string named = base_named_by(source->metadata());
-  if (verdict.family.empty() && named.starts_with("flux2"))
-    verdict = {"FLUX.2", fmt::format("metadata names {}", named)};
-  if (verdict.family.empty() && named.starts_with("flux1"))
-    verdict = {"FLUX.1", fmt::format("metadata names {}", named)};
+  if (verdict.family.empty() && named.starts_with("flux2")) verdict = {"FLUX.2", fmt::format("metadata names {}", named)};
+  if (verdict.family.empty() && named.starts_with("flux1")) verdict = {"FLUX.1", fmt::format("metadata names {}", named)};
 
   c.family = verdict.family;
   c.variant = algorithm_of(adapter) + (rank ? fmt::format(" of rank {}", rank) : std::string());
@@ -166,11 +158,9 @@ std::optional<Component> recognise_adapter(const SharedSource& source) {
   } else if (c.family.empty() && width == 3072) {
     c.evidence.push_back("FLUX.1 or klein 4B: the attention of double blocks looks alike in both");
   } else if (!c.family.empty()) {
-    c.problem = fmt::format("adapter was made for {} (evidence: {}); it cannot be used with FLUX.2", c.family,
-                            verdict.evidence);
+    c.problem = fmt::format("adapter was made for {} (evidence: {}); it cannot be used with FLUX.2", c.family, verdict.evidence);
   } else {
-    c.problem =
-        fmt::format("adapter for an unknown model; its first key is {}", layers[0].first_key);
+    c.problem = fmt::format("adapter for an unknown model; its first key is {}", layers[0].first_key);
   }
   return c;
 }

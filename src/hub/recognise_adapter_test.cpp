@@ -48,20 +48,18 @@ TEST(RecogniseAdapter, EveryKeyStyleOfFlux2) {
 }
 
 TEST(RecogniseAdapter, SizeFromTheWidth) {
-  EXPECT_THAT(adapter(pair("diffusion_model.double_blocks.0.img_attn.qkv", 12288, 4096)).variant,
-              HasSubstr("klein 9B"));
+  EXPECT_THAT(adapter(pair("diffusion_model.double_blocks.0.img_attn.qkv", 12288, 4096)).variant, HasSubstr("klein 9B"));
   EXPECT_THAT(adapter(pair("diffusion_model.double_blocks.0.img_attn.proj", 6144, 6144)).variant, HasSubstr("dev"));
 }
 
 TEST(RecogniseAdapter, Flux1IsRefusedWithTheKey) {
-  const std::vector<std::vector<Stripped>> files = {
-      pair("lora_unet_double_blocks_0_img_mod_lin", 18432, 3072),
-      pair("transformer.single_transformer_blocks.0.proj_mlp", 12288, 3072),
-      pair("transformer.transformer_blocks.0.ff.net.0.proj", 12288, 3072),
-      pair("diffusion_model.double_blocks.0.img_mlp.0", 12288, 3072),
-      pair("diffusion_model.single_blocks.0.linear1", 21504, 3072),
-      pair("lora_unet_double_blocks_18_img_attn_qkv", 9216, 3072),
-      pair("diffusion_model.double_blocks.0.processor.qkv_lora1", 9216, 3072)};
+  const std::vector<std::vector<Stripped>> files = {pair("lora_unet_double_blocks_0_img_mod_lin", 18432, 3072),
+                                                    pair("transformer.single_transformer_blocks.0.proj_mlp", 12288, 3072),
+                                                    pair("transformer.transformer_blocks.0.ff.net.0.proj", 12288, 3072),
+                                                    pair("diffusion_model.double_blocks.0.img_mlp.0", 12288, 3072),
+                                                    pair("diffusion_model.single_blocks.0.linear1", 21504, 3072),
+                                                    pair("lora_unet_double_blocks_18_img_attn_qkv", 9216, 3072),
+                                                    pair("diffusion_model.double_blocks.0.processor.qkv_lora1", 9216, 3072)};
   for (const auto& file : files) {
     const Component c = adapter(file);
     EXPECT_EQ(c.family, "FLUX.1") << file[0].name;
@@ -83,10 +81,9 @@ TEST(RecogniseAdapter, OtherDecompositions) {
                                   {"lycoris_double_blocks_0_img_mlp_0.lokr_w2_b", {8, 192}}});
   EXPECT_EQ(lokr.family, "FLUX.2");
   EXPECT_EQ(lokr.variant, "LoKr of rank 8 for klein 4B");
-  EXPECT_EQ(adapter({{"double_blocks.0.img_attn.proj.lokr_w1", {64, 64}},
-                     {"double_blocks.0.img_attn.proj.lokr_w2", {64, 64}}})
-                .variant,
-            "LoKr for klein 9B");
+  EXPECT_EQ(
+      adapter({{"double_blocks.0.img_attn.proj.lokr_w1", {64, 64}}, {"double_blocks.0.img_attn.proj.lokr_w2", {64, 64}}}).variant,
+      "LoKr for klein 9B");
   const Component loha = adapter({{"x_embedder.hada_w1_a", {3072, 4}},
                                   {"x_embedder.hada_w1_b", {4, 64}},
                                   {"x_embedder.hada_w2_a", {3072, 4}},
@@ -110,7 +107,9 @@ TEST(RecogniseAdapter, AlgorithmsThatCannotBeLoaded) {
       {{{"txt_in.oft_R.default.weight", {8, 32}}}, "OFT", "PEFT's OFT, which is not supported"},
       {{{"txt_in.set_weight", {3072, 7680}}}, "difference", "set_weight"},
       {{{"txt_in.lora_A.weight", {4, 7680}}}, "LoRA of rank 4", "its up is missing"},
-      {{{"txt_in.lora_A.weight", {4, 7680}}, {"txt_in.lora_down.weight", {4, 7680}}}, "LoRA of rank 4", "the same part of a layer"},
+      {{{"txt_in.lora_A.weight", {4, 7680}}, {"txt_in.lora_down.weight", {4, 7680}}},
+       "LoRA of rank 4",
+       "the same part of a layer"},
   };
   for (const auto& f : files) {
     const std::filesystem::path path = write_stripped(scratch_folder() / "odd_adapter.safetensors", f.tensors);

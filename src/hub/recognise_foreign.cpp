@@ -42,8 +42,10 @@ const std::vector<Family>& families() {
 // Ways of quantising that this program does not read, recognised by the tensors beside a weight.
 const std::vector<Family>& quantisations() {
   static const std::vector<Family> list = {
-      {"Nunchaku (SVDQuant)", {".qweight", ".wscales"}}, {"GPTQ or AWQ", {".qweight", ".qzeros"}},
-      {"SDNQ", {".weight", ".zero_point"}},              {"SDNQ", {".weight", ".svd_up"}},
+      {"Nunchaku (SVDQuant)", {".qweight", ".wscales"}},
+      {"GPTQ or AWQ", {".qweight", ".qzeros"}},
+      {"SDNQ", {".weight", ".zero_point"}},
+      {"SDNQ", {".weight", ".svd_up"}},
       {"optimum-quanto", {"._data", "._scale"}},
   };
   return list;

@@ -101,8 +101,7 @@ std::optional<Component> recognise_autoencoder(const SharedSource& source) {
   else if (channels == 16) c.family = "FLUX.1 or SD3";
   else if (channels == 4) c.family = "SD or SDXL";
   if (shape.rank() >= 2) c.evidence.push_back(fmt::format("{} {}: {} latent channels", first, shape, channels));
-  if (weights.has("bn.running_mean"))
-    c.evidence.push_back(fmt::format("bn.running_mean {}", weights.shape("bn.running_mean")));
+  if (weights.has("bn.running_mean")) c.evidence.push_back(fmt::format("bn.running_mean {}", weights.shape("bn.running_mean")));
   try {
     c.vae = detect_vae(weights);
     c.variant = c.vae->decoder_widths[0] < c.vae->encoder_widths[0] ? "small decoder" : "full";
@@ -130,8 +129,7 @@ std::optional<TextFamily> foreign_encoder(const WeightSource& source, const Name
     if (t) evidence = t->name;
     return t != nullptr;
   };
-  if (seen(names.containing("encoder.block.0.")) || seen(names.containing("enc.blk.")) ||
-      seen(names.ending("shared.weight")))
+  if (seen(names.containing("encoder.block.0.")) || seen(names.containing("enc.blk.")) || seen(names.ending("shared.weight")))
     return TextFamily{"T5", "this is a T5 text encoder; FLUX.2 does not use T5/CLIP"};
   if (seen(names.containing("text_model.encoder.layers.")))
     return TextFamily{"CLIP", "this is a CLIP text encoder; FLUX.2 does not use T5/CLIP"};
@@ -141,8 +139,7 @@ std::optional<TextFamily> foreign_encoder(const WeightSource& source, const Name
   if (seen(names.ending("pre_feedforward_layernorm.weight")) || seen(names.ending("post_ffw_norm.weight")))
     return TextFamily{"Gemma", "this is a Gemma language model, not Qwen3"};
   if (names.ending("self_attn.q_norm.weight") && seen(names.containing("visual.")))
-    return TextFamily{"Qwen3-VL",
-                      "this is a Qwen3-VL model; its language weights differ from Qwen3's although the shapes match"};
+    return TextFamily{"Qwen3-VL", "this is a Qwen3-VL model; its language weights differ from Qwen3's although the shapes match"};
   const auto& metadata = source.metadata();
   const auto named = metadata.find("general.architecture");
   const std::string architecture = named == metadata.end() ? "" : named->second;
@@ -171,8 +168,7 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
   const NameTests names(*source);
   std::string evidence;
   const auto foreign = foreign_encoder(*source, names, evidence);
-  const bool has_table =
-      weights.has("model.embed_tokens.weight") && weights.shape("model.embed_tokens.weight").rank() == 2;
+  const bool has_table = weights.has("model.embed_tokens.weight") && weights.shape("model.embed_tokens.weight").rank() == 2;
   if (!foreign && !(has_table && weights.has("model.layers.0.self_attn.q_proj.weight"))) return std::nullopt;
 
   Component c = component_of(ComponentKind::TextEncoder, weights);
@@ -192,11 +188,10 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
     const int64_t tokens = weights.shape("model.embed_tokens.weight")[0];
     c.evidence.push_back("no q_norm: queries and keys are not normalised");
     c.family = c.text_width == 5120 && tokens >= 100000 ? "Mistral" : "Llama";
-    c.problem =
-        c.family == "Mistral"
-            ? "this is Mistral-Small-24B (width 5120), the text encoder of FLUX.2-dev, which this version does not run "
-              "yet"
-            : fmt::format("this is a Llama-like language model (width {}, {} tokens), not Qwen3", c.text_width, tokens);
+    c.problem = c.family == "Mistral"
+                    ? "this is Mistral-Small-24B (width 5120), the text encoder of FLUX.2-dev, which this version does not run "
+                      "yet"
+                    : fmt::format("this is a Llama-like language model (width {}, {} tokens), not Qwen3", c.text_width, tokens);
     if (c.family == "Mistral") c.variant = "Mistral-Small-24B";
     return c;
   }

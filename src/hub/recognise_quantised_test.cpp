@@ -89,7 +89,7 @@ TEST(RecogniseQuantised, EveryKindOfEveryVariant) {
     const char* storage;
     void (*quantise)(Stripped&, Tensors&);
   } kinds[] = {{"fp8", as_fp8},     {"fp8", as_scaled_fp8}, {"fp8", as_musubi},
-                  {"nvfp4", as_nvfp4}, {"nf4", as_nf4},        {"int8", as_int8}};
+               {"nvfp4", as_nvfp4}, {"nf4", as_nf4},        {"int8", as_int8}};
   for (const auto& variant : kVariants)
     for (const auto& p : kinds)
       for (const char* prefix : {"", "model.diffusion_model."}) {
@@ -104,7 +104,8 @@ TEST(RecogniseQuantised, EveryKindOfEveryVariant) {
 
 TEST(RecogniseQuantised, MixedFilesAreNamedByTheirMajority) {
   const auto nvfp4 = quantised(transformer_tensors(klein_4b_config()), as_nvfp4, 2);
-  EXPECT_EQ(required_part(seen(nvfp4), ComponentKind::Transformer).storage, "bf16") << "half of the matrices, a quarter of their bytes";
+  EXPECT_EQ(required_part(seen(nvfp4), ComponentKind::Transformer).storage, "bf16")
+      << "half of the matrices, a quarter of their bytes";
   auto mixed = quantised(transformer_tensors(klein_4b_config()), as_fp8);
   for (Stripped& t : mixed)
     if (t.name == "single_blocks.0.linear2.weight") {

@@ -118,9 +118,8 @@ TEST(Recognise, TextEncoders) {
   auto qwen2 = qwen3_tensors(3584);
   std::erase_if(qwen2, [](const Stripped& t) { return t.name.find("_norm.") != std::string::npos; });
   auto mistral = qwen3_tensors(5120, 30);
-  std::erase_if(mistral, [](const Stripped& t) {
-    return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight");
-  });
+  std::erase_if(mistral,
+                [](const Stripped& t) { return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight"); });
   EXPECT_EQ(only(mistral).family, "Mistral");
   EXPECT_THAT(only(mistral).problem, HasSubstr("5120"));
   mistral[0].shape = {32000, 5120};
@@ -134,8 +133,7 @@ TEST(Recognise, TextEncoders) {
   gemma.push_back({"model.layers.0.pre_feedforward_layernorm.weight", {2304}});
   EXPECT_EQ(only(gemma).family, "Gemma");
 
-  const Component t5 =
-      only({{"shared.weight", {32128, 4096}}, {"encoder.block.0.layer.0.SelfAttention.q.weight", {4096, 4096}}});
+  const Component t5 = only({{"shared.weight", {32128, 4096}}, {"encoder.block.0.layer.0.SelfAttention.q.weight", {4096, 4096}}});
   EXPECT_EQ(t5.family, "T5");
   EXPECT_THAT(t5.problem, HasSubstr("FLUX.2 does not use T5/CLIP"));
   EXPECT_EQ(only({{"text_model.encoder.layers.0.self_attn.q_proj.weight", {768, 768}},
@@ -148,8 +146,7 @@ TEST(Recognise, OtherFamiliesAreNamed) {
   const auto family = [&](const std::vector<Stripped>& tensors) { return only(tensors).family; };
   std::vector<Stripped> flux1 = {{"vector_in.in_layer.weight", {3072, 768}}, {"img_in.weight", {3072, 64}}};
   for (int i = 0; i < 19; ++i) flux1.push_back({fmt::format("double_blocks.{}.img_mod.lin.weight", i), {18432, 3072}});
-  for (int i = 0; i < 38; ++i)
-    flux1.push_back({fmt::format("single_blocks.{}.modulation.lin.weight", i), {9216, 3072}});
+  for (int i = 0; i < 38; ++i) flux1.push_back({fmt::format("single_blocks.{}.modulation.lin.weight", i), {9216, 3072}});
   EXPECT_EQ(family(flux1), "FLUX.1");
   EXPECT_EQ(only(flux1).problem, "this is a FLUX.1 model (19 double, 38 single blocks); only FLUX.2 is supported");
   EXPECT_EQ(family({{"time_text_embed.timestep_embedder.linear_1.weight", {3072, 256}},
@@ -163,13 +160,12 @@ TEST(Recognise, OtherFamiliesAreNamed) {
   EXPECT_EQ(family({{"model.diffusion_model.input_blocks.0.0.weight", {320, 4, 3, 3}}}), "Stable Diffusion 1 or 2");
   EXPECT_EQ(family({{"transformer_blocks.0.img_mod.1.weight", {4, 4}}}), "Qwen-Image");
   EXPECT_EQ(family({{"noise_refiner.0.attention.qkv.weight", {4, 4}}, {"cap_embedder.0.weight", {4}}}), "Z-Image");
-  EXPECT_EQ(
-      family({{"distilled_guidance_layer.in_proj.weight", {4, 4}}, {"double_blocks.0.img_attn.qkv.weight", {4, 4}}}),
-      "Chroma");
+  EXPECT_EQ(family({{"distilled_guidance_layer.in_proj.weight", {4, 4}}, {"double_blocks.0.img_attn.qkv.weight", {4, 4}}}),
+            "Chroma");
   EXPECT_EQ(family({{"blocks.0.self_attn.q.weight", {4, 4}}, {"patch_embedding.weight", {4, 4, 1, 2, 2}}}), "Wan");
-  EXPECT_EQ(family({{"double_blocks.0.img_mod.linear.weight", {4, 4}},
-                    {"txt_in.individual_token_refiner.blocks.0.norm1.weight", {4}}}),
-            "Hunyuan");
+  EXPECT_EQ(
+      family({{"double_blocks.0.img_mod.linear.weight", {4, 4}}, {"txt_in.individual_token_refiner.blocks.0.norm1.weight", {4}}}),
+      "Hunyuan");
   EXPECT_EQ(family({{"something.else", {4}}}), "");
 }
 
@@ -190,9 +186,9 @@ TEST(Recognise, SeveralComponentsInOneFile) {
 TEST(Recognise, RequireSaysWhatWasFoundInstead) {
   const auto folder = scratch_folder();
   const auto vae = write_stripped(folder / "ae.safetensors", vae_tensors({}));
-  EXPECT_THAT(refusal([&] { required_part(recognise(vae), ComponentKind::Transformer); }),
-              ::testing::AllOf(HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not a transformer"),
-                               HasSubstr("Incompatible")));
+  EXPECT_THAT(
+      refusal([&] { required_part(recognise(vae), ComponentKind::Transformer); }),
+      ::testing::AllOf(HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not a transformer"), HasSubstr("Incompatible")));
   EXPECT_THAT(refusal([&] { required_part(recognise(vae), ComponentKind::Adapter); }),
               HasSubstr("ae.safetensors is a FLUX.2 autoencoder, not an adapter"));
   EXPECT_THAT(refusal([&] { recognise(folder / "nothing"); }), HasSubstr("nothing does not exist"));

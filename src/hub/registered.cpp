@@ -14,9 +14,8 @@ namespace {
 
 bool begins_with(std::string_view text, std::string_view beginning) {
   return text.size() >= beginning.size() &&
-         std::equal(beginning.begin(), beginning.end(), text.begin(), [](unsigned char a, unsigned char b) {
-           return std::tolower(a) == std::tolower(b);
-         });
+         std::equal(beginning.begin(), beginning.end(), text.begin(),
+                    [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
 }
 
 }  // namespace

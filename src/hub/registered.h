@@ -17,9 +17,9 @@ struct RegisteredPart {
   std::filesystem::path path;
 
   // Of a transformer:
-  std::optional<bool> distilled;               // when the registry knows
+  std::optional<bool> distilled;  // when the registry knows
   bool kv = false;
-  std::string vae, text_encoder, tokenizer;    // keys of the parts to use with it; empty: whichever fits
+  std::string vae, text_encoder, tokenizer;     // keys of the parts to use with it; empty: whichever fits
   std::optional<int64_t> steps, width, height;  // what the user prefers
   std::optional<double> guidance;
 };

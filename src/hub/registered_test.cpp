@@ -20,7 +20,8 @@ RegisteredPart part(const std::string& key, const std::string& name, ComponentKi
 }
 
 TEST(Registered, NamesKeysAndBeginnings) {
-  const RegisteredParts parts({part("k1", "klein", ComponentKind::Transformer), part("k2", "klein-fp8", ComponentKind::Transformer),
+  const RegisteredParts parts({part("k1", "klein", ComponentKind::Transformer),
+                               part("k2", "klein-fp8", ComponentKind::Transformer),
                                part("k3", "other", ComponentKind::Transformer), part("k4", "vae", ComponentKind::Autoencoder)});
   const auto find = [&](const char* name) {
     const RegisteredPart* found = parts.find(name, ComponentKind::Transformer);
@@ -49,9 +50,10 @@ struct LocateRegistered : ::testing::Test {
   LocateRegistered() {
     write_file(folder / "toy/tokenizer.json", "{}");
     write_file(tokenizer / "tokenizer.json", std::string(2 << 20, ' '));
-    parts = {part("a1", "my-klein", ComponentKind::Transformer, klein), part("b1", "v", ComponentKind::Autoencoder, vae),
-             part("c1", "8b", ComponentKind::TextEncoder, wide), part("c2", "4b", ComponentKind::TextEncoder, encoder),
-             part("d0", "toy", ComponentKind::Tokenizer, folder / "toy"), part("d1", "words", ComponentKind::Tokenizer, tokenizer)};
+    parts = {
+        part("a1", "my-klein", ComponentKind::Transformer, klein),   part("b1", "v", ComponentKind::Autoencoder, vae),
+        part("c1", "8b", ComponentKind::TextEncoder, wide),          part("c2", "4b", ComponentKind::TextEncoder, encoder),
+        part("d0", "toy", ComponentKind::Tokenizer, folder / "toy"), part("d1", "words", ComponentKind::Tokenizer, tokenizer)};
   }
   ModelFiles locate() {
     query.registered = RegisteredParts(parts);
@@ -65,7 +67,7 @@ TEST_F(LocateRegistered, PartsAreChosenByGeometry) {
   EXPECT_EQ(files.transformer, klein);
   EXPECT_EQ(files.vae, vae);
   EXPECT_EQ(files.text_encoder, encoder);  // the 8B encoder is registered first and does not fit
-  EXPECT_EQ(files.tokenizer, tokenizer);  // not that of a toy
+  EXPECT_EQ(files.tokenizer, tokenizer);   // not that of a toy
   EXPECT_EQ(files.id, "flux.2-klein-base-4b");
   query.model = "a1";
   EXPECT_EQ(locate().transformer, klein);
@@ -99,7 +101,8 @@ TEST_F(LocateRegistered, OptionsAndEntriesNameParts) {
   query.vae = vae;
   EXPECT_EQ(locate().vae, vae);
   query.vae = "secnd";
-  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("the autoencoder secnd, named in the request, does not exist"), HasSubstr("second")));
+  EXPECT_THAT(refusal([&] { locate(); }),
+              AllOf(HasSubstr("the autoencoder secnd, named in the request, does not exist"), HasSubstr("second")));
   query.vae.clear();
   query.text_encoder = "8b";
   EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("width 2560"), HasSubstr("width 4096")));
@@ -114,7 +117,8 @@ TEST_F(LocateRegistered, AFileThatIsGoneIsSaid) {
 TEST_F(LocateRegistered, SeveralAreListedByName) {
   parts.push_back(part("a2", "second", ComponentKind::Transformer,
                        write_stripped(folder / "7/x.safetensors", transformer_tensors(klein_4b_config()))));
-  EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("several models"), HasSubstr("my-klein, second"), HasSubstr("choose one with model")));
+  EXPECT_THAT(refusal([&] { locate(); }),
+              AllOf(HasSubstr("several models"), HasSubstr("my-klein, second"), HasSubstr("choose one with model")));
 }
 
 }  // namespace

@@ -63,8 +63,7 @@ class ModelWriter {
 
   void write(const std::vector<PartFile>& components) {
     for (const PartFile& c : components)
-      for (const Invented& t : c.tensors)
-        state_.total += static_cast<uint64_t>(bytes_for(dtype_of(t), t.shape.numel()));
+      for (const Invented& t : c.tensors) state_.total += static_cast<uint64_t>(bytes_for(dtype_of(t), t.shape.numel()));
     for (const PartFile& c : components) write(c);
   }
 
@@ -129,27 +128,24 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
   check(holds_tokenizer(from), "{} holds no tokenizer to copy", from.string());
   std::error_code failed;
   fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, failed);
-  if (failed)
-    fail(ErrorCode::CannotWrite, "cannot copy tokenizer {} to {}: {}", from.string(), to.string(), failed.message());
+  if (failed) fail(ErrorCode::CannotWrite, "cannot copy tokenizer {} to {}: {}", from.string(), to.string(), failed.message());
 }
 
 }  // namespace
 
-void synthesise_model(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress,
-                      const Log& log) {
+void synthesise_model(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress, const Log& log) {
   check(!options.out.empty(), "a folder for the model is needed");
   const SynthModel model = model_of(options);
   const bool diffusers = options.layout == SynthOptions::Layout::Diffusers;
 
   std::vector<PartFile> components = {
-      {diffusers ? options.out / "transformer/diffusion_pytorch_model.safetensors"
-                 : options.out / single_file_name(model),
+      {diffusers ? options.out / "transformer/diffusion_pytorch_model.safetensors" : options.out / single_file_name(model),
        ModelPart::Transformer, list_tensors(Flux2Transformer(model.transformer))},
       {diffusers ? options.out / "vae/diffusion_pytorch_model.safetensors" : options.out / "ae.safetensors",
        ModelPart::Autoencoder, list_tensors(Vae(model.vae))}};
   if (model.text_encoder)
-    components.push_back({options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder,
-                          text_encoder_tensors(*model.text_encoder)});
+    components.push_back(
+        {options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder, text_encoder_tensors(*model.text_encoder)});
   else log.warn("{} reads its prompts with a Mistral encoder, which is not written", model.name);
 
   ModelWriter(options, progress).write(components);

@@ -38,8 +38,8 @@ std::string byte_symbol(int byte) {
 
 // Frequent English pairs; each side is a byte symbol or an earlier merge. Ġ stands for the space.
 constexpr std::pair<std::string_view, std::string_view> kMerges[] = {
-    {"Ġ", "a"}, {"Ġ", "t"}, {"h", "e"}, {"i", "n"}, {"Ġt", "he"}, {"r", "e"},  {"o", "n"},
-    {"e", "r"}, {"a", "t"}, {"Ġ", "o"}, {"Ġo", "n"}, {"n", "d"},  {"Ġa", "nd"}, {"Ġ", "in"},
+    {"Ġ", "a"}, {"Ġ", "t"}, {"h", "e"}, {"i", "n"},  {"Ġt", "he"}, {"r", "e"},   {"o", "n"},
+    {"e", "r"}, {"a", "t"}, {"Ġ", "o"}, {"Ġo", "n"}, {"n", "d"},   {"Ġa", "nd"}, {"Ġ", "in"},
 };
 
 struct TemplateToken {
@@ -58,9 +58,12 @@ constexpr const char* kChatTemplate =
 }  // namespace
 
 void write_own_index(const fs::path& folder, const SynthModel& m) {
-  Json flux2 = {{"text_length", m.defaults.text_length}, {"text_layers", m.defaults.text_layers},
-                {"steps", m.defaults.steps},             {"guidance", m.defaults.guidance},
-                {"width", m.defaults.width},             {"height", m.defaults.height}};
+  Json flux2 = {{"text_length", m.defaults.text_length},
+                {"text_layers", m.defaults.text_layers},
+                {"steps", m.defaults.steps},
+                {"guidance", m.defaults.guidance},
+                {"width", m.defaults.width},
+                {"height", m.defaults.height}};
   write_json(folder / "model_index.json", {{"name", m.name}, {"is_distilled", m.distilled}, {"flux2", flux2}});
 }
 
@@ -85,23 +88,26 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
   // What diffusers takes as arguments of a call and a small model needs told; published ones have these by default.
   if (d.text_layers != ModelDefaults{}.text_layers || d.text_length != ModelDefaults{}.text_length) {
     index["name"] = m.name;
-    index["flux2"] = {{"text_length", d.text_length}, {"text_layers", d.text_layers}, {"steps", d.steps},
-                      {"guidance", d.guidance},       {"width", d.width},             {"height", d.height}};
+    index["flux2"] = {{"text_length", d.text_length},
+                      {"text_layers", d.text_layers},
+                      {"steps", d.steps},
+                      {"guidance", d.guidance},
+                      {"width", d.width},
+                      {"height", d.height}};
   }
   write_json(folder / "model_index.json", index);
 
   write_json(folder / "transformer" / "config.json", transformer_config(t));
   write_json(folder / "vae" / "config.json", autoencoder_config(m.vae));
-  write_json(folder / "scheduler" / "scheduler_config.json",
-             {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
-              {"base_image_seq_len", 256},
-              {"base_shift", 0.5},
-              {"max_image_seq_len", 4096},
-              {"max_shift", 1.15},
-              {"num_train_timesteps", 1000},
-              {"shift", 3.0},
-              {"time_shift_type", "exponential"},
-              {"use_dynamic_shifting", true}});
+  write_json(folder / "scheduler" / "scheduler_config.json", {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
+                                                              {"base_image_seq_len", 256},
+                                                              {"base_shift", 0.5},
+                                                              {"max_image_seq_len", 4096},
+                                                              {"max_shift", 1.15},
+                                                              {"num_train_timesteps", 1000},
+                                                              {"shift", 3.0},
+                                                              {"time_shift_type", "exponential"},
+                                                              {"use_dynamic_shifting", true}});
 }
 
 void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
@@ -113,14 +119,18 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
     tokens[std::string(left) + std::string(right)] = next++;
   }
   for (const TemplateToken& token : kTemplateTokens)
-    added.push_back({{"id", next++}, {"content", token.content}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", token.special}});
+    added.push_back({{"id", next++},
+                     {"content", token.content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", token.special}});
   check(next <= vocab, "the small tokenizer has {} tokens, the text encoder room for {}", next, vocab);
 
-  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"},
-                      {"invert", false}};
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true},
-                           {"use_regex", false}};
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   write_json(folder / "tokenizer.json",
              {{"version", "1.0"},
               {"truncation", nullptr},
@@ -130,13 +140,23 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
               {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
               {"post_processor", nullptr},
               {"decoder", byte_level},
-              {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
-                         {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"fuse_unk", false},
-                         {"byte_fallback", false}, {"vocab", tokens}, {"merges", merges}}}});
-  write_json(folder / "tokenizer_config.json",
-             {{"tokenizer_class", "Qwen2Tokenizer"}, {"pad_token", "<|endoftext|>"}, {"eos_token", "<|im_end|>"},
-              {"model_max_length", 131072}, {"add_bos_token", false}, {"clean_up_tokenization_spaces", false},
-              {"chat_template", kChatTemplate}});
+              {"model",
+               {{"type", "BPE"},
+                {"dropout", nullptr},
+                {"unk_token", nullptr},
+                {"continuing_subword_prefix", ""},
+                {"end_of_word_suffix", ""},
+                {"fuse_unk", false},
+                {"byte_fallback", false},
+                {"vocab", tokens},
+                {"merges", merges}}}});
+  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"},
+                                                {"pad_token", "<|endoftext|>"},
+                                                {"eos_token", "<|im_end|>"},
+                                                {"model_max_length", 131072},
+                                                {"add_bos_token", false},
+                                                {"clean_up_tokenization_spaces", false},
+                                                {"chat_template", kChatTemplate}});
 }
 
 }  // namespace flux2

@@ -36,16 +36,14 @@ SynthModel published_model(const Variant& v) {
 
 void check_consistent(const SynthModel& m) {
   const Flux2Config& t = m.transformer;
-  check(t.hidden > 0 && t.hidden % Flux2Config::kHeadDim == 0, "width {} is not a multiple of the head width 128",
-        t.hidden);
-  check(t.double_blocks >= 0 && t.single_blocks >= 0, "{} double and {} single blocks", t.double_blocks,
-        t.single_blocks);
+  check(t.hidden > 0 && t.hidden % Flux2Config::kHeadDim == 0, "width {} is not a multiple of the head width 128", t.hidden);
+  check(t.double_blocks >= 0 && t.single_blocks >= 0, "{} double and {} single blocks", t.double_blocks, t.single_blocks);
   for (const auto& widths : {m.vae.encoder_widths, m.vae.decoder_widths})
     for (int64_t w : widths) check(w > 0 && w % 32 == 0, "autoencoder width {} is not a multiple of its 32 groups", w);
   if (!m.text_encoder) return;
   const Qwen3Config& q = *m.text_encoder;
-  check(q.output_width() == t.text_width, "{} states of width {} do not make the transformer's text width {}",
-        q.states.size(), q.hidden, t.text_width);
+  check(q.output_width() == t.text_width, "{} states of width {} do not make the transformer's text width {}", q.states.size(),
+        q.hidden, t.text_width);
   check(q.layers_needed() <= q.layers, "the text encoder has {} layers, but the output of layer {} is needed", q.layers,
         q.layers_needed());
 }
@@ -59,8 +57,7 @@ SynthModel model_of(const SynthOptions& o) {
   } else if (const auto variant = find_variant(o.variant)) {
     m = published_model(*variant);
   } else {
-    fail(ErrorCode::InvalidArgument, "cannot invent a model of kind {}: known are tiny and the published ids",
-         o.variant);
+    fail(ErrorCode::InvalidArgument, "cannot invent a model of kind {}: known are tiny and the published ids", o.variant);
   }
   if (o.base && m.distilled) {
     m.distilled = false;

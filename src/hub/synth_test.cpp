@@ -39,8 +39,8 @@ TEST(Synth, SameCanonicalValuesInEveryLayoutAndType) {
   tiny_model(folder / "bf16", {.layout = SynthOptions::Layout::Diffusers, .dtype = DType::BF16, .seed = 7});
   for (const PartPaths& p : kParts) {
     const NamedWeights a(open_weights(folder / "bfl" / p.bfl), p.part),
-        b(open_weights(folder / "diffusers" / p.diffusers), p.part),
-        c(open_weights(folder / "bf16" / p.diffusers), p.part), again(open_weights(folder / "again" / p.bfl), p.part);
+        b(open_weights(folder / "diffusers" / p.diffusers), p.part), c(open_weights(folder / "bf16" / p.diffusers), p.part),
+        again(open_weights(folder / "again" / p.bfl), p.part);
     EXPECT_EQ(a.names(), b.names());
     EXPECT_TRUE(b.unknown().empty());
     for (const std::string& name : a.names()) {
@@ -59,8 +59,7 @@ TEST(Synth, SeedsAndTensorsDiffer) {
   const fs::path folder = scratch_folder();
   tiny_model(folder / "a", {.seed = 1});
   tiny_model(folder / "b", {.seed = 2});
-  const auto a = open_weights(folder / "a/flux-2-tiny.safetensors"),
-             b = open_weights(folder / "b/flux-2-tiny.safetensors");
+  const auto a = open_weights(folder / "a/flux-2-tiny.safetensors"), b = open_weights(folder / "b/flux-2-tiny.safetensors");
   const auto x = floats(a->open("single_blocks.0.linear1.weight"));
   EXPECT_NE(x, floats(b->open("single_blocks.0.linear1.weight")));
   EXPECT_NE(x, floats(a->open("single_blocks.1.linear1.weight")));

@@ -50,8 +50,7 @@ bool ends_in_one_of(const std::string& name, std::initializer_list<const char*> 
 
 ValueRange sane_values(const std::string& name, const Shape& shape, ParameterKind kind) {
   switch (kind) {
-    case ParameterKind::Statistic:
-      return name.ends_with("running_var") ? ValueRange{3.0f, 0.3f} : ValueRange{0.0f, 0.1f};
+    case ParameterKind::Statistic: return name.ends_with("running_var") ? ValueRange{3.0f, 0.3f} : ValueRange{0.0f, 0.1f};
     case ParameterKind::Vector: return name.ends_with(".bias") ? ValueRange{0.0f, 0.02f} : ValueRange{1.0f, 0.05f};
     case ParameterKind::Table: return {0.0f, 0.02f};
     case ParameterKind::Matrix:

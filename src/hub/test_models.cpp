@@ -37,16 +37,13 @@ std::vector<Stripped> transformer_tensors(const Flux2Config& config, const std::
   return list(Flux2Transformer(config), prefix);
 }
 
-std::vector<Stripped> vae_tensors(const VaeConfig& config, const std::string& prefix) {
-  return list(Vae(config), prefix);
-}
+std::vector<Stripped> vae_tensors(const VaeConfig& config, const std::string& prefix) { return list(Vae(config), prefix); }
 
 std::vector<Stripped> qwen3_tensors(int64_t width, int64_t layers, const std::string& prefix) {
   std::vector<Stripped> tensors = {{prefix + "embed_tokens.weight", {151936, width}}};
   for (int64_t i = 0; i < layers; ++i) {
     const std::string p = fmt::format("{}layers.{}.", prefix, i);
-    for (const char* name : {"input_layernorm", "post_attention_layernorm"})
-      tensors.push_back({p + name + ".weight", {width}});
+    for (const char* name : {"input_layernorm", "post_attention_layernorm"}) tensors.push_back({p + name + ".weight", {width}});
     for (const char* name : {"q_norm", "k_norm"}) tensors.push_back({p + "self_attn." + name + ".weight", {128}});
     tensors.push_back({p + "self_attn.q_proj.weight", {4096, width}});
     tensors.push_back({p + "self_attn.k_proj.weight", {1024, width}});

@@ -21,8 +21,8 @@ namespace flux2::testing_models {
 // An empty folder of the running test.
 inline std::filesystem::path scratch_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "flux2_hub" /
-                      (std::string(test->test_suite_name()) + "." + test->name());
+  const auto folder =
+      std::filesystem::path(::testing::TempDir()) / "flux2_hub" / (std::string(test->test_suite_name()) + "." + test->name());
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;
@@ -49,9 +49,8 @@ inline std::filesystem::path write_stripped(const std::filesystem::path& path, c
   for (const Stripped& t : tensors) {
     const uint64_t width = t.dtype == "F32" ? 4 : t.dtype == "BF16" || t.dtype == "F16" ? 2 : 1;
     const uint64_t end = at + width * static_cast<uint64_t>(t.shape.numel());
-    header[t.name] = {{"dtype", t.dtype},
-                      {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},
-                      {"data_offsets", {at, end}}};
+    header[t.name] = {
+        {"dtype", t.dtype}, {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}, {"data_offsets", {at, end}}};
     at = end;
   }
   const std::string text = header.dump();

@@ -37,8 +37,7 @@ std::optional<TrainingKind> told_by_index(const Json& index) {
   if (name == "Flux2KleinKVPipeline") return TrainingKind{true, true, "model_index.json: Flux2KleinKVPipeline"};
   const auto flag = index.find("is_distilled");
   if (flag != index.end() && flag->is_boolean())
-    return TrainingKind{flag->get<bool>(), false,
-                        fmt::format("model_index.json: is_distilled is {}", flag->get<bool>())};
+    return TrainingKind{flag->get<bool>(), false, fmt::format("model_index.json: is_distilled is {}", flag->get<bool>())};
   if (name == "Flux2KleinPipeline")
     return TrainingKind{false, false, "model_index.json: Flux2KleinPipeline without is_distilled"};
   return std::nullopt;

@@ -34,8 +34,7 @@ const std::vector<Variant>& variants() {
 std::string bare_model_name(std::string_view name) {
   std::string text;
   for (char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c))) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text.starts_with("flux2") ? text.substr(5) : text;
 }
 

@@ -14,19 +14,19 @@ struct ModelDefaults {
   int steps = 4;
   double guidance = 1.0;
   int width = 1024, height = 1024;
-  int text_length = 512;                  // slots of text
+  int text_length = 512;  // slots of text
   std::vector<int> text_layers = {9, 18, 27};
   enum Guidance { None, Embedded, TrueCfg } guidance_kind = None;
 };
 
 // A published member of the family.
 struct Variant {
-  std::string id;            // "flux.2-klein-4b"
+  std::string id;  // "flux.2-klein-4b"
   Flux2Config config;
   ModelDefaults defaults;
-  bool distilled = true;     // few steps, guidance locked
-  bool kv = false;           // reuses the keys and values of references
-  std::string encoder;       // "Qwen3-4B"
+  bool distilled = true;  // few steps, guidance locked
+  bool kv = false;        // reuses the keys and values of references
+  std::string encoder;    // "Qwen3-4B"
   std::string licence;
 };
 

@@ -20,8 +20,7 @@ TEST(Variants, AreFoundInAnySpelling) {
 }
 
 TEST(Variants, CarryTheDefaultsOfThePublishedModels) {
-  const Variant distilled = *find_variant("klein-4b"), base = *find_variant("klein-base-4b"),
-                dev = *find_variant("dev");
+  const Variant distilled = *find_variant("klein-4b"), base = *find_variant("klein-base-4b"), dev = *find_variant("dev");
   EXPECT_EQ(distilled.config, base.config);
   EXPECT_EQ(distilled.defaults.steps, 4);
   EXPECT_EQ(distilled.defaults.guidance, 1.0);

@@ -68,7 +68,7 @@ void WeightEncoder::find_scales(ThreadPool& threads) {
   const int64_t width = type_.scales == Scales::Blocks ? kScaleBlock : rows_.width();
   const int64_t height = type_.scales == Scales::Rows     ? 1
                          : type_.scales == Scales::Blocks ? kScaleBlock
-                                                                 : std::max<int64_t>(1, count());
+                                                          : std::max<int64_t>(1, count());
   scale_columns_ = blocks_in(rows_.width(), width);
   std::vector<float> of_rows(static_cast<size_t>(count() * scale_columns_));
   threads.parallel_ranges(count(), 16, [&](int64_t begin, int64_t end) {

@@ -24,9 +24,7 @@ class ByteView {
     return bytes_.subspan(at, size);
   }
 
-  std::string_view text(size_t at, size_t size) const {
-    return {reinterpret_cast<const char*>(part(at, size).data()), size};
-  }
+  std::string_view text(size_t at, size_t size) const { return {reinterpret_cast<const char*>(part(at, size).data()), size}; }
 
   uint8_t u8(size_t at) const { return std::to_integer<uint8_t>(part(at, 1)[0]); }
   uint16_t u16(size_t at) const { return static_cast<uint16_t>(integer(at, 2)); }

@@ -26,8 +26,7 @@ std::optional<ErrorCode> code_of(F&& f) {
 class DamagedImage : public testing::TestWithParam<ImageFormat> {
  protected:
   std::vector<std::byte> file(int channels) const {
-    const ImageMetadata metadata{
-        .text = {{"parameters", "text"}}, .exif_comment = "comment", .xmp = "<x/>", .software = "s"};
+    const ImageMetadata metadata{.text = {{"parameters", "text"}}, .exif_comment = "comment", .xmp = "<x/>", .software = "s"};
     return encode_image(test_image(61, 43, channels), GetParam(), metadata);
   }
 };
@@ -59,8 +58,7 @@ TEST_P(DamagedImage, ChangedBytesGiveOnlyErrors) {
   int refused = 0, same_size = 0;
   for (int round = 0; round < 400; ++round) {
     auto damaged = whole;
-    const size_t range =
-        round % 2 != 0 ? damaged.size() : std::min<size_t>(damaged.size(), 200);  // headers matter most
+    const size_t range = round % 2 != 0 ? damaged.size() : std::min<size_t>(damaged.size(), 200);  // headers matter most
     for (int i = 0; i < 1 + round % 4; ++i) damaged[random() % range] = static_cast<std::byte>(random());
     Image image;
     const auto code = code_of([&] { image = read_image(damaged, {.max_pixels = 1 << 20}); });

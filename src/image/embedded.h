@@ -11,7 +11,7 @@ namespace flux2 {
 // Metadata blocks of a picture file, as views into it; empty where there is none.
 struct Embedded {
   std::span<const std::byte> exif;
-  std::span<const std::byte> xmp;  // JPEG and WebP; in PNG it is one of the text chunks
+  std::span<const std::byte> xmp;               // JPEG and WebP; in PNG it is one of the text chunks
   std::vector<std::span<const std::byte>> icc;  // parts of the ICC profile in order; in PNG the iCCP chunk, compressed
 };
 

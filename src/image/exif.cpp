@@ -15,8 +15,7 @@ using namespace std::string_view_literals;
 constexpr uint16_t kMake = 0x010F, kOrientation = 0x0112, kSoftware = 0x0131, kExifFolder = 0x8769;
 constexpr uint16_t kExifVersion = 0x9000, kUserComment = 0x9286;
 constexpr uint16_t kAscii = 2, kShort = 3, kLong = 4, kUndefined = 7;
-constexpr std::string_view kUnicodePrefix = "UNICODE\0"sv, kAsciiPrefix = "ASCII\0\0\0"sv,
-                           kNoPrefix = "\0\0\0\0\0\0\0\0"sv;
+constexpr std::string_view kUnicodePrefix = "UNICODE\0"sv, kAsciiPrefix = "ASCII\0\0\0"sv, kNoPrefix = "\0\0\0\0\0\0\0\0"sv;
 constexpr size_t kEntryBytes = 12;
 
 struct Entry {

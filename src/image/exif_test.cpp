@@ -12,8 +12,7 @@ using namespace std::string_literals;
 Exif parse(const std::string& block) { return parse_exif(std::as_bytes(std::span(block))); }
 
 TEST(Exif, ReadsBackWhatItBuilds) {
-  const Exif written{
-      .orientation = 6, .make = "Maker", .software = "flux2.cpp 1", .comment = "a fox, 漢字 😀\nSteps: 4"};
+  const Exif written{.orientation = 6, .make = "Maker", .software = "flux2.cpp 1", .comment = "a fox, 漢字 😀\nSteps: 4"};
   const Exif read = parse_exif(build_exif(written));
   EXPECT_EQ(read.orientation, 6);
   EXPECT_EQ(read.make, written.make);

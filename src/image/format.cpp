@@ -31,8 +31,7 @@ std::optional<ImageFormat> sniff_format(std::span<const std::byte> bytes) {
 
 ImageFormat format_from_name(std::string_view name) {
   std::string extension(name.substr(name.rfind('.') + 1));
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return std::tolower(c); });
   if (extension == "jpeg" || extension == "jpe") extension = "jpg";
   if (extension == "pgm" || extension == "pnm") extension = "ppm";
   std::string offered;

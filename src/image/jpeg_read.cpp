@@ -1,7 +1,7 @@
 #include <cstdio>  // jpeglib.h needs FILE
 
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
 
 #include <csetjmp>
 

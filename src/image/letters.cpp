@@ -11,18 +11,18 @@ namespace {
 // ' ' to '~'. A letter is up to nine rows from the top, the seventh on the baseline; a row is a digit of base 32 whose bits are
 // its five pixels, the highest on the left.
 constexpr std::array<std::string_view, 95> kLetters = {
-    "",          "4444404",   "aa",        "aavavaa",   "4fke5u4",   "op248j3",   "cik8lid",   "448",        // SP ! " # $ % & '
-    "2488842",   "8422248",   "04lel4",    "044v44",    "00000c48",  "000v",      "00000cc",   "122488g",    // ( ) * + , - . /
-    "ehjlphe",   "4c4444e",   "eh1248v",   "v2421he",   "26aiv22",   "vgu11he",   "68guhhe",   "v124888",    // 0 … 7
-    "ehhehhe",   "ehhf12c",   "0cc0cc",    "0cc0cc48",  "248g842",   "00v0v",     "8421248",   "eh12404",    // 8 9 : ; < = > ?
-    "eh1dlle",   "ehhvhhh",   "uhhuhhu",   "ehggghe",   "sihhhis",   "vgguggv",   "vgguggg",   "ehgnhhf",    // @ A … G
-    "hhhvhhh",   "e44444e",   "72222ic",   "hikokih",   "ggggggv",   "hrllhhh",   "hhpljhh",   "ehhhhhe",    // H … O
-    "uhhuggg",   "ehhhlid",   "uhhukih",   "fgge11u",   "v444444",   "hhhhhhe",   "hhhhha4",   "hhhllla",    // P … W
-    "hha4ahh",   "hhha444",   "v1248gv",   "e88888e",   "g884221",   "e22222e",   "4ah",       "0000000v",   // X Y Z [ \ ] ^ _
-    "842",       "00e1fhf",   "ggmphhu",   "00egghe",   "11djhhf",   "00ehvge",   "698s888",   "00fhhhf1e",  // ` a … g
-    "ggmphhh",   "40c444e",   "2062222ic", "ggikoki",   "c44444e",   "00qllll",   "00mphhh",   "00ehhhe",    // h … o
-    "00uhhhugg", "00fhhhf11", "00mpggg",   "00fge1u",   "88s8896",   "00hhhjd",   "00hhha4",   "00hhlla",    // p … w
-    "00ha4ah",   "00hhhhf1e", "00v248v",   "2448442",   "4444444",   "8442448",   "008l2",                    // x y z { | } ~
+    "",          "4444404",   "aa",        "aavavaa",  "4fke5u4",  "op248j3", "cik8lid", "448",        // SP ! " # $ % & '
+    "2488842",   "8422248",   "04lel4",    "044v44",   "00000c48", "000v",    "00000cc", "122488g",    // ( ) * + , - . /
+    "ehjlphe",   "4c4444e",   "eh1248v",   "v2421he",  "26aiv22",  "vgu11he", "68guhhe", "v124888",    // 0 … 7
+    "ehhehhe",   "ehhf12c",   "0cc0cc",    "0cc0cc48", "248g842",  "00v0v",   "8421248", "eh12404",    // 8 9 : ; < = > ?
+    "eh1dlle",   "ehhvhhh",   "uhhuhhu",   "ehggghe",  "sihhhis",  "vgguggv", "vgguggg", "ehgnhhf",    // @ A … G
+    "hhhvhhh",   "e44444e",   "72222ic",   "hikokih",  "ggggggv",  "hrllhhh", "hhpljhh", "ehhhhhe",    // H … O
+    "uhhuggg",   "ehhhlid",   "uhhukih",   "fgge11u",  "v444444",  "hhhhhhe", "hhhhha4", "hhhllla",    // P … W
+    "hha4ahh",   "hhha444",   "v1248gv",   "e88888e",  "g884221",  "e22222e", "4ah",     "0000000v",   // X Y Z [ \ ] ^ _
+    "842",       "00e1fhf",   "ggmphhu",   "00egghe",  "11djhhf",  "00ehvge", "698s888", "00fhhhf1e",  // ` a … g
+    "ggmphhh",   "40c444e",   "2062222ic", "ggikoki",  "c44444e",  "00qllll", "00mphhh", "00ehhhe",    // h … o
+    "00uhhhugg", "00fhhhf11", "00mpggg",   "00fge1u",  "88s8896",  "00hhhjd", "00hhha4", "00hhlla",    // p … w
+    "00ha4ah",   "00hhhhf1e", "00v248v",   "2448442",  "4444444",  "8442448", "008l2",                 // x y z { | } ~
 };
 constexpr std::string_view kBox = "vhhhhhv";
 

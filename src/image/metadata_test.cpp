@@ -14,12 +14,11 @@ namespace {
 
 using namespace std::string_literals;
 
-const ImageMetadata kMetadata{
-    .text = {{"parameters", "a café\nSteps: 4"}, {"flux2", R"({"prompt":"漢字 😀"})"}, {"empty", ""}},
-    .exif_comment = "a fox, 漢字 😀\nSteps: 4, Seed: 1",
-    .xmp = "<x:xmpmeta>é</x:xmpmeta>",
-    .software = "flux2.cpp 1.0.0",
-    .make = "Somebody"};
+const ImageMetadata kMetadata{.text = {{"parameters", "a café\nSteps: 4"}, {"flux2", R"({"prompt":"漢字 😀"})"}, {"empty", ""}},
+                              .exif_comment = "a fox, 漢字 😀\nSteps: 4, Seed: 1",
+                              .xmp = "<x:xmpmeta>é</x:xmpmeta>",
+                              .software = "flux2.cpp 1.0.0",
+                              .make = "Somebody"};
 
 std::vector<std::string> chunk_types(const std::vector<std::byte>& png) {
   std::vector<std::string> types;
@@ -30,8 +29,7 @@ std::vector<std::string> chunk_types(const std::vector<std::byte>& png) {
 TEST(Metadata, PngRoundTrip) {
   const auto png = encode_png(test_image(8, 8, 3), kMetadata);
   EXPECT_EQ(read_metadata(png), kMetadata);
-  EXPECT_EQ(chunk_types(png),
-            (std::vector<std::string>{"IHDR", "tEXt", "iTXt", "tEXt", "iTXt", "eXIf", "IDAT", "IEND"}));
+  EXPECT_EQ(chunk_types(png), (std::vector<std::string>{"IHDR", "tEXt", "iTXt", "tEXt", "iTXt", "eXIf", "IDAT", "IEND"}));
   EXPECT_EQ(*read_metadata(png).find_text("empty"), "");
   EXPECT_EQ(read_metadata(png).find_text("absent"), nullptr);
   EXPECT_EQ(chunk_types(encode_png(test_image(8, 8, 3))), (std::vector<std::string>{"IHDR", "IDAT", "IEND"}));

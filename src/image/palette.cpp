@@ -53,15 +53,14 @@ std::vector<std::array<uint8_t, 3>> median_cut(const Image& rgb, size_t max_colo
   std::vector<Box> boxes = {measure(cells, 0, cells.size())};
   while (boxes.size() < max_colours) {
     const auto weight = [](const Box& box) { return box.count * static_cast<uint64_t>(box.extent); };
-    const auto widest =
-        std::max_element(boxes.begin(), boxes.end(), [&](auto& a, auto& b) { return weight(a) < weight(b); });
+    const auto widest = std::max_element(boxes.begin(), boxes.end(), [&](auto& a, auto& b) { return weight(a) < weight(b); });
     if (weight(*widest) == 0) break;
     const Box box = *widest;
     std::sort(cells.begin() + box.begin, cells.begin() + box.end,
               [&](const Cell& a, const Cell& b) { return a.mean(box.axis) < b.mean(box.axis); });
     size_t middle = box.begin;
-    for (uint64_t seen = 0;
-         middle < box.end - 1 && (middle == box.begin || seen + cells[middle].count <= box.count / 2); ++middle) {
+    for (uint64_t seen = 0; middle < box.end - 1 && (middle == box.begin || seen + cells[middle].count <= box.count / 2);
+         ++middle) {
       seen += cells[middle].count;
     }
     *widest = measure(cells, box.begin, middle);
@@ -75,8 +74,7 @@ std::vector<std::array<uint8_t, 3>> median_cut(const Image& rgb, size_t max_colo
       all.count += cells[i].count;
       for (int c = 0; c < 3; ++c) all.sum[c] += cells[i].sum[c];
     }
-    colours.push_back(
-        {static_cast<uint8_t>(all.mean(0)), static_cast<uint8_t>(all.mean(1)), static_cast<uint8_t>(all.mean(2))});
+    colours.push_back({static_cast<uint8_t>(all.mean(0)), static_cast<uint8_t>(all.mean(1)), static_cast<uint8_t>(all.mean(2))});
   }
   return colours;
 }

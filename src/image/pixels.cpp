@@ -14,9 +14,7 @@ namespace {
 float at_least(float low, float x) { return x > low ? x : low; }
 float at_most(float high, float x) { return x < high ? x : high; }
 
-uint8_t truncated(float x) {
-  return static_cast<uint8_t>(static_cast<int32_t>(127.5f * (at_most(1, at_least(-1, x)) + 1.0f)));
-}
+uint8_t truncated(float x) { return static_cast<uint8_t>(static_cast<int32_t>(127.5f * (at_most(1, at_least(-1, x)) + 1.0f))); }
 
 // A piece at a time, through arrays that stay in the cache: each loop does one thing, so that the compiler makes vectors of it.
 // Two comparisons in one loop become jumps, and planes woven together while they are converted go sample by sample.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "image/byte_view.h"
 #include "base/text.h"
+#include "image/byte_view.h"
 #include "image/text_encoding.h"
 
 namespace flux2 {
@@ -104,11 +104,9 @@ TextEntries read_png_text(std::span<const std::byte> bytes, size_t max_bytes) {
 
 PngChunk make_text_chunk(const std::string& keyword, const std::string& text) {
   const auto name = utf8_to_latin1(keyword);
-  check(name && !name->empty() && name->size() <= 79, "PNG text keyword \"{}\": 1 to 79 Latin-1 characters are needed",
-        keyword);
+  check(name && !name->empty() && name->size() <= 79, "PNG text keyword \"{}\": 1 to 79 Latin-1 characters are needed", keyword);
   check(is_utf8(text), "PNG text \"{}\" is not valid UTF-8", keyword);
-  check(keyword.find('\0') == keyword.npos && text.find('\0') == text.npos, "PNG text \"{}\" holds a zero byte",
-        keyword);
+  check(keyword.find('\0') == keyword.npos && text.find('\0') == text.npos, "PNG text \"{}\" holds a zero byte", keyword);
   const auto latin1 = utf8_to_latin1(text);
   if (fits_text_chunk(latin1)) return {"tEXt", *name + '\0' + *latin1};
   return {"iTXt", *name + std::string(5, '\0') + text};  // not compressed, no language, no translated keyword

@@ -25,9 +25,8 @@ TEST(ReadImage, PpmKinds) {
   EXPECT_EQ(read_text("P3\n1 1 255\n1 2 3\n").pixels, (Pixels{1, 2, 3}));
   EXPECT_EQ(read_text("P5\n3 1\n100\n\0\x32\x64"s).pixels, (Pixels{0, 128, 255}));
   EXPECT_EQ(read_text("P6 1 1 65535\n\x80\x00\x00\xff\xff\xff"s).pixels, (Pixels{128, 1, 255}));
-  for (const std::string& bad :
-       {"P6 1 1 255\n\x01\x02"s, "P3 1 1 255\n1 2"s, "P5 1 1 0\n\x01"s, "P5 1 1 65536\n\x01\x01"s, "P2 1 1 7\n8"s,
-        "P5 0 1 255\n"s, "P5 -1 1 255\n"s, "P5 99999999999 1 255\n"s, "P6"s, "P6 #"s}) {
+  for (const std::string& bad : {"P6 1 1 255\n\x01\x02"s, "P3 1 1 255\n1 2"s, "P5 1 1 0\n\x01"s, "P5 1 1 65536\n\x01\x01"s,
+                                 "P2 1 1 7\n8"s, "P5 0 1 255\n"s, "P5 -1 1 255\n"s, "P5 99999999999 1 255\n"s, "P6"s, "P6 #"s}) {
     EXPECT_THROW(read_text(bad), Error) << bad;
   }
 }
@@ -52,8 +51,7 @@ struct Bmp {
 
 TEST(ReadImage, BmpKinds) {
   EXPECT_EQ(read_text(Bmp{1, 2, 24, 0, "", "\x01\x02\x03\0\x04\x05\x06\0"s}.file()).pixels, (Pixels{6, 5, 4, 3, 2, 1}));
-  EXPECT_EQ(read_text(Bmp{1, -2, 24, 0, "", "\x01\x02\x03\0\x04\x05\x06\0"s}.file()).pixels,
-            (Pixels{3, 2, 1, 6, 5, 4}));
+  EXPECT_EQ(read_text(Bmp{1, -2, 24, 0, "", "\x01\x02\x03\0\x04\x05\x06\0"s}.file()).pixels, (Pixels{3, 2, 1, 6, 5, 4}));
   EXPECT_EQ(read_text(Bmp{1, 1, 32, 0, "", "\x01\x02\x03\x09"s}.file()).pixels, (Pixels{3, 2, 1}));
   EXPECT_EQ(read_text(Bmp{1, 1, 16, 0, "", le(31 << 10 | 1, 2) + "\0\0"s}.file()).pixels, (Pixels{255, 0, 8}));
   const std::string masks565 = le(0xF800, 4) + le(0x07E0, 4) + le(0x001F, 4);
@@ -66,8 +64,7 @@ TEST(ReadImage, BmpKinds) {
   EXPECT_EQ(read_text(Bmp{2, 1, 8, 0, palette, "\x07\xff\0\0"s}.file()).pixels, (Pixels{7, 0, 10, 255, 0, 10}));
   EXPECT_EQ(read_text(Bmp{3, 1, 4, 0, palette.substr(0, 64), "\x3f\x50\0\0"s}.file()).pixels,
             (Pixels{3, 0, 10, 15, 0, 10, 5, 0, 10}));
-  EXPECT_EQ(read_text(Bmp{2, 1, 1, 0, palette.substr(0, 8), "\x40\0\0\0"s}.file()).pixels,
-            (Pixels{0, 0, 10, 1, 0, 10}));
+  EXPECT_EQ(read_text(Bmp{2, 1, 1, 0, palette.substr(0, 8), "\x40\0\0\0"s}.file()).pixels, (Pixels{0, 0, 10, 1, 0, 10}));
 }
 
 TEST(ReadImage, BmpRefusals) {
@@ -100,8 +97,7 @@ std::vector<std::byte> make_png(const PngKind& kind) {
   png_set_IHDR(png, info, static_cast<png_uint_32>(kind.width), 1, kind.depth, kind.colour,
                kind.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, 0, 0);
   if (!kind.palette.empty()) {
-    png_set_PLTE(png, info, reinterpret_cast<png_const_colorp>(kind.palette.data()),
-                 static_cast<int>(kind.palette.size() / 3));
+    png_set_PLTE(png, info, reinterpret_cast<png_const_colorp>(kind.palette.data()), static_cast<int>(kind.palette.size() / 3));
   }
   png_color_16 key{};
   key.gray = kind.transparency.empty() ? 0 : static_cast<unsigned char>(kind.transparency[0]);
@@ -127,8 +123,7 @@ TEST(ReadImage, PngKinds) {
   EXPECT_EQ(pixels({PNG_COLOR_TYPE_GRAY_ALPHA, 8, 1, "\x07\x09"}), (Pixels{7, 7, 7, 9}));
   EXPECT_EQ(pixels({PNG_COLOR_TYPE_GRAY, 8, 2, "\x07\x09", "", "\x09"}), (Pixels{7, 7, 7, 255, 9, 9, 9, 0}));
   EXPECT_EQ(pixels({PNG_COLOR_TYPE_PALETTE, 8, 2, "\x01\0"s, "abcdef"}), (Pixels{'d', 'e', 'f', 'a', 'b', 'c'}));
-  EXPECT_EQ(pixels({PNG_COLOR_TYPE_PALETTE, 2, 2, "\x40", "abcdef", "\x05"}),
-            (Pixels{'d', 'e', 'f', 255, 'a', 'b', 'c', 5}));
+  EXPECT_EQ(pixels({PNG_COLOR_TYPE_PALETTE, 2, 2, "\x40", "abcdef", "\x05"}), (Pixels{'d', 'e', 'f', 255, 'a', 'b', 'c', 5}));
   EXPECT_EQ(pixels({PNG_COLOR_TYPE_GRAY, 8, 9, "123456789", "", "", true}),
             (Pixels{'1', '2', '3', '4', '5', '6', '7', '8', '9'}));
 }
@@ -154,8 +149,8 @@ TEST(ReadImage, CmykJpegBecomesRgb) {
 
 std::vector<std::byte> with_jpeg_exif(std::vector<std::byte> jpeg, const Exif& exif) {
   const auto block = build_exif(exif);
-  std::string marker = "\xff\xe1"s + static_cast<char>((block.size() + 8) >> 8) +
-                       static_cast<char>((block.size() + 8) & 255) + "Exif\0\0"s;
+  std::string marker =
+      "\xff\xe1"s + static_cast<char>((block.size() + 8) >> 8) + static_cast<char>((block.size() + 8) & 255) + "Exif\0\0"s;
   marker.append(reinterpret_cast<const char*>(block.data()), block.size());
   jpeg.insert(jpeg.begin() + 2, bytes_of(marker).begin(), bytes_of(marker).end());
   return jpeg;
@@ -169,8 +164,7 @@ TEST(ReadImage, AppliesOrientationUnlessToldNotTo) {
   EXPECT_EQ(read_image(turned).width, 8);
   if (!webp_available()) return;
   const auto webp = encode_webp(image, {}, 90), exif = build_exif({.orientation = 3});
-  const auto turned_webp =
-      add_webp_metadata(webp, {.width = 24, .height = 8, .has_alpha = false, .exif = exif, .xmp = {}});
+  const auto turned_webp = add_webp_metadata(webp, {.width = 24, .height = 8, .has_alpha = false, .exif = exif, .xmp = {}});
   EXPECT_EQ(read_image(turned_webp), apply_orientation(read_image(webp), 3));
 }
 

@@ -28,8 +28,7 @@ struct Golden {
   Image image(const std::string& name) const {
     const Json& entry = header.at(name);
     Image image(entry["shape"][1], entry["shape"][0], 3);
-    std::memcpy(image.pixels.data(), file.data() + 8 + header_size + entry["data_offsets"][0].get<size_t>(),
-                image.pixels.size());
+    std::memcpy(image.pixels.data(), file.data() + 8 + header_size + entry["data_offsets"][0].get<size_t>(), image.pixels.size());
     return image;
   }
 };
@@ -63,8 +62,7 @@ TEST(Resize, ChannelsDoNotMix) {
 TEST(Resize, InvisibleColourDoesNotBleed) {
   Image image(4, 1, 4);
   image.pixels = {200, 100, 50, 255, 200, 100, 50, 255, 0, 255, 0, 0, 0, 255, 0, 0};
-  EXPECT_EQ(resize(image, 2, 1, ResizeFilter::Bilinear).pixels,
-            (std::vector<uint8_t>{199, 100, 50, 219, 205, 99, 49, 36}));
+  EXPECT_EQ(resize(image, 2, 1, ResizeFilter::Bilinear).pixels, (std::vector<uint8_t>{199, 100, 50, 219, 205, 99, 49, 36}));
 }
 
 TEST(Resize, KeepsFlatColourAndSize) {

@@ -39,8 +39,8 @@ TerminalProtocol text_protocol(const Environment& environment) {
 std::optional<TerminalProtocol> graphics_protocol(const Environment& environment, bool sixel) {
   const auto set = [&](const char* name) { return !environment(name).empty(); };
   const std::string program = environment("TERM_PROGRAM");
-  if (set("KITTY_WINDOW_ID") || environment("TERM").find("kitty") != std::string::npos ||
-      set("GHOSTTY_RESOURCES_DIR") || program == "ghostty" || program == "WezTerm") {
+  if (set("KITTY_WINDOW_ID") || environment("TERM").find("kitty") != std::string::npos || set("GHOSTTY_RESOURCES_DIR") ||
+      program == "ghostty" || program == "WezTerm") {
     return TerminalProtocol::Kitty;
   }
   if (program == "iTerm.app" || set("ITERM_SESSION_ID") || set("KONSOLE_VERSION")) return TerminalProtocol::ITerm2;
@@ -130,13 +130,12 @@ TerminalProtocol protocol_from_name(std::string_view name) {
 
 TerminalPicture show_image(const Image& image, TerminalProtocol protocol, const TerminalView& view) {
   if (protocol == TerminalProtocol::None) return {};
-  check(view.columns > 0 && view.cell_width > 0 && view.cell_height > 0,
-        "show_image: a window of {} columns, cells of {}×{}", view.columns, view.cell_width, view.cell_height);
+  check(view.columns > 0 && view.cell_width > 0 && view.cell_height > 0, "show_image: a window of {} columns, cells of {}×{}",
+        view.columns, view.cell_width, view.cell_height);
   TerminalPicture shown;
   if (view.replace_rows > 0) shown.bytes = fmt::format("\x1b[{}A\r", view.replace_rows);
   if (protocol == TerminalProtocol::HalfBlocks) {
-    const int columns =
-        view.max_side > 0 ? std::min(view.columns, divide_up(view.max_side, view.cell_width)) : view.columns;
+    const int columns = view.max_side > 0 ? std::min(view.columns, divide_up(view.max_side, view.cell_width)) : view.columns;
     const Image fitted = shrink_to_fit(to_rgb(image), columns, 0);
     shown.rows = divide_up(fitted.height, 2);
     shown.bytes += half_blocks(fitted);

@@ -102,8 +102,7 @@ TEST(Terminal, NothingIsWiderThanTheWindow) {
   EXPECT_NE(show_image(image, Sixel, narrow).bytes.find("\"1;1;80;40"), std::string::npos);
   EXPECT_NE(show_image(image, ITerm2, narrow).bytes.find(";width=10;"), std::string::npos);
   EXPECT_EQ(show_image(image, HalfBlocks, narrow).rows, 3);
-  const Image preview =
-      read_image(base64_decode(KittyStream(show_image(image, Kitty, {.max_side = 64}).bytes).payload));
+  const Image preview = read_image(base64_decode(KittyStream(show_image(image, Kitty, {.max_side = 64}).bytes).payload));
   EXPECT_EQ(preview.width, 64);
   EXPECT_EQ(preview.height, 32);
 }

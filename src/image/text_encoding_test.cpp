@@ -1,5 +1,5 @@
-#include "base/text.h"
 #include "image/text_encoding.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 

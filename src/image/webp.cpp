@@ -39,8 +39,8 @@ Image decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
 
 std::vector<std::byte> encode_webp(const Image& image, const ImageMetadata& metadata, int quality) {
   check(quality >= 1 && quality <= 100, "WebP quality {} is not within 1…100", quality);
-  check(std::max(image.width, image.height) <= WEBP_MAX_DIMENSION,
-        "WebP holds at most {} pixels a side, the picture is {}×{}", WEBP_MAX_DIMENSION, image.width, image.height);
+  check(std::max(image.width, image.height) <= WEBP_MAX_DIMENSION, "WebP holds at most {} pixels a side, the picture is {}×{}",
+        WEBP_MAX_DIMENSION, image.width, image.height);
   const Image expanded = image.channels == 1 ? to_rgb(image) : Image();
   const Image& shown = image.channels == 1 ? expanded : image;
   const auto encode = shown.channels == 4 ? WebPEncodeRGBA : WebPEncodeRGB;

@@ -141,7 +141,8 @@ void AdapterChange::read_magnitude(const AdapterModule& m) {
   by_columns_ = magnitude.shape.rank() == 2 && magnitude.shape[0] == 1 && magnitude.shape[1] == in_ && out_ != 1;
   magnitude_ = matrix_of(magnitude).values;
   if (static_cast<int64_t>(magnitude_.size()) != (by_columns_ ? in_ : out_))
-    fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", printable(magnitude.name), magnitude.shape, out_, in_);
+    fail(ErrorCode::BadFile, "{} of shape {} does not fit a layer [{}, {}]", printable(magnitude.name), magnitude.shape, out_,
+         in_);
 }
 
 // Q = B − Bᵀ, kept within alpha; rows of a block are turned by Rᵀ with R = (I + Q)(I − Q)⁻¹.

@@ -98,7 +98,8 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
   }
   if (changes_.empty()) {
     std::vector<std::string> first;
-    for (size_t i = 0; i < std::min<size_t>(3, file_.modules.size()); ++i) first.push_back(printable(file_.modules[i].first_key()));
+    for (size_t i = 0; i < std::min<size_t>(3, file_.modules.size()); ++i)
+      first.push_back(printable(file_.modules[i].first_key()));
     fail(ErrorCode::Incompatible, "{} changes no layer of {}; its first keys are {}", file_.source->description(), config.name(),
          fmt::join(first, ", "));
   }

@@ -89,7 +89,8 @@ HostMatrix weight_values(const NamedWeights& weights, const std::string& name);
 std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream,
                                              DType activations);
 
-// Bytes that an adapter takes in use: its pairs in `activations` and, for what is no pair or with `merge`, the weights it changes.
+// Bytes that an adapter takes in use: its pairs in `activations` and, for what is no pair or with `merge`, the weights it
+// changes.
 int64_t adapter_bytes(const std::shared_ptr<const Adapter>& adapter, const NamedWeights& weights, bool merge, DType activations);
 
 // Bytes of the weights that merge_into() would change, as it stores them.

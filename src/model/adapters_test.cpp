@@ -70,7 +70,8 @@ ThreadPool& threads() {
 
 std::vector<float> merged(const std::vector<AdapterUse>& uses, const std::string& name, const HostMatrix& w) {
   HostMatrix sum(w.rows, w.columns);
-  const MergedRows all([&](int64_t row, float* out) { std::copy_n(w.row(row), w.columns, out); }, {w.rows, w.columns}, name, uses);
+  const MergedRows all([&](int64_t row, float* out) { std::copy_n(w.row(row), w.columns, out); }, {w.rows, w.columns}, name,
+                       uses);
   // In ranges whose ends lie inside pieces, halves and blocks.
   for (int64_t r = 0; r < w.rows; r += 37) all.rows(r, std::min(w.rows, r + 37), sum.row(r), threads());
   return sum.values;
@@ -284,9 +285,10 @@ TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
       scale({}, {{"lora_adapter_metadata", R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"x_embedder": 16}})"}}),
       4);
   for (const auto& [pattern, expected] : {std::pair{"x_.*er", 4.0}, {"embedder", 2.0}, {"(", 2.0}})
-    EXPECT_EQ(scale({}, {{"lora_adapter_metadata",
-                          fmt::format(R"({{"transformer.lora_alpha": 8, "transformer.alpha_pattern": {{"{}": 16}}}})", pattern)}}),
-              expected)
+    EXPECT_EQ(
+        scale({}, {{"lora_adapter_metadata",
+                    fmt::format(R"({{"transformer.lora_alpha": 8, "transformer.alpha_pattern": {{"{}": 16}}}})", pattern)}}),
+        expected)
         << pattern;
   EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("not a number"));
 }
@@ -321,8 +323,7 @@ TEST(Adapters, SeveralAddUp) {
   AdapterUse b = written({{"img_in.diff", matrix(kH, 128, 9)}});
   b.strength = -0.5;
   const HostMatrix w = weight(kH, 128);
-  const auto ab = merged(std::vector{a, b}, "img_in.weight", w),
-             ba = merged(std::vector{b, a}, "img_in.weight", w);
+  const auto ab = merged(std::vector{a, b}, "img_in.weight", w), ba = merged(std::vector{b, a}, "img_in.weight", w);
   const auto only_a = merged(a, "img_in.weight", w), only_b = merged(b, "img_in.weight", w);
   for (size_t i = 0; i < ab.size(); ++i) {
     EXPECT_NEAR(ab[i], ba[i], 1e-5);

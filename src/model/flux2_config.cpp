@@ -35,7 +35,8 @@ int64_t count_blocks(const NamedWeights& weights, const std::string& prefix) {
     seen.insert(index);
   }
   if (!seen.empty() && *seen.rbegin() + 1 != static_cast<int64_t>(seen.size()))
-    fail(ErrorCode::Incompatible, "{}: {}{} exists but lower numbers are missing", weights.source().description(), prefix, *seen.rbegin());
+    fail(ErrorCode::Incompatible, "{}: {}{} exists but lower numbers are missing", weights.source().description(), prefix,
+         *seen.rbegin());
   return static_cast<int64_t>(seen.size());
 }
 
@@ -44,7 +45,8 @@ int64_t count_blocks(const NamedWeights& weights, const std::string& prefix) {
 Flux2Config detect_flux2(const NamedWeights& weights) {
   const auto need = [&](const char* name) {
     if (!weights.has(name))
-      throw Error(ErrorCode::Incompatible, fmt::format("{} is not a FLUX.2 transformer: it has no {}", weights.source().description(), name),
+      throw Error(ErrorCode::Incompatible,
+                  fmt::format("{} is not a FLUX.2 transformer: it has no {}", weights.source().description(), name),
                   Hint("{0} shows what a file is", {run_command("inspect")}));
     const Shape shape = weights.shape(name);
     if (shape.rank() != 2) fail(ErrorCode::Incompatible, "{}: {} has shape {}", weights.source().description(), name, shape);
@@ -60,9 +62,11 @@ Flux2Config detect_flux2(const NamedWeights& weights) {
   config.single_blocks = count_blocks(weights, "single_blocks.");
   config.guidance = weights.has("guidance_in.in_layer.weight");
   if (config.channels != 128)
-    fail(ErrorCode::Incompatible, "{}: img_in takes {} channels; FLUX.2 has 128", weights.source().description(), config.channels);
+    fail(ErrorCode::Incompatible, "{}: img_in takes {} channels; FLUX.2 has 128", weights.source().description(),
+         config.channels);
   if (config.hidden % Flux2Config::kHeadDim != 0 || config.hidden == 0)
-    fail(ErrorCode::Incompatible, "{}: width {} is not a multiple of the head width 128", weights.source().description(), config.hidden);
+    fail(ErrorCode::Incompatible, "{}: width {} is not a multiple of the head width 128", weights.source().description(),
+         config.hidden);
   return config;
 }
 

@@ -9,12 +9,12 @@ namespace flux2 {
 
 // The geometry of a FLUX.2 transformer. Defaults that never differ between published files are constants below.
 struct Flux2Config {
-  int64_t hidden = 3072;         // H, a multiple of the head width
-  int64_t double_blocks = 5;     // D
-  int64_t single_blocks = 20;    // S
-  int64_t text_width = 7680;     // Cctx: three states of the text encoder side by side
-  int64_t channels = 128;        // latent channels in and out
-  bool guidance = false;         // dev: the guidance value is an input
+  int64_t hidden = 3072;       // H, a multiple of the head width
+  int64_t double_blocks = 5;   // D
+  int64_t single_blocks = 20;  // S
+  int64_t text_width = 7680;   // Cctx: three states of the text encoder side by side
+  int64_t channels = 128;      // latent channels in and out
+  bool guidance = false;       // dev: the guidance value is an input
 
   int64_t heads() const { return hidden / kHeadDim; }
   int64_t mlp() const { return 3 * hidden; }  // M

@@ -38,16 +38,19 @@ namespace {
 // Blocks whose activations are computed again for the gradient. Everything a gradient flows to is an explicit
 // input; weights are found by checkpoint() itself. The block must outlive the backward pass.
 Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m) {
-  return checkpoint([&block, rope](const std::vector<Tensor>& v) { return std::vector{block(v[0], rope, {v[1], v[2], v[3]})}; },
-                    {x, m.shift, m.scale, m.gate})[0];
+  return checkpoint(
+      [&block, rope](const std::vector<Tensor>& v) {
+        return std::vector{block(v[0], rope, {v[1], v[2], v[3]})};
+      },
+      {x, m.shift, m.scale, m.gate})[0];
 }
 
 DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::Streams& x, const Rope& rope,
                                   const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt) {
   const auto y = checkpoint(
       [&block, rope](const std::vector<Tensor>& v) {
-        const auto out = block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}},
-                               {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}});
+        const auto out =
+            block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}}, {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}});
         return std::vector{out.img, out.txt};
       },
       {x.img, x.txt, img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift, img.mlp.scale, img.mlp.gate,
@@ -58,11 +61,13 @@ DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::S
 }  // namespace
 
 Tensor Flux2Transformer::operator()(const Inputs& in) const {
-  check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) && in.vec.shape() == Shape{in.x.dim(0), config.hidden},
+  check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) &&
+            in.vec.shape() == Shape{in.x.dim(0), config.hidden},
         "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
   const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
   check(!in.references || (!in.checkpoint_blocks && in.references->size() == double_blocks.size() + single_blocks.size()),
-        "transformer: kept references of {} blocks for another model, or for training", in.references ? in.references->size() : 0);
+        "transformer: kept references of {} blocks for another model, or for training",
+        in.references ? in.references->size() : 0);
   const auto others = [&](size_t block) { return Attending{.others = in.references ? &(*in.references)[block] : nullptr}; };
 
   const Tensor m = silu(in.vec);

@@ -23,13 +23,13 @@ struct Flux2Transformer {
   Tensor condition(const Tensor& time, const Tensor& guidance) const;
 
   struct Inputs {
-    Tensor x;          // [B, I, 128] latent tokens: target first, then references
-    Tensor vec;        // [B, H] from condition()
-    Tensor txt;        // [B, T, H] from embed_text()
-    const Rope& rope;  // over text, then image positions
-    int64_t keep = 0;  // how many image tokens the velocity is wanted for; 0: all
+    Tensor x;                                   // [B, I, 128] latent tokens: target first, then references
+    Tensor vec;                                 // [B, H] from condition()
+    Tensor txt;                                 // [B, T, H] from embed_text()
+    const Rope& rope;                           // over text, then image positions
+    int64_t keep = 0;                           // how many image tokens the velocity is wanted for; 0: all
     const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
-    bool checkpoint_blocks = false;  // trade a second forward for memory when differentiating
+    bool checkpoint_blocks = false;             // trade a second forward for memory when differentiating
     Taps taps;
     BeforeBlock before_block = {};
   };

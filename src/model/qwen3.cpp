@@ -81,8 +81,7 @@ void Qwen3Layer::visit(const std::string& p, const ParameterVisitor& visitor) {
   down.visit(p + "mlp.down_proj", visitor);
 }
 
-Qwen3Encoder::Qwen3Encoder(const Qwen3Config& c)
-    : config(c), layers(static_cast<size_t>(c.layers_needed()), Qwen3Layer(c)) {
+Qwen3Encoder::Qwen3Encoder(const Qwen3Config& c) : config(c), layers(static_cast<size_t>(c.layers_needed()), Qwen3Layer(c)) {
   if (c.layers_needed() > c.layers)
     fail(ErrorCode::Incompatible, "This text encoder has {} layers, but the model reads the output of layer {}.", c.layers,
          c.layers_needed());
@@ -97,7 +96,8 @@ Tensor Qwen3Encoder::operator()(const Tensor& ids, const Tensor& mask, DType dty
     if (before_layer) before_layer();
     const BlockTurn turn(schedule, i, ids.stream());
     x = layers[i](x, rope, mask);
-    if (std::find(config.states.begin(), config.states.end(), static_cast<int>(i) + 1) != config.states.end()) chosen.push_back(x);
+    if (std::find(config.states.begin(), config.states.end(), static_cast<int>(i) + 1) != config.states.end())
+      chosen.push_back(x);
   }
   return concat(chosen);
 }

@@ -6,7 +6,7 @@
 namespace flux2 {
 
 ReferenceKeys Flux2Transformer::reference_keys(const Tensor& tokens, const Tensor& vec, const Rope& rope,
-                                                const BeforeBlock& before_block) const {
+                                               const BeforeBlock& before_block) const {
   check(tokens.rank() == 3 && vec.shape() == Shape{tokens.dim(0), config.hidden}, "references {} with conditioning {}",
         tokens.shape(), vec.shape());
   const Tensor m = silu(vec);

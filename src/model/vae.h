@@ -13,7 +13,8 @@ namespace flux2 {
 struct Vae {
   explicit Vae(const VaeConfig& config);
 
-  Tensor encode(const Tensor& picture, const Taps& taps = {}, const BeforeBlock& before_block = {}) const;  // the distribution's mean
+  Tensor encode(const Tensor& picture, const Taps& taps = {},
+                const BeforeBlock& before_block = {}) const;  // the distribution's mean
   // [B, H/8, W/8, 64]: mean, log variance
   Tensor encode_moments(const Tensor& picture, const Taps& taps = {}, const BeforeBlock& before_block = {}) const;
   // decode() is the decoder behind its input: tokens as [B, 2·rows, 2·columns, 32], no longer normalised, as activations.
@@ -21,7 +22,8 @@ struct Vae {
     return decode_latents(latents_of(tokens, rows, columns), taps);
   }
   Tensor latents_of(const Tensor& tokens, int64_t rows, int64_t columns) const;
-  Tensor decode_latents(const Tensor& latents, const Taps& taps = {}, const BeforeBlock& before_block = {}) const;  // → [B, H, W, 3]
+  Tensor decode_latents(const Tensor& latents, const Taps& taps = {},
+                        const BeforeBlock& before_block = {}) const;  // → [B, H, W, 3]
 
   void visit(const ParameterVisitor& visitor);
 

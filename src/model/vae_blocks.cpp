@@ -9,7 +9,11 @@
 namespace flux2 {
 
 ResBlock::ResBlock(int64_t in, int64_t out)
-    : norm1(in), norm2(out), conv1(conv3x3(in, out)), conv2(conv3x3(out, out)), shortcut(in == out ? Conv(0, 0, 1) : conv1x1(in, out)) {}
+    : norm1(in),
+      norm2(out),
+      conv1(conv3x3(in, out)),
+      conv2(conv3x3(out, out)),
+      shortcut(in == out ? Conv(0, 0, 1) : conv1x1(in, out)) {}
 
 Tensor ResBlock::operator()(const Tensor& x) const {
   const Tensor h = norm2.then_silu(conv1(norm1.then_silu(x)));

@@ -22,8 +22,9 @@ VaeConfig detect_vae(const NamedWeights& weights) {
   c.latent_channels = weights.shape("decoder.conv_in.weight")[1];
   if (c.latent_channels != 32)
     refuse(fmt::format("VAE has {} latent channels; FLUX.2 needs 32{}", c.latent_channels,
-                       c.latent_channels == 16 ? " (this is a FLUX.1 or SD3 autoencoder)"
-                       : c.latent_channels == 4 ? " (this is an SD or SDXL autoencoder)" : ""));
+                       c.latent_channels == 16  ? " (this is a FLUX.1 or SD3 autoencoder)"
+                       : c.latent_channels == 4 ? " (this is an SD or SDXL autoencoder)"
+                                                : ""));
   if (!weights.has("bn.running_mean") || !weights.has("bn.running_var"))
     refuse("the latent statistics bn.running_mean and bn.running_var are missing, without which latents cannot be scaled");
 

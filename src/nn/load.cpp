@@ -81,8 +81,8 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
     switch (p.kind) {
       case ParameterKind::Matrix:
         if (kept != stored.dtype()) {
-          p.tensor = stays(p) ? quantise(stored, options.quant, threads)
-                              : quantised_on(options.stream, stored, options.quant, threads);
+          p.tensor =
+              stays(p) ? quantise(stored, options.quant, threads) : quantised_on(options.stream, stored, options.quant, threads);
           weights.forget_pages(p.name);  // else the file's copy would count beside ours
           break;
         }

@@ -10,11 +10,11 @@
 namespace flux2 {
 
 struct LoadOptions {
-  Stream& stream;                  // where the model will run
-  DType activations = DType::F32;  // norms and biases are brought to this
-  Communicator* ranks = nullptr;   // with several ranks each opens only its share
-  Quant quant = Quant::None;       // of the matrices inside blocks; the few outside them stay as they are
-  int threads = 0;                 // for quantising
+  Stream& stream;                                       // where the model will run
+  DType activations = DType::F32;                       // norms and biases are brought to this
+  Communicator* ranks = nullptr;                        // with several ranks each opens only its share
+  Quant quant = Quant::None;                            // of the matrices inside blocks; the few outside them stay as they are
+  int threads = 0;                                      // for quantising
   std::function<bool(const Parameter&)> stays_on_host;  // matrices that are brought to the device later; empty: none
 };
 

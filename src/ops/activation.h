@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-Tensor silu(const Tensor& x);    // x · sigmoid(x)
+Tensor silu(const Tensor& x);  // x · sigmoid(x)
 Tensor exp(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);

@@ -27,10 +27,11 @@ Tensor operator+(const Tensor& a, const Tensor& b) {
 }
 
 Tensor operator-(const Tensor& a, const Tensor& b) {
-  return record("subtract", compute(Binary::Sub, a, b), {a, b}, [sa = a.shape(), sb = b.shape()](const Tensor& dy, GradSink& sink) {
-    if (sink.wants(0)) sink.add(0, sum_to(dy, sa));
-    if (sink.wants(1)) sink.add(1, -1.0 * sum_to(dy, sb));
-  });
+  return record("subtract", compute(Binary::Sub, a, b), {a, b},
+                [sa = a.shape(), sb = b.shape()](const Tensor& dy, GradSink& sink) {
+                  if (sink.wants(0)) sink.add(0, sum_to(dy, sa));
+                  if (sink.wants(1)) sink.add(1, -1.0 * sum_to(dy, sb));
+                });
 }
 
 Tensor operator*(const Tensor& a, const Tensor& b) {

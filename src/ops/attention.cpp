@@ -37,15 +37,15 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   if (recording) log_sum = log_sum_for(q);
   const Tensor mask = options.key_mask;
   if (y.numel() > 0)
-    q.device().kernels().attention({q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale,
-                                    options.causal});
+    q.device().kernels().attention(
+        {q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale, options.causal});
   Tensor out = record("attention", y, {q, k, v},
                       [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum, mask, scale,
                        causal = options.causal](const Tensor& dy, GradSink& sink) {
                         const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
                                      dv = sink.memory_for(2, v, v.shape());
-                        q.device().kernels().attention_grad({q, k, v, y, log_sum, dy, dq, dk, dv, mask.defined() ? &mask : nullptr,
-                                                             scale, causal});
+                        q.device().kernels().attention_grad(
+                            {q, k, v, y, log_sum, dy, dq, dk, dv, mask.defined() ? &mask : nullptr, scale, causal});
                         sink.add(0, dq);
                         sink.add(1, dk);
                         sink.add(2, dv);

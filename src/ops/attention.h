@@ -7,9 +7,9 @@
 namespace flux2 {
 
 struct AttentionOptions {
-  float scale = 0;   // 0: 1 / √D
+  float scale = 0;  // 0: 1 / √D
   bool causal = false;
-  Tensor key_mask;   // I32 [B, T], 0 hides a key; undefined: all are visible
+  Tensor key_mask;  // I32 [B, T], 0 hides a key; undefined: all are visible
 };
 
 // softmax(scale · q kᵀ) v per head: q [B, S, H, D]; k, v [B, T, G, D] with G dividing H (query head h reads key

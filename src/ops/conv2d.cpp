@@ -26,22 +26,23 @@ Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int
 
   Tensor y = Tensor::like(x, shape);
   if (y.numel() > 0) x.device().kernels().conv2d({x, weight, bias.defined() ? &bias : nullptr, y, conv});
-  return record("conv2d", std::move(y), {x, weight, bias},
-                [x = x.detached(), weight = weight.detached(), bias = bias.detached(), conv](const Tensor& dy_any, GradSink& sink) {
-                  const Tensor dy = dy_any.contiguous();
-                  const Kernels& kernels = x.device().kernels();
-                  if (sink.wants(0)) {
-                    Tensor dx = Tensor::like(x);
-                    kernels.conv2d_grad_input({dy, weight, dx, conv});
-                    sink.add(0, dx);
-                  }
-                  if (sink.wants(1)) {
-                    Tensor dw = Tensor::like(x, weight.dtype(), weight.shape());
-                    kernels.conv2d_grad_weight({dy, x, dw, conv});
-                    sink.add(1, dw);
-                  }
-                  if (sink.wants(2)) sink.add(2, sum_to(dy, bias.shape()).cast(bias.dtype()));
-                });
+  return record(
+      "conv2d", std::move(y), {x, weight, bias},
+      [x = x.detached(), weight = weight.detached(), bias = bias.detached(), conv](const Tensor& dy_any, GradSink& sink) {
+        const Tensor dy = dy_any.contiguous();
+        const Kernels& kernels = x.device().kernels();
+        if (sink.wants(0)) {
+          Tensor dx = Tensor::like(x);
+          kernels.conv2d_grad_input({dy, weight, dx, conv});
+          sink.add(0, dx);
+        }
+        if (sink.wants(1)) {
+          Tensor dw = Tensor::like(x, weight.dtype(), weight.shape());
+          kernels.conv2d_grad_weight({dy, x, dw, conv});
+          sink.add(1, dw);
+        }
+        if (sink.wants(2)) sink.add(2, sum_to(dy, bias.shape()).cast(bias.dtype()));
+      });
 }
 
 Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding,
@@ -70,8 +71,7 @@ Tensor upsample_nearest(const Tensor& x_any) {
 
 Tensor upsample_conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias) {
   const auto fused = x_any.device().kernels().upsample_conv2d;
-  if (!fused || wants_grad(x_any, weight, bias))
-    return conv2d(upsample_nearest(x_any), weight, bias, 1, {1, 1, 1, 1});
+  if (!fused || wants_grad(x_any, weight, bias)) return conv2d(upsample_nearest(x_any), weight, bias, 1, {1, 1, 1, 1});
   require(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(1) == 3 && weight.dim(2) == 3 && weight.dim(3) == x_any.dim(3),
           "upsample_conv2d: input {} for a weight of shape {}", x_any.shape(), weight.shape());
   const Tensor x = contiguous(x_any);

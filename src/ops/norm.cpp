@@ -26,8 +26,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
                   Tensor dx, dweight;
                   if (sink.wants(0)) dx = Tensor::like(x);
                   if (sink.wants(1)) dweight = Tensor::like(x, weight.dtype(), weight.shape());
-                  x.device().kernels().rms_norm_grad({x, weight, dy, dx.defined() ? &dx : nullptr,
-                                                      dweight.defined() ? &dweight : nullptr, eps});
+                  x.device().kernels().rms_norm_grad(
+                      {x, weight, dy, dx.defined() ? &dx : nullptr, dweight.defined() ? &dweight : nullptr, eps});
                   if (dx.defined()) sink.add(0, dx);
                   if (dweight.defined()) sink.add(1, dweight);
                 });
@@ -45,8 +45,7 @@ Tensor modulated_norm(const Tensor& x, const Tensor& shift, const Tensor& scale,
   const float eps = options.eps;
   const Kernels& kernels = x.device().kernels();
   auto* fused = kernels.modulated_norm;
-  if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad))
-    return (1.0 + scale) * layer_norm(x, eps) + shift;
+  if (!fused || (wants_grad(x, shift, scale) && !kernels.modulated_norm_grad)) return (1.0 + scale) * layer_norm(x, eps) + shift;
   require(x.rank() == 3 && shift.shape() == x.shape().with(1, 1) && scale.shape() == shift.shape(),
           "modulated_norm: shift {} and scale {} for input {}", shift.shape(), scale.shape(), x.shape());
   Tensor y = wants_grad(x, shift, scale) ? Tensor::like(x) : result_like(x, options.as.value_or(x.dtype()), x.shape());

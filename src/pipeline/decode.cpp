@@ -14,15 +14,17 @@ const char* fault_of(const DecodedPicture& p) {
 
 }  // namespace
 
-Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows,
-                     int64_t columns, const BeforeBlock& before_block) {
+Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows, int64_t columns,
+                     const BeforeBlock& before_block) {
   const Tensor latents = vae->latents_of(tokens, rows, columns);
   return captured(session, vae, {latents}, latents.dtype(), {tokens.dim(0), 16 * rows, 16 * columns, 3},
-                  [&](std::span<const Tensor> in) { return vae->decode_latents(in[0], {}, captures(session) ? BeforeBlock{} : before_block); });
+                  [&](std::span<const Tensor> in) {
+                    return vae->decode_latents(in[0], {}, captures(session) ? BeforeBlock{} : before_block);
+                  });
 }
 
-DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode,
-                              const std::function<DecodedPicture()>& decode_in_f32, const Log& log, bool& retried) {
+DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode, const std::function<DecodedPicture()>& decode_in_f32,
+                              const Log& log, bool& retried) {
   retried = false;
   DecodedPicture picture = decode();
   const char* fault = fault_of(picture);

@@ -21,7 +21,8 @@ struct Heard {
 TEST(CheckedDecode, LeavesGoodPicturesAlone) {
   Heard heard;
   bool retried = true;
-  EXPECT_EQ(checked_decode([] { return filled(0.5f); }, [] { return filled(9.0f); }, heard.log, retried).planes().values[0], 0.5f);
+  EXPECT_EQ(checked_decode([] { return filled(0.5f); }, [] { return filled(9.0f); }, heard.log, retried).planes().values[0],
+            0.5f);
   EXPECT_FALSE(retried);
   EXPECT_TRUE(heard.warnings.empty());
 }
@@ -30,7 +31,8 @@ TEST(CheckedDecode, TriesAgainInF32) {
   for (float bad : {NAN, -1.0f}) {
     Heard heard;
     bool retried = false;
-    EXPECT_EQ(checked_decode([&] { return filled(bad); }, [] { return filled(0.25f); }, heard.log, retried).planes().values[0], 0.25f);
+    EXPECT_EQ(checked_decode([&] { return filled(bad); }, [] { return filled(0.25f); }, heard.log, retried).planes().values[0],
+              0.25f);
     EXPECT_TRUE(retried);
     EXPECT_EQ(heard.warnings.size(), 1u);
   }
@@ -41,7 +43,8 @@ TEST(CheckedDecode, GivesUpOnNaNButNotOnBlack) {
   bool retried = false;
   EXPECT_THROW(checked_decode([] { return filled(NAN); }, [] { return filled(NAN); }, heard.log, retried), Error);
   EXPECT_THROW(checked_decode([] { return filled(NAN); }, nullptr, heard.log, retried), Error);
-  EXPECT_EQ(checked_decode([] { return filled(-1.0f); }, [] { return filled(-1.0f); }, heard.log, retried).planes().values[0], -1.0f);
+  EXPECT_EQ(checked_decode([] { return filled(-1.0f); }, [] { return filled(-1.0f); }, heard.log, retried).planes().values[0],
+            -1.0f);
 }
 
 }  // namespace

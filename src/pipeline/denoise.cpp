@@ -7,8 +7,8 @@
 
 #include "ops/view.h"
 #include "pipeline/canvas.h"
-#include "pipeline/step.h"
 #include "pipeline/latents.h"
+#include "pipeline/step.h"
 
 namespace flux2 {
 
@@ -27,12 +27,11 @@ Tensor tokens_of_noise(Session& session, const Request& request, std::span<const
 }  // namespace
 
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
-  return conditions.text.positive.dim(1) + request.tokens() +
-         (request.reuse_reference_keys ? 0 : conditions.references.count());
+  return conditions.text.positive.dim(1) + request.tokens() + (request.reuse_reference_keys ? 0 : conditions.references.count());
 }
 
-Tensor denoise(Session& session, const Request& request, const Conditions& conditions,
-               std::span<const std::vector<float>> noise, const Progress& progress) {
+Tensor denoise(Session& session, const Request& request, const Conditions& conditions, std::span<const std::vector<float>> noise,
+               const Progress& progress) {
   const std::vector<float> sigmas = request.sigmas();
   const int steps = static_cast<int>(sigmas.size()) - 1;
   progress.at(Phase::Denoise, 0, steps);

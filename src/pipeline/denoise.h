@@ -28,7 +28,7 @@ int64_t tokens_of_pass(const Request& request, const Conditions& conditions);
 // Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32. The request's sampler
 // follows the transformer's velocity, guided when the request asks for it; where a canvas is to be kept, it is put back after
 // every step, noised as the rest is.
-Tensor denoise(Session& session, const Request& request, const Conditions& conditions,
-               std::span<const std::vector<float>> noise, const Progress& progress);
+Tensor denoise(Session& session, const Request& request, const Conditions& conditions, std::span<const std::vector<float>> noise,
+               const Progress& progress);
 
 }  // namespace flux2

@@ -41,7 +41,8 @@ NoiseSource parse_noise(std::string_view text) {
         return source;
     }
   }
-  fail(ErrorCode::InvalidArgument, "noise \"{}\" is not one of torch-cpu, torch-cuda, torch-cuda:SMSxTHREADS (like 132x2048), grid", text);
+  fail(ErrorCode::InvalidArgument,
+       "noise \"{}\" is not one of torch-cpu, torch-cuda, torch-cuda:SMSxTHREADS (like 132x2048), grid", text);
 }
 
 namespace {
@@ -51,7 +52,8 @@ std::vector<float> grid_noise(uint64_t seed, int64_t channels, int64_t rows, int
   for (int64_t y = 0; y < rows; ++y)
     for (int64_t x = 0; x < columns; ++x) {
       // Offsets from the centre, biased to stay positive; together they number the token.
-      const auto row = static_cast<uint64_t>(y - rows / 2 + (1 << 20)), column = static_cast<uint64_t>(x - columns / 2 + (1 << 20));
+      const auto row = static_cast<uint64_t>(y - rows / 2 + (1 << 20)),
+                 column = static_cast<uint64_t>(x - columns / 2 + (1 << 20));
       for (int64_t c = 0; c < channels; c += 2) {
         const auto words = philox(seed, static_cast<uint64_t>(c), (row << 32) | column);
         const double u = (static_cast<double>(words[0]) + 0.5) * 0x1p-32, v = (static_cast<double>(words[1]) + 0.5) * 0x1p-32;

@@ -74,7 +74,8 @@ TEST(Noise, Names) {
   EXPECT_EQ(parse_noise("torch-cuda").name(), "torch-cuda:132x2048");
   EXPECT_TRUE(parse_noise("torch-cuda").gpu_in_use);
   EXPECT_FALSE(parse_noise("torch-cuda:108x2048").gpu_in_use);
-  for (const char* bad : {"", "cpu", "torch-cuda:", "torch-cuda:132", "torch-cuda:132x", "torch-cuda:0x2048", "torch-cuda:132x2048x"})
+  for (const char* bad :
+       {"", "cpu", "torch-cuda:", "torch-cuda:132", "torch-cuda:132x", "torch-cuda:0x2048", "torch-cuda:132x2048x"})
     EXPECT_THROW(parse_noise(bad), Error) << bad;
 }
 

@@ -56,8 +56,8 @@ PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log
       throw Error(ErrorCode::InvalidArgument,
                   fmt::format("size {}x{}: sides must be multiples of {}", wanted.width, wanted.height, kGrid),
                   fmt::format("the nearest size is {}x{}", size.width, size.height));
-    log.warn("size {}x{} is rounded to {}x{}: sides are multiples of {}", wanted.width, wanted.height, size.width,
-             size.height, kGrid);
+    log.warn("size {}x{} is rounded to {}x{}: sides are multiples of {}", wanted.width, wanted.height, size.width, size.height,
+             kGrid);
   }
   if (int64_t{size.width} * size.height > kManyPixels)
     log.warn("{}x{} is more than 4.2 megapixels: the model was not made for it", size.width, size.height);

@@ -76,9 +76,9 @@ std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr
   const Tensor guidance = transformer->config.guidance ? sinusoid(request.guidance) : Tensor();
   const Tensor vec = transformer->condition(sinusoid(0.0), guidance);
   const Rope rope = flux2_rope(*session.stream, references.positions);
-  kept = std::make_shared<const ReferenceMemory>(ReferenceMemory{
-      transformer, references.list,
-      transformer->reference_keys(references.tokens.cast(session.activations), vec, rope, before_block)});
+  kept = std::make_shared<const ReferenceMemory>(
+      ReferenceMemory{transformer, references.list,
+                      transformer->reference_keys(references.tokens.cast(session.activations), vec, rope, before_block)});
   return kept;
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/noise.h"
 #include "pipeline/decoded_picture.h"
+#include "pipeline/noise.h"
 #include "pipeline/sampler.h"
 #include "pipeline/schedule.h"
 #include "tensor/tensor.h"
@@ -27,20 +27,20 @@ struct Request {
   std::string prompt, negative;
   int width = 1024, height = 1024;  // multiples of 16
   int steps = 4;
-  double guidance = 1.0;            // an input of models with guidance embedding, ignored by others
-  std::optional<double> cfg;        // true classifier-free guidance: two passes a step
-  uint64_t seed = 0;                // picture k of a batch starts from seed + k
+  double guidance = 1.0;      // an input of models with guidance embedding, ignored by others
+  std::optional<double> cfg;  // true classifier-free guidance: two passes a step
+  uint64_t seed = 0;          // picture k of a batch starts from seed + k
   int batch = 1;
   Sampler sampler = Sampler::Euler;
   Schedule schedule;
-  double shift = 0;                 // 0: the model's rule
+  double shift = 0;  // 0: the model's rule
   NoiseSource noise;
   TimeRounding time_rounding = TimeRounding::Exact;
 
   // Pictures the transformer sees beside the one it makes, "image 1" of the prompt first; sides multiples of 16.
   std::vector<std::shared_ptr<const Planes>> references;
   bool reuse_reference_keys = false;  // klein-9B-KV: references see each other alone, once; all else sees them at every step
-  bool negative_references = true;  // the negative pass of true guidance sees them too
+  bool negative_references = true;    // the negative pass of true guidance sees them too
 
   std::optional<Canvas> canvas;
 

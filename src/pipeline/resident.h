@@ -48,7 +48,8 @@ class Resident {
 
  private:
   struct State {
-    State(const Config& c, Loader l, std::function<void()> also) : config(c), loader(std::move(l)), also_let_go(std::move(also)) {}
+    State(const Config& c, Loader l, std::function<void()> also)
+        : config(c), loader(std::move(l)), also_let_go(std::move(also)) {}
     const Config config;
     const Loader loader;
     const std::function<void()> also_let_go;

@@ -46,7 +46,8 @@ namespace {
 double parse_number(std::string_view text, std::string_view what) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value), "{}: \"{}\" is not a number", what, text);
+  check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value), "{}: \"{}\" is not a number", what,
+        text);
   return value;
 }
 

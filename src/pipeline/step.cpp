@@ -41,7 +41,10 @@ Tensor sinusoid(const Session& session, const Request& request, int64_t rows, fl
 
 GuidedStep::GuidedStep(Session& session, const Request& request, const Conditions& conditions, int64_t pictures,
                        BeforeBlock before_block)
-    : transformer_(session.models.transformer.get()), session_(session), request_(request), before_block_(std::move(before_block)) {
+    : transformer_(session.models.transformer.get()),
+      session_(session),
+      request_(request),
+      before_block_(std::move(before_block)) {
   const TextConditions& text = conditions.text;
   if (!request.cfg) {
     passes_ = {pass({text.positive}, conditions.references, pictures)};

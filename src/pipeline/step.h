@@ -24,8 +24,7 @@ struct StepConditions {
 // The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where
 // that pays, so the next step of these shapes may overwrite it.
 Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session,
-                     const StepConditions& conditions, const Tensor& x, const Tensor& time,
-                     const BeforeBlock& before_block = {});
+                     const StepConditions& conditions, const Tensor& x, const Tensor& time, const BeforeBlock& before_block = {});
 
 // The transformer under a request's conditions: the velocity of latents, guided when the request asks for it.
 // The two halves of true guidance, v = v⁻ + cfg · (v⁺ − v⁻), run as one batch where the session's limit on tokens allows and

@@ -95,7 +95,8 @@ std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t 
   if (!request.given_noise.defined())
     return make_noise(request.noise.on(stream.device()), seed, channels, request.rows(), request.columns(), &stream);
   const Shape expected{channels, request.rows(), request.columns()};
-  check(request.given_noise.shape() == expected, "the noise given has shape {}; this size needs {}", request.given_noise.shape(), expected);
+  check(request.given_noise.shape() == expected, "the noise given has shape {}; this size needs {}", request.given_noise.shape(),
+        expected);
   return request.given_noise.to_floats();
 }
 
@@ -179,7 +180,8 @@ PhaseTimes text_to_image(Session& session, const Request& request, const Progres
     const int count = std::min(group, request.batch - first);
     std::vector<std::vector<float>> noise;
     for (int k = first; k < first + count; ++k)
-      noise.push_back(k == 0 ? drawn.get() : noise_for(request, channels, request.seed + static_cast<uint64_t>(k), *session.stream));
+      noise.push_back(k == 0 ? drawn.get()
+                             : noise_for(request, channels, request.seed + static_cast<uint64_t>(k), *session.stream));
     const Tensor latents = denoise(session, request, conditions, noise, progress);
     times.denoise += watch.lap();
 

@@ -13,9 +13,9 @@ namespace flux2 {
 struct Picture {
   DecodedPicture decoded;
   uint64_t seed = 0;
-  int index = 0;                  // in the batch
-  bool decoded_in_f32 = false;    // the first decoding was broken
-  std::vector<float> latents;     // [128, rows, columns], normalised, as the decoder got them
+  int index = 0;                // in the batch
+  bool decoded_in_f32 = false;  // the first decoding was broken
+  std::vector<float> latents;   // [128, rows, columns], normalised, as the decoder got them
 };
 
 // Seconds spent in each phase.
@@ -25,8 +25,8 @@ struct PhaseTimes {
 
 // Makes the pictures of a request, each handed over as soon as it is decoded, so that an interruption keeps the
 // finished ones.
-// When memory runs out while an image is decoded, its latents are decoded again in tiles, smaller and smaller ones; the session then
-// keeps to tiles of that size.
+// When memory runs out while an image is decoded, its latents are decoded again in tiles, smaller and smaller ones; the session
+// then keeps to tiles of that size.
 PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver);
 

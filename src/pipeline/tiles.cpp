@@ -42,7 +42,8 @@ std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side) {
   return tiles;
 }
 
-Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles, const std::function<Planes(const Tile&)>& decode) {
+Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles,
+                  const std::function<Planes(const Tile&)>& decode) {
   const int64_t height = rows * kPixels, width = columns * kPixels, plane = height * width;
   Planes picture{static_cast<int>(width), static_cast<int>(height), std::vector<float>(static_cast<size_t>(3 * plane))};
   std::vector<float> total(static_cast<size_t>(plane));

@@ -28,6 +28,7 @@ std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);
 
 // The picture of a grid from pictures of its tiles. A tile sees no further than its own edge, so this is close to the picture
 // decoded at once, not equal to it; what it needs in memory does not grow with the picture.
-Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles, const std::function<Planes(const Tile&)>& decode);
+Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles,
+                  const std::function<Planes(const Tile&)>& decode);
 
 }  // namespace flux2

@@ -47,7 +47,8 @@ TEST(Tiles, JoinWithoutSeams) {
   for (int64_t c = 0; c < 3; ++c)
     for (int64_t y = 0; y < joined.height; ++y)
       for (int64_t x = 0; x < joined.width; ++x)
-        ASSERT_NEAR(joined.values[static_cast<size_t>((c * joined.height + y) * joined.width + x)], value(c, y, x), 1e-5) << c << y << x;
+        ASSERT_NEAR(joined.values[static_cast<size_t>((c * joined.height + y) * joined.width + x)], value(c, y, x), 1e-5)
+            << c << y << x;
 }
 
 }  // namespace

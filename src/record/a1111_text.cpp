@@ -18,8 +18,7 @@ constexpr std::string_view kNegative = "Negative prompt: ";
 
 // A value that would break the line apart is written as a JSON string.
 std::string quoted_if_needed(const std::string& value) {
-  return value.find_first_of(",:\n\"") == value.npos ? value
-                                                     : Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.find_first_of(",:\n\"") == value.npos ? value : Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // The end of the JSON string that begins at text[0].

@@ -32,36 +32,34 @@ Nodes nodes_of(const GenerationRecord& r) {
   Nodes nodes;
   const int model =
       add(nodes, {"UNETLoader", {}, {{"unet_name", r.model + ".safetensors"}, {"weight_dtype", "default"}}, "MODEL"});
-  const int clip = add(nodes, {"CLIPLoader",
-                               {},
-                               {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}},
-                               "CLIP"});
+  const int clip = add(
+      nodes, {"CLIPLoader", {}, {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}}, "CLIP"});
   const int vae = add(nodes, {"VAELoader", {}, {{"vae_name", "flux2-vae.safetensors"}}, "VAE"});
   int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.prompt()}}, "CONDITIONING"});
   if (r.embedded_guidance)
-    positive =
-        add(nodes,
-            {"FluxGuidance", {{"conditioning", "CONDITIONING", positive}}, {{"guidance", r.request.guidance.value_or(1.0)}}, "CONDITIONING"});
+    positive = add(nodes, {"FluxGuidance",
+                           {{"conditioning", "CONDITIONING", positive}},
+                           {{"guidance", r.request.guidance.value_or(1.0)}},
+                           "CONDITIONING"});
   int guider = 0;
   if (r.request.cfg) {
     const int negative =
         add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.request.negative.value_or("")}}, "CONDITIONING"});
-    guider = add(
-        nodes,
-        {"CFGGuider",
-         {{"model", "MODEL", model}, {"positive", "CONDITIONING", positive}, {"negative", "CONDITIONING", negative}},
-         {{"cfg", *r.request.cfg}},
-         "GUIDER"});
+    guider =
+        add(nodes, {"CFGGuider",
+                    {{"model", "MODEL", model}, {"positive", "CONDITIONING", positive}, {"negative", "CONDITIONING", negative}},
+                    {{"cfg", *r.request.cfg}},
+                    "GUIDER"});
   } else {
-    guider = add(
-        nodes, {"BasicGuider", {{"model", "MODEL", model}, {"conditioning", "CONDITIONING", positive}}, {}, "GUIDER"});
+    guider = add(nodes, {"BasicGuider", {{"model", "MODEL", model}, {"conditioning", "CONDITIONING", positive}}, {}, "GUIDER"});
   }
   const int noise = add(nodes, {"RandomNoise", {}, {{"noise_seed", r.seed()}}, "NOISE"});
   const int sampler = add(nodes, {"KSamplerSelect", {}, {{"sampler_name", r.request.sampler.value_or("euler")}}, "SAMPLER"});
-  const int sigmas =
-      add(nodes, {"Flux2Scheduler", {}, {{"steps", r.request.steps.value_or(0)}, {"width", r.width()}, {"height", r.height()}}, "SIGMAS"});
-  const int latent = add(
-      nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width()}, {"height", r.height()}, {"batch_size", 1}}, "LATENT"});
+  const int sigmas = add(
+      nodes,
+      {"Flux2Scheduler", {}, {{"steps", r.request.steps.value_or(0)}, {"width", r.width()}, {"height", r.height()}}, "SIGMAS"});
+  const int latent =
+      add(nodes, {"EmptyFlux2LatentImage", {}, {{"width", r.width()}, {"height", r.height()}, {"batch_size", 1}}, "LATENT"});
   const int samples = add(nodes, {"SamplerCustomAdvanced",
                                   {{"noise", "NOISE", noise},
                                    {"guider", "GUIDER", guider},
@@ -118,10 +116,9 @@ Json ui_form(const Nodes& nodes) {
     if (!nodes[i].output.empty())
       boxes[i]["outputs"].push_back(
           {{"name", nodes[i].output}, {"type", nodes[i].output}, {"links", leaving[i]}, {"slot_index", 0}});
-  return {{"last_node_id", nodes.size()}, {"last_link_id", links.size()},
-          {"nodes", std::move(boxes)},    {"links", std::move(links)},
-          {"groups", Json::array()},      {"config", Json::object()},
-          {"extra", Json::object()},      {"version", 0.4}};
+  return {
+      {"last_node_id", nodes.size()}, {"last_link_id", links.size()}, {"nodes", std::move(boxes)}, {"links", std::move(links)},
+      {"groups", Json::array()},      {"config", Json::object()},     {"extra", Json::object()},   {"version", 0.4}};
 }
 
 // Looks for a plain value under one of `keys`, in a node and then in the nodes that feed it, through `through` first.
@@ -137,8 +134,7 @@ class Upstream {
  private:
   const Json* search(const std::string& id, const std::vector<std::string>& keys, const std::string& through) {
     const auto node = api_.find(id);
-    if (!visited_.insert(id).second || node == api_.end() || !node->is_object() || !node->contains("inputs"))
-      return nullptr;
+    if (!visited_.insert(id).second || node == api_.end() || !node->is_object() || !node->contains("inputs")) return nullptr;
     const Json& inputs = (*node)["inputs"];
     if (!inputs.is_object()) return nullptr;
     if (through.empty())
@@ -177,16 +173,13 @@ GenerationRecord record_from_comfy(const Json& api) {
   Upstream graph(api);
   GenerationRecord r;
   r.app = "ComfyUI";
-  const auto text = [&](const Json* value) {
-    return value && value->is_string() ? value->get<std::string>() : std::string();
-  };
+  const auto text = [&](const Json* value) { return value && value->is_string() ? value->get<std::string>() : std::string(); };
   // A number that breaks the rules of its field is another program's idea of it.
   const auto take = [&](const char* name, const Json* value) {
     if (!value || !value->is_number()) return;
     try {
       set_value(r.request, field(name), value_from_json(field(name), *value, name));
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   };
   const Json* prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "positive");
   if (!prompt) prompt = graph.find(sampler, {"text", "t5xxl", "clip_l"}, "conditioning");

@@ -76,7 +76,8 @@ std::string program_version() { return std::string(kProgramName) + " " + FLUX2_V
 
 Json to_json(const GenerationRecord& r, bool is_private) {
   Json json = {{"v", 1}, {"app", r.app}, {"kind", r.kind}};
-  if (!is_private) json["prompt"] = r.prompt(), json["negative"] = r.request.negative.value_or(""), json["rewritten_prompt"] = nullptr;
+  if (!is_private)
+    json["prompt"] = r.prompt(), json["negative"] = r.request.negative.value_or(""), json["rewritten_prompt"] = nullptr;
   Json model = Json::object();
   if (!is_private) model["id"] = r.model;
   if (!r.model_sha256.empty()) model["sha256"] = r.model_sha256;
@@ -129,7 +130,8 @@ GenerationRecord record_from_json(const Json& json) {
       }
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
-    if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object()) r.canvas = picture_from_json(*canvas);
+    if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object())
+      r.canvas = picture_from_json(*canvas);
     if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) read(*mask, "sha256", r.mask_sha256);
     read(json, "device", r.device);
     return r;

@@ -37,10 +37,10 @@ struct AdapterRecord {
 struct GenerationRecord {
   std::string app = program_version();
   std::string kind = "generate";
-  RequestSpec request;       // the settings that were used, defaults filled in; fields without a record_key stay empty
-  std::string model;         // id
-  std::string model_sha256;  // of the transformer's file; empty when unknown
-  std::string quant;         // how its weights are stored: "bf16"
+  RequestSpec request;             // the settings that were used, defaults filled in; fields without a record_key stay empty
+  std::string model;               // id
+  std::string model_sha256;        // of the transformer's file; empty when unknown
+  std::string quant;               // how its weights are stored: "bf16"
   bool embedded_guidance = false;  // the model takes guidance as an input
   int index = 0;                   // of the image in its batch
   std::vector<AdapterRecord> adapters;

@@ -61,8 +61,8 @@ MetadataChoice MetadataChoice::parse(const std::string& list) {
     else if (item == "json") choice.json = true;
     else if (item == "comfy") choice.comfy = true;
     else
-      check(item == "none" && start == 0 && end == list.size(),
-            "metadata \"{}\" is not a list of a1111, json, comfy, nor none", list);
+      check(item == "none" && start == 0 && end == list.size(), "metadata \"{}\" is not a list of a1111, json, comfy, nor none",
+            list);
     start = end + 1;
   }
   return choice;
@@ -87,7 +87,8 @@ ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataCho
   } else {
     metadata.exif_comment = parameters;
     if (anything) metadata.software = record.app;
-    if (choice.provenance || choice.json) metadata.xmp = xmp_packet({.generated = choice.provenance, .composite = composite, .own_json = own});
+    if (choice.provenance || choice.json)
+      metadata.xmp = xmp_packet({.generated = choice.provenance, .composite = composite, .own_json = own});
   }
   return metadata;
 }
@@ -96,8 +97,7 @@ std::optional<FoundRecord> find_record(const ImageMetadata& metadata) {
   std::optional<FoundRecord> found;
   if (const std::string* own = metadata.find_text("flux2")) found = if_readable([&] { return from_own(*own); });
   if (!found)
-    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty())
-      found = if_readable([&] { return from_own(own); });
+    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty()) found = if_readable([&] { return from_own(own); });
   if (!found)
     if (const std::string* invoke = metadata.find_text("invokeai_metadata"))
       found = if_readable([&] { return from_invokeai(*invoke); });

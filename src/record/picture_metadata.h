@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "record/generation_record.h"
 #include "image/format.h"
 #include "image/metadata.h"
+#include "record/generation_record.h"
 
 namespace flux2 {
 

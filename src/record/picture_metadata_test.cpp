@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "image/write_image.h"
 #include "record/a1111_text.h"
 #include "record/comfy_graph.h"
 #include "record/xmp.h"
-#include "image/write_image.h"
 
 namespace flux2 {
 namespace {
@@ -37,9 +37,7 @@ GenerationRecord example() {
   return r;
 }
 
-void expect_same(const GenerationRecord& a, const GenerationRecord& b) {
-  EXPECT_EQ(to_json(a).dump(), to_json(b).dump());
-}
+void expect_same(const GenerationRecord& a, const GenerationRecord& b) { EXPECT_EQ(to_json(a).dump(), to_json(b).dump()); }
 
 TEST(GenerationRecord, ComesBackFromItsJson) {
   GenerationRecord r = example();
@@ -100,9 +98,8 @@ TEST(PictureMetadata, NoneKeepsOnlyTheProvenance) {
 
 TEST(PictureMetadata, ReadsInvokeAi) {
   ImageMetadata metadata;
-  metadata.text = {
-      {"invokeai_metadata",
-       R"({"positive_prompt":"a cat","seed":7,"steps":4,"width":512,"height":256,"model":{"name":"klein"}})"}};
+  metadata.text = {{"invokeai_metadata",
+                    R"({"positive_prompt":"a cat","seed":7,"steps":4,"width":512,"height":256,"model":{"name":"klein"}})"}};
   const auto found = find_record(metadata);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->source, "invokeai");

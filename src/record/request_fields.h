@@ -14,23 +14,23 @@ namespace flux2 {
 
 enum class FieldType {
   Text,
-  Texts,    // a list; options that may be repeated
+  Texts,  // a list; options that may be repeated
   Integer,
   Number,
   Flag,
-  Choice,   // one of a few words
-  Seed,     // an integer, or "random"
-  Size,     // "768x512", "1024", "16:9": sets width and height
+  Choice,  // one of a few words
+  Seed,    // an integer, or "random"
+  Size,    // "768x512", "1024", "16:9": sets width and height
 };
 
 using FieldValue = std::variant<std::string, std::vector<std::string>, int64_t, double, bool>;
 
-using FieldMember = std::variant<std::monostate, RequestSpec::Text RequestSpec::*, RequestSpec::Texts RequestSpec::*,
-                                 RequestSpec::Integer RequestSpec::*, RequestSpec::Number RequestSpec::*,
-                                 RequestSpec::Flag RequestSpec::*>;
+using FieldMember =
+    std::variant<std::monostate, RequestSpec::Text RequestSpec::*, RequestSpec::Texts RequestSpec::*,
+                 RequestSpec::Integer RequestSpec::*, RequestSpec::Number RequestSpec::*, RequestSpec::Flag RequestSpec::*>;
 
-// Everything the program knows about one field. The name with underscores is the JSON key and the shell's key; with dashes it is the
-// option and the configuration key; in capitals after FLUX2_ it is the environment variable.
+// Everything the program knows about one field. The name with underscores is the JSON key and the shell's key; with dashes it is
+// the option and the configuration key; in capitals after FLUX2_ it is the environment variable.
 struct Field {
   std::string name;
   FieldType type = FieldType::Text;

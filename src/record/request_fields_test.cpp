@@ -17,9 +17,18 @@ using testing::HasSubstr;
 // A text that is valid for the field, different from its default.
 std::vector<std::string> example_of(const Field& f) {
   static const std::map<std::string, std::vector<std::string>> own = {
-      {"schedule", {"power:1.5"}},   {"noise", {"grid"}},          {"format", {"webp"}},     {"metadata", {"json,comfy"}},
-      {"mask_box", {"1,2,30,40", "5,6,7,8"}}, {"extend", {"0,0,16,0"}}, {"crop", {"64"}},     {"match", {"2"}},
-      {"ref_pixels", {"512x512"}},   {"vae_tile", {"256"}},        {"size", {"768x512"}},    {"seed", {"9223372036854775807"}},
+      {"schedule", {"power:1.5"}},
+      {"noise", {"grid"}},
+      {"format", {"webp"}},
+      {"metadata", {"json,comfy"}},
+      {"mask_box", {"1,2,30,40", "5,6,7,8"}},
+      {"extend", {"0,0,16,0"}},
+      {"crop", {"64"}},
+      {"match", {"2"}},
+      {"ref_pixels", {"512x512"}},
+      {"vae_tile", {"256"}},
+      {"size", {"768x512"}},
+      {"seed", {"9223372036854775807"}},
   };
   if (const auto found = own.find(f.name); found != own.end()) return found->second;
   switch (f.type) {
@@ -81,7 +90,8 @@ TEST(RequestFields, NamesAreUniqueAndEveryMemberIsNamedOnce) {
   }
   for (const Field& a : request_fields())
     for (const Field& b : request_fields())
-      EXPECT_TRUE(&a == &b || std::holds_alternative<std::monostate>(a.member) || a.member != b.member) << a.name << " " << b.name;
+      EXPECT_TRUE(&a == &b || std::holds_alternative<std::monostate>(a.member) || a.member != b.member)
+          << a.name << " " << b.name;
   EXPECT_EQ(option_name(field("time_rounding")), "time-rounding");
   EXPECT_EQ(environment_name(field("time_rounding")), "FLUX2_TIME_ROUNDING");
   EXPECT_EQ(config_key(field("max_ram")), "memory.max-ram");

@@ -27,8 +27,7 @@ class LocalCommunicator : public Communicator {
     group_->offered[static_cast<size_t>(rank_)] = x;
     group_->meet.arrive_and_wait();
     Tensor sum = group_->offered[0].to(x.stream()).cloned();
-    for (size_t r = 1; r < group_->offered.size(); ++r)
-      x.device().kernels().binary({Binary::Add, sum, group_->offered[r], sum});
+    for (size_t r = 1; r < group_->offered.size(); ++r) x.device().kernels().binary({Binary::Add, sum, group_->offered[r], sum});
     group_->meet.arrive_and_wait();  // everyone has read everything
     x.copy_from(sum);
     group_->offered[static_cast<size_t>(rank_)] = Tensor();

@@ -10,22 +10,18 @@ namespace flux2 {
 namespace {
 
 constexpr std::array<DTypeInfo, 28> kInfo = {{
-    {"F32", 1, 4}, {"F64", 1, 8}, {"F16", 1, 2}, {"BF16", 1, 2},
-    {"I8", 1, 1}, {"U8", 1, 1}, {"I16", 1, 2}, {"U16", 1, 2}, {"I32", 1, 4}, {"U32", 1, 4}, {"I64", 1, 8}, {"U64", 1, 8},
-    {"BOOL", 1, 1},
-    {"F8_E4M3", 1, 1}, {"F8_E5M2", 1, 1}, {"F8_E8M0", 1, 1},
-    {"Q8_0", 32, 34}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"IQ4_NL", 32, 18},
-    {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
-    {"IQ4_XS", 256, 136},
+    {"F32", 1, 4},      {"F64", 1, 8},      {"F16", 1, 2},      {"BF16", 1, 2},       {"I8", 1, 1},      {"U8", 1, 1},
+    {"I16", 1, 2},      {"U16", 1, 2},      {"I32", 1, 4},      {"U32", 1, 4},        {"I64", 1, 8},     {"U64", 1, 8},
+    {"BOOL", 1, 1},     {"F8_E4M3", 1, 1},  {"F8_E5M2", 1, 1},  {"F8_E8M0", 1, 1},    {"Q8_0", 32, 34},  {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20},   {"Q5_0", 32, 22},   {"Q5_1", 32, 24},   {"IQ4_NL", 32, 18},   {"Q2_K", 256, 84}, {"Q3_K", 256, 110},
+    {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}, {"IQ4_XS", 256, 136},
 }};
 
 }  // namespace
 
 const DTypeInfo& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
-bool is_float(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::F16 || dtype == DType::BF16;
-}
+bool is_float(DType dtype) { return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::F16 || dtype == DType::BF16; }
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (size_t i = 0; i < kInfo.size(); ++i)
@@ -56,7 +52,7 @@ f16 to_f16(float v) {
   const uint32_t magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to infinity
-  if (magnitude < 0x38800000u) {  // subnormal: let float addition do the rounding
+  if (magnitude < 0x38800000u) {                                                 // subnormal: let float addition do the rounding
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};
   }

@@ -11,18 +11,39 @@ namespace flux2 {
 // How the elements of a tensor are stored. Block types keep several elements together with their scale;
 // a row of a block-typed tensor is a whole number of blocks.
 enum class DType : uint8_t {
-  F32, F64, F16, BF16,
-  I8, U8, I16, U16, I32, U32, I64, U64, Bool,
-  F8_E4M3, F8_E5M2, F8_E8M0,
+  F32,
+  F64,
+  F16,
+  BF16,
+  I8,
+  U8,
+  I16,
+  U16,
+  I32,
+  U32,
+  I64,
+  U64,
+  Bool,
+  F8_E4M3,
+  F8_E5M2,
+  F8_E8M0,
   Q8_0,  // 32 elements: f16 scale, 32 × i8
   Q4_0,  // 32 elements: f16 scale, 16 bytes; low nibbles are elements 0–15, high nibbles 16–31, value − 8
-  Q4_1, Q5_0, Q5_1, IQ4_NL,                   // 32 elements; tensor/blocks.h tells how these are laid out
-  Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS,       // 256 elements in groups with a scale each
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  IQ4_NL,  // 32 elements; tensor/blocks.h tells how these are laid out
+  Q2_K,
+  Q3_K,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  IQ4_XS,  // 256 elements in groups with a scale each
 };
 
 struct DTypeInfo {
-  const char* name;     // as safetensors or GGUF write it
-  int block_elements;   // 1 for plain types
+  const char* name;    // as safetensors or GGUF write it
+  int block_elements;  // 1 for plain types
   int block_bytes;
 };
 

@@ -24,14 +24,14 @@ TEST(DType, F16RoundsToNearestEven) {
   EXPECT_EQ(to_float(to_f16(2051.0f)), 2052.0f);
   EXPECT_TRUE(std::isinf(to_float(to_f16(65520.0f))));
   EXPECT_EQ(to_float(to_f16(65519.0f)), 65504.0f);
-  EXPECT_EQ(to_float(to_f16(0x1p-25f)), 0.0f);           // tie to even
+  EXPECT_EQ(to_float(to_f16(0x1p-25f)), 0.0f);  // tie to even
   EXPECT_EQ(to_float(to_f16(0x1.8p-25f)), 0x1p-24f);
 }
 
 TEST(DType, Bf16RoundsToNearestEven) {
   EXPECT_EQ(to_float(to_bf16(1.0f)), 1.0f);
-  EXPECT_EQ(to_float(to_bf16(1.00390625f)), 1.0f);        // half way, even below
-  EXPECT_EQ(to_float(to_bf16(1.01171875f)), 1.015625f);   // half way, even above
+  EXPECT_EQ(to_float(to_bf16(1.00390625f)), 1.0f);       // half way, even below
+  EXPECT_EQ(to_float(to_bf16(1.01171875f)), 1.015625f);  // half way, even above
   EXPECT_TRUE(std::isnan(to_float(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isinf(to_float(to_bf16(std::numeric_limits<float>::max()))));
 }

@@ -15,115 +15,321 @@ class Tensor;
 enum class Unary { Silu, Exp, Abs, Square };
 enum class Binary { Add, Sub, Mul };
 
-struct FillArgs { const Tensor& y; double value; };
+struct FillArgs {
+  const Tensor& y;
+  double value;
+};
 // Same shape, any strides, any pair of dtypes; block types only as a contiguous source.
-struct CopyArgs { const Tensor& x; const Tensor& y; };
-struct UnaryArgs { Unary op; const Tensor& x; const Tensor& y; };
-struct UnaryGradArgs { Unary op; const Tensor& x; const Tensor& dy; const Tensor& dx; };  // dx = dy · f'(x)
+struct CopyArgs {
+  const Tensor& x;
+  const Tensor& y;
+};
+struct UnaryArgs {
+  Unary op;
+  const Tensor& x;
+  const Tensor& y;
+};
+struct UnaryGradArgs {
+  Unary op;
+  const Tensor& x;
+  const Tensor& dy;
+  const Tensor& dx;
+};  // dx = dy · f'(x)
 // Same shape, any strides (0 where an operand is broadcast). y may be a or b when their strides agree.
-struct BinaryArgs { Binary op; const Tensor& a; const Tensor& b; const Tensor& y; };
-struct ScaleArgs { const Tensor& x; const Tensor& y; double factor; double offset; };  // y = factor · x + offset
+struct BinaryArgs {
+  Binary op;
+  const Tensor& a;
+  const Tensor& b;
+  const Tensor& y;
+};
+struct ScaleArgs {
+  const Tensor& x;
+  const Tensor& y;
+  double factor;
+  double offset;
+};  // y = factor · x + offset
 // y has the rank of x and extent 1 on the axes that are summed. Any strides.
-struct SumArgs { const Tensor& x; const Tensor& y; };
+struct SumArgs {
+  const Tensor& x;
+  const Tensor& y;
+};
 
 // y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]). w may have any storage dtype; y is BF16 where x has 8 bits.
-struct LinearArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
-struct LinearGradInputArgs { const Tensor& dy; const Tensor& w; const Tensor& dx; };   // dx[M, K] = dy[M, N] · w[N, K]
-struct LinearGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& dw; };  // dw[N, K] = dyᵀ · x
+struct LinearArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor* bias;
+  const Tensor& y;
+};
+struct LinearGradInputArgs {
+  const Tensor& dy;
+  const Tensor& w;
+  const Tensor& dx;
+};  // dx[M, K] = dy[M, N] · w[N, K]
+struct LinearGradWeightArgs {
+  const Tensor& dy;
+  const Tensor& x;
+  const Tensor& dw;
+};  // dw[N, K] = dyᵀ · x
 
 // Over the last axis. weight and dweight are vectors; all others have the shape of x.
-struct LayerNormArgs { const Tensor& x; const Tensor& y; float eps; };
-struct LayerNormGradArgs { const Tensor& x; const Tensor& dy; const Tensor& dx; float eps; };
-struct RmsNormArgs { const Tensor& x; const Tensor& weight; const Tensor& y; float eps; };
+struct LayerNormArgs {
+  const Tensor& x;
+  const Tensor& y;
+  float eps;
+};
+struct LayerNormGradArgs {
+  const Tensor& x;
+  const Tensor& dy;
+  const Tensor& dx;
+  float eps;
+};
+struct RmsNormArgs {
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& y;
+  float eps;
+};
 // dx and dweight may be null.
-struct RmsNormGradArgs { const Tensor& x; const Tensor& weight; const Tensor& dy; const Tensor* dx; const Tensor* dweight; float eps; };
+struct RmsNormGradArgs {
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& dy;
+  const Tensor* dx;
+  const Tensor* dweight;
+  float eps;
+};
 // x [B, …, C] contiguous, channels last; statistics over all positions and the C / groups channels of a group.
-struct GroupNormArgs { const Tensor& x; const Tensor& weight; const Tensor& bias; const Tensor& y; int groups; float eps; bool silu; };
+struct GroupNormArgs {
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& bias;
+  const Tensor& y;
+  int groups;
+  float eps;
+  bool silu;
+};
 struct GroupNormGradArgs {
-  const Tensor& x; const Tensor& weight; const Tensor& dy;
-  const Tensor& dx; const Tensor& dweight; const Tensor& dbias;
-  int groups; float eps;
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& dy;
+  const Tensor& dx;
+  const Tensor& dweight;
+  const Tensor& dbias;
+  int groups;
+  float eps;
 };
 
 // x, y [B, S, H, D]; cosine, sine F32 [S, D/2]. Pairs are (2i, 2i+1) when interleaved, else (i, i + D/2).
 // inverse rotates the other way, which is the gradient.
-struct RopeArgs { const Tensor& x; const Tensor& cosine; const Tensor& sine; const Tensor& y; bool interleaved; bool inverse; };
+struct RopeArgs {
+  const Tensor& x;
+  const Tensor& cosine;
+  const Tensor& sine;
+  const Tensor& y;
+  bool interleaved;
+  bool inverse;
+};
 
 // q, y [B, S, H, D]; k, v [B, T, G, D], query head h reads key head h / (H / G). scale multiplies q·k.
 // Key j is visible to query i when (!causal or j <= i) and (!key_mask or key_mask[b, j] != 0), key_mask I32 [B, T].
 // log_sum (optional) receives log Σ exp of the scaled scores, F32 (F64 for F64) [B, H, S], for the gradient.
 struct AttentionArgs {
-  const Tensor& q; const Tensor& k; const Tensor& v; const Tensor& y;
-  const Tensor* key_mask; const Tensor* log_sum;
-  float scale; bool causal;
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  const Tensor& y;
+  const Tensor* key_mask;
+  const Tensor* log_sum;
+  float scale;
+  bool causal;
 };
 struct AttentionGradArgs {
-  const Tensor& q; const Tensor& k; const Tensor& v; const Tensor& y; const Tensor& log_sum; const Tensor& dy;
-  const Tensor& dq; const Tensor& dk; const Tensor& dv;
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  const Tensor& y;
+  const Tensor& log_sum;
+  const Tensor& dy;
+  const Tensor& dq;
+  const Tensor& dk;
+  const Tensor& dv;
   const Tensor* key_mask;
-  float scale; bool causal;
+  float scale;
+  bool causal;
 };
 
-struct SwigluArgs { const Tensor& gate; const Tensor& up; const Tensor& y; };  // y = silu(gate) · up
-struct SwigluGradArgs { const Tensor& gate; const Tensor& up; const Tensor& dy; const Tensor& dgate; const Tensor& dup; };
+struct SwigluArgs {
+  const Tensor& gate;
+  const Tensor& up;
+  const Tensor& y;
+};  // y = silu(gate) · up
+struct SwigluGradArgs {
+  const Tensor& gate;
+  const Tensor& up;
+  const Tensor& dy;
+  const Tensor& dgate;
+  const Tensor& dup;
+};
 
 // ids I32 [...]; table [V, C] of any storage dtype; y [..., C]. dtable is added to.
-struct EmbeddingArgs { const Tensor& ids; const Tensor& table; const Tensor& y; };
-struct EmbeddingGradArgs { const Tensor& ids; const Tensor& dy; const Tensor& dtable; };
+struct EmbeddingArgs {
+  const Tensor& ids;
+  const Tensor& table;
+  const Tensor& y;
+};
+struct EmbeddingGradArgs {
+  const Tensor& ids;
+  const Tensor& dy;
+  const Tensor& dtable;
+};
 
 // x [B, H, W, C], w [O, kh, kw, C], y [B, H', W', O], all contiguous. Output (i, j) reads input rows
 // i·stride − pad_top …, columns j·stride − pad_left …; what lies outside is zero.
-struct ConvShape { int stride; int pad_top; int pad_left; };
-struct Conv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; ConvShape conv; };
-struct Conv2dGradInputArgs { const Tensor& dy; const Tensor& w; const Tensor& dx; ConvShape conv; };
-struct Conv2dGradWeightArgs { const Tensor& dy; const Tensor& x; const Tensor& dw; ConvShape conv; };
+struct ConvShape {
+  int stride;
+  int pad_top;
+  int pad_left;
+};
+struct Conv2dArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor* bias;
+  const Tensor& y;
+  ConvShape conv;
+};
+struct Conv2dGradInputArgs {
+  const Tensor& dy;
+  const Tensor& w;
+  const Tensor& dx;
+  ConvShape conv;
+};
+struct Conv2dGradWeightArgs {
+  const Tensor& dy;
+  const Tensor& x;
+  const Tensor& dw;
+  ConvShape conv;
+};
 
 // Nearest neighbour ×2: x [B, H, W, C] → y [B, 2H, 2W, C]; the gradient sums the four copies.
-struct UpsampleArgs { const Tensor& x; const Tensor& y; };
-struct UpsampleGradArgs { const Tensor& dy; const Tensor& dx; };
+struct UpsampleArgs {
+  const Tensor& x;
+  const Tensor& y;
+};
+struct UpsampleGradArgs {
+  const Tensor& dy;
+  const Tensor& dx;
+};
 
 // Where a device multiplies e4m3 with e4m3, activations are rounded for it by these; tables of other devices lack both. y is
 // contiguous F8_E4M3 with a scale for each row, which is written too: max |row| / 448. On such a device `linear` takes x
 // in either form, and the y of rms_norm, modulated_norm and gated_add_norm may be of this one: what they would have written
 // in the dtype of x, rounded.
-struct QuantiseArgs { const Tensor& x; const Tensor& y; };  // [M, K] both
+struct QuantiseArgs {
+  const Tensor& x;
+  const Tensor& y;
+};  // [M, K] both
 // y[M, W + N] = [x[M, W] ‖ silu(gate) · up]; x may be null, gate and up [M, N].
-struct QuantiseSwigluArgs { const Tensor* x; const Tensor& gate; const Tensor& up; const Tensor& y; };
+struct QuantiseSwigluArgs {
+  const Tensor* x;
+  const Tensor& gate;
+  const Tensor& up;
+  const Tensor& y;
+};
 
 // Fused forms; a table may leave them null, the op then computes the equation.
-struct ModulatedNormArgs { const Tensor& x; const Tensor& shift; const Tensor& scale; const Tensor& y; float eps; };  // shift, scale [B, 1, C]
+struct ModulatedNormArgs {
+  const Tensor& x;
+  const Tensor& shift;
+  const Tensor& scale;
+  const Tensor& y;
+  float eps;
+};  // shift, scale [B, 1, C]
 // y = residual + conv2d(x), the residual of y's shape and contiguous.
-struct Conv2dAddArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& residual; const Tensor& y; ConvShape conv; };
+struct Conv2dAddArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor* bias;
+  const Tensor& residual;
+  const Tensor& y;
+  ConvShape conv;
+};
 // y [B, 2H, 2W, O] = the 3×3 convolution of upsample(x), padded by one all round; w [O, 3, 3, C].
-struct UpsampleConv2dArgs { const Tensor& x; const Tensor& w; const Tensor* bias; const Tensor& y; };
+struct UpsampleConv2dArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor* bias;
+  const Tensor& y;
+};
 // dx of modulated_norm.
-struct ModulatedNormGradArgs { const Tensor& x; const Tensor& scale; const Tensor& dy; const Tensor& dx; float eps; };
-struct GatedAddArgs { const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& y; };  // y = x + gate · z, gate [B, 1, C]
+struct ModulatedNormGradArgs {
+  const Tensor& x;
+  const Tensor& scale;
+  const Tensor& dy;
+  const Tensor& dx;
+  float eps;
+};
+struct GatedAddArgs {
+  const Tensor& x;
+  const Tensor& gate;
+  const Tensor& z;
+  const Tensor& y;
+};  // y = x + gate · z, gate [B, 1, C]
 // sum = x + gate · z, y = (1 + scale) · layer_norm(sum) + shift; gate, shift, scale [B, 1, C].
 struct GatedAddNormArgs {
-  const Tensor& x; const Tensor& gate; const Tensor& z; const Tensor& shift; const Tensor& scale;
-  const Tensor& sum; const Tensor& y;
+  const Tensor& x;
+  const Tensor& gate;
+  const Tensor& z;
+  const Tensor& shift;
+  const Tensor& scale;
+  const Tensor& sum;
+  const Tensor& y;
   float eps;
 };
 // y[M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ.
-struct LinearSwigluArgs { const Tensor& x; const Tensor& w; const Tensor& y; };
+struct LinearSwigluArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor& y;
+};
 // y = rope(rms_norm(x)): x, y [B, S, H, D], weight [D], cosine and sine F32 [S, D/2] as in RopeArgs.
 // The second half of the heads (keys beside queries) is weighted by second_weight where that is given.
 struct NormRopeArgs {
-  const Tensor& x; const Tensor& weight; const Tensor* second_weight;
-  const Tensor& cosine; const Tensor& sine; const Tensor& y;
-  float eps; bool interleaved;
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor* second_weight;
+  const Tensor& cosine;
+  const Tensor& sine;
+  const Tensor& y;
+  float eps;
+  bool interleaved;
 };
 // dx of norm_rope.
 struct NormRopeGradArgs {
-  const Tensor& x; const Tensor& weight; const Tensor& cosine; const Tensor& sine; const Tensor& dy; const Tensor& dx;
-  float eps; bool interleaved;
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& cosine;
+  const Tensor& sine;
+  const Tensor& dy;
+  const Tensor& dx;
+  float eps;
+  bool interleaved;
 };
 // y[M, N] += factor · x[M, K] · w, where w is [N, K] as in LinearArgs, or [K, N] when not transposed; of y's dtype.
-struct ProductAddArgs { const Tensor& x; const Tensor& w; const Tensor& y; double factor; bool transposed; };
+struct ProductAddArgs {
+  const Tensor& x;
+  const Tensor& w;
+  const Tensor& y;
+  double factor;
+  bool transposed;
+};
 
 // y, contiguous F32: what PyTorch's generator gives on that GPU, to the bit where y lies on one.
-struct TorchNormalArgs { const Tensor& y; uint64_t seed; CudaGeometry gpu; };
+struct TorchNormalArgs {
+  const Tensor& y;
+  uint64_t seed;
+  CudaGeometry gpu;
+};
 
 // What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
 // what it does better, once, when the device opens.

@@ -220,7 +220,8 @@ Tensor Tensor::to(Stream& target) const {
 void Tensor::copy_from(const Tensor& source) const {
   require(source.shape() == shape_, "copy of {} into {}", source.shape(), shape_);
   if (numel() == 0) return;
-  if (source.scales_ && dtype_ != DType::F32) return copy_from(source.to(stream()).cast(DType::F32));  // factors keep their precision
+  if (source.scales_ && dtype_ != DType::F32)
+    return copy_from(source.to(stream()).cast(DType::F32));  // factors keep their precision
   device().kernels().copy({source, *this});
   if (!source.scales_) return;
   const Tensor factors = source.scales_->to(stream()).reshaped(source.scales_->numel() == 1 ? Shape{1} : shape_.with(-1, 1));
@@ -251,7 +252,8 @@ std::vector<T> convert(const std::byte* bytes, DType dtype, size_t n) {
     case DType::F16: each.template operator()<f16>([](f16 v) { return to_float(v); }); break;
     case DType::BF16: each.template operator()<bf16>([](bf16 v) { return to_float(v); }); break;
     case DType::I8: each.template operator()<int8_t>(same); break;
-    case DType::U8: case DType::Bool: each.template operator()<uint8_t>(same); break;
+    case DType::U8:
+    case DType::Bool: each.template operator()<uint8_t>(same); break;
     case DType::I16: each.template operator()<int16_t>(same); break;
     case DType::U16: each.template operator()<uint16_t>(same); break;
     case DType::I32: each.template operator()<int32_t>(same); break;

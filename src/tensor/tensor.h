@@ -69,20 +69,22 @@ class Tensor {
   // The first element. On a GPU this is a device address. Memory is shared, so const Tensors give mutable bytes.
   void* raw() const { return data_; }
   template <class T>
-  T* data() const { return static_cast<T*>(data_); }
+  T* data() const {
+    return static_cast<T*>(data_);
+  }
 
   // Views of the same memory, without gradient; the ops of the same names record one.
   Tensor narrowed(int axis, int64_t start, int64_t length) const;
-  Tensor reshaped(const Shape& shape) const;                // contiguous axes can be merged, any axis split
-  bool can_reshape(const Shape& shape) const;               // whether that is a view, of the same number of elements
+  Tensor reshaped(const Shape& shape) const;   // contiguous axes can be merged, any axis split
+  bool can_reshape(const Shape& shape) const;  // whether that is a view, of the same number of elements
   Tensor permuted(std::span<const int> axes) const;
   Tensor expanded(const Shape& shape) const;  // broadcast, stride 0
 
-  Tensor contiguous() const;                                // itself when it already is
-  Tensor cast(DType dtype) const;                           // itself when it already has it; always contiguous otherwise
-  Tensor to(Stream& stream) const;                          // a copy on that stream; itself when nothing has to move
+  Tensor contiguous() const;        // itself when it already is
+  Tensor cast(DType dtype) const;   // itself when it already has it; always contiguous otherwise
+  Tensor to(Stream& stream) const;  // a copy on that stream; itself when nothing has to move
   Tensor cloned() const;
-  void copy_from(const Tensor& source) const;               // same shape; converts dtype; both on one device
+  void copy_from(const Tensor& source) const;  // same shape; converts dtype; both on one device
   void fill(double value) const;
 
   // Contiguous host values, converted. Waits for the stream.

@@ -206,15 +206,13 @@ BpeFiles parse_bpe_files(std::string_view tokenizer_json, std::string_view token
 BpeFiles parse_bpe_files(std::string_view vocab_json, std::string_view merges_txt, std::string_view tokenizer_config,
                          std::string_view added_tokens_json) {
   BpeFiles files;
-  in_context("vocab.json", [&] {
-    read_token_map(vocab_json, [&](const std::string& token, int64_t id) { files.vocabulary.add(token, id); });
-  });
+  in_context("vocab.json",
+             [&] { read_token_map(vocab_json, [&](const std::string& token, int64_t id) { files.vocabulary.add(token, id); }); });
   in_context("merges.txt", [&] { read_merges_txt(merges_txt, files.merges); });
   in_context("tokenizer_config.json", [&] { read_config(tokenizer_config, files); });
   if (!added_tokens_json.empty()) {
     in_context("added_tokens.json", [&] {
-      read_token_map(added_tokens_json,
-                     [&](const std::string& token, int64_t id) { files.added.push_back({token, id, false}); });
+      read_token_map(added_tokens_json, [&](const std::string& token, int64_t id) { files.added.push_back({token, id, false}); });
     });
   }
   return files;

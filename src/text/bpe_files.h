@@ -17,9 +17,7 @@ class MergeList {
   size_t size() const { return entries_.size(); }
   std::string_view left(size_t i) const { return merged(i).substr(0, entries_[i].left); }
   std::string_view right(size_t i) const { return merged(i).substr(entries_[i].left); }
-  std::string_view merged(size_t i) const {
-    return std::string_view(bytes_).substr(entries_[i].begin, entries_[i].size);
-  }
+  std::string_view merged(size_t i) const { return std::string_view(bytes_).substr(entries_[i].begin, entries_[i].size); }
 
  private:
   struct Entry {

@@ -26,9 +26,7 @@ class TemporaryFolder {
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   const std::filesystem::path& path() const { return path_; }
-  void write(const char* name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-  }
+  void write(const char* name, const std::string& text) const { std::ofstream(path_ / name, std::ios::binary) << text; }
 
  private:
   std::filesystem::path path_;
@@ -46,8 +44,7 @@ Error error_after(const std::function<void(Json&)>& change, std::string_view con
   return Error(ErrorCode::Internal, "nothing was wrong");
 }
 
-void expect_error(ErrorCode code, const char* text, const std::function<void(Json&)>& change,
-                  std::string_view config = {}) {
+void expect_error(ErrorCode code, const char* text, const std::function<void(Json&)>& change, std::string_view config = {}) {
   const Error error = error_after(change, config);
   EXPECT_EQ(error.code(), code) << text;
   EXPECT_THAT(error.what(), HasSubstr(text));
@@ -139,8 +136,7 @@ TEST(BpeFiles, RefusesBrokenFiles) {
   });
   expect_error(ErrorCode::BadFile, "needs \"zzz\", which is not in the vocabulary",
                [](Json& j) { j["model"]["merges"][3][1] = "zzz"; });
-  expect_error(ErrorCode::BadFile, "merge 0 does not have two tokens",
-               [](Json& j) { j["model"]["merges"][0].erase(1); });
+  expect_error(ErrorCode::BadFile, "merge 0 does not have two tokens", [](Json& j) { j["model"]["merges"][0].erase(1); });
   expect_error(ErrorCode::BadFile, "does not have two tokens", [](Json& j) { j["model"]["merges"][0].push_back("a"); });
   expect_error(ErrorCode::BadFile, "neither a string nor a pair", [](Json& j) { j["model"]["merges"][0] = 5; });
   expect_error(ErrorCode::BadFile, "not two tokens with a space", [](Json& j) { j["model"]["merges"][0] = "a b c"; });
@@ -150,11 +146,13 @@ TEST(BpeFiles, RefusesBrokenFiles) {
   expect_error(ErrorCode::BadFile, "not an integer", [](Json& j) { j["model"]["vocab"]["a"] = 1e30; });
   expect_error(ErrorCode::BadFile, "have the same id 382", [](Json& j) { j["added_tokens"][1]["id"] = 382; });
   expect_error(ErrorCode::BadFile, "empty", [](Json& j) { j["added_tokens"][1].erase("content"); });
-  expect_error(ErrorCode::BadFile, "added_tokens is not a list",
-               [](Json& j) { j["added_tokens"] = {{"a", {{"id", 1}}}}; });
-  expect_error(ErrorCode::BadFile, "pad token \"<none>\"", [](Json&) {}, R"({"pad_token": "<none>"})");
-  expect_error(ErrorCode::BadFile, "which is not an id", [](Json&) {}, R"({"added_tokens_decoder": {"x": {"id": 1}}})");
-  expect_error(ErrorCode::BadFile, "tokenizer_config.json: not valid JSON", [](Json&) {}, "{");
+  expect_error(ErrorCode::BadFile, "added_tokens is not a list", [](Json& j) { j["added_tokens"] = {{"a", {{"id", 1}}}}; });
+  expect_error(
+      ErrorCode::BadFile, "pad token \"<none>\"", [](Json&) {}, R"({"pad_token": "<none>"})");
+  expect_error(
+      ErrorCode::BadFile, "which is not an id", [](Json&) {}, R"({"added_tokens_decoder": {"x": {"id": 1}}})");
+  expect_error(
+      ErrorCode::BadFile, "tokenizer_config.json: not valid JSON", [](Json&) {}, "{");
 }
 
 TEST(BpeFiles, RefusesTruncatedFilesWhereverTheyEnd) {

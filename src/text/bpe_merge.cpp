@@ -36,7 +36,7 @@ void merge_short(const MergeTable& merges, std::span<const int32_t> word, std::v
 }
 
 struct Symbol {
-  int32_t id;              // -1 once swallowed by its left neighbour
+  int32_t id;               // -1 once swallowed by its left neighbour
   uint32_t previous, next;  // positions of the neighbours; kNone at the ends
 };
 

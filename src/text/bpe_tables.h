@@ -19,7 +19,7 @@ class TokenTable {
   void add(std::string_view token, int64_t id);
 
   std::optional<int32_t> find(std::string_view token) const;
-  std::string_view operator[](int32_t id) const;  // empty where no token has this id
+  std::string_view operator[](int32_t id) const;                            // empty where no token has this id
   int32_t id_limit() const { return static_cast<int32_t>(by_id_.size()); }  // one more than the highest id
 
  private:
@@ -49,7 +49,7 @@ struct Merge {
 class MergeTable {
  public:
   explicit MergeTable(size_t expected = 0);
-  void put(const Merge& merge);  // at most `expected` different pairs; the last of equal pairs stays
+  void put(const Merge& merge);                          // at most `expected` different pairs; the last of equal pairs stays
   const Merge* find(int32_t left, int32_t right) const;  // nullptr where the pair does not merge
 
  private:

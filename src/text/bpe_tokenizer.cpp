@@ -94,8 +94,7 @@ void BpeTokenizer::add_added_tokens(const std::vector<AddedToken>& added) {
     roles_.resize(tokens_.id_limit(), Role::Ordinary);
     Role& role = roles_[token.id];
     if (role == Role::Ordinary) {
-      added_lengths_[static_cast<unsigned char>(token.content[0])].push_back(
-          static_cast<uint32_t>(token.content.size()));
+      added_lengths_[static_cast<unsigned char>(token.content[0])].push_back(static_cast<uint32_t>(token.content.size()));
     }
     if (role != Role::Special) role = token.special ? Role::Special : Role::Added;
   }

@@ -41,7 +41,7 @@ class BpeTokenizer {
   // The id of a token as its file writes it: "<|im_start|>", or "Ġcat" for " cat".
   std::optional<int32_t> id_of(std::string_view token) const { return tokens_.find(token); }
 
-  int32_t pad_id() const { return pad_id_; }            // pad_token of tokenizer_config.json, else <|endoftext|>
+  int32_t pad_id() const { return pad_id_; }                 // pad_token of tokenizer_config.json, else <|endoftext|>
   int32_t vocab_size() const { return tokens_.id_limit(); }  // one more than the highest id, added tokens included
 
  private:
@@ -56,7 +56,7 @@ class BpeTokenizer {
   TokenTable tokens_;
   MergeTable merges_;
   std::array<int32_t, 256> byte_ids_{};
-  std::vector<Role> roles_;  // by id
+  std::vector<Role> roles_;                               // by id
   std::array<std::vector<uint32_t>, 256> added_lengths_;  // of the added tokens by first byte, longest first
   int32_t pad_id_ = 0;
 };

@@ -42,9 +42,8 @@ std::string error_of(std::string_view json) {
 TEST(JsonPaths, GivesEveryScalarWithItsPath) {
   constexpr const char* kText =
       R"({"a":1,"b":[true,null,["x",{"c":-2}],[],"y"],"d":{"e":0.5},"f":18446744073709551615,"g":"\u0120"})";
-  EXPECT_THAT(walked(kText),
-              ElementsAre("/a 1", "/b/0 true", "/b/1 null", "/b/2/0 'x'", "/b/2/1/c -2", "/b/4 'y'", "/d/e number",
-                          "/f number", "/g 'Ġ'"));
+  EXPECT_THAT(walked(kText), ElementsAre("/a 1", "/b/0 true", "/b/1 null", "/b/2/0 'x'", "/b/2/1/c -2", "/b/4 'y'", "/d/e number",
+                                         "/f number", "/g 'Ġ'"));
   EXPECT_THAT(walked("7"), ElementsAre(" 7"));
 }
 

@@ -18,16 +18,16 @@ class Regex {
   explicit Regex(std::string_view pattern) {
     int error = 0;
     size_t offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
-                              &error, &offset, nullptr));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error,
+                              &offset, nullptr));
     match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
   }
 
   std::vector<std::string_view> matches(std::string_view text) const {
     std::vector<std::string_view> out;
     for (size_t pos = 0; pos < text.size();) {
-      const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), pos,
-                                    PCRE2_ANCHORED, match_.get(), nullptr);
+      const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), pos, PCRE2_ANCHORED,
+                                    match_.get(), nullptr);
       if (found <= 0) return {};
       const size_t end = pcre2_get_ovector_pointer(match_.get())[1];
       out.push_back(text.substr(pos, end - pos));

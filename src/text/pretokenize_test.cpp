@@ -16,8 +16,7 @@ TEST(Pretokenize, WordsTakeOneCharacterInFront) {
 }
 
 TEST(Pretokenize, ContractionsInAnyCase) {
-  EXPECT_THAT(pretokenize("don't WE'LL I'Ve o'st"),
-              ElementsAre("don", "'t", " WE", "'LL", " I", "'Ve", " o", "'s", "t"));
+  EXPECT_THAT(pretokenize("don't WE'LL I'Ve o'st"), ElementsAre("don", "'t", " WE", "'LL", " I", "'Ve", " o", "'s", "t"));
   EXPECT_THAT(pretokenize("it'\u017F l'l"), ElementsAre("it", "'\u017F", " l", "'l"));  // the long s folds to s
   EXPECT_THAT(pretokenize("'r"), ElementsAre("'r"));
   EXPECT_THAT(pretokenize("'"), ElementsAre("'"));

@@ -14,9 +14,7 @@ constexpr std::string_view kSuffix = "<|im_end|>\n<|im_start|>assistant\n<think>
 
 }  // namespace
 
-std::string render_qwen_prompt(std::string_view prompt) {
-  return std::string(kPrefix).append(prompt).append(kSuffix);
-}
+std::string render_qwen_prompt(std::string_view prompt) { return std::string(kPrefix).append(prompt).append(kSuffix); }
 
 PromptTokens tokenize_prompt(const BpeTokenizer& tokenizer, std::string_view prompt, int length) {
   check(length > 0, "a prompt needs a positive number of tokens, not {}", length);

@@ -33,8 +33,7 @@ std::vector<int32_t> integers(const std::string& file, const std::string& name) 
 }
 
 TEST(Prompt, RendersTheTemplate) {
-  EXPECT_EQ(render_qwen_prompt("a cat"),
-            "<|im_start|>user\na cat<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  EXPECT_EQ(render_qwen_prompt("a cat"), "<|im_start|>user\na cat<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
 TEST(Prompt, AgreesWithTheReferenceOnTheTinyVocabulary) {

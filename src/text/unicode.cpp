@@ -70,8 +70,7 @@ char32_t compose(char32_t first, char32_t second) {  // 0 where the pair has no 
   }
   auto it = std::lower_bound(kComposing.begin(), kComposing.end(), std::tuple(first, second),
                              [](uint16_t i, const std::tuple<char32_t, char32_t>& pair) {
-                               return std::tuple<char32_t, char32_t>(kDecompositions[i].first,
-                                                                     kDecompositions[i].second) < pair;
+                               return std::tuple<char32_t, char32_t>(kDecompositions[i].first, kDecompositions[i].second) < pair;
                              });
   if (it == kComposing.end() || kDecompositions[*it].first != first || kDecompositions[*it].second != second) return 0;
   return kDecompositions[*it].code;

@@ -51,12 +51,12 @@ TEST(Unicode, ReplacesMaximalSubparts) {
     std::string_view bytes, expected;
   } cases[] = {
       {"a\x80z", "a\uFFFDz"},
-      {"\xC0\xAF", "\uFFFD\uFFFD"},                  // overlong
-      {"\xE0\x80\x80", "\uFFFD\uFFFD\uFFFD"},        // overlong
-      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},        // a surrogate
+      {"\xC0\xAF", "\uFFFD\uFFFD"},                      // overlong
+      {"\xE0\x80\x80", "\uFFFD\uFFFD\uFFFD"},            // overlong
+      {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},            // a surrogate
       {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},  // above U+10FFFF
       {"\xF5\xFF", "\uFFFD\uFFFD"},
-      {"\xE2\x82", "\uFFFD"},                        // cut off: one subpart
+      {"\xE2\x82", "\uFFFD"},  // cut off: one subpart
       {"\xE2\x82z", "\uFFFDz"},
       {"\xF0\x9F\x90\xF0\x9F\x90\xB1", "\uFFFD\U0001F431"},
       // The example of the Unicode standard, chapter 3.9.
@@ -77,22 +77,22 @@ TEST(Unicode, Nfc) {
   } cases[] = {
       {U"plain", U"plain"},
       {U"e\u0301te\u0301", U"été"},
-      {U"\u212B\u2126\u212A", U"ÅΩK"},                       // single replacements
-      {U"a\u0323\u0307", U"ạ\u0307"},                        // marks of two classes
-      {U"a\u0307\u0323", U"ạ\u0307"},                        // … given in the other order
-      {U"q\u0307\u0323", U"q\u0323\u0307"},                  // ordered though nothing composes
+      {U"\u212B\u2126\u212A", U"ÅΩK"},       // single replacements
+      {U"a\u0323\u0307", U"ạ\u0307"},        // marks of two classes
+      {U"a\u0307\u0323", U"ạ\u0307"},        // … given in the other order
+      {U"q\u0307\u0323", U"q\u0323\u0307"},  // ordered though nothing composes
       {U"\u1E9B\u0323", U"\u1E9B\u0323"},
-      {U"\u0958", U"\u0915\u093C"},                          // excluded from composition
-      {U"\u0344", U"\u0308\u0301"},                          // a mark that decomposes into marks
-      {U"a\u0301\u0301", U"á\u0301"},                        // the second is blocked
-      {U"\u0301a", U"\u0301a"},                              // a mark with nothing before it
+      {U"\u0958", U"\u0915\u093C"},    // excluded from composition
+      {U"\u0344", U"\u0308\u0301"},    // a mark that decomposes into marks
+      {U"a\u0301\u0301", U"á\u0301"},  // the second is blocked
+      {U"\u0301a", U"\u0301a"},        // a mark with nothing before it
       {U"\u1112\u1161\u11AB\u1100\u1173\u11AF", U"한글"},
-      {U"\uAC00\u11A8", U"각"},                              // syllable + trailing consonant
+      {U"\uAC00\u11A8", U"각"},  // syllable + trailing consonant
       {U"\uAC01\u11A8", U"각\u11A8"},
       {U"\uF900\U0002F800", U"豈丽"},
       {U"\U0001D15E", U"\U0001D157\U0001D165"},
-      {U"\u01D5", U"\u01D5"},                                // two levels down and up again
-      {U"ﬁ①", U"ﬁ①"},                                        // compatibility forms stay
+      {U"\u01D5", U"\u01D5"},  // two levels down and up again
+      {U"ﬁ①", U"ﬁ①"},          // compatibility forms stay
   };
   for (const auto& c : cases) EXPECT_EQ(normalize_nfc(utf8(c.text)), utf8(c.expected)) << utf8(c.text);
 }

@@ -228,7 +228,8 @@ Listing list(std::shared_ptr<const WeightSource> source) {
       AdapterModule& m = modules[split->module];
       if (role != "magnitude") m.kind = s.kind;
       if (!m.parts.emplace(s.role, &t).second && !s.unsupported)
-        refuse(ErrorCode::BadFile, fmt::format("{} and {} are the same part of a layer", printable(m.part(s.role)->name), printable(t.name)));
+        refuse(ErrorCode::BadFile,
+               fmt::format("{} and {} are the same part of a layer", printable(m.part(s.role)->name), printable(t.name)));
     }
   }
   for (auto& [name, m] : modules) {
@@ -308,9 +309,7 @@ double AdapterModule::scale() const {
   return *alpha / (rank_stabilised ? std::sqrt(r) : r);
 }
 
-AdapterFile list_adapter(std::shared_ptr<const WeightSource> source) {
-  return list(std::move(source)).file;
-}
+AdapterFile list_adapter(std::shared_ptr<const WeightSource> source) { return list(std::move(source)).file; }
 
 AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::string& config, const Log& log) {
   auto [file, numbers, biases] = list(source);

@@ -46,9 +46,9 @@ struct AdapterFile {
   std::vector<AdapterModule> modules;          // by name
   std::vector<std::string> text_encoder_keys;  // not used: FLUX.2's text encoders are not adapted
   std::vector<std::string> unknown_keys;
-  std::string key_style;        // how the matrices are called: "lora_A/lora_B", "lora_down/lora_up", …
-  bool is_adapter = false;      // some key has a suffix that only adapters use
-  std::optional<Error> refusal; // the first thing that stops read_adapter
+  std::string key_style;         // how the matrices are called: "lora_A/lora_B", "lora_down/lora_up", …
+  bool is_adapter = false;       // some key has a suffix that only adapters use
+  std::optional<Error> refusal;  // the first thing that stops read_adapter
 };
 
 // Sorts the keys of a file by layer, in every dialect, without reading any values: alpha and its like stay unset. Never refuses

@@ -49,8 +49,8 @@ std::vector<float> row_scales(const StoredTensor& weight, const StoredTensor& sc
   const int64_t rows = weight.shape[0], count = scale.shape.numel();
   const bool per_row = scale.shape == Shape{rows} || scale.shape == Shape{rows, 1};
   if (!per_row && count != 1)
-    fail(ErrorCode::Incompatible, "tensor {} of shape {} holds no factor for the whole and none for each row of {} {}", scale.name,
-         scale.shape, weight.name, weight.shape);
+    fail(ErrorCode::Incompatible, "tensor {} of shape {} holds no factor for the whole and none for each row of {} {}",
+         scale.name, scale.shape, weight.name, weight.shape);
   if (!is_float(dtype_of(scale)))
     fail(ErrorCode::Incompatible, "tensor {} holds factors as {}, expected F32, F16 or BF16", scale.name, scale.dtype_name);
   std::vector<float> stored = open_tensor(scale).to_floats();

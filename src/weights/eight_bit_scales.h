@@ -6,10 +6,12 @@
 
 namespace flux2 {
 
-// Files with weights in 8 bits (F8 and I8) keep the factors of a weight P.weight beside it, under the names of whoever wrote them:
-// value = stored · factor, whatever the name says; bitsandbytes' SCB holds the largest values of rows instead, factors times 127.
+// Files with weights in 8 bits (F8 and I8) keep the factors of a weight P.weight beside it, under the names of whoever wrote
+// them: value = stored · factor, whatever the name says; bitsandbytes' SCB holds the largest values of rows instead, factors
+// times 127.
 
-// The factors of this weight: null for other dtypes, for weights that have QuantisedValues and where the stored values are meant as they are.
+// The factors of this weight: null for other dtypes, for weights that have QuantisedValues and where the stored values are meant
+// as they are.
 const StoredTensor* scale_beside(const WeightSource& source, const StoredTensor& weight);
 
 // Every tensor that belongs to this weight: its factors, and the fixed factor of its input that some files carry. The latter

@@ -21,7 +21,9 @@ using Tensors = std::vector<std::pair<std::string, Tensor>>;
 
 const std::string kLayer = "double_blocks.0.img_attn.proj.";
 
-Tensor floats(const Shape& shape, const std::vector<float>& values) { return Tensor::host_copy(values.data(), DType::F32, shape); }
+Tensor floats(const Shape& shape, const std::vector<float>& values) {
+  return Tensor::host_copy(values.data(), DType::F32, shape);
+}
 
 // Rows of e4m3: one, then two and what follows it.
 Tensor codes(int64_t rows = 4) {
@@ -55,7 +57,8 @@ TEST(EightBitScales, FactorsForRowsUnderAnyName) {
       const NamedWeights weights = written({{kLayer + "weight", codes()}, {kLayer + name, floats(shape, {1, 2, 3, 4})}});
       EXPECT_THAT(weights.open(kLayer + "weight").scales().to_floats(), ElementsAre(1, 2, 3, 4));
       EXPECT_THAT(weights.open(kLayer + "weight", {.axis = 0, .rank = 1, .count = 2}).scales().to_floats(), ElementsAre(3, 4));
-      EXPECT_THAT(weights.open(kLayer + "weight", {.axis = 1, .rank = 1, .count = 2}).scales().to_floats(), ElementsAre(1, 2, 3, 4));
+      EXPECT_THAT(weights.open(kLayer + "weight", {.axis = 1, .rank = 1, .count = 2}).scales().to_floats(),
+                  ElementsAre(1, 2, 3, 4));
     }
 }
 
@@ -65,9 +68,8 @@ TEST(EightBitScales, Int8RowsKeepTheirBytes) {
   const NamedWeights comfy = written({{kLayer + "weight", q}, {kLayer + "weight_scale", floats({2, 1}, {0.5f, 2})}});
   EXPECT_EQ(comfy.open(kLayer + "weight").dtype(), DType::I8);
   EXPECT_THAT(comfy.open(kLayer + "weight").scales().to_floats(), ElementsAre(0.5f, 2));
-  const NamedWeights bnb = written({{kLayer + "weight", q},
-                                    {kLayer + "SCB", floats({2}, {127, 254})},
-                                    {kLayer + "weight_format", floats({}, {0})}});
+  const NamedWeights bnb =
+      written({{kLayer + "weight", q}, {kLayer + "SCB", floats({2}, {127, 254})}, {kLayer + "weight_format", floats({}, {0})}});
   EXPECT_THAT(bnb.open(kLayer + "weight").scales().to_floats(), ElementsAre(1, 2)) << "the largest value of a row is 127 steps";
   EXPECT_THAT(bnb.unknown(), IsEmpty());
 }
@@ -90,7 +92,8 @@ TEST(EightBitScales, JoinedPiecesKeepTheirOwnFactors) {
 }
 
 TEST(EightBitScales, NoneWhereTheFileHasNone) {
-  const NamedWeights weights = written({{kLayer + "weight", codes()}, {"img_in.weight", floats({2, 2}, {1, 2, 3, 4})},
+  const NamedWeights weights = written({{kLayer + "weight", codes()},
+                                        {"img_in.weight", floats({2, 2}, {1, 2, 3, 4})},
                                         {"img_in.weight_scale", floats({}, {2.0f})}});
   EXPECT_FALSE(weights.open(kLayer + "weight").scales().defined());
   EXPECT_FALSE(weights.open("img_in.weight").scales().defined()) << "only FP8 values have factors";
@@ -102,7 +105,8 @@ TEST(EightBitScales, RefusesWhatIsNoFactor) {
     return refusal([&] { written({{kLayer + "weight", codes()}, {kLayer + "weight_scale", scale}}).open(kLayer + "weight"); });
   };
   EXPECT_THAT(opening(floats({3}, {1, 1, 1})), HasSubstr("weight_scale of shape [3] fit no way of scaling"));
-  EXPECT_THAT(opening(floats({4}, {1, 1, -1, 1})), HasSubstr("holds -1, which is no factor for double_blocks.0.img_attn.proj.weight"));
+  EXPECT_THAT(opening(floats({4}, {1, 1, -1, 1})),
+              HasSubstr("holds -1, which is no factor for double_blocks.0.img_attn.proj.weight"));
   EXPECT_THAT(opening(floats({}, {std::numeric_limits<float>::infinity()})), HasSubstr("holds inf"));
   EXPECT_THAT(opening(floats({}, {NAN})), HasSubstr("holds nan"));
   const int32_t one = 1;

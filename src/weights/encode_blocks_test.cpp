@@ -16,9 +16,7 @@
 namespace flux2 {
 namespace {
 
-std::shared_ptr<const WeightSource> golden() {
-  return open_weights(test::golden_folder() / "gguf-blocks.gguf");
-}
+std::shared_ptr<const WeightSource> golden() { return open_weights(test::golden_folder() / "gguf-blocks.gguf"); }
 
 std::vector<float> round_trip(DType dtype, const float* x, int64_t count) {
   std::vector<std::byte> blocks(static_cast<size_t>(bytes_for(dtype, count)));

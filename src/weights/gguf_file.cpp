@@ -226,7 +226,8 @@ Shape true_shape(const GgufHeader& header, const GgufHeader::Entry& t, const Ggm
     left /= extents[i];
     shape = shape.append(extents[i]);
   }
-  if (!fits || left != 1) fail(ErrorCode::BadFile, "{}{} does not fit its shape {}", kGgufShapePrefix, printable(t.name), t.shape);
+  if (!fits || left != 1)
+    fail(ErrorCode::BadFile, "{}{} does not fit its shape {}", kGgufShapePrefix, printable(t.name), t.shape);
   if (type && type->block_elements > 1 && shape[-1] % type->block_elements != 0)
     fail(ErrorCode::Incompatible, "tensor {} of shape {} is stored in blocks that run across its rows", printable(t.name), shape);
   return shape;

@@ -39,9 +39,7 @@ bool fits(Placeholder::Kind kind, std::string_view text) {
   return false;
 }
 
-std::string reversed(std::string_view level) {
-  return std::string(1, static_cast<char>('0' + kLastLevel - (level[0] - '0')));
-}
+std::string reversed(std::string_view level) { return std::string(1, static_cast<char>('0' + kLastLevel - (level[0] - '0'))); }
 
 }  // namespace
 

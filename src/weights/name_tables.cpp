@@ -95,8 +95,7 @@ const std::vector<NameRule>& autoencoder_rules() {
       {"decoder.mid.attn_1.proj_out.{wb}", {"decoder.mid_block.attentions.0.to_out.0.{wb}"}, Values::Convolution1x1},
       // The original counts decoder levels from the picture, diffusers from the latents.
       {"decoder.up.{level}.block.{i}.{layer}.{wb}", {"decoder.up_blocks.{3-level}.resnets.{i}.{layer}.{wb}"}},
-      {"decoder.up.{level}.block.{i}.nin_shortcut.{wb}",
-       {"decoder.up_blocks.{3-level}.resnets.{i}.conv_shortcut.{wb}"}},
+      {"decoder.up.{level}.block.{i}.nin_shortcut.{wb}", {"decoder.up_blocks.{3-level}.resnets.{i}.conv_shortcut.{wb}"}},
       {"decoder.up.{level}.upsample.conv.{wb}", {"decoder.up_blocks.{3-level}.upsamplers.0.conv.{wb}"}},
       {"decoder.norm_out.{wb}", {"decoder.conv_norm_out.{wb}"}},
       {"decoder.conv_out.{wb}", {"decoder.conv_out.{wb}"}},
@@ -133,8 +132,7 @@ const std::vector<NameRule>& text_encoder_rules() {
   return rules;
 }
 
-constexpr PrefixRule kTransformerPrefixes[] = {
-    {"model.diffusion_model."}, {"diffusion_model."}, {"model."}, {"transformer."}};
+constexpr PrefixRule kTransformerPrefixes[] = {{"model.diffusion_model."}, {"diffusion_model."}, {"model."}, {"transformer."}};
 constexpr PrefixRule kAutoencoderPrefixes[] = {{"vae."}, {"first_stage_model."}};
 constexpr PrefixRule kTextEncoderPrefixes[] = {{"model.language_model.", "model."},
                                                {"language_model."},

@@ -35,8 +35,7 @@ std::optional<Recognised> recognise(ModelPart part, const Layout& layout, std::s
     if (layout.dialect == Dialect::Canonical) {
       if (match_name(rule.canonical, name)) return Recognised{&rule, name, 0};
       if (rule.alias.empty()) continue;
-      if (const auto values = match_name(rule.alias, name))
-        return Recognised{&rule, fill_name(rule.canonical, *values), 0};
+      if (const auto values = match_name(rule.alias, name)) return Recognised{&rule, fill_name(rule.canonical, *values), 0};
       continue;
     }
     if (layout.dialect == Dialect::Ggml) {
@@ -83,9 +82,8 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
     for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml}) {
       layout.dialect = dialect;
       const auto& tensors = source.tensors();
-      const auto count = static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), [&](const StoredTensor& t) {
-        return recognise(part, layout, t.name).has_value();
-      }));
+      const auto count = static_cast<size_t>(std::count_if(
+          tensors.begin(), tensors.end(), [&](const StoredTensor& t) { return recognise(part, layout, t.name).has_value(); }));
       if (count > 0) prefixes_in_use.insert(layout.prefix);
       if (count > most) {
         most = count;
@@ -140,8 +138,7 @@ std::optional<Canonical> canonical_rule(ModelPart part, std::string_view name) {
 
 }  // namespace
 
-NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart part)
-    : source_(std::move(source)), part_(part) {
+NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart part) : source_(std::move(source)), part_(part) {
   const Layout layout = choose_layout(*source_, part);
   prefix_ = layout.prefix;
   dialect_ = layout.dialect;
@@ -186,8 +183,8 @@ Shape NamedWeights::shape_of(std::string_view canonical, const Recipe& recipe) c
   for (const StoredTensor* piece : std::span(recipe.pieces).subspan(1)) {
     const bool joins = piece->shape.rank() > 0 && shape.rank() > 0 && piece->shape.with(0, shape[0]) == shape;
     if (!joins)
-      fail(ErrorCode::BadFile, "{}: {} of shape {} does not join {} of shape {} into {}", source_->description(),
-           piece->name, piece->shape, recipe.pieces.front()->name, recipe.pieces.front()->shape, canonical);
+      fail(ErrorCode::BadFile, "{}: {} of shape {} does not join {} of shape {} into {}", source_->description(), piece->name,
+           piece->shape, recipe.pieces.front()->name, recipe.pieces.front()->shape, canonical);
     shape[0] += piece->shape[0];
   }
   if (recipe.rule->values == Values::Convolution1x1 && shape.rank() == 2) shape = shape.append(1).append(1);
@@ -265,12 +262,10 @@ std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canon
     return {{fill_name(rule->diffusers[0], values), shape, halves_exchanged(shape, canonical)}};
 
   Shape stored = shape;
-  if (rule->values == Values::Convolution1x1 && shape.rank() == 4 && shape[2] == 1 && shape[3] == 1)
-    stored = shape.first(2);
+  if (rule->values == Values::Convolution1x1 && shape.rank() == 4 && shape[2] == 1 && shape[3] == 1) stored = shape.first(2);
   const auto count = static_cast<int64_t>(rule->diffusers.size());
   const int64_t rows = rows_of(shape).end / count;
-  check(rows * count == rows_of(shape).end, "{} of shape {} does not split into {} equal parts", canonical, shape,
-        count);
+  check(rows * count == rows_of(shape).end, "{} of shape {} does not split into {} equal parts", canonical, shape, count);
   std::vector<DiffusersTensor> result;
   for (int64_t i = 0; i < count; ++i)
     result.push_back({fill_name(rule->diffusers[static_cast<size_t>(i)], values),

@@ -23,8 +23,7 @@ std::filesystem::path tiny(const std::string& name) { return test::golden_folder
 NamedWeights named(const std::filesystem::path& path, ModelPart part) { return NamedWeights(open_weights(path), part); }
 
 bool same(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
 // Writes the weights in the diffusers layout, every name under `prefix`.
@@ -47,8 +46,7 @@ void write_diffusers(const NamedWeights& weights, const std::filesystem::path& p
 }
 
 // A source of F32 [2] tensors with these names, values counting up.
-std::shared_ptr<const WeightSource> source_of(const std::filesystem::path& path,
-                                              const std::vector<std::string>& names) {
+std::shared_ptr<const WeightSource> source_of(const std::filesystem::path& path, const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, Tensor>> tensors;
   float next = 0;
   for (const auto& name : names) {
@@ -116,8 +114,8 @@ TEST(NamedWeights, TheDiffusersLayoutIsTheOneDiffusersWrites) {
   EXPECT_TRUE(same(source->open("transformer_blocks.0.attn.to_v.weight"),
                    original->open("double_blocks.0.img_attn.qkv.weight", {.axis = 0, .rank = 2, .count = 3})));
   const Shard first{.axis = 0, .rank = 0, .count = 2}, second{.axis = 0, .rank = 1, .count = 2};
-  EXPECT_TRUE(same(source->open("norm_out.linear.weight", first),
-                   original->open("final_layer.adaLN_modulation.1.weight", second)));
+  EXPECT_TRUE(
+      same(source->open("norm_out.linear.weight", first), original->open("final_layer.adaLN_modulation.1.weight", second)));
 
   write_diffusers(named(tiny("ae.safetensors"), ModelPart::Autoencoder), path);
   const auto vae = open_weights(path);
@@ -146,10 +144,9 @@ TEST(NamedWeights, ShardsJoinedMatrices) {
 TEST(NamedWeights, AcceptsOtherSpellingsAndPrefixes) {
   const auto path = scratch_folder() / "x.safetensors";
   for (const std::string prefix : {"", "model.diffusion_model.", "diffusion_model.", "model.", "transformer."}) {
-    const NamedWeights weights(
-        source_of(path, {prefix + "img_in.weight", prefix + "single_blocks.3.norm.key_norm.weight",
-                         prefix + "single_blocks.3.linear1.weight_scale", "elsewhere.weight"}),
-        ModelPart::Transformer);
+    const NamedWeights weights(source_of(path, {prefix + "img_in.weight", prefix + "single_blocks.3.norm.key_norm.weight",
+                                                prefix + "single_blocks.3.linear1.weight_scale", "elsewhere.weight"}),
+                               ModelPart::Transformer);
     EXPECT_EQ(weights.prefix(), prefix);
     EXPECT_THAT(weights.names(), ElementsAre("img_in.weight", "single_blocks.3.norm.key_norm.scale"));
     EXPECT_EQ(weights.open("single_blocks.3.norm.key_norm.scale").dim(0), 2);
@@ -157,13 +154,11 @@ TEST(NamedWeights, AcceptsOtherSpellingsAndPrefixes) {
     if (prefix.empty()) EXPECT_THAT(weights.unknown(), ElementsAre("elsewhere.weight", scale));
     else EXPECT_THAT(weights.unknown(), ElementsAre(scale));
   }
-  for (const std::string prefix : {"language_model.model.", "model.language_model.", "model.", "text_encoder.model.",
-                                   "", "text_encoders.mistral3_24b.transformer.model."}) {
-    const NamedWeights weights(
-        source_of(path, {prefix + "embed_tokens.weight", prefix + "layers.11.mlp.up_proj.weight"}),
-        ModelPart::TextEncoder);
-    EXPECT_THAT(weights.names(), ElementsAre("model.embed_tokens.weight", "model.layers.11.mlp.up_proj.weight"))
-        << prefix;
+  for (const std::string prefix : {"language_model.model.", "model.language_model.", "model.", "text_encoder.model.", "",
+                                   "text_encoders.mistral3_24b.transformer.model."}) {
+    const NamedWeights weights(source_of(path, {prefix + "embed_tokens.weight", prefix + "layers.11.mlp.up_proj.weight"}),
+                               ModelPart::TextEncoder);
+    EXPECT_THAT(weights.names(), ElementsAre("model.embed_tokens.weight", "model.layers.11.mlp.up_proj.weight")) << prefix;
   }
   const NamedWeights vae(source_of(path, {"first_stage_model.bn.running_var", "model.diffusion_model.img_in.weight"}),
                          ModelPart::Autoencoder);
@@ -186,9 +181,8 @@ TEST(NamedWeights, SaysWhatIsMissing) {
   EXPECT_THAT(weights.names(), ElementsAre("double_blocks.0.img_attn.proj.weight"));
   EXPECT_THAT(weights.unknown(), ElementsAre(attn + "to_q.weight", attn + "to_v.weight"));
   EXPECT_FALSE(weights.has("double_blocks.0.img_attn.qkv.weight"));
-  EXPECT_THAT(
-      refusal([&] { weights.open("double_blocks.0.img_attn.qkv.weight"); }),
-      HasSubstr("has no tensor double_blocks.0.img_attn.qkv.weight (as transformer_blocks.0.attn.to_k.weight)"));
+  EXPECT_THAT(refusal([&] { weights.open("double_blocks.0.img_attn.qkv.weight"); }),
+              HasSubstr("has no tensor double_blocks.0.img_attn.qkv.weight (as transformer_blocks.0.attn.to_k.weight)"));
   EXPECT_THAT(refusal([&] { weights.shape("nonsense"); }), HasSubstr("has no tensor nonsense"));
 }
 

@@ -60,9 +60,7 @@ void collect(std::vector<Run>& runs, std::span<const StoredRows> pieces, IndexRa
     const int64_t first = piece.rows.begin - start;
     start += piece.rows.size();
     if (here.begin >= here.end) continue;
-    const auto at = [&](int64_t row, int64_t byte) {
-      return static_cast<size_t>((row + first) * bytes_per_row + byte);
-    };
+    const auto at = [&](int64_t row, int64_t byte) { return static_cast<size_t>((row + first) * bytes_per_row + byte); };
     if (inside.empty()) {
       add_run(runs, piece.tensor->bytes.subspan(at(here.begin, 0), static_cast<size_t>(here.size() * bytes_per_row)));
       continue;
@@ -90,10 +88,12 @@ Tensor open_quantised(std::span<const StoredRows> pieces, const Shape& shape, co
   int64_t start = 0, rows = 0;
   for (const StoredRows& piece : pieces) {
     const StoredTensor& t = *piece.tensor;
-    if (!t.dtype || !is_readable(*t.dtype) || t.shape.rank() != 2 || t.shape[1] != shape[1] || piece.rows.begin < 0 || piece.rows.end > t.shape[0])
+    if (!t.dtype || !is_readable(*t.dtype) || t.shape.rank() != 2 || t.shape[1] != shape[1] || piece.rows.begin < 0 ||
+        piece.rows.end > t.shape[0])
       fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a matrix {}", t.name, t.dtype_name, t.shape, shape);
     for (const IndexRange& r : kept_rows) {
-      const int64_t begin = std::max(r.begin, start), end = std::min(r.end, start + piece.rows.size()), shift = piece.rows.begin - start;
+      const int64_t begin = std::max(r.begin, start), end = std::min(r.end, start + piece.rows.size()),
+                    shift = piece.rows.begin - start;
       if (begin < end) wanted.push_back({&t, {begin + shift, end + shift}}), rows += end - begin;
     }
     start += piece.rows.size();
@@ -127,8 +127,8 @@ void check_pieces(std::span<const StoredRows> pieces, DType dtype, const Shape& 
     const StoredTensor& t = *piece.tensor;
     if (t.dtype != dtype || piece.rows.begin < 0 || piece.rows.end > rows_of(t.shape) ||
         static_cast<int64_t>(t.bytes.size()) != rows_of(t.shape) * bytes_per_row)
-      fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a {} {}", t.name, t.dtype_name, t.shape,
-           name_of(dtype), shape);
+      fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a {} {}", t.name, t.dtype_name, t.shape, name_of(dtype),
+           shape);
     rows += piece.rows.size();
   }
   require(rows == rows_of(shape), "{} rows for a tensor of shape {}", rows, shape);
@@ -172,8 +172,7 @@ Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const
   for (const IndexRange& r : rows) collect(runs, pieces, r, per_row, inside);
   // Two files may be mapped side by side; a view can keep only one of them alive.
   const auto& file = pieces.front().tensor->file;
-  const bool one_file =
-      std::all_of(pieces.begin(), pieces.end(), [&](const StoredRows& p) { return p.tensor->file == file; });
+  const bool one_file = std::all_of(pieces.begin(), pieces.end(), [&](const StoredRows& p) { return p.tensor->file == file; });
   if (one_file && runs.size() == 1 && is_aligned(runs[0].data(), dtype))
     return Tensor::on_host(runs[0].data(), dtype, kept, file);
 

@@ -42,8 +42,7 @@ TEST(Shard, CutsEqualSlices) {
   ASSERT_EQ(ranges.size(), 1u);
   EXPECT_EQ(ranges[0].begin, 4);
   EXPECT_EQ(ranges[0].end, 8);
-  EXPECT_THAT(refusal([] { Shard{.count = 3}.ranges(8); }),
-              HasSubstr("8 rows or columns cannot be cut into 3 equal slices"));
+  EXPECT_THAT(refusal([] { Shard{.count = 3}.ranges(8); }), HasSubstr("8 rows or columns cannot be cut into 3 equal slices"));
   EXPECT_THAT(refusal([] { Shard{.rank = 2, .count = 2}.ranges(8); }), HasSubstr("shard 2 of 2"));
   EXPECT_THAT(refusal([] { Shard{.count = 2, .parts = {4, 2}}.ranges(8); }), HasSubstr("do not sum to 8"));
   EXPECT_THAT(refusal([] { Shard{.count = 2}.ranges(96, 32); }), HasSubstr("cuts through a block of 32"));
@@ -92,8 +91,7 @@ TEST(OpenTensor, ShardsWithParts) {
 TEST(OpenTensor, ShardsColumnsAndMiddleAxes) {
   const Counting matrix(DType::F32, {2, 4});
   EXPECT_THAT(values(open_tensor(matrix.tensor, {.axis = 1, .rank = 1, .count = 2})), ElementsAre(2, 3, 6, 7));
-  EXPECT_THAT(values(open_tensor(matrix.tensor, {.axis = -1, .rank = 0, .count = 2, .parts = {2, 2}})),
-              ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(values(open_tensor(matrix.tensor, {.axis = -1, .rank = 0, .count = 2, .parts = {2, 2}})), ElementsAre(0, 2, 4, 6));
   const Counting cube(DType::U8, {2, 2, 2});
   EXPECT_THAT(values(open_tensor(cube.tensor, {.axis = 1, .rank = 1, .count = 2})), ElementsAre(2, 3, 6, 7));
   EXPECT_THAT(values(open_tensor(cube.tensor, {.axis = 2, .rank = 0, .count = 2})), ElementsAre(0, 2, 4, 6));
@@ -110,16 +108,14 @@ TEST(OpenTensor, ShardsBlocks) {
   EXPECT_EQ(columns.shape(), (Shape{2, 64}));
   EXPECT_EQ(columns.data<BlockQ8_0>()[0].q[0], 2);
   EXPECT_EQ(columns.data<BlockQ8_0>()[3].q[0], 7);
-  EXPECT_THAT(refusal([&] { open_tensor(stored, {.axis = 1, .rank = 0, .count = 8}); }),
-              HasSubstr("cuts through a block of 32"));
+  EXPECT_THAT(refusal([&] { open_tensor(stored, {.axis = 1, .rank = 0, .count = 8}); }), HasSubstr("cuts through a block of 32"));
 }
 
 TEST(OpenTensor, JoinsRowsOfSeveralTensors) {
   const Counting a(DType::U8, {2, 2}, "a"), b(DType::U8, {4, 2}, "b");
   const std::vector<StoredRows> pieces{{&b.tensor, {2, 4}}, {&a.tensor, {0, 2}}};
   EXPECT_THAT(values(open_tensor(pieces, {4, 2})), ElementsAre(4, 5, 6, 7, 0, 1, 2, 3));
-  EXPECT_THAT(values(open_tensor(pieces, {4, 2}, {.axis = 0, .rank = 0, .count = 2, .parts = {2, 2}})),
-              ElementsAre(4, 5, 0, 1));
+  EXPECT_THAT(values(open_tensor(pieces, {4, 2}, {.axis = 0, .rank = 0, .count = 2, .parts = {2, 2}})), ElementsAre(4, 5, 0, 1));
   EXPECT_THAT(values(open_tensor(pieces, {4, 2}, {.axis = 1, .rank = 1, .count = 2})), ElementsAre(5, 7, 1, 3));
   const Counting other(DType::F32, {2, 2}, "other");
   EXPECT_THAT(refusal([&] {

@@ -18,11 +18,8 @@ struct Entry {
   Quant quant;
   const char* name;
 };
-constexpr std::array<Entry, 5> kEntries = {{{Quant::None, "none"},
-                                            {Quant::Int8, "int8"},
-                                            {Quant::Q8_0, "q8_0"},
-                                            {Quant::Q4_0, "q4_0"},
-                                            {Quant::Fp8, "fp8"}}};
+constexpr std::array<Entry, 5> kEntries = {
+    {{Quant::None, "none"}, {Quant::Int8, "int8"}, {Quant::Q8_0, "q8_0"}, {Quant::Q4_0, "q4_0"}, {Quant::Fp8, "fp8"}}};
 
 // Magnitudes of floats order like their bits, and integers have no NaN to break a vector maximum.
 float largest_magnitude(const float* x, int64_t count) {
@@ -88,7 +85,8 @@ Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads) {
   threads.parallel_ranges(rows, 16, [&](int64_t begin, int64_t end) {
     std::vector<float> row(static_cast<size_t>(columns));
     for (int64_t r = begin; r < end; ++r) {
-      read_values(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns, row.data());
+      read_values(matrix.dtype(), matrix.data<std::byte>() + bytes_for(matrix.dtype(), r * matrix.stride(0)), columns,
+                  row.data());
       const float scale = quantise_row(quant, row.data(), columns, out.data<std::byte>() + r * row_bytes);
       if (scaled) scales.data<float>()[r] = scale;
     }

@@ -15,7 +15,7 @@ enum class Quant {
   Int8,  // I8 with a scale per row
   Q8_0,  // blocks of 32 with a scale each
   Q4_0,
-  Fp8,   // F8_E4M3 with a scale per row
+  Fp8,  // F8_E4M3 with a scale per row
 };
 
 const std::vector<std::string>& quant_names();  // "none", "int8", "q8_0", "q4_0", "fp8"

@@ -57,7 +57,7 @@ TEST(Quantise, Fp8IsTheNearestValueOfTheFormat) {
   ThreadPool threads(1);
   auto v = values(512, 448.0f);
   for (size_t i = 0; i < 256; ++i) v[i] *= std::ldexp(1.0f, -static_cast<int>(i % 18));  // subnormal ones too
-  v[0] = 448.0f;  // makes the scale 1
+  v[0] = 448.0f;                                                                         // makes the scale 1
   const Tensor q = quantise(matrix(v, 1), Quant::Fp8, threads);
   ASSERT_EQ(q.scales().to_floats(), std::vector<float>{1.0f});
   for (size_t i = 0; i < v.size(); ++i) EXPECT_EQ(q.data<uint8_t>()[i], nearest_e4m3(v[i])) << i << ": " << v[i];

@@ -22,7 +22,8 @@ class Nvfp4Values final : public QuantisedValues {
     blocks_ = columns_ / kNvfp4Group;
     const int64_t rows = w.shape[0];
     const Shape plain{rows, blocks_}, padded{up_to(rows, 128), up_to(blocks_, 4)};
-    if (columns_ % kNvfp4Group != 0 || s.shape != (tiled_ ? padded : plain) || s.bytes.size() != static_cast<size_t>(s.shape.numel()))
+    if (columns_ % kNvfp4Group != 0 || s.shape != (tiled_ ? padded : plain) ||
+        s.bytes.size() != static_cast<size_t>(s.shape.numel()))
       fail(ErrorCode::BadFile, "the scales {} of shape {} do not fit {} of shape {}", s.name, s.shape, w.name, w.shape);
     if (parts_.global.shape.numel() != 1 || parts_.global.dtype != DType::F32)
       fail(ErrorCode::BadFile, "{} is not one F32 number", parts_.global.name);

@@ -41,7 +41,8 @@ Shape bnb_shape(const BnbParts& parts);
 std::shared_ptr<const QuantisedValues> bnb_values(const BnbParts& parts);
 
 // Values whose groups of G columns were rotated by R = H4 ⊗ H4 ⊗ …, which is its own inverse.
-std::shared_ptr<const QuantisedValues> rotated_back(std::shared_ptr<const QuantisedValues> values, int64_t columns, int64_t group);
+std::shared_ptr<const QuantisedValues> rotated_back(std::shared_ptr<const QuantisedValues> values, int64_t columns,
+                                                    int64_t group);
 void rotate(float* group, int64_t size);  // in place, x · R
 
 }  // namespace flux2

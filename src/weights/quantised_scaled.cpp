@@ -110,7 +110,8 @@ void rotate(float* x, int64_t size) {
       }
 }
 
-std::shared_ptr<const QuantisedValues> rotated_back(std::shared_ptr<const QuantisedValues> values, int64_t columns, int64_t group) {
+std::shared_ptr<const QuantisedValues> rotated_back(std::shared_ptr<const QuantisedValues> values, int64_t columns,
+                                                    int64_t group) {
   bool power = group >= 4;
   for (int64_t g = group; g > 1; g /= 4) power = power && g % 4 == 0;
   if (!power || columns % group != 0)

@@ -106,7 +106,8 @@ class QuantisedFinder {
     const bool agrees = format.empty() || (format.starts_with("float8") && is_f8(t)) ||
                         (format == "nvfp4" && t.dtype == DType::U8) || (format == "int8_tensorwise" && t.dtype == DType::I8) ||
                         t.dtype == DType::BF16;
-    if (!agrees) fail(ErrorCode::BadFile, "{} is described as {} and stored as {}", printable(t.name), printable(format), t.dtype_name);
+    if (!agrees)
+      fail(ErrorCode::BadFile, "{} is described as {} and stored as {}", printable(t.name), printable(format), t.dtype_name);
   }
 
   const StoredTensor* scale_of(const StoredTensor& t) const {

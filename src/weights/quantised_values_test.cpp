@@ -222,7 +222,8 @@ TEST(QuantisedValues, Int8PlainRotatedAndOfBitsandbytes) {
     values_of(*source, *source->find("w.weight"))->rows(0, 2, all.data());
     return all;
   };
-  EXPECT_THAT(scaled(written({{"w.weight", q}, {"w.weight_scale", floats({2, 1}, {1, 0.5f})}})), ElementsAre(0, 4, 10, -2, 0.5f, 1, 1.5f, 2));
+  EXPECT_THAT(scaled(written({{"w.weight", q}, {"w.weight_scale", floats({2, 1}, {1, 0.5f})}})),
+              ElementsAre(0, 4, 10, -2, 0.5f, 1, 1.5f, 2));
   EXPECT_EQ(scaled(written({{"w.weight", q}, {"w.SCB", floats({2}, {127, 254})}}))[5], 4.0f);
   const auto table = written({{"model.embed_tokens.weight", q}, {"model.embed_tokens.weight_scale", floats({2, 1}, {1, 0.5f})}});
   EXPECT_EQ(values(table->open("model.embed_tokens.weight"))[5], 1.0f) << "where rows are looked up nobody scales them";

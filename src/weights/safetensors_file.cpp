@@ -18,8 +18,7 @@ constexpr const char* kDownloadAgain = "download the file again";
 void refuse_other_formats(std::string_view text) {
   const auto begins = [&](std::string_view mark) { return text.substr(0, mark.size()) == mark; };
   if (begins("version https://git-lfs.github.com/spec/v1"))
-    throw Error(ErrorCode::BadFile, "this is a Git LFS pointer, not the model",
-                "fetch the real file with git lfs pull");
+    throw Error(ErrorCode::BadFile, "this is a Git LFS pointer, not the model", "fetch the real file with git lfs pull");
   if (begins("GGUF")) fail(ErrorCode::BadFile, "this is a GGUF file, not safetensors");
   const bool zip = begins("PK\x03\x04");
   const bool pickle = text.size() >= 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
@@ -58,8 +57,8 @@ std::string_view header_text(std::span<const std::byte> bytes) {
   }
   if (length > room)
     throw Error(ErrorCode::BadFile,
-                fmt::format("the file is incomplete: its header alone needs {} bytes, the file has {}",
-                            length + kLengthBytes, bytes.size()),
+                fmt::format("the file is incomplete: its header alone needs {} bytes, the file has {}", length + kLengthBytes,
+                            bytes.size()),
                 kDownloadAgain);
   return text.substr(kLengthBytes, length);
 }
@@ -80,21 +79,18 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, std::shared_ptr<con
   const auto data = bytes.subspan(kLengthBytes + text.size());
   const uint64_t total = kLengthBytes + text.size() + header.data_size();
   if (header.data_size() > data.size())
-    throw Error(ErrorCode::BadFile,
-                fmt::format("the file is incomplete: {} bytes expected, {} found", total, bytes.size()),
+    throw Error(ErrorCode::BadFile, fmt::format("the file is incomplete: {} bytes expected, {} found", total, bytes.size()),
                 kDownloadAgain);
   if (header.data_size() < data.size())
-    throw Error(
-        ErrorCode::BadFile,
-        fmt::format("the file is damaged: {} bytes expected, {} found after its last tensor", total, bytes.size()),
-        kDownloadAgain);
+    throw Error(ErrorCode::BadFile,
+                fmt::format("the file is damaged: {} bytes expected, {} found after its last tensor", total, bytes.size()),
+                kDownloadAgain);
 
   tensors_.reserve(header.tensors.size());
   for (auto& t : header.tensors) {
     auto dtype = dtype_named(t.dtype);
     if (dtype && is_block_type(*dtype)) dtype.reset();  // GGUF's types: the format does not define them
-    tensors_.push_back(
-        {std::move(t.name), std::move(t.dtype), dtype, t.shape, data.subspan(t.begin, t.end - t.begin), file});
+    tensors_.push_back({std::move(t.name), std::move(t.dtype), dtype, t.shape, data.subspan(t.begin, t.end - t.begin), file});
   }
   metadata_ = std::move(header.metadata);
 }

@@ -16,9 +16,7 @@ using ::testing::HasSubstr;
 std::string refused(const std::string& file) {
   return refusal([&] { SafetensorsFile parsed(bytes_of(file)); });
 }
-std::string refused_header(std::string_view header, size_t data_bytes = 0) {
-  return refused(container(header, data_bytes));
-}
+std::string refused_header(std::string_view header, size_t data_bytes = 0) { return refused(container(header, data_bytes)); }
 
 TEST(SafetensorsFile, ReadsTensorsInDataOrder) {
   const std::string file = container(
@@ -47,8 +45,7 @@ TEST(SafetensorsFile, RefusesABadLength) {
   EXPECT_THAT(refused("short"), HasSubstr("5 bytes, too few"));
   EXPECT_THAT(refused(""), HasSubstr("0 bytes, too few"));
   EXPECT_THAT(refused(std::string("\x01\0\0\0\0\0\0\0{", 9)), HasSubstr("header of 1 bytes is too short"));
-  EXPECT_THAT(refused(std::string("\0\0\0\0\0\0\0\x01{", 9)),
-              HasSubstr("header of 72057594037927936 bytes is over the limit"));
+  EXPECT_THAT(refused(std::string("\0\0\0\0\0\0\0\x01{", 9)), HasSubstr("header of 72057594037927936 bytes is over the limit"));
   EXPECT_THAT(refused(container("{}").substr(0, 9)), HasSubstr("header alone needs 10 bytes, the file has 9"));
   EXPECT_THAT(refused(container("{}").substr(0, 8)), HasSubstr("header alone needs 10 bytes, the file has 8"));
 }
@@ -94,12 +91,9 @@ TEST(SafetensorsFile, RefusesWrongMembers) {
   for (const char* offsets : {"0", "[-1,0]", "[0,0.5]"})
     EXPECT_THAT(refused_header(fmt::format(R"({{"a":{{"dtype":"U8","shape":[0],"data_offsets":{}}}}})", offsets)),
                 HasSubstr("data_offsets of tensor a is not an array of whole numbers"));
-  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}})"),
-              HasSubstr("has 1 numbers, not 2"));
-  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[]}})"),
-              HasSubstr("has 0 numbers, not 2"));
-  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0,0]}})"),
-              HasSubstr("more than 2 numbers"));
+  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}})"), HasSubstr("has 1 numbers, not 2"));
+  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[]}})"), HasSubstr("has 0 numbers, not 2"));
+  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0,0]}})"), HasSubstr("more than 2 numbers"));
   EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", 1),
               HasSubstr("more than 8 axes"));
 }
@@ -132,17 +126,17 @@ TEST(SafetensorsFile, RefusesGapsOverlapsAndWrongFileSizes) {
   EXPECT_THAT(refused_header(pair(0, 4, 3, 8), 8),
               HasSubstr("tensor b begins at byte 3, inside the tensor before it, which ends at 4"));
   const std::string good = container(pair(0, 4, 4, 8), 8);
-  EXPECT_THAT(refused(good.substr(0, good.size() - 3)),
-              HasSubstr(fmt::format("the file is incomplete: {} bytes expected, {} found | download", good.size(),
-                                    good.size() - 3)));
+  EXPECT_THAT(
+      refused(good.substr(0, good.size() - 3)),
+      HasSubstr(fmt::format("the file is incomplete: {} bytes expected, {} found | download", good.size(), good.size() - 3)));
   EXPECT_THAT(refused(good + "x"),
               HasSubstr(fmt::format("the file is damaged: {} bytes expected, {} found", good.size(), good.size() + 1)));
 }
 
 TEST(SafetensorsFile, LeavesOutMetadataThatIsNotText) {
   Lines kept;
-  const SafetensorsFile parsed(
-      bytes_of(container(R"({"__metadata__":{"n":1,"s":"yes","o":{"x":"y"},"l":["z"],"e":null}})")), kept.log);
+  const SafetensorsFile parsed(bytes_of(container(R"({"__metadata__":{"n":1,"s":"yes","o":{"x":"y"},"l":["z"],"e":null}})")),
+                               kept.log);
   EXPECT_EQ(parsed.metadata(), (std::map<std::string, std::string>{{"s", "yes"}}));
   ASSERT_EQ(kept.lines.size(), 1u);
   EXPECT_THAT(kept.lines[0], HasSubstr("left out 4 metadata value(s) that are not text, the first under \"n\""));
@@ -186,8 +180,7 @@ TEST(SafetensorsFile, KnowsWhatPeopleMistakeForAModel) {
   EXPECT_THAT(refused("<!DOCTYPE html><html></html>"), HasSubstr("web page, not the model"));
   EXPECT_THAT(refused("\n  <html></html>"), HasSubstr("web page, not the model"));
   EXPECT_THAT(refused("<a>"), HasSubstr("web page, not the model"));
-  EXPECT_THAT(refused(std::string("PK\x03\x04\0\0\x08\x08 archive/data.pkl", 24)),
-              HasSubstr("PyTorch pickle or a zip archive"));
+  EXPECT_THAT(refused(std::string("PK\x03\x04\0\0\x08\x08 archive/data.pkl", 24)), HasSubstr("PyTorch pickle or a zip archive"));
   EXPECT_THAT(refused("\x80\x02}q\x01(X\x05 weights"), HasSubstr("PyTorch pickle"));
   EXPECT_THAT(refused(std::string("GGUF\x03\0\0\0\0\0\0\0", 12)), HasSubstr("this is a GGUF file, not safetensors"));
 }
@@ -201,16 +194,14 @@ TEST(SafetensorsFile, NamesTheFile) {
   const auto path = scratch_folder() / "broken.safetensors";
   write_file(path, "nothing");
   EXPECT_THAT(refusal([&] { SafetensorsFile file(path); }), HasSubstr("broken.safetensors: the file has 7 bytes"));
-  EXPECT_THAT(refusal([&] { SafetensorsFile file(path.parent_path() / "absent.safetensors"); }),
-              HasSubstr("absent.safetensors"));
+  EXPECT_THAT(refusal([&] { SafetensorsFile file(path.parent_path() / "absent.safetensors"); }), HasSubstr("absent.safetensors"));
 }
 
 TEST(SafetensorsFile, ALargeHeaderIsReadQuickly) {
   std::string header = "{";
   for (int i = 0; i < 331; ++i)
     header += fmt::format(
-        R"("double_blocks.{}.img_attn.norm.query_norm.scale":{{"dtype":"BF16","shape":[128,0],"data_offsets":[0,0]}},)",
-        i);
+        R"("double_blocks.{}.img_attn.norm.query_norm.scale":{{"dtype":"BF16","shape":[128,0],"data_offsets":[0,0]}},)", i);
   header.back() = '}';
   const std::string file = container(header);
   double best = 1e9;

@@ -28,10 +28,9 @@ std::optional<uint64_t> bits_of(std::string_view dtype) {
     uint64_t bits;
   };
   static constexpr Known kKnown[] = {
-      {"BF16", 16},   {"F32", 32},    {"F16", 16},        {"F8_E4M3", 8},     {"F8_E5M2", 8}, {"F8_E8M0", 8},
-      {"U8", 8},      {"I8", 8},      {"BOOL", 8},        {"I16", 16},        {"U16", 16},    {"I32", 32},
-      {"U32", 32},    {"I64", 64},    {"U64", 64},        {"F64", 64},        {"C64", 64},    {"F4", 4},
-      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+      {"BF16", 16}, {"F32", 32}, {"F16", 16},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},     {"U8", 8},   {"I8", 8},
+      {"BOOL", 8},  {"I16", 16}, {"U16", 16},    {"I32", 32},    {"U32", 32},        {"I64", 64},        {"U64", 64}, {"F64", 64},
+      {"C64", 64},  {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
   };
   for (const Known& k : kKnown)
     if (k.name == dtype) return k.bits;
@@ -50,8 +49,7 @@ class Builder : public JsonHandler {
     if (depth == 0) fail(ErrorCode::BadFile, "the header is not a JSON object");
     if (in_metadata_) metadata_value(value, depth);
     else if (depth == 1) not_an_object();
-    else if (field_ == Field::Dtype && depth == 2 && value.kind == Kind::String)
-      current().dtype = std::move(*value.text);
+    else if (field_ == Field::Dtype && depth == 2 && value.kind == Kind::String) current().dtype = std::move(*value.text);
     else if (field_ != Field::Dtype && depth == 3) number(value);
     else wrong_type();
   }
@@ -148,8 +146,7 @@ class Builder : public JsonHandler {
     if (depth == 1 && value.kind != Kind::Null) skip_metadata();
     if (depth != 2 || !metadata_is_object_) return;
     if (value.kind != Kind::String) return skip_metadata();
-    if (header_.metadata.size() == kMaxMetadata)
-      fail(ErrorCode::BadFile, "more than {} metadata entries", kMaxMetadata);
+    if (header_.metadata.size() == kMaxMetadata) fail(ErrorCode::BadFile, "more than {} metadata entries", kMaxMetadata);
     if (!header_.metadata.emplace(key_, std::move(*value.text)).second)
       fail(ErrorCode::BadFile, "metadata key \"{}\" appears twice", printable(key_));
   }
@@ -206,8 +203,8 @@ void check_size(const Entry& t) {
   if (count * *bits % 8 != 0)
     fail(ErrorCode::BadFile, "tensor {} of {} elements of {} does not fill whole bytes", printable(t.name), count, t.dtype);
   if (const uint64_t bytes = count * *bits / 8; t.end - t.begin != bytes)
-    fail(ErrorCode::BadFile, "tensor {} of shape {} and type {} needs {} bytes, its data_offsets hold {}",
-         printable(t.name), t.shape, t.dtype, bytes, t.end - t.begin);
+    fail(ErrorCode::BadFile, "tensor {} of shape {} and type {} needs {} bytes, its data_offsets hold {}", printable(t.name),
+         t.shape, t.dtype, bytes, t.end - t.begin);
 }
 
 void check_unique(const std::vector<Entry>& tensors) {
@@ -225,8 +222,8 @@ void check_layout(const std::vector<Entry>& tensors) {
     if (t.begin > expected)
       fail(ErrorCode::BadFile, "{} bytes before tensor {} belong to no tensor", t.begin - expected, printable(t.name));
     if (t.begin < expected)
-      fail(ErrorCode::BadFile, "tensor {} begins at byte {}, inside the tensor before it, which ends at {}",
-           printable(t.name), t.begin, expected);
+      fail(ErrorCode::BadFile, "tensor {} begins at byte {}, inside the tensor before it, which ends at {}", printable(t.name),
+           t.begin, expected);
     expected = t.end;
   }
 }
@@ -236,17 +233,15 @@ void check_layout(const std::vector<Entry>& tensors) {
 SafetensorsHeader parse_safetensors_header(std::string_view json, const Log& log) {
   // Only spaces may pad the end: anything else there would be data taken for header.
   const size_t last = json.find_last_not_of(' ');
-  if (last == std::string_view::npos || json[last] != '}')
-    fail(ErrorCode::BadFile, "the header does not end with }} and spaces");
+  if (last == std::string_view::npos || json[last] != '}') fail(ErrorCode::BadFile, "the header does not end with }} and spaces");
   Builder builder;
   in_context("header", [&] { walk_json(json.substr(0, last + 1), builder, kMaxDepth); });
   SafetensorsHeader header = builder.take(log);
 
   for (const Entry& t : header.tensors) check_size(t);
   check_unique(header.tensors);
-  std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const Entry& a, const Entry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const Entry& a, const Entry& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
   check_layout(header.tensors);
   return header;
 }

@@ -27,8 +27,7 @@ uint64_t bytes_of(const SafetensorsWriter::Declared& t) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   int64_t bytes = info(t.dtype).block_bytes;
   for (int64_t extent : t.shape) {
-    require(extent >= 0 && (extent == 0 || bytes <= kMost / extent), "tensor {} cannot have the shape {}", t.name,
-          t.shape);
+    require(extent >= 0 && (extent == 0 || bytes <= kMost / extent), "tensor {} cannot have the shape {}", t.name, t.shape);
     bytes *= extent;
   }
   return static_cast<uint64_t>(bytes);
@@ -74,14 +73,13 @@ std::string safetensors_header(const std::vector<SafetensorsWriter::Declared>& t
   for (const auto& t : tensors) {
     separate();
     const uint64_t end = offset + bytes_of(t);
-    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", quoted(t.name),
-                        name_of(t.dtype), fmt::join(t.shape.begin(), t.shape.end(), ","), offset, end);
+    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", quoted(t.name), name_of(t.dtype),
+                        fmt::join(t.shape.begin(), t.shape.end(), ","), offset, end);
     offset = end;
   }
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  check(text.size() <= kMaxSafetensorsHeader, "a header of {} bytes is over the limit of {}", text.size(),
-        kMaxSafetensorsHeader);
+  check(text.size() <= kMaxSafetensorsHeader, "a header of {} bytes is over the limit of {}", text.size(), kMaxSafetensorsHeader);
   std::string length;
   for (size_t i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> (8 * i));
   return length + text;

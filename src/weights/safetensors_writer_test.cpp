@@ -94,8 +94,7 @@ TEST(SafetensorsWriter, SavesTensors) {
   const auto path = scratch_folder() / "x.safetensors";
   const float values[] = {1, 2, 3, 4, 5, 6};
   const int64_t count[] = {7};
-  save_tensors(path,
-               {{"m", Tensor::host_copy(values, DType::F32, {2, 3})}, {"n", Tensor::host_copy(count, DType::I64, {})}},
+  save_tensors(path, {{"m", Tensor::host_copy(values, DType::F32, {2, 3})}, {"n", Tensor::host_copy(count, DType::I64, {})}},
                {{"by", "test"}});
   const auto source = open_weights(path);
   EXPECT_THAT(source->names(), ElementsAre("n", "m"));
@@ -108,8 +107,7 @@ TEST(SafetensorsWriter, SavesTensors) {
 // The file of the reference writer, read and written again, is the same file byte for byte.
 TEST(SafetensorsWriter, ReproducesAFileOfTheReferenceWriter) {
   for (const char* name : {"flux-2-klein-tiny.safetensors", "ae.safetensors", "text_encoder/model.safetensors"}) {
-    const auto original = test::golden_folder() / "tiny" / name,
-               copy = scratch_folder() / "copy.safetensors";
+    const auto original = test::golden_folder() / "tiny" / name, copy = scratch_folder() / "copy.safetensors";
     const auto source = open_weights(original);
     std::vector<std::pair<std::string, Tensor>> tensors;
     for (const auto& tensor : source->names()) tensors.emplace_back(tensor, source->open(tensor));

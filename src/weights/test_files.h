@@ -25,15 +25,13 @@ inline std::string container(std::string_view header, size_t data_bytes = 0) {
   return file;
 }
 
-inline std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
+inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 // An empty folder of the running test.
 inline std::filesystem::path scratch_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "flux2_weights" /
-                      (std::string(test->test_suite_name()) + "." + test->name());
+  const auto folder =
+      std::filesystem::path(::testing::TempDir()) / "flux2_weights" / (std::string(test->test_suite_name()) + "." + test->name());
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;

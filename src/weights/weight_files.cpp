@@ -89,21 +89,18 @@ void keep_mapped(std::vector<StoredTensor>& tensors, const std::vector<std::stri
   for (const auto& t : tensors) present.push_back(t.name);
   std::sort(present.begin(), present.end());
   std::set_difference(mapped.begin(), mapped.end(), present.begin(), present.end(), std::back_inserter(absent));
-  if (!absent.empty())
-    fail(ErrorCode::BadFile, "{} lacks tensors the index maps to it: {}", shard.string(), listed(absent));
+  if (!absent.empty()) fail(ErrorCode::BadFile, "{} lacks tensors the index maps to it: {}", shard.string(), listed(absent));
   std::set_difference(present.begin(), present.end(), mapped.begin(), mapped.end(), std::back_inserter(extra));
   if (extra.empty()) return;
   log.warn("{}: ignoring {} tensors that are not in the index: {}", shard.string(), extra.size(), listed(extra));
-  std::erase_if(tensors,
-                [&](const StoredTensor& t) { return !std::binary_search(mapped.begin(), mapped.end(), t.name); });
+  std::erase_if(tensors, [&](const StoredTensor& t) { return !std::binary_search(mapped.begin(), mapped.end(), t.name); });
 }
 
 // The same name in two shards is an error even where the index picks one of them.
 void check_distinct(std::vector<std::string>& names, const fs::path& index) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end())
-    fail(ErrorCode::BadFile, "{}: tensor {} is in two of the files", index.string(), printable(*twice));
+  if (twice != names.end()) fail(ErrorCode::BadFile, "{}: tensor {} is in two of the files", index.string(), printable(*twice));
 }
 
 WeightFiles read_index(const fs::path& path, const Log& log) {
@@ -147,8 +144,7 @@ WeightFiles read_part(const fs::path& path, const SeriesName& series, const Log&
 // The usual names first, then the only index, then the only file; of a series its first part stands for the whole.
 WeightFiles read_folder(const fs::path& folder, const Log& log) {
   for (const char* stem : {"model", "diffusion_pytorch_model"}) {
-    const fs::path single = folder / (stem + std::string(kExtension)),
-                   index = folder / (stem + std::string(kIndexExtension));
+    const fs::path single = folder / (stem + std::string(kExtension)), index = folder / (stem + std::string(kIndexExtension));
     if (is_file(index)) return read_index_or_single(index, log);
     if (is_file(single)) return read_single(single, log);
   }
@@ -168,8 +164,7 @@ WeightFiles read_folder(const fs::path& folder, const Log& log) {
   if (indices.empty() && singles.size() == 1) return read_weight_files(folder / singles[0], log);
   auto& found = indices.empty() ? singles : indices;
   if (found.empty()) fail(ErrorCode::NotFound, "folder {} holds no .safetensors or .gguf file", folder.string());
-  throw Error(ErrorCode::InvalidArgument,
-              fmt::format("folder {} holds several models: {}", folder.string(), listed(found)),
+  throw Error(ErrorCode::InvalidArgument, fmt::format("folder {} holds several models: {}", folder.string(), listed(found)),
               "name the file to use");
 }
 

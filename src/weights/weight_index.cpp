@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "base/json_walk.h"
+#include "base/mapped_file.h"
 #include "base/text.h"
 
 namespace flux2 {
@@ -59,9 +59,7 @@ class Builder : public JsonHandler {
   void close(int) override {}
 
  private:
-  [[noreturn]] void not_an_index() {
-    fail(ErrorCode::BadFile, "not an index: weight_map must map tensor names to file names");
-  }
+  [[noreturn]] void not_an_index() { fail(ErrorCode::BadFile, "not an index: weight_map must map tensor names to file names"); }
 
   std::string section_, key_;
 };

@@ -17,8 +17,7 @@ WeightSource::WeightSource(std::vector<StoredTensor> tensors, std::map<std::stri
       metadata_(std::move(metadata)),
       description_(std::move(description)) {
   std::iota(by_name_.begin(), by_name_.end(), 0u);
-  std::sort(by_name_.begin(), by_name_.end(),
-            [&](uint32_t a, uint32_t b) { return tensors_[a].name < tensors_[b].name; });
+  std::sort(by_name_.begin(), by_name_.end(), [&](uint32_t a, uint32_t b) { return tensors_[a].name < tensors_[b].name; });
   for (size_t i = 1; i < by_name_.size(); ++i) {
     const StoredTensor &a = tensors_[by_name_[i - 1]], &b = tensors_[by_name_[i]];
     if (a.name != b.name) continue;
@@ -55,8 +54,7 @@ std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& pa
   WeightFiles files = read_weight_files(path, log);
   in_context(files.description, [&] { attach_quantised_values(files.tensors, files.metadata); });
   if (files.tensors.empty()) fail(ErrorCode::BadFile, "{} holds no tensors", files.description);
-  return std::make_shared<const WeightSource>(std::move(files.tensors), std::move(files.metadata),
-                                              std::move(files.description));
+  return std::make_shared<const WeightSource>(std::move(files.tensors), std::move(files.metadata), std::move(files.description));
 }
 
 }  // namespace flux2

@@ -77,8 +77,7 @@ TEST(WeightSource, OnePartStandsForTheSeries) {
 
 TEST(WeightSource, NamesThatOnlyLookLikeASeriesAreFiles) {
   const auto folder = scratch_folder();
-  for (const char* name :
-       {"best-of-10.safetensors", "a-of-2.safetensors", "x-1-of-.safetensors", "-of-3.safetensors"}) {
+  for (const char* name : {"best-of-10.safetensors", "a-of-2.safetensors", "x-1-of-.safetensors", "-of-3.safetensors"}) {
     write_file(folder / name, file_of({"a"}));
     EXPECT_EQ(refused(folder / name), "") << name;
   }
@@ -88,10 +87,9 @@ TEST(WeightSource, OpensAnIndex) {
   const auto folder = scratch_folder();
   write_file(folder / "m-00001-of-00002.safetensors", file_of({"a"}));
   write_file(folder / "sub/two.safetensors", file_of({"c", "b"}));
-  write_file(
-      folder / "m.safetensors.index.json",
-      index_of({{"c", "sub/two.safetensors"}, {"a", "m-00001-of-00002.safetensors"}, {"b", "sub/two.safetensors"}},
-               "{\"total_size\":3}"));
+  write_file(folder / "m.safetensors.index.json",
+             index_of({{"c", "sub/two.safetensors"}, {"a", "m-00001-of-00002.safetensors"}, {"b", "sub/two.safetensors"}},
+                      "{\"total_size\":3}"));
   Lines kept;
   const auto source = open_weights(folder / "m.safetensors.index.json", kept.log);
   EXPECT_THAT(source->names(), ElementsAre("a", "c", "b"));

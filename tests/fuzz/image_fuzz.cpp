@@ -38,11 +38,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (flux2::sniff_format(bytes) == flux2::ImageFormat::Png) repair_checksums(file);
   try {
     flux2::read_image(bytes, {.max_pixels = 1 << 16});
-  } catch (const flux2::Error&) {
-  }
+  } catch (const flux2::Error&) {}
   try {
     flux2::read_metadata(bytes);
-  } catch (const flux2::Error&) {
-  }
+  } catch (const flux2::Error&) {}
   return 0;
 }

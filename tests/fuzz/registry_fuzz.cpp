@@ -45,7 +45,8 @@ void round_trip(std::string_view bytes) {
   flux2::Registry registry(folder());
   const flux2::ModelRecord stored = registry.add(r);
   const auto found = registry.find(stored.key);
-  if (!found || found->name != stored.name || found->variant != r.variant || found->description != r.description) __builtin_trap();
+  if (!found || found->name != stored.name || found->variant != r.variant || found->description != r.description)
+    __builtin_trap();
   if (registry.all().size() != 1) __builtin_trap();
   if (!registry.remove(stored.key)) __builtin_trap();
 }
@@ -70,7 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       flux2::to_json(r).dump(-1, ' ', false, flux2::Json::error_handler_t::replace);
       try {
         for (const fs::path& file : flux2::plan_removal(r, records, folder()).files)
-          if (!file.string().starts_with((folder() / "models").string()) && file.string().find("models--") == std::string::npos) __builtin_trap();
+          if (!file.string().starts_with((folder() / "models").string()) && file.string().find("models--") == std::string::npos)
+            __builtin_trap();
       } catch (const flux2::Error&) {}
     }
     flux2::ModelRecord extra;

@@ -19,7 +19,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     volatile unsigned keep = sum;
     (void)keep;
-  } catch (const flux2::Error&) {
-  }
+  } catch (const flux2::Error&) {}
   return 0;
 }

@@ -30,7 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     if (!is_valid_utf8(tokenizer.decode(ids))) std::abort();
     if (tokenize_prompt(tokenizer, text, 16).ids.size() != 16) std::abort();
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   return 0;
 }

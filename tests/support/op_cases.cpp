@@ -72,7 +72,8 @@ Rope some_rope(const Tensor& like, int64_t length, int64_t width, RopePairs pair
       sine.push_back(std::sin(angle));
     }
   const Shape shape{length, width / 2};
-  return {Tensor::from<double>(like.stream(), DType::F32, shape, cosine), Tensor::from<double>(like.stream(), DType::F32, shape, sine), pairs};
+  return {Tensor::from<double>(like.stream(), DType::F32, shape, cosine),
+          Tensor::from<double>(like.stream(), DType::F32, shape, sine), pairs};
 }
 
 Tensor some_mask(const Tensor& like, int64_t batch, int64_t keys, int64_t hidden_from) {
@@ -111,7 +112,13 @@ void elementwise(List& list) {
   list.add({"square", {{19}}, [](Inputs x) { return square(x[0]); }});
   list.add({"abs", {{19}}, [](Inputs x) { return abs(x[0]); }});
   list.add({"sum_to", {{4, 3, 5}}, [](Inputs x) { return sum_to(x[0], {3, 1}); }, 20});
-  list.add({.name = "sum_to/tokens", .inputs = {{2, 300, 96}}, .run = [](Inputs x) { return sum_to(x[0], {2, 1, 96}); }, .terms = 300,
+  list.add({.name = "sum_to/tokens",
+            .inputs = {{2, 300, 96}},
+            .run =
+                [](Inputs x) {
+                  return sum_to(x[0], {2, 1, 96});
+                },
+            .terms = 300,
             .differentiable = false});
   list.add({"mean", {{4, 9}}, [](Inputs x) { return mean(x[0]); }, 36});
 }
@@ -124,12 +131,15 @@ void views(List& list) {
               const auto p = split(x[0], {4, 4});
               return concat({swiglu(p[0], p[1]), swiglu(p[1], p[0]), square(p[0])});
             }});
-  list.add({"attention/nested split", {{2, 3, 24}}, [](Inputs x) {
+  list.add({"attention/nested split",
+            {{2, 3, 24}},
+            [](Inputs x) {
               const auto p = split(x[0], {12, 12});
               const auto q = chunk(p[0], 3);
               const Shape heads{2, 3, 1, 4};
               return attention_beside_swiglu(reshape(q[0], heads), reshape(q[1], heads), reshape(q[2], heads), p[1]);
-            }, 8});
+            },
+            8});
   list.add({"split", {{3, 9}}, [](Inputs x) {
               const auto p = split(x[0], {2, 3, 4});
               return concat({square(p[2]), p[0]});  // the middle piece gets no gradient
@@ -143,7 +153,10 @@ void products(List& list) {
     int64_t m, n, k;
   };
   for (const Size s : {Size{1, 1, 1}, Size{3, 5, 7}, Size{4, 16, 32}, Size{13, 29, 33}, Size{17, 12, 65}})
-    list.add({fmt::format("linear/{}x{}x{}", s.m, s.n, s.k), {{s.m, s.k}, {s.n, s.k}}, [](Inputs x) { return linear(x[0], x[1]); }, s.k});
+    list.add({fmt::format("linear/{}x{}x{}", s.m, s.n, s.k),
+              {{s.m, s.k}, {s.n, s.k}},
+              [](Inputs x) { return linear(x[0], x[1]); },
+              s.k});
   list.add({"linear/bias", {{2, 3, 6}, {4, 6}, {4}}, [](Inputs x) { return linear(x[0], x[1], x[2]); }, 6});
   list.add({"linear/uneven rows", {{2, 5, 6}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 1, 3), x[1]); }, 6});
   list.add({"linear/strided", {{3, 20}, {4, 6}}, [](Inputs x) { return linear(narrow(x[0], 1, 5, 6), x[1]); }, 6});
@@ -158,8 +171,13 @@ void products(List& list) {
   };
   list.add({"lora_linear", {{2, 3, 8}, {2, 8}, {5, 2}}, adapted(5, 8), 10});
   list.add({"lora_linear/two", {{7, 24}, {4, 24}, {16, 4}, {8, 24}, {16, 8}}, adapted(16, 24), 36});
-  list.add({.name = "linear/klein qkv", .inputs = {{96, 3072}, {9216, 3072}}, .run = [](Inputs x) { return linear(x[0], x[1]); },
-            .terms = 3072, .differentiable = false, .large = true, .flop = 2.0 * 96 * 3072 * 9216});
+  list.add({.name = "linear/klein qkv",
+            .inputs = {{96, 3072}, {9216, 3072}},
+            .run = [](Inputs x) { return linear(x[0], x[1]); },
+            .terms = 3072,
+            .differentiable = false,
+            .large = true,
+            .flop = 2.0 * 96 * 3072 * 9216});
 }
 
 void norms(List& list) {
@@ -167,22 +185,44 @@ void norms(List& list) {
     list.add({fmt::format("layer_norm/{}", n), {{5, n}}, [](Inputs x) { return layer_norm(x[0], 1e-3f); }, n});
     list.add({fmt::format("rms_norm/{}", n), {{5, n}, {n}}, [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); }, n});
   }
-  list.add({"modulated_norm", {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) { return modulated_norm(x[0], x[1], x[2], {.eps = 1e-3f}); }, 20});
-  list.add({"modulated_norm/frozen", {{2, 3, 24}}, [](Inputs x) {
+  list.add({"modulated_norm",
+            {{2, 3, 20}, {2, 1, 20}, {2, 1, 20}},
+            [](Inputs x) { return modulated_norm(x[0], x[1], x[2], {.eps = 1e-3f}); },
+            20});
+  list.add({"modulated_norm/frozen",
+            {{2, 3, 24}},
+            [](Inputs x) {
               const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {2, 1, 24}, seed); };
               return modulated_norm(x[0], fixed(7), fixed(8), {.eps = 1e-3f});
-            }, 24});
-  list.add({"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
-  list.add({"group_norm/three channels", {{2, 3, 2, 12}, {12}, {12}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); }, 18});
-  list.add({"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
-  list.add({"gated_add_norm", {{2, 3, 20}, {2, 1, 20}, {2, 3, 20}, {2, 1, 20}, {2, 1, 20}}, [](Inputs x) {
+            },
+            24});
+  list.add(
+      {"group_norm/one channel", {{2, 3, 4, 8}, {8}, {8}}, [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); }, 12});
+  list.add({"group_norm/three channels",
+            {{2, 3, 2, 12}, {12}, {12}},
+            [](Inputs x) { return group_norm(x[0], x[1], x[2], 4, 1e-3f); },
+            18});
+  list.add(
+      {"group_norm_silu", {{1, 5, 3, 8}, {8}, {8}}, [](Inputs x) { return group_norm_silu(x[0], x[1], x[2], 4, 1e-3f); }, 30});
+  list.add({"gated_add_norm",
+            {{2, 3, 20}, {2, 1, 20}, {2, 3, 20}, {2, 1, 20}, {2, 1, 20}},
+            [](Inputs x) {
               const auto [sum, normed] = gated_add_norm(x[0], x[1], x[2], x[3], x[4], {.eps = 1e-3f});
               return concat({sum, normed});
-            }, 20});
-  list.add({.name = "modulated_norm/klein", .inputs = {{1, 768, 3072}, {1, 1, 3072}, {1, 1, 3072}},
-            .run = [](Inputs x) { return modulated_norm(x[0], x[1], x[2]); }, .terms = 3072, .differentiable = false, .large = true});
-  list.add({.name = "group_norm_silu/vae", .inputs = {{1, 64, 64, 128}, {128}, {128}},
-            .run = [](Inputs x) { return group_norm_silu(x[0], x[1], x[2]); }, .terms = 16384, .differentiable = false, .large = true});
+            },
+            20});
+  list.add({.name = "modulated_norm/klein",
+            .inputs = {{1, 768, 3072}, {1, 1, 3072}, {1, 1, 3072}},
+            .run = [](Inputs x) { return modulated_norm(x[0], x[1], x[2]); },
+            .terms = 3072,
+            .differentiable = false,
+            .large = true});
+  list.add({.name = "group_norm_silu/vae",
+            .inputs = {{1, 64, 64, 128}, {128}, {128}},
+            .run = [](Inputs x) { return group_norm_silu(x[0], x[1], x[2]); },
+            .terms = 16384,
+            .differentiable = false,
+            .large = true});
 }
 
 void attentions(List& list) {
@@ -197,80 +237,150 @@ void attentions(List& list) {
             }});
   for (int64_t d : {10, 128})
     for (RopePairs pairs : {RopePairs::Interleaved, RopePairs::Halves})
-      list.add({fmt::format("norm_rope/{} {}", pairs == RopePairs::Halves ? "halves" : "interleaved", d), {{2, 5, 3, d}, {d}},
-                [pairs, d](Inputs x) { return some_rope(x[0], 5, d, pairs).after_norm({{x[0], x[1]}}, 1e-3f); }, d, d == 10});
+      list.add({fmt::format("norm_rope/{} {}", pairs == RopePairs::Halves ? "halves" : "interleaved", d),
+                {{2, 5, 3, d}, {d}},
+                [pairs, d](Inputs x) {
+                  return some_rope(x[0], 5, d, pairs).after_norm({{x[0], x[1]}}, 1e-3f);
+                },
+                d,
+                d == 10});
   for (RopePairs pairs : {RopePairs::Interleaved, RopePairs::Halves})
     list.add({fmt::format("norm_rope/frozen {}", pairs == RopePairs::Halves ? "halves" : "interleaved"),
-              {{2, 3, 96}, {2, 4, 96}}, [pairs](Inputs x) {
+              {{2, 3, 96}, {2, 4, 96}},
+              [pairs](Inputs x) {
                 const Tensor a = reshape(narrow(x[0], 2, 32, 64), {2, 3, 1, 64}), b = reshape(chunk(x[1], 3)[1], {2, 4, 1, 32});
                 const Tensor c = reshape(concat({b, b}), {2, 4, 1, 64});
                 const auto fixed = [&](uint64_t seed) { return random_tensor(x[0].stream(), x[0].dtype(), {64}, seed); };
                 return some_rope(x[0], 7, 64, pairs).after_norm({{a, fixed(7)}, {c, fixed(8)}}, 1e-3f);
-              }, 64});
-  list.add({"norm_rope/joined strided", {{2, 3, 768}, {2, 4, 768}, {128}, {128}}, [](Inputs x) {
-              const Tensor a = reshape(narrow(x[0], 2, 256, 256), {2, 3, 2, 128}), b = reshape(narrow(x[1], 2, 0, 256), {2, 4, 2, 128});
+              },
+              64});
+  list.add({"norm_rope/joined strided",
+            {{2, 3, 768}, {2, 4, 768}, {128}, {128}},
+            [](Inputs x) {
+              const Tensor a = reshape(narrow(x[0], 2, 256, 256), {2, 3, 2, 128}),
+                           b = reshape(narrow(x[1], 2, 0, 256), {2, 4, 2, 128});
               return some_rope(x[0], 7, 128, RopePairs::Interleaved).after_norm({{a, x[2]}, {b, x[3]}}, 1e-3f);
-            }, 128, false});
-  list.add({"norm_rope/queries and keys", {{2, 3, 4, 128}, {2, 4, 4, 128}, {128}, {128}, {128}, {128}}, [](Inputs x) {
+            },
+            128,
+            false});
+  list.add({"norm_rope/queries and keys",
+            {{2, 3, 4, 128}, {2, 4, 4, 128}, {128}, {128}, {128}, {128}},
+            [](Inputs x) {
               const auto [q, k] = some_rope(x[0], 7, 128, RopePairs::Interleaved)
                                       .after_norms({NormedPair{x[0], x[2], x[3]}, NormedPair{x[1], x[4], x[5]}}, 1e-3f);
               return concat({q, k}, 2);
-            }, 128, false});
-  list.add({"norm_rope/queries and keys 10", {{2, 3, 4, 10}, {10}, {10}}, [](Inputs x) {
+            },
+            128,
+            false});
+  list.add({"norm_rope/queries and keys 10",
+            {{2, 3, 4, 10}, {10}, {10}},
+            [](Inputs x) {
               const auto [q, k] = some_rope(x[0], 3, 10, RopePairs::Halves).after_norms({NormedPair{x[0], x[1], x[2]}}, 1e-3f);
               return concat({q, k}, 2);
-            }, 10});
-  list.add({.name = "norm_rope/klein", .inputs = {{1, 768, 9216}, {128}},
-            .run = [](Inputs x) {
-              const Tensor q = reshape(narrow(x[0], 2, 3072, 3072), {1, 768, 24, 128});
-              return some_rope(q, 768, 128, RopePairs::Interleaved).after_norm({{q, x[1]}});
-            }, .terms = 128, .differentiable = false, .large = true});
-  list.add({"attention/beside mlp", {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 16}, {24, 16}},
-            [](Inputs x) { return attention_beside_mlp(x[0], x[1], x[2], x[3], x[4]); }, 64});
-  list.add({"attention/beside swiglu", {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 24}},
-            [](Inputs x) { return attention_beside_swiglu(x[0], x[1], x[2], x[3]); }, 64});
-  list.add({.name = "attention/beside swiglu, klein", .inputs = {{1, 200, 2304}},
-            .run = [](Inputs x) {
-              const auto p = split(x[0], {256, 256, 256, 1536});
-              const Shape heads{1, 200, 2, 128};
-              return attention_beside_swiglu(reshape(p[0], heads), reshape(p[1], heads), reshape(p[2], heads), p[3]);
-            }, .terms = 512, .differentiable = false, .large = true});
-  list.add({"attention/plain", {{2, 5, 2, 8}, {2, 7, 2, 8}, {2, 7, 2, 8}}, [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
-  list.add({"attention/grouped causal", {{1, 6, 4, 8}, {1, 6, 2, 8}, {1, 6, 2, 8}},
-            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true}); }, 64});
-  list.add({"attention/masked", {{2, 6, 2, 8}, {2, 6, 2, 8}, {2, 6, 2, 8}},
-            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true, .key_mask = some_mask(x[0], 2, 6, 3)}); }, 64});
-  list.add({"attention/one wide head", {{1, 9, 1, 40}, {1, 9, 1, 40}, {1, 9, 1, 40}},
-            [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
-  list.add({"attention/strided", {{1, 5, 48}}, [](Inputs x) {
+            },
+            10});
+  list.add({.name = "norm_rope/klein",
+            .inputs = {{1, 768, 9216}, {128}},
+            .run =
+                [](Inputs x) {
+                  const Tensor q = reshape(narrow(x[0], 2, 3072, 3072), {1, 768, 24, 128});
+                  return some_rope(q, 768, 128, RopePairs::Interleaved).after_norm({{q, x[1]}});
+                },
+            .terms = 128,
+            .differentiable = false,
+            .large = true});
+  list.add({"attention/beside mlp",
+            {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 16}, {24, 16}},
+            [](Inputs x) { return attention_beside_mlp(x[0], x[1], x[2], x[3], x[4]); },
+            64});
+  list.add({"attention/beside swiglu",
+            {{2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 8}, {2, 5, 24}},
+            [](Inputs x) { return attention_beside_swiglu(x[0], x[1], x[2], x[3]); },
+            64});
+  list.add({.name = "attention/beside swiglu, klein",
+            .inputs = {{1, 200, 2304}},
+            .run =
+                [](Inputs x) {
+                  const auto p = split(x[0], {256, 256, 256, 1536});
+                  const Shape heads{1, 200, 2, 128};
+                  return attention_beside_swiglu(reshape(p[0], heads), reshape(p[1], heads), reshape(p[2], heads), p[3]);
+                },
+            .terms = 512,
+            .differentiable = false,
+            .large = true});
+  list.add(
+      {"attention/plain", {{2, 5, 2, 8}, {2, 7, 2, 8}, {2, 7, 2, 8}}, [](Inputs x) { return attention(x[0], x[1], x[2]); }, 64});
+  list.add({"attention/grouped causal",
+            {{1, 6, 4, 8}, {1, 6, 2, 8}, {1, 6, 2, 8}},
+            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true}); },
+            64});
+  list.add({"attention/masked",
+            {{2, 6, 2, 8}, {2, 6, 2, 8}, {2, 6, 2, 8}},
+            [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true, .key_mask = some_mask(x[0], 2, 6, 3)}); },
+            64});
+  list.add({"attention/one wide head",
+            {{1, 9, 1, 40}, {1, 9, 1, 40}, {1, 9, 1, 40}},
+            [](Inputs x) { return attention(x[0], x[1], x[2]); },
+            64});
+  list.add({"attention/strided",
+            {{1, 5, 48}},
+            [](Inputs x) {
               const auto p = chunk(x[0], 3);
               const Shape heads{1, 5, 2, 8};
               return attention(reshape(p[0], heads), reshape(p[1], heads), reshape(p[2], heads));
-            }, 64});
-  list.add({.name = "attention/head 128", .inputs = {{1, 150, 2, 128}, {1, 150, 2, 128}, {1, 150, 2, 128}},
-            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); }, .terms = 512, .differentiable = false, .large = true,
+            },
+            64});
+  list.add({.name = "attention/head 128",
+            .inputs = {{1, 150, 2, 128}, {1, 150, 2, 128}, {1, 150, 2, 128}},
+            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); },
+            .terms = 512,
+            .differentiable = false,
+            .large = true,
             .flop = 4.0 * 150 * 150 * 256});
-  list.add({.name = "attention/klein", .inputs = {{1, 768, 8, 128}, {1, 768, 8, 128}, {1, 768, 8, 128}},
-            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); }, .terms = 1024, .differentiable = false, .large = true,
+  list.add({.name = "attention/klein",
+            .inputs = {{1, 768, 8, 128}, {1, 768, 8, 128}, {1, 768, 8, 128}},
+            .run = [](Inputs x) { return attention(x[0], x[1], x[2]); },
+            .terms = 1024,
+            .differentiable = false,
+            .large = true,
             .flop = 4.0 * 768 * 768 * 1024});
 }
 
 void pictures(List& list) {
-  list.add({"conv2d/3x3", {{2, 5, 4, 3}, {4, 3, 3, 3}, {4}}, [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1}); }, 27});
+  list.add({"conv2d/3x3",
+            {{2, 5, 4, 3}, {4, 3, 3, 3}, {4}},
+            [](Inputs x) {
+              return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1});
+            },
+            27});
   list.add({"conv2d/1x1", {{1, 3, 4, 5}, {6, 1, 1, 5}, {6}}, [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {}); }, 5});
-  list.add({"conv2d/down", {{1, 6, 4, 3}, {3, 3, 3, 3}, {3}},
-            [](Inputs x) { return conv2d(x[0], x[1], x[2], 2, {.bottom = 1, .right = 1}); }, 27});
-  list.add({"conv2d_add", {{1, 5, 4, 3}, {8, 3, 3, 3}, {8}, {1, 5, 4, 8}},
-            [](Inputs x) { return conv2d_add(x[0], x[1], x[2], 1, {1, 1, 1, 1}, x[3]); }, 27});
-  list.add({"upsample_conv2d", {{2, 3, 4, 3}, {4, 3, 3, 3}, {4}}, [](Inputs x) { return upsample_conv2d(x[0], x[1], x[2]); }, 27});
+  list.add({"conv2d/down",
+            {{1, 6, 4, 3}, {3, 3, 3, 3}, {3}},
+            [](Inputs x) { return conv2d(x[0], x[1], x[2], 2, {.bottom = 1, .right = 1}); },
+            27});
+  list.add({"conv2d_add",
+            {{1, 5, 4, 3}, {8, 3, 3, 3}, {8}, {1, 5, 4, 8}},
+            [](Inputs x) {
+              return conv2d_add(x[0], x[1], x[2], 1, {1, 1, 1, 1}, x[3]);
+            },
+            27});
+  list.add(
+      {"upsample_conv2d", {{2, 3, 4, 3}, {4, 3, 3, 3}, {4}}, [](Inputs x) { return upsample_conv2d(x[0], x[1], x[2]); }, 27});
   list.add({"upsample_nearest", {{1, 3, 2, 5}}, [](Inputs x) { return square(upsample_nearest(x[0])); }});
   list.add({"embedding", {{7, 5}}, [](Inputs x) {
               const std::vector<int32_t> ids = {3, 0, 6, 3};
               return embedding(Tensor::from<int32_t>(x[0].stream(), DType::I32, {2, 2}, ids), x[0], x[0].dtype());
             }});
-  list.add({.name = "conv2d/vae", .inputs = {{1, 64, 64, 128}, {128, 3, 3, 128}, {128}},
-            .run = [](Inputs x) { return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1}); }, .terms = 1152, .differentiable = false,
-            .large = true, .flop = 2.0 * 64 * 64 * 128 * 9 * 128});
+  list.add({.name = "conv2d/vae",
+            .inputs = {{1, 64, 64, 128}, {128, 3, 3, 128}, {128}},
+            .run =
+                [](Inputs x) {
+                  return conv2d(x[0], x[1], x[2], 1, {1, 1, 1, 1});
+                },
+            .terms = 1152,
+            .differentiable = false,
+            .large = true,
+            .flop = 2.0 * 64 * 64 * 128 * 9 * 128});
 }
 
 void losses(List& list) {

@@ -28,11 +28,10 @@ class Cli : public testing::Test {
 
   Start start(std::vector<std::string> words) const {
     words.insert(words.begin(), program());
-    return {.arguments = std::move(words),
-            .folder = folder_.string(),
-            .environment = {{"FLUX2_HOME", (folder_ / "home").string()},
-                            {"FLUX2_BUNDLED", pico_folder()},
-                            {"FLUX2_DEVICE", "cpu"}}};
+    return {
+        .arguments = std::move(words),
+        .folder = folder_.string(),
+        .environment = {{"FLUX2_HOME", (folder_ / "home").string()}, {"FLUX2_BUNDLED", pico_folder()}, {"FLUX2_DEVICE", "cpu"}}};
   }
   Finished flux2(std::vector<std::string> words, const std::string& input = {}) const {
     Start s = start(std::move(words));

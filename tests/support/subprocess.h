@@ -14,11 +14,10 @@ struct Finished {
 };
 
 struct Start {
-  std::vector<std::string> arguments;  // the program's path first
-  std::string input = {};              // its standard input
-  std::string folder = {};             // working directory; empty: ours
-  std::map<std::string, std::string> environment =
-      {};  // on top of PATH alone, so that a test does not see the user's settings
+  std::vector<std::string> arguments;                   // the program's path first
+  std::string input = {};                               // its standard input
+  std::string folder = {};                              // working directory; empty: ours
+  std::map<std::string, std::string> environment = {};  // on top of PATH alone, so that a test does not see the user's settings
 };
 
 // A program with its own standard streams, collected in memory.

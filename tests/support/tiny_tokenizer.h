@@ -9,9 +9,7 @@
 namespace flux2 {
 
 // A small vocabulary in the layout of Qwen3's, for tests.
-inline std::filesystem::path tiny_tokenizer_folder() {
-  return test::golden_folder() / "tiny" / "tokenizer";
-}
+inline std::filesystem::path tiny_tokenizer_folder() { return test::golden_folder() / "tiny" / "tokenizer"; }
 
 inline Json tiny_tokenizer_json() { return read_json(tiny_tokenizer_folder() / "tokenizer.json"); }
 

@@ -12,9 +12,9 @@ std::shared_ptr<Device> open_cpu(const CpuOptions& options) {
         options.threads);
   const CpuFeatures features = options.scalar_only ? CpuFeatures{} : CpuFeatures::detect();
   const int threads = options.threads > 0 ? options.threads : physical_cores();
-  auto device = std::make_shared<CpuDevice>(
-      threads, fmt::format("{}, {} thread{}, {}", cpu_name(), threads, threads == 1 ? "" : "s",
-                           options.scalar_only ? "scalar" : features.str()));
+  auto device =
+      std::make_shared<CpuDevice>(threads, fmt::format("{}, {} thread{}, {}", cpu_name(), threads, threads == 1 ? "" : "s",
+                                                       options.scalar_only ? "scalar" : features.str()));
   cpu::install_scalar(device->table());
   if (!options.scalar_only) {
     cpu::install_simd(device->float_math(), features);

@@ -54,7 +54,8 @@ TEST(Tensor, ScalesFollowRowsThroughViews) {
   const auto stream = open_cpu({.threads = 1})->open_stream();
   const int8_t stored[] = {1, 2, 3, 4, 5, 6, 7, 8};
   const float factors[] = {1, 10, 100, 1000};
-  const Tensor x = Tensor::host_copy(stored, DType::I8, {2, 2, 2}).with_scales(Tensor::host_copy(factors, DType::F32, {2, 2})).to(*stream);
+  const Tensor x =
+      Tensor::host_copy(stored, DType::I8, {2, 2, 2}).with_scales(Tensor::host_copy(factors, DType::F32, {2, 2})).to(*stream);
   const auto values = [](const Tensor& t) { return t.cast(DType::F32).to_floats(); };
   EXPECT_EQ(values(x), (std::vector<float>{1, 2, 30, 40, 500, 600, 7000, 8000}));
   EXPECT_EQ(values(x.reshaped({4, 2})), values(x));

@@ -38,9 +38,18 @@ std::string cpuinfo_value(const std::string& key) {
 // ARM machines print only numbers for who made the core and which one it is.
 std::string arm_core_name() {
   static constexpr std::array<std::pair<const char*, const char*>, 13> kParts = {{
-      {"0xd08", "Cortex-A72"}, {"0xd0b", "Cortex-A76"}, {"0xd0c", "Neoverse-N1"}, {"0xd40", "Neoverse-V1"},
-      {"0xd41", "Cortex-A78"}, {"0xd44", "Cortex-X1"}, {"0xd48", "Cortex-X2"}, {"0xd49", "Neoverse-N2"},
-      {"0xd4f", "Neoverse-V2"}, {"0xd83", "Neoverse-V3AE"}, {"0xd84", "Neoverse-V3"}, {"0xd8e", "Neoverse-N3"},
+      {"0xd08", "Cortex-A72"},
+      {"0xd0b", "Cortex-A76"},
+      {"0xd0c", "Neoverse-N1"},
+      {"0xd40", "Neoverse-V1"},
+      {"0xd41", "Cortex-A78"},
+      {"0xd44", "Cortex-X1"},
+      {"0xd48", "Cortex-X2"},
+      {"0xd49", "Neoverse-N2"},
+      {"0xd4f", "Neoverse-V2"},
+      {"0xd83", "Neoverse-V3AE"},
+      {"0xd84", "Neoverse-V3"},
+      {"0xd8e", "Neoverse-N3"},
       {"0xd4d", "Cortex-A715"},
   }};
   if (cpuinfo_value("CPU implementer") != "0x41") return {};
@@ -61,10 +70,18 @@ int quota_processors() {
 }  // namespace
 
 std::string CpuFeatures::str() const {
-  const std::pair<bool, const char*> named[] = {
-      {neon, "neon"}, {bf16, "bf16"}, {i8mm, "i8mm"}, {sve, "sve"}, {avx2, "avx2"}, {fma, "fma"}, {avxvnni, "avxvnni"},
-      {avx512f, "avx512f"}, {avx512bf16, "avx512bf16"}, {avx512vnni, "avx512vnni"},
-      {amx_bf16, "amx_bf16"}, {amx_int8, "amx_int8"}};
+  const std::pair<bool, const char*> named[] = {{neon, "neon"},
+                                                {bf16, "bf16"},
+                                                {i8mm, "i8mm"},
+                                                {sve, "sve"},
+                                                {avx2, "avx2"},
+                                                {fma, "fma"},
+                                                {avxvnni, "avxvnni"},
+                                                {avx512f, "avx512f"},
+                                                {avx512bf16, "avx512bf16"},
+                                                {avx512vnni, "avx512vnni"},
+                                                {amx_bf16, "amx_bf16"},
+                                                {amx_int8, "amx_int8"}};
   std::string text;
   for (const auto& [present, name] : named) {
     if (!present) continue;
@@ -83,8 +100,7 @@ std::string cpu_name() {
 int physical_cores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-    return std::max(1u, std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return std::max(1u, std::thread::hardware_concurrency());
   std::set<std::string> cores;  // a core is named by the list of its hardware threads
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;

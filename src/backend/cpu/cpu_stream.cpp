@@ -78,8 +78,7 @@ class CpuStream::CpuGraph : public Graph {
   std::shared_ptr<Recording> recording_;
 };
 
-CpuStream::CpuStream(std::shared_ptr<CpuDevice> device)
-    : Stream(std::move(device)), memory_(std::make_shared<MemoryPool>()) {}
+CpuStream::CpuStream(std::shared_ptr<CpuDevice> device) : Stream(std::move(device)), memory_(std::make_shared<MemoryPool>()) {}
 
 std::shared_ptr<void> CpuStream::allocate(size_t bytes) {
   return recording_ ? recording_->allocate(bytes) : memory_->allocate(bytes);

@@ -35,9 +35,13 @@ class CpuDevice : public Device {
 };
 
 template <>
-inline const cpu::RowMath<float>& CpuDevice::row_math<float>() const { return float_math_; }
+inline const cpu::RowMath<float>& CpuDevice::row_math<float>() const {
+  return float_math_;
+}
 template <>
-inline const cpu::RowMath<double>& CpuDevice::row_math<double>() const { return double_math_; }
+inline const cpu::RowMath<double>& CpuDevice::row_math<double>() const {
+  return double_math_;
+}
 
 // Kernels run to the end before they return, so a stream is little more than its memory.
 class CpuStream : public Stream {

@@ -15,8 +15,7 @@ constexpr size_t kAlignment = 64;
 
 // Sizes are rounded up to eight steps per power of two, so that requests which differ a little share blocks.
 size_t size_class(size_t bytes) {
-  if (bytes > std::numeric_limits<size_t>::max() / 4)
-    fail(ErrorCode::OutOfMemory, "{} bytes cannot be allocated", bytes);
+  if (bytes > std::numeric_limits<size_t>::max() / 4) fail(ErrorCode::OutOfMemory, "{} bytes cannot be allocated", bytes);
   const size_t step = std::max(kAlignment, std::bit_floor(std::max<size_t>(bytes, 1)) / 8);
   return std::max(step, (bytes + step - 1) / step * step);
 }

@@ -14,10 +14,10 @@ namespace flux2 {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-constexpr int kCandidates = 12;  // of the library's choices, best guess first
-constexpr int kTimings = 7;      // of each; the first warms up
+constexpr int kCandidates = 12;       // of the library's choices, best guess first
+constexpr int kTimings = 7;           // of each; the first warms up
 constexpr double kWorthwhile = 0.98;  // a later choice must be this much faster than the library's first
-constexpr size_t kMaxPlans = 4096;  // a server that sees every picture size must not grow for ever
+constexpr size_t kMaxPlans = 4096;    // a server that sees every picture size must not grow for ever
 
 void check_cublas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -174,8 +174,9 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
   const std::string description = fmt::format("{}", fmt::join(key, " "));
   const auto remembered = remembered_.find(description);
   cublasLtMatmulHeuristicResult_t checked{};
-  if (remembered && cublasLtMatmulAlgoCheck(handle_, plan->operation, plan->first, plan->second, plan->result, plan->result,
-                                            &*remembered, &checked) == CUBLAS_STATUS_SUCCESS &&
+  if (remembered &&
+      cublasLtMatmulAlgoCheck(handle_, plan->operation, plan->first, plan->second, plan->result, plan->result, &*remembered,
+                              &checked) == CUBLAS_STATUS_SUCCESS &&
       checked.workspaceSize <= kWorkspaceBytes) {
     plan->algorithm = *remembered;
   } else {

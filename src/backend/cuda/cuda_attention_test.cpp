@@ -63,10 +63,8 @@ class CudaAttentionTest : public CudaTest {
     expect_close(y, wanted, half ? 0x1p-7 : 1e-5, half ? 8e-3 : 1e-5, what);
     const auto actual = log_sum.to_doubles();
     for (size_t i = 0; i < sums.size(); ++i) {
-      if (std::isinf(sums[i]))
-        EXPECT_EQ(actual[i], sums[i]) << what << " log_sum " << i;
-      else
-        ASSERT_NEAR(actual[i], sums[i], half ? 1e-4 : 2e-5) << what << " log_sum " << i;
+      if (std::isinf(sums[i])) EXPECT_EQ(actual[i], sums[i]) << what << " log_sum " << i;
+      else ASSERT_NEAR(actual[i], sums[i], half ? 1e-4 : 2e-5) << what << " log_sum " << i;
     }
   }
 };

@@ -25,7 +25,9 @@ cudaDeviceProp properties_of(int index) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int index, const CudaOptions& options)
-      : index_(index), properties_(properties_of(index)), plans_(options.plan_folder, properties_.name),
+      : index_(index),
+        properties_(properties_of(index)),
+        plans_(options.plan_folder, properties_.name),
         budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
     kernels_ = cuda::kernel_table();
     if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor))

@@ -114,7 +114,8 @@ TEST_F(CudaFp8Test, WhatIsNoNumberShows) {
 }
 
 TEST_F(CudaFp8Test, QuantiseSwigluIsItsSteps) {
-  for (const auto& [head, hidden] : {std::pair<int64_t, int64_t>{3072, 9216}, {0, 9216}, {64, 40}, {0, 21}, {4096, 12288}, {5, 16}}) {
+  for (const auto& [head, hidden] :
+       {std::pair<int64_t, int64_t>{3072, 9216}, {0, 9216}, {64, 40}, {0, 21}, {4096, 12288}, {5, 16}}) {
     const int64_t rows = 7;
     const Tensor x = random({rows, std::max<int64_t>(head, 1)}, DType::BF16), u = random({rows, 2 * hidden}, DType::BF16);
     const Tensor gate = u.narrowed(1, 0, hidden), up = u.narrowed(1, hidden, hidden);
@@ -159,7 +160,8 @@ TEST_F(CudaFp8Test, Product) {
     const Tensor w = rounded(random({n, k}, DType::BF16, 0.02));
     const Tensor one = Tensor::from(*stream, DType::F32, {1}, std::span<const float>(std::vector<float>{0.125f}));
     for (const Tensor& weight : {w, w.with_scales(one), w.with_scales({})}) {
-      const std::string what = fmt::format("{}x{}x{}, scales {}", m, n, k, weight.scales().defined() ? weight.scales().numel() : 0);
+      const std::string what =
+          fmt::format("{}x{}x{}, scales {}", m, n, k, weight.scales().defined() ? weight.scales().numel() : 0);
       const Tensor wide = blank({m, n + 16}, DType::BF16), y = wide.narrowed(1, 16, n), again = blank({m, n}, DType::BF16);
       const Tensor quantised = rounded(x);
       kernels().linear({quantised, weight, nullptr, y});

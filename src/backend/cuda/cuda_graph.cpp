@@ -48,10 +48,8 @@ std::unique_ptr<Graph> CudaStream::capture(const std::function<void()>& work) {
     cudaGraphDestroy(graph);
     return result;
   } catch (...) {
-    if (capturing_)
-      stop();
-    else
-      pool_->end_capture();
+    if (capturing_) stop();
+    else pool_->end_capture();
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
     captured_uploads_.clear();

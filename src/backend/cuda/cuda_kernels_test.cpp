@@ -107,10 +107,8 @@ TEST_F(CudaKernelsTest, CopyUnpacksStoredTypes) {
       const Values actual = x.cast(to).to_doubles();
       for (size_t i = 0; i < 256; ++i) {
         const float wanted = t == DType::F8_E4M3 ? e4m3_to_float(codes[i]) : e5m2_to_float(codes[i]);
-        if (std::isnan(wanted))
-          EXPECT_TRUE(std::isnan(actual[i])) << i;
-        else
-          EXPECT_EQ(actual[i], wanted) << i;
+        if (std::isnan(wanted)) EXPECT_TRUE(std::isnan(actual[i])) << i;
+        else EXPECT_EQ(actual[i], wanted) << i;
       }
     }
   }
@@ -168,10 +166,10 @@ TEST_F(CudaKernelsTest, CopyUnpacksStoredTypes) {
 
 // Random bytes make random blocks; the halves among them are set to something finite.
 TEST_F(CudaKernelsTest, UnpacksEveryBlockTypeAsTheHostDoes) {
-  const std::pair<DType, std::vector<int>> types[] = {
-      {DType::Q8_0, {0}},      {DType::Q4_0, {0}},      {DType::Q4_1, {0, 2}}, {DType::Q5_0, {0}},
-      {DType::Q5_1, {0, 2}},   {DType::IQ4_NL, {0}},    {DType::Q2_K, {80, 82}}, {DType::Q3_K, {108}},
-      {DType::Q4_K, {0, 2}},   {DType::Q5_K, {0, 2}},   {DType::Q6_K, {208}},  {DType::IQ4_XS, {0}}};
+  const std::pair<DType, std::vector<int>> types[] = {{DType::Q8_0, {0}},      {DType::Q4_0, {0}},    {DType::Q4_1, {0, 2}},
+                                                      {DType::Q5_0, {0}},      {DType::Q5_1, {0, 2}}, {DType::IQ4_NL, {0}},
+                                                      {DType::Q2_K, {80, 82}}, {DType::Q3_K, {108}},  {DType::Q4_K, {0, 2}},
+                                                      {DType::Q5_K, {0, 2}},   {DType::Q6_K, {208}},  {DType::IQ4_XS, {0}}};
   for (const auto& [dtype, halves] : types) {
     const int64_t rows = 3, columns = 512;
     std::vector<uint8_t> bytes(static_cast<size_t>(bytes_for(dtype, rows * columns)));

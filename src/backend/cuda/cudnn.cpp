@@ -96,7 +96,8 @@ Cudnn::Cudnn(cudaStream_t stream, std::shared_ptr<CudaPool> pool) {
 Cudnn::~Cudnn() = default;
 
 bool Cudnn::attention(const AttentionArgs& a) {
-  if (!state_ || a.causal || a.key_mask || !is_readable(a.q) || !is_readable(a.k) || !is_readable(a.v) || !is_readable(a.y)) return false;
+  if (!state_ || a.causal || a.key_mask || !is_readable(a.q) || !is_readable(a.k) || !is_readable(a.v) || !is_readable(a.y))
+    return false;
   Key key{0, a.log_sum != nullptr};
   for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y}) add_layout(key, *t);
   const Plan* plan = state_->plan_for(key, [&] { return describe_attention(a); });
@@ -108,7 +109,8 @@ bool Cudnn::attention(const AttentionArgs& a) {
 }
 
 bool Cudnn::convolution(const Conv2dArgs& a, const Tensor* residual) {
-  if (!state_ || !is_readable(a.x) || !is_readable(a.w) || !is_readable(a.y) || (residual && !is_readable(*residual))) return false;
+  if (!state_ || !is_readable(a.x) || !is_readable(a.w) || !is_readable(a.y) || (residual && !is_readable(*residual)))
+    return false;
   Key key{1, a.bias != nullptr, residual != nullptr, a.conv.stride, a.conv.pad_top, a.conv.pad_left};
   for (const Tensor* t : {&a.x, &a.w, &a.y}) add_layout(key, *t);
   const Plan* plan = state_->plan_for(key, [&] { return describe_convolution(a, residual); });

@@ -76,13 +76,15 @@ void check_space(const std::vector<PlannedCopy>& copies) {
   if (needed == 0) return;
   fs::path folder = copies.front().to.parent_path();
   std::error_code failure;
-  while (!fs::exists(folder, failure) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
+  while (!fs::exists(folder, failure) && folder.has_parent_path() && folder != folder.parent_path())
+    folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, failure);
   if (!failure && space.available < needed + needed / 10)
-    throw Error(ErrorCode::CannotWrite,
-                fmt::format("{:.1f} GiB are needed in {}, with a tenth in reserve; {:.1f} GiB are free",
-                            gib(needed + needed / 10), folder.string(), gib(space.available)),
-                Hint("use the files where they are with {0}, or name another data folder with FLUX2_HOME", {set_option("in_place")}));
+    throw Error(
+        ErrorCode::CannotWrite,
+        fmt::format("{:.1f} GiB are needed in {}, with a tenth in reserve; {:.1f} GiB are free", gib(needed + needed / 10),
+                    folder.string(), gib(space.available)),
+        Hint("use the files where they are with {0}, or name another data folder with FLUX2_HOME", {set_option("in_place")}));
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPatienceMs = 15000;                // another process may hold the file for a moment
-constexpr int kLargestValue = 16 << 20;           // of one text, against files made to exhaust memory
-constexpr int kApplication = 0x464c5832;          // "FLX2", shown by file(1)
+constexpr int kPatienceMs = 15000;        // another process may hold the file for a moment
+constexpr int kLargestValue = 16 << 20;   // of one text, against files made to exhaust memory
+constexpr int kApplication = 0x464c5832;  // "FLX2", shown by file(1)
 
 Hint how_to_replace() {
   return Hint("rename it, for instance to flux2.db.damaged, and register the models again with {0} and {1}",
@@ -44,8 +44,8 @@ Statement& Statement::bind(int64_t value) {
 }
 
 Statement& Statement::bind(std::string_view text) {
-  const int code = sqlite3_bind_text64(handle_.get(), ++bound_, text.data() ? text.data() : "", text.size(),
-                                       SQLITE_TRANSIENT, SQLITE_UTF8);
+  const int code =
+      sqlite3_bind_text64(handle_.get(), ++bound_, text.data() ? text.data() : "", text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   if (code != SQLITE_OK) database_->refuse(code);
   return *this;
 }
@@ -72,8 +72,7 @@ void Database::Close::operator()(sqlite3* handle) const { sqlite3_close_v2(handl
 Database::Database(fs::path path, Access access) : path_(std::move(path)) {
   std::error_code failure;
   if (access == Access::Write && !path_.parent_path().empty()) fs::create_directories(path_.parent_path(), failure);
-  if (failure)
-    fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", path_.parent_path().string(), failure.message());
+  if (failure) fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", path_.parent_path().string(), failure.message());
   open(access);
 }
 
@@ -88,8 +87,7 @@ void Database::open(Access access) {
     sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
     sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
     // Opening reads nothing; this does.
-    return sqlite3_exec(handle, "PRAGMA cell_size_check = ON; SELECT count(*) FROM sqlite_master", nullptr, nullptr,
-                        nullptr);
+    return sqlite3_exec(handle, "PRAGMA cell_size_check = ON; SELECT count(*) FROM sqlite_master", nullptr, nullptr, nullptr);
   };
   const std::string address = as_address(path_);
   int code = attempt(address, SQLITE_OPEN_READWRITE | (access == Access::Write ? SQLITE_OPEN_CREATE : 0));
@@ -145,7 +143,8 @@ void Database::refuse(int code) const {
     case SQLITE_PERM:
       throw Error(ErrorCode::CannotWrite, fmt::format("cannot open or write {}: {}", path_.string(), reason),
                   "FLUX2_HOME names another folder for it");
-    default: throw Error(ErrorCode::BadFile, fmt::format("the registry {} is damaged: {}", path_.string(), reason), how_to_replace());
+    default:
+      throw Error(ErrorCode::BadFile, fmt::format("the registry {} is damaged: {}", path_.string(), reason), how_to_replace());
   }
 }
 
@@ -178,9 +177,10 @@ void migrate(const Database& database, std::string_view area, std::span<const ch
   if (has_versions() && version() == newest) return;
 
   Transaction transaction(database);
-  database.run(fmt::format("PRAGMA application_id = {}; "
-                           "CREATE TABLE IF NOT EXISTS schema_versions (area TEXT PRIMARY KEY, version INTEGER NOT NULL)",
-                           kApplication));
+  database.run(
+      fmt::format("PRAGMA application_id = {}; "
+                  "CREATE TABLE IF NOT EXISTS schema_versions (area TEXT PRIMARY KEY, version INTEGER NOT NULL)",
+                  kApplication));
   const int64_t found = version();  // asked again: another process may have been faster
   if (found < 0 || found > newest)
     throw Error(ErrorCode::Incompatible,

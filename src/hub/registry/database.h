@@ -18,7 +18,9 @@ class Statement {
   Statement& bind(int64_t value);
   Statement& bind(std::string_view text);
   bool step();
-  void run() { while (step()) {} }
+  void run() {
+    while (step()) {}
+  }
 
   int64_t integer(int column) const;
   std::string text(int column) const;  // of any type, "" for NULL

@@ -57,9 +57,22 @@ std::optional<ModelType> type_of(const Component& c) {
 
 // The name of the folder, file or repository that a part belongs to, past names that say nothing.
 std::string owner_of(const fs::path& path) {
-  static const std::set<std::string> kSilent = {
-      "transformer", "vae", "text_encoder", "tokenizer", "diffusion_models", "unet", "text_encoders", "clip", "loras",
-      "split_files", "models", "upscale_models", "diffusion_pytorch_model", "model", "ae", "."};
+  static const std::set<std::string> kSilent = {"transformer",
+                                                "vae",
+                                                "text_encoder",
+                                                "tokenizer",
+                                                "diffusion_models",
+                                                "unet",
+                                                "text_encoders",
+                                                "clip",
+                                                "loras",
+                                                "split_files",
+                                                "models",
+                                                "upscale_models",
+                                                "diffusion_pytorch_model",
+                                                "model",
+                                                "ae",
+                                                "."};
   if (const auto snapshot = hub_snapshot_of(path)) return snapshot->repository.substr(snapshot->repository.find('/') + 1);
   fs::path at = is_folder(path) ? path : path.parent_path() / path.stem();
   for (; !at.filename().empty() && at != at.parent_path(); at = at.parent_path()) {
@@ -198,7 +211,8 @@ Described described(const Component& c, const Recognition& r) {
   if (role && type && *role != *type && *type != ModelType::Tokenizer && *type != ModelType::TinyVae)
     d.evidence.push_back(fmt::format("lies in a folder for type {}, yet it is of type {}", name_of(*role), d.type));
   if (record.type == ModelType::Upscaler && c.kind == ComponentKind::Unknown)
-    d.problem = "a model for enlarging pictures, which this version does not run", d.hint = Hint("{0} works without one", {run_command("upscale")});
+    d.problem = "a model for enlarging pictures, which this version does not run",
+    d.hint = Hint("{0} works without one", {run_command("upscale")});
   const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
   record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
   record.note = d.problem;
@@ -232,7 +246,8 @@ void use_known_hash(ModelRecord& record) {
 std::vector<Described> describe(const Recognition& recognition) {
   std::vector<Described> parts;
   for (const Component& c : recognition.components) parts.push_back(described(c, recognition));
-  std::stable_sort(parts.begin(), parts.end(), [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
   return parts;
 }
 

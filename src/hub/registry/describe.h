@@ -14,14 +14,14 @@ struct Described {
   std::string type;        // name of the record's type, or "unknown"
   std::string confidence;  // "certain", "likely", "guess" or "none"
   std::vector<std::string> evidence;
-  std::string needs;          // what belongs to it
+  std::string needs;    // what belongs to it
   std::string problem;  // why it cannot be used; empty when it can
   Hint hint;            // what to do about that
   bool usable() const { return problem.empty(); }
 };
 
-// Every part that was recognised, a transformer first. The role folder it lies in (diffusion_models, vae, loras, …) names what the tensors do
-// not tell; a published file in a hub cache is known by its hash.
+// Every part that was recognised, a transformer first. The role folder it lies in (diffusion_models, vae, loras, …) names what
+// the tensors do not tell; a published file in a hub cache is known by its hash.
 std::vector<Described> describe(const Recognition& recognition);
 
 // What lies at the path; a file that is damaged, or no model at all, is described as such instead of being refused. Throws

@@ -22,7 +22,8 @@ Described only(const fs::path& path) {
 
 TEST(Describe, ATransformerByItsNumbers) {
   const fs::path folder = scratch_folder();
-  const Described base = only(write_stripped(folder / "flux-2-klein-base-4b.safetensors", transformer_tensors(klein_4b_config())));
+  const Described base =
+      only(write_stripped(folder / "flux-2-klein-base-4b.safetensors", transformer_tensors(klein_4b_config())));
   EXPECT_EQ(base.type, "main");
   EXPECT_EQ(base.record.name, "flux.2-klein-base-4b");
   EXPECT_EQ(base.record.variant, "flux.2-klein-base-4b");
@@ -103,7 +104,7 @@ TEST(Describe, WhatCannotBeUsedIsSaid) {
   EXPECT_THAT(refusal([&] { require_usable({cut}, folder / "cut.safetensors"); }), HasSubstr("BadFile"));
 
   const Described flux1 = only(write_stripped(folder / "f.safetensors", {{"vector_in.in_layer.weight", {3072, 768}},
-                                                                        {"double_blocks.0.img_mod.lin.weight", {18432, 3072}}}));
+                                                                         {"double_blocks.0.img_mod.lin.weight", {18432, 3072}}}));
   EXPECT_EQ(flux1.record.state, ModelState::Unsupported);
   EXPECT_EQ(flux1.record.family, "FLUX.1");
   EXPECT_THAT(refusal([&] { require_usable({flux1}, folder / "f.safetensors"); }), HasSubstr("FLUX.1"));

@@ -12,8 +12,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::set<std::string>& tokenizer_files() {
-  static const std::set<std::string> names = {"tokenizer.json",    "tokenizer_config.json",   "vocab.json",
-                                              "merges.txt",        "added_tokens.json",       "special_tokens_map.json",
+  static const std::set<std::string> names = {"tokenizer.json",      "tokenizer_config.json", "vocab.json",
+                                              "merges.txt",          "added_tokens.json",     "special_tokens_map.json",
                                               "chat_template.jinja", "chat_template.json",    "generation_config.json"};
   return names;
 }

@@ -126,18 +126,39 @@ struct Registry::Store {
   }
 
   void write(const ModelRecord& r) const {
-    database
-        .prepare(fmt::format("INSERT INTO models ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kColumns))
-        .bind(r.key).bind(r.name).bind(name_of(r.type)).bind(r.family).bind(r.variant).bind(r.format).bind(r.quant)
-        .bind(kept(r.path)).bind(int64_t{r.in_place}).bind(r.source.kind).bind(r.source.ref).bind(r.source.revision)
-        .bind(r.sha256).bind(static_cast<int64_t>(r.bytes)).bind(r.license).bind(int64_t{r.gated})
-        .bind(dumped(r.triggers)).bind(r.description).bind(r.cover_asset).bind(dumped(to_json(r.defaults)))
-        .bind(dumped(to_json(r.components))).bind(dumped(to_json(r.probe))).bind(r.installed_at)
-        .bind(name_of(r.state)).bind(r.note)
+    database.prepare(fmt::format("INSERT INTO models ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kColumns))
+        .bind(r.key)
+        .bind(r.name)
+        .bind(name_of(r.type))
+        .bind(r.family)
+        .bind(r.variant)
+        .bind(r.format)
+        .bind(r.quant)
+        .bind(kept(r.path))
+        .bind(int64_t{r.in_place})
+        .bind(r.source.kind)
+        .bind(r.source.ref)
+        .bind(r.source.revision)
+        .bind(r.sha256)
+        .bind(static_cast<int64_t>(r.bytes))
+        .bind(r.license)
+        .bind(int64_t{r.gated})
+        .bind(dumped(r.triggers))
+        .bind(r.description)
+        .bind(r.cover_asset)
+        .bind(dumped(to_json(r.defaults)))
+        .bind(dumped(to_json(r.components)))
+        .bind(dumped(to_json(r.probe)))
+        .bind(r.installed_at)
+        .bind(name_of(r.state))
+        .bind(r.note)
         .run();
     for (const RecordedFile& f : r.files)
       database.prepare("INSERT OR REPLACE INTO model_files VALUES (?, ?, ?, ?)")
-          .bind(r.key).bind(kept(f.path)).bind(static_cast<int64_t>(f.bytes)).bind(f.sha256)
+          .bind(r.key)
+          .bind(kept(f.path))
+          .bind(static_cast<int64_t>(f.bytes))
+          .bind(f.sha256)
           .run();
   }
 
@@ -196,7 +217,8 @@ std::vector<ModelRecord> Registry::all() const {
   std::vector<ModelRecord> records;
   Statement rows = store_->database.prepare(
       fmt::format("SELECT {} FROM models ORDER BY CASE type WHEN 'main' THEN 0 WHEN 'vae' THEN 1 WHEN 'text_encoder' THEN 2"
-                  " WHEN 'tokenizer' THEN 3 ELSE 4 END, type, name COLLATE NOCASE", kColumns));
+                  " WHEN 'tokenizer' THEN 3 ELSE 4 END, type, name COLLATE NOCASE",
+                  kColumns));
   while (rows.step()) records.push_back(store_->read(rows));
   return records;
 }
@@ -259,7 +281,10 @@ void Registry::remember_hash(const fs::path& file, const std::string& sha256) {
   const auto now = stamp_of(file);
   if (!now) return;
   store_->database.prepare("INSERT OR REPLACE INTO file_hashes VALUES (?, ?, ?, ?)")
-      .bind(store_->kept(file)).bind(now->bytes).bind(now->changed).bind(sha256)
+      .bind(store_->kept(file))
+      .bind(now->bytes)
+      .bind(now->changed)
+      .bind(sha256)
       .run();
 }
 

@@ -251,7 +251,8 @@ TEST(Registry, ARecordThatMakesNoSenseIsNamed) {
   const Database db(data / "flux2.db", Database::Access::Write);
   for (const char* damage : {"type = 'toaster'", "state = 'odd'", "probe = '{'", "defaults = x'ff00'"}) {
     db.run(std::string("SAVEPOINT s; UPDATE models SET ") + damage + "; RELEASE s");
-    EXPECT_THAT(refusal([&] { Registry(data).all(); }), AllOf(HasSubstr("BadFile"), HasSubstr(key), HasSubstr("remove"))) << damage;
+    EXPECT_THAT(refusal([&] { Registry(data).all(); }), AllOf(HasSubstr("BadFile"), HasSubstr(key), HasSubstr("remove")))
+        << damage;
     Registry(data).remove(key);
     Registry(data).add(full_record("/m/1"));
   }

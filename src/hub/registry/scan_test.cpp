@@ -35,24 +35,23 @@ TEST(Scan, KnowsTheFoldersOfOtherTools) {
   write_stripped(models / "loras/ink.safetensors", {{"double_blocks.0.img_mlp.0.lora_A.weight", {8, 3072}},
                                                     {"double_blocks.0.img_mlp.0.lora_B.weight", {18432, 8}}});
   write_file(root / "notes.txt", "nothing");
-  EXPECT_THAT(types_in(root), UnorderedElementsAre("main ComfyUI/models/diffusion_models/klein.safetensors",
-                                                   "main ComfyUI/models/unet/old.safetensors",
-                                                   "vae ComfyUI/models/vae/flux2-vae.safetensors",
-                                                   "text_encoder ComfyUI/models/text_encoders/qwen.safetensors",
-                                                   "text_encoder ComfyUI/models/clip/clip_l.safetensors !",
-                                                   "upscaler ComfyUI/models/upscale_models/4x.safetensors !",
-                                                   "upscaler ComfyUI/models/upscale_models/4x.pth !",
-                                                   "lora ComfyUI/models/loras/ink.safetensors"));
+  EXPECT_THAT(
+      types_in(root),
+      UnorderedElementsAre(
+          "main ComfyUI/models/diffusion_models/klein.safetensors", "main ComfyUI/models/unet/old.safetensors",
+          "vae ComfyUI/models/vae/flux2-vae.safetensors", "text_encoder ComfyUI/models/text_encoders/qwen.safetensors",
+          "text_encoder ComfyUI/models/clip/clip_l.safetensors !", "upscaler ComfyUI/models/upscale_models/4x.safetensors !",
+          "upscaler ComfyUI/models/upscale_models/4x.pth !", "lora ComfyUI/models/loras/ink.safetensors"));
 }
 
 TEST(Scan, FindsThePartsOfFolders) {
   const fs::path root = scratch_folder();
   tiny_model(root / "own");
   tiny_model(root / "d", {.layout = SynthOptions::Layout::Diffusers});
-  EXPECT_THAT(types_in(root), UnorderedElementsAre("main own/flux-2-tiny.safetensors", "vae own/ae.safetensors",
-                                                   "text_encoder own/text_encoder", "tokenizer own/tokenizer",
-                                                   "main d/transformer", "vae d/vae", "text_encoder d/text_encoder",
-                                                   "tokenizer d/tokenizer"));
+  EXPECT_THAT(types_in(root),
+              UnorderedElementsAre("main own/flux-2-tiny.safetensors", "vae own/ae.safetensors", "text_encoder own/text_encoder",
+                                   "tokenizer own/tokenizer", "main d/transformer", "vae d/vae", "text_encoder d/text_encoder",
+                                   "tokenizer d/tokenizer"));
 }
 
 TEST(Scan, FollowsNoLinkOutOfTheFolder) {

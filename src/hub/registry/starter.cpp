@@ -95,7 +95,8 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
     if (r.type != part.type) return false;
     const std::string quant = r.quant.substr(0, r.quant.find(','));
     switch (part.type) {
-      case ModelType::Main: return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
+      case ModelType::Main:
+        return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
       case ModelType::TextEncoder: return r.family == "Qwen3" && r.probe.hidden == part.width;
       default: return r.bytes >= kRealVocabulary;

@@ -44,7 +44,9 @@ TEST(Starter, SeesWhatIsThere) {
   vae.type = ModelType::Vae, vae.family = "FLUX.2", vae.probe.hidden = 128;
   encoder.type = ModelType::TextEncoder, encoder.family = "Qwen3", encoder.probe.hidden = 2560;
   words.type = ModelType::Tokenizer, words.bytes = 5000;
-  const auto there = [&](size_t part, const std::vector<ModelRecord>& records) { return record_for(s.parts[part], s, records) != nullptr; };
+  const auto there = [&](size_t part, const std::vector<ModelRecord>& records) {
+    return record_for(s.parts[part], s, records) != nullptr;
+  };
   EXPECT_TRUE(there(0, {small, main}));
   EXPECT_FALSE(there(0, {small, vae}));
   EXPECT_TRUE(there(1, {main, vae}));

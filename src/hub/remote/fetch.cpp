@@ -220,7 +220,8 @@ class Fetcher {
     const auto found = hub_.metadata(plan_.source.repository, revision, f.path);
     if (!found) {
       if (cache_) cache_->note_absent(plan_.commit, f.path);
-      throw Error(ErrorCode::NotFound, fmt::format("{} lists {} and does not have it", plan_.source.repository, printable(f.path)),
+      throw Error(ErrorCode::NotFound,
+                  fmt::format("{} lists {} and does not have it", plan_.source.repository, printable(f.path)),
                   "ask for it again later");
     }
     if (is_blob_id(found->etag) && is_blob_id(f.etag) && found->etag != f.etag)

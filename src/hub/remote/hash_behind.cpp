@@ -62,8 +62,8 @@ std::string git_blob_id(const fs::path& path) {
   done(context && EVP_DigestInit_ex(context.get(), EVP_sha1(), nullptr) == 1);
   const std::string head = fmt::format("blob {}", fs::file_size(path));
   done(EVP_DigestUpdate(context.get(), head.c_str(), head.size() + 1) == 1);
-  read_pieces(
-      path, [&](std::span<const std::byte> bytes) { done(EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1); });
+  read_pieces(path,
+              [&](std::span<const std::byte> bytes) { done(EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1); });
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   done(EVP_DigestFinal_ex(context.get(), digest, &size) == 1);

@@ -53,7 +53,8 @@ HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log
       request.headers.push_back({"Range", "bytes=0-0"});
     } else {
       const bool absent = answer.status == 404 || answer.status == 410;
-      throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network, fmt::format("{}: {}", printable(source.url), in_words(answer)),
+      throw Error(absent ? ErrorCode::NotFound : ErrorCode::Network,
+                  fmt::format("{}: {}", printable(source.url), in_words(answer)),
                   answer.status == 401 || answer.status == 403
                       ? "the address needs a login; fetch the file with a browser and name it by its path"
                       : "check the address");
@@ -70,8 +71,7 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   if (options.hub.offline) {
     file.target = options.local_dir / file.path;
     if (!is_safe_path(file.path) || !fs::is_regular_file(file.target, ignored))
-      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", printable(source.url)),
-                  online_again());
+      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", printable(source.url)), online_again());
     file.size = fs::file_size(file.target, ignored);
     file.present = plan.from_cache = true;
     plan.files = {file};
@@ -80,7 +80,8 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   const HttpAnswer answer = ask(source, options, log);
   if (const std::string name = told_name(answer); !name.empty()) file.path = name;
   if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
-    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", printable(source.url), printable(file.path));
+    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", printable(source.url),
+         printable(file.path));
   if (!is_fetched_kind(file.path))
     throw Error(ErrorCode::Incompatible,
                 fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(file.path)),
@@ -130,7 +131,8 @@ std::vector<RemoteFile> named_files(const HubClient& hub, FetchPlan& plan) {
   for (const std::string& path : plan.source.paths) {
     const auto found = hub.metadata(plan.source.repository, plan.source.revision, path);
     if (!found)
-      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, printable(path)), "check its path");
+      throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", plan.source.repository, printable(path)),
+                  "check its path");
     if (is_commit(found->commit)) plan.commit = found->commit;
     files.push_back({path, found->size.value_or(0), is_blob_id(found->etag) ? found->etag : std::string()});
   }
@@ -233,8 +235,7 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
   if (source.repository.empty()) return plan_url(source, options, log);
   const bool plain = !options.local_dir.empty();
   if (options.hub.offline && plain)
-    throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()),
-                online_again());
+    throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()), online_again());
   if (options.hub.offline) return cached_plan(source, options);
   try {
     if (!HttpClient::available()) fail_without_http(source, options);

@@ -85,12 +85,12 @@ class Attention {
     std::shared_ptr<T> memory;
     std::shared_ptr<float> floats;
     T* scratch;
-    T* queries;      // packed, task_rows × packed_width
-    T* weights;      // packed, mr × block_keys
-    float* query;    // one, width
-    float* tile;     // mr × nr
-    float* scores;   // of mr queries against a block of keys, in tiles
-    float* sums;     // Σ weight · value, task_rows × value_rows
+    T* queries;     // packed, task_rows × packed_width
+    T* weights;     // packed, mr × block_keys
+    float* query;   // one, width
+    float* tile;    // mr × nr
+    float* scores;  // of mr queries against a block of keys, in tiles
+    float* sums;    // Σ weight · value, task_rows × value_rows
     std::vector<SoftmaxState> states;
   };
 
@@ -136,8 +136,7 @@ class Attention {
     for (int64_t j = 0; j < n; j += nr)
       pack_keys.pack(k0 + j, tile_part(nr, n - j), 0, width_, scratch.data(), key_panels(block) + j * packed_width_);
     for (int64_t j = 0; j < width_; j += nr)
-      pack_values.pack(j, tile_part(nr, width_ - j), 0, n, scratch.data(),
-                       value_panels(block) + j * round_up(n, kernel_.kr));
+      pack_values.pack(j, tile_part(nr, width_ - j), 0, n, scratch.data(), value_panels(block) + j * round_up(n, kernel_.kr));
   }
 
   void run_task(Slot& s, int64_t batch, int64_t head, int64_t q0) const {
@@ -237,7 +236,7 @@ class Attention {
   const int64_t packed_width_;  // D padded for the micro-kernel
   const int64_t value_rows_;    // D padded to whole tiles
   const int64_t task_rows_, key_blocks_;
-  const int64_t block_keys_;    // of every block but perhaps the last
+  const int64_t block_keys_;  // of every block but perhaps the last
   const int64_t key_elements_, value_elements_;
   std::shared_ptr<T> packed_;  // [block of keys of one head] keys, then values
 };

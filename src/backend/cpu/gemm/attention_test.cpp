@@ -12,21 +12,18 @@ struct Case {
   bool causal, masked;
 
   std::string text() const {
-    return fmt::format("B {} S {} T {} H {} G {} D {}{}{}", batch, queries, keys, heads, groups, width,
-                       causal ? " causal" : "", masked ? " masked" : "");
+    return fmt::format("B {} S {} T {} H {} G {} D {}{}{}", batch, queries, keys, heads, groups, width, causal ? " causal" : "",
+                       masked ? " masked" : "");
   }
 };
 
 const std::vector<Case> kCases = {
-    {1, 1, 1, 1, 1, 4, false, false},
-    {2, 17, 17, 3, 3, 16, false, false},
-    {1, 70, 70, 4, 2, 32, true, false},      // several blocks of queries, grouped heads
-    {2, 9, 33, 2, 1, 24, false, true},
-    {2, 40, 40, 4, 1, 20, true, true},       // some rows see no key at all
-    {1, 5, 901, 2, 2, 64, false, false},     // several blocks of keys
-    {1, 450, 450, 1, 1, 128, true, false},
-    {1, 830, 830, 1, 1, 8, true, true},      // and a causal mask across them
-    {1, 13, 400, 1, 1, 512, false, false},   // the autoencoder's single wide head
+    {1, 1, 1, 1, 1, 4, false, false},      {2, 17, 17, 3, 3, 16, false, false},
+    {1, 70, 70, 4, 2, 32, true, false},                                         // several blocks of queries, grouped heads
+    {2, 9, 33, 2, 1, 24, false, true},     {2, 40, 40, 4, 1, 20, true, true},   // some rows see no key at all
+    {1, 5, 901, 2, 2, 64, false, false},                                        // several blocks of keys
+    {1, 450, 450, 1, 1, 128, true, false}, {1, 830, 830, 1, 1, 8, true, true},  // and a causal mask across them
+    {1, 13, 400, 1, 1, 512, false, false},                                      // the autoencoder's single wide head
 };
 
 struct Expected {

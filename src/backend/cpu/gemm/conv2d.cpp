@@ -21,8 +21,8 @@ void multiply_patches(const Conv2dArgs& args, const void* residual, const Kernel
   with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
     const bool once = w.dim(1) * w.dim(2) == 1;
     const Tensor image = once ? x : image_as<T>(x);
-    multiply(kernel, Patches<T>::of_input(image, w, y, conv), MatrixRows<T>(weights),
-             {pixels(y), weights.dim(0), weights.dim(1)}, output, workers);
+    multiply(kernel, Patches<T>::of_input(image, w, y, conv), MatrixRows<T>(weights), {pixels(y), weights.dim(0), weights.dim(1)},
+             output, workers);
   });
 }
 
@@ -57,8 +57,8 @@ void conv2d_grad_weight(const Conv2dGradWeightArgs& args, const KernelSet& set) 
   const Tensor gradients = as_matrix(dw), rows_dy = dy.reshaped({pixels(dy), dy.dim(3)});
   const MatrixRows<float> by_pixel(rows_dy);
   const auto patches = Patches<float>::of_input(x, dw, dy, conv);
-  multiply(*set.in_f32, Transposed<float>(by_pixel), Transposed<float>(patches),
-           {gradients.dim(0), gradients.dim(1), pixels(dy)}, output_of(gradients), workers_of(dw));
+  multiply(*set.in_f32, Transposed<float>(by_pixel), Transposed<float>(patches), {gradients.dim(0), gradients.dim(1), pixels(dy)},
+           output_of(gradients), workers_of(dw));
 }
 
 }  // namespace flux2::gemm

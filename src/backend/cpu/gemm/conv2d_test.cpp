@@ -36,12 +36,12 @@ struct Case {
 };
 
 const std::vector<Case> kCases = {
-    {2, 9, 11, 5, 7, 3, 1, 1, 1},     // 3×3, same size
-    {1, 10, 8, 16, 13, 3, 2, 0, 1},   // 3×3 halving, padded right and below only
-    {1, 9, 7, 6, 5, 3, 2, 0, 1},      // the same on odd sizes
-    {1, 6, 5, 33, 17, 1, 1, 0, 0},    // 1×1
-    {1, 5, 5, 130, 12, 3, 1, 1, 1},   // more than one block of K, cut inside a pixel
-    {1, 1, 1, 3, 2, 3, 1, 1, 1},      // nothing but border
+    {2, 9, 11, 5, 7, 3, 1, 1, 1},    // 3×3, same size
+    {1, 10, 8, 16, 13, 3, 2, 0, 1},  // 3×3 halving, padded right and below only
+    {1, 9, 7, 6, 5, 3, 2, 0, 1},     // the same on odd sizes
+    {1, 6, 5, 33, 17, 1, 1, 0, 0},   // 1×1
+    {1, 5, 5, 130, 12, 3, 1, 1, 1},  // more than one block of K, cut inside a pixel
+    {1, 1, 1, 3, 2, 3, 1, 1, 1},     // nothing but border
 };
 
 void expect_sums(const Tensor& got, const std::vector<Sum>& want, double stored, const std::string& what) {

@@ -57,12 +57,30 @@ struct E5M2 {
   uint8_t bits;
 };
 
-template <class T> T value(float v) { return from_float<T>(v); }
-template <class T> T value(f16 v) { return from_float<T>(widen_f16(v)); }
-template <class T> T value(bf16 v) { return from_short<T>(to_float(v)); }
-template <class T> T value(E4M3 v) { return from_short<T>(widen_e4m3(v.bits)); }
-template <class T> T value(E5M2 v) { return from_short<T>(widen_e5m2(v.bits)); }
-template <class T> T value(int8_t v) { return from_short<T>(v); }
+template <class T>
+T value(float v) {
+  return from_float<T>(v);
+}
+template <class T>
+T value(f16 v) {
+  return from_float<T>(widen_f16(v));
+}
+template <class T>
+T value(bf16 v) {
+  return from_short<T>(to_float(v));
+}
+template <class T>
+T value(E4M3 v) {
+  return from_short<T>(widen_e4m3(v.bits));
+}
+template <class T>
+T value(E5M2 v) {
+  return from_short<T>(widen_e5m2(v.bits));
+}
+template <class T>
+T value(int8_t v) {
+  return from_short<T>(v);
+}
 
 template <class T, class In>
 FLUX2_CLONES void convert_values(const In* in, int64_t count, T* out) {
@@ -118,7 +136,11 @@ void decode_any_blocks(DType dtype, const void* row, int64_t start, int64_t coun
 
 bool is_convertible(DType dtype) {
   switch (dtype) {
-    case DType::F32: case DType::F16: case DType::BF16: case DType::F8_E4M3: case DType::F8_E5M2:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+    case DType::F8_E4M3:
+    case DType::F8_E5M2:
     case DType::I8: return true;
     default: return is_block_type(dtype);
   }

@@ -9,8 +9,8 @@ namespace flux2::gemm {
 
 namespace {
 
-constexpr int kLanes = 16;            // independent sums, so that the loop becomes vector code
-constexpr int64_t kSegment = 512;     // of a row, converted at a time
+constexpr int kLanes = 16;         // independent sums, so that the loop becomes vector code
+constexpr int64_t kSegment = 512;  // of a row, converted at a time
 
 FLUX2_CLONES float dot(const float* a, const float* b, int64_t n) {
   float sum[kLanes] = {};

@@ -11,12 +11,12 @@ namespace {
 
 // A block of K keeps a panel of a (8 rows: 8 KB) in the first cache level; a strip of b with its tiles of the result
 // stays in the second.
-constexpr int64_t kBlockBytes = 1024;       // of one row
+constexpr int64_t kBlockBytes = 1024;  // of one row
 constexpr int64_t kTaskRows = 768;
 constexpr int64_t kLeastTaskRows = 64;
-constexpr int64_t kChunkBytes = 24 << 20;   // of packed a: stays in the last cache level
-constexpr int64_t kLeastChunkRows = 768;    // fewer, and packing b for every chunk would show
-constexpr int64_t kAheadBytes = 16 << 10;   // of a panel of a: a larger one would push out what is in use
+constexpr int64_t kChunkBytes = 24 << 20;  // of packed a: stays in the last cache level
+constexpr int64_t kLeastChunkRows = 768;   // fewer, and packing b for every chunk would show
+constexpr int64_t kAheadBytes = 16 << 10;  // of a panel of a: a larger one would push out what is in use
 constexpr int64_t kAlignment = 64;
 
 // K in equal blocks.
@@ -24,7 +24,9 @@ struct Blocks {
   int64_t count, size, k;
 
   Blocks(int64_t total, int64_t largest, int64_t step)
-      : count(std::max<int64_t>(1, divide_up(total, largest))), size(std::max(step, round_up(divide_up(total, count), step))), k(total) {
+      : count(std::max<int64_t>(1, divide_up(total, largest))),
+        size(std::max(step, round_up(divide_up(total, count), step))),
+        k(total) {
     count = std::max<int64_t>(1, divide_up(k, size));
   }
   int64_t begin(int64_t i) const { return i * size; }
@@ -65,8 +67,14 @@ class Product {
  public:
   Product(const TileKernel& kernel, const PanelSource& a, const PanelSource& b, Extents extents, const Output& output,
           const Workers& workers)
-      : kernel_(kernel), a_(a), b_(b), e_(extents), output_(output), threads_(workers.threads),
-        blocks_(e_.k, largest_block(kernel), kernel.kr), panel_a_bytes_(round_up(kernel.a_bytes(blocks_.size), kAlignment)),
+      : kernel_(kernel),
+        a_(a),
+        b_(b),
+        e_(extents),
+        output_(output),
+        threads_(workers.threads),
+        blocks_(e_.k, largest_block(kernel), kernel.kr),
+        panel_a_bytes_(round_up(kernel.a_bytes(blocks_.size), kAlignment)),
         panel_b_bytes_(round_up(kernel.b_bytes(blocks_.size), kAlignment)) {
     const int64_t most = std::max(kLeastChunkRows, kChunkBytes / (blocks_.count * panel_a_bytes_ / kernel.mr));
     chunk_rows_ = round_up(divide_up(e_.m, divide_up(e_.m, most)), kernel.mr);
@@ -75,8 +83,8 @@ class Product {
     const int64_t task_rows = round_up(std::min(kTaskRows, chunk_rows_), kernel.mr);
     scratch_bytes_ = round_up(std::max(a.scratch_bytes(blocks_.size), b.scratch_bytes(blocks_.size)), kAlignment);
     strip_bytes_ = split.columns / kernel.nr * panel_b_bytes_;
-    slot_bytes_ = scratch_bytes_ + strip_bytes_ +
-                  round_up(task_rows * split.columns * static_cast<int64_t>(sizeof(float)), kAlignment);
+    slot_bytes_ =
+        scratch_bytes_ + strip_bytes_ + round_up(task_rows * split.columns * static_cast<int64_t>(sizeof(float)), kAlignment);
     const int64_t packed = chunk_rows_ / kernel.mr * blocks_.count * panel_a_bytes_;
     memory_ = workers.stream.allocate(static_cast<size_t>(packed + slot_bytes_ * threads_.size()));
     packed_a_ = static_cast<std::byte*>(memory_.get());

@@ -29,8 +29,8 @@ void multiply(const TileKernel& kernel, const PanelSource& a, const PanelSource&
               const Workers& workers);
 
 template <class T>
-void multiply(const MicroKernel<T>& kernel, const RowSource<T>& a, const RowSource<T>& b, Extents extents,
-              const Output& output, const Workers& workers) {
+void multiply(const MicroKernel<T>& kernel, const RowSource<T>& a, const RowSource<T>& b, Extents extents, const Output& output,
+              const Workers& workers) {
   multiply(kernel, RowPanels<T>(a, kernel.pack_a, kernel.mr), RowPanels<T>(b, kernel.pack_b, kernel.nr), extents, output,
            workers);
 }

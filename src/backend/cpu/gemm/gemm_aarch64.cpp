@@ -10,8 +10,11 @@ namespace {
 constexpr KernelSet kExact = {.in_f32 = &neon_f32::kKernel};
 constexpr KernelSet kFast = {.in_f32 = &neon_f32::kKernel, .direct = true};
 constexpr KernelSet kFastBf16 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .direct = true};
-constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .in_int8 = &neon_int8::kKernel,
-                                 .in_blocks = &neon_blocks::kKernel, .direct = true};
+constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel,
+                                 .in_bf16 = &neon_bf16::kKernel,
+                                 .in_int8 = &neon_int8::kKernel,
+                                 .in_blocks = &neon_blocks::kKernel,
+                                 .direct = true};
 
 // Processors with i8mm and without bf16 are not made: the extensions came together.
 Choice choose(const CpuFeatures& features, Profile profile) {

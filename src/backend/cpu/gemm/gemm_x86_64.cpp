@@ -24,8 +24,7 @@ constexpr KernelSet kAvx512Bf16Fast = {.in_f32 = &avx512::kKernel,
                                        .direct = true};
 // Blocks are decoded to bf16 here: the tile unit multiplies that faster than VNNI multiplies integers, and its own
 // integer sums would have to leave it for scaling after every 32 products.
-constexpr KernelSet kAmxFast = {
-    .in_f32 = &avx512::kKernel, .in_bf16 = &amx::kBf16, .in_int8 = &amx::kInt8, .direct = true};
+constexpr KernelSet kAmxFast = {.in_f32 = &avx512::kKernel, .in_bf16 = &amx::kBf16, .in_int8 = &amx::kInt8, .direct = true};
 
 bool has_avx2(const CpuFeatures& features) { return features.avx2 && features.fma; }
 bool has_avx_vnni(const CpuFeatures& features) { return has_avx2(features) && features.avxvnni; }

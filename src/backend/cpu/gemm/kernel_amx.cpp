@@ -16,9 +16,9 @@ constexpr int kMr = 32, kNr = 32;
 constexpr int64_t kTileBytes = 1024, kRowBytes = 64, kStepBytes = 2 * kTileBytes;  // a step: 64 bytes of k for 32 rows
 
 // Every tile whole: 16 rows of 64 bytes.
-alignas(64) constexpr uint8_t kShapes[64] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0,
-                                             64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                             0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
+alignas(64) constexpr uint8_t kShapes[64] = {1, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,  0,  0,  0,  0,  0,  64, 0, 64,
+                                             0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,  64, 0,  0,  0,  0,  0,  0, 0,
+                                             0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  16, 16, 16, 16, 16, 16, 16, 16};
 
 __mmask64 first_bytes(int64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 
@@ -90,8 +90,7 @@ void pack_a(int64_t k, const T* const* rows, void* panel) {
 
 template <class T>
 void pack_b(int64_t k, const T* const* rows, void* panel) {
-  copy_rows(k * static_cast<int64_t>(sizeof(T)), reinterpret_cast<const std::byte* const*>(rows),
-            static_cast<std::byte*>(panel));
+  copy_rows(k * static_cast<int64_t>(sizeof(T)), reinterpret_cast<const std::byte* const*>(rows), static_cast<std::byte*>(panel));
 }
 
 // sums[to] += tile[b] · tile[a]; the numbers are part of the instructions.
@@ -153,10 +152,21 @@ void end() { _tile_release(); }
 
 template <class T>
 constexpr MicroKernel<T> kernel(const char* name, const char* instruction, ConvertRow<T> convert) {
-  return {{.name = name, .mr = kMr, .nr = kNr, .kr = static_cast<int>(kRowBytes / sizeof(T)), .a_step = kStepBytes,
-           .b_step = kStepBytes, .columns = 384, .run = run<T>, .instruction = instruction, .ceiling = ceiling<T>,
-           .begin = begin, .end = end},
-          pack_a<T>, pack_b<T>, convert};
+  return {{.name = name,
+           .mr = kMr,
+           .nr = kNr,
+           .kr = static_cast<int>(kRowBytes / sizeof(T)),
+           .a_step = kStepBytes,
+           .b_step = kStepBytes,
+           .columns = 384,
+           .run = run<T>,
+           .instruction = instruction,
+           .ceiling = ceiling<T>,
+           .begin = begin,
+           .end = end},
+          pack_a<T>,
+          pack_b<T>,
+          convert};
 }
 
 }  // namespace

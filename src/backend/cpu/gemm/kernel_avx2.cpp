@@ -33,14 +33,14 @@ void pack(int64_t k, const float* const* row, void* to) {
     for (int r = 0; r < rows; ++r) panel[r] = row[r][i];
 }
 
-#define FLUX2_LOAD(i)                                                                   \
-  __m256 c##i##0 = pass.first ? _mm256_setzero_ps() : _mm256_loadu_ps(tile + i * kNr);  \
+#define FLUX2_LOAD(i)                                                                  \
+  __m256 c##i##0 = pass.first ? _mm256_setzero_ps() : _mm256_loadu_ps(tile + i * kNr); \
   __m256 c##i##1 = pass.first ? _mm256_setzero_ps() : _mm256_loadu_ps(tile + i * kNr + 8);
-#define FLUX2_ROW(i)                                    \
-  {                                                     \
-    const __m256 ai = _mm256_broadcast_ss(a + i);       \
-    c##i##0 = _mm256_fmadd_ps(ai, b0, c##i##0);         \
-    c##i##1 = _mm256_fmadd_ps(ai, b1, c##i##1);         \
+#define FLUX2_ROW(i)                              \
+  {                                               \
+    const __m256 ai = _mm256_broadcast_ss(a + i); \
+    c##i##0 = _mm256_fmadd_ps(ai, b0, c##i##0);   \
+    c##i##1 = _mm256_fmadd_ps(ai, b1, c##i##1);   \
   }
 #define FLUX2_STORE(i)                       \
   _mm256_storeu_ps(tile + i * kNr, c##i##0); \
@@ -48,8 +48,8 @@ void pack(int64_t k, const float* const* row, void* to) {
 
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
-  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
-  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+  FLUX2_LOAD(0)
+  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
     const __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
     FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
   }
@@ -68,9 +68,16 @@ double ceiling(int64_t iterations) {
 
 }  // namespace
 
-const MicroKernel<float> kKernel = {
-    {.name = "avx2 f32 6x16", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
-     .instruction = "VFMADD, 256 bits", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>};
+const MicroKernel<float> kKernel = {{.name = "avx2 f32 6x16",
+                                     .mr = kMr,
+                                     .nr = kNr,
+                                     .kr = 1,
+                                     .a_step = 4 * kMr,
+                                     .b_step = 4 * kNr,
+                                     .run = run,
+                                     .instruction = "VFMADD, 256 bits",
+                                     .ceiling = ceiling},
+                                    pack<kMr>,
+                                    pack<kNr>};
 
 }  // namespace flux2::gemm::avx2

@@ -33,8 +33,8 @@ void pack(int64_t k, const float* const* row, void* to) {
 #define FLUX2_LOAD(i)                                                                  \
   __m512 c##i##0 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr); \
   __m512 c##i##1 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr + 16);
-#define FLUX2_ROW(i)                                                  \
-  c##i##0 = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b0, c##i##0);       \
+#define FLUX2_ROW(i)                                            \
+  c##i##0 = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b0, c##i##0); \
   c##i##1 = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b1, c##i##1);
 #define FLUX2_STORE(i)                       \
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
@@ -42,15 +42,17 @@ void pack(int64_t k, const float* const* row, void* to) {
 
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
-  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
-  FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
-  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+  FLUX2_LOAD(0)
+  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9)
+      FLUX2_LOAD(10) FLUX2_LOAD(11) for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
     const __m512 b0 = _mm512_loadu_ps(b), b1 = _mm512_loadu_ps(b + 16);
-    FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
-    FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9) FLUX2_ROW(10) FLUX2_ROW(11)
+    FLUX2_ROW(0)
+    FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5) FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9)
+        FLUX2_ROW(10) FLUX2_ROW(11)
   }
-  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
-  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+  FLUX2_STORE(0)
+  FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8)
+      FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
 
 double ceiling(int64_t iterations) {
@@ -65,9 +67,16 @@ double ceiling(int64_t iterations) {
 
 }  // namespace
 
-const MicroKernel<float> kKernel = {
-    {.name = "avx512 f32 12x32", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
-     .instruction = "VFMADD, 512 bits", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>};
+const MicroKernel<float> kKernel = {{.name = "avx512 f32 12x32",
+                                     .mr = kMr,
+                                     .nr = kNr,
+                                     .kr = 1,
+                                     .a_step = 4 * kMr,
+                                     .b_step = 4 * kNr,
+                                     .run = run,
+                                     .instruction = "VFMADD, 512 bits",
+                                     .ceiling = ceiling},
+                                    pack<kMr>,
+                                    pack<kNr>};
 
 }  // namespace flux2::gemm::avx512

@@ -39,11 +39,11 @@ void pack(int64_t k, const bf16* const* row, void* to) {
 #define FLUX2_LOAD(i)                                                                  \
   __m512 c##i##0 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr); \
   __m512 c##i##1 = pass.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile + i * kNr + 16);
-#define FLUX2_ROW(i)                                                          \
-  {                                                                           \
+#define FLUX2_ROW(i)                                                                               \
+  {                                                                                                \
     const __m512bh ai = (__m512bh)_mm512_set1_epi32(_mm_cvtsi128_si32(_mm_loadu_si32(a + 2 * i))); \
-    c##i##0 = _mm512_dpbf16_ps(c##i##0, ai, b0);                              \
-    c##i##1 = _mm512_dpbf16_ps(c##i##1, ai, b1);                              \
+    c##i##0 = _mm512_dpbf16_ps(c##i##0, ai, b0);                                                   \
+    c##i##1 = _mm512_dpbf16_ps(c##i##1, ai, b1);                                                   \
   }
 #define FLUX2_STORE(i)                       \
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
@@ -51,15 +51,17 @@ void pack(int64_t k, const bf16* const* row, void* to) {
 
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const bf16*>(panel_a), *b = static_cast<const bf16*>(panel_b);
-  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
-  FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
-  for (int64_t i = 0; i < k; i += 2, a += 2 * kMr, b += 2 * kNr) {
+  FLUX2_LOAD(0)
+  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9)
+      FLUX2_LOAD(10) FLUX2_LOAD(11) for (int64_t i = 0; i < k; i += 2, a += 2 * kMr, b += 2 * kNr) {
     const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 32);
-    FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
-    FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9) FLUX2_ROW(10) FLUX2_ROW(11)
+    FLUX2_ROW(0)
+    FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5) FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9)
+        FLUX2_ROW(10) FLUX2_ROW(11)
   }
-  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
-  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+  FLUX2_STORE(0)
+  FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8)
+      FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
 
 double ceiling(int64_t iterations) {
@@ -74,9 +76,17 @@ double ceiling(int64_t iterations) {
 
 }  // namespace
 
-const MicroKernel<bf16> kKernel = {
-    {.name = "avx512 bf16 12x32", .mr = kMr, .nr = kNr, .kr = 2, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
-     .instruction = "VDPBF16PS, 512 bits", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>, convert};
+const MicroKernel<bf16> kKernel = {{.name = "avx512 bf16 12x32",
+                                    .mr = kMr,
+                                    .nr = kNr,
+                                    .kr = 2,
+                                    .a_step = 4 * kMr,
+                                    .b_step = 4 * kNr,
+                                    .run = run,
+                                    .instruction = "VDPBF16PS, 512 bits",
+                                    .ceiling = ceiling},
+                                   pack<kMr>,
+                                   pack<kNr>,
+                                   convert};
 
 }  // namespace flux2::gemm::avx512_bf16

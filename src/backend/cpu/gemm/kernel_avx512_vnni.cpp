@@ -75,9 +75,7 @@ double ceiling(int64_t iterations) {
 constexpr int kMr = 12;
 constexpr int kExtra = kNr * 4;  // of a panel of b, before the words
 
-void pack_a(int64_t k, const int8_t* const* rows, void* panel) {
-  pack_words<kMr>(k, rows, 0x80, static_cast<int8_t*>(panel));
-}
+void pack_a(int64_t k, const int8_t* const* rows, void* panel) { pack_words<kMr>(k, rows, 0x80, static_cast<int8_t*>(panel)); }
 
 void pack_b(int64_t k, const int8_t* const* rows, void* panel) {
   auto* words = static_cast<int8_t*>(panel) + kExtra;
@@ -88,17 +86,16 @@ void pack_b(int64_t k, const int8_t* const* rows, void* panel) {
 #define FLUX2_LOAD(i)                                                                                   \
   __m512i c##i##0 = pass.first ? start0 : _mm512_add_epi32(start0, _mm512_loadu_si512(sums + i * kNr)); \
   __m512i c##i##1 = pass.first ? start1 : _mm512_add_epi32(start1, _mm512_loadu_si512(sums + i * kNr + 16));
-#define FLUX2_ROW(i)                                        \
-  {                                                         \
-    const __m512i ai = four_bytes(a + 4 * i);               \
-    c##i##0 = _mm512_dpbusd_epi32(c##i##0, ai, b0);         \
-    c##i##1 = _mm512_dpbusd_epi32(c##i##1, ai, b1);         \
+#define FLUX2_ROW(i)                                \
+  {                                                 \
+    const __m512i ai = four_bytes(a + 4 * i);       \
+    c##i##0 = _mm512_dpbusd_epi32(c##i##0, ai, b0); \
+    c##i##1 = _mm512_dpbusd_epi32(c##i##1, ai, b1); \
   }
-#define FLUX2_STORE(i)                                                \
-  _mm512_storeu_si512(sums + i * kNr, finished(c##i##0, pass));       \
+#define FLUX2_STORE(i)                                          \
+  _mm512_storeu_si512(sums + i * kNr, finished(c##i##0, pass)); \
   _mm512_storeu_si512(sums + i * kNr + 16, finished(c##i##1, pass));
-#define FLUX2_ROWS(what) \
-  what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) what(10) what(11)
+#define FLUX2_ROWS(what) what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) what(10) what(11)
 
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const int8_t*>(panel_a), *b = static_cast<const int8_t*>(panel_b);
@@ -172,13 +169,28 @@ void run_blocks(int64_t k, const void* panel_a, const void* panel_b, float* tile
 
 }  // namespace
 
-const MicroKernel<int8_t> kInt8 = {
-    {.name = "avx512-vnni int8 12x32", .mr = kMr, .nr = kNr, .kr = 4, .a_step = 4 * kMr, .b_step = 4 * kNr,
-     .b_extra = kExtra, .run = run, .instruction = "VPDPBUSD, 512 bits", .ceiling = ceiling},
-    pack_a, pack_b};
-const BlockKernel kBlocks = {
-    {.name = "avx512-vnni blocks 16x32", .mr = kBlockMr, .nr = kNr, .kr = kScaleBlock, .a_step = kBlockMr * kScaleBlock,
-     .b_step = kBlockBytes, .run = run_blocks, .instruction = "VPDPBUSD, 512 bits", .ceiling = ceiling},
-    pack_block_a, pack_block_b};
+const MicroKernel<int8_t> kInt8 = {{.name = "avx512-vnni int8 12x32",
+                                    .mr = kMr,
+                                    .nr = kNr,
+                                    .kr = 4,
+                                    .a_step = 4 * kMr,
+                                    .b_step = 4 * kNr,
+                                    .b_extra = kExtra,
+                                    .run = run,
+                                    .instruction = "VPDPBUSD, 512 bits",
+                                    .ceiling = ceiling},
+                                   pack_a,
+                                   pack_b};
+const BlockKernel kBlocks = {{.name = "avx512-vnni blocks 16x32",
+                              .mr = kBlockMr,
+                              .nr = kNr,
+                              .kr = kScaleBlock,
+                              .a_step = kBlockMr * kScaleBlock,
+                              .b_step = kBlockBytes,
+                              .run = run_blocks,
+                              .instruction = "VPDPBUSD, 512 bits",
+                              .ceiling = ceiling},
+                             pack_block_a,
+                             pack_block_b};
 
 }  // namespace flux2::gemm::avx512_vnni

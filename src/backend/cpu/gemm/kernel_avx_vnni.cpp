@@ -81,9 +81,7 @@ double ceiling(int64_t iterations) {
 constexpr int kMr = 6;
 constexpr int kExtra = kNr * 4;  // of a panel of b, before the words
 
-void pack_a(int64_t k, const int8_t* const* rows, void* panel) {
-  pack_words<kMr>(k, rows, 0x80, static_cast<int8_t*>(panel));
-}
+void pack_a(int64_t k, const int8_t* const* rows, void* panel) { pack_words<kMr>(k, rows, 0x80, static_cast<int8_t*>(panel)); }
 
 void pack_b(int64_t k, const int8_t* const* rows, void* panel) {
   auto* words = static_cast<int8_t*>(panel) + kExtra;
@@ -91,17 +89,17 @@ void pack_b(int64_t k, const int8_t* const* rows, void* panel) {
   corrections(k, words, panel);
 }
 
-#define FLUX2_LOAD(i)                                                                             \
-  __m256i c##i##0 = pass.first ? start0 : _mm256_add_epi32(start0, load(sums + i * kNr));         \
+#define FLUX2_LOAD(i)                                                                     \
+  __m256i c##i##0 = pass.first ? start0 : _mm256_add_epi32(start0, load(sums + i * kNr)); \
   __m256i c##i##1 = pass.first ? start1 : _mm256_add_epi32(start1, load(sums + i * kNr + 8));
-#define FLUX2_ROW(i)                                     \
-  {                                                      \
-    const __m256i ai = four_bytes(a + 4 * i);            \
-    c##i##0 = _mm256_dpbusd_avx_epi32(c##i##0, ai, b0);  \
-    c##i##1 = _mm256_dpbusd_avx_epi32(c##i##1, ai, b1);  \
+#define FLUX2_ROW(i)                                    \
+  {                                                     \
+    const __m256i ai = four_bytes(a + 4 * i);           \
+    c##i##0 = _mm256_dpbusd_avx_epi32(c##i##0, ai, b0); \
+    c##i##1 = _mm256_dpbusd_avx_epi32(c##i##1, ai, b1); \
   }
-#define FLUX2_STORE(i)                              \
-  store(sums + i * kNr, finished(c##i##0, pass));   \
+#define FLUX2_STORE(i)                            \
+  store(sums + i * kNr, finished(c##i##0, pass)); \
   store(sums + i * kNr + 8, finished(c##i##1, pass));
 #define FLUX2_ROWS(what) what(0) what(1) what(2) what(3) what(4) what(5)
 
@@ -127,8 +125,7 @@ constexpr int64_t kBlockBytes = kNr * (4 + 4 + kScaleBlock);  // scales, correct
 void pack_block_a(int64_t k, const int8_t* const* row, void* panel) {
   auto* out = static_cast<int8_t*>(panel);
   for (int64_t i = 0; i < k; i += kScaleBlock)
-    for (int r = 0; r < kBlockMr; ++r, out += kScaleBlock)
-      store(out, _mm256_xor_si256(load(row[r] + i), _mm256_set1_epi8(-128)));
+    for (int r = 0; r < kBlockMr; ++r, out += kScaleBlock) store(out, _mm256_xor_si256(load(row[r] + i), _mm256_set1_epi8(-128)));
 }
 
 void pack_block_b(int64_t k, const int8_t* const* row, const float* const* scales, void* panel) {
@@ -176,13 +173,28 @@ void run_blocks(int64_t k, const void* panel_a, const void* panel_b, float* tile
 
 }  // namespace
 
-const MicroKernel<int8_t> kInt8 = {
-    {.name = "avx-vnni int8 6x16", .mr = kMr, .nr = kNr, .kr = 4, .a_step = 4 * kMr, .b_step = 4 * kNr,
-     .b_extra = kExtra, .run = run, .instruction = "VPDPBUSD, 256 bits", .ceiling = ceiling},
-    pack_a, pack_b};
-const BlockKernel kBlocks = {
-    {.name = "avx-vnni blocks 16x16", .mr = kBlockMr, .nr = kNr, .kr = kScaleBlock, .a_step = kBlockMr * kScaleBlock,
-     .b_step = kBlockBytes, .run = run_blocks, .instruction = "VPDPBUSD, 256 bits", .ceiling = ceiling},
-    pack_block_a, pack_block_b};
+const MicroKernel<int8_t> kInt8 = {{.name = "avx-vnni int8 6x16",
+                                    .mr = kMr,
+                                    .nr = kNr,
+                                    .kr = 4,
+                                    .a_step = 4 * kMr,
+                                    .b_step = 4 * kNr,
+                                    .b_extra = kExtra,
+                                    .run = run,
+                                    .instruction = "VPDPBUSD, 256 bits",
+                                    .ceiling = ceiling},
+                                   pack_a,
+                                   pack_b};
+const BlockKernel kBlocks = {{.name = "avx-vnni blocks 16x16",
+                              .mr = kBlockMr,
+                              .nr = kNr,
+                              .kr = kScaleBlock,
+                              .a_step = kBlockMr * kScaleBlock,
+                              .b_step = kBlockBytes,
+                              .run = run_blocks,
+                              .instruction = "VPDPBUSD, 256 bits",
+                              .ceiling = ceiling},
+                             pack_block_a,
+                             pack_block_b};
 
 }  // namespace flux2::gemm::avx_vnni

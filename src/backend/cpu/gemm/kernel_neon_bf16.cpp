@@ -119,9 +119,16 @@ double ceiling(int64_t iterations) {
 
 }  // namespace
 
-const MicroKernel<bf16> kKernel = {
-    {.name = "neon bf16 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = 2 * kKr * kMr, .b_step = 2 * kKr * kNr, .run = run,
-     .instruction = "BFMMLA", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>};
+const MicroKernel<bf16> kKernel = {{.name = "neon bf16 8x12",
+                                    .mr = kMr,
+                                    .nr = kNr,
+                                    .kr = kKr,
+                                    .a_step = 2 * kKr * kMr,
+                                    .b_step = 2 * kKr * kNr,
+                                    .run = run,
+                                    .instruction = "BFMMLA",
+                                    .ceiling = ceiling},
+                                   pack<kMr>,
+                                   pack<kNr>};
 
 }  // namespace flux2::gemm::neon_bf16

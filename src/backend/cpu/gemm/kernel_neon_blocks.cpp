@@ -166,9 +166,16 @@ void run(int64_t k, const void* a, const void* b, float* tile, Pass pass) {
 
 }  // namespace
 
-const BlockKernel kKernel = {
-    {.name = "neon int8 blocks 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = kKr * kMr, .b_step = 2 * kGroupBytes, .run = run,
-     .instruction = "SMMLA", .ceiling = neon_int8::ceiling},
-    pack_a, pack_b};
+const BlockKernel kKernel = {{.name = "neon int8 blocks 8x12",
+                              .mr = kMr,
+                              .nr = kNr,
+                              .kr = kKr,
+                              .a_step = kKr * kMr,
+                              .b_step = 2 * kGroupBytes,
+                              .run = run,
+                              .instruction = "SMMLA",
+                              .ceiling = neon_int8::ceiling},
+                             pack_a,
+                             pack_b};
 
 }  // namespace flux2::gemm::neon_blocks

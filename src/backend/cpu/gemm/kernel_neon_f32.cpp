@@ -31,31 +31,31 @@ void pack(int64_t k, const float* const* row, void* to) {
     for (int r = 0; r < rows; ++r) panel[r] = row[r][i];
 }
 
-#define FLUX2_ROW(i, a, lane)                              \
-  c##i##0 = vfmaq_laneq_f32(c##i##0, b0, a, lane);         \
-  c##i##1 = vfmaq_laneq_f32(c##i##1, b1, a, lane);         \
+#define FLUX2_ROW(i, a, lane)                      \
+  c##i##0 = vfmaq_laneq_f32(c##i##0, b0, a, lane); \
+  c##i##1 = vfmaq_laneq_f32(c##i##1, b1, a, lane); \
   c##i##2 = vfmaq_laneq_f32(c##i##2, b2, a, lane);
-#define FLUX2_LOAD(i)                                                                                       \
-  float32x4_t c##i##0 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr);                         \
-  float32x4_t c##i##1 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr + 4);                     \
+#define FLUX2_LOAD(i)                                                                   \
+  float32x4_t c##i##0 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr);     \
+  float32x4_t c##i##1 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr + 4); \
   float32x4_t c##i##2 = pass.first ? vdupq_n_f32(0.0f) : vld1q_f32(tile + i * kNr + 8);
-#define FLUX2_STORE(i)                     \
-  vst1q_f32(tile + i * kNr, c##i##0);      \
-  vst1q_f32(tile + i * kNr + 4, c##i##1);  \
+#define FLUX2_STORE(i)                    \
+  vst1q_f32(tile + i * kNr, c##i##0);     \
+  vst1q_f32(tile + i * kNr + 4, c##i##1); \
   vst1q_f32(tile + i * kNr + 8, c##i##2);
 
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
-  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3)
-  FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7)
-  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+  FLUX2_LOAD(0)
+  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6)
+      FLUX2_LOAD(7) for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
     const float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4);
     const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8);
-    FLUX2_ROW(0, a0, 0) FLUX2_ROW(1, a0, 1) FLUX2_ROW(2, a0, 2) FLUX2_ROW(3, a0, 3)
-    FLUX2_ROW(4, a1, 0) FLUX2_ROW(5, a1, 1) FLUX2_ROW(6, a1, 2) FLUX2_ROW(7, a1, 3)
+    FLUX2_ROW(0, a0, 0)
+    FLUX2_ROW(1, a0, 1) FLUX2_ROW(2, a0, 2) FLUX2_ROW(3, a0, 3) FLUX2_ROW(4, a1, 0) FLUX2_ROW(5, a1, 1) FLUX2_ROW(6, a1, 2)
+        FLUX2_ROW(7, a1, 3)
   }
-  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3)
-  FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
 }
 
 // clang-format off
@@ -90,9 +90,16 @@ double ceiling(int64_t iterations) {
 
 }  // namespace
 
-const MicroKernel<float> kKernel = {
-    {.name = "neon f32 8x12", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run,
-     .instruction = "FMLA", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>};
+const MicroKernel<float> kKernel = {{.name = "neon f32 8x12",
+                                     .mr = kMr,
+                                     .nr = kNr,
+                                     .kr = 1,
+                                     .a_step = 4 * kMr,
+                                     .b_step = 4 * kNr,
+                                     .run = run,
+                                     .instruction = "FMLA",
+                                     .ceiling = ceiling},
+                                    pack<kMr>,
+                                    pack<kNr>};
 
 }  // namespace flux2::gemm::neon_f32

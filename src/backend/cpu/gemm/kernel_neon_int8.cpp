@@ -101,9 +101,16 @@ double ceiling(int64_t iterations) {
 }
 // clang-format on
 
-const MicroKernel<int8_t> kKernel = {
-    {.name = "neon int8 8x12", .mr = kMr, .nr = kNr, .kr = kKr, .a_step = kKr * kMr, .b_step = kKr * kNr, .run = run,
-     .instruction = "SMMLA", .ceiling = ceiling},
-    pack<kMr>, pack<kNr>};
+const MicroKernel<int8_t> kKernel = {{.name = "neon int8 8x12",
+                                      .mr = kMr,
+                                      .nr = kNr,
+                                      .kr = kKr,
+                                      .a_step = kKr * kMr,
+                                      .b_step = kKr * kNr,
+                                      .run = run,
+                                      .instruction = "SMMLA",
+                                      .ceiling = ceiling},
+                                     pack<kMr>,
+                                     pack<kNr>};
 
 }  // namespace flux2::gemm::neon_int8

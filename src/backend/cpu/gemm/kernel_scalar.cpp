@@ -32,6 +32,7 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
 
 const MicroKernel<float> kKernel = {
     {.name = "scalar f32 4x8", .mr = kMr, .nr = kNr, .kr = 1, .a_step = 4 * kMr, .b_step = 4 * kNr, .run = run},
-    pack<kMr>, pack<kNr>};
+    pack<kMr>,
+    pack<kNr>};
 
 }  // namespace flux2::gemm::scalar_f32

@@ -11,7 +11,7 @@ struct KernelSet {
   const MicroKernel<bf16>* in_bf16 = nullptr;    // null: such products are f32
   const MicroKernel<int8_t>* in_int8 = nullptr;  // null: weights of int8 are converted as others are
   const BlockKernel* in_blocks = nullptr;        // null: so are those of Q8_0 and Q4_0
-  bool direct = false;  // products with a few rows skip packing; their sums then have another order
+  bool direct = false;                           // products with a few rows skip packing; their sums then have another order
 };
 
 // Each of these computes what kernels.h says of the field it fills, leaving F64 and what else no micro-kernel reads

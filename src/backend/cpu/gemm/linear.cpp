@@ -61,8 +61,8 @@ void linear_grad_weight(const LinearGradWeightArgs& args, const KernelSet& set) 
   const auto& [dy, x, dw] = args;
   if (!computes({&dy, &x, &dw})) return cpu::linear_grad_weight(args);
   const MatrixRows<float> rows_dy(dy), rows_x(x);
-  multiply(*set.in_f32, Transposed<float>(rows_dy), Transposed<float>(rows_x), {dy.dim(1), x.dim(1), x.dim(0)},
-           output_of(dw), workers_of(dw));
+  multiply(*set.in_f32, Transposed<float>(rows_dy), Transposed<float>(rows_x), {dy.dim(1), x.dim(1), x.dim(0)}, output_of(dw),
+           workers_of(dw));
 }
 
 }  // namespace flux2::gemm

@@ -30,7 +30,8 @@ void finish(Count count, const float* sums, float factor, const float* scales, c
 template <int64_t n>
 using Constant = std::integral_constant<int64_t, n>;
 
-FLUX2_CLONES void finish_piece(int64_t count, const float* sums, float factor, const float* scales, const float* bias, float* out) {
+FLUX2_CLONES void finish_piece(int64_t count, const float* sums, float factor, const float* scales, const float* bias,
+                               float* out) {
   switch (count) {
     case 12: return finish(Constant<12>(), sums, factor, scales, bias, out);
     case 16: return finish(Constant<16>(), sums, factor, scales, bias, out);

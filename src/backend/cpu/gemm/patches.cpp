@@ -9,8 +9,13 @@ namespace flux2::gemm {
 
 template <class T>
 Patches<T>::Patches(const Tensor& image, const TapGrid& grid)
-    : data_(image.data<std::byte>()), dtype_(image.dtype()), height_(image.dim(1)), width_(image.dim(2)),
-      channels_(image.dim(3)), element_bytes_(info(image.dtype()).block_bytes), grid_(grid) {}
+    : data_(image.data<std::byte>()),
+      dtype_(image.dtype()),
+      height_(image.dim(1)),
+      width_(image.dim(2)),
+      channels_(image.dim(3)),
+      element_bytes_(info(image.dtype()).block_bytes),
+      grid_(grid) {}
 
 template <class T>
 Patches<T> Patches<T>::of_input(const Tensor& x, const Tensor& w, const Tensor& y, const ConvShape& conv) {

@@ -8,8 +8,8 @@ namespace flux2::gemm {
 // How the taps of a kh × kw kernel map a grid of rows onto the pixels of an image: row (b, i, j) reads at tap (u, v)
 // pixel ((i·step − top + u·direction) / divide, …), or zeros where that is outside the image or not whole.
 struct TapGrid {
-  int64_t rows, columns;  // of the grid
-  int64_t kernel_columns; // kw
+  int64_t rows, columns;   // of the grid
+  int64_t kernel_columns;  // kw
   int64_t step, top, left, direction, divide;
 };
 

@@ -13,8 +13,7 @@ MatrixRows<T>::MatrixRows(const Tensor& matrix, ConvertRow<T> convert)
 
 template <class T>
 MatrixRows<T>::MatrixRows(const void* data, DType dtype, int64_t row_stride, ConvertRow<T> convert)
-    : data_(static_cast<const std::byte*>(data)), row_bytes_(bytes_for(dtype, row_stride)), dtype_(dtype),
-      convert_(convert) {}
+    : data_(static_cast<const std::byte*>(data)), row_bytes_(bytes_for(dtype, row_stride)), dtype_(dtype), convert_(convert) {}
 
 template <class T>
 void MatrixRows<T>::rows(int64_t r, int count, int64_t k, int64_t n, const T** out, T* scratch) const {

@@ -61,8 +61,14 @@ void upsample_conv2d(const UpsampleConv2dArgs& args, const KernelSet& set) {
     for (int p = 0; p < 2; ++p)
       for (int q = 0; q < 2; ++q) {
         const Tensor weights = phase_weights<T>(w, p, q, workers);
-        const Patches<T> patches(image, {.rows = height, .columns = width, .kernel_columns = 2, .step = 1, .top = 1 - p,
-                                         .left = 1 - q, .direction = 1, .divide = 1});
+        const Patches<T> patches(image, {.rows = height,
+                                         .columns = width,
+                                         .kernel_columns = 2,
+                                         .step = 1,
+                                         .top = 1 - p,
+                                         .left = 1 - q,
+                                         .direction = 1,
+                                         .divide = 1});
         Output output = {y.data<std::byte>() + bytes_for(y.dtype(), (p * 2 * width + q) * outputs), y.dtype(), 2 * outputs,
                          bias_values.get()};
         output.line = width;

@@ -8,9 +8,7 @@ namespace flux2::cpu {
 
 namespace {
 
-int64_t row_at(const Tensor& t, int64_t b, int64_t s, int64_t h) {
-  return b * t.stride(0) + s * t.stride(1) + h * t.stride(2);
-}
+int64_t row_at(const Tensor& t, int64_t b, int64_t s, int64_t h) { return b * t.stride(0) + s * t.stride(1) + h * t.stride(2); }
 
 // Which keys a query sees.
 struct Visibility {

@@ -11,8 +11,15 @@ struct Geometry {
   ConvShape conv;
 
   Geometry(const Tensor& x, const Tensor& w, const Tensor& y, const ConvShape& shape)
-      : height(x.dim(1)), width(x.dim(2)), channels(x.dim(3)), out_height(y.dim(1)), out_width(y.dim(2)),
-        outputs(y.dim(3)), kernel_height(w.dim(1)), kernel_width(w.dim(2)), conv(shape) {}
+      : height(x.dim(1)),
+        width(x.dim(2)),
+        channels(x.dim(3)),
+        out_height(y.dim(1)),
+        out_width(y.dim(2)),
+        outputs(y.dim(3)),
+        kernel_height(w.dim(1)),
+        kernel_width(w.dim(2)),
+        conv(shape) {}
 
   int64_t taps() const { return kernel_height * kernel_width; }
 
@@ -54,8 +61,7 @@ void conv2d(const Conv2dArgs& a) {
           const int64_t at = g.input_at(p, tap);
           if (at < 0) continue;
           const C* x = xs(at, g.channels);
-          for (int64_t o = 0; o < g.outputs; ++o)
-            y[o] += math.dot(x, w.data() + (o * g.taps() + tap) * g.channels, g.channels);
+          for (int64_t o = 0; o < g.outputs; ++o) y[o] += math.dot(x, w.data() + (o * g.taps() + tap) * g.channels, g.channels);
         }
         ys.end();
       }
@@ -79,8 +85,7 @@ void conv2d_grad_input(const Conv2dGradInputArgs& a) {
           const int64_t at = g.output_at(p, tap);
           if (at < 0) continue;
           const C* dy = dys(at, g.outputs);
-          for (int64_t o = 0; o < g.outputs; ++o)
-            math.axpy(dy[o], w.data() + (o * g.taps() + tap) * g.channels, dx, g.channels);
+          for (int64_t o = 0; o < g.outputs; ++o) math.axpy(dy[o], w.data() + (o * g.taps() + tap) * g.channels, dx, g.channels);
         }
         dxs.end();
       }

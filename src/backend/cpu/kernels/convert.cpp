@@ -13,13 +13,23 @@ namespace flux2::cpu {
 namespace {
 
 // One-byte floats as types of their own, so that overloads can tell them from integers.
-struct E4M3 { uint8_t bits; };
-struct E5M2 { uint8_t bits; };
-struct E8M0 { uint8_t bits; };
-struct Truth { uint8_t value; };
+struct E4M3 {
+  uint8_t bits;
+};
+struct E5M2 {
+  uint8_t bits;
+};
+struct E8M0 {
+  uint8_t bits;
+};
+struct Truth {
+  uint8_t value;
+};
 
 template <class S>
-S decode(S v) { return v; }
+S decode(S v) {
+  return v;
+}
 float decode(bf16 v) { return to_float(v); }
 float decode(f16 v) { return to_float(v); }
 float decode(E4M3 v) { return e4m3_to_float(v.bits); }

@@ -9,8 +9,8 @@ namespace {
 using CopyTest = KernelTest;
 FLUX2_KERNEL_LEVELS(CopyTest);
 
-constexpr DType kPlain[] = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::U8, DType::I16,
-                            DType::U16, DType::I32, DType::U32, DType::I64, DType::U64, DType::F8_E4M3, DType::F8_E5M2};
+constexpr DType kPlain[] = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8,  DType::U8,      DType::I16,
+                            DType::U16, DType::I32, DType::U32, DType::I64,  DType::U64, DType::F8_E4M3, DType::F8_E5M2};
 
 // Small whole numbers are exact in every dtype, so any route between two dtypes must return them.
 TEST_P(CopyTest, EveryPairOfDTypes) {

@@ -41,7 +41,8 @@ void apply(Unary op, const RowMath<C>& math, const C* x, C* y, int64_t n) {
 void unary(const UnaryArgs& a) {
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
-    for_pieces<C>(a.y, [&](int64_t n, const auto& in, C* y) { apply(a.op, math, in[0], y, n); }, a.x);
+    for_pieces<C>(
+        a.y, [&](int64_t n, const auto& in, C* y) { apply(a.op, math, in[0], y, n); }, a.x);
   });
 }
 
@@ -58,7 +59,8 @@ void binary(const BinaryArgs& a) {
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
     const auto f = a.op == Binary::Add ? math.add : a.op == Binary::Sub ? math.sub : math.mul;
-    for_pieces<C>(a.y, [&](int64_t n, const auto& in, C* y) { f(in[0], in[1], y, n); }, a.a, a.b);
+    for_pieces<C>(
+        a.y, [&](int64_t n, const auto& in, C* y) { f(in[0], in[1], y, n); }, a.a, a.b);
   });
 }
 
@@ -66,14 +68,16 @@ void scale(const ScaleArgs& a) {
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
     const auto factor = static_cast<C>(a.factor), offset = static_cast<C>(a.offset);
-    for_pieces<C>(a.y, [&](int64_t n, const auto& in, C* y) { math.scale(in[0], y, factor, offset, n); }, a.x);
+    for_pieces<C>(
+        a.y, [&](int64_t n, const auto& in, C* y) { math.scale(in[0], y, factor, offset, n); }, a.x);
   });
 }
 
 void swiglu(const SwigluArgs& a) {
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
-    for_pieces<C>(a.y, [&](int64_t n, const auto& in, C* y) { math.swiglu(in[0], in[1], y, n); }, a.gate, a.up);
+    for_pieces<C>(
+        a.y, [&](int64_t n, const auto& in, C* y) { math.swiglu(in[0], in[1], y, n); }, a.gate, a.up);
   });
 }
 
@@ -84,7 +88,8 @@ void swiglu_grad(const SwigluGradArgs& a) {
       for (int64_t i = 0; i < n; ++i) dgate[i] = in[2][i] * in[1][i] * silu_slope(in[0][i]);
     };
     for_pieces<C>(a.dgate, gate_part, a.gate, a.up, a.dy);
-    for_pieces<C>(a.dup, [&](int64_t n, const auto& in, C* dup) { math.swiglu(in[0], in[1], dup, n); }, a.gate, a.dy);
+    for_pieces<C>(
+        a.dup, [&](int64_t n, const auto& in, C* dup) { math.swiglu(in[0], in[1], dup, n); }, a.gate, a.dy);
   });
 }
 

@@ -106,8 +106,7 @@ TEST_P(ElementwiseTest, EmbeddingReadsRowsOfAnyDType) {
     kernels.embedding({ids, t, y});
     const std::vector<double> rows = t.cast(DType::F32).to_doubles();  // a product of scale and byte rounded once
     std::vector<double> expected;
-    for (int32_t id : ids.to_ints())
-      expected.insert(expected.end(), rows.begin() + id * 64, rows.begin() + (id + 1) * 64);
+    for (int32_t id : ids.to_ints()) expected.insert(expected.end(), rows.begin() + id * 64, rows.begin() + (id + 1) * 64);
     expect_close(y, expected, 0);
   }
   EXPECT_THROW(kernels.embedding({ints({1, 1}, {10}), table, zeros({1, 1, 64})}), Error);
@@ -121,8 +120,7 @@ TEST_P(ElementwiseTest, UpsampleRepeatsPixels) {
   for (size_t b = 0; b < 2; ++b)
     for (size_t i = 0; i < 6; ++i)
       for (size_t j = 0; j < 8; ++j)
-        for (size_t c = 0; c < 5; ++c)
-          ASSERT_EQ(out[((b * 6 + i) * 8 + j) * 5 + c], in[((b * 3 + i / 2) * 4 + j / 2) * 5 + c]);
+        for (size_t c = 0; c < 5; ++c) ASSERT_EQ(out[((b * 6 + i) * 8 + j) * 5 + c], in[((b * 3 + i / 2) * 4 + j / 2) * 5 + c]);
 }
 
 TEST_P(ElementwiseTest, RopeOfBothStyles) {

@@ -42,23 +42,53 @@ TEST_P(GradientTest, Elementwise) {
   const Tensor x = f64({3, 5}), y = Tensor::like(x), dy = f64({3, 5}), dx = Tensor::like(x);
   for (Unary op : {Unary::Silu, Unary::Exp, Unary::Abs, Unary::Square}) {
     kernels.unary_grad({op, x, dy, dx});
-    expect_gradient(x, y, dy, [&] { kernels.unary({op, x, y}); }, dx);
+    expect_gradient(
+        x, y, dy,
+        [&] {
+          kernels.unary({op, x, y});
+        },
+        dx);
   }
   const Tensor up = f64({3, 5}), dup = Tensor::like(x);
   kernels.swiglu_grad({x, up, dy, dx, dup});
-  expect_gradient(x, y, dy, [&] { kernels.swiglu({x, up, y}); }, dx);
-  expect_gradient(up, y, dy, [&] { kernels.swiglu({x, up, y}); }, dup);
+  expect_gradient(
+      x, y, dy,
+      [&] {
+        kernels.swiglu({x, up, y});
+      },
+      dx);
+  expect_gradient(
+      up, y, dy,
+      [&] {
+        kernels.swiglu({x, up, y});
+      },
+      dup);
 }
 
 TEST_P(GradientTest, Norms) {
   const Tensor x = f64({2, 3, 8}), y = Tensor::like(x), dy = f64({2, 3, 8}), dx = Tensor::like(x);
   kernels.layer_norm_grad({x, dy, dx, 1e-6f});
-  expect_gradient(x, y, dy, [&] { kernels.layer_norm({x, y, 1e-6f}); }, dx);
+  expect_gradient(
+      x, y, dy,
+      [&] {
+        kernels.layer_norm({x, y, 1e-6f});
+      },
+      dx);
 
   const Tensor weight = f64({8}), bias = f64({8}), dweight = Tensor::like(weight), dbias = Tensor::like(bias);
   kernels.rms_norm_grad({x, weight, dy, &dx, &dweight, 1e-6f});
-  expect_gradient(x, y, dy, [&] { kernels.rms_norm({x, weight, y, 1e-6f}); }, dx);
-  expect_gradient(weight, y, dy, [&] { kernels.rms_norm({x, weight, y, 1e-6f}); }, dweight);
+  expect_gradient(
+      x, y, dy,
+      [&] {
+        kernels.rms_norm({x, weight, y, 1e-6f});
+      },
+      dx);
+  expect_gradient(
+      weight, y, dy,
+      [&] {
+        kernels.rms_norm({x, weight, y, 1e-6f});
+      },
+      dweight);
   const std::vector<double> both_x = dx.to_doubles(), both_weight = dweight.to_doubles();
   dx.fill(0.0);
   dweight.fill(0.0);
@@ -116,19 +146,34 @@ TEST_P(GradientTest, Conv2d) {
 TEST_P(GradientTest, UpsampleRopeAndEmbedding) {
   const Tensor x = f64({1, 2, 3, 2}), y = zeros({1, 4, 6, 2}, DType::F64), dy = f64(y.shape()), dx = Tensor::like(x);
   kernels.upsample_grad({dy, dx});
-  expect_gradient(x, y, dy, [&] { kernels.upsample({x, y}); }, dx);
+  expect_gradient(
+      x, y, dy,
+      [&] {
+        kernels.upsample({x, y});
+      },
+      dx);
 
   const Tensor r = f64({1, 2, 2, 4}), ry = Tensor::like(r), rdy = f64(r.shape()), rdx = Tensor::like(r);
   const Tensor cosine = random({2, 2}), sine = random({2, 2});
   for (bool interleaved : {false, true}) {
     kernels.rope({rdy, cosine, sine, rdx, interleaved, true});
-    expect_gradient(r, ry, rdy, [&] { kernels.rope({r, cosine, sine, ry, interleaved, false}); }, rdx);
+    expect_gradient(
+        r, ry, rdy,
+        [&] {
+          kernels.rope({r, cosine, sine, ry, interleaved, false});
+        },
+        rdx);
   }
 
   const Tensor table = f64({4, 3}), ids = ints({5}, {1, 3, 1, 0, 1}), ey = zeros({5, 3}, DType::F64), edy = f64({5, 3});
   const Tensor dtable = zeros({4, 3}, DType::F64);
   kernels.embedding_grad({ids, edy, dtable});
-  expect_gradient(table, ey, edy, [&] { kernels.embedding({ids, table, ey}); }, dtable);
+  expect_gradient(
+      table, ey, edy,
+      [&] {
+        kernels.embedding({ids, table, ey});
+      },
+      dtable);
 }
 
 }  // namespace

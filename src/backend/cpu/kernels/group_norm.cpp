@@ -15,8 +15,12 @@ struct Layout {
   int64_t batch, positions, channels, groups, width, parts;  // width: channels of a group
 
   Layout(const Tensor& x, int group_count)
-      : batch(x.dim(0)), positions(x.dim(0) * x.dim(-1) == 0 ? 0 : x.numel() / (x.dim(0) * x.dim(-1))),
-        channels(x.dim(-1)), groups(group_count), width(channels / groups), parts((positions + kPart - 1) / kPart) {}
+      : batch(x.dim(0)),
+        positions(x.dim(0) * x.dim(-1) == 0 ? 0 : x.numel() / (x.dim(0) * x.dim(-1))),
+        channels(x.dim(-1)),
+        groups(group_count),
+        width(channels / groups),
+        parts((positions + kPart - 1) / kPart) {}
 
   int64_t elements() const { return positions * width; }  // of one group
   int64_t part_positions(int64_t part) const { return std::min(kPart, positions - part * kPart); }
@@ -47,8 +51,7 @@ std::vector<Moments> moments_of(const Layout& l, const Tensor& x, CpuStream& str
     Reader<C> xs(x);
     const auto channels = static_cast<size_t>(l.channels);
     std::vector<C> sums(channels), centre(channels), squares(channels);
-    for (int64_t p = 0; p < n; ++p)
-      math.add(sums.data(), xs(l.row(b, part * kPart + p), l.channels), sums.data(), l.channels);
+    for (int64_t p = 0; p < n; ++p) math.add(sums.data(), xs(l.row(b, part * kPart + p), l.channels), sums.data(), l.channels);
     double* mean = means.data() + (b * l.parts + part) * l.groups;
     for (int64_t c = 0; c < l.channels; ++c) mean[c / l.width] += sums[static_cast<size_t>(c)] / count;
     for (int64_t c = 0; c < l.channels; ++c) centre[static_cast<size_t>(c)] = static_cast<C>(mean[c / l.width]);

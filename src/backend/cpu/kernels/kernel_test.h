@@ -40,8 +40,8 @@ class KernelTest : public ::testing::TestWithParam<CpuOptions> {
       if (std::isnan(error) || error > most) most = error, worst = i;
       if (std::isnan(error)) break;
     }
-    EXPECT_LE(most, tolerance) << "worst at " << worst << " of " << values.size() << ": " << values[worst]
-                               << ", expected " << expected[worst];
+    EXPECT_LE(most, tolerance) << "worst at " << worst << " of " << values.size() << ": " << values[worst] << ", expected "
+                               << expected[worst];
   }
 
   std::shared_ptr<Device> device = open_cpu(GetParam());

@@ -16,8 +16,7 @@ template <class C>
 std::vector<C> rows_as(const Tensor& t, int64_t begin, int64_t end) {
   const int64_t n = t.dim(1);
   std::vector<C> values(static_cast<size_t>((end - begin) * n));
-  for (int64_t r = begin; r < end; ++r)
-    load(t.dtype(), element(t, r * t.stride(0)), 1, n, values.data() + (r - begin) * n);
+  for (int64_t r = begin; r < end; ++r) load(t.dtype(), element(t, r * t.stride(0)), 1, n, values.data() + (r - begin) * n);
   return values;
 }
 

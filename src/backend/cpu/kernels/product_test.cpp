@@ -25,8 +25,7 @@ TEST_P(ProductTest, LinearWithEveryWeightDType) {
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = with_bias ? vb[static_cast<size_t>(j)] : 0;
-            for (int64_t l = 0; l < k; ++l)
-              sum += vx[static_cast<size_t>(i * k + l)] * vw[static_cast<size_t>(j * k + l)];
+            for (int64_t l = 0; l < k; ++l) sum += vx[static_cast<size_t>(i * k + l)] * vw[static_cast<size_t>(j * k + l)];
             expected.push_back(sum);
           }
         }
@@ -122,9 +121,12 @@ TEST_P(ProductTest, AttentionVariants) {
 }
 
 TEST_P(ProductTest, Conv2dWithStrideAndPadding) {
-  struct Case { int64_t kernel; int stride, top, left; int64_t bottom, right; };
-  const Case cases[] = {
-      {1, 1, 0, 0, 0, 0}, {3, 1, 1, 1, 1, 1}, {3, 2, 0, 0, 1, 1}, {3, 2, 1, 1, 1, 1}, {2, 1, 0, 1, 0, 0}};
+  struct Case {
+    int64_t kernel;
+    int stride, top, left;
+    int64_t bottom, right;
+  };
+  const Case cases[] = {{1, 1, 0, 0, 0, 0}, {3, 1, 1, 1, 1, 1}, {3, 2, 0, 0, 1, 1}, {3, 2, 1, 1, 1, 1}, {2, 1, 0, 1, 0, 0}};
   const int64_t height = 9, width = 12, in = 5, out = 7;
   for (DType dtype : kFloats) {
     for (const Case& c : cases) {

@@ -24,15 +24,15 @@ struct RowMath {
 
   C (*sum)(const C* x, int64_t n);
   C (*dot)(const C* a, const C* b, int64_t n);
-  C (*max)(const C* x, int64_t n);                        // n > 0
-  C (*deviation)(const C* x, C mean, int64_t n);          // Σ (x − mean)²
-  C (*exp_sum)(const C* x, C shift, C* y, int64_t n);     // y = exp(x − shift); returns Σ y
+  C (*max)(const C* x, int64_t n);                     // n > 0
+  C (*deviation)(const C* x, C mean, int64_t n);       // Σ (x − mean)²
+  C (*exp_sum)(const C* x, C shift, C* y, int64_t n);  // y = exp(x − shift); returns Σ y
 
   void (*normalise)(const C* x, C mean, C factor, C* y, int64_t n);  // y = (x − mean) · factor
   // y = (1 + scale) · (x − mean) · factor + shift
   void (*modulate)(const C* x, C mean, C factor, const C* shift, const C* scale, C* y, int64_t n);
-  void (*weigh)(const C* x, C factor, const C* weight, C* y, int64_t n);           // y = x · factor · weight
-  void (*add_deviation)(const C* x, const C* mean, C* sum, int64_t n);             // sum += (x − mean)², each
+  void (*weigh)(const C* x, C factor, const C* weight, C* y, int64_t n);  // y = x · factor · weight
+  void (*add_deviation)(const C* x, const C* mean, C* sum, int64_t n);    // sum += (x − mean)², each
 
   // Rotates n/2 pairs, (2i, 2i+1) or (i, i + n/2), by the angles whose cosines and sines are given.
   void (*rotate_neighbours)(const C* x, const C* cosine, const C* sine, C* y, int64_t n);

@@ -5,8 +5,8 @@
 namespace flux2::cpu {
 
 namespace {
-#include "backend/cpu/kernels/vec_neon.h"
 #include "backend/cpu/kernels/row_math_simd.inc"
+#include "backend/cpu/kernels/vec_neon.h"
 }  // namespace
 
 void install_rows_neon(RowMath<float>& math) { install_rows(math); }

@@ -7,9 +7,7 @@ namespace flux2::cpu {
 
 namespace {
 
-int64_t pixel(const Tensor& t, int64_t b, int64_t i, int64_t j) {
-  return b * t.stride(0) + i * t.stride(1) + j * t.stride(2);
-}
+int64_t pixel(const Tensor& t, int64_t b, int64_t i, int64_t j) { return b * t.stride(0) + i * t.stride(1) + j * t.stride(2); }
 
 }  // namespace
 

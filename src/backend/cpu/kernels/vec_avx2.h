@@ -13,21 +13,11 @@ inline void store(float* p, const Vec& x) {
   _mm256_storeu_ps(p + 8, x.v[1]);
 }
 
-inline Vec operator+(const Vec& a, const Vec& b) {
-  return {{_mm256_add_ps(a.v[0], b.v[0]), _mm256_add_ps(a.v[1], b.v[1])}};
-}
-inline Vec operator-(const Vec& a, const Vec& b) {
-  return {{_mm256_sub_ps(a.v[0], b.v[0]), _mm256_sub_ps(a.v[1], b.v[1])}};
-}
-inline Vec operator*(const Vec& a, const Vec& b) {
-  return {{_mm256_mul_ps(a.v[0], b.v[0]), _mm256_mul_ps(a.v[1], b.v[1])}};
-}
-inline Vec operator/(const Vec& a, const Vec& b) {
-  return {{_mm256_div_ps(a.v[0], b.v[0]), _mm256_div_ps(a.v[1], b.v[1])}};
-}
-inline Vec max(const Vec& a, const Vec& b) {
-  return {{_mm256_max_ps(a.v[0], b.v[0]), _mm256_max_ps(a.v[1], b.v[1])}};
-}
+inline Vec operator+(const Vec& a, const Vec& b) { return {{_mm256_add_ps(a.v[0], b.v[0]), _mm256_add_ps(a.v[1], b.v[1])}}; }
+inline Vec operator-(const Vec& a, const Vec& b) { return {{_mm256_sub_ps(a.v[0], b.v[0]), _mm256_sub_ps(a.v[1], b.v[1])}}; }
+inline Vec operator*(const Vec& a, const Vec& b) { return {{_mm256_mul_ps(a.v[0], b.v[0]), _mm256_mul_ps(a.v[1], b.v[1])}}; }
+inline Vec operator/(const Vec& a, const Vec& b) { return {{_mm256_div_ps(a.v[0], b.v[0]), _mm256_div_ps(a.v[1], b.v[1])}}; }
+inline Vec max(const Vec& a, const Vec& b) { return {{_mm256_max_ps(a.v[0], b.v[0]), _mm256_max_ps(a.v[1], b.v[1])}}; }
 
 // a · b + c with one rounding.
 inline Vec fma(const Vec& a, const Vec& b, const Vec& c) {
@@ -37,8 +27,7 @@ inline Vec fma(const Vec& a, const Vec& b, const Vec& c) {
 // Within [low, high]; NaN stays NaN, since these instructions return their second operand for it.
 inline Vec clamp(const Vec& x, float low, float high) {
   const __m256 lowest = _mm256_set1_ps(low), highest = _mm256_set1_ps(high);
-  return {{_mm256_min_ps(highest, _mm256_max_ps(lowest, x.v[0])),
-           _mm256_min_ps(highest, _mm256_max_ps(lowest, x.v[1]))}};
+  return {{_mm256_min_ps(highest, _mm256_max_ps(lowest, x.v[0])), _mm256_min_ps(highest, _mm256_max_ps(lowest, x.v[1]))}};
 }
 
 inline Vec round(const Vec& x) {

@@ -43,7 +43,9 @@ inline Vec clamp(const Vec& x, float low, float high) {
   return lanewise([=](auto v) { return vminq_f32(vmaxq_f32(v, vdupq_n_f32(low)), vdupq_n_f32(high)); }, x);
 }
 
-inline Vec round(const Vec& x) { return lanewise([](auto v) { return vrndnq_f32(v); }, x); }
+inline Vec round(const Vec& x) {
+  return lanewise([](auto v) { return vrndnq_f32(v); }, x);
+}
 
 // x · 2^n for whole n in [-252, 254], in two steps because 2^n itself may be no float.
 inline Vec times_power_of_two(const Vec& x, const Vec& n) {

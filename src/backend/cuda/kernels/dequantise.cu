@@ -53,10 +53,11 @@ void launch(const Source& source, const Tensor& x, const Tensor& y, bool wide) {
   const int64_t count = y.numel();
   with_float("dequantise", y.dtype(), [&]<class T>(T) {
     if (wide && is_aligned(y.raw(), sizeof(T) * kWide))
-      dequantise_kernel<kWide><<<blocks_for("dequantise", count, kThreads * kWide), kThreads, 0, stream.handle()>>>(
-          source, y.data<T>(), count);
+      dequantise_kernel<kWide>
+          <<<blocks_for("dequantise", count, kThreads * kWide), kThreads, 0, stream.handle()>>>(source, y.data<T>(), count);
     else
-      dequantise_kernel<1><<<blocks_for("dequantise", count, kThreads), kThreads, 0, stream.handle()>>>(source, y.data<T>(), count);
+      dequantise_kernel<1>
+          <<<blocks_for("dequantise", count, kThreads), kThreads, 0, stream.handle()>>>(source, y.data<T>(), count);
   });
   stream.enqueued("dequantise", {.bytes = traffic({&x, &y})});
 }
@@ -77,8 +78,7 @@ void dequantise(const Tensor& x, const Tensor& y) {
     case DType::I8: return launch_bytes<int8_t>(x, y);
     case DType::F8_E4M3: return launch_bytes<__nv_fp8_e4m3>(x, y);
     case DType::F8_E5M2: return launch_bytes<__nv_fp8_e5m2>(x, y);
-    default:
-      with_blocks("dequantise", x.dtype(), [&]<class B>(B) { launch(Stored<B>{x.data<uint8_t>()}, x, y, true); });
+    default: with_blocks("dequantise", x.dtype(), [&]<class B>(B) { launch(Stored<B>{x.data<uint8_t>()}, x, y, true); });
   }
 }
 

@@ -29,10 +29,8 @@ void with_float_and_weight(const char* op, DType dtype, DType weight, F&& f) {
   switch (dtype) {
     case DType::F32: f(float{}, float{}); break;
     case DType::BF16:
-      if (weight == DType::BF16)
-        f(Bf16{}, Bf16{});
-      else
-        f(Bf16{}, float{});
+      if (weight == DType::BF16) f(Bf16{}, Bf16{});
+      else f(Bf16{}, float{});
       break;
     default: refuse_dtype(op, dtype);
   }

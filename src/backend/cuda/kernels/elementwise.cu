@@ -71,10 +71,8 @@ void elementwise(const char* op, const F& f, const Tensors&... tensors) {
       const auto space = layout.in_vectors(V);
       elementwise_kernel<T, V, N, F><<<blocks_for(op, space.count, kThreads), kThreads, 0, stream.handle()>>>(space, operands, f);
     };
-    if (vectors)
-      run.template operator()<kVector<T>>();
-    else
-      run.template operator()<1>();
+    if (vectors) run.template operator()<kVector<T>>();
+    else run.template operator()<1>();
   });
   stream.enqueued(op, {.bytes = traffic({&tensors...})});
 }

@@ -9,7 +9,8 @@ namespace {
 
 // Rows of 16 bytes each: what the library asks of 8-bit operands.
 bool is_even(const Tensor& t, int64_t elements) {
-  return t.dim(1) % elements == 0 && t.stride(1) == 1 && (t.dim(0) == 1 || t.stride(0) % elements == 0) && is_aligned(t.raw(), 16);
+  return t.dim(1) % elements == 0 && t.stride(1) == 1 && (t.dim(0) == 1 || t.stride(0) % elements == 0) &&
+         is_aligned(t.raw(), 16);
 }
 
 // The factors of all rows, one each.
@@ -32,8 +33,9 @@ Tensor rounded(const Tensor& x) {
 
 bool fp8_product_fits(const LinearArgs& args) {
   const Tensor &x = args.x, &w = args.w, &y = args.y;
-  return w.dtype() == DType::F8_E4M3 && y.dtype() == DType::BF16 && !args.bias && y.device().kernels().quantise && is_even(w, 16) &&
-         is_even(y, 8) && w.dim(0) % 16 == 0 && (x.dtype() == DType::BF16 || (x.dtype() == DType::F8_E4M3 && is_even(x, 16)));
+  return w.dtype() == DType::F8_E4M3 && y.dtype() == DType::BF16 && !args.bias && y.device().kernels().quantise &&
+         is_even(w, 16) && is_even(y, 8) && w.dim(0) % 16 == 0 &&
+         (x.dtype() == DType::BF16 || (x.dtype() == DType::F8_E4M3 && is_even(x, 16)));
 }
 
 void fp8_product(const LinearArgs& args) {

@@ -61,10 +61,8 @@ void im2col(const Im2colArgs& args) {
           <<<blocks_for("conv2d", g.vectors, kThreads), kThreads, 0, stream.handle()>>>(x.data<T>(), columns.data<T>(), g);
     };
     constexpr int V = kVector<T>;
-    if (g.channels % V == 0 && is_aligned(x.raw(), 16) && is_aligned(columns.raw(), 16))
-      run.template operator()<V>();
-    else
-      run.template operator()<1>();
+    if (g.channels % V == 0 && is_aligned(x.raw(), 16) && is_aligned(columns.raw(), 16)) run.template operator()<V>();
+    else run.template operator()<1>();
   });
   stream.enqueued("conv2d");
 }

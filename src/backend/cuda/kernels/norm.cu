@@ -47,20 +47,15 @@ __device__ inline Pack<T, V> gated_sum(const Pack<T, V>& x, const Pack<W, V>& ga
 
 template <int kGroup>
 __device__ inline float group_sum(float v) {
-  if constexpr (kGroup == 32)
-    return warp_sum(v);
-  else
-    return block_sum<kGroup>(v);
+  if constexpr (kGroup == 32) return warp_sum(v);
+  else return block_sum<kGroup>(v);
 }
 
 template <Norm kind, class W>
 __device__ inline float finish(float normal, W weight, W shift) {
-  if constexpr (kind == Norm::Layer)
-    return normal;
-  else if constexpr (kind == Norm::Rms)
-    return normal * as_float(weight);
-  else
-    return (1.0f + as_float(weight)) * normal + as_float(shift);
+  if constexpr (kind == Norm::Layer) return normal;
+  else if constexpr (kind == Norm::Rms) return normal * as_float(weight);
+  else return (1.0f + as_float(weight)) * normal + as_float(shift);
 }
 
 // Threads of a block whose rows are held by groups of that many: warps need not wait for each other, so several share a block.
@@ -133,11 +128,10 @@ __global__ void __launch_bounds__(block_of(kGroup))
     if constexpr (is_modulated(kind)) shift = load_pack<V>(a.shift + batch * a.shift_stride + column);
     Pack<T, V> out;
 #pragma unroll
-    for (int v = 0; v < V; ++v) out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
-    if constexpr (std::is_same_v<O, T>)
-      store_pack(y + column, out);
-    else
-      in[chunk] = out;
+    for (int v = 0; v < V; ++v)
+      out.v[v] = from_float<T>(finish<kind>((as_float(in[chunk].v[v]) - mean) * inverse, weight.v[v], shift.v[v]));
+    if constexpr (std::is_same_v<O, T>) store_pack(y + column, out);
+    else in[chunk] = out;
   }
   if constexpr (!std::is_same_v<O, T>) {
     Largest largest;
@@ -220,8 +214,7 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
     else if (vectors && a.columns <= kThreads * V * 4) run.template operator()<kThreads, 4>();
     else if constexpr (std::is_same_v<O, T>)
       norm_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
-    else
-      return false;
+    else return false;
   }
   stream.enqueued(op, {.bytes = traffic({&x, &y}) + (kind == Norm::GatedModulated ? 2 * traffic({&x}) : 0.0)});
   return true;

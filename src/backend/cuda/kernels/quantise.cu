@@ -64,8 +64,7 @@ __global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source s
   if (threadIdx.x == 0) scales[row] = scale.factor;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk)
-    if (column_of(chunk) < source.columns)
-      store_pack(y + row * source.columns + column_of(chunk), scale.round(values[chunk]));
+    if (column_of(chunk) < source.columns) store_pack(y + row * source.columns + column_of(chunk), scale.round(values[chunk]));
 }
 
 // Any width and alignment: the row is read, and computed, twice.

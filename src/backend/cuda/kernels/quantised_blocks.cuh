@@ -109,8 +109,7 @@ struct BlocksQ3_K {  // third bits @0, codes @32, scales @96, d @108
     const float scale = half_at(b + 108) * static_cast<float>((low | high << 4) - 32);
     const uint8_t *codes = b + 32 + 32 * (group / 8) + first % 32, *third = b + first % 32;
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      out[v] = scale * static_cast<float>(((codes[v] >> shift) & 3) + 4 * ((third[v] >> bit) & 1) - 4);
+    for (int v = 0; v < V; ++v) out[v] = scale * static_cast<float>(((codes[v] >> shift) & 3) + 4 * ((third[v] >> bit) & 1) - 4);
   }
 };
 
@@ -147,8 +146,7 @@ struct BlocksQ5_K {  // fifth bits @16, codes @48
     const GroupOfKBlock g(b, group);
     const uint8_t *codes = b + 48 + 32 * (group / 2) + first % 32, *fifth = b + 16 + first % 32;
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      out[v] = shifted(g.scale, ((codes[v] >> shift) & 15) + 16 * ((fifth[v] >> group) & 1), -g.low);
+    for (int v = 0; v < V; ++v) out[v] = shifted(g.scale, ((codes[v] >> shift) & 15) + 16 * ((fifth[v] >> group) & 1), -g.low);
   }
 };
 

@@ -103,12 +103,9 @@ void rope(const RopeArgs& args) {
     };
     constexpr int V = kVector<T>;
     const bool whole = (args.interleaved ? d : half) % V == 0;
-    if (whole && rows_start_aligned(x, V) && rows_start_aligned(y, V))
-      run.template operator()<V, true>();
-    else if (args.interleaved)
-      run.template operator()<2, false>();
-    else
-      run.template operator()<1, false>();
+    if (whole && rows_start_aligned(x, V) && rows_start_aligned(y, V)) run.template operator()<V, true>();
+    else if (args.interleaved) run.template operator()<2, false>();
+    else run.template operator()<1, false>();
   });
   stream.enqueued("rope", {.bytes = traffic({&x, &y})});
 }

@@ -45,7 +45,7 @@ struct Largest {
 // The largest value becomes the largest e4m3. A row with something other than numbers has no scale but NaN or infinity, and
 // shows.
 struct E4m3Scale {
-  float factor;   // value = factor · stored
+  float factor;  // value = factor · stored
   float inverse;
 
   __device__ explicit E4m3Scale(float largest) : factor(largest / 448.0f), inverse(largest > 0 ? 448.0f / largest : 0.0f) {}
