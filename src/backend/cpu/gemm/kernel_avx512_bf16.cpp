@@ -49,6 +49,7 @@ void pack(int64_t k, const bf16* const* row, void* to) {
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
   _mm512_storeu_ps(tile + i * kNr + 16, c##i##1);
 
+// clang-format off: it never agrees with itself about rows of macros
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const bf16*>(panel_a), *b = static_cast<const bf16*>(panel_b);
   FLUX2_LOAD(0)
@@ -63,6 +64,7 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8)
       FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
+// clang-format on
 
 double ceiling(int64_t iterations) {
   __m512 factor = _mm512_setzero_ps(), sum[16] = {};

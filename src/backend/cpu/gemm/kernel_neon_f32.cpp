@@ -44,6 +44,7 @@ void pack(int64_t k, const float* const* row, void* to) {
   vst1q_f32(tile + i * kNr + 4, c##i##1); \
   vst1q_f32(tile + i * kNr + 8, c##i##2);
 
+// clang-format off: it never agrees with itself about rows of macros
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
   FLUX2_LOAD(0)
@@ -57,6 +58,7 @@ void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass 
   }
   FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
 }
+// clang-format on
 
 // clang-format off
 #define FLUX2_SUMS(a, c0, c1, c2, c3, c4, c5)    \
