@@ -1,7 +1,8 @@
 #include <cstdio>  // jpeglib.h needs FILE
 
-#include <jerror.h>
 #include <jpeglib.h>
+
+#include <jerror.h>  // after jpeglib.h, which says what it defines
 
 #include <csetjmp>
 

@@ -49,20 +49,19 @@ void pack(int64_t k, const bf16* const* row, void* to) {
   _mm512_storeu_ps(tile + i * kNr, c##i##0); \
   _mm512_storeu_ps(tile + i * kNr + 16, c##i##1);
 
-// clang-format off: it never agrees with itself about rows of macros
+// Rows of macros: the formatter never agrees with itself about them.
+// clang-format off
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const bf16*>(panel_a), *b = static_cast<const bf16*>(panel_b);
-  FLUX2_LOAD(0)
-  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9)
-      FLUX2_LOAD(10) FLUX2_LOAD(11) for (int64_t i = 0; i < k; i += 2, a += 2 * kMr, b += 2 * kNr) {
+  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5)
+  FLUX2_LOAD(6) FLUX2_LOAD(7) FLUX2_LOAD(8) FLUX2_LOAD(9) FLUX2_LOAD(10) FLUX2_LOAD(11)
+  for (int64_t i = 0; i < k; i += 2, a += 2 * kMr, b += 2 * kNr) {
     const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 32);
-    FLUX2_ROW(0)
-    FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5) FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9)
-        FLUX2_ROW(10) FLUX2_ROW(11)
+    FLUX2_ROW(0) FLUX2_ROW(1) FLUX2_ROW(2) FLUX2_ROW(3) FLUX2_ROW(4) FLUX2_ROW(5)
+    FLUX2_ROW(6) FLUX2_ROW(7) FLUX2_ROW(8) FLUX2_ROW(9) FLUX2_ROW(10) FLUX2_ROW(11)
   }
-  FLUX2_STORE(0)
-  FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8)
-      FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5)
+  FLUX2_STORE(6) FLUX2_STORE(7) FLUX2_STORE(8) FLUX2_STORE(9) FLUX2_STORE(10) FLUX2_STORE(11)
 }
 // clang-format on
 

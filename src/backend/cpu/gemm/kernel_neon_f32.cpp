@@ -44,19 +44,20 @@ void pack(int64_t k, const float* const* row, void* to) {
   vst1q_f32(tile + i * kNr + 4, c##i##1); \
   vst1q_f32(tile + i * kNr + 8, c##i##2);
 
-// clang-format off: it never agrees with itself about rows of macros
+// Rows of macros: the formatter never agrees with itself about them.
+// clang-format off
 void run(int64_t k, const void* panel_a, const void* panel_b, float* tile, Pass pass) {
   const auto *a = static_cast<const float*>(panel_a), *b = static_cast<const float*>(panel_b);
-  FLUX2_LOAD(0)
-  FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3) FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6)
-      FLUX2_LOAD(7) for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
+  FLUX2_LOAD(0) FLUX2_LOAD(1) FLUX2_LOAD(2) FLUX2_LOAD(3)
+  FLUX2_LOAD(4) FLUX2_LOAD(5) FLUX2_LOAD(6) FLUX2_LOAD(7)
+  for (int64_t i = 0; i < k; ++i, a += kMr, b += kNr) {
     const float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4);
     const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4), b2 = vld1q_f32(b + 8);
-    FLUX2_ROW(0, a0, 0)
-    FLUX2_ROW(1, a0, 1) FLUX2_ROW(2, a0, 2) FLUX2_ROW(3, a0, 3) FLUX2_ROW(4, a1, 0) FLUX2_ROW(5, a1, 1) FLUX2_ROW(6, a1, 2)
-        FLUX2_ROW(7, a1, 3)
+    FLUX2_ROW(0, a0, 0) FLUX2_ROW(1, a0, 1) FLUX2_ROW(2, a0, 2) FLUX2_ROW(3, a0, 3)
+    FLUX2_ROW(4, a1, 0) FLUX2_ROW(5, a1, 1) FLUX2_ROW(6, a1, 2) FLUX2_ROW(7, a1, 3)
   }
-  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3) FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
+  FLUX2_STORE(0) FLUX2_STORE(1) FLUX2_STORE(2) FLUX2_STORE(3)
+  FLUX2_STORE(4) FLUX2_STORE(5) FLUX2_STORE(6) FLUX2_STORE(7)
 }
 // clang-format on
 
