@@ -5,8 +5,9 @@
 namespace flux2::cpu {
 
 namespace {
-#include "backend/cpu/kernels/row_math_simd.inc"
 #include "backend/cpu/kernels/vec_avx2.h"
+
+#include "backend/cpu/kernels/row_math_simd.inc"  // which is written with it
 }  // namespace
 
 void install_rows_avx2(RowMath<float>& math) { install_rows(math); }

@@ -5,8 +5,9 @@
 namespace flux2::cpu {
 
 namespace {
-#include "backend/cpu/kernels/row_math_simd.inc"
 #include "backend/cpu/kernels/vec_neon.h"
+
+#include "backend/cpu/kernels/row_math_simd.inc"  // which is written with it
 }  // namespace
 
 void install_rows_neon(RowMath<float>& math) { install_rows(math); }
