@@ -5,6 +5,7 @@
 #include <functional>
 #include <list>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 namespace flux2 {
@@ -51,6 +52,10 @@ class CudaBudget {
       if (trim != own) (*trim)();
   }
 
+  // While one stream is recorded, no other may do work for the first time: libraries then load kernels, which may need the whole
+  // context and fails during a recording. First runs hold it shared, recordings hold it alone.
+  std::shared_mutex& recording() { return recording_; }
+
   size_t held() const { return locked(held_); }
   size_t peak() const { return locked(peak_); }  // of what was in use
   size_t limit() const { return limit_; }
@@ -66,6 +71,7 @@ class CudaBudget {
   size_t held_ = 0, used_ = 0, peak_ = 0;
   std::mutex trims_mutex_;
   std::list<Trim> trims_;
+  std::shared_mutex recording_;
 };
 
 }  // namespace flux2

@@ -1,5 +1,7 @@
 #include "backend/cuda/cuda_graph.h"
 
+#include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #include "backend/cuda/cuda_error.h"
@@ -26,9 +28,12 @@ void CudaGraph::replay() {
 }
 
 std::unique_ptr<Graph> CudaStream::capture(const std::function<void()>& work) {
-  work();
-  wait();
-
+  {
+    const std::shared_lock first_run(budget_->recording());
+    work();
+    wait();
+  }
+  const std::unique_lock recording(budget_->recording());
   const CudaPool::GraphId id = pool_->begin_capture();
   cudaGraph_t graph = nullptr;
   const auto stop = [&] {

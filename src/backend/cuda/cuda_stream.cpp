@@ -8,11 +8,11 @@
 namespace flux2 {
 
 CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans, std::shared_ptr<CudaBudget> budget)
-    : Stream(std::move(device)), index_(index) {
+    : Stream(std::move(device)), index_(index), budget_(std::move(budget)) {
   make_current();
   check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "opening a stream");
   try {
-    pool_ = std::make_shared<CudaPool>(index_, handle_, std::move(budget));
+    pool_ = std::make_shared<CudaPool>(index_, handle_, budget_);
     cublas_ = std::make_unique<Cublas>(handle_, plans);
   } catch (...) {
     cudaStreamDestroy(handle_);

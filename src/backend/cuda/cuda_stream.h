@@ -47,6 +47,7 @@ class CudaStream final : public Stream {
 
   const int index_;
   cudaStream_t handle_ = nullptr;
+  std::shared_ptr<CudaBudget> budget_;  // of the device
   std::shared_ptr<CudaPool> pool_;
   std::unique_ptr<Cublas> cublas_;
   std::unique_ptr<Cudnn> cudnn_;
