@@ -101,7 +101,9 @@ class Locator {
     if (installed.size() == 1) return installed[0];
     const bool has_bundled = !query_.bundled.empty() && path_exists(query_.bundled);
     if (installed.size() > 1 && !has_bundled) refuse_several(installed);
-    if (installed.size() > 1) log_.warn("several models are installed and none is chosen: using the bundled one");
+    if (installed.size() > 1)
+      log_.warn("several models are installed ({}) and none is chosen: using the bundled one",
+                fmt::join(names_of(installed), ", "));
     if (has_bundled) return open_bundled();
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; looked in {}", joined(folders_)),
@@ -212,10 +214,14 @@ class Locator {
     return found;
   }
 
-  [[noreturn]] void refuse_several(const std::vector<ChosenModel>& installed) {
+  static std::vector<std::string> names_of(const std::vector<ChosenModel>& models) {
     std::vector<std::string> names;
-    for (const ChosenModel& c : installed) names.push_back(c.registered ? c.registered->name : c.component.path.string());
-    throw Error(ErrorCode::InvalidArgument, fmt::format("several models are installed: {}", fmt::join(names, ", ")),
+    for (const ChosenModel& c : models) names.push_back(c.registered ? c.registered->name : c.component.path.string());
+    return names;
+  }
+
+  [[noreturn]] void refuse_several(const std::vector<ChosenModel>& installed) {
+    throw Error(ErrorCode::InvalidArgument, fmt::format("several models are installed: {}", fmt::join(names_of(installed), ", ")),
                 Hint("choose one with {0}", {set_option("model")}));
   }
 
