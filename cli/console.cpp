@@ -133,4 +133,6 @@ Log Console::log() {
   });
 }
 
+std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace flux2

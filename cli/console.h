@@ -63,4 +63,6 @@ int exit_code(ErrorCode code);
 // A hint with its suggestions as options and commands: "try --profile exact", "run `flux2 models install flux.2-dev`".
 std::string command_line_words(const Hint& hint);
 
+std::string pretty(const Json& json);  // indented; invalid UTF-8 is replaced
+
 }  // namespace flux2

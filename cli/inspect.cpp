@@ -14,8 +14,6 @@ namespace flux2 {
 
 namespace {
 
-std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
-
 bool is_picture(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return false;

@@ -15,8 +15,6 @@ namespace flux2 {
 
 namespace {
 
-std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
-
 std::filesystem::path out_of(const Invocation& run) {
   const std::string out = run.settings.text("out");
   check(!out.empty(), "lora {} needs -o FILE", run.positional[0]);

@@ -136,8 +136,6 @@ void refuse_arguments(const Invocation& run) {
   if (!run.positional.empty()) fail(ErrorCode::InvalidArgument, "unexpected argument \"{}\"", run.positional[0]);
 }
 
-std::string pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
-
 std::string variant_text(const ModelRecord& r) { return r.variant.empty() ? r.family : r.variant; }
 
 std::string origin_text(const ModelRecord& r) {

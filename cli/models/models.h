@@ -27,8 +27,7 @@ int run_models_starter(Invocation& run);
 int run_models_synth(Invocation& run);
 
 // What they share.
-void refuse_arguments(const Invocation& run);  // throws InvalidArgument when there are any
-std::string pretty(const Json& json);
+void refuse_arguments(const Invocation& run);        // throws InvalidArgument when there are any
 std::string origin_text(const ModelRecord& record);  // "hub owner/repo@1a2b3c4d", "in place", "copied from …"
 std::vector<std::string> described_row(const Described& part);
 std::string variant_text(const ModelRecord& record);
