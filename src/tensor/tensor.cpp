@@ -49,7 +49,7 @@ Tensor Tensor::host_empty(DType dtype, const Shape& shape) {
 
 Tensor Tensor::host_copy(const void* data, DType dtype, const Shape& shape) {
   Tensor t = host_empty(dtype, shape);
-  std::memcpy(t.raw(), data, static_cast<size_t>(t.bytes()));
+  if (t.bytes() > 0) std::memcpy(t.raw(), data, static_cast<size_t>(t.bytes()));  // data may be null where there is none
   return t;
 }
 
