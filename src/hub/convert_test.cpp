@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hub/recognise.h"
@@ -215,6 +216,29 @@ TEST(Convert, BlocksThatDoNotFillRowsFallBack) {
   const ConvertOptions o = options("x.gguf", FileLayout::Gguf, "q4_k", {"txt_in=q4_k"});
   convert_model(transformer(), o);
   EXPECT_EQ(NamedWeights(open_weights(o.out), ModelPart::Transformer).dtype("txt_in.weight"), DType::Q8_0);
+}
+
+// What a process leaves that is killed while it writes a small file beside its output.
+TEST(Convert, RemovesTemporariesOfKilledRuns) {
+  ConvertOptions o{.out = scratch_folder() / "series",
+                   .as_folder = true,
+                   .choice = {.layout = FileLayout::Diffusers, .shard_bytes = 1 << 20},
+                   .threads = 2};
+  const auto contents = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(o.out)) names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  convert_model(transformer(), o);
+  const std::vector<std::string> expected = contents();
+  ASSERT_GT(expected.size(), 3u);
+  for (const char* stale : {".config.json.a1B2c3.tmp", ".diffusion_pytorch_model.safetensors.index.json.a1B2c3.tmp"})
+    write_file(o.out / stale, "{");
+  for (const std::string& name : expected)
+    if (name.ends_with(".safetensors")) write_file(o.out / (".." + name + ".partial.json.a1B2c3.tmp"), "{");
+  convert_model(transformer(), o);
+  EXPECT_EQ(contents(), expected);
 }
 
 TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
