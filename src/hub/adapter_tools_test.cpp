@@ -127,7 +127,8 @@ TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
       << "a lower rank loses";
   EXPECT_THAT(refusal([&] { extract_adapter(before, before, 8, AdapterDialect::Bfl, folder / "none.safetensors", threads); }),
               HasSubstr("the same"));
-  const Component& merged = required_part(recognise(folder / "tuned.safetensors"), ComponentKind::Transformer);
+  const Recognition recognised = recognise(folder / "tuned.safetensors");
+  const Component& merged = required_part(recognised, ComponentKind::Transformer);
   EXPECT_EQ(merged.storage, "f32");
 }
 

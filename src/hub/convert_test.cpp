@@ -78,7 +78,8 @@ TEST(Convert, EveryTypeInGguf) {
       ASSERT_EQ(after.shape(name), before.shape(name)) << name;
       EXPECT_LE(distance(values(after, name), values(before, name)), limit * 1.3) << name;
     }
-    const Component& c = required_part(recognise(o.out), ComponentKind::Transformer);
+    const Recognition recognised = recognise(o.out);
+    const Component& c = required_part(recognised, ComponentKind::Transformer);
     EXPECT_EQ(c.storage, type);
     EXPECT_EQ(after.dtype("img_in.weight"), type == "f16" ? DType::F16 : DType::BF16) << "layers outside the blocks stay";
     EXPECT_EQ(after.dtype("double_blocks.0.img_attn.norm.query_norm.scale"), DType::F32);

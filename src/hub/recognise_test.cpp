@@ -230,7 +230,7 @@ TEST(Recognise, TheLengthOfAHeaderIsNoSign) {
     EXPECT_EQ(recognise(path).container, "safetensors") << length;
   }
   const auto path = scratch_folder() / "model.ckpt";
-  write_file(path, std::string("\x80\x02}q\x01(X\x05\0\0\0{", 14));
+  write_file(path, std::string("\x80\x02}q\x01(X\x05\0\0\0{", 12));
   EXPECT_EQ(recognise(path).container, "pickle");
 }
 

@@ -19,7 +19,7 @@ std::vector<std::string> example_of(const Field& f) {
   static const std::map<std::string, std::vector<std::string>> own = {
       {"schedule", {"power:1.5"}},
       {"noise", {"grid"}},
-      {"format", {"webp"}},
+      {"format", {"ppm"}},
       {"metadata", {"json,comfy"}},
       {"mask_box", {"1,2,30,40", "5,6,7,8"}},
       {"extend", {"0,0,16,0"}},

@@ -52,8 +52,8 @@ class CudaBudget {
       if (trim != own) (*trim)();
   }
 
-  // While one stream is recorded, no other may do work for the first time: libraries then load kernels, which may need the whole
-  // context and fails during a recording. First runs hold it shared, recordings hold it alone.
+  // Held alone while a stream is captured, and while cuDNN makes or first runs a plan; held shared while cuDNN runs a plan again.
+  // cuDNN loads kernels when a plan first runs, and its calls fail now and then while another stream is captured.
   std::shared_mutex& recording() { return recording_; }
 
   size_t held() const { return locked(held_); }

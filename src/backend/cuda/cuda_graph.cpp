@@ -28,11 +28,8 @@ void CudaGraph::replay() {
 }
 
 std::unique_ptr<Graph> CudaStream::capture(const std::function<void()>& work) {
-  {
-    const std::shared_lock first_run(budget_->recording());
-    work();
-    wait();
-  }
+  work();
+  wait();
   const std::unique_lock recording(budget_->recording());
   const CudaPool::GraphId id = pool_->begin_capture();
   cudaGraph_t graph = nullptr;

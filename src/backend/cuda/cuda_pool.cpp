@@ -189,6 +189,11 @@ void CudaPool::release(Block* block) {
   }
 }
 
+bool CudaPool::is_capturing() const {
+  const std::lock_guard lock(mutex_);
+  return capturing_ != 0;
+}
+
 CudaPool::GraphId CudaPool::begin_capture() {
   const std::lock_guard lock(mutex_);
   if (capturing_) fail(ErrorCode::Internal, "a stream cannot capture two graphs at once");

@@ -35,6 +35,10 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 
 const char* cudnnGetErrorString(cudnnStatus_t status) { return late<cudnnGetErrorString>("cudnnGetErrorString")(status); }
 
+void cudnnGetLastErrorString(char* message, size_t bytes) {
+  late<cudnnGetLastErrorString>("cudnnGetLastErrorString")(message, bytes);
+}
+
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
   return late<cudnnBackendCreateDescriptor>("cudnnBackendCreateDescriptor")(type, descriptor);
 }

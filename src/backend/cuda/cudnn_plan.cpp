@@ -1,8 +1,10 @@
 #include "backend/cuda/cudnn_plan.h"
 
+#include <array>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace flux2::cudnn {
 
@@ -13,7 +15,10 @@ constexpr int64_t kAlignment = 16;  // bytes; what every tensor is promised to h
 }  // namespace
 
 void check_cudnn(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) fail(ErrorCode::Device, "{}: {}", what, cudnnGetErrorString(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::array<char, 1024> details{};
+  cudnnGetLastErrorString(details.data(), details.size());
+  fail(ErrorCode::Device, "{}: {} ({})", what, cudnnGetErrorString(status), trimmed(details.data()));
 }
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
@@ -108,7 +113,7 @@ void Plan::build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode) {
   }
 }
 
-void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) const {
+void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) {
   std::vector<int64_t> numbers;
   std::vector<const void*> present;
   for (size_t i = 0; i < pointers.size(); ++i)
@@ -122,6 +127,7 @@ void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
       .finalise();
   check_cudnn(cudnnBackendExecute(handle, plan_->handle(), pack.handle()), "running a plan of cuDNN");
+  has_run_ = true;
 }
 
 }  // namespace flux2::cudnn
