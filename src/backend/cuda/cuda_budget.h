@@ -5,7 +5,6 @@
 #include <functional>
 #include <list>
 #include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 namespace flux2 {
@@ -52,10 +51,6 @@ class CudaBudget {
       if (trim != own) (*trim)();
   }
 
-  // Held alone while a stream is captured, and while cuDNN makes or first runs a plan; held shared while cuDNN runs a plan again.
-  // cuDNN loads kernels when a plan first runs, and its calls fail now and then while another stream is captured.
-  std::shared_mutex& recording() { return recording_; }
-
   size_t held() const { return locked(held_); }
   size_t peak() const { return locked(peak_); }  // of what was in use
   size_t limit() const { return limit_; }
@@ -71,7 +66,6 @@ class CudaBudget {
   size_t held_ = 0, used_ = 0, peak_ = 0;
   std::mutex trims_mutex_;
   std::list<Trim> trims_;
-  std::shared_mutex recording_;
 };
 
 }  // namespace flux2

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/capture_gate.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cuda_stream.h"
@@ -46,6 +47,7 @@ class CudaDevice final : public Device {
   }
   bool prefers_graphs() const override { return true; }
   MemorySize memory() const override {
+    const OutsideCaptures here;
     size_t free = 0, total = 0;
     if (cudaSetDevice(index_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
     if (budget_->limit() > 0) free = std::min(free, budget_->limit() - std::min(budget_->limit(), budget_->held()));

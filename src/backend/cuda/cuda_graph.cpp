@@ -1,9 +1,8 @@
 #include "backend/cuda/cuda_graph.h"
 
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 
+#include "backend/cuda/capture_gate.h"
 #include "backend/cuda/cuda_error.h"
 
 namespace flux2 {
@@ -15,6 +14,7 @@ CudaGraph::CudaGraph(std::shared_ptr<CudaStream> stream, cudaGraph_t graph, Cuda
 }
 
 CudaGraph::~CudaGraph() {
+  const OutsideCaptures here;
   cudaSetDevice(stream_->index_);
   cudaStreamSynchronize(stream_->handle_);  // a replay may still be running
   cudaGraphExecDestroy(executable_);
@@ -22,6 +22,7 @@ CudaGraph::~CudaGraph() {
 }
 
 void CudaGraph::replay() {
+  const OutsideCaptures here;
   stream_->make_current();
   check_cuda(cudaGraphLaunch(executable_, stream_->handle_), "replaying a captured graph");
   stream_->enqueued("captured graph");
@@ -30,7 +31,7 @@ void CudaGraph::replay() {
 std::unique_ptr<Graph> CudaStream::capture(const std::function<void()>& work) {
   work();
   wait();
-  const std::unique_lock recording(budget_->recording());
+  const CaptureAlone alone;
   const CudaPool::GraphId id = pool_->begin_capture();
   cudaGraph_t graph = nullptr;
   const auto stop = [&] {

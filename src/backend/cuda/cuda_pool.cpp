@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/cuda/capture_gate.h"
 #include "backend/cuda/cuda_error.h"
 #include "base/error.h"
 
@@ -34,6 +35,7 @@ CudaPool::CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> 
 
 CudaPool::~CudaPool() {
   budget_->remove(trim_entry_);
+  const OutsideCaptures here;
   cudaSetDevice(device_);
   for (const auto& [block, owner] : blocks_) {
     if (!block->before) cudaFree(block->memory);
@@ -55,6 +57,7 @@ void CudaPool::count_free(size_t bytes) {
 std::shared_ptr<void> CudaPool::allocate(size_t bytes) {
   const size_t wanted = size_class(bytes);
   const bool small = wanted < kLarge;
+  const OutsideCaptures here;  // before the mutex, which a capturing thread may need
   const std::lock_guard lock(mutex_);
   Block* block = capturing_ ? take(captured_free_[small], wanted, SIZE_MAX) : nullptr;
   const bool counted = block != nullptr;  // as the graph's
@@ -187,11 +190,6 @@ void CudaPool::release(Block* block) {
   } else {
     block->given_back = true;
   }
-}
-
-bool CudaPool::is_capturing() const {
-  const std::lock_guard lock(mutex_);
-  return capturing_ != 0;
 }
 
 CudaPool::GraphId CudaPool::begin_capture() {

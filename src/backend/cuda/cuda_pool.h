@@ -38,9 +38,6 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
   void end_capture();
   void release_graph(GraphId graph);
 
-  bool is_capturing() const;
-  std::shared_mutex& recording() { return budget_->recording(); }
-
   // Blocks in use, and those that a graph keeps for its replays; the peak is that of all pools under one budget.
   size_t peak_bytes() const { return budget_->peak(); }
   size_t used_bytes() const;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backend/cuda/capture_gate.h"
 #include "backend/cuda/cuda_error.h"
 #include "base/error.h"
 
@@ -9,6 +10,7 @@ namespace flux2 {
 
 CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans, std::shared_ptr<CudaBudget> budget)
     : Stream(std::move(device)), index_(index), budget_(std::move(budget)) {
+  const OutsideCaptures here;
   make_current();
   check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "opening a stream");
   try {
@@ -21,6 +23,7 @@ CudaStream::CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& p
 }
 
 CudaStream::~CudaStream() {
+  const OutsideCaptures here;
   cudaSetDevice(index_);
   cudaStreamSynchronize(handle_);
   cudnn_.reset();
@@ -30,6 +33,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::upload(void* device_memory, const void* host, size_t bytes) {
   if (bytes == 0) return;
+  const OutsideCaptures here;
   make_current();
   if (capturing_) {
     auto constant = pinned_memory(bytes);
@@ -47,6 +51,7 @@ void CudaStream::download(void* host, const void* device_memory, size_t bytes) {
   make_current();
   // The stream first, so that a failure of earlier work carries that work's name.
   wait();
+  const OutsideCaptures here;
   if (bytes > 0) check_cuda(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, handle_), "download");
   check_cuda(cudaStreamSynchronize(handle_), "download");
 }
@@ -58,16 +63,21 @@ void CudaStream::wait() {
 }
 
 std::shared_ptr<void> CudaStream::mark() {
+  const OutsideCaptures here;
   make_current();
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "marking a point");
-  std::shared_ptr<void> owned(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  std::shared_ptr<void> owned(event, [](void* e) {
+    const OutsideCaptures released_here;
+    cudaEventDestroy(static_cast<cudaEvent_t>(e));
+  });
   check_cuda(cudaEventRecord(event, handle_), "marking a point");
   return owned;
 }
 
 void CudaStream::wait_for(const std::shared_ptr<void>& mark) {
   if (!mark) return;
+  const OutsideCaptures here;
   make_current();
   check_cuda(cudaStreamWaitEvent(handle_, static_cast<cudaEvent_t>(mark.get()), 0), "waiting for another stream");
 }

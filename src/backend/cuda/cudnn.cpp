@@ -100,7 +100,7 @@ bool Cudnn::attention(const AttentionArgs& a) {
     return false;
   Key key{0, a.log_sum != nullptr};
   for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y}) add_layout(key, *t);
-  Plan* plan = state_->plan_for(key, [&] { return describe_attention(a); });
+  const Plan* plan = state_->plan_for(key, [&] { return describe_attention(a); });
   if (!plan) return false;
   const std::array<const void*, 6> pointers{a.q.raw(), a.k.raw(), a.v.raw(),
                                             a.y.raw(), &a.scale,  a.log_sum ? a.log_sum->raw() : nullptr};
@@ -113,7 +113,7 @@ bool Cudnn::convolution(const Conv2dArgs& a, const Tensor* residual) {
     return false;
   Key key{1, a.bias != nullptr, residual != nullptr, a.conv.stride, a.conv.pad_top, a.conv.pad_left};
   for (const Tensor* t : {&a.x, &a.w, &a.y}) add_layout(key, *t);
-  Plan* plan = state_->plan_for(key, [&] { return describe_convolution(a, residual); });
+  const Plan* plan = state_->plan_for(key, [&] { return describe_convolution(a, residual); });
   if (!plan) return false;
   const std::array<const void*, 5> pointers{a.x.raw(), a.w.raw(), a.y.raw(), a.bias ? a.bias->raw() : nullptr,
                                             residual ? residual->raw() : nullptr};

@@ -156,7 +156,7 @@ bool Cudnn::attention_grad(const AttentionGradArgs& all) {
     const AttentionGradArgs a{q, k, v, y, log_sum, dy, dq, dk, dv, nullptr, all.scale, false};
     Key key{2};
     for (const Tensor* t : {&q, &k, &v, &y, &dy, &dq, &dk, &dv}) add_layout(key, *t);
-    Plan* plan = state_->plan_for(key, [&] { return describe_attention_grad(a); });
+    const Plan* plan = state_->plan_for(key, [&] { return describe_attention_grad(a); });
     if (!plan) return false;  // the first part already: later ones have the same layout or fewer heads
     std::array<const void*, kPointers> pointers{};
     const std::array<const Tensor*, 9> tensors{&q, &k, &v, &y, &log_sum, &dy, &dq, &dk, &dv};

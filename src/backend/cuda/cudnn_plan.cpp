@@ -113,7 +113,7 @@ void Plan::build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode) {
   }
 }
 
-void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) {
+void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) const {
   std::vector<int64_t> numbers;
   std::vector<const void*> present;
   for (size_t i = 0; i < pointers.size(); ++i)
@@ -127,7 +127,6 @@ void Plan::run(cudnnHandle_t handle, std::span<const void* const> pointers, void
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
       .finalise();
   check_cudnn(cudnnBackendExecute(handle, plan_->handle(), pack.handle()), "running a plan of cuDNN");
-  has_run_ = true;
 }
 
 }  // namespace flux2::cudnn

@@ -65,8 +65,7 @@ class Plan {
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   // pointers[i] belongs to the tensor numbered i, null where there is none; a HostValue's points into host memory.
-  void run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace);
-  bool has_run() const { return has_run_; }
+  void run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) const;
 
  private:
   void build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode);
@@ -75,7 +74,6 @@ class Plan {
   std::deque<Descriptor> built_;
   const Descriptor* plan_ = nullptr;
   size_t workspace_bytes_ = 0;
-  bool has_run_ = false;
 };
 
 }  // namespace flux2::cudnn

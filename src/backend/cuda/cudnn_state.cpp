@@ -51,21 +51,9 @@ Cudnn::State::~State() {
   cudnnDestroy(handle);
 }
 
-std::unique_lock<std::shared_mutex> Cudnn::State::alone_unless_capturing() {
-  return pool->is_capturing() ? std::unique_lock<std::shared_mutex>() : std::unique_lock(pool->recording());
-}
-
-void Cudnn::State::run(cudnn::Plan& plan, std::span<const void* const> pointers) {
+void Cudnn::State::run(const cudnn::Plan& plan, std::span<const void* const> pointers) {
   const auto workspace = pool->allocate(plan.workspace_bytes());
-  if (!plan.has_run()) {
-    const auto alone = alone_unless_capturing();
-    plan.run(handle, pointers, workspace.get());
-  } else if (pool->is_capturing()) {
-    plan.run(handle, pointers, workspace.get());
-  } else {
-    const std::shared_lock together(pool->recording());
-    plan.run(handle, pointers, workspace.get());
-  }
+  plan.run(handle, pointers, workspace.get());
 }
 
 }  // namespace flux2

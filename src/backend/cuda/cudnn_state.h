@@ -3,9 +3,7 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -42,11 +40,10 @@ struct Cudnn::State {
 
   // The plan for that key, made by describe() when it is new; none when the library refused.
   template <class Describe>
-  cudnn::Plan* plan_for(const cudnn::Key& key, const Describe& describe) {
+  const cudnn::Plan* plan_for(const cudnn::Key& key, const Describe& describe) {
     const auto found = plans.find(key);
     if (found != plans.end()) return found->second ? &*found->second : nullptr;
     if (plans.size() >= kMaxPlans) return nullptr;
-    const auto alone = alone_unless_capturing();
     std::optional<cudnn::Plan>& plan = plans[key];
     try {
       plan.emplace(handle, describe());
@@ -56,10 +53,7 @@ struct Cudnn::State {
     return &*plan;
   }
 
-  void run(cudnn::Plan& plan, std::span<const void* const> pointers);
-
-  // A capture holds the lock already.
-  std::unique_lock<std::shared_mutex> alone_unless_capturing();
+  void run(const cudnn::Plan& plan, std::span<const void* const> pointers);
 
   // A server that sees every picture size must not grow for ever. Plans are not thrown away to make room: a captured graph may
   // hold their kernels. What comes later runs without the library.

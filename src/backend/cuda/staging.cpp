@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backend/cuda/capture_gate.h"
 #include "backend/cuda/cuda_error.h"
 
 namespace flux2 {
@@ -17,9 +18,13 @@ constexpr size_t kSmallBytes = size_t{64} << 10;  // the driver copies this much
 }  // namespace
 
 std::shared_ptr<void> pinned_memory(size_t bytes) {
+  const OutsideCaptures here;
   void* memory = nullptr;
   check_cuda(cudaMallocHost(&memory, std::max<size_t>(bytes, 1)), "page-locking host memory");
-  return {memory, [](void* p) { cudaFreeHost(p); }};
+  return {memory, [](void* p) {
+            const OutsideCaptures released_here;
+            cudaFreeHost(p);
+          }};
 }
 
 Staging::~Staging() {
