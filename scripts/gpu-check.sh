@@ -6,8 +6,8 @@ source "$(dirname "$0")/lib.sh"
 
 folder=build-gpu
 # A checked kernel is tens of times slower: the large cases stay out.
-fast='CudaKernels*:CudaFused*:CudaFp8*:CudaUnpack*:-*Large*:*Chunks*:*EveryTime'
-shared_memory='CudaKernels*Norm*:CudaKernels*Sum*:CudaFused*Norm*:CudaFp8*Norm*:CudaFp8*Quantise*'
+fast='CudaKernels*:CudaFused*:*CudaEightBit*:CudaUnpack*:-*Large*:*Chunks*:*EveryTime'
+shared_memory='CudaKernels*Norm*:CudaKernels*Sum*:CudaFused*Norm*:*CudaEightBit*Norm*:*CudaEightBit*Quantise*'
 usage="usage: scripts/gpu-check.sh build|test|bench"
 
 gpu_build() {

@@ -51,7 +51,7 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
 
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads) {
   const Device& device = stream.device();
-  if (quant == Quant::Fp8 && matrix.dtype() == DType::BF16 && device.kernels().quantise)
+  if ((quant == Quant::Fp8 || quant == Quant::Int8) && matrix.dtype() == DType::BF16 && device.multiplies(dtype_of(quant)))
     return as_input(matrix.to(stream), dtype_of(quant));
   const Tensor quantised = quantise(in_host_memory(matrix), quant, threads);
   return device.is_host() ? quantised : quantised.to(stream);
@@ -65,7 +65,9 @@ DType loaded_dtype(const Parameter& p, DType stored, Quant quant, DType activati
   if (p.kind == ParameterKind::Vector) return activations;
   if (p.kind == ParameterKind::Statistic) return DType::F32;
   if (p.kind == ParameterKind::Conv && is_block_type(stored)) return DType::BF16;
-  return is_quantised(p, quant) && is_float(stored) ? dtype_of(quant) : stored;
+  // Types that exist in memory only may be quantised again, as the BF16 that other programs make of such files.
+  const bool free = is_float(stored) || stored == DType::F8_128 || stored == DType::NVFP4;
+  return is_quantised(p, quant) && free ? dtype_of(quant) : stored;
 }
 
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
@@ -76,8 +78,9 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
   const auto stays = [&](const Parameter& p) { return host || (options.stays_on_host && options.stays_on_host(p)); };
   const auto in_place = [&](const Parameter& p, const Tensor& t) { return stays(p) ? t : t.to(options.stream); };
   visit([&](const Parameter& p) {
-    const Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
+    Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
     const DType kept = loaded_dtype(p, stored.dtype(), options.quant, options.activations);
+    if (kept != stored.dtype() && is_block_type(stored.dtype())) stored = stored.cast(DType::BF16);
     switch (p.kind) {
       case ParameterKind::Matrix:
         if (kept != stored.dtype()) {

@@ -55,8 +55,8 @@ Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
 }
 
 DType input_dtype(const Tensor& x, const Tensor& w) {
-  const bool both = x.dtype() == DType::BF16 && w.dtype() == DType::F8_E4M3 && x.device().kernels().quantise;
-  return both && !wants_grad(x, w) ? DType::F8_E4M3 : x.dtype();
+  const bool both = x.dtype() == DType::BF16 && x.device().multiplies(w.dtype());
+  return both && !wants_grad(x, w) ? w.dtype() : x.dtype();
 }
 
 Tensor as_input(const Tensor& x, DType dtype) {

@@ -1,5 +1,6 @@
 #include "tensor/blocks.h"
 
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -150,6 +151,48 @@ void decode_iq4_xs(const uint8_t* b, float* out) {
   }
 }
 
+// e4m3 without a branch, so that loops over it become vector code. Equal to e4m3_to_float.
+float e4m3_value(uint8_t v) {
+  const uint32_t magnitude = v & 0x7fu;
+  const auto tiny = static_cast<float>(magnitude) * 0x1p-9f;
+  const float normal = std::bit_cast<float>(magnitude == 0x7fu ? 0x7fc00000u : (magnitude << 20) + (120u << 23));
+  const float value = magnitude < 8 ? tiny : normal;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | static_cast<uint32_t>(v & 0x80u) << 24);
+}
+
+// e2m1: 0, ½, 1, 1½, 2, 3, 4, 6 and a sign.
+float e2m1_value(int code) {
+  const auto magnitude = static_cast<uint32_t>(code & 7);
+  const float tiny = static_cast<float>(magnitude) * 0.5f;
+  const float value = magnitude < 2 ? tiny : std::bit_cast<float>((magnitude << 22) + (126u << 23));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | static_cast<uint32_t>(code & 8) << 28);
+}
+
+float float_at(const uint8_t* b) {
+  float v;
+  std::memcpy(&v, b, sizeof v);
+  return v;
+}
+
+// Scale @0, values @4.
+void decode_f8_128(const uint8_t* b, float* out) {
+  const float scale = float_at(b);
+  for (int i = 0; i < 128; ++i) out[i] = e4m3_value(b[4 + i]) * scale;
+}
+
+// Factor @0, scales @4, codes @12.
+void decode_nvfp4(const uint8_t* b, float* out) {
+  const float factor = float_at(b);
+  for (int group = 0; group < 8; ++group) {
+    const float scale = e4m3_value(b[4 + group]) * factor;
+    const uint8_t* codes = b + 12 + 8 * group;
+    for (int i = 0; i < 8; ++i) {
+      out[16 * group + 2 * i] = e2m1_value(codes[i] & 15) * scale;
+      out[16 * group + 2 * i + 1] = e2m1_value(codes[i] >> 4) * scale;
+    }
+  }
+}
+
 using Decode = void (*)(const uint8_t*, float*);
 
 Decode decoder_of(DType dtype) {
@@ -166,6 +209,8 @@ Decode decoder_of(DType dtype) {
     case DType::Q5_K: return decode_q5_k;
     case DType::Q6_K: return decode_q6_k;
     case DType::IQ4_XS: return decode_iq4_xs;
+    case DType::F8_128: return decode_f8_128;
+    case DType::NVFP4: return decode_nvfp4;
     default: fail(ErrorCode::Internal, "{} has no blocks", name_of(dtype));
   }
 }

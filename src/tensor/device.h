@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/system_memory.h"
+#include "tensor/dtype.h"
 #include "tensor/kernels.h"
 
 namespace flux2 {
@@ -39,6 +40,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual MemorySize memory() const { return system_memory_size(); }
   // Whether work that is done again and again should be captured: starting a kernel costs something here.
   virtual bool prefers_graphs() const { return false; }
+  // Whether `linear` multiplies weights of this dtype with activations quantised to it, F8_E4M3 or I8 (see QuantiseArgs).
+  virtual bool multiplies(DType) const { return false; }
 
   // How PyTorch's random numbers see this GPU; none elsewhere.
   virtual std::optional<CudaGeometry> random_geometry() const { return std::nullopt; }

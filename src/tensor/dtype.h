@@ -39,6 +39,9 @@ enum class DType : uint8_t {
   Q5_K,
   Q6_K,
   IQ4_XS,  // 256 elements in groups with a scale each
+  // Only in memory: weights whose files keep the scales apart (weights/quantised_values.h).
+  F8_128,  // 128 elements: f32 scale, 128 × e4m3
+  NVFP4,   // 128 elements: f32 factor, 8 × e4m3 scale of 16 elements, 64 bytes of e2m1; the even element is the low nibble
 };
 
 struct DTypeInfo {

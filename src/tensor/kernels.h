@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/rng.h"
@@ -221,14 +222,19 @@ struct UpsampleGradArgs {
   const Tensor& dx;
 };
 
-// Where a device multiplies e4m3 with e4m3, activations are rounded for it by these; tables of other devices lack both. y is
-// contiguous F8_E4M3 with a scale for each row, which is written too: max |row| / 448. On such a device `linear` takes x
-// in either form, and the y of rms_norm, modulated_norm and gated_add_norm may be of this one: what they would have written
-// in the dtype of x, rounded.
+// Where a device multiplies in 8 bits (Device::multiplies), these quantise activations for it. y is contiguous F8_E4M3 or I8 with
+// a scale for each row, which is written too: max |row| / 448 or / 127. On such a device `linear` takes x in either form, and
+// rms_norm, modulated_norm and gated_add_norm may write such a y: what they would have written in the dtype of x, rounded.
 struct QuantiseArgs {
   const Tensor& x;
   const Tensor& y;
 };  // [M, K] both
+// How many rows of plain sums [rows, columns], 4 bytes each, a GPU's 8-bit product makes at a time where it scales them
+// afterwards.
+inline int64_t rows_of_sums(int64_t rows, int64_t columns) {
+  constexpr int64_t kBytes = int64_t{64} << 20, kTile = 256;
+  return std::min(rows, std::max<int64_t>(kBytes / (4 * std::max<int64_t>(columns, 1)) / kTile, 1) * kTile);
+}
 // y[M, W + N] = [x[M, W] ‖ silu(gate) · up]; x may be null, gate and up [M, N].
 struct QuantiseSwigluArgs {
   const Tensor* x;

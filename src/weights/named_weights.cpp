@@ -193,7 +193,10 @@ Shape NamedWeights::shape_of(std::string_view canonical, const Recipe& recipe) c
 
 Shape NamedWeights::shape(std::string_view canonical) const { return shape_of(canonical, recipe(canonical)); }
 
-DType NamedWeights::dtype(std::string_view canonical) const { return dtype_of(*recipe(canonical).pieces.front()); }
+DType NamedWeights::dtype(std::string_view canonical) const {
+  const auto blocks = block_type_of(pieces(canonical));
+  return blocks ? *blocks : dtype_of(*recipe(canonical).pieces.front());
+}
 
 std::vector<StoredRows> NamedWeights::pieces(std::string_view canonical) const {
   const Recipe& r = recipe(canonical);
@@ -210,8 +213,9 @@ std::vector<StoredRows> NamedWeights::pieces(std::string_view canonical) const {
 Tensor NamedWeights::open(std::string_view canonical, const Shard& shard) const {
   const std::vector<StoredRows> rows = pieces(canonical);
   const Shape shape = shape_of(canonical, recipe(canonical));
-  return in_context(source_->description(),
-                    [&] { return open_tensor(rows, shape, shard).with_scales(scales_of(rows, shape, shard)); });
+  return in_context(source_->description(), [&] {
+    return open_tensor(rows, shape, shard, Quantised::InBlocks).with_scales(scales_of(rows, shape, shard));
+  });
 }
 
 // The factors of a matrix in 8 bits made of these rows, one for each; undefined where no piece has any.

@@ -74,46 +74,64 @@ void collect(std::vector<Run>& runs, std::span<const StoredRows> pieces, IndexRa
 bool is_quantised(const StoredRows& piece) { return piece.tensor->quantised != nullptr; }
 
 // Columns that a shard of the second axis keeps; all of them for others.
-std::vector<IndexRange> kept_columns(const Shape& shape, const Shard& shard) {
+std::vector<IndexRange> kept_columns(const Shape& shape, const Shard& shard, int block) {
   if (shard.whole() || shape.axis_of(shard.axis) == 0) return {{0, shape[1]}};
-  return shard.ranges(shape[1]);
+  return shard.ranges(shape[1], block);
 }
 
-// A matrix of which at least one piece is quantised, as BF16. Rows are converted a few at a time.
-Tensor open_quantised(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
-  require(shape.rank() == 2, "quantised weights of shape {}", shape);
-  std::vector<StoredRows> wanted;  // what is left of the pieces
+// The rows of a matrix that a shard keeps, in the pieces they come from.
+std::vector<StoredRows> kept_rows(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
   const bool by_rows = !shard.whole() && shape.axis_of(shard.axis) == 0;
-  const auto kept_rows = by_rows ? shard.ranges(shape[0]) : std::vector<IndexRange>{{0, shape[0]}};
-  int64_t start = 0, rows = 0;
+  const auto kept = by_rows ? shard.ranges(shape[0]) : std::vector<IndexRange>{{0, shape[0]}};
+  std::vector<StoredRows> wanted;
+  int64_t start = 0;
   for (const StoredRows& piece : pieces) {
     const StoredTensor& t = *piece.tensor;
     if (!t.dtype || !is_readable(*t.dtype) || t.shape.rank() != 2 || t.shape[1] != shape[1] || piece.rows.begin < 0 ||
         piece.rows.end > t.shape[0])
       fail(ErrorCode::BadFile, "tensor {} is {} {} and cannot be part of a matrix {}", t.name, t.dtype_name, t.shape, shape);
-    for (const IndexRange& r : kept_rows) {
+    for (const IndexRange& r : kept) {
       const int64_t begin = std::max(r.begin, start), end = std::min(r.end, start + piece.rows.size()),
                     shift = piece.rows.begin - start;
-      if (begin < end) wanted.push_back({&t, {begin + shift, end + shift}}), rows += end - begin;
+      if (begin < end) wanted.push_back({&t, {begin + shift, end + shift}});
     }
     start += piece.rows.size();
   }
   require(start == shape[0], "{} rows for a tensor of shape {}", start, shape);
-  const auto columns = kept_columns(shape, shard);
-  int64_t width = 0;
+  return wanted;
+}
+
+// A matrix of which at least one piece is quantised, as BF16 or in the block type that all pieces have. Rows are converted a few
+// at a time.
+Tensor open_quantised(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard, DType dtype) {
+  require(shape.rank() == 2, "quantised weights of shape {}", shape);
+  const std::vector<StoredRows> wanted = kept_rows(pieces, shape, shard);
+  const auto columns = kept_columns(shape, shard, info(dtype).block_elements);
+  int64_t rows = 0, width = 0;
+  for (const StoredRows& piece : wanted) rows += piece.rows.size();
   for (const IndexRange& c : columns) width += c.size();
 
-  const Tensor result = Tensor::host_empty(DType::BF16, {rows, width});
+  const Tensor result = Tensor::host_empty(dtype, {rows, width});
+  const int64_t stored_bytes = bytes_for(dtype, shape[1]), kept_bytes = bytes_for(dtype, width);
   ThreadPool threads(result.numel() < (1 << 20) ? 1 : 0);
   int64_t first = 0;
   for (const StoredRows& piece : wanted) {
     threads.parallel_ranges(piece.rows.size(), 16, [&](int64_t begin, int64_t end) {
       std::vector<float> row(static_cast<size_t>(shape[1]));
+      std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes));
       for (int64_t r = begin; r < end; ++r) {
-        read_row(*piece.tensor, piece.rows.begin + r, row.data());
-        auto* to = result.data<bf16>() + (first + r) * width;
-        for (const IndexRange& c : columns)
-          for (int64_t i = c.begin; i < c.end; ++i) *to++ = to_bf16(row[static_cast<size_t>(i)]);
+        std::byte* to = result.data<std::byte>() + (first + r) * kept_bytes;
+        if (dtype == DType::BF16) {
+          read_row(*piece.tensor, piece.rows.begin + r, row.data());
+          auto* values = reinterpret_cast<bf16*>(blocks.data());
+          for (int64_t i = 0; i < shape[1]; ++i) values[i] = to_bf16(row[static_cast<size_t>(i)]);
+        } else {
+          piece.tensor->quantised->blocks(piece.rows.begin + r, blocks.data());
+        }
+        for (const IndexRange& c : columns) {
+          std::memcpy(to, blocks.data() + bytes_for(dtype, c.begin), static_cast<size_t>(bytes_for(dtype, c.size())));
+          to += bytes_for(dtype, c.size());
+        }
       }
     });
     first += piece.rows.size();
@@ -150,9 +168,18 @@ void read_row(const StoredTensor& t, int64_t row, float* out) {
 
 IndexRange all_rows(const StoredTensor& tensor) { return {0, rows_of(tensor.shape)}; }
 
-Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard) {
+std::optional<DType> block_type_of(std::span<const StoredRows> pieces) {
+  const auto type_of = [](const StoredRows& p) { return is_quantised(p) ? p.tensor->quantised->block_type() : std::nullopt; };
+  const auto type = type_of(pieces.front());
+  return std::all_of(pieces.begin(), pieces.end(), [&](const StoredRows& p) { return type_of(p) == type; }) ? type : std::nullopt;
+}
+
+Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard, Quantised quantised) {
   require(!pieces.empty(), "a tensor needs at least one piece");
-  if (std::any_of(pieces.begin(), pieces.end(), is_quantised)) return open_quantised(pieces, shape, shard);
+  if (std::any_of(pieces.begin(), pieces.end(), is_quantised)) {
+    const auto blocks = quantised == Quantised::InBlocks ? block_type_of(pieces) : std::nullopt;
+    return open_quantised(pieces, shape, shard, blocks.value_or(DType::BF16));
+  }
   const DType dtype = dtype_of(*pieces.front().tensor);
   const int64_t per_row = row_bytes(dtype, shape);
   check_pieces(pieces, dtype, shape, per_row);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "tensor/tensor.h"
@@ -24,8 +25,12 @@ void read_row(const StoredTensor& tensor, int64_t row, float* out);
 
 // A host tensor of `shape` whose rows are the given ones, in order, cut down to the shard. Where the wanted bytes lie
 // in one piece, aligned for their type, the tensor is a view that keeps the mapped file alive; otherwise a copy.
-// The pieces must agree in dtype and row size and together fill `shape`. Weights with QuantisedValues become BF16.
-Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard = {});
+// The pieces must agree in dtype and row size and together fill `shape`. Weights with QuantisedValues become BF16 or, InBlocks,
+// the block type that holds them in less memory where all pieces have the same one.
+enum class Quantised { AsBf16, InBlocks };
+Tensor open_tensor(std::span<const StoredRows> pieces, const Shape& shape, const Shard& shard = {},
+                   Quantised quantised = Quantised::AsBf16);
+std::optional<DType> block_type_of(std::span<const StoredRows> pieces);
 Tensor open_tensor(const StoredTensor& tensor, const Shard& shard = {});
 
 }  // namespace flux2

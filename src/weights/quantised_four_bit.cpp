@@ -49,13 +49,27 @@ class Nvfp4Values final : public QuantisedValues {
     }
   }
 
+  std::optional<DType> block_type() const override {
+    return columns_ % 128 == 0 && input_factors_.empty() ? std::optional(DType::NVFP4) : std::nullopt;
+  }
+
+  void blocks(int64_t row, std::byte* out) const override {
+    const auto* scales = parts_.scales.bytes.data();
+    const std::byte* codes = parts_.codes.bytes.data() + row * (columns_ / 2);
+    for (int64_t block = 0; block < columns_ / 128; ++block, codes += 64) {
+      std::memcpy(out, &global_, sizeof global_);
+      out += sizeof global_;
+      for (int64_t c = 8 * block; c < 8 * block + 8; ++c) *out++ = scales[scale_at(row, c)];
+      for (int64_t i = 0; i < 64; ++i) *out++ = tiled_ ? codes[i] << 4 | codes[i] >> 4 : codes[i];
+    }
+  }
+
  private:
+  int64_t scale_at(int64_t r, int64_t c) const { return tiled_ ? tiled_scale_offset(r, c, blocks_) : r * blocks_ + c; }
+
   void load_scales(int64_t r, std::vector<float>& scales) const {
     const auto* bytes = reinterpret_cast<const uint8_t*>(parts_.scales.bytes.data());
-    for (int64_t c = 0; c < blocks_; ++c) {
-      const int64_t at = tiled_ ? tiled_scale_offset(r, c, blocks_) : r * blocks_ + c;
-      scales[static_cast<size_t>(c)] = e4m3_to_float(bytes[at]) * global_;
-    }
+    for (int64_t c = 0; c < blocks_; ++c) scales[static_cast<size_t>(c)] = e4m3_to_float(bytes[scale_at(r, c)]) * global_;
   }
 
   void read_input_factors(const StoredTensor& t) {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -54,6 +55,22 @@ class ScaledValues final : public QuantisedValues {
       read_values(*weight_.dtype, weight_.bytes.data() + r * columns, columns, out);
       if (const int64_t line = r / grid_.rows; line != loaded) load_scales(loaded = line, scales);
       for (int64_t c = 0; c < columns; ++c) out[c] *= scales[static_cast<size_t>(c / grid_.columns)];
+    }
+  }
+
+  std::optional<DType> block_type() const override {
+    const bool fits = weight_.dtype == DType::F8_E4M3 && grid_.columns % 128 == 0 && weight_.shape[1] % 128 == 0;
+    return fits ? std::optional(DType::F8_128) : std::nullopt;
+  }
+
+  void blocks(int64_t row, std::byte* out) const override {
+    const int64_t columns = weight_.shape[1];
+    std::vector<float> scales(static_cast<size_t>(grid_.stride));
+    load_scales(row / grid_.rows, scales);
+    const std::byte* from = weight_.bytes.data() + row * columns;
+    for (int64_t c = 0; c < columns; c += 128, out += 132) {
+      std::memcpy(out, &scales[static_cast<size_t>(c / grid_.columns)], sizeof(float));
+      std::memcpy(out + 4, from + c, 128);
     }
   }
 

@@ -174,6 +174,8 @@ class QuantisedFinder {
 
 }  // namespace
 
+void QuantisedValues::blocks(int64_t, std::byte*) const { require(false, "these values have no block type"); }
+
 std::shared_ptr<const QuantisedValues> values_of(const WeightSource& source, const StoredTensor& t) {
   if (t.quantised) return t.quantised;
   const StoredTensor* scale = scale_beside(source, t);

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tensor/dtype.h"
 
 namespace flux2 {
 
@@ -17,6 +20,10 @@ class QuantisedValues {
 
   // Rows [begin, end) one after the other. May be called from several threads.
   virtual void rows(int64_t begin, int64_t end, float* out) const = 0;
+
+  // The block type that holds exactly these values in little memory, and row `row` in it; none where there is no such type.
+  virtual std::optional<DType> block_type() const { return std::nullopt; }
+  virtual void blocks(int64_t row, std::byte* out) const;
 };
 
 // Finds weights that are quantised with other tensors beside them and gives each its values, real shape and the dtype BF16 as

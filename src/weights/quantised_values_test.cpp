@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "tensor/blocks.h"
 #include "weights/named_weights.h"
 #include "weights/quantised_kinds.h"
 #include "weights/safetensors_writer.h"
@@ -143,6 +144,50 @@ TEST(QuantisedValues, Nvfp4InBothOrders) {
         written({{"w.weight", codes}, {"w.weight_scale", bytes({2, 3}, {1, 2, 3, 4, 5, 6})}, {"w.weight_scale_2", global}});
       }),
       HasSubstr("do not fit"));
+}
+
+// The weights that a model loads keep their 4 or 8 bits in memory and have the same values as BF16.
+TEST(QuantisedValues, StayQuantisedInBlocks) {
+  const int64_t rows = 130, columns = 256;
+  const auto noise = [](int64_t count, uint32_t seed) {
+    std::vector<uint8_t> out(static_cast<size_t>(count));
+    for (uint8_t& b : out) {
+      seed = seed * 1664525u + 1013904223u;
+      b = static_cast<uint8_t>(seed >> 24);
+      if ((b & 0x7f) == 0x7f) b ^= 1;  // NaN of e4m3
+    }
+    return out;
+  };
+  const Shape tiles{256, 16};  // scales of 130 × 16 groups, padded
+  const Tensors files[] = {{{kLayer + "weight", bytes({rows, columns}, noise(rows * columns, 1), DType::F8_E4M3)},
+                            {kLayer + "weight_scale_inv", floats({2, 2}, {0.5f, 0.3f, 0.7f, 0.11f})}},
+                           {{kLayer + "weight", bytes({rows, columns / 2}, noise(rows * columns / 2, 2))},
+                            {kLayer + "weight_scale", bytes({rows, 16}, noise(rows * 16, 3), DType::F8_E4M3)},
+                            {kLayer + "weight_scale_2", floats({}, {0.37f})}},
+                           {{kLayer + "weight", bytes({rows, columns / 2}, noise(rows * columns / 2, 4))},
+                            {kLayer + "weight_scale", bytes(tiles, noise(tiles.numel(), 5), DType::F8_E4M3)},
+                            {kLayer + "weight_scale_2", floats({}, {0.37f})},
+                            {kLayer + "comfy_quant", text(R"({"format":"nvfp4"})")}}};
+  const DType types[] = {DType::F8_128, DType::NVFP4, DType::NVFP4};
+  for (size_t i = 0; i < 3; ++i) {
+    const NamedWeights named(written(files[i]), ModelPart::Transformer);
+    const std::string name = kLayer + "weight";
+    EXPECT_EQ(named.dtype(name), types[i]);
+    const Tensor w = named.open(name);
+    ASSERT_EQ(w.dtype(), types[i]);
+    const WeightRows reference(named, name);
+    std::vector<float> wanted(static_cast<size_t>(columns)), got(wanted.size());
+    for (int64_t row = 0; row < rows; ++row) {
+      reference.values(row, wanted.data());
+      decode_blocks(w.dtype(), w.data<const std::byte>() + row * bytes_for(w.dtype(), columns), columns, got.data());
+      ASSERT_EQ(got, wanted) << i << ", row " << row;
+    }
+    const Tensor half = named.open(name, Shard{.axis = 1, .rank = 1, .count = 2});
+    ASSERT_EQ(half.shape(), (Shape{rows, columns / 2}));
+    decode_blocks(half.dtype(), half.data<const std::byte>(), columns / 2, got.data());
+    reference.values(0, wanted.data());
+    EXPECT_TRUE(std::equal(wanted.begin() + columns / 2, wanted.end(), got.begin())) << "a shard of columns";
+  }
 }
 
 TEST(QuantisedValues, BitsandbytesPlainAndNested) {

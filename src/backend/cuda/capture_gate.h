@@ -3,8 +3,8 @@
 namespace flux2 {
 
 // While one thread captures a graph, other threads must not call the CUDA runtime: allocating, freeing and the first launch of a
-// kernel (which loads it) can invalidate the capture, or fail themselves. A capture takes milliseconds and happens once per shape,
-// so it runs alone in the process.
+// kernel (which loads it) can invalidate the capture, or fail themselves. A capture takes milliseconds and happens once per
+// shape, so it runs alone in the process.
 
 // Held around calls of the CUDA runtime. Waits while another thread captures. May be nested, also inside a capture.
 class OutsideCaptures {

@@ -25,7 +25,13 @@ void check_cublas(cublasStatus_t status, const char* what) {
 }
 
 cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::BF16 ? CUDA_R_16BF : dtype == DType::F8_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_32F;
+  switch (dtype) {
+    case DType::BF16: return CUDA_R_16BF;
+    case DType::F8_E4M3: return CUDA_R_8F_E4M3;
+    case DType::I8: return CUDA_R_8I;
+    case DType::I32: return CUDA_R_32I;
+    default: return CUDA_R_32F;
+  }
 }
 
 // The largest power of two up to 256 that divides the address: what the library wants to know about alignment.
@@ -71,7 +77,11 @@ class Layout {
 
 class Operation {
  public:
-  Operation() { check_cublas(cublasLtMatmulDescCreate(&handle_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product"); }
+  explicit Operation(bool integers) {
+    check_cublas(cublasLtMatmulDescCreate(&handle_, integers ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                                          integers ? CUDA_R_32I : CUDA_R_32F),
+                 "describing a product");
+  }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   ~Operation() { cublasLtMatmulDescDestroy(handle_); }
@@ -107,7 +117,7 @@ class Preference {
 
 // The library is column-major: it computes yᵀ = bᵀ · aᵀ, so our b is its first operand.
 struct Cublas::Plan {
-  explicit Plan(const Product& p) : first(p.b), second(p.a), result(p.y) {
+  explicit Plan(const Product& p) : operation(p.a.dtype == DType::I8), first(p.b), second(p.a), result(p.y) {
     operation.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     operation.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.bias) {
@@ -117,10 +127,10 @@ struct Cublas::Plan {
     if (p.a_scales) {
       operation.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
       operation.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
-      // The tensor cores' own sums keep 14 bits or so: far more than operands of 4 bits are worth.
-      operation.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
       point_at_scales(p);
     }
+    // The tensor cores' own sums keep 14 bits or so: far more than operands of 4 bits are worth.
+    if (p.a.dtype == DType::F8_E4M3) operation.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   }
 
   void point_at_scales(const Product& p) const {
@@ -135,16 +145,18 @@ struct Cublas::Plan {
 
 Cublas::Cublas(cudaStream_t stream, MatmulPlans& plans) : stream_(stream), remembered_(plans) {
   check_cublas(cublasLtCreate(&handle_), "starting cuBLASLt");
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "starting cuBLASLt");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "starting cuBLASLt");
+  scales_rows_ = major == 9 && cublasLtGetVersion() >= 120900;
   if (const cudaError_t status = cudaMalloc(&workspace_, kWorkspaceBytes); status != cudaSuccess) {
     cublasLtDestroy(handle_);
     check_cuda(status, "starting cuBLASLt");
   }
 }
 
-// The library itself is asked only where it may be too old: that would open it together with the device.
-bool Cublas::multiplies_fp8(int compute_capability) {
-  return compute_capability == 90 && (CUBLAS_VER_MAJOR > 12 || cublasLtGetVersion() >= 120900);
-}
+// Ada and later; the library has had it for longer than we can be built with it.
+bool Cublas::multiplies_fp8(int compute_capability) { return compute_capability >= 89; }
 
 Cublas::~Cublas() {
   plans_.clear();
@@ -246,8 +258,12 @@ double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo
 
 cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
   const float kept = p.add ? 1.0f : 0.0f;
-  return cublasLtMatmul(handle_, plan.operation, &p.factor, p.b.data, plan.first, p.a.data, plan.second, &kept, p.y.data,
-                        plan.result, p.y.data, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
+  const int32_t whole_factor = 1, whole_kept = 0;
+  const bool integers = p.a.dtype == DType::I8;
+  const void* const factor = integers ? static_cast<const void*>(&whole_factor) : &p.factor;
+  const void* const keep = integers ? static_cast<const void*>(&whole_kept) : &kept;
+  return cublasLtMatmul(handle_, plan.operation, factor, p.b.data, plan.first, p.a.data, plan.second, keep, p.y.data, plan.result,
+                        p.y.data, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
 }
 
 void Cublas::multiply(const Product& p) {

@@ -16,7 +16,7 @@ namespace flux2 {
 // A row-major matrix in device memory; row_stride in elements.
 struct Matrix {
   void* data;
-  DType dtype;  // F32, BF16 or F8_E4M3
+  DType dtype;  // F32, BF16, F8_E4M3 or I8; a result also I32
   int64_t rows, columns, row_stride;
 };
 
@@ -31,7 +31,8 @@ class Cublas {
 
   // y[M, N] = factor · a · b (+ bias[N]) (+ y, when `add`), where a is [M, K], or [K, M] when transpose_a, and b is [K, N], or
   // [N, K] when transpose_b. a and b have one dtype; y has it too, or is F32. The bias is contiguous, 16-byte aligned, of y's
-  // dtype. F8_E4M3 operands have a factor for each row, [M] and [N]; then b is transposed, a is not, and y is BF16.
+  // dtype. 8-bit operands: b is transposed, a is not. The product of I8 is I32. That of F8_E4M3 is F32, or BF16 where
+  // both have a factor for each row, [M] and [N], and the GPU applies those (scales_rows).
   struct Product {
     Matrix a, b, y;
     bool transpose_a = false, transpose_b = false;
@@ -42,8 +43,10 @@ class Cublas {
   };
   void multiply(const Product& product);
 
-  // Whether this GPU and library have the product of F8_E4M3 with factors for rows.
-  static bool multiplies_fp8(int compute_capability);  // 90 for 9.0
+  // Whether GPUs of that compute capability (90 for 9.0) have products of F8_E4M3 here.
+  static bool multiplies_fp8(int compute_capability);
+  // Whether the GPU's product of F8_E4M3 takes factors for rows.
+  bool scales_rows() const { return scales_rows_; }
 
  private:
   struct Plan;
@@ -59,6 +62,7 @@ class Cublas {
   MatmulPlans& remembered_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
+  bool scales_rows_ = false;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 

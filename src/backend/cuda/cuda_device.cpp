@@ -31,8 +31,6 @@ class CudaDevice final : public Device {
         plans_(options.plan_folder, properties_.name),
         budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
     kernels_ = cuda::kernel_table();
-    if (!Cublas::multiplies_fp8(10 * properties_.major + properties_.minor))
-      kernels_.quantise = nullptr, kernels_.quantise_swiglu = nullptr;
     if (properties_.major != 9) kernels_.linear_swiglu = nullptr;  // written in Hopper's own instructions
   }
 
@@ -46,6 +44,9 @@ class CudaDevice final : public Device {
     return std::make_shared<CudaStream>(shared_from_this(), index_, plans_, budget_);
   }
   bool prefers_graphs() const override { return true; }
+  bool multiplies(DType dtype) const override {
+    return dtype == DType::I8 || (dtype == DType::F8_E4M3 && Cublas::multiplies_fp8(10 * properties_.major + properties_.minor));
+  }
   MemorySize memory() const override {
     const OutsideCaptures here;
     size_t free = 0, total = 0;

@@ -38,8 +38,10 @@ Kernels muted(Kernels table) {
 
 // What a GPU's product takes for itself: a weight it cannot multiply directly is dequantised for that time.
 void unpack_for_product(const Tensor& w, const Tensor& x, const Tensor& y) {
-  const bool in_eight_bits = w.dtype() == DType::F8_E4M3 && y.dtype() == DType::BF16 && y.device().kernels().quantise;
-  if (!is_float(w.dtype()) && !in_eight_bits) Tensor::like(y, is_float(x.dtype()) ? x.dtype() : y.dtype(), w.shape());
+  if (is_float(w.dtype())) return;
+  const bool in_eight_bits = y.dtype() == DType::BF16 && y.device().multiplies(w.dtype());
+  if (!in_eight_bits) Tensor::like(y, is_float(x.dtype()) ? x.dtype() : y.dtype(), w.shape());
+  else if (w.dtype() == DType::I8) Tensor::like(y, DType::I32, {rows_of_sums(y.dim(0), y.dim(1)), y.dim(1)});
 }
 
 // Shared with the memory it lent, which may outlive the stream.
@@ -98,7 +100,9 @@ class PlanDevice final : public Device {
         description_(target.description()),
         host_(target.is_host()),
         graphs_(target.prefers_graphs()),
-        memory_(target.memory()) {
+        memory_(target.memory()),
+        multiplies_f8_(target.multiplies(DType::F8_E4M3)),
+        multiplies_i8_(target.multiplies(DType::I8)) {
     kernels_ = muted(target.kernels());
     if (host_) return;
     kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
@@ -108,6 +112,9 @@ class PlanDevice final : public Device {
   std::string description() const override { return description_; }
   bool is_host() const override { return host_; }
   bool prefers_graphs() const override { return graphs_; }
+  bool multiplies(DType dtype) const override {
+    return (dtype == DType::F8_E4M3 && multiplies_f8_) || (dtype == DType::I8 && multiplies_i8_);
+  }
   MemorySize memory() const override { return memory_; }
   std::shared_ptr<Stream> open_stream() override { return std::make_shared<PlanStream>(shared_from_this()); }
 
@@ -115,6 +122,7 @@ class PlanDevice final : public Device {
   std::string name_, description_;
   bool host_, graphs_;
   MemorySize memory_;
+  bool multiplies_f8_, multiplies_i8_;
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ Matrix matrix_of(const Tensor& t) { return {t.raw(), t.dtype(), t.dim(0), t.dim(
 void linear(const LinearArgs& args) {
   check_activations("linear", args.y);
   if (args.y.numel() == 0) return;
-  if (fp8_product_fits(args)) return fp8_product(args);
+  if (eight_bit_product_fits(args)) return eight_bit_product(args);
   CudaStream& stream = stream_for(args.y);
   const Tensor x = operand_as(args.y.dtype(), args.x), w = operand_as(args.y.dtype(), args.w);
   Tensor bias;

@@ -1,7 +1,7 @@
 #include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/eight_bits.cuh"
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/kernels/layout.cuh"
-#include "backend/cuda/kernels/to_e4m3.cuh"
 
 // layer_norm, rms_norm and modulated_norm: the same walk over rows with another last line. gated_add_norm is the last of them
 // on a sum that it also stores. All but the first may end in 8 bits: the row is then in registers when its largest value is
@@ -18,7 +18,7 @@ enum class Norm { Layer, Rms, Modulated, GatedModulated };
 
 constexpr bool is_modulated(Norm kind) { return kind == Norm::Modulated || kind == Norm::GatedModulated; }
 
-// O is what is written: T, or E4m3 with a scale per row.
+// O is what is written: T, or E4m3 or int8_t with a scale per row.
 template <class T, class W, class O = T>
 struct NormArguments {
   const T* x;
@@ -34,7 +34,7 @@ struct NormArguments {
   const W* gate = nullptr;
   T* sum = nullptr;
   int64_t gate_stride = 0;
-  float* scales = nullptr;  // of E4m3: [rows]
+  float* scales = nullptr;  // of 8 bits: [rows]
 };
 
 template <class T, class W, int V>
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(block_of(kGroup))
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk)
       if ((chunk * kGroup + lane) * V < a.columns) largest.see(in[chunk]);
-    const E4m3Scale scale(largest.among<kGroup>());
+    const RowScale<O> scale(largest.among<kGroup>());
     if (lane == 0) a.scales[row] = scale.factor;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -223,8 +223,10 @@ bool launch(const char* op, const Tensor& x, const Tensor& y, const NormArgument
 // Calls f(O{}) with what y is stored as beside activations T.
 template <class T, class F>
 bool with_result(const Tensor& y, F&& f) {
-  if constexpr (std::is_same_v<T, Bf16>)
+  if constexpr (std::is_same_v<T, Bf16>) {
     if (y.dtype() == DType::F8_E4M3) return f(E4m3{});
+    if (y.dtype() == DType::I8) return f(int8_t{});
+  }
   return f(T{});
 }
 

@@ -35,10 +35,20 @@ struct SoftmaxArgs {
 };
 void masked_softmax(const SoftmaxArgs& args);
 
-// The product of e4m3 with e4m3, summed in F32 into BF16: for weights of that kind, an x that is rounded already or BF16, and
-// GPUs that do it (those have the kernel `quantise`).
-bool fp8_product_fits(const LinearArgs& args);
-void fp8_product(const LinearArgs& args);
+// The product of e4m3 with e4m3 or int8 with int8 into BF16: for weights of such a dtype that the GPU multiplies
+// (Device::multiplies), and an x that is BF16 or quantised to that dtype already.
+bool eight_bit_product_fits(const LinearArgs& args);
+void eight_bit_product(const LinearArgs& args);
+
+// y[M, N] BF16 = sums[M, N] · x_scales[M] · w_scales[N], for sums that are I32 or F32 and contiguous. Rows of y begin at
+// multiples of 16 bytes; N is a multiple of 8.
+struct ScaleSumsArgs {
+  const Tensor& sums;
+  const Tensor& x_scales;
+  const Tensor& w_scales;
+  const Tensor& y;
+};
+void scale_sums(const ScaleSumsArgs& args);
 
 // y [M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ is never stored: one kernel for BF16 on sm_90a.
 struct SwigluProductArgs {

@@ -1,5 +1,5 @@
+#include "backend/cuda/kernels/eight_bits.cuh"
 #include "backend/cuda/kernels/kernels.h"
-#include "backend/cuda/kernels/to_e4m3.cuh"
 
 // Activations in 8 bits for the product that follows: rows of a tensor, or of [x ‖ silu(gate) · up] while it is computed.
 namespace flux2::cuda {
@@ -32,20 +32,20 @@ struct Source {
     Pack<Bf16, V> out;
     if constexpr (V == 1) {
       out.v[0] = from_float<Bf16>(silu(as_float(r.first.v[0])) * as_float(r.up.v[0]));
-      return out;
-    }
+    } else {
 #pragma unroll
-    for (int v = 0; v + 1 < V; v += 2) {
-      const float2 g = unpacked(pair_at(r.first, v)), u = unpacked(pair_at(r.up, v));
-      *reinterpret_cast<uint32_t*>(&out.v[v]) = packed(silu(g.x) * u.x, silu(g.y) * u.y);
+      for (int v = 0; v < V; v += 2) {
+        const float2 g = unpacked(pair_at(r.first, v)), u = unpacked(pair_at(r.up, v));
+        *reinterpret_cast<uint32_t*>(&out.v[v]) = packed(silu(g.x) * u.x, silu(g.y) * u.y);
+      }
     }
     return out;
   }
 };
 
 // A block holds a row in registers, kChunks vectors a thread.
-template <int kThreads, int kChunks>
-__global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source source, E4m3* y, float* scales) {
+template <int kThreads, int kChunks, class Q>
+__global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source source, Q* y, float* scales) {
   const int64_t row = blockIdx.x;
   const auto column_of = [](int chunk) { return (chunk * kThreads + static_cast<int>(threadIdx.x)) * kWide; };
   Source::Read<kWide> reads[kChunks];
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source s
     values[chunk] = source.value<kWide>(reads[chunk], column_of(chunk));
     largest.see(values[chunk]);
   }
-  const E4m3Scale scale(largest.among<kThreads>());
+  const RowScale<Q> scale(largest.among<kThreads>());
   if (threadIdx.x == 0) scales[row] = scale.factor;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk)
@@ -69,12 +69,13 @@ __global__ void __launch_bounds__(kThreads) quantise_in_registers(const Source s
 
 // Any width and alignment: the row is read, and computed, twice.
 constexpr int kWalkers = 256;
-__global__ void __launch_bounds__(kWalkers) quantise_by_walking(const Source source, E4m3* y, float* scales) {
+template <class Q>
+__global__ void __launch_bounds__(kWalkers) quantise_by_walking(const Source source, Q* y, float* scales) {
   const int64_t row = blockIdx.x;
   const auto value = [&](int column) { return source.value<1>(source.read<1>(row, column), column); };
   Largest largest;
   for (int c = threadIdx.x; c < source.columns; c += kWalkers) largest.see(value(c));
-  const E4m3Scale scale(largest.among<kWalkers>());
+  const RowScale<Q> scale(largest.among<kWalkers>());
   if (threadIdx.x == 0) scales[row] = scale.factor;
   for (int c = threadIdx.x; c < source.columns; c += kWalkers) store_pack(y + row * source.columns + c, scale.round(value(c)));
 }
@@ -83,11 +84,11 @@ bool walks_in_vectors(const Tensor& t) {
   return t.dim(1) % kWide == 0 && (t.dim(0) == 1 || t.stride(0) % kWide == 0) && is_aligned(t.raw(), 16);
 }
 
-void launch(const char* op, const Source& source, const Tensor& y, bool vectors, double bytes) {
-  if (y.numel() == 0) return;
+template <class Q>
+void launch_as(const char* op, const Source& source, const Tensor& y, bool vectors) {
   CudaStream& stream = stream_for(y);
   const unsigned rows = blocks_for(op, y.dim(0), 1);
-  E4m3* const out = y.data<E4m3>();
+  Q* const out = y.data<Q>();
   float* const scales = y.scales().data<float>();
   const int packs = source.columns / kWide;
   const auto run = [&]<int kThreads, int kChunks>() {
@@ -99,7 +100,13 @@ void launch(const char* op, const Source& source, const Tensor& y, bool vectors,
   else if (packs <= 384 * 3) run.template operator()<384, 3>();
   else if (packs <= 512 * 3) run.template operator()<512, 3>();
   else run.template operator()<512, 4>();
-  stream.enqueued(op, {.bytes = bytes});
+}
+
+void launch(const char* op, const Source& source, const Tensor& y, bool vectors, double bytes) {
+  if (y.numel() == 0) return;
+  if (y.dtype() == DType::I8) launch_as<int8_t>(op, source, y, vectors);
+  else launch_as<E4m3>(op, source, y, vectors);
+  stream_for(y).enqueued(op, {.bytes = bytes});
 }
 
 void check_source(const char* op, const Tensor& t) {

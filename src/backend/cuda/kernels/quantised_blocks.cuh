@@ -176,6 +176,33 @@ struct BlocksIQ4_XS {  // d @0, upper two bits of the scales @2, their low nibbl
   }
 };
 
+__device__ inline float e4m3_at(const uint8_t* at) { return static_cast<float>(*reinterpret_cast<const __nv_fp8_e4m3*>(at)); }
+
+struct BlocksF8_128 {  // scale @0, values @4
+  static constexpr int kElements = 128, kBytes = 132;
+  template <int V>
+  __device__ static void load(const uint8_t* b, int first, float (&out)[V]) {
+    const float scale = *reinterpret_cast<const float*>(b);
+#pragma unroll
+    for (int v = 0; v < V; ++v) out[v] = e4m3_at(b + 4 + first + v) * scale;
+  }
+};
+
+__constant__ const float kE2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+
+struct BlocksNvfp4 {  // factor @0, scales @4, codes @12, the even element in the low nibble
+  static constexpr int kElements = 128, kBytes = 76;
+  template <int V>
+  __device__ static void load(const uint8_t* b, int first, float (&out)[V]) {
+    const float scale = __fmul_rn(e4m3_at(b + 4 + first / 16), *reinterpret_cast<const float*>(b));
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const int code = (b[12 + (first + v) / 2] >> 4 * ((first + v) % 2)) & 15;
+      out[v] = copysignf(kE2m1[code & 7], code & 8 ? -1.0f : 1.0f) * scale;
+    }
+  }
+};
+
 // Calls f(Blocks{}) for the block type of that name.
 template <class F>
 void with_blocks(const char* op, DType dtype, F&& f) {
@@ -192,6 +219,8 @@ void with_blocks(const char* op, DType dtype, F&& f) {
     case DType::Q5_K: return f(BlocksQ5_K{});
     case DType::Q6_K: return f(BlocksQ6_K{});
     case DType::IQ4_XS: return f(BlocksIQ4_XS{});
+    case DType::F8_128: return f(BlocksF8_128{});
+    case DType::NVFP4: return f(BlocksNvfp4{});
     default: refuse_dtype(op, dtype);
   }
 }

@@ -2,7 +2,7 @@
 
 #include "backend/cuda/kernels/device_math.cuh"
 
-// Rounding BF16 rows to e4m3 with one scale each, to nearest and ties to even: the numbers weights/quantise makes of them.
+// Rounding BF16 rows to 8 bits with one scale each, to nearest and ties to even: the numbers weights/quantise makes of them.
 namespace flux2::cuda {
 
 using E4m3 = __nv_fp8_e4m3;
@@ -42,13 +42,33 @@ struct Largest {
   }
 };
 
-// The largest value becomes the largest e4m3. A row with something other than numbers has no scale but NaN or infinity, and
-// shows.
-struct E4m3Scale {
+// The scale of a row that is stored as Q: the largest value becomes the largest Q. A row with NaN or infinity in it gets a scale
+// of NaN or infinity, so that it shows in the product.
+template <class Q>
+struct RowScale;
+
+template <>
+struct RowScale<int8_t> {
   float factor;  // value = factor · stored
   float inverse;
 
-  __device__ explicit E4m3Scale(float largest) : factor(largest / 448.0f), inverse(largest > 0 ? 448.0f / largest : 0.0f) {}
+  __device__ explicit RowScale(float largest) : factor(largest / 127.0f), inverse(largest > 0 ? 127.0f / largest : 0.0f) {}
+
+  template <int V>
+  __device__ Pack<int8_t, V> round(const Pack<Bf16, V>& in) const {
+    Pack<int8_t, V> out;
+#pragma unroll
+    for (int v = 0; v < V; ++v) out.v[v] = static_cast<int8_t>(max(-127, min(127, __float2int_rn(as_float(in.v[v]) * inverse))));
+    return out;
+  }
+};
+
+template <>
+struct RowScale<E4m3> {
+  float factor;
+  float inverse;
+
+  __device__ explicit RowScale(float largest) : factor(largest / 448.0f), inverse(largest > 0 ? 448.0f / largest : 0.0f) {}
 
   template <int V>
   __device__ Pack<E4m3, V> round(const Pack<Bf16, V>& in) const {

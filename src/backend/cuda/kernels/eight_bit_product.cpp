@@ -1,0 +1,73 @@
+#include <algorithm>
+
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/kernels/launch.h"
+#include "backend/cuda/kernels/matrix.h"
+#include "backend/cuda/kernels/parts.h"
+
+namespace flux2::cuda {
+
+namespace {
+
+// Rows of 16 bytes each: what the library asks of 8-bit operands.
+bool is_even(const Tensor& t, int64_t elements) {
+  return t.dim(1) % elements == 0 && t.stride(1) == 1 && (t.dim(0) == 1 || t.stride(0) % elements == 0) &&
+         is_aligned(t.raw(), 16);
+}
+
+// The factors of all rows, one each.
+Tensor row_scales(const Tensor& t, Stream& stream) {
+  const Tensor& scales = t.scales();
+  if (scales.defined() && scales.numel() == t.dim(0)) return scales.contiguous();
+  const Tensor all = Tensor::empty(stream, DType::F32, {t.dim(0)});
+  if (scales.defined()) all.copy_from(scales.reshaped({1}).expanded(all.shape()));
+  else all.fill(1.0);
+  return all;
+}
+
+Tensor rounded(const Tensor& x, DType dtype) {
+  const Tensor y = Tensor::like(x, dtype, x.shape()).with_scales(Tensor::like(x, DType::F32, {x.dim(0)}));
+  quantise({x, y});
+  return y;
+}
+
+// Where the library does not apply scales of rows, it gives plain sums, and a kernel of ours scales them. They are made for some
+// rows at a time, so that they need little memory and are still in the cache when they are read.
+void product_by_sums(const LinearArgs& args, const Tensor& x, const Tensor& x_scales, const Tensor& w_scales) {
+  CudaStream& stream = stream_for(args.y);
+  const int64_t rows = x.dim(0), columns = args.w.dim(0), step = rows_of_sums(rows, columns);
+  const Tensor sums = Tensor::like(args.y, args.w.dtype() == DType::I8 ? DType::I32 : DType::F32, {step, columns});
+  for (int64_t first = 0; first < rows; first += step) {
+    const int64_t count = std::min(step, rows - first);
+    const Tensor part = sums.narrowed(0, 0, count), x_part = x.narrowed(0, first, count);
+    stream.cublas().multiply({.a = matrix_of(x_part), .b = matrix_of(args.w), .y = matrix_of(part), .transpose_b = true});
+    scale_sums({part, x_scales.narrowed(0, first, count), w_scales, args.y.narrowed(0, first, count)});
+  }
+}
+
+}  // namespace
+
+bool eight_bit_product_fits(const LinearArgs& args) {
+  const Tensor &x = args.x, &w = args.w, &y = args.y;
+  return (w.dtype() == DType::F8_E4M3 || w.dtype() == DType::I8) && y.dtype() == DType::BF16 && !args.bias &&
+         y.device().multiplies(w.dtype()) && is_even(w, 16) && is_even(y, 8) && w.dim(0) % 16 == 0 &&
+         (x.dtype() == DType::BF16 || (x.dtype() == w.dtype() && is_even(x, 16)));
+}
+
+void eight_bit_product(const LinearArgs& args) {
+  CudaStream& stream = stream_for(args.y);
+  const Tensor x = args.x.dtype() == DType::BF16 ? rounded(matrix_operand(args.x), args.w.dtype()) : args.x;
+  const Tensor x_scales = row_scales(x, stream), w_scales = row_scales(args.w, stream);
+  if (args.w.dtype() == DType::F8_E4M3 && stream.cublas().scales_rows())
+    stream.cublas().multiply({.a = matrix_of(x),
+                              .b = matrix_of(args.w),
+                              .y = matrix_of(args.y),
+                              .transpose_b = true,
+                              .a_scales = x_scales.data<float>(),
+                              .b_scales = w_scales.data<float>()});
+  else product_by_sums(args, x, x_scales, w_scales);
+  stream.enqueued(args.w.dtype() == DType::I8 ? "linear int8" : "linear fp8",
+                  product_cost(x, args.w, args.y, {x.dim(0), args.w.dim(0), x.dim(1)}));
+}
+
+}  // namespace flux2::cuda
