@@ -232,7 +232,7 @@ struct QuantiseArgs {
 // How many rows of plain sums [rows, columns], 4 bytes each, a GPU's 8-bit product makes at a time where it scales them
 // afterwards.
 inline int64_t rows_of_sums(int64_t rows, int64_t columns) {
-  constexpr int64_t kBytes = int64_t{64} << 20, kTile = 256;
+  constexpr int64_t kBytes = int64_t{256} << 20, kTile = 256;
   return std::min(rows, std::max<int64_t>(kBytes / (4 * std::max<int64_t>(columns, 1)) / kTile, 1) * kTile);
 }
 // y[M, W + N] = [x[M, W] ‖ silu(gate) · up]; x may be null, gate and up [M, N].
