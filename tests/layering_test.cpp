@@ -1,4 +1,5 @@
-// A folder includes only its own headers and those of folders below it; backends are seen by the engine alone.
+// What must hold for the source tree as a whole: a folder includes only folders below it, messages name no command-line flags,
+// and the documentation names files that exist.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -8,6 +9,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/paths.h"
 
@@ -15,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What each folder may include besides itself. docs/architecture.md draws this.
+// The folders that each folder may include besides itself. docs/architecture.md shows this as a diagram.
 const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   std::map<std::string, std::set<std::string>> m;
   m["base"] = {};
@@ -56,14 +58,14 @@ bool is_source(const fs::path& p) {
   return e == ".h" || e == ".cpp" || e == ".cu" || e == ".cuh" || e == ".inc";
 }
 
-TEST(Layering, NobodyIncludesUpwards) {
+TEST(Layering, FoldersIncludeOnlyFoldersBelowThem) {
   const fs::path root = flux2::test::source_folder();
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   int files = 0, includes = 0;
   for (const fs::path& top : {root / "src", root / "cli"})
     for (const auto& entry : fs::recursive_directory_iterator(top)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
-      // Tests may reach further: an op is tested on a backend.
+      // Tests may include more: an op is tested on a backend.
       if (entry.path().stem().string().ends_with("_test")) continue;
       const std::string relative = fs::relative(entry.path(), top == root / "cli" ? root : top).generic_string();
       const std::string folder = folder_of(relative);
@@ -84,7 +86,7 @@ TEST(Layering, NobodyIncludesUpwards) {
   EXPECT_GT(includes, 100);
 }
 
-// Front ends put hints into their own words (base/error.h), so no text below them may name an option of the command line.
+// Each front end spells hints in its own way (base/error.h), so no text below them may name a command-line option.
 TEST(Layering, NoMessageNamesACommandLineFlag) {
   const fs::path root = flux2::test::source_folder();
   int literals = 0;
@@ -115,6 +117,48 @@ TEST(Layering, NoMessageNamesACommandLineFlag) {
     }
   }
   EXPECT_GT(literals, 1000);
+}
+
+std::string content_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) found.push_back((*at)[1]);
+  return found;
+}
+
+// A path in backticks has a slash or the extension of a file. It is relative to the repository or to src/.
+TEST(Documentation, PathsInArchitectureAndContributingExist) {
+  const fs::path root = flux2::test::source_folder();
+  for (const char* page : {"docs/architecture.md", "CONTRIBUTING.md"}) {
+    int paths = 0;
+    for (const std::string& path :
+         matches(content_of(root / page), "`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]*)+|[A-Za-z0-9_-]+\\.(?:h|cpp|cu|md|sh|txt))`")) {
+      if (path == "CMakeLists.txt" || path.starts_with("build/")) continue;  // of every folder; made by a build
+      EXPECT_TRUE(fs::exists(root / path) || fs::exists(root / "src" / path)) << page << " names " << path;
+      ++paths;
+    }
+    EXPECT_GT(paths, 20) << page;
+  }
+}
+
+TEST(Documentation, LinksLeadToFiles) {
+  const fs::path root = flux2::test::source_folder();
+  std::vector<fs::path> pages = {root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md"};
+  for (const auto& entry : fs::directory_iterator(root / "docs"))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  int links = 0;
+  for (const fs::path& page : pages)
+    for (const std::string& target : matches(content_of(page), "\\]\\(([^)#\\s]+)[^)]*\\)")) {
+      if (target.find("://") != target.npos) continue;
+      EXPECT_TRUE(fs::exists(page.parent_path() / target)) << page.filename() << " links to " << target;
+      ++links;
+    }
+  EXPECT_GT(links, 20);
 }
 
 }  // namespace
