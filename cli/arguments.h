@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// A command line taken apart. Flags have the value "true", once for each time they are given.
+// A parsed command line. Flags have the value "true", once for each time they are given.
 struct Arguments {
   struct Given {
     std::vector<std::string> values;
@@ -19,8 +19,8 @@ struct Arguments {
   std::vector<std::string> positional;
 };
 
-// Throws InvalidArgument for an option that does not exist (naming the nearest that does), lacks its value or belongs
-// to a later version. Dashes and underscores in long names are the same.
+// Throws InvalidArgument for an option that does not exist (naming the nearest one), lacks its value or is not available yet.
+// Dashes and underscores in long names are equivalent.
 Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vector<ForeignOption>& foreign,
                           std::vector<std::string> words);
 

@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-// Asks on stderr and reads the answer from standard input; --yes answers for the person. Anything but y or yes is no.
+// Asks on stderr and reads the answer from standard input. With --yes it does not ask. Anything but y or yes means no.
 bool confirmed(Invocation& run, const std::string& question);
 
 }  // namespace flux2

@@ -12,21 +12,21 @@
 
 namespace flux2 {
 
-// A picture made twice, by a model and by what it was converted to.
+// An image generated twice: by a model and by its converted version.
 struct CalibratedPicture {
   std::string prompt;
   uint64_t seed = 0;
   PictureDifference difference;
 };
 
-// `convert --calibrate`: what converting a part does to pictures, on the prompts of a file.
+// `convert --calibrate`: the effect of a conversion on images, for the prompts of a file.
 class Calibration {
  public:
-  // Finds the other parts beside the source, or where --model and the like say, and resolves every prompt. Throws when a part is
-  // missing or a prompt asks for what cannot be done.
+  // Finds the other parts next to the source, or where --model and related options say, and resolves every prompt. Throws if a
+  // part is missing or a prompt is invalid.
   Calibration(Invocation& run, const Component& source);
 
-  // Makes the pictures of both, with the same seeds. One model is in memory at a time.
+  // Generates the images of both, with the same seeds. Only one model is in memory at a time.
   std::vector<CalibratedPicture> compare(const std::filesystem::path& converted);
 
  private:

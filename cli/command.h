@@ -30,7 +30,7 @@ struct Command {
   std::string arguments;  // behind the name in the usage line
   std::vector<OptionGroup> (*options)();
   std::vector<std::string> examples;                   // three
-  int (*run)(Invocation&);                             // exit status; Errors are the caller's
+  int (*run)(Invocation&);                             // returns the exit status; the caller handles Errors
   std::string details = {};                            // a paragraph for its help
   bool foreign_names = false;                          // accepts the option names of other programs
   const std::vector<Command>& (*actions)() = nullptr;  // commands of its own, named by the first argument

@@ -12,7 +12,7 @@ const std::vector<std::string>& config_keys();      // in alphabetical order
 const Field* config_field(const std::string& key);  // the field a key sets; null for models.paths, styles and unknown keys
 bool is_config_key(const std::string& key);
 
-// InvalidArgument, with the nearest key, when the file sets something that does not exist or is not available yet.
+// Throws InvalidArgument, with the nearest key, if the file sets a key that does not exist or is not available yet.
 void refuse_unknown_keys(const ConfigFile& file);
 
 // What `config set` may write: the value of a key, checked. `literal` is its TOML.

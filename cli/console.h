@@ -15,8 +15,8 @@ namespace flux2 {
 
 enum class ProgressMode { Bar, Plain, Json, Off };
 
-// What goes to the person: everything on stderr, so that stdout holds results only. One line may be temporary (the
-// progress bar); any message takes its place and it comes back below.
+// Output for the user. Messages go to stderr, so that stdout contains only results. One line may be temporary (the progress bar):
+// a message replaces it, and it is redrawn below.
 class Console {
  public:
   Console() = default;

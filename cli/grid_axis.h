@@ -14,8 +14,8 @@ struct GridAxis {
   std::string label(size_t index) const;  // "steps 4"; of prompts the text alone, of files the base name
 };
 
-// "steps=4,8", "seed=1..3", "cfg=1..4:0.5" or, where | separates, "prompt=a fox|a cat". Throws InvalidArgument for
-// options that do not decide about a picture, naming the nearest that does.
+// "steps=4,8", "seed=1..3", "cfg=1..4:0.5" or, where | separates, "prompt=a fox|a cat". Throws InvalidArgument for options that
+// do not affect an image, and names the nearest one that does.
 GridAxis parse_grid_axis(std::string_view text);
 
 }  // namespace flux2

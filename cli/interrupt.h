@@ -2,13 +2,13 @@
 
 namespace flux2 {
 
-// From here on the first SIGINT or SIGTERM only leaves a note; a second one ends the program at once.
+// From here on, the first SIGINT or SIGTERM is only recorded; a second one ends the program immediately.
 void watch_interrupts();
 
 // The signal that came, or 0.
 int interrupt_signal();
 
-// An interruption that was dealt with: from here on as after watch_interrupts(). SIGTERM is not forgotten.
+// Resets the state after an interruption was handled, as after watch_interrupts(). SIGTERM is not reset.
 void forget_interrupt();
 
 }  // namespace flux2

@@ -10,7 +10,7 @@
 namespace flux2 {
 
 // One option as the user knows it. Options of requests and of the program itself are made from tables of fields
-// (record/request_fields.h, program_fields()); those of one command alone are written down here.
+// (record/request_fields.h, program_fields()); options of a single command are defined here.
 struct OptionSpec {
   std::string name;  // long name, with dashes
   char letter = 0;
@@ -28,7 +28,7 @@ struct OptionGroup {
   std::vector<OptionSpec> options;
 };
 
-// A name that other programs use: its values, translated, belong to `target`; without target it has no effect.
+// An option name of another program. Its values are translated and assigned to `target`; without a target it has no effect.
 struct ForeignOption {
   std::string name;
   int values = 1;

@@ -5,14 +5,14 @@
 
 namespace flux2 {
 
-// What generate, edit, inpaint, plan and the shell were asked for. Reads the prompts from the argument, -p, standard input or a
-// file, and says so when the bundled model is used.
+// Prepares the requests of generate, edit, inpaint, plan and the shell. Reads the prompts from the argument, -p, standard input
+// or a file, and prints a note if the bundled model is used.
 PreparedRun prepare_run(Invocation& run, Task task = Task::Generate, FoundModels* found = nullptr);
 
 // The prompts of a command line. Throws InvalidArgument when there is none or more than one source; `optional` allows none.
 std::vector<PromptLine> read_prompts(const Invocation& run, bool optional);
 
-// Does what was prepared, or prints its plan with --dry-run. The program's exit status.
+// Runs the prepared requests, or prints their plan with --dry-run. Returns the exit status.
 int run_prepared(Invocation& run, PreparedRun prepared);
 
 }  // namespace flux2

@@ -14,8 +14,8 @@ namespace flux2 {
 // A terminal that can draw pictures.
 class Screen {
  public:
-  // As --show says, where "off" is what `otherwise` says; nothing when pictures are not wanted, when neither stdout nor stderr
-  // is a terminal, or (said once) when it cannot show any.
+  // The terminal according to --show, whose default is `otherwise`. Empty if images are not to be shown, if neither stdout nor
+  // stderr is a terminal, or (with one message) if the terminal cannot show images.
   static std::optional<Screen> open(Invocation& run, const std::string& otherwise = "off");
 
   void draw(const Image& image);
@@ -35,7 +35,7 @@ class Screen {
   int step_rows_ = 0;  // of the last step drawn
 };
 
-// What happens with a preview of each step: drawn with --show-steps, told as an event with --progress json.
+// Handles the preview of each step: drawn with --show-steps, printed as an event with --progress json.
 class StepDisplay {
  public:
   explicit StepDisplay(Invocation& run) : run_(run) {}

@@ -10,7 +10,7 @@ int run_bench_gemm(Invocation& run);
 int run_bench_quant(Invocation& run);
 int run_bench_train(Invocation& run);
 
-// A figure cut to what is worth reading.
+// A number rounded to a readable length.
 double rounded(double value, double unit);
 
 }  // namespace flux2

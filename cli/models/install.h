@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// How installed parts are put into the registry, whether they were copied or fetched.
+// How installed parts are registered, whether they were copied or downloaded.
 struct NewParts {
   std::string name;  // of the first part, a transformer if there is one; empty: by what it is
   bool in_place = true;
@@ -22,7 +22,7 @@ std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Describe
 // Where files of a type are kept in a model folder: the role folders other tools use too.
 const char* role_folder(ModelType type);
 
-// Something that is not on this machine: a starter, a repository of the hub or an address.
+// Installs something that is not on this machine: a starter set, a repository of the hub or a URL.
 std::vector<ModelRecord> install_remote(Invocation& run, const std::string& source);
 
 }  // namespace flux2

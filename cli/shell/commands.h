@@ -7,8 +7,8 @@ namespace flux2 {
 
 class Shell;
 
-// Runs the command that a line is: its first word, bare or behind a !, with arguments that fit. A line whose arguments do not
-// fit is a prompt ("open sea at night"), unless it begins with !: then it is a mistake. False when it is no command.
+// Runs a line as a command: its first word, optionally after a !, with valid arguments. A line whose arguments are invalid is a
+// prompt ("open sea at night"), unless it starts with !, which makes it an error. Returns false if the line is not a command.
 bool run_shell_command(Shell& shell, const std::string& line);
 
 std::vector<std::string> shell_command_names();

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// What key=value lines of the shell have set, with the way back.
+// The settings made by key=value lines of the shell, with undo.
 class ShellSettings {
  public:
   // Finds the file of a picture that is named $N.

@@ -22,17 +22,17 @@ struct ShellPicture {
   int width = 0, height = 0;
   std::optional<uint64_t> seed;
   std::string prompt;
-  SettingLayer settings;  // all that made it, as `use` takes them
+  SettingLayer settings;  // everything that produced it, for `use`
 };
 
-// The interactive prompt: settings that stay, pictures that can be used again, one model in memory.
+// The interactive prompt: persistent settings, images that can be reused, one model in memory.
 class Shell {
  public:
   explicit Shell(Invocation& run);
 
   int run();  // until the end of input; exit status
 
-  // One line, as if it was typed. False when the session shall end. Errors are printed.
+  // Runs one line as if it were typed. Returns false if the session should end. Errors are printed.
   bool enter(const std::string& line);
 
  private:

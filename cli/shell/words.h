@@ -8,8 +8,8 @@
 
 namespace flux2 {
 
-// A line taken apart as a shell does: words are separated by blanks, '…' and "…" keep them together, \ takes the next character
-// as it is (inside "…" before " and \ alone). Throws InvalidArgument for a quote that is never closed.
+// Splits a line like a shell: words are separated by blanks, '…' and "…" group them, \ escapes the next character (inside "…"
+// only " and \). Throws InvalidArgument for a quote that is never closed.
 std::vector<std::string> shell_words(std::string_view line);
 
 // A word as shell_words() reads it back.

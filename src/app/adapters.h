@@ -10,15 +10,16 @@
 namespace flux2 {
 
 // "style.safetensors:0.7:double_blocks" → the file, its strength and the layers it may change (hub/adapter_tools.h), where the
-// latter two may be left out. A name alone is looked for in the registry, which may know a strength for it, then in the model
-// folders and their `loras`.
+// latter two may be left out. A plain name is looked up in the registry, which may have a default strength for it, then in the
+// model folders and their `loras` folders.
 AdapterChoice adapter_choice(const std::string& text, const AppContext& context);
 std::string text_of(const AdapterChoice& choice);  // which adapter_choice understands
 
 // The adapters a request asks for, in order.
 std::vector<AdapterChoice> adapter_choices(const RequestSpec& spec, const AppContext& context);
 
-// Adapters named for one picture beside those named for all: one that both name has the strength it is given here.
+// Combines adapters for one image with those for all images. If both name the same adapter, the strength for the one image is
+// used.
 std::vector<std::string> adapters_beside(const std::vector<std::string>& all, const std::vector<std::string>& own);
 
 // Takes <lora:NAME:STRENGTH> out of a prompt; `found` gets "NAME:STRENGTH" for each.

@@ -26,10 +26,10 @@ ConfigFile read_config(const std::filesystem::path& path, const Log& log);
 bool toml_available();
 std::map<std::string, std::vector<std::string>> parse_toml(std::string_view text);
 
-// Text of a file with one value changed or taken out (`literal` empty); comments and everything else stay.
+// The text of a file with one value changed, or removed if `literal` is empty. Comments and everything else are kept.
 std::string edit_toml(std::string_view text, std::string_view section, std::string_view key, std::string_view literal);
 
-// How a value typed by a person is written: numbers, true, false and lists as they are, anything else as a string.
+// A value typed by the user as TOML: numbers, true, false and lists as they are, everything else as a string.
 std::string toml_literal(std::string_view value);
 
 }  // namespace flux2

@@ -11,7 +11,7 @@ namespace flux2 {
 
 using GetEnv = std::function<const char*(const char*)>;
 
-// What surrounds a request, the same for every front end: the environment, the configuration files, and where notices go.
+// The surroundings of a request, the same for every front end: the environment, the configuration files, and where messages go.
 struct AppContext {
   GetEnv environment = [](const char*) -> const char* { return nullptr; };
   ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
@@ -31,7 +31,7 @@ std::filesystem::path data_path(const GetEnv& environment, const std::filesystem
 // source tree the program was built from; empty when there is none.
 std::filesystem::path bundled_model(const GetEnv& environment);
 
-// Where installed models are looked for: models.paths of the project and the user, then models/ of the data folder.
+// The folders that are searched for installed models: models.paths of the project and the user, then models/ in the data folder.
 std::vector<std::filesystem::path> model_folders(const AppContext& context);
 
 }  // namespace flux2

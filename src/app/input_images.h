@@ -46,8 +46,8 @@ class InputImages {
 
 ReferenceRules reference_rules(const RequestSpec& spec);
 
-// The files that an image was made from, its canvas first: beside it or here, under their names and with their content.
-// NotFound, naming them, when some are missing.
+// The files that an image was made from, its canvas first. They are searched in the image's folder and in the current folder, by
+// name and content. Throws NotFound, naming them, if some are missing.
 std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);
 
 }  // namespace flux2

@@ -12,7 +12,7 @@ namespace flux2 {
 // What to look for: the fields of a request that choose a model, with the environment and the configuration.
 ModelQuery model_query(const RequestSpec& spec, const AppContext& context);
 
-// Models that were found, so that many requests look for each only once.
+// A cache of located models, so that many requests search for each model only once.
 using FoundModels = std::map<std::string, ModelFiles>;
 
 // Finds the files of the model that a request asks for.

@@ -17,11 +17,11 @@ struct OutputFields {
   std::string extension;  // without dot
 };
 
-// Without a target, and inside a folder that the user named.
+// The default patterns: without a target, and for a folder that the user named.
 inline constexpr std::string_view kDefaultOutput = "outputs/{date}/{seq:05}-{seed}.{ext}";
 inline constexpr std::string_view kFolderPattern = "{seq:05}-{seed}.{ext}";
 
-// Whether `target` holds tokens ({seq}, {seed}, …, %d, %05d), so that each picture gets a name of its own.
+// Whether `target` contains tokens ({seq}, {seed}, …, %d, %05d), so that each image gets its own name.
 bool is_output_pattern(std::string_view target);
 
 // The path for one picture. `target` is what the user gave: a file is taken as it is, with -01, -02, … before the

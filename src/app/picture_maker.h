@@ -26,18 +26,19 @@ class PictureMaker {
   // Receives a preview after each step, at most 512 pixels a side. Empty: none are made unless the request names a preview file.
   using OnPreview = std::function<void(const Image& preview, const StepDone& step)>;
 
-  // `spec` decides about the engine. The context must outlive the maker.
+  // `spec` determines the engine's options. The context must outlive the maker.
   PictureMaker(const AppContext& context, ModelFiles files, const RequestSpec& spec);
 
-  // Opens the device and the model. `requests` is what will be made: where memory is short the largest decides, and prompts are
-  // encoded together.
+  // Opens the device and the model. `requests` are the requests to come: if memory is short, the largest one determines the
+  // placement, and all prompts are encoded together.
   void load(std::span<const ResolvedRequest> requests, const Progress& progress = {});
   bool is_loaded() const { return session_ != nullptr; }
 
   // Uses other files with the same engine. Networks whose files did not change stay in memory.
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
-  // When memory runs out it is tried once more with less at a time; images that were delivered are not made again.
+  // If memory runs out, it tries once more with smaller pieces of work; images that were already delivered are not generated
+  // again.
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {},
             const OnPreview& on_preview = {});
 
@@ -47,7 +48,7 @@ class PictureMaker {
   MemoryUse memory_use() const { return session_ ? engine_->memory_use(*session_) : MemoryUse{}; }
   int64_t peak_bytes() const;                         // of the device's memory; on a CPU of the process
   const PhaseTimes& times() const { return times_; }  // of everything so far
-  void record_into(Trace* trace) { trace_ = trace; }  // the requests that follow; null: no longer
+  void record_into(Trace* trace) { trace_ = trace; }  // records later requests; null stops recording
 
  private:
   class Stopwatch;

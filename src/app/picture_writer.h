@@ -19,21 +19,21 @@ struct WrittenPicture {
   Image image;
 };
 
-// Turns images into files as a request says.
+// Writes images to files as a request asks.
 class PictureWriter {
  public:
-  // Where the bytes of the target "-" go. Without it that target is refused.
+  // Receives the bytes for the target "-". Without it, that target is an error.
   using ToStandardOutput = std::function<void(std::span<const std::byte>)>;
 
   explicit PictureWriter(const RequestSpec& spec, ToStandardOutput to_standard_output = {});
 
   // How many images will go to one target; more than one are numbered.
   void expect(const std::string& target, int pictures);
-  // Before the long work: throws CannotWrite when the target's folder does not allow writing.
+  // To be called before the computation: throws CannotWrite if the target's folder is not writable.
   void check_targets() const;
 
   WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
-  // An image that is 8 bits already. `metadata` replaces what the record would say.
+  // Writes an 8-bit image. `metadata` replaces the metadata of the record.
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);
 

@@ -16,15 +16,15 @@ struct PreparedRun {
   std::vector<ResolvedRequest> requests;
 };
 
-// Puts the settings of the image that `from` or `remix` names right below the layer that names it. Comes before the prompts are
-// read, since the image may have one.
+// Inserts the settings of the image named by `from` or `remix` directly below the layer that names it. Must be called before the
+// prompts are read, since the image may contain one.
 void take_settings_of_image(Settings& settings);
 
 // Finds the model, expands presets, styles, wildcards and repeats, and resolves each prompt with its own settings.
 PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
                     FoundModels* found = nullptr);
 
-// Before the long work: InvalidArgument for a prompt or negative prompt that is longer than the model reads.
+// To be called before the computation: throws InvalidArgument if a prompt or negative prompt is longer than the model reads.
 void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests);
 
 // Writes the transformer with the adapters of the requests merged in. They must all use the same.

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// One prompt with the settings that hold for it alone.
+// One prompt with its own settings.
 struct PromptLine {
   std::string prompt;
   SettingLayer settings;

@@ -18,7 +18,7 @@ enum class Task {
   Inpaint,   // regenerate part of the first image
 };
 
-// What is written of an image that was made; empty: itself.
+// Turns a generated image into the image that is written; empty: no change.
 using Finish = std::function<Image(const Image& made)>;
 
 // A request with every default filled in, and the record that its images will carry.
@@ -32,13 +32,13 @@ struct ResolvedRequest {
   std::string output() const { return spec.output.value_or(""); }
 };
 
-// Applies the rules of sizes, seeds and guidance to what was asked for, and reads the images it names, through `images` where
-// requests share them. Adapters are not looked up (app/adapters.h). Throws InvalidArgument for what cannot be done.
+// Applies the rules for sizes, seeds and guidance to a request, and reads the images it names, through `images` if requests share
+// them. Adapters are not looked up here (app/adapters.h). Throws InvalidArgument if the request cannot be fulfilled.
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
                         InputImages* images = nullptr);
 
-// The settings of a record, for making its image again: without the seed when that shall be a new one. Of other programs' records
-// only those fields that mean the same here.
+// The settings of a record, for regenerating its image; without the seed if a new one is to be used. From other programs'
+// records, only fields with the same meaning are used.
 RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed = true);
 
 }  // namespace flux2

@@ -13,7 +13,7 @@
 
 namespace flux2 {
 
-// A value as a person wrote it, and where: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml".
+// A value as the user wrote it, and where: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml".
 struct Setting {
   std::vector<std::string> values;
   std::string origin;
@@ -24,12 +24,12 @@ using SettingLayer = std::map<std::string, Setting>;  // by option name, with da
 // The values of options from every place that may set them; the first layer that has one wins. RequestSpec is its typed form.
 class Settings {
  public:
-  // In every layer `size` and `dir` are replaced by the options they stand for, so that a size in a higher layer overrides a
+  // In every layer, `size` and `dir` are replaced with the options they stand for, so that a size in a higher layer overrides a
   // width in a lower one.
   void add(SettingLayer layer);
-  // Right below the layer that sets `name`: what that option stands for overrides everything its own layer overrides.
+  // Inserts a layer directly below the one that sets `name`, so that it overrides everything that layer overrides.
   void add_below(std::string_view name, SettingLayer layer);
-  // Right below the first layer, which is what the request itself says.
+  // Inserts a layer directly below the first one, which holds the request itself.
   void add_below_first(SettingLayer layer);
 
   // A copy with a layer above all others.
@@ -38,8 +38,8 @@ class Settings {
   const Setting* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
-  // Typed access for options that are no request fields. A value that does not fit is an InvalidArgument that names its origin
-  // and what would fit.
+  // Typed access to options that are not request fields. An invalid value is an InvalidArgument that names its origin and the
+  // valid values.
   bool flag(std::string_view name) const;
   int count(std::string_view name) const;  // how often a flag is given
   std::string text(std::string_view name, std::string fallback = {}) const;
@@ -57,8 +57,8 @@ RequestSpec spec_of(const Settings& settings);
 // The fields of a spec as a layer. Each setting's origin is `origin`.
 SettingLayer layer_of(const RequestSpec& spec, const std::string& origin);
 
-// What the environment and a configuration file say about these fields. Invalid values and fields that are not available yet are
-// InvalidArgument.
+// The values of these fields in the environment and in a configuration file. Invalid values and fields that are not available yet
+// are InvalidArgument.
 SettingLayer layer_of_environment(const std::vector<const Field*>& fields, const GetEnv& environment);
 SettingLayer layer_of_file(const std::vector<const Field*>& fields, const ConfigFile& file);
 

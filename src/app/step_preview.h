@@ -10,10 +10,10 @@
 
 namespace flux2 {
 
-// Shows what a run is about to become after each step, as an image and, where the request names one, as a file.
+// Creates a preview after each step, as an image and, if the request names one, as a file.
 class StepPreview {
  public:
-  // The session must outlive it. `cache` is a folder; empty: nothing is remembered.
+  // The session must outlive it. `cache` is a folder; if empty, nothing is cached.
   StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache);
 
   // The preview, at most 512 pixels a side.

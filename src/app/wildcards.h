@@ -15,14 +15,14 @@ namespace flux2 {
 // without a | are left as they stand, and so is a whole prompt that is a JSON object.
 class Wildcards {
  public:
-  // Where files are looked for, the first folder that has one wins.
+  // The folders that are searched for files, in order.
   explicit Wildcards(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
 
   // Whether expand() would change the prompt.
   static bool used_in(std::string_view prompt);
 
-  // The same seed gives the same choices, on every machine. Throws NotFound for a file that is not there and
-  // InvalidArgument for files that name each other in a circle.
+  // The same seed gives the same choices, on every machine. Throws NotFound for a missing file and InvalidArgument for files that
+  // refer to each other in a cycle.
   std::string expand(std::string_view prompt, uint64_t seed);
 
  private:

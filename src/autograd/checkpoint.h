@@ -9,9 +9,9 @@ namespace flux2 {
 
 using Block = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
 
-// Runs a block and keeps only its inputs: the block is run again when its gradient is needed. Weights the block
-// captures get their gradients too. Both runs execute the same kernels, so the gradient has the same bits as
-// without checkpoint(). The block must not depend on anything that changes in between.
+// Runs a block and keeps only its inputs: the block is run again when its gradient is needed. Weights that the block captures get
+// gradients, too. Both runs execute the same kernels, so the gradient has the same bits as without checkpoint(). The block must
+// not depend on anything that changes in between.
 std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& inputs);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& block, const Tensor& input);
 

@@ -16,10 +16,11 @@ class GradSink {
  public:
   explicit GradSink(const GradNode& node) : node_(node) {}
 
-  bool wants(size_t input) const;  // false: computing it would be wasted
+  bool wants(size_t input) const;  // if false, there is no need to compute it
   void add(size_t input, Tensor gradient);
-  // Memory for the gradient of that input, which has that shape and the dtype and stream of `like`: a part of a larger
-  // gradient, perhaps strided, where the input was cut out of a larger tensor, so that nothing has to be moved; else its own.
+  // Memory for the gradient of that input, with this shape and the dtype and stream of `like`. If the input is a slice of a
+  // larger tensor, this is the corresponding (perhaps strided) slice of the larger gradient, which saves a copy. Otherwise it is
+  // new memory.
   Tensor memory_for(size_t input, const Tensor& like, const Shape& shape) const;
   std::vector<std::pair<size_t, Tensor>> take() { return std::move(gradients_); }
 
@@ -31,8 +32,7 @@ class GradSink {
 // Given the gradients of an op's outputs (undefined where none arrived), adds those of its inputs to the sink.
 using Backward = std::function<void(std::span<const Tensor> dy, GradSink& sink)>;
 
-// Memory in which the gradient of an output is best written, or undefined: see GradSink::memory_for. Each part is handed out
-// once.
+// The preferred memory for the gradient of an output, or undefined: see GradSink::memory_for. Each part is handed out once.
 using GradMemory = std::function<Tensor(const GradNode& node, int output, const Tensor& like)>;
 
 // One recorded op, or a leaf: a tensor whose gradient the caller asked for.
@@ -43,7 +43,7 @@ struct GradNode {
   GradMemory output_memory;      // none for most
   int outputs = 1;
   uint64_t sequence = 0;  // larger than that of any input
-  bool released = false;  // what its gradient needs was given up
+  bool released = false;  // the tensors that its gradient needs were freed
 
   ~GradNode();  // releases long chains without deep recursion
 };
@@ -73,14 +73,14 @@ class Gradients {
 
 enum class GraphUse {
   Keep,     // the graph can be differentiated again
-  Release,  // every op lets go of its tensors as soon as its gradient is computed
+  Release,  // every op frees its tensors as soon as its gradient is computed
 };
 
 // Differentiates a scalar, or several tensors whose gradients are given.
 Gradients backward(const Tensor& loss, GraphUse use = GraphUse::Keep);
 Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use = GraphUse::Keep);
 
-// What GradSink::memory_for does, for a node that passes the memory of its own gradient on.
+// Like GradSink::memory_for, for a node that passes on the memory of its own gradient.
 Tensor gradient_memory(const GradEdge& edge, const Tensor& like, const Shape& shape);
 
 // The leaves that `outputs` depend on.

@@ -7,9 +7,9 @@
 
 namespace flux2 {
 
-// A file that appears under its name only when complete: written beside it under a temporary name (.NAME.XXXXXX.tmp), flushed to
-// disk, renamed by commit(). Destroyed without commit(), it leaves nothing behind; a killed process leaves the temporary file
-// (remove_stale_temporaries). Missing folders are created.
+// A file that gets its name only when it is complete. It is written next to its target under a temporary name (.NAME.XXXXXX.tmp);
+// commit() flushes it to disk and renames it. Without commit() the destructor deletes it. A killed process leaves the temporary
+// file behind (see remove_stale_temporaries). Missing folders are created.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -28,7 +28,7 @@ class AtomicFile {
   uint64_t size_ = 0;
 };
 
-// Deletes the temporary files of `path` that killed processes have left. Those of running ones are locked and stay.
+// Deletes temporary files of `path` that killed processes left behind. Files of running processes are locked and stay.
 void remove_stale_temporaries(const std::filesystem::path& path);
 
 }  // namespace flux2

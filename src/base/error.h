@@ -10,9 +10,9 @@
 
 namespace flux2 {
 
-// What went wrong, for programs. Edges translate it: the command line to an exit status, HTTP to a response code.
+// What went wrong, for programs. Front ends translate it: the command line to an exit status, a server to an HTTP status.
 enum class ErrorCode {
-  Internal,         // a promise of our own was broken
+  Internal,         // a bug of ours: a condition that must hold does not
   InvalidArgument,  // the caller asked for something that cannot be done
   NotFound,         // a file or model that was named does not exist
   BadFile,          // a file is damaged, truncated or not what it claims to be
@@ -27,8 +27,8 @@ enum class ErrorCode {
 
 const char* name_of(ErrorCode code);
 
-// Something a person could do about an error, for programs. `name` is a request field or another setting ("profile"), or
-// for Run a command with its words ("models install flux.2-dev").
+// Something the user can do about an error, in a form that programs can read. `name` is a request field or another setting
+// ("profile"); for Run it is a command with its arguments ("models install flux.2-dev").
 struct Suggestion {
   enum Kind { Set, Unset, Run } kind = Set;
   std::string name;
@@ -42,8 +42,8 @@ inline Suggestion set_option(std::string name, std::string value = {}) {
 inline Suggestion unset_option(std::string name) { return {Suggestion::Unset, std::move(name)}; }
 inline Suggestion run_command(std::string words) { return {Suggestion::Run, std::move(words)}; }
 
-// What to do about an error: a sentence in which {0}, {1}, … stand for the suggestions. Each front end spells those in its own
-// words ("--profile exact", "\"profile\": \"exact\""), so that no message below it names a command-line flag.
+// What to do about an error: a sentence in which {0}, {1}, … stand for the suggestions. Each front end spells the suggestions in
+// its own way ("--profile exact", "\"profile\": \"exact\""), so code below the front ends never names a command-line flag.
 //   Hint("try {0}, or check the model file", {set_option("profile", "exact")})
 struct Hint {
   std::string text;
@@ -54,9 +54,9 @@ struct Hint {
   Hint(std::string sentence, std::vector<Suggestion> what = {}) : text(std::move(sentence)), suggestions(std::move(what)) {}
 
   bool empty() const { return text.empty(); }
-  // The sentence with each suggestion as `spell` puts it.
+  // The sentence, with each suggestion spelled by `spell`.
   std::string spelled(const std::function<std::string(const Suggestion&)>& spell) const;
-  std::string plain() const;  // with the bare names: "try profile=exact"
+  std::string plain() const;  // with plain field names: "try profile=exact"
 };
 
 // The one exception type: a code for programs, a sentence for people, and optionally what to do about it.
@@ -78,21 +78,21 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// check(cond, "width {} is not a multiple of 16", width): an InvalidArgument unless cond holds; the caller is at fault.
-// Formatting happens only on failure.
+// check(cond, "width {} is not a multiple of 16", width) throws InvalidArgument unless cond holds. Use it for mistakes of the
+// caller. The message is formatted only on failure.
 template <class... Args>
 void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(ErrorCode::InvalidArgument, format, std::forward<Args>(args)...);
 }
 
-// require(cond, "…"): an Internal error unless cond holds. For what must be true whatever the caller asked for: a failure is
-// a mistake of ours.
+// require(cond, "…") throws an Internal error unless cond holds. Use it for what must be true whatever the caller asked for: a
+// failure is a bug of ours.
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(ErrorCode::Internal, format, std::forward<Args>(args)...);
 }
 
-// Runs f; an Error that leaves it is rethrown with `where: ` in front of its sentence.
+// Runs f. If it throws an Error, the error is rethrown with `where: ` in front of its message.
 template <class F>
 auto in_context(const std::string& where, F&& f) -> decltype(f()) {
   try {

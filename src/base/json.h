@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   int max_depth = 64;
-  bool refuse_duplicate_keys = false;  // a plain parser keeps one of two equal keys silently
+  bool refuse_duplicate_keys = false;  // otherwise one of two equal keys is kept silently
 };
 
 // Parses text that came from outside. Throws BadFile with the position of the first fault.

@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-// Receives the pieces of a JSON text in order. Used where a document may be large or hostile: nothing is built,
-// so time and memory stay proportional to what the handler keeps.
+// Receives the elements of a JSON text in order. Used for documents that may be large or hostile: no tree is built, so memory use
+// depends only on what the handler keeps.
 class JsonHandler {
  public:
   enum class Kind { Null, Bool, Unsigned, Negative, OtherNumber, String };

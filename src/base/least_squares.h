@@ -5,18 +5,18 @@
 
 namespace flux2 {
 
-// Weighted linear least squares in double: rows are added one by one, only sums are kept. Several right-hand sides share
-// the rows.
+// Weighted linear least squares in double precision. Rows are added one by one and only sums are kept. Several right-hand sides
+// share the rows.
 class LeastSquares {
  public:
   explicit LeastSquares(int unknowns, int sides = 1);
 
-  // A row that is zero except at `columns`; `targets` has one value a side.
+  // A row that is zero except at `columns`; `targets` has one value per right-hand side.
   void add(std::span<const int> columns, std::span<const double> values, std::span<const double> targets, double weight = 1);
-  // A belief worth `weight` observations: the unknown is near `value` on every side.
+  // A prior that counts as `weight` observations: the unknown is near `value` for every right-hand side.
   void expect(int unknown, double value, double weight);
 
-  // [sides][unknowns]. What no row determines is 0.
+  // [sides][unknowns]. Unknowns that no row determines are 0.
   std::vector<std::vector<double>> solve() const;
 
  private:

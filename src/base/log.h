@@ -10,7 +10,7 @@ namespace flux2 {
 
 enum class LogLevel { Debug, Info, Warning };
 
-// Where notices for a person go. It is passed down, never global; a default-constructed Log drops everything.
+// Receives messages for the user. It is passed down, never global. A default-constructed Log discards everything.
 class Log {
  public:
   using Sink = std::function<void(LogLevel, const std::string&)>;

@@ -8,7 +8,8 @@
 
 namespace flux2 {
 
-// A file mapped read-only. Shared by whoever holds bytes of it, so a tensor keeps its file alive.
+// A file mapped read-only. Everything that points into the file shares ownership of the mapping, so a tensor keeps its file
+// alive.
 class MappedFile {
  public:
   static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
@@ -20,9 +21,9 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Hints to the kernel about a byte range; failing to follow one is not an error.
+  // Hints to the operating system about a byte range. It is not an error if they have no effect.
   void will_need(size_t offset, size_t size) const;
-  void drop(size_t offset, size_t size) const;  // pages may be forgotten; they are read again when touched
+  void drop(size_t offset, size_t size) const;  // the pages may be dropped; they are read again when accessed
 
  private:
   MappedFile() = default;

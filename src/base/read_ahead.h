@@ -7,8 +7,8 @@
 
 namespace flux2 {
 
-// Brings files into the system's cache in the background, one after the other, while others compute with what is there:
-// a mapping alone reads only when it is touched, and the disk would rest meanwhile. Ends early when it is destroyed.
+// Reads files into the page cache in the background, one after the other, while other threads compute. A mapping alone reads only
+// on access, so the disk would be idle in the meantime. The destructor stops it early.
 class ReadAhead {
  public:
   explicit ReadAhead(std::vector<std::filesystem::path> files);
@@ -16,7 +16,7 @@ class ReadAhead {
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead();
 
-  int64_t finish();  // waits for the end; bytes that were not in the cache
+  int64_t finish();  // waits for the end; returns the bytes that were not in the cache
 
  private:
   std::vector<std::filesystem::path> files_;

@@ -8,9 +8,10 @@
 
 namespace flux2 {
 
-// A large file written front to back that survives being interrupted. It grows beside its name as .NAME.partial; mark()
-// makes what is written so far durable and notes how much that is. Opened again with the same fingerprint, of whatever
-// decides its bytes, it goes on from the last mark; with another one it starts afresh. commit() gives it its name.
+// A large file that is written front to back and survives interruptions. It grows as .NAME.partial next to its target. mark()
+// flushes what is written so far and records the size. If it is opened again with the same fingerprint (of everything that
+// determines its bytes), it continues from the last mark; with a different fingerprint it starts over. commit() gives it its
+// final name.
 class ResumableFile {
  public:
   ResumableFile(std::filesystem::path path, std::string fingerprint);
@@ -18,7 +19,7 @@ class ResumableFile {
   ResumableFile& operator=(const ResumableFile&) = delete;
   ~ResumableFile();  // keeps the partial file for the next attempt
 
-  uint64_t size() const { return size_; }             // bytes in place, those of an earlier attempt included
+  uint64_t size() const { return size_; }             // bytes written so far, including those of an earlier attempt
   uint64_t resumed_from() const { return resumed_; }  // 0: from the beginning
   void write(std::span<const std::byte> bytes);
   void mark();

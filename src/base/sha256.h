@@ -7,7 +7,7 @@
 
 namespace flux2 {
 
-// SHA-256 of bytes that may come in parts.
+// SHA-256 of bytes that may arrive in several parts.
 class Sha256 {
  public:
   Sha256();

@@ -14,13 +14,13 @@ std::string_view trimmed(std::string_view text);
 // Whether the bytes are valid UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-// A name from a file as a message prints it: control characters are replaced, long names are cut.
+// A name from a file in a form that is safe to print: control characters are replaced, long names are cut.
 std::string printable(std::string_view name);
 
 // "7.22 GiB", "312 KiB", "17 bytes"
 std::string byte_text(uint64_t bytes);
 
-// The number of letters to insert, delete or replace to turn one word into the other.
+// The edit distance: how many letters must be inserted, deleted or replaced to turn one word into the other.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 // The `count` candidates nearest to a word, best first. Case is ignored.

@@ -11,7 +11,7 @@ namespace flux2 {
 // Loops do not nest: a body that calls parallel_for on the same pool runs that inner loop alone.
 class ThreadPool {
  public:
-  // 0: one thread for each core the system reports. Where the system refuses to create threads, the pool has fewer.
+  // 0: one thread per core that the system reports. If the system refuses to create threads, the pool has fewer.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// What one step of the transformer is given, at random.
+// Random inputs of one step of the transformer.
 struct StepInputs {
   StepConditions conditions;
   Tensor x;     // latents [B, I, 128]

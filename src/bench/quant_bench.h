@@ -13,8 +13,8 @@ struct QuantBenchOptions {
   std::vector<Quant> quants = {Quant::None, Quant::Int8, Quant::Q8_0, Quant::Q4_0, Quant::Fp8};
 };
 
-// What keeping the weights one way costs in precision: relative errors of the velocity of one step against the same step
-// in f32 with the weights as they are.
+// The precision lost by one type of quantisation: relative errors of the velocity of one step, compared with the same step in f32
+// with the original weights.
 struct QuantBenchRow {
   Quant quant;
   double error = 0;          // as this device computes it
@@ -23,7 +23,7 @@ struct QuantBenchRow {
   int64_t weight_bytes = 0;
 };
 
-// Each way in turn on a device of its own, so that one model is in memory at a time.
+// Measures the types one after the other, each on a new device, so that only one model is in memory at a time.
 std::vector<QuantBenchRow> bench_quants(const EngineOptions& engine, const QuantBenchOptions& options);
 
 }  // namespace flux2

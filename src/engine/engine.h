@@ -24,12 +24,12 @@ struct EngineOptions {
   Quant quant = Quant::None;  // of the matrices inside the blocks of transformer and text encoder
   Offload offload = Offload::Auto;
   int64_t decode_tile = -1;  // positions a side; 0: never in tiles; −1: when memory is short
-  // Bytes of the device to stay within, on a CPU all that the process takes; 0: what is available. On a CPU load() refuses a
-  // model that cannot be run within the limit.
+  // The memory limit in bytes: of the device or, on a CPU, of the whole process. 0: what is available. On a CPU, load() rejects a
+  // model that cannot run within the limit.
   int64_t memory_limit = 0;
-  std::vector<AdapterChoice> adapters;  // to begin with; those of strength 0 are opened and checked alone
+  std::vector<AdapterChoice> adapters;  // initial adapters; those with strength 0 are only opened and checked
   AdapterMode adapter_mode = AdapterMode::Runtime;
-  // Where a GPU remembers which algorithms are fastest; empty: it times none. Profile exact never does.
+  // The folder where a GPU stores which algorithms are fastest. Empty: nothing is timed. Profile exact never times.
   std::filesystem::path plan_folder;
   Log log;
 };
@@ -40,7 +40,7 @@ struct LoadParts {
   WorkingBytes working = {int64_t{4} << 30, int64_t{4} << 30};  // see working_bytes() in forecast.h
 };
 
-// The files of one network as they were when it was loaded, and how much of it stays in memory.
+// The files of one network at the time it was loaded, and how much of it stays in memory.
 struct LoadedPart {
   struct File {
     std::filesystem::path path;
@@ -57,21 +57,21 @@ struct LoadedPart {
 };
 
 // A model on a device. It does not change once it is loaded, and any number of sessions share it, on any threads. The two large
-// networks load at their first use. Engine::open_session makes what it takes to run it.
+// networks load at their first use. Engine::open_session() creates what is needed to run it.
 struct LoadedModel {
   ModelFiles files;
   Models models;
   LoadedPart transformer, text_encoder, vae;
   Placement placement;
   bool encoder_leaves = false;            // the text encoder is unloaded once a prompt is encoded
-  std::shared_ptr<Stream> stream;         // weights are brought to the device on it
-  std::shared_ptr<std::mutex> loading;    // held by whoever uses that stream
-  std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first picture begins
+  std::shared_ptr<Stream> stream;         // used to copy weights to the device
+  std::shared_ptr<std::mutex> loading;    // held while that stream is used
+  std::unique_ptr<ReadAhead> read_ahead;  // of the mapped weights, while the first image starts
 };
 
 // A session on a model: a stream, caches, captured work and adapters of its own. One thread uses it at a time. Sessions on one
-// model may run at the same time: what they share does not change. Blocks that are streamed to a GPU are copied for each session
-// separately, so every session takes the memory of two blocks.
+// model may run at the same time, because what they share is immutable. Blocks that are streamed to a GPU are copied for each
+// session separately, so every session takes the memory of two blocks.
 struct ModelSession : Session {
   std::shared_ptr<const LoadedModel> model;
   std::shared_ptr<SessionAdapters> adapters;  // null without a transformer
@@ -82,7 +82,7 @@ struct MemoryUse {
   int64_t peak_device = 0;    // bytes handed out by the device's pool: activations, and weights on a GPU
 };
 
-// Turns settings into devices, models and sessions: the one place that names concrete backends.
+// Turns settings into devices, models and sessions. This is the only place that names concrete backends.
 class Engine {
  public:
   explicit Engine(const EngineOptions& options);
@@ -94,12 +94,12 @@ class Engine {
   // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
   DType activations() const;
 
-  // Where the weights of the two large networks go so that they and the working memory stay within the limit.
+  // Decides where the weights of the two large networks go, so that they and the working memory stay within the limit.
   Placement place(const NetworkBytes& encoder, const NetworkBytes& transformer, const WorkingBytes& working) const;
 
-  // Every file is opened and checked at once. Networks are in memory when this returns, except that where they would not
-  // fit beside each other each is loaded when it is needed and the encoder is unloaded after use; where even one does not fit,
-  // its blocks are streamed. Networks whose files are the same in `previous`, which this engine loaded, are taken from it.
+  // Every file is opened and checked at once. Networks are in memory when this returns, with two exceptions. If they do not fit
+  // together, each is loaded when it is needed and the text encoder is unloaded after use. If even one does not fit, its blocks
+  // are streamed. Networks whose files are the same in `previous`, which this engine loaded, are taken from it.
   std::shared_ptr<const LoadedModel> load(const ModelFiles& files, const Progress& progress, const LoadParts& parts = {},
                                           const std::shared_ptr<const LoadedModel>& previous = nullptr) const;
 
@@ -111,12 +111,12 @@ class Engine {
     return open_session(load(files, progress, parts));
   }
 
-  // Replaces the adapters of a session for the runs that follow. Other sessions on its model do not notice. LoRA strengths change
-  // at once; adapters of other kinds are merged into copies of the weights they change at the next use of the transformer.
+  // Replaces the adapters of a session for the runs that follow. Other sessions on the model are not affected. LoRA strengths
+  // change immediately; adapters of other kinds are merged into copies of the weights at the next use of the transformer.
   void use_adapters(ModelSession& session, const std::vector<AdapterChoice>& choices) const;
 
-  // A model of a known variant with random weights that exist on the device alone, without a tokenizer: for measuring.
-  // Its networks are made when they are first used.
+  // A model of a known variant with random weights, only on the device and without a tokenizer, for measurements. Its networks
+  // are created when they are first used.
   std::shared_ptr<const LoadedModel> random_model(const std::string& variant, const LoadParts& parts = {}) const;
 
   MemoryUse memory_use(const Session& session) const;
@@ -129,10 +129,10 @@ class Engine {
   std::shared_ptr<Device> device_;
 };
 
-// The geometry of a model's text encoder: what its weights and the config.json beside them say, and which states are read.
+// The geometry of a model's text encoder, from its weights and the config.json next to them, and which states are read.
 Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& weights);
 
-// One line per device that this build can use here, the CPU first; and per backend that is missing, why.
+// One entry per device that this build can use here, the CPU first, and one per missing backend with the reason.
 struct DeviceReport {
   std::string name, description;
   bool usable = true;

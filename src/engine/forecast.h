@@ -17,12 +17,12 @@ struct PhaseForecast {
   int64_t peak() const { return weights + activations + program; }
 };
 
-// What a request will need, from the headers of the files alone: the pipeline itself runs on a device that counts memory
-// and computes nothing; times come from the operations to do and the rate of one product measured now.
+// A forecast of what a request needs, from file headers alone. The pipeline itself runs on a device that counts memory and
+// computes nothing. Times are estimated from the number of operations and the measured rate of one product.
 struct Forecast {
   std::string device;
   MemorySize memory;        // of the device
-  int64_t limit = 0;        // bytes that the peak is compared with: what was set, else what is available
+  int64_t limit = 0;        // bytes that the peak is compared with: the configured limit, else what is available
   int64_t decode_tile = 0;  // positions a side that are decoded at once; 0: the whole image
   int64_t adapters = 0;     // bytes of the adapters in use
   Placement placement;
@@ -34,7 +34,7 @@ struct Forecast {
   bool fits() const { return placement.fits && peak() <= limit; }
 };
 
-// What a request needs beside the weights of transformer and text encoder, with the adapters of the engine's options.
+// The memory that a request needs besides the weights of transformer and text encoder, with the adapters of the engine's options.
 WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const Request& request);
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);

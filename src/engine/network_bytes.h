@@ -28,8 +28,8 @@ size_t block_count(Network& network) {
   return numbers.count();
 }
 
-// What the parameters that `visit` lists take in memory, from headers alone. Of a table on the host only the rows
-// that a prompt reads are counted.
+// The memory that the parameters listed by `visit` take, from headers alone. For a table on the host, only the rows that a prompt
+// reads are counted.
 NetworkBytes network_bytes(const NamedWeights& weights, Quant quant, DType activations, bool on_host,
                            const std::function<void(const ParameterVisitor&)>& visit);
 

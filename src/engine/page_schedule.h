@@ -7,8 +7,8 @@
 
 namespace flux2 {
 
-// Keeps a mapped network within a limit of memory: a block's pages are asked for while the one before it runs and given back
-// after its turn.
+// Keeps a mapped network within a memory limit: a block's pages are requested while the previous block runs, and released after
+// the block has run.
 class PageSchedule final : public BlockSchedule {
  public:
   // names[i]: the tensors of block i.

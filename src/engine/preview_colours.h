@@ -7,8 +7,8 @@
 
 namespace flux2 {
 
-// What fit_latent_colours finds for a model's autoencoder, remembered by the hash of its file in `cache`, a folder; empty: not
-// at all.
+// The result of fit_latent_colours for a model's autoencoder, cached by the hash of its file in the folder `cache` (empty: not
+// cached).
 LatentColours latent_colours(ModelSession& session, const std::filesystem::path& cache);
 
 }  // namespace flux2

@@ -11,11 +11,11 @@
 namespace flux2 {
 
 enum class AdapterMode {
-  Runtime,  // low-rank changes are computed beside the weights, which stay as they are; others are merged
+  Runtime,  // low-rank changes are computed separately from the weights, which do not change; other kinds are merged
   Merge,    // into copies of the weights, in f32, rounded once
 };
 
-// A transformer that several sessions share, and what one of them needs to use it.
+// A transformer that several sessions share, with what one session needs to use it.
 struct SharedTransformer {
   Resident<Flux2Transformer> network;
   std::shared_ptr<const NamedWeights> weights;  // the files it was loaded from
@@ -37,7 +37,7 @@ class SessionAdapters {
   // The transformer with the adapters in use: the shared network itself if it needs no change for this session.
   std::shared_ptr<const Flux2Transformer> network();
 
-  // The memory of the network is needed for something else. The next use of network() loads it again.
+  // Frees the memory of the network. The next use of network() loads it again.
   void let_go() { merged_network_ = nullptr; }
 
   // Bytes of the weights that belong to this session alone because adapters are merged into them.

@@ -11,10 +11,10 @@
 
 namespace flux2 {
 
-// Weights that come from the host while the network runs. Blocks take turns in two places on the device, each as large as the
-// largest of them: while one is computed with, the next is copied in by a thread of its own on a stream of its own, in the
-// order blocks run and from the last round to the first of the next pass. Addresses never change, so the network's tensors
-// are set once.
+// Streams weights from the host while the network runs. Blocks alternate between two buffers on the device, each as large as the
+// largest block. While one block computes, a separate thread copies the next one on a separate stream, in the order blocks run;
+// after the last block it continues with the first block of the next pass. Addresses never change, so the network's tensors are
+// set once.
 //
 // One pass runs at a time.
 class WeightStream final : public BlockSchedule {
@@ -25,9 +25,9 @@ class WeightStream final : public BlockSchedule {
     Tensor* place;
   };
 
-  // blocks[i] are the matrices to stream of block i; empty for blocks that stay. The places belong to the stream on which the
-  // network runs, so that what an op makes of a weight (unpacking it, say) is ordered with the rest; `copies` is another
-  // stream of the device, on which nothing else runs.
+  // blocks[i] are the matrices to stream of block i; empty for blocks that stay. The buffers belong to the stream on which the
+  // network runs, so that work on a weight (such as dequantising it) is ordered with the rest. `copies` is another stream of the
+  // device, used for nothing else.
   WeightStream(std::vector<std::vector<Source>> blocks, Stream& network, std::shared_ptr<Stream> copies);
   ~WeightStream() override;
 

@@ -23,7 +23,7 @@ struct AdapterChoice {
 // made for another model, or changes nothing in this one. Warns of layers the model does not have and of unusual strengths.
 std::shared_ptr<const Adapter> open_adapter(const AdapterChoice& choice, const Flux2Config& config, const Log& log);
 
-// What `lora check` says about an adapter.
+// The result of `lora check`.
 struct AdapterReport {
   struct Layer {
     std::string weight;
@@ -52,8 +52,8 @@ enum class AdapterDialect {
 const std::vector<std::string>& adapter_dialect_names();  // "kohya", "peft", "bfl" and "comfy", which is the same
 AdapterDialect adapter_dialect_named(std::string_view name);
 
-// The same LoRA under other names; alpha is taken into the matrices, so that it equals the rank. Throws Incompatible for
-// changes that are no pairs of matrices.
+// The same LoRA with other tensor names. alpha is multiplied into the matrices, so that it equals the rank. Throws Incompatible
+// for changes that are not pairs of matrices.
 void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterDialect to, const std::filesystem::path& out);
 
 // A LoRA of that rank for each matrix that differs between two models of one geometry, nearest in the squared error. Returns

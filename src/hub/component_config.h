@@ -7,12 +7,12 @@
 
 namespace flux2 {
 
-// The config.json that diffusers and transformers want beside a component's weights.
+// The config.json that diffusers and transformers expect next to a component's weights.
 Json transformer_config(const Flux2Config& config);
 Json autoencoder_config(const VaeConfig& config);
 Json text_encoder_config(const Qwen3Config& config, DType dtype);
 
-// Of a component whose weights these are: what shapes tell, and for text encoders the config.json that lies beside them.
+// For the component with these weights: derived from shapes and, for text encoders, from the config.json next to them.
 Json config_of(const NamedWeights& weights);
 
 }  // namespace flux2

@@ -15,11 +15,11 @@ struct ConvertOptions {
   bool as_folder = false;  // `out` is one, as diffusers and transformers read it: weights, where many an index, config.json
   ConvertChoice choice;
   int threads = 0;
-  // Called after each tensor; returning false stops the work, which a later call with the same choices takes up again.
+  // Called after each tensor. Returning false stops the conversion; a later call with the same choices continues it.
   std::function<bool(uint64_t done_bytes, uint64_t total_bytes, const std::string& tensor)> progress = {};
 };
 
-// What became of a tensor whose type changed.
+// The result for a tensor whose type changed.
 struct ConvertedTensor {
   std::string name;
   std::string from, to;
@@ -33,8 +33,8 @@ struct ConvertReport {
   double total_error = 0;                // of all of them together
 };
 
-// Writes the part of a model in another layout and other types. Works row by row, so that memory beside the mapped files
-// stays small whatever the size; the file appears when it is complete, and an interrupted run goes on where it was.
+// Writes a part of a model in another layout or with other types. It works row by row, so it needs little memory besides the
+// mapped files. The file gets its name when it is complete, and an interrupted run continues where it stopped.
 ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& options, const Log& log = {});
 
 }  // namespace flux2

@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// How models lie in folders. Nothing here throws for what is missing or unreadable; it counts as not there.
+// How models are arranged in folders. Nothing here throws for missing or unreadable files; they count as absent.
 
 std::vector<std::filesystem::path> weight_files_in(const std::filesystem::path& folder);  // sorted; of a series its first part
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder);       // sorted
@@ -28,8 +28,8 @@ std::optional<Json> model_index_near(const std::filesystem::path& component);
 // its files and those of its folders that hold weights.
 std::vector<std::filesystem::path> components_in(const std::filesystem::path& folder);
 
-// Where a component of that kind may lie below a model's folder, best first: what model_index.json names, the usual
-// names, the role folders of other tools, any file. Only headers tell which of them are of the kind.
+// Paths below a model's folder where a component of that kind may be, best first: what model_index.json names, the usual names,
+// the folders of other tools, any file. Only their headers show which of them are of that kind.
 std::vector<std::filesystem::path> candidates_in(const std::filesystem::path& root, ComponentKind kind);
 
 // The folder in which the other parts of a transformer's model are looked for first.

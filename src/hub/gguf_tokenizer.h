@@ -12,14 +12,14 @@ namespace flux2 {
 
 bool holds_gguf_tokenizer(const std::filesystem::path& file);  // of our kind; false for what is no GGUF file
 
-// Throws BadFile when its parts do not fit one another and Incompatible for another kind of tokenizer. The token that fills up
-// is <|endoftext|> where there is one, whatever the file says: FLUX.2 was trained so, and some files name another.
+// Throws BadFile if its parts do not fit together and Incompatible for another kind of tokenizer. The padding token is
+// <|endoftext|> if it exists, even if the file names another one, because FLUX.2 was trained with it.
 BpeFiles read_gguf_tokenizer(const std::filesystem::path& file);
 
-// What a file with `vocabulary` rows of embeddings says; rows without a token get one that no text contains.
+// The metadata for a file with `vocabulary` rows of embeddings; rows without a token get a token that no text contains.
 std::vector<GgufPair> gguf_tokenizer_pairs(const BpeFiles& files, int64_t vocabulary);
 
-// The folder or file of the tokenizer that lies beside a text encoder's weights; empty when there is none.
+// The folder or file of the tokenizer next to a text encoder's weights; empty if there is none.
 std::filesystem::path tokenizer_beside(const std::filesystem::path& text_encoder);
 
 // From a folder, a tokenizer.json or a GGUF file.

@@ -49,12 +49,12 @@ struct ChosenModel {
 
   const Flux2Config& config() const { return *component.flux2; }
   bool is_trained_like(const Variant& v) const { return training.distilled == v.distilled && training.kv == v.kv; }
-  // A model that describes itself is complete: parts of published models do not fit it.
+  // A custom model that describes itself must be complete: parts of published models do not fit it.
   bool self_contained() const { return bundled || (!variable && index.contains("flux2")); }
 };
 
-// Finds autoencoder, text encoder and tokenizer of a chosen transformer, or says which one is missing. `folders` are those
-// where models are installed; `files` knows the model's defaults already.
+// Finds the autoencoder, text encoder and tokenizer of a chosen transformer, or throws an error that names the missing one.
+// `folders` are the folders of installed models; `files` already has the model's defaults.
 void find_parts(const ChosenModel& chosen, const ModelQuery& query, const std::vector<std::filesystem::path>& folders,
                 ModelFiles& files, const Log& log);
 
@@ -65,7 +65,7 @@ std::string joined(const std::vector<std::filesystem::path>& paths);
 const Variant* published_like(const Flux2Config& config);   // null for a custom model
 std::filesystem::path path_of(const RegisteredPart& part);  // throws NotFound when its file is gone
 
-// candidates_in(), with a damaged model_index.json of some other model counting as nothing.
+// candidates_in(), but a damaged model_index.json of another model is ignored.
 std::vector<std::filesystem::path> candidates_quietly(const std::filesystem::path& root, ComponentKind kind, const Log& log);
 
 }  // namespace flux2

@@ -12,7 +12,7 @@
 
 namespace flux2 {
 
-// Where the parts of a model lie and how to run it.
+// The paths of the parts of a model, and how to run it.
 struct ModelFiles {
   std::string id;  // "flux.2-klein-4b", "pico" or the name of a custom model
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
@@ -23,7 +23,7 @@ struct ModelFiles {
   std::vector<std::string> reasons;  // how variant and parts were decided, for -v and inspect
 };
 
-// What the user said about the model. Empty fields are looked for.
+// The user's choice of a model. Empty fields are searched for.
 struct ModelQuery {
   std::string model;  // name or key of a registered model, variant id, file or folder
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
@@ -35,7 +35,8 @@ struct ModelQuery {
   bool need_text_encoder = true;                        // false when text states are given
 };
 
-// Finds every part or says which one is missing, where it was looked for and what brings it. Reads headers only.
+// Finds every part, or throws an error that says which one is missing, where it was searched for and how to install it. Reads
+// headers only.
 ModelFiles locate_model(const ModelQuery& query, const Log& log);
 
 }  // namespace flux2

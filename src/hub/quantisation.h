@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// The scales that a quantised matrix has beside its elements.
+// The scales of a quantised matrix.
 enum class Scales {
   None,    // plain elements, or blocks that hold their own
   Tensor,  // one for the whole matrix: the FP8 of BFL and ComfyUI
@@ -19,7 +19,7 @@ enum class Scales {
   Nvfp4,   // one for 16 columns and one for the whole; two elements of 4 bits share a byte
 };
 
-// How a file holds the values of a matrix; plain floats are one way of it.
+// How a file stores the values of a matrix. Plain floats are included.
 struct Quantisation {
   DType dtype = DType::BF16;  // of the stored elements
   Scales scales = Scales::None;

@@ -18,7 +18,7 @@ namespace flux2 {
 enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Unknown };
 const char* name_of(ComponentKind kind);
 
-// One thing a file holds, as far as its header tells.
+// One component of a file, as far as its header shows.
 struct Component {
   ComponentKind kind = ComponentKind::Unknown;
   std::filesystem::path path;  // what to open
@@ -35,12 +35,12 @@ struct Component {
   std::optional<Flux2Config> flux2;  // filled for what this program can run
   std::optional<VaeConfig> vae;
   std::optional<Qwen3Config> qwen3;
-  int64_t text_width = 0;  // width of a text encoder of any family, 0 when not told
+  int64_t text_width = 0;  // width of a text encoder of any family; 0 if unknown
 
   std::optional<bool> distilled;  // of a klein transformer
   bool kv = false;
   std::string distilled_reason;
-  bool distilled_assumed = false;  // nothing told
+  bool distilled_assumed = false;  // there was no evidence
 
   std::string problem;  // why this program cannot use it; empty when it can
   Hint hint;            // what to do about that
@@ -61,8 +61,8 @@ struct Recognition {
 };
 const char* name_of(Recognition::Kind kind);
 
-// Says what a file or folder is, from headers alone. What is merely foreign is described, not refused; throws NotFound
-// when nothing is there and BadFile when a file is damaged.
+// Identifies a file or folder from headers alone. Files of other model families are described, not rejected. Throws NotFound if
+// nothing is there and BadFile if a file is damaged.
 Recognition recognise(const std::filesystem::path& path, const Log& log = {});
 
 // The component of that kind. Throws Incompatible, naming what was found instead, when there is none to use.

@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// A part of a model that has a name in the registry: as much of it as finding a model needs.
+// A registered part of a model, with the fields that are needed to locate a model.
 struct RegisteredPart {
   std::string key, name;
   ComponentKind kind = ComponentKind::Unknown;
@@ -29,8 +29,8 @@ class RegisteredParts {
   RegisteredParts() = default;
   explicit RegisteredParts(std::vector<RegisteredPart> parts) : parts_(std::move(parts)) {}
 
-  // By key, by name, or by the beginning of a name that only one has; case does not count. Null when there is none.
-  // Throws InvalidArgument, listing them, when several names begin so.
+  // By key, by name, or by an unambiguous beginning of a name; case is ignored. Null if there is none. Throws InvalidArgument,
+  // listing them, if several names start with it.
   const RegisteredPart* find(std::string_view name, ComponentKind kind) const;
 
   // By key or by the whole name only.

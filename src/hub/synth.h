@@ -13,8 +13,8 @@
 
 namespace flux2 {
 
-// A model with the exact names, shapes and configuration files of a real one and invented weights: for tests, for
-// measuring speed and memory, for trying an installation without a download.
+// A model with the exact names, shapes and configuration files of a real one, but random weights: for tests, for measuring speed
+// and memory, and for trying an installation without a download.
 struct SynthOptions {
   enum class Layout {
     Bfl,        // flux-2-NAME.safetensors, ae.safetensors, text_encoder/, tokenizer/
@@ -36,8 +36,7 @@ struct SynthOptions {
   std::optional<Qwen3Config> text_encoder;
 
   bool needed_layers_only = false;  // leave out the text encoder's layers that are never read
-  // A tokenizer to copy. Without one a small byte-level vocabulary is written: it reads any text, but large
-  // vocabularies are not ours to invent.
+  // A tokenizer to copy. Without one, a small byte-level vocabulary is written, which can encode any text.
   std::filesystem::path tokenizer;
 };
 

@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-// The model_index.json of our own layout: what is not told by the tensors.
+// The model_index.json of our own layout: everything that cannot be derived from the tensors.
 void write_own_index(const std::filesystem::path& folder, const SynthModel& model);
 
 // model_index.json, the scheduler's and each component's configuration as diffusers reads them.

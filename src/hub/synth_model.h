@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// The geometry and the habits of a model to invent: what its weights and small files are made from.
+// The geometry and defaults of a synthetic model, from which its weights and configuration files are generated.
 struct SynthModel {
   std::string name;
   Flux2Config transformer;

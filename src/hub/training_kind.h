@@ -9,11 +9,11 @@
 
 namespace flux2 {
 
-// Base or distilled cannot be seen in the tensors of a klein model: names and shapes are the same.
+// The tensors of a klein model do not show whether it is base or distilled: names and shapes are the same.
 struct TrainingKind {
   bool distilled = true;
   bool kv = false;     // the 9B sibling that reuses keys and values of references
-  std::string reason;  // which sign decided, for people
+  std::string reason;  // the evidence that decided, for messages
   bool assumed = false;
 };
 
@@ -24,7 +24,7 @@ struct TrainingSigns {
   std::filesystem::path path;                   // its name, then its folders' names
 };
 
-// The first sign that says something decides, in the order of the members; without any, distilled.
+// The first member that gives evidence decides, in their order; without any evidence, the model counts as distilled.
 TrainingKind training_kind(const TrainingSigns& signs);
 
 }  // namespace flux2

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// Sums of squares of what was stored and of how far that is from the values.
+// Sums of squares of the original values and of the rounding errors.
 struct SquaredError {
   double error = 0, norm = 0;
 
@@ -16,8 +16,8 @@ struct SquaredError {
   double relative() const;  // ‖stored − original‖ / ‖original‖
 };
 
-// Turns chosen rows of a weight into bytes of a storage type, a row at a time. What a type needs to know of all rows first
-// (the scales) is read once, when it is made. `rows` must outlive it.
+// Converts selected rows of a weight to a storage type, one row at a time. If a type needs information about all rows (the
+// scales), they are read once by the constructor. `rows` must outlive it.
 class WeightEncoder {
  public:
   WeightEncoder(Quantisation type, const WeightRows& rows, std::vector<int64_t> chosen, ThreadPool& threads);

@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-// How a picture that was drawn again lies over its original: what is at p there, seen from the centre, is found at
-// scale·p + (dx, dy) here, and a sample x there is gain·x + offset here.
+// How a regenerated image is displaced relative to its original: the point p of the original, relative to the centre, is at
+// scale·p + (dx, dy) in the image, and the sample x of the original is gain·x + offset in the image.
 struct Alignment {
   double dx = 0, dy = 0;  // pixels
   double scale = 1;
@@ -17,15 +17,15 @@ struct Alignment {
   bool is_identity() const;
 };
 
-// Measures over the kept area: `kept` is grey, 255 where the original must show again, 0 where the picture is new, between
-// them in proportion. All three have one size; picture and original are RGB. Parts of the kept area that were drawn
-// differently count less. The answer is the identity when the area is too small or shows nothing to hold on to, and when
-// what was found is larger than a redrawn picture is ever off (a sixteenth of a side, 6 % of scale, half or double the
-// contrast) or does not bring the pictures closer.
+// Measures the displacement over the kept area. `kept` is grey: 255 where the original must be preserved, 0 where the image is
+// new, values between in proportion. All three have the same size; image and original are RGB. Parts of the kept area that were
+// drawn differently have less weight. Returns the identity if the area is too small or has no structure, if the result is
+// implausibly large (a sixteenth of a side, 6 % of scale, half or double the contrast), or if it does not bring the images
+// closer.
 Alignment measure_alignment(const Image& picture, const Image& original, const Image& kept);
 
-// The picture brought back over its original: shift and scale undone by bicubic interpolation, then gain and offset.
-// At the borders the outermost pixels are repeated.
+// Aligns the image with its original: undoes shift and scale with bicubic interpolation, then gain and offset. At the borders the
+// outermost pixels are repeated.
 Image aligned(const Image& picture, const Alignment& alignment);
 
 }  // namespace flux2

@@ -18,8 +18,8 @@ enum class ProfileUse {
 // Colour profiles are optional at build time: colour_profile.cpp or colour_profile_missing.cpp is built.
 bool profiles_available();
 
-// Changes the samples of an image whose colours an ICC profile describes to sRGB; alpha stays. The profile is one of RGB or of
-// grey. Perceptual rendering, as Pillow has it by default.
+// Converts the samples of an image with an ICC profile to sRGB; alpha does not change. RGB and grey profiles are supported. Uses
+// perceptual rendering, like Pillow by default.
 ProfileUse convert_to_srgb(Image& image, std::span<const std::byte> profile);
 
 }  // namespace flux2

@@ -4,7 +4,7 @@
 
 namespace flux2 {
 
-// How far two pictures are apart, in counts of 8 bits over all samples.
+// The difference between two images, in 8-bit counts over all samples.
 struct PictureDifference {
   int max = 0;
   double mean = 0;

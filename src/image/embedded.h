@@ -15,7 +15,7 @@ struct Embedded {
   std::vector<std::span<const std::byte>> icc;  // parts of the ICC profile in order; in PNG the iCCP chunk, compressed
 };
 
-// Looks as far as the file's structure is sound; what lies behind a fault is not found.
+// Reads as far as the file's structure is valid; data after a fault is not found.
 Embedded find_embedded(std::span<const std::byte> bytes, ImageFormat format);
 
 // The ICC profile in one piece; empty where there is none or where it is damaged.

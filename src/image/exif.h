@@ -14,8 +14,8 @@ struct Exif {
   std::string comment;  // UserComment
 };
 
-// Reads a TIFF-structured EXIF block, with or without the "Exif\0\0" in front. A damaged block gives what could be
-// read: it is never a reason to refuse a picture.
+// Reads a TIFF-structured EXIF block, with or without the "Exif\0\0" in front. From a damaged block it returns what could be
+// read; a damaged block is never a reason to reject an image.
 Exif parse_exif(std::span<const std::byte> block);
 
 // A block in big-endian order without the "Exif\0\0": there, UTF-16 in the block's own order and in the order that

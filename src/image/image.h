@@ -6,12 +6,11 @@
 
 namespace flux2 {
 
-// What we accept to hold: beyond it a picture is refused before anything is allocated.
+// Size limits. Larger images are rejected before anything is allocated.
 constexpr int kMaxImageSide = 65500;
 constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
 
-// An 8-bit picture, rows from the top, samples interleaved: 1 grey, 3 RGB or 4 RGBA (alpha not premultiplied).
-// Colour is taken as sRGB.
+// An 8-bit picture, rows from the top, samples interleaved: 1 grey, 3 RGB or 4 RGBA (alpha not premultiplied). Colours are sRGB.
 struct Image {
   int width = 0, height = 0, channels = 0;
   std::vector<uint8_t> pixels;  // [height, width, channels]
@@ -31,16 +30,16 @@ struct Image {
 // Throws BadFile unless 1 ≤ side ≤ kMaxImageSide and width·height ≤ max_pixels.
 void check_image_size(int64_t width, int64_t height, int64_t max_pixels = kMaxImagePixels);
 
-// What becomes of transparency in a picture without alpha: shown over white, or ignored (as the BFL reference does).
+// How transparency is removed: composited over white, or ignored (as the BFL reference does).
 enum class AlphaRule { OverWhite, Drop };
 
 Image to_rgb(const Image& image, AlphaRule rule = AlphaRule::OverWhite);  // grey is replicated
 
 // The part of the picture that begins at (left, top); it must lie inside.
 Image crop(const Image& image, int left, int top, int width, int height);
-Image centre_crop(const Image& image, int width, int height);  // an odd rest leaves the larger margin right and below
+Image centre_crop(const Image& image, int width, int height);  // if the margin is odd, the larger part is right and below
 
-// Turns a stored picture upright; `orientation` is the EXIF value 1…8, anything else leaves it as it is.
+// Rotates a stored image upright; `orientation` is the EXIF value 1…8, anything else leaves it as it is.
 Image apply_orientation(Image image, int orientation);
 
 // a·b/255, rounded, for 8-bit values: the product that Pillow's blending uses.

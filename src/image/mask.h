@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// A mask is a picture of one channel: 255 to be made anew, 0 to be kept, between a blend of both.
+// A mask is an image with one channel: 255 is regenerated, 0 is kept, values between are blended.
 
 // A rectangle of pixels; it may reach beyond the picture it is about.
 struct Box {
@@ -24,26 +24,27 @@ std::optional<std::array<int, 4>> four_numbers(std::string_view text);
 
 Image luminance(const Image& picture);  // 8 bits, alpha ignored, weighted as Pillow does
 
-// What a picture says as a mask: white new, black kept; where it has transparency that decides, transparent new.
+// Reads an image as a mask: white is regenerated, black is kept. If the image has transparency, that is used instead: transparent
+// areas are regenerated.
 Image mask_of_picture(const Image& picture);
 bool has_transparency(const Image& picture);
 
-void add_box(Image& mask, const Box& box);  // what lies outside is left out; no part inside is InvalidArgument
+void add_box(Image& mask, const Box& box);  // clipped to the mask; a box that is entirely outside is InvalidArgument
 void invert(Image& mask);
 
-// Every pixel takes the largest value within `radius`.
+// Each pixel becomes the largest value within `radius`.
 Image grown(const Image& mask, int radius);
-// Edges become ramps that reach `radius` to either side. Beyond the border the mask goes on as it is there.
+// Edges become ramps that reach `radius` to either side. Beyond the border, the border value continues.
 Image feathered(const Image& mask, int radius);
 
 // The smallest box around everything that is not 0; none when nothing is.
 std::optional<Box> bounds(const Image& mask);
 
-// kept · (255 − m) + made · m for every pixel; where m is 0 the bytes of `kept`, where it is 255 those of `made`. All of one
-// size; `kept` RGB or RGBA (made anew it is opaque), `made` RGB.
+// kept · (255 − m) + made · m for every pixel; where m is 0 the bytes of `kept`, where it is 255 those of `made`. All have the
+// same size; `kept` is RGB or RGBA (regenerated pixels are opaque), `made` is RGB.
 void blend(Image& kept, const Image& made, const Image& mask);
 
-// The box of a picture, its border repeated where the box reaches beyond.
+// The part of an image inside the box. Where the box reaches beyond the image, the border pixels are repeated.
 Image crop_extended(const Image& picture, const Box& box);
 
 }  // namespace flux2

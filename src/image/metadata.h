@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// What a picture file says about itself, all UTF-8; empty means absent.
+// The metadata of an image file, all UTF-8; empty means absent.
 struct ImageMetadata {
   std::vector<std::pair<std::string, std::string>> text;  // PNG text chunks in file order; other formats have none
   std::string exif_comment;                               // EXIF UserComment

@@ -8,11 +8,12 @@
 
 namespace flux2 {
 
-// Whose rules turn a picture into a reference.
-//   Ours       turned as EXIF says, colours converted to sRGB, shown over white; at most 2024² pixels when alone, 1024² beside
-//   others Bfl        as stored, alpha ignored; the same limits Diffusers  turned as EXIF says, alpha ignored; at most 1024²
-//   pixels always
-enum class ReferencePrep { Ours, Bfl, Diffusers };
+// Which program's rules turn an image into a reference.
+enum class ReferencePrep {
+  Ours,       // rotated as EXIF says, converted to sRGB, composited over white; at most 2024² pixels alone, 1024² with others
+  Bfl,        // as stored, alpha ignored; the same limits
+  Diffusers,  // rotated as EXIF says, alpha ignored; always at most 1024² pixels
+};
 
 ReferencePrep reference_prep_named(std::string_view name);  // "ours", "bfl", "diffusers"
 

@@ -24,8 +24,8 @@ struct Sheet {
   std::vector<SheetPlace> places;  // of the cells, block after block
 };
 
-// Blocks stand below each other. Pictures larger than `cell` on their longest side are reduced to it and then, where the
-// sheet would still be larger than `most` on a side, all of them further.
+// Blocks are placed below each other. Images whose longest side exceeds `cell` are scaled down to it. If a side of the sheet
+// would still exceed `most`, all images are scaled down further.
 Sheet make_sheet(std::span<const SheetBlock> blocks, int cell, int most = 16384);
 
 }  // namespace flux2

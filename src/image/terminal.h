@@ -19,7 +19,7 @@ struct TerminalAbilities {
   bool tmux_passthrough = false;  // tmux lets wrapped sequences through
 };
 
-// The best way to show pictures here. Inside a tmux without pass-through only half blocks remain.
+// The best way to show images in this terminal. Inside a tmux without pass-through, only half blocks work.
 TerminalProtocol choose_protocol(const Environment& environment, const TerminalAbilities& abilities = {});
 
 // "kitty", "iterm2", "sixel", "blocks" or "off"; anything else throws InvalidArgument.
@@ -36,7 +36,7 @@ struct TerminalView {
 
 struct TerminalPicture {
   std::string bytes;  // to be written to the terminal; the cursor ends at the start of the row below
-  int rows = 0;       // what it takes in height
+  int rows = 0;       // its height
 };
 
 TerminalPicture show_image(const Image& image, TerminalProtocol protocol, const TerminalView& view);

@@ -26,8 +26,8 @@ HostMatrix product(const HostMatrix& a, const HostMatrix& b, ThreadPool& threads
 // Row `row` of the weight that a module changes, as f32. Called from several threads.
 using ReadRow = std::function<void(int64_t row, float* out)>;
 
-// One module of an adapter as a change of a weight W [out, in], computed row by row: neither W nor the change is ever whole in
-// memory.
+// One module of an adapter as a change of a weight W [out, in]. It is computed row by row: neither W nor the change is ever
+// completely in memory.
 class AdapterChange {
  public:
   // Throws BadFile when the parts do not fit one another.
@@ -36,12 +36,13 @@ class AdapterChange {
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }  // 0 for OFT, which takes any
 
-  // Whether the change is up · down alone, so that it can be computed beside any weight. The scale is inside `up`.
+  // Whether the change is just up · down, so that it can be computed separately from any weight. The scale is included in `up`.
   bool is_low_rank() const { return kind_ == AdapterKind::Lora && magnitude_.empty(); }
   const HostMatrix& down() const { return a_; }  // [r, in]
   const HostMatrix& up() const { return b_; }    // [out, r]
 
-  // DoRA by columns depends on the whole weight: this reads it once, before rows are asked for. Others ignore it.
+  // Must be called before rows are requested. DoRA by columns depends on the whole weight, which this reads once; the other kinds
+  // ignore it.
   void look_at(const ReadRow& weight);
 
   // sums[i] += strength · (W' − W)[begin + i] for rows up to `end`; sums is [end − begin, columns] and W has so many columns.

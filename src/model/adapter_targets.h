@@ -17,11 +17,11 @@ struct AdapterTarget {
   std::string weight;  // "double_blocks.0.img_attn.qkv.weight"
   IndexRange rows;
   int64_t in = 0;
-  bool halves_exchanged = false;  // the module counts the two halves of its rows the other way round
+  bool halves_exchanged = false;  // the module has the two halves of its rows in the opposite order
 };
 
-// Every name a file may give a linear layer of this model, in any dialect, prefix and spelling: dots and underscores are
-// the same, so no guess is needed where an underscore was a dot.
+// Every name that a file may use for a linear layer of this model, in any dialect, prefix and spelling. Dots and underscores are
+// treated as equal, so there is no need to guess which underscore was a dot.
 class AdapterTargets {
  public:
   explicit AdapterTargets(const Flux2Config& config);

@@ -13,7 +13,7 @@
 
 namespace flux2 {
 
-// An adapter resolved against a model: what it changes where.
+// An adapter matched to a model: the weights that it changes, and how.
 class Adapter {
  public:
   struct Change {
@@ -21,10 +21,10 @@ class Adapter {
     AdapterModule module;
   };
 
-  // Throws Incompatible when it was made for another size or changes nothing of this model; layers of its own that the
-  // model does not have are listed in unmatched(). `layers` is a regular expression for the original names of the weights
-  // to change ("double_blocks.0.img_attn.qkv.weight"), found anywhere in them, or ! and one for those to leave alone; empty:
-  // all. Throws InvalidArgument when it leaves nothing.
+  // Throws Incompatible if it was made for another size or changes nothing in this model. Its layers that the model does not have
+  // are listed in unmatched(). `layers` is a regular expression for the original names of the weights to change
+  // ("double_blocks.0.img_attn.qkv.weight"), found anywhere in them, or ! and one for those to leave alone; empty: all. Throws
+  // InvalidArgument when it leaves nothing.
   Adapter(AdapterFile file, const Flux2Config& config, const std::string& layers = {});
 
   const AdapterFile& file() const { return file_; }
@@ -37,22 +37,22 @@ class Adapter {
   std::vector<std::string> unmatched_;
 };
 
-// The changes of an adapter that are computed beside the weights, on the device, by weight.
+// The changes of an adapter that are computed separately from the weights, on the device, by weight.
 using AdapterPairs = std::map<std::string, Lora>;
 
 struct AdapterUse {
   std::shared_ptr<const Adapter> adapter;
   double strength = 1.0;
-  std::shared_ptr<const AdapterPairs> pairs = {};  // what is not among them is merged into the weights
+  std::shared_ptr<const AdapterPairs> pairs = {};  // changes that are not among them are merged into the weights
 };
 
 struct LowRankPair {
   HostMatrix down, up;  // [r, in], [out, r]
 };
 
-// All an adapter does to one weight [out, in] as one pair, the pieces of a fused layer joined: their downs one below the other,
-// their ups each in its rows and columns; pieces that share a down, as those cut from a fused layer do, have it once. Empty where
-// it does nothing, or something that has no low rank.
+// Everything an adapter does to one weight [out, in] as one pair of matrices. The pieces of a fused layer are joined: their
+// `down` matrices are stacked, and each `up` goes to its rows and columns. Pieces that share a `down`, like those split from a
+// fused layer, store it once. Empty if the adapter does not change the weight, or if the change is not low-rank.
 std::optional<LowRankPair> low_rank_change(const Adapter& adapter, const std::string& weight, int64_t out, int64_t in);
 
 // W + Σ strength · change for one weight [count, columns] of the model, in ranges of rows; every change is computed from W
@@ -85,7 +85,7 @@ Tensor merged_weight(const NamedWeights& weights, const std::string& name, const
 // The values of a canonical matrix, whatever it is stored as.
 HostMatrix weight_values(const NamedWeights& weights, const std::string& name);
 
-// Every low-rank change of an adapter, ready for use beside the weights of a network on that stream.
+// Every low-rank change of an adapter, ready to be used with the weights of a network on that stream.
 std::shared_ptr<const AdapterPairs> pairs_of(const Adapter& adapter, const Flux2Config& config, Stream& stream,
                                              DType activations);
 
@@ -96,13 +96,14 @@ int64_t adapter_bytes(const std::shared_ptr<const Adapter>& adapter, const Named
 // Bytes of the weights that merge_into() would change, as it stores them.
 int64_t merged_weight_bytes(const NamedWeights& weights, const std::vector<AdapterUse>& uses);
 
-// Whether some of it is not among its pairs.
+// Whether some of its changes are not among its pairs.
 bool is_merged(const AdapterUse& use);
 
-// Puts pairs beside the weights, instead of those that were there: strengths of a network in use change so.
+// Attaches pairs to the layers, replacing those that were attached before. This is how strengths change between two images.
 void put_beside(Flux2Transformer& network, const std::vector<AdapterUse>& uses);
 
-// Changes the weights themselves, which must be as `weights` has them, by what is not among the pairs.
+// Merges the changes that are not among the pairs into the weights. The weights must be unchanged since they were loaded from
+// `weights`.
 void merge_into(Flux2Transformer& network, const NamedWeights& weights, const std::vector<AdapterUse>& uses, Stream& stream);
 
 }  // namespace flux2

@@ -7,19 +7,19 @@
 
 namespace flux2 {
 
-// Told before and after each block of a network runs, blocks numbered in the order they run. Where not all of their weights
-// are in memory at once, this is what brings the next ones and lets the last ones go.
+// Is called before and after each block of a network runs; blocks are numbered in the order they run. If not all weights are in
+// memory at once, this loads the next block and releases the previous one.
 class BlockSchedule {
  public:
   virtual ~BlockSchedule() = default;
 
   // When it returns, work enqueued on the stream may read the block's weights.
   virtual void before(size_t block, Stream& stream) = 0;
-  // What is enqueued on the stream now is the last of this pass to read them.
+  // Work that is enqueued after this call does not read the block's weights in this pass.
   virtual void after(size_t block, Stream& stream) = 0;
 };
 
-// A block's turn, for as long as this exists. No schedule, nothing to do.
+// Marks the time during which a block runs, by its lifetime. Does nothing without a schedule.
 class BlockTurn {
  public:
   BlockTurn(const std::shared_ptr<BlockSchedule>& schedule, size_t block, Stream& stream)

@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// What the conditioning vector says about one norm and its branch; each [B, 1, C].
+// The modulation of one norm and its branch, computed from the conditioning vector; each [B, 1, C].
 struct Modulation {
   Tensor shift, scale, gate;
 };
@@ -30,7 +30,8 @@ struct KeyValue {
   Tensor k, v;
 };
 
-// What attention does beside looking at its own tokens: it sees those of others too, of batch B or 1, and hands its own out.
+// Extra inputs and outputs of attention: keys and values of other tokens (batch B or 1) that it also sees, and its own keys and
+// values for others.
 struct Attending {
   const KeyValue* others = nullptr;
   KeyValue* own = nullptr;

@@ -27,16 +27,16 @@ struct Flux2Transformer {
     Tensor vec;                                 // [B, H] from condition()
     Tensor txt;                                 // [B, T, H] from embed_text()
     const Rope& rope;                           // over text, then image positions
-    int64_t keep = 0;                           // how many image tokens the velocity is wanted for; 0: all
+    int64_t keep = 0;                           // how many image tokens need a velocity; 0: all
     const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
-    bool checkpoint_blocks = false;             // trade a second forward for memory when differentiating
+    bool checkpoint_blocks = false;             // for gradients: save memory by running each block twice
     Taps taps;
     BeforeBlock before_block = {};
   };
   Tensor operator()(const Inputs& inputs) const;  // velocity [B, keep, 128]
 
-  // klein-9B-KV: references x [B, Nr, 128] see each other alone and stand at one time, 0, whose vector `vec` [B, H] is. What
-  // other tokens see of them then depends on no step, prompt or noise.
+  // klein-9B-KV: the keys and values of references x [B, Nr, 128]. References see only each other, at time 0, whose conditioning
+  // vector is `vec` [B, H]. The result therefore does not depend on step, prompt or noise.
   ReferenceKeys reference_keys(const Tensor& x, const Tensor& vec, const Rope& rope, const BeforeBlock& before_block = {}) const;
 
   void visit(const ParameterVisitor& visitor);

@@ -49,8 +49,8 @@ struct Qwen3Layer {
 struct Qwen3Encoder {
   explicit Qwen3Encoder(const Qwen3Config& config);
 
-  // ids, mask I32 [B, T] (mask 0 marks padding) → [B, T, 3·hidden], the chosen states side by side. Padding is
-  // never attended to, yet its own rows attend to the real tokens and are part of the result.
+  // ids, mask I32 [B, T] (mask 0 marks padding) → [B, T, 3·hidden], the chosen states side by side. No token attends to padding,
+  // but the rows of padding attend to the real tokens and are part of the result.
   Tensor operator()(const Tensor& ids, const Tensor& mask, DType dtype, const BeforeBlock& before_layer = {}) const;
 
   void visit(const ParameterVisitor& visitor);

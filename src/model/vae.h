@@ -8,8 +8,8 @@
 
 namespace flux2 {
 
-// Picture → latents and back. Pictures are [B, H, W, 3] in [−1, 1], sides multiples of 16; latents are tokens
-// [B, (H/16)·(W/16), 128] in raster order, normalised per channel and kept in F32 whatever the activations are.
+// Picture → latents and back. Pictures are [B, H, W, 3] in [−1, 1], sides multiples of 16; latents are tokens [B, (H/16)·(W/16),
+// 128] in raster order, normalised per channel and always kept in F32.
 struct Vae {
   explicit Vae(const VaeConfig& config);
 
@@ -17,7 +17,8 @@ struct Vae {
                 const BeforeBlock& before_block = {}) const;  // the distribution's mean
   // [B, H/8, W/8, 64]: mean, log variance
   Tensor encode_moments(const Tensor& picture, const Taps& taps = {}, const BeforeBlock& before_block = {}) const;
-  // decode() is the decoder behind its input: tokens as [B, 2·rows, 2·columns, 32], no longer normalised, as activations.
+  // The input of the decoder: tokens as [B, 2·rows, 2·columns, 32], with the normalisation undone, in the dtype of the
+  // activations.
   Tensor decode(const Tensor& tokens, int64_t rows, int64_t columns, const Taps& taps = {}) const {
     return decode_latents(latents_of(tokens, rows, columns), taps);
   }

@@ -30,8 +30,8 @@ struct HttpRequest {
   std::string url;
   std::vector<HttpHeader> headers = {};
   std::string body = {};                 // of a POST
-  std::string token = {};                // sent as a bearer over https, and over http to this machine; never elsewhere
-  double idle_timeout_s = 10;            // given up after so long without a byte
+  std::string token = {};                // sent as a bearer token over https, or over http to this machine; never otherwise
+  double idle_timeout_s = 10;            // the transfer fails after this time without data
   size_t max_body = 32 << 20;            // of an answer kept in memory
   std::function<bool()> cancelled = {};  // true: ends with Cancelled
 };
@@ -41,7 +41,7 @@ struct HttpAnswer {
   std::string url;  // that answered
   std::vector<HttpHeader> headers;
   std::string body;        // what no sink took
-  std::string failure;     // the transfer broke off, and how; empty: it went to its end
+  std::string failure;     // why the transfer broke off; empty if it completed
   bool transient = false;  // of a failure: trying again may help
 
   bool failed() const { return !failure.empty(); }
@@ -49,15 +49,15 @@ struct HttpAnswer {
   std::optional<std::string> header(std::string_view name) const;
 };
 
-// Takes the body of a 2xx answer as it comes. begin() sees the headers first; false: the body is not wanted and the
-// connection ends here. What either throws leaves send().
+// Receives the body of a 2xx answer as it arrives. begin() sees the headers first; if it returns false, the body is not read and
+// the connection is closed. Exceptions from either function propagate out of send().
 struct HttpSink {
   std::function<bool(const HttpAnswer& head)> begin = {};
   std::function<void(std::span<const std::byte>)> data = {};  // empty: the body is kept in the answer
 };
 
-// Sends requests and keeps connections open between them. Any number of threads may send at the same time, each over a
-// connection of its own. Redirects are answers like any other: see send_following().
+// Sends requests and keeps connections open between them. Any number of threads may send at the same time, each over a connection
+// of its own. Redirects are not followed: see send_following().
 class HttpClient {
  public:
   explicit HttpClient(HttpSettings settings = {});
@@ -74,8 +74,8 @@ class HttpClient {
   std::unique_ptr<State> state_;
 };
 
-// Sends a request and follows where its answers lead, ten times at most. The token and any header that carries a secret
-// stay behind when scheme, host or port change. A redirect from https to plain http is refused.
+// Sends a request and follows redirects, at most ten. The token and other secret headers are dropped if scheme, host or port
+// change. A redirect from https to plain http is an error.
 HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink = {});
 
 bool is_redirect(const HttpAnswer& answer);  // a 301, 302, 303, 307 or 308 that says where to
@@ -83,13 +83,13 @@ bool is_redirect(const HttpAnswer& answer);  // a 301, 302, 303, 307 or 308 that
 // A number that is nothing but digits, at most 18 of them.
 std::optional<uint64_t> decimal(std::string_view text);
 
-// What "bytes 5-9/10" and "bytes */10" tell; a total of "*" is not known.
+// The contents of "bytes 5-9/10" or "bytes */10"; a total of "*" is unknown.
 struct ContentRange {
   std::optional<uint64_t> begin, total;
 };
 ContentRange content_range(const HttpAnswer& answer);
 
-// How long the whole file is: the total of a 206, the length of any other answer.
+// The size of the whole file: the total of a 206 answer, the length of any other answer.
 std::optional<uint64_t> whole_size(const HttpAnswer& answer);
 
 // An ETag without its quotes and without the W/ of a weak one.

@@ -23,7 +23,7 @@ Url parse_url(std::string_view text);
 
 bool same_origin(const std::string& a, const std::string& b);
 
-// Where a Location header leads, seen from the address that answered with it.
+// Resolves a Location header relative to the URL that sent it.
 bool is_relative_location(std::string_view location);
 std::string resolve_location(const std::string& base, std::string_view location);
 

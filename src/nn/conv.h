@@ -17,7 +17,7 @@ struct Conv {
   Tensor added_to(const Tensor& residual, const Tensor& x) const {
     return conv2d_add(x, weight, bias, stride, padding, residual);
   }
-  // Of the picture at twice the size; for 3×3 convolutions with a border of one.
+  // Applies the convolution to the image upsampled to twice its size; for 3×3 convolutions with a border of one.
   Tensor upsampled(const Tensor& x) const { return upsample_conv2d(x, weight, bias); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 

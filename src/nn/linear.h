@@ -10,19 +10,19 @@
 
 namespace flux2 {
 
-// y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; under LoRA it wants no gradient.
-// Divided by rows each rank computes its share of the outputs; divided by columns it sees its share of the
-// inputs and the call ends in an all-reduce. Who calls does not know.
+// y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; with LoRA it needs no gradient. If the weight is
+// divided by rows, each rank computes its share of the outputs. If it is divided by columns, each rank reads its share of the
+// inputs and the call ends with an all-reduce. The caller does not need to know.
 struct Linear {
   Linear() = default;
   Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
 
   Tensor operator()(const Tensor& x) const;
-  // swiglu of the outputs, which are [gate | up], in the dtype that the next layer takes.
+  // swiglu of the outputs [gate | up], in the dtype that the next layer prefers.
   Tensor then_swiglu(const Tensor& x, const Linear& next) const;
-  // The dtype in which this layer multiplies an input like x fastest: quantised where the device can (ops/linear.h).
+  // The dtype with which this layer multiplies an input like x fastest: quantised if the device supports that (ops/linear.h).
   DType takes(const Tensor& x) const;
-  // Whether the weight is all there is: no adapters, nobody to share with.
+  // Whether there is only the weight: no adapters, no bias, no other ranks.
   bool is_plain() const { return adapters.empty() && !has_bias && (!ranks || ranks->size() == 1); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
@@ -35,7 +35,7 @@ struct Linear {
   std::vector<Lora> adapters;
 };
 
-// What several layers that read one tensor all take; as it is where they differ.
+// The dtype that all these readers of one tensor prefer; the dtype of x if they differ.
 DType takes(const Tensor& x, std::initializer_list<const Linear*> readers);
 
 }  // namespace flux2

@@ -10,20 +10,20 @@ namespace flux2 {
 
 enum class ParameterKind {
   Matrix,     // [out, in], kept as the file stores it
-  Vector,     // norms and biases: small, brought to the dtype of the activations
+  Vector,     // norms and biases: small, converted to the dtype of the activations
   Conv,       // [O, I, kh, kw] in files, [O, kh, kw, I] in memory
   Table,      // embeddings, read row by row
-  Statistic,  // F32 whatever the activations are
+  Statistic,  // always F32
 };
 
-// How a parameter is divided when a model is spread over ranks. `parts` are the extents of what a fused weight
-// holds side by side (q, k, v, …); each is divided separately so that heads stay whole.
+// How a parameter is divided when a model is spread over ranks. `parts` are the extents of the parts of a fused weight (q, k, v,
+// …). Each part is divided separately, so heads stay whole.
 struct Spread {
   enum Kind { Whole, Rows, Columns } kind = Whole;
   std::vector<int64_t> parts;
 };
 
-// One tensor of a model under the name files give it, with the shape it has there.
+// One tensor of a model, with its name and shape in files.
 struct Parameter {
   std::string name;
   Tensor& tensor;

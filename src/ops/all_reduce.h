@@ -9,8 +9,8 @@ namespace flux2 {
 // What follows is the same on every rank, so the gradient of each rank's part is the gradient of the sum.
 Tensor all_reduce(const Tensor& x, Communicator& ranks);
 
-// x itself; its gradient is summed over the ranks. Stands before a product whose output features are spread over
-// ranks, where each rank sees only its share of what x is used for.
+// Returns x; its gradient is summed over the ranks. Used before a product whose output features are spread over ranks, because
+// each rank computes only its share of the gradient of x.
 Tensor spread(const Tensor& x, Communicator& ranks);
 
 }  // namespace flux2

@@ -16,8 +16,8 @@ struct AttentionOptions {
 // head h / (H/G)). Returns [B, S, H·D], heads side by side.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
-// [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block, each
-// written where the product that follows reads it, in the form it asks for (ops/linear.h).
+// [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block. Both are
+// written where the next product reads them, in the dtype it prefers (ops/linear.h).
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
                                std::optional<DType> as = {});
 

@@ -11,8 +11,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // swiglu(linear(x, w)) for w [2M, K] = [gate | up].
 Tensor linear_swiglu(const Tensor& x, const Tensor& w);
-// Whether that is one kernel here, which never stores gate and up: then the rows of a fused weight that end in a SwiGLU are
-// worth a product of their own.
+// Whether this device has a single kernel for it, which never stores gate and up. Then it pays to compute the gate and up rows of
+// a fused weight as a separate product.
 bool fuses_swiglu(const Tensor& x, const Tensor& w);
 
 // [..., K] as a matrix [M, K], without gradient: a view where the rows are evenly spaced, else a copy.

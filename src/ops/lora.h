@@ -13,8 +13,8 @@ struct Lora {
   double scale = 1.0;
 };
 
-// linear(x, w, bias) plus the changes, each added to the product where it lies if the device can. The adapters may be of
-// another float dtype than x, such as F32 beside BF16: they are rounded for the products, their gradients are not.
+// linear(x, w, bias) plus the changes, each added to the product in place if the device supports that. The adapters may have
+// another float dtype than x, such as F32 with BF16: they are rounded for the products; their gradients are not.
 Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes);
 
 }  // namespace flux2

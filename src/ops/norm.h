@@ -14,7 +14,7 @@ struct NormOptions {
 // (x − mean) / sqrt(variance + eps) over the last axis, biased variance, no weight. Statistics in f32.
 Tensor layer_norm(const Tensor& x, float eps = 1e-6f);
 
-// y = x / sqrt(mean(x²) + eps) · weight over the last axis. The mean is taken in f32 whatever the dtype of x.
+// y = x / sqrt(mean(x²) + eps) · weight over the last axis. The mean is computed in f32 for every dtype of x.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps = 1e-6f);
 Tensor rms_norm(const Tensor& x, const Tensor& weight, const NormOptions& options);
 

@@ -19,8 +19,7 @@ struct NormedPart {
   Tensor x, weight;
 };
 
-// rope(concat(rms_norm(part) …)) along the sequence: queries or keys as attention wants them. cosine and sine cover
-// all parts.
+// rope(concat(rms_norm(part) …)) along the sequence: queries or keys, ready for attention. cosine and sine cover all parts.
 Tensor norm_rope(const std::vector<NormedPart>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
                  float eps = 1e-6f);
 
@@ -31,7 +30,7 @@ struct NormedPair {
 struct QueryKey {
   Tensor q, k;  // [B, S, H, D]
 };
-// norm_rope of both halves, together where the device has a kernel.
+// norm_rope of both halves, in one kernel if the device has one.
 QueryKey norm_rope_pair(const std::vector<NormedPair>& parts, const Tensor& cosine, const Tensor& sine, RopePairs pairs,
                         float eps = 1e-6f);
 

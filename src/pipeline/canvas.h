@@ -9,7 +9,8 @@ namespace flux2 {
 struct Request;
 struct Session;
 
-// What a picture to begin with does during denoising. ε is the noise of each picture [N, I, 128], the same all the way.
+// The effect of a start image (canvas) during denoising. ε is the noise of each image [N, I, 128]; it stays the same during the
+// run.
 class CanvasBlend {
  public:
   // canvas [1, I, 128]: the latents of the request's canvas.
@@ -24,7 +25,7 @@ class CanvasBlend {
   Tensor mask_;  // [1, I, 1]; undefined: everything is new
 };
 
-// The sigmas that are run: of n steps the last n·strength, but one at least.
+// The sigmas of the steps that run: the last n·strength of n steps, but at least one.
 std::vector<float> sigmas_for_strength(std::vector<float> sigmas, double strength);
 
 }  // namespace flux2

@@ -19,7 +19,7 @@ struct CapturedWork {
   std::unique_ptr<Graph> graph;
 };
 
-// A network whose blocks are brought in while it runs cannot be replayed.
+// A network whose blocks are streamed while it runs cannot be replayed.
 template <class Network>
 bool can_capture(const Network& network) {
   return network.schedule == nullptr;
@@ -28,9 +28,9 @@ bool can_capture(const Network& network) {
 // Whether captured() records work in this session. Work that is recorded cannot be stopped in the middle.
 bool captures(const Session& session);
 
-// work(inputs), a tensor of this dtype and shape. On devices that prefer graphs it is captured at its first use with this
-// model and these shapes and replayed later: it must depend on nothing else and change nothing. The result is then
-// overwritten by the next use.
+// work(inputs), a tensor of this dtype and shape. On devices that prefer graphs, it is captured at its first use with this model
+// and these shapes and replayed later, so it must depend on nothing else and have no side effects. The next use overwrites the
+// result.
 Tensor captured(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
                 const Shape& shape, const std::function<Tensor(std::span<const Tensor> inputs)>& work);
 

@@ -8,12 +8,12 @@
 
 namespace flux2 {
 
-// The picture [1, H, W, 3] of tokens [1, rows · columns, 128]; captured where that pays, so the next call may overwrite it.
+// The picture [1, H, W, 3] of tokens [1, rows · columns, 128]; captured where that is faster, so the next call may overwrite it.
 Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, const Tensor& tokens, int64_t rows, int64_t columns,
                      const BeforeBlock& before_block = {});
 
-// Decodes; when the result holds NaN or is black all over, decodes once more in f32 (if that is possible) and says
-// so. Throws when it is still broken. `retried` tells whether the second way was taken.
+// Decodes. If the result contains NaN or is completely black, decodes again in f32 (if possible) and logs a warning. Throws if
+// the result is still broken. `retried` tells whether the second attempt was needed.
 DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode, const std::function<DecodedPicture()>& decode_in_f32,
                               const Log& log, bool& retried);
 

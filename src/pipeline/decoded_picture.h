@@ -18,8 +18,8 @@ struct Planes {
 
 std::shared_ptr<const Planes> planes_of(const Image& rgb);
 
-// A picture as the autoencoder gave it. On a GPU it stays there: what is asked of it is made on the device, so that a quarter
-// of the bytes comes over, and none twice.
+// The output of the autoencoder. On a GPU it stays there and is converted on the device, so only a quarter of the bytes is copied
+// to the host, and nothing is copied twice.
 class DecodedPicture {
  public:
   DecodedPicture() = default;

@@ -15,7 +15,7 @@ struct TextConditions {
   Tensor positive, negative;
 };
 
-// What a picture is made from beside its noise.
+// The inputs of an image besides its noise.
 struct Conditions {
   TextConditions text;
   ReferenceTokens references;
@@ -26,8 +26,8 @@ struct Conditions {
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions);
 
 // Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32. The request's sampler
-// follows the transformer's velocity, guided when the request asks for it; where a canvas is to be kept, it is put back after
-// every step, noised as the rest is.
+// follows the transformer's velocity, with guidance if requested. If parts of a canvas are kept, they are restored after every
+// step, at the same noise level as the rest.
 Tensor denoise(Session& session, const Request& request, const Conditions& conditions, std::span<const std::vector<float>> noise,
                const Progress& progress);
 

@@ -10,15 +10,15 @@
 namespace flux2 {
 
 struct InpaintOptions {
-  // Ours: works at full resolution on a region around the mask and puts only what the mask shows into the picture.
-  // Diffusers: the whole picture as Flux2KleinInpaintPipeline makes it: at most 1024² pixels, a hard mask, no putting back.
+  // Ours: works at full resolution on a region around the mask and changes only the masked pixels of the image. Diffusers: the
+  // whole image, like Flux2KleinInpaintPipeline: at most 1024² pixels, a hard mask, kept pixels are not restored.
   enum class Mode { Ours, Diffusers } mode = Mode::Ours;
   int grow = 8, feather = 8;  // pixels
   // Auto: a region around the mask when that covers less than a quarter of the picture.
   enum class Crop { Auto, Off, On } crop = Crop::Auto;
   int padding = 32;           // pixels around the mask in a cropped region
   int width = 0, height = 0;  // to work at, multiples of 16; 0: the region's own size
-  bool align = true;          // what was made is measured against what is kept and brought back over it
+  bool align = true;          // the result is aligned with the kept area in position, scale and colour
 };
 
 // Pixels added around a picture.
@@ -27,10 +27,10 @@ struct Margins {
 };
 Margins parse_margins(std::string_view text);  // "l,t,r,b"
 
-// The picture with its border drawn out and the mask with 255 there: what lies outside is to be made.
+// Enlarges the image by repeating its border, and sets the mask to 255 in the new area, so that it is generated.
 void extend(Image& canvas, Image& mask, const Margins& margins);
 
-// One inpainting: what the pipeline is to make, and the whole picture from what it made.
+// One inpainting task: prepares the input of the pipeline, and puts its result back into the image.
 class Inpaint {
  public:
   // canvas: RGB or RGBA; mask: of its size. A mask that is empty is InvalidArgument.
@@ -42,11 +42,11 @@ class Inpaint {
   const Box& region() const { return region_; }  // of the canvas; it may reach beyond its right and lower border
   const Image& mask() const { return mask_; }    // grown and feathered, of the canvas's size
 
-  // What the run begins with; the picture of it serves as a reference too.
+  // The start image of the run; it is used as a reference, too.
   Canvas canvas(double strength) const;
 
-  // The canvas with the picture that was made (width × height), aligned, where the mask says so. Where the mask is 0 every byte
-  // is the canvas's. In mode Diffusers the picture itself.
+  // The canvas with the generated image (width × height) in the masked area, aligned. Where the mask is 0, every byte is that of
+  // the canvas. In mode Diffusers, the generated image itself.
   Image finish(const Image& made) const;
 
  private:

@@ -16,14 +16,15 @@ namespace flux2 {
 struct NoiseSource {
   enum Kind { TorchCpu, TorchCuda, Grid } kind = TorchCpu;
   CudaGeometry gpu;
-  bool gpu_in_use = false;  // "torch-cuda": the geometry is that of the device, or an H100's where that is no GPU
+  bool gpu_in_use = false;  // "torch-cuda": use the geometry of the device, or an H100's if the device is not a GPU
 
   std::string name() const;
   NoiseSource on(const Device& device) const;  // the same with the geometry it has there
 };
 NoiseSource parse_noise(std::string_view text);
 
-// Unit normal noise for one picture, [128, rows, columns]. A GPU draws that of "torch-cuda" itself, to PyTorch's last bit.
+// Unit normal noise for one image, [128, rows, columns]. "torch-cuda" noise is drawn on the GPU if there is one, bit-identical to
+// PyTorch.
 std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns,
                               Stream* stream = nullptr);
 

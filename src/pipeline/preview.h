@@ -9,13 +9,13 @@
 
 namespace flux2 {
 
-// What colour latents have, roughly: rgb = bias + Σ factors[c] · latent c, in [−1, 1], for every 8 × 8 pixels.
+// A linear estimate of the colours of latents: rgb = bias + Σ factors[c] · latent c, in [−1, 1], for every 8 × 8 pixels.
 struct LatentColours {
   std::vector<std::array<float, 3>> factors;  // by channel of the unpacked latents
   std::array<float, 3> bias = {};
 };
 
-// By least squares from the autoencoder at hand: pictures made up for it are encoded (decoded, where it has no encoder).
+// Fitted to an autoencoder by least squares: synthetic images are encoded (or, if it has no encoder, random latents are decoded).
 LatentColours fit_latent_colours(const Vae& vae, Session& session);
 
 // A picture of 2·columns × 2·rows pixels from tokens [1, rows · columns, 128].
@@ -23,7 +23,7 @@ Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor&
 // The same decoded in full: 16 pixels a position.
 Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns);
 
-// The first picture of the batch as the step foresees it, tokens [1, I, 128].
+// A preview of the first image of the batch: the clean latents that the step predicts, tokens [1, I, 128].
 Tensor foreseen_picture(const StepDone& step);
 
 }  // namespace flux2

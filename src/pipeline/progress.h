@@ -25,8 +25,8 @@ inline const char* name_of(Phase phase) {
 
 class Tensor;
 
-// A step of denoising is done: latents x [N, I, 128] in F32 lie at noise level `sigma`, the last velocity v of the same shape
-// led there. x − sigma · v is the picture as it is foreseen.
+// A step of denoising is done: latents x [N, I, 128] in F32 lie at noise level `sigma`, the last velocity v of the same shape led
+// there. x − sigma · v is the current prediction of the final image.
 struct StepDone {
   int step, steps;
   float sigma;
@@ -35,9 +35,9 @@ struct StepDone {
   const Tensor& v;
 };
 
-// How a run tells where it is and hears that it should stop. Default-constructed it does neither.
+// How a run reports its progress and learns that it should stop. A default-constructed Progress does neither.
 struct Progress {
-  // step of steps are done; 0 of n starts a phase, n of n ends it.
+  // `step` of `steps` are done; 0 of n starts a phase, n of n ends it.
   std::function<void(Phase phase, int step, int steps)> report;
   std::function<bool()> cancelled;
   std::function<void(const StepDone& step)> step_done = {};
@@ -49,7 +49,7 @@ struct Progress {
     if (report) report(phase, step, steps);
     check();
   }
-  // Throws Cancelled when the run shall stop.
+  // Throws Cancelled if the run should stop.
   void check() const {
     if (cancelled && cancelled()) throw Error(ErrorCode::Cancelled, "stopped");
     if (deadline && std::chrono::steady_clock::now() >= *deadline)

@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// The references of a request as the transformer sees them: clean latents, one picture behind the other.
+// The references of a request as input of the transformer: clean latents, one image after the other.
 struct ReferenceTokens {
   Tensor tokens;                         // [1, Nr, 128] in F32; undefined without references
   std::vector<TokenPosition> positions;  // t = 10, 20, …; rows and columns of each begin at 0
@@ -20,7 +20,7 @@ struct ReferenceTokens {
   int64_t count() const { return static_cast<int64_t>(positions.size()); }
 };
 
-// Encodes what the session does not remember.
+// Encodes the references that are not in the session's cache.
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress);
 
 // The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
@@ -34,7 +34,7 @@ struct ReferenceMemory {
   ReferenceKeys keys;                                 // [1, Nr, H, D]
 };
 
-// The session's memory of these references; made, in place of the one it had, when they are others.
+// The session's keys and values for these references. If the session holds those of other references, they are replaced.
 std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
                                                            Session& session, const Request& request,
                                                            const ReferenceTokens& references, const BeforeBlock& before_block);

@@ -14,15 +14,16 @@
 
 namespace flux2 {
 
-// A picture to begin with.
+// A start image.
 struct Canvas {
   std::shared_ptr<const Planes> picture;  // of the request's size
-  double strength = 1.0;                  // below 1 only the last part of the schedule runs, from the noised picture
-  std::vector<float> mask = {};           // [rows · columns]: 1 new, 0 kept, between blended; empty: everything is new
+  double strength = 1.0;                  // below 1, only the last part of the schedule runs, starting from the noised image
+  std::vector<float> mask =
+      {};  // [rows · columns]: 1 regenerated, 0 kept, values between are blended; empty: everything is regenerated
 };
 
-// Everything that decides the pixels of a run, already valid: front ends resolve defaults and
-// check values before they build one.
+// Everything that determines the pixels of a run. It is already valid: front ends resolve defaults and check values before they
+// create one.
 struct Request {
   std::string prompt, negative;
   int width = 1024, height = 1024;  // multiples of 16
@@ -37,9 +38,10 @@ struct Request {
   NoiseSource noise;
   TimeRounding time_rounding = TimeRounding::Exact;
 
-  // Pictures the transformer sees beside the one it makes, "image 1" of the prompt first; sides multiples of 16.
+  // Reference images, "image 1" of the prompt first; sides are multiples of 16.
   std::vector<std::shared_ptr<const Planes>> references;
-  bool reuse_reference_keys = false;  // klein-9B-KV: references see each other alone, once; all else sees them at every step
+  bool reuse_reference_keys = false;  // klein-9B-KV: references are processed once, seeing only each other; their keys and values
+                                      // are reused at every step
   bool negative_references = true;    // the negative pass of true guidance sees them too
 
   std::optional<Canvas> canvas;

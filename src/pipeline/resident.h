@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-// A network that is in memory while it is needed: loaded at its first use, let go on request, loaded again when it is
-// wanted again. Its geometry is known all the time. Copying copies a handle.
+// A network that is in memory only while it is needed: loaded at its first use, unloaded on request, and loaded again at the next
+// use. Its geometry is always known. Copying copies a handle.
 template <class Network>
 class Resident {
  public:
@@ -15,14 +15,14 @@ class Resident {
   using Loader = std::function<std::shared_ptr<const Network>()>;
 
   Resident() = default;  // stands for "none"
-  // `also_let_go` is called by let_go(): for a network that stands for another one.
+  // `also_let_go` is called by let_go(); used by a network that wraps another one.
   Resident(const Config& config, Loader loader, std::function<void()> also_let_go = {})
       : state_(std::make_shared<State>(config, std::move(loader), std::move(also_let_go))) {}
 
   explicit operator bool() const { return state_ != nullptr; }
   const Config& config() const { return state_->config; }
 
-  // The loaded network. Whoever holds it keeps it in memory.
+  // The loaded network. It stays in memory as long as the result is held.
   std::shared_ptr<const Network> get() const {
     std::lock_guard lock(state_->mutex);
     if (!state_->network) state_->network = state_->last.lock();  // let go of here, still in use elsewhere
@@ -34,7 +34,7 @@ class Resident {
     std::lock_guard lock(state_->mutex);
     return state_->network != nullptr;
   }
-  // Lets go, and loads again at the next use even if somebody still holds the network.
+  // Unloads the network. The next use loads it again, even if someone still holds the old one.
   void renew() const {
     std::lock_guard lock(state_->mutex);
     state_->network = nullptr;

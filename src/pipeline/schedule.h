@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-// The resolution- and step-dependent shift of FLUX.2, from the number of target tokens. Above 4300 tokens it no
-// longer depends on the steps and falls abruptly, as in the reference.
+// The resolution- and step-dependent shift of FLUX.2, from the number of target tokens. Above 4300 tokens it no longer depends on
+// the steps and drops abruptly, as in the reference.
 double flux2_mu(int64_t tokens, int steps);
 
 // σ₀ … σₙ, from 1 to exactly 0: step i goes from σᵢ to σᵢ₊₁. Bit for bit what the reference computes.
@@ -25,8 +25,7 @@ Schedule parse_schedule(std::string_view text);
 // `shift` replaces exp(mu) where given (> 0); a list of sigmas is taken as it stands.
 std::vector<float> make_sigmas(const Schedule& schedule, int64_t tokens, int steps, double shift = 0.0);
 
-// What the sinusoid of the time input is taken of: 1000σ, or that number as the bf16 samplers of the references
-// round it.
+// The argument of the time sinusoid: 1000σ, or this number rounded like the bf16 samplers of the references.
 enum class TimeRounding { Exact, Bfl, Diffusers };
 TimeRounding parse_time_rounding(std::string_view text);
 float time_argument(float sigma, TimeRounding rounding);

@@ -18,7 +18,7 @@
 
 namespace flux2 {
 
-// The three networks and the tokenizer, immutable. The two large networks may come and go.
+// The three networks and the tokenizer, immutable. The two large networks can be loaded and unloaded.
 struct Models {
   Resident<Flux2Transformer> transformer;
   Resident<Qwen3Encoder> text_encoder;  // may be empty when text states are always given
@@ -29,33 +29,34 @@ struct Models {
 
 struct ReferenceMemory;  // pipeline/references.h
 
-// What one worker may change: its stream and what it remembers between runs. One thread uses it at a time.
+// The mutable state of one worker: its stream and its caches between runs. Only one thread may use it at a time.
 struct Session {
-  Models models;  // as this session sees them: with its adapters, on its stream
+  Models models;  // the networks of this session: with its adapters, on its stream
   std::shared_ptr<Stream> stream;
   DType activations = DType::F32;  // BF16 on a GPU in profile fast
   Log log;
 
-  // Tokens computed in one pass of the transformer at most; larger batches run in groups.
+  // The largest number of tokens in one pass of the transformer; larger batches run in groups.
   int64_t tokens_at_once = 8192;
 
   // Text states [1, T, Cctx] by prompt.
   TensorCache prompt_cache{int64_t{512} << 20};
-  // Prompts of later requests, in their order: where the encoder leaves after use the next ones are encoded while it is there.
+  // Prompts of later requests, in order. If the text encoder is unloaded after use, the next prompts are encoded while it is in
+  // memory.
   std::vector<std::string> prompts_ahead;
 
   // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
   TensorCache picture_cache{int64_t{512} << 20};
 
-  // What the references used last look like to other tokens, for models that reuse it. Whoever changes a model's weights or
-  // adapters forgets it.
+  // The keys and values of the references that were used last, for models that reuse them. Code that changes a model's weights or
+  // adapters must clear this.
   std::shared_ptr<const ReferenceMemory> reference_memory;
 
-  // Work recorded by captured(), oldest first; each keeps the memory of its run. Whoever changes a model's weights or
-  // adapters clears it.
+  // Work recorded by captured(), oldest first; each keeps the memory of its run. Code that changes a model's weights or adapters
+  // must clear this.
   std::list<CapturedWork> captured_work;
   size_t captured_limit = 6;
-  bool capture = true;  // false where memory is short: a recorded run keeps all it needed
+  bool capture = true;  // false if memory is short, because recorded work keeps all its memory
 
   // Latent positions (16 pixels) a side that are decoded at once; 0: the whole picture.
   int64_t decode_tile = 0;

@@ -11,8 +11,8 @@ namespace flux2 {
 struct ReferenceMemory;
 struct Session;
 
-// What the transformer is given at every step of a run beside latents and time. R rows: pictures, twice as many when the
-// halves of true guidance run together.
+// The inputs of the transformer that are the same in every step of a run. R is the number of images, or twice that if both passes
+// of true guidance run together.
 struct StepConditions {
   Tensor text;                                    // [R, T, H] after the text projection
   Tensor guidance;                                // sinusoid [R, 256]; undefined for models that take none
@@ -21,14 +21,14 @@ struct StepConditions {
   Rope rope;                                      // over text, image and reference positions
 };
 
-// The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where
-// that pays, so the next step of these shapes may overwrite it.
+// The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where that is
+// faster, so the next step with these shapes may overwrite it.
 Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session,
                      const StepConditions& conditions, const Tensor& x, const Tensor& time, const BeforeBlock& before_block = {});
 
-// The transformer under a request's conditions: the velocity of latents, guided when the request asks for it.
-// The two halves of true guidance, v = v⁻ + cfg · (v⁺ − v⁻), run as one batch where the session's limit on tokens allows and
-// both see the same references; one after the other otherwise.
+// The transformer with a request's conditions: computes the velocity of latents, with guidance if requested. The two passes of
+// true guidance, v = v⁻ + cfg · (v⁺ − v⁻), run as one batch if the session's token limit allows it and both see the same
+// references; otherwise they run one after the other.
 class GuidedStep {
  public:
   // `before_block` may stop a pass by throwing.

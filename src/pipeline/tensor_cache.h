@@ -10,12 +10,12 @@
 
 namespace flux2 {
 
-// Tensors by name, up to a number of bytes. Where a new one does not fit, those that were not used for the longest time go.
+// A least-recently-used cache of tensors by name, with a limit in bytes.
 class TensorCache {
  public:
   explicit TensorCache(int64_t limit) : limit_(limit) {}
 
-  // Undefined when it is not there. Counts as a use.
+  // Undefined if it is not in the cache. Counts as a use.
   Tensor find(const std::string& key) {
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return {};
@@ -24,7 +24,7 @@ class TensorCache {
   }
   bool contains(const std::string& key) const { return by_key_.contains(key); }
 
-  // One that is larger than the limit is not kept.
+  // A tensor larger than the limit is not stored.
   void add(const std::string& key, const Tensor& value) {
     if (const auto known = by_key_.find(key); known != by_key_.end()) remove(known->second);
     if (value.bytes() > limit_) return;

@@ -23,10 +23,9 @@ struct PhaseTimes {
   double load = 0, text = 0, references = 0, denoise = 0, decode = 0;  // load: of networks that were not in memory
 };
 
-// Makes the pictures of a request, each handed over as soon as it is decoded, so that an interruption keeps the
-// finished ones.
-// When memory runs out while an image is decoded, its latents are decoded again in tiles, smaller and smaller ones; the session
-// then keeps to tiles of that size.
+// Generates the images of a request. Each is delivered as soon as it is decoded, so finished images survive an interruption. If
+// memory runs out while an image is decoded, its latents are decoded again in smaller and smaller tiles; the session then keeps
+// using tiles of that size.
 PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver);
 

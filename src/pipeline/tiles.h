@@ -13,10 +13,10 @@ struct Tile {
   int64_t row = 0, column = 0, rows = 0, columns = 0;
 };
 
-// Positions shared by neighbouring tiles, over which one fades into the other.
+// The overlap of neighbouring tiles in positions, over which one fades into the other.
 constexpr int64_t kTileOverlap = 4;
 
-// The side of a tile where memory is short: 512 pixels.
+// The side of a tile when memory is short: 512 pixels.
 constexpr int64_t kDecodeTile = 32;
 
 // The smallest side of a tile: neighbours share half of it.
@@ -26,8 +26,8 @@ constexpr int64_t kSmallestTile = 2 * kTileOverlap;
 // when the grid is no larger than that.
 std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);
 
-// The picture of a grid from pictures of its tiles. A tile sees no further than its own edge, so this is close to the picture
-// decoded at once, not equal to it; what it needs in memory does not grow with the picture.
+// Assembles the image of a grid from the images of its tiles. A tile does not see beyond its own edge, so the result is close to
+// the image decoded at once, but not equal. Memory use does not grow with the image.
 Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles,
                   const std::function<Planes(const Tile&)>& decode);
 

@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// Records the tensors of one generation for comparison with the references (docs/trace.md). Values are copied to
-// the host as F32 (integers as I32), the batch dropped.
+// Records the tensors of one generation for comparison with the references (docs/trace.md). Values are copied to the host as F32
+// (integers as I32), without the batch axis.
 class Trace {
  public:
   void add(const std::string& name, const Tensor& value, const Shape& shape);

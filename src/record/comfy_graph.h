@@ -5,7 +5,7 @@
 
 namespace flux2 {
 
-// A minimal ComfyUI graph that makes the picture of a record: as its server takes it, and as its page loads it.
+// A minimal ComfyUI graph that generates the image of a record, in the format of its API and in the format of its web page.
 struct ComfyGraphs {
   Json api, ui;
 };

@@ -32,8 +32,8 @@ struct AdapterRecord {
   bool operator==(const AdapterRecord&) const = default;
 };
 
-// How an image was made: everything needed to make it again, and what is good to know about it. It travels inside the
-// image (picture_metadata.h) and in sidecar files. It holds no user names, host names or folders: names are base names.
+// How an image was generated: everything needed to regenerate it, and additional information. It is stored inside the image
+// (picture_metadata.h) and in sidecar files. It contains no user names, host names or folders; file names are base names.
 struct GenerationRecord {
   std::string app = program_version();
   std::string kind = "generate";
@@ -45,7 +45,7 @@ struct GenerationRecord {
   int index = 0;                   // of the image in its batch
   std::vector<AdapterRecord> adapters;
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
-  std::optional<PictureRecord> canvas;    // inpaint: the image that was repainted
+  std::optional<PictureRecord> canvas;    // inpaint: the image that was changed
   std::string mask_sha256;                // of the mask's file; empty without one
   std::string device;
   Json extra;  // further members of our JSON for one kind alone: the cells of a grid
@@ -60,7 +60,7 @@ struct GenerationRecord {
   bool is_ours() const { return app.starts_with(kProgramName); }
 };
 
-// Version 1 of our own JSON. Private: without prompt and names; hashes stay.
+// Version 1 of our own JSON. Private records have no prompt and no names, but keep hashes.
 Json to_json(const GenerationRecord& record, bool is_private = false);
 
 // Reads what to_json writes, also from newer programs; fields that are absent stay unset. Throws BadFile when a field has the

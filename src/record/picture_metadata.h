@@ -22,7 +22,7 @@ struct MetadataChoice {
 // ComfyUI's `prompt` and `workflow`. Others: the parameters as EXIF comment, our JSON inside the XMP packet.
 ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format);
 
-// What a picture, made by us or by others, says about how it was made.
+// How an image was generated, according to its own metadata, written by this or another program.
 struct FoundRecord {
   std::string source;  // "flux2", "a1111", "comfyui", "invokeai"
   GenerationRecord record;

@@ -29,8 +29,8 @@ using FieldMember =
     std::variant<std::monostate, RequestSpec::Text RequestSpec::*, RequestSpec::Texts RequestSpec::*,
                  RequestSpec::Integer RequestSpec::*, RequestSpec::Number RequestSpec::*, RequestSpec::Flag RequestSpec::*>;
 
-// Everything the program knows about one field. The name with underscores is the JSON key and the shell's key; with dashes it is
-// the option and the configuration key; in capitals after FLUX2_ it is the environment variable.
+// The definition of one field. The name with underscores is the JSON key and the shell's key; with dashes it is the option and
+// the configuration key; in capitals after FLUX2_ it is the environment variable.
 struct Field {
   std::string name;
   FieldType type = FieldType::Text;
@@ -40,18 +40,18 @@ struct Field {
   FieldMember member = {};   // empty for settings of a program rather than of a request
   double low = 0, high = 0;  // of Integer and Number
   std::vector<std::string> choices = {};
-  void (*check_text)(const std::string& text) = nullptr;  // throws when a text breaks its grammar
+  void (*check_text)(const std::string& text) = nullptr;  // throws if the syntax of a text is invalid
 
   // How a record names it: a key of our JSON ("steps", "mask.grow"; "!negative_references" is the opposite flag) and of A1111's
   // last line. Empty: not recorded, or recorded by code of its own.
   std::string record_key = {}, a1111_key = {};
-  bool is_private = false;  // left out of records that keep prompt and names to themselves
+  bool is_private = false;  // left out of private records
 
   bool chooses_model = false;  // decides which files are used
   bool loads_model = false;    // requests that differ in it cannot share a loaded model
 
   bool later = false;                      // known, but not available in this version …
-  std::vector<std::string> harmless = {};  // … except for these values, which ask for nothing
+  std::vector<std::string> harmless = {};  // … except for these values, which have no effect
 };
 
 // Every field of a request, in the order help lists them.
@@ -63,8 +63,8 @@ std::string option_name(const Field& field);       // "time-rounding"
 std::string environment_name(const Field& field);  // "FLUX2_TIME_ROUNDING"
 std::string config_key(const Field& field);        // "generate.time-rounding"; empty when configuration may not set it
 
-// Texts as a person wrote them, as a value. Throws InvalidArgument naming `origin` and what would be valid, and for fields that
-// are not available yet.
+// Parses texts written by the user. Throws InvalidArgument, naming `origin` and the valid values, also for fields that are not
+// available yet.
 FieldValue parse_value(const Field& field, const std::vector<std::string>& texts, const std::string& origin);
 std::vector<std::string> print_value(const FieldValue& value);  // which parse_value reads back
 

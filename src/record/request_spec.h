@@ -10,9 +10,9 @@
 
 namespace flux2 {
 
-// What somebody asks for: every field may be absent, and nothing is checked against a model yet. Front ends fill one in from
-// options, JSON or a picture's record; app/resolve.h turns it into a Request. The table of fields (request_fields.h) names every
-// member once, with its range and where it may come from.
+// A request as the user states it: every field may be absent, and nothing has been checked against a model yet. Front ends fill
+// it in from options, JSON or an image's record; app/resolve.h turns it into a Request. The table of fields (request_fields.h)
+// defines every member once, with its range and where it may be set.
 struct RequestSpec {
   using Text = std::optional<std::string>;
   using Texts = std::optional<std::vector<std::string>>;
@@ -68,7 +68,7 @@ struct RequestSpec {
   std::map<std::string, std::string, std::less<>> origins;
   std::string origin(std::string_view field) const;
 
-  // Fields that were set by configuration or a preset: defaults of the user rather than part of this request.
+  // Fields that were set by configuration or a preset: the user's defaults rather than part of this request.
   std::set<std::string, std::less<>> defaults;
   bool is_asked(std::string_view field) const;  // set, and not by a default
 };

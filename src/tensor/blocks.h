@@ -9,8 +9,8 @@ namespace flux2 {
 
 constexpr int kMaxBlockElements = 256;
 
-// The values of `count` elements (whole blocks) of a block type, each product and sum rounded to f32 as the formats
-// define them, so that every program that follows the definition has the same bits. `blocks` needs no alignment.
+// Decodes `count` elements (whole blocks) of a block type. Each product and sum is rounded to f32 as the format defines, so every
+// program that follows the definition gets the same bits. `blocks` needs no alignment.
 void decode_blocks(DType dtype, const void* blocks, int64_t count, float* out);
 
 // The sixteen values of IQ4_NL and IQ4_XS: denser around zero, where most weights lie.

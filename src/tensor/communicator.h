@@ -7,13 +7,13 @@ namespace flux2 {
 
 class Tensor;
 
-// What the ranks of one model say to each other. Every rank calls the same operations in the same order.
+// Communication between the ranks of one model. Every rank calls the same operations in the same order.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Replaces x on every rank by the sum over ranks, added in rank order so that all ranks hold the same bits.
+  // Replaces x on every rank with the sum over all ranks. It is added in rank order, so all ranks hold the same bits.
   virtual void all_reduce(const Tensor& x) = 0;
 };
 

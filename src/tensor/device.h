@@ -20,12 +20,12 @@ class Stream;
 // beside it nor on the number of threads. Fast: matrix inputs may be rounded to bf16.
 enum class Profile { Exact, Fast };
 
-// What the calls of one op cost while Stream::time_ops watched.
+// The cost of all calls of one op during Stream::time_ops.
 struct OpTime {
   std::string op;  // "swiglu"; products carry their shape: "linear 4608x3072x12288"
   int calls = 0;
   double seconds = 0;
-  double flop = 0, bytes = 0;  // done and moved by all calls; 0 where the op does not say
+  double flop = 0, bytes = 0;  // of all calls; 0 if the op does not report it
 };
 
 // One CPU or GPU and the kernels chosen for it when it was opened.
@@ -35,15 +35,15 @@ class Device : public std::enable_shared_from_this<Device> {
 
   virtual std::string name() const = 0;         // "cpu", "cuda:0"
   virtual std::string description() const = 0;  // "Neoverse-V1, 2 threads, neon bf16"
-  virtual bool is_host() const = 0;             // its kernels read ordinary memory, mapped files included
+  virtual bool is_host() const = 0;             // its kernels read ordinary memory, including mapped files
   virtual std::shared_ptr<Stream> open_stream() = 0;
   virtual MemorySize memory() const { return system_memory_size(); }
-  // Whether work that is done again and again should be captured: starting a kernel costs something here.
+  // Whether repeated work should be captured, because launching a kernel is expensive on this device.
   virtual bool prefers_graphs() const { return false; }
   // Whether `linear` multiplies weights of this dtype with activations quantised to it, F8_E4M3 or I8 (see QuantiseArgs).
   virtual bool multiplies(DType) const { return false; }
 
-  // How PyTorch's random numbers see this GPU; none elsewhere.
+  // The properties of this GPU that PyTorch's random numbers depend on; empty for other devices.
   virtual std::optional<CudaGeometry> random_geometry() const { return std::nullopt; }
 
   const Kernels& kernels() const { return kernels_; }
@@ -59,8 +59,8 @@ class Graph {
   virtual void replay() = 0;
 };
 
-// An ordered queue on a device with its own memory pool. Kernels enqueue and return; memory given back to the
-// pool is reused by later work of the same stream, so nothing has to wait for anything.
+// An ordered queue on a device with its own memory pool. Kernels enqueue and return. Memory returned to the pool is reused only
+// by later work on the same stream, so no synchronisation is needed.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   explicit Stream(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -68,27 +68,27 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   Device& device() const { return *device_; }
 
-  // Memory in stream order, aligned to at least 64 bytes, returned to the pool when the last owner lets go.
+  // Memory in stream order, aligned to at least 64 bytes. It returns to the pool when its last owner is destroyed.
   virtual std::shared_ptr<void> allocate(size_t bytes) = 0;
 
   // Ordered copies. `download` returns when the bytes have arrived; `upload` when `host` may be reused.
   virtual void upload(void* device_memory, const void* host, size_t bytes) = 0;
   virtual void download(void* host, const void* device_memory, size_t bytes) = 0;
 
-  // Waits for everything enqueued; an asynchronous failure surfaces here, named after the op that caused it.
+  // Waits for everything that is enqueued. Throws asynchronous failures, with the name of the op that caused them.
   virtual void wait() = 0;
 
-  // A point in this queue, and making later work of this queue wait for a point of another one of the same device. Where
-  // work is done as it is enqueued there is nothing to mark.
+  // mark() records a point in this queue. wait_for() makes later work of this queue wait for a point in another queue of the same
+  // device. On devices that run work immediately, both do nothing.
   virtual std::shared_ptr<void> mark() { return nullptr; }
   virtual void wait_for(const std::shared_ptr<void>& /*mark*/) {}
 
-  // Does `work` and records it. Memory allocated inside stays reserved for the graph, so the tensors made by `work`
-  // hold the results after every replay(); what it wrote into tensors made before is there at once. Inputs are read
-  // where they lie: write new values into them.
+  // Runs `work` and records it. Memory allocated inside stays reserved for the graph, so the tensors created by `work` hold the
+  // results after every replay(). Results written into existing tensors are available immediately. Inputs are read in place:
+  // write new values into them before a replay.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
 
-  // Runs `work`, watching how long the device spends on each op, slowest first. Empty where nobody can tell.
+  // Runs `work` and measures how long the device spends on each op, slowest first. Empty if the device cannot measure this.
   virtual std::vector<OpTime> time_ops(const std::function<void()>& work) {
     work();
     return {};

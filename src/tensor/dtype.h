@@ -32,7 +32,7 @@ enum class DType : uint8_t {
   Q4_1,
   Q5_0,
   Q5_1,
-  IQ4_NL,  // 32 elements; tensor/blocks.h tells how these are laid out
+  IQ4_NL,  // 32 elements; tensor/blocks.h describes the layout
   Q2_K,
   Q3_K,
   Q4_K,
@@ -45,7 +45,7 @@ enum class DType : uint8_t {
 };
 
 struct DTypeInfo {
-  const char* name;    // as safetensors or GGUF write it
+  const char* name;    // the name in safetensors or GGUF files
   int block_elements;  // 1 for plain types
   int block_bytes;
 };

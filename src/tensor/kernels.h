@@ -9,9 +9,9 @@ namespace flux2 {
 
 class Tensor;
 
-// The arguments of each kernel. Checks are done by the op that calls it: a kernel may trust shapes and dtypes.
-// Unless a comment says otherwise tensors may be strided views whose last axis is contiguous, floats are F32,
-// F64, BF16 or F16 (all activations of one call alike), and sums are taken in F32 (in F64 for F64).
+// The arguments of each kernel. The op that calls a kernel checks them, so a kernel may trust shapes and dtypes. Unless a comment
+// says otherwise, tensors may be strided views whose last axis is contiguous, floats are F32, F64, BF16 or F16 (the same for all
+// activations of one call), and sums are F32 (F64 for F64).
 
 enum class Unary { Silu, Exp, Abs, Square };
 enum class Binary { Add, Sub, Mul };
@@ -243,7 +243,7 @@ struct QuantiseSwigluArgs {
   const Tensor& y;
 };
 
-// Fused forms; a table may leave them null, the op then computes the equation.
+// Fused kernels. A table may leave them null; the op then falls back to its equation.
 struct ModulatedNormArgs {
   const Tensor& x;
   const Tensor& shift;
@@ -330,15 +330,15 @@ struct ProductAddArgs {
   bool transposed;
 };
 
-// y, contiguous F32: what PyTorch's generator gives on that GPU, to the bit where y lies on one.
+// y, contiguous F32: the output of PyTorch's generator on that GPU, bit-identical if y is on a GPU.
 struct TorchNormalArgs {
   const Tensor& y;
   uint64_t seed;
   CudaGeometry gpu;
 };
 
-// What a device can do. The scalar CPU table is complete; another table copies the one below it and replaces
-// what it does better, once, when the device opens.
+// The kernels of a device. The scalar CPU table is complete. Other tables start as a copy of a simpler one and replace the
+// entries they can do better, once, when the device is opened.
 struct Kernels {
   void (*fill)(const FillArgs&) = nullptr;
   void (*copy)(const CopyArgs&) = nullptr;

@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// A block of memory and whatever keeps it alive: a stream's pool, a mapped file, a vector.
+// A block of memory and the owner that keeps it alive: a stream's pool, a mapped file, a vector.
 class Buffer {
  public:
   Buffer(void* data, size_t bytes, std::shared_ptr<const void> owner) : data_(data), bytes_(bytes), owner_(std::move(owner)) {}
@@ -27,15 +27,15 @@ class Buffer {
 
 struct GradNode;  // autograd/grad.h
 
-// Which output of which recorded op a tensor is; empty for tensors no gradient flows to.
+// Identifies a tensor as an output of a recorded op. Empty for tensors that need no gradient.
 struct GradEdge {
   std::shared_ptr<GradNode> node;
   int output = 0;
 };
 
-// A value: shared memory, dtype, shape, strides and the stream it is computed on. Copying copies a handle.
-// Row-major, last axis innermost. Weights read from a file have no stream: they lie in host memory and can be
-// used beside any tensor of a host device; `to` brings them elsewhere.
+// A value: shared memory, dtype, shape, strides and the stream it is computed on. Copying copies a handle. Row-major, last axis
+// innermost. Weights read from a file have no stream: they are in host memory and can be combined with any tensor of a host
+// device; `to` copies them elsewhere.
 class Tensor {
  public:
   Tensor() = default;  // undefined: stands for "none"
@@ -46,7 +46,7 @@ class Tensor {
   static Tensor like(const Tensor& x, DType dtype, const Shape& shape);
   // Host memory owned by `owner`; `data` must be aligned for the dtype.
   static Tensor on_host(const void* data, DType dtype, const Shape& shape, std::shared_ptr<const void> owner);
-  static Tensor host_empty(DType dtype, const Shape& shape);  // of its own, given back to the system at its end
+  static Tensor host_empty(DType dtype, const Shape& shape);  // its own memory, returned to the system when it is destroyed
   static Tensor host_copy(const void* data, DType dtype, const Shape& shape);
   template <class T>
   static Tensor from(Stream& stream, DType dtype, const Shape& shape, std::span<const T> values);
@@ -63,7 +63,7 @@ class Tensor {
   bool is_contiguous() const;
   bool on_host_only() const { return stream_ == nullptr; }
 
-  Stream& stream() const;  // a broken promise for tensors read from a file
+  Stream& stream() const;  // an Internal error for tensors read from a file
   Device& device() const { return stream().device(); }
 
   // The first element. On a GPU this is a device address. Memory is shared, so const Tensors give mutable bytes.
@@ -92,9 +92,9 @@ class Tensor {
   std::vector<double> to_doubles() const;
   std::vector<int32_t> to_ints() const;
 
-  // The factors that belong to quantised values [..., K]: F32, [1] for the whole or one for each row, in the shape without its
-  // last axis; undefined when the stored values are meant as they are. Views whose rows are rows of this one, or parts of
-  // them, keep theirs; other views of a scaled tensor do not exist.
+  // The scales of quantised values [..., K]: F32, either [1] for the whole tensor or one per row, with the tensor's shape without
+  // its last axis. Undefined if the values have no scales. Views keep their scales if their rows are rows of this tensor or parts
+  // of them; other views of a scaled tensor are not possible.
   const Tensor& scales() const;
   Tensor with_scales(const Tensor& scales) const;
 

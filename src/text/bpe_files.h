@@ -27,14 +27,14 @@ class MergeList {
   std::vector<Entry> entries_;
 };
 
-// A token found as a whole before the text is cut and merged.
+// A token that is matched as a whole before the text is split and merged.
 struct AddedToken {
   std::string content;
   int64_t id = -1;
   bool special = false;  // left out by decode(…, {.skip_special = true})
 };
 
-// What the files of a byte-level BPE tokenizer of the Qwen family say. Strings use the file's byte symbols ("Ġcat").
+// The contents of the files of a byte-level BPE tokenizer of the Qwen family. Strings use the file's byte symbols ("Ġcat").
 struct BpeFiles {
   TokenTable vocabulary;
   MergeList merges;

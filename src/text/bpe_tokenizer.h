@@ -15,12 +15,11 @@
 namespace flux2 {
 
 struct DecodeOptions {
-  bool skip_special = false;  // leave out added tokens that their file marks special, such as <|im_end|>
+  bool skip_special = false;  // leave out added tokens that are marked as special, such as <|im_end|>
 };
 
-// The byte-level BPE tokenizer of the Qwen family: added tokens are found first; the text between them is normalised
-// to NFC, cut by kQwenSplitPattern, and each piece's bytes are merged. Nothing changes after loading, so threads may
-// share one.
+// The byte-level BPE tokenizer of the Qwen family: added tokens are found first; the text between them is normalised to NFC, cut
+// by kQwenSplitPattern, and each piece's bytes are merged. It is immutable after loading, so threads may share it.
 class BpeTokenizer {
  public:
   // A folder with tokenizer.json, or with vocab.json and merges.txt; or the path of a tokenizer.json.
@@ -28,14 +27,14 @@ class BpeTokenizer {
   // The texts of a tokenizer.json and, where there is one, its tokenizer_config.json.
   static BpeTokenizer parse(std::string_view tokenizer_json, std::string_view tokenizer_config = {});
 
-  // Throws BadFile when the files contradict themselves, or leave one of the 256 byte symbols or the pad token out.
+  // Throws BadFile if the files contradict each other, or if one of the 256 byte symbols or the pad token is missing.
   explicit BpeTokenizer(BpeFiles files);
 
-  // Any bytes: what is not UTF-8 is read as U+FFFD. No token is put in front or behind.
+  // Accepts any bytes: invalid UTF-8 is read as U+FFFD. No tokens are added before or after.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  // Valid UTF-8: bytes that do not form characters become U+FFFD. Ids without a token, as a model with padded
-  // embeddings may produce, give nothing.
+  // Returns valid UTF-8: bytes that do not form characters become U+FFFD. Ids without a token, which a model with padded
+  // embeddings may produce, are skipped.
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
 
   // The id of a token as its file writes it: "<|im_start|>", or "Ġcat" for " cat".

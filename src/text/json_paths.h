@@ -27,9 +27,9 @@ struct JsonScalar {
 
 using JsonVisitor = std::function<void(std::span<const JsonStep> path, const JsonScalar& value)>;
 
-// Visits the scalars of a JSON text in the order they are written, without keeping the document: a vocabulary of
-// 150,000 tokens goes straight into its table. Throws BadFile with the position of the first fault, or when nested
-// deeper than 64; what was visited before then has been visited.
+// Visits the scalars of a JSON text in the order they are written, without keeping the document: a vocabulary of 150,000 tokens
+// goes straight into its table. Throws BadFile with the position of the first fault, or if the nesting is deeper than 64. Values
+// before that position have already been visited.
 void walk_json_paths(std::string_view text, const JsonVisitor& visit);
 
 }  // namespace flux2

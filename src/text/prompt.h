@@ -9,17 +9,17 @@
 
 namespace flux2 {
 
-// The prompt as one user turn of Qwen3's chat format, the answer opened and thinking switched off:
-// <|im_start|>user⏎{prompt}<|im_end|>⏎<|im_start|>assistant⏎<think>⏎⏎</think>⏎⏎
-// The prompt goes in as it is; special tokens written in it count as such, as in the reference.
+// The prompt as one user turn of Qwen3's chat format, with the answer started and thinking switched off:
+// <|im_start|>user⏎{prompt}<|im_end|>⏎<|im_start|>assistant⏎<think>⏎⏎</think>⏎⏎ The prompt is inserted unchanged. Special tokens
+// written in it are treated as special tokens, as in the reference.
 std::string render_qwen_prompt(std::string_view prompt);
 
-// What the text encoder is given: `length` slots, real tokens first.
+// The input of the text encoder: `length` slots, real tokens first.
 struct PromptTokens {
   std::vector<int32_t> ids;   // [length], the pad id from `real` on
   std::vector<int32_t> mask;  // [length], 1 for a real token and 0 for a pad
   int real = 0;
-  std::string dropped;  // the end of the prompt that found no room, for a warning; usually empty
+  std::string dropped;  // the end of the prompt that did not fit, for a warning; usually empty
 };
 
 // Renders and encodes a prompt. A longer sequence keeps its first `length` ids, which cuts the end of the template too.

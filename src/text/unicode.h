@@ -9,15 +9,15 @@
 
 namespace flux2 {
 
-// What the tokenizers' patterns ask of a code point: \p{L}, \p{N}, \s, or none of them. Marks, symbols,
-// punctuation, controls and unassigned code points are Other.
+// The character classes that the tokenizers' patterns use: \p{L}, \p{N}, \s, or none of them. Marks, symbols, punctuation,
+// controls and unassigned code points are Other.
 enum class CharClass : uint8_t { Other, Letter, Number, Space };
 CharClass char_class(char32_t code);
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Reads the code point at `pos` < text.size() and moves `pos` behind it. A malformed sequence gives U+FFFD and is
-// passed over by its maximal subpart, as Unicode recommends: the longest prefix of a well-formed sequence, or one byte.
+// Reads the code point at `pos` < text.size() and moves `pos` behind it. A malformed sequence gives U+FFFD. Its maximal subpart
+// is skipped, as Unicode recommends: the longest prefix of a well-formed sequence, or one byte.
 char32_t next_code_point(std::string_view text, size_t& pos);
 
 // `code` must be a scalar value (below U+110000 and no surrogate).

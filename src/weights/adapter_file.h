@@ -16,7 +16,7 @@ namespace flux2 {
 enum class AdapterKind { Lora, LoHa, LoKr, Oft, Difference, Glora, Ia3 };
 const char* name_of(AdapterKind kind);
 
-// What an adapter file says about one layer. `parts` by role:
+// The contents of an adapter file for one layer. `parts` by role:
 //   Lora        down [r, in], up [out, r]
 //   LoHa        w1_a [out, r], w1_b [r, in], w2_a, w2_b
 //   LoKr        w1 or w1_a · w1_b, w2 or w2_a · w2_b
@@ -35,9 +35,9 @@ struct AdapterModule {
   struct Extents {
     int64_t out = 0, in = 0;
   };
-  Extents extents() const;  // of the layer, from the shapes alone; 0 where they do not tell
+  Extents extents() const;  // of the layer, from the shapes alone; 0 if they do not determine it
   int64_t rank() const;     // 0 where the kind has none
-  double scale() const;     // what multiplies the product of the matrices, alpha over rank taken in
+  double scale() const;     // multiplies the product of the matrices; includes alpha / rank
   std::string first_key() const;
 };
 
@@ -51,13 +51,13 @@ struct AdapterFile {
   std::optional<Error> refusal;  // the first thing that stops read_adapter
 };
 
-// Sorts the keys of a file by layer, in every dialect, without reading any values: alpha and its like stay unset. Never refuses
-// a file: what cannot be loaded is listed too, and `refusal` says why.
+// Sorts the keys of a file by layer, in every dialect, without reading any values (alpha and similar stay unset). Never throws
+// for a file that cannot be loaded: its modules are listed too, and `refusal` says why.
 AdapterFile list_adapter(std::shared_ptr<const WeightSource> source);
 
-// Reads an adapter that can be applied. Throws Incompatible for an algorithm that is not supported, with its name, and BadFile,
-// with the key, where half of a pair is missing or a number is not one. `path` is also where a PEFT folder's adapter_config.json
-// is looked for.
+// Reads an adapter that can be applied. Throws Incompatible, naming the algorithm, if it is not supported. Throws BadFile, naming
+// the key, if half of a pair is missing or a value is not a number. The adapter_config.json of a PEFT folder is looked up next to
+// `path`.
 AdapterFile read_adapter(const std::filesystem::path& path, const Log& log = {});
 AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::string& config = {}, const Log& log = {});
 

@@ -5,10 +5,10 @@
 
 namespace flux2 {
 
-// How the types of 256 elements round a block: in groups, each with a small integer as scale (and one as minimum), over
-// one or two half floats for the block. The searches below find integers and half floats with a small sum of squared
-// errors: each group is fitted by itself, the half floats follow from the largest fit, and then integers and half floats are
-// improved in turn, each with the others held.
+// Types with 256 elements per block divide a block into groups. Each group has a small integer as its scale (and one as its
+// minimum), which multiplies one or two half floats of the block. The searches below look for integers and half floats with a
+// small sum of squared errors: first each group is fitted separately, then the half floats follow from the largest fit, and then
+// integers and half floats are improved alternately.
 constexpr int kBlock = 256;
 constexpr int kMaxGroups = 16;
 

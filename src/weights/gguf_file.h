@@ -17,7 +17,7 @@
 
 namespace flux2 {
 
-// One value of a GGUF file. Arrays may be large (a vocabulary); they stay where they lie and are read when asked for.
+// One metadata value of a GGUF file. Arrays may be large (a vocabulary); they stay in the mapped file and are read on request.
 struct GgufValue {
   GgufValueType type = GgufValueType::U8;
   GgufValueType element = GgufValueType::U8;  // of an array
@@ -46,7 +46,7 @@ struct GgufHeader {
   uint64_t data_start = 0;
 };
 
-// Throws BadFile with a sentence of its own for each way to be wrong.
+// Throws BadFile with a specific message for each kind of damage.
 GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log);
 
 // One GGUF file: its tensors in the order of the list, under PyTorch shapes, and its values. Opening reads the header and

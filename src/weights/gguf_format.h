@@ -10,7 +10,8 @@
 
 namespace flux2 {
 
-// The numbers of a GGUF file. The file counts axes from the innermost; we and everything above count from the outermost.
+// The constants of GGUF files. A file lists axes from the innermost to the outermost; all other code lists them from the
+// outermost.
 inline constexpr std::string_view kGgufMagic = "GGUF";
 inline constexpr uint32_t kGgufVersion = 3;  // what we write; 2 has the same layout
 inline constexpr uint64_t kGgufAlignment = 32;
@@ -28,10 +29,10 @@ struct GgmlType {
   std::optional<DType> dtype = {};
 };
 
-const GgmlType* ggml_type(uint32_t id);     // null for a number nobody has given out
-const GgmlType* ggml_type_of(DType dtype);  // null where files of this kind cannot hold it
+const GgmlType* ggml_type(uint32_t id);     // null for an unassigned number
+const GgmlType* ggml_type_of(DType dtype);  // null if GGUF files cannot hold it
 
-// What llama.cpp and ComfyUI call a file whose weights are mostly of this type (`general.file_type`).
+// The number that llama.cpp and ComfyUI use for a file whose weights are mostly of this type (`general.file_type`).
 std::optional<uint32_t> gguf_file_type(DType dtype);
 
 }  // namespace flux2

@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// What a GGUF file says about itself.
+// The metadata of a GGUF file.
 struct GgufPair {
   std::string key;
   std::variant<std::string, uint32_t, float, bool, std::vector<std::string>, std::vector<int32_t>> value;

@@ -25,8 +25,8 @@ struct NameRule {
 
 std::span<const NameRule> rules_for(ModelPart part);
 
-// Prefixes under which a whole part is found in some files, with what to put in their place. A `*` stands for any one
-// component. Names as they are come first and are not listed.
+// Prefixes that some files put in front of all names of a part, with their replacements. A `*` matches one name component. Names
+// without a prefix are tried first and are not listed.
 struct PrefixRule {
   std::string_view prefix;
   std::string_view replacement = {};

@@ -14,12 +14,12 @@ namespace flux2 {
 
 struct NameRule;
 
-// One part of a model under its canonical names, whatever prefix and dialect its files use. Joining split matrices,
-// exchanging halves, restoring shapes and finding the factors of weights in 8 bits happen when a tensor is opened.
+// One part of a model under its canonical names, independent of the prefix and dialect of its files. Opening a tensor joins split
+// matrices, exchanges halves, restores shapes and finds the factors of 8-bit weights.
 class NamedWeights {
  public:
-  // Finds the prefix and the dialect under which most tensors are recognised; none may match, then names() is empty.
-  // Throws BadFile when tensors of the part are found under two prefixes.
+  // Finds the prefix and the dialect under which most tensors are recognised. If none matches, names() is empty. Throws BadFile
+  // when tensors of the part are found under two prefixes.
   NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart part);
 
   bool has(std::string_view canonical) const { return recipes_.find(canonical) != recipes_.end(); }
@@ -27,15 +27,15 @@ class NamedWeights {
   DType dtype(std::string_view canonical) const;
   Tensor open(std::string_view canonical, const Shard& shard = {}) const;
 
-  // The stored rows that make up a tensor, in its order. The values of rows in 8 bits want their scales (quantised_values.h).
+  // The stored rows that make up a tensor, in its order. Rows with 8-bit values need their scales (quantised_values.h).
   std::vector<StoredRows> pieces(std::string_view canonical) const;
 
-  // The system may take back the memory that holds this tensor's bytes; reading them again brings it back.
+  // Lets the system reclaim the memory of this tensor's pages; they are read again on the next access.
   void forget_pages(std::string_view canonical) const;
   void want_pages(std::string_view canonical) const;  // they will be read soon
 
   std::vector<std::string> names() const;  // canonical, sorted
-  // Names as stored of what carries the prefix but has no place in the part: other models, pieces of a split matrix whose
+  // Stored names that have the prefix but do not belong to the part: tensors of other models, and pieces of a split matrix whose
   // other pieces are missing.
   const std::vector<std::string>& unknown() const { return unknown_; }
 
@@ -61,8 +61,8 @@ class NamedWeights {
   std::vector<std::string> unknown_;
 };
 
-// A canonical tensor as rows (indices of the first axis), read one at a time without bringing its pieces together. May be
-// read from several threads; the weights must outlive it.
+// Reads a canonical tensor row by row (indices of the first axis) without joining its pieces in memory. Several threads may read
+// at once; the weights must outlive it.
 class WeightRows {
  public:
   WeightRows(const NamedWeights& weights, const std::string& canonical);
@@ -71,10 +71,10 @@ class WeightRows {
   int64_t width() const { return width_; }  // elements of a row
   const std::string& stored_as() const { return pieces_.front().rows.tensor->dtype_name; }
 
-  // Whether a row's bytes in that type are what the file has.
+  // Whether the file already stores the rows in that type.
   bool stores(DType dtype) const;
 
-  void values(int64_t row, float* out) const;  // whatever it is stored as
+  void values(int64_t row, float* out) const;  // of any stored type
   void bytes(int64_t row, DType dtype, std::byte* out) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// Canonical names are those of the original files: BFL's for the transformer and the autoencoder, Hugging Face's for
-// the text encoder. Everything above this folder speaks canonical names only.
+// Canonical names are those of the original files: BFL's for the transformer and the autoencoder, Hugging Face's for the text
+// encoder. All code above this folder uses canonical names only.
 enum class ModelPart { Transformer, Autoencoder, TextEncoder };
 enum class Dialect {
   Canonical,
@@ -31,8 +31,8 @@ struct DiffusersTensor {
   std::vector<IndexRange> rows;
 };
 
-// What a canonical tensor of that shape becomes in the diffusers layout: usually one tensor under another name; three
-// for a fused qkv; one with its halves exchanged for the last modulation. Names we do not know keep their name.
+// The tensors that a canonical tensor of that shape becomes in the diffusers layout: usually one tensor with another name; three
+// for a fused qkv; one with its halves exchanged for the last modulation. Unknown names are kept.
 std::vector<DiffusersTensor> to_diffusers(ModelPart part, std::string_view canonical, const Shape& shape);
 
 // The name of a text encoder's tensor in GGUF files of language models; other names as they are.

@@ -20,7 +20,7 @@ DType dtype_of(const StoredTensor& tensor);
 
 IndexRange all_rows(const StoredTensor& tensor);
 
-// One row as f32, whatever its type; of a tensor without axes its one element.
+// One row of any type as f32; for a tensor without axes, its only element.
 void read_row(const StoredTensor& tensor, int64_t row, float* out);
 
 // A host tensor of `shape` whose rows are the given ones, in order, cut down to the shard. Where the wanted bytes lie

@@ -11,7 +11,7 @@ namespace flux2 {
 
 // How the large matrices of a model are kept in memory.
 enum class Quant {
-  None,  // as the file has them
+  None,  // as stored in the file
   Int8,  // I8 with a scale per row
   Q8_0,  // blocks of 32 with a scale each
   Q4_0,
@@ -24,11 +24,11 @@ std::string_view name_of(Quant quant);
 
 DType dtype_of(Quant quant);  // not of None
 
-// Whether a matrix [N, K] can be kept this way: blocks must fill its rows.
+// Whether a matrix [N, K] can be stored this way: its rows must be whole blocks.
 bool can_quantise(const Shape& shape, Quant quant);
 
-// A matrix [N, K] in host memory (F32, F16 or BF16, rows contiguous) as another one that carries its scales. Values are
-// rounded to nearest; blocks are what ggml makes of the same numbers, bit for bit.
+// Quantises a matrix [N, K] in host memory (F32, F16 or BF16, rows contiguous); the result carries its scales. Values are rounded
+// to nearest. Blocks are bit-identical to ggml's.
 Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads);
 
 }  // namespace flux2

@@ -9,29 +9,31 @@
 
 namespace flux2 {
 
-// The kinds of quantised weights. Each keeps copies of what it reads (views of mapped files) and throws BadFile or Incompatible
-// when the tensors do not fit one another.
+// The kinds of quantised weights. Each keeps copies of its StoredTensors (views of mapped files) and throws BadFile or
+// Incompatible if the tensors do not fit together.
 
 // F8 or I8 [N, K] times scales: [], [1], [1, 1] for the whole, [N] or [N, 1] for rows, [1, K] for columns, blocks
 // [⌈N / b⌉, ⌈K / c⌉] with sides that are powers of two, groups [N, K / B, 1]. `factor` multiplies every scale.
 std::shared_ptr<const QuantisedValues> scaled_values(const StoredTensor& weight, const StoredTensor& scale, float factor = 1.0f);
 
-// Whether the scales are one for the whole or one for each row, which tensors carry themselves.
+// Whether there is one scale per tensor or per row, so that Tensor::scales() can hold them.
 bool scales_rows(const StoredTensor& weight, const StoredTensor& scale);
 
-// Codes of 4 bits [N, K / 2] with an e4m3 scale for each 16 columns and an f32 one for all. Files of BFL and ComfyUI have
-// the even column in the high nibble and the scales in the tiles that tensor cores read; others the low nibble and rows.
+// 4-bit codes [N, K / 2] with one e4m3 scale per 16 columns and one f32 scale for the tensor. Tiled: the even column is in the
+// high nibble and scales are in the tile order of tensor cores (BFL, ComfyUI). Linear: the even column is in the low nibble and
+// scales are in rows (others).
 enum class Nvfp4Order { Tiled, Linear };
 struct Nvfp4Parts {
   StoredTensor codes, scales, global;
-  const StoredTensor* input_factors = nullptr;  // pre_quant_scale [K]: meant for the activations, taken into the weight
+  const StoredTensor* input_factors =
+      nullptr;  // pre_quant_scale [K]: defined for the activations, here multiplied into the weight
 };
 std::shared_ptr<const QuantisedValues> nvfp4_values(const Nvfp4Parts& parts, Nvfp4Order order);
 
 // Where the scale of row r and block of columns c lies among tiles of 128 × 4.
 int64_t tiled_scale_offset(int64_t r, int64_t c, int64_t blocks_per_row);
 
-// bitsandbytes: the state is the JSON beside the weight; `shape` is in it alone.
+// bitsandbytes: `state` is the JSON stored with the weight; only it knows the shape.
 struct BnbParts {
   StoredTensor codes, absmax, map;
   const StoredTensor *nested_absmax = nullptr, *nested_map = nullptr;

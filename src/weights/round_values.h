@@ -14,7 +14,8 @@ void round_to_e4m3(const float* x, int64_t count, float factor, uint8_t* out);
 constexpr int64_t kNvfp4Group = 16;
 constexpr std::array<float, 16> kE2m1 = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};  // by code
 
-// The scale of a tensor whose largest magnitude is this: the largest value is then the largest code times the largest scale.
+// The scale of a tensor with this largest magnitude: it makes the largest value equal to the largest code times the largest
+// scale.
 inline float nvfp4_global(float largest) { return largest / (448.0f * 6.0f); }
 
 // One row of `columns` (whole groups). A group's scale is its largest magnitude over 6, in units of the global scale, rounded

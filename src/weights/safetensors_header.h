@@ -29,8 +29,8 @@ struct SafetensorsHeader {
   uint64_t data_size() const { return tensors.empty() ? 0 : tensors.back().end; }
 };
 
-// Parses the JSON text. Throws BadFile with a sentence of its own for each way to be wrong; metadata values that are
-// not strings are left out with a warning.
+// Parses the JSON text. Throws BadFile with a specific message for each kind of damage. Metadata values that are not strings are
+// ignored with a warning.
 SafetensorsHeader parse_safetensors_header(std::string_view json, const Log& log);
 
 }  // namespace flux2

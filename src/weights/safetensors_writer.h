@@ -14,8 +14,8 @@
 
 namespace flux2 {
 
-// Writes a safetensors file of any size in constant memory. The tensors are declared first; their data follows in the
-// order of tensors(), in pieces of any size. The file appears under its name on commit() and not before.
+// Writes a safetensors file of any size in constant memory. The tensors are declared first; their data follows in the order of
+// tensors(), in pieces of any size. The file gets its name on commit().
 class SafetensorsWriter {
  public:
   struct Declared {
@@ -49,7 +49,7 @@ std::vector<SafetensorsWriter::Declared> safetensors_order(std::vector<Safetenso
 std::string safetensors_header(const std::vector<SafetensorsWriter::Declared>& ordered,
                                const std::map<std::string, std::string>& metadata = {});
 
-// Writes tensors, from whatever device and with whatever strides, into one file.
+// Writes tensors, on any device and with any strides, into one file.
 void save_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                   const std::map<std::string, std::string>& metadata = {});
 

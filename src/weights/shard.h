@@ -10,9 +10,9 @@ struct IndexRange {
   int64_t size() const { return end - begin; }
 };
 
-// The slice of a tensor that one of several ranks keeps: `axis` is cut into `count` equal slices and slice `rank` is
-// taken. With `parts`, extents that sum to the axis, each part is cut separately and its slices are joined, so that
-// a fused matrix keeps what belongs together: rows q, k, v, mlp of h, h, h, 6h give every rank some of each.
+// The slice of a tensor that one of several ranks keeps: `axis` is cut into `count` equal slices and slice `rank` is taken. With
+// `parts`, extents that sum to the axis, each part is cut separately and the slices are joined. A fused matrix with rows q, k, v,
+// mlp of h, h, h, 6h thus gives every rank a share of each.
 struct Shard {
   int axis = 0;
   int rank = 0;

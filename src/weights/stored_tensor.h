@@ -21,7 +21,7 @@ inline bool is_aligned(const void* data, DType dtype) {
   return reinterpret_cast<uintptr_t>(data) % alignment == 0;
 }
 
-// A tensor as it lies in a file: row-major, little-endian, at whatever address the file puts it.
+// A tensor in a file: row-major, little-endian, not necessarily aligned.
 struct StoredTensor {
   std::string name;
   std::string dtype_name;      // as the file writes it
@@ -29,10 +29,11 @@ struct StoredTensor {
   Shape shape;
   std::span<const std::byte> bytes;
   std::shared_ptr<const MappedFile> file = {};  // keeps `bytes` alive; empty when they belong to the caller
-  // Set for a weight that is quantised with tensors beside it: `bytes` are codes, dtype and shape are those of the values.
+  // Set for a weight that is quantised with the help of other tensors: `bytes` are codes; dtype and shape are those of the
+  // values.
   std::shared_ptr<const QuantisedValues> quantised = {};
 
-  // The format promises no alignment: what is not aligned is copied when it is opened.
+  // The format guarantees no alignment; unaligned tensors are copied when they are opened.
   bool aligned() const { return dtype && !quantised && is_aligned(bytes.data(), *dtype); }
 };
 

@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// What a path given by a person stands for: one file, a series of parts, an index with its shards, or a folder.
+// What a path given by the user refers to: one file, a series of parts, an index with its shards, or a folder.
 struct WeightFiles {
   std::vector<StoredTensor> tensors;
   std::map<std::string, std::string> metadata;  // of the first file

@@ -15,7 +15,7 @@
 
 namespace flux2 {
 
-// Named tensors from one file or several, mapped: opening one touches only its own bytes.
+// Named tensors from one or more mapped files. Opening a tensor reads only its own bytes.
 class WeightSource {
  public:
   // `description` names the source in messages. Throws BadFile when two tensors share a name.
@@ -28,7 +28,7 @@ class WeightSource {
   const std::string& description() const { return description_; }
   uint64_t total_bytes() const;  // of all tensors
 
-  // The tensor in host memory, or the shard's slice of it; a view of the mapping where its bytes allow one.
+  // The tensor in host memory, or the shard's slice of it; a view of the mapping if alignment allows it.
   Tensor open(std::string_view name, const Shard& shard = {}) const;
 
  private:
@@ -38,9 +38,9 @@ class WeightSource {
   std::string description_;
 };
 
-// `path` may be a .safetensors or .gguf file; one part of a series (…-00001-of-00010.safetensors), which stands for all of it;
-// an index (….safetensors.index.json); or a folder that holds one of these. Weights quantised with tensors beside them appear as
-// the values they stand for (quantised_values.h).
+// `path` may be a .safetensors or .gguf file; one part of a series (…-00001-of-00010.safetensors), which stands for all of it; an
+// index (….safetensors.index.json); or a folder that holds one of these. Weights that are quantised with the help of other
+// tensors appear with their decoded values (quantised_values.h).
 std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& path, const Log& log = {});
 
 }  // namespace flux2

@@ -10,7 +10,7 @@ namespace flux2 {
 struct CpuOptions {
   int threads = 0;  // 0: one per physical core
   Profile profile = Profile::Fast;
-  bool scalar_only = false;  // the plain kernels alone: what tests compare the others with
+  bool scalar_only = false;  // only the scalar kernels, which tests compare the others with
 };
 
 std::shared_ptr<Device> open_cpu(const CpuOptions& options = {});

@@ -7,9 +7,8 @@
 
 namespace flux2 {
 
-// Host memory aligned to 64 bytes. Freed blocks are kept for requests of about their size, because fresh pages
-// from the system cost more than the arithmetic done on them. What is kept never lifts the total much above the
-// largest amount that was in use at once.
+// Host memory aligned to 64 bytes. Freed blocks are kept for requests of about their size, because fresh pages from the system
+// cost more than the arithmetic done on them. The total never exceeds by much the largest amount that was in use at once.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   MemoryPool() = default;

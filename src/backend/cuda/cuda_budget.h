@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// What all streams of a device together have taken from the GPU, how much of it is in use, and how much they may take.
+// The memory that all streams of a device have allocated on the GPU, how much of it is in use, and the limit.
 class CudaBudget {
  public:
   explicit CudaBudget(size_t limit) : limit_(limit) {}  // 0: all there is
@@ -35,7 +35,7 @@ class CudaBudget {
     used_ -= bytes;
   }
 
-  // A stream that runs out of room asks the others for what they keep without using it.
+  // A stream that runs out of memory asks the others to release what they hold but do not use.
   using Trim = std::function<void()>;
   std::list<Trim>::iterator add(Trim trim) {
     const std::lock_guard lock(trims_mutex_);

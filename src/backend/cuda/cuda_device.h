@@ -17,7 +17,7 @@ std::string cuda_problem(int index);
 std::string no_cuda_reason();
 
 struct CudaOptions {
-  // Where the fastest algorithms of matrix products are remembered. Empty: the library's first choice is taken, nothing
+  // The folder where the fastest algorithms of matrix products are stored. Empty: the library's first choice is used and nothing
   // is timed.
   std::filesystem::path plan_folder;
   size_t memory_limit = 0;  // bytes that may be taken from the GPU; 0: all there is

@@ -15,14 +15,14 @@
 
 namespace flux2 {
 
-// Device memory of one stream, kept in segments whose blocks are reused instead of freed: a request takes the smallest free
-// block that is large enough, the rest of it stays free, and neighbours that are free become one again. Reuse needs no
-// waiting: whoever gets a block enqueues behind whoever gave it back. While a graph is captured, the blocks it touches
-// become its own, because every replay will use the same addresses; they come back when the graph goes.
+// Device memory of one stream, kept in segments whose blocks are reused instead of freed: a request takes the smallest free block
+// that is large enough, the rest of it stays free, and free neighbours are merged. Reuse needs no synchronisation, because the
+// new user of a block enqueues its work after the old one. While a graph is captured, the blocks it touches become its own,
+// because every replay uses the same addresses; they return to the pool when the graph is destroyed.
 //
-// Under a limit large blocks are segments of their own size as long as that is possible: a piece cut off a large segment keeps
-// all of it, and the next large request finds no room although much is free. What is free as a whole goes back to the driver
-// when something else is wanted.
+// Under a memory limit, large blocks are separate segments of exactly their size if possible. Otherwise a small piece would keep
+// a whole large segment allocated, and the next large request would fail although much memory is free. Completely free segments
+// are returned to the driver when memory is needed.
 class CudaPool : public std::enable_shared_from_this<CudaPool> {
  public:
   CudaPool(int device, cudaStream_t stream, std::shared_ptr<CudaBudget> budget);
@@ -54,7 +54,7 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
     GraphId graph = 0;        // which captured graph reserves it; 0 for none
     bool given_back = false;  // by its user: the graph alone keeps it
     Block *before = nullptr, *after = nullptr;  // neighbours in the segment
-    FreeList* list = nullptr;                   // where it is free; null when it is not to be had
+    FreeList* list = nullptr;                   // the list it is in while it is free; null otherwise
     FreeList::iterator at{};
   };
   // By size, small blocks first.

@@ -37,8 +37,8 @@ class CudaStream final : public Stream {
   Cublas& cublas() { return *cublas_; }
   Cudnn& cudnn();  // opened at its first use: loading the library takes a while
 
-  // Every kernel calls make_current before its launches and enqueued after each of them: a launch that was refused
-  // throws at once, and a failure while running is named after the last op that was enqueued.
+  // Every kernel calls make_current before its launches and enqueued after each of them: a rejected launch throws immediately,
+  // and a failure during execution is reported with the name of the last op that was enqueued.
   void make_current() const;
   void enqueued(const char* op, const OpCost& cost = {});
 

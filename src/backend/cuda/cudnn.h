@@ -9,9 +9,9 @@
 
 namespace flux2 {
 
-// cuDNN on one stream: attention and convolution over BF16, summed in F32. Each call answers whether it enqueued the work:
-// false, with nothing done, when the library has no plan for such tensors or the library is not installed. A plan is
-// made once per shape and kept; nothing is timed, so the same shape always runs the same kernel.
+// cuDNN on one stream: attention and convolution over BF16, summed in F32. Each call returns whether it enqueued the work. It
+// returns false and does nothing if the library is not installed or cannot handle these tensors. A plan is built once per shape
+// and cached. Nothing is timed, so the same shape always runs the same kernel.
 class Cudnn {
  public:
   Cudnn(cudaStream_t stream, std::shared_ptr<CudaPool> pool);

@@ -38,7 +38,7 @@ struct Cudnn::State {
   State(cudaStream_t stream, std::shared_ptr<CudaPool> memory);
   ~State();
 
-  // The plan for that key, made by describe() when it is new; none when the library refused.
+  // The plan for that key, built by describe() if it is new; null if the library rejected it.
   template <class Describe>
   const cudnn::Plan* plan_for(const cudnn::Key& key, const Describe& describe) {
     const auto found = plans.find(key);
@@ -55,8 +55,8 @@ struct Cudnn::State {
 
   void run(const cudnn::Plan& plan, std::span<const void* const> pointers);
 
-  // A server that sees every picture size must not grow for ever. Plans are not thrown away to make room: a captured graph may
-  // hold their kernels. What comes later runs without the library.
+  // The number of plans is limited, so that a server that sees many image sizes does not grow forever. Plans are never discarded,
+  // because a captured graph may use their kernels. Shapes beyond the limit run without the library.
   static constexpr size_t kMaxPlans = 4096;
 
   std::shared_ptr<CudaPool> pool;

@@ -12,7 +12,7 @@ class LateLibrary {
  public:
   explicit LateLibrary(std::string file) : file_(std::move(file)) {}
 
-  // The address of a function; an error that names library and function when either is not there.
+  // The address of a function. Throws an error that names library and function if either is missing.
   void* symbol(const char* name) const;
   bool opens() const;
 

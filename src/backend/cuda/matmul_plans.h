@@ -10,17 +10,17 @@
 
 namespace flux2 {
 
-// Algorithms that were found fastest by timing, by the description of the product, remembered in a file so that later
-// runs start at once and give the same bytes. A file serves one GPU model, driver and library version, which its name
-// tells. Shared by the streams of a device.
+// The fastest algorithms found by timing, by the description of the product. They are stored in a file, so that later runs start
+// faster and give the same bytes. The file name contains the GPU model, driver and library version. Shared by the streams of a
+// device.
 class MatmulPlans {
  public:
-  // Reads what is there; a damaged file counts as none. With an empty folder nothing is timed or remembered.
+  // Reads the file; a damaged file is ignored. If `folder` is empty, nothing is timed or stored.
   MatmulPlans(const std::filesystem::path& folder, const std::string& gpu_name);
 
   bool active() const { return !file_.empty(); }
   std::optional<cublasLtMatmulAlgo_t> find(const std::string& product) const;
-  // Keeps the choice and writes the file; a file that cannot be written only costs the next run its start.
+  // Stores the choice and writes the file. If the file cannot be written, the next run has to time again.
   void remember(const std::string& product, const cublasLtMatmulAlgo_t& algorithm);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// What one launch had to do, for those who time it.
+// The work of one launch, for timing.
 struct OpCost {
   double flop = 0, bytes = 0;
   int64_t rows = 0, columns = 0, inner = 0;  // of a product

@@ -10,11 +10,11 @@
 
 namespace flux2 {
 
-// Page-locked host memory, from which copies to the device run on their own.
+// Page-locked host memory, from which copies to the device run asynchronously.
 std::shared_ptr<void> pinned_memory(size_t bytes);
 
-// Copies pageable memory to the device through page-locked chunks: while some are on their way the next is filled, by
-// several threads, since one cannot read a mapped file as fast as the bus takes it.
+// Copies pageable memory to the device through page-locked chunks: while some are being transferred, several threads fill the
+// next, since one thread cannot read a mapped file as fast as the bus.
 class Staging {
  public:
   Staging() = default;

@@ -6,11 +6,11 @@
 
 namespace flux2 {
 
-// A device that computes nothing and counts memory: a model runs on it as it would on `target`, op by op, with the fused
-// forms the target has, and its stream's peak_bytes() tells what the target's pool would have handed out at most. Weights
-// given to it take no memory beside what is counted.
+// A device that computes nothing and counts memory: a model runs on it as it would on `target`, op by op, with the fused forms
+// the target has, and its stream's peak_bytes() is the peak that the target's pool would have reached. Weights on it are counted
+// but take no real memory.
 //
-// What it cannot see is what kernels take for themselves: packed panels, workspaces of libraries.
+// It does not see memory that kernels allocate internally: packed panels, workspaces of libraries.
 std::shared_ptr<Device> open_plan_device(const Device& target);
 
 // The peak of such a stream since the last call; counting begins anew from what is in use.

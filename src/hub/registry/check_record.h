@@ -13,11 +13,11 @@ struct QuickCheck {
   std::string note;  // what is wrong
 };
 
-// Compares the files of a record with the sizes they had, which is quick. A record that check_record() found damaged stays
-// so until the next check_record().
+// Quick check: compares the files of a record with their recorded sizes. A record that check_record() found damaged stays damaged
+// until the next check_record().
 QuickCheck quick_check(const ModelRecord& record);
 
-// The same, whatever check_record() has found.
+// The same, but ignores earlier results of check_record().
 QuickCheck check_sizes(const ModelRecord& record);
 
 struct CheckOptions {
@@ -26,8 +26,8 @@ struct CheckOptions {
   CopyProgress progress = {};
 };
 
-// Checks sizes, hashes (computed and kept when there are none yet), the header, and on request the values.
-// Stores what it found and returns the record as it is now; `note` says what is wrong.
+// Checks sizes, hashes (computed and kept when there are none yet), the header, and on request the values. Stores the result and
+// returns the updated record; `note` says what is wrong.
 ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOptions& options, const Log& log = {});
 
 // The hash of a record with several files: of their hashes and names.

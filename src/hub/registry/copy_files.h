@@ -15,16 +15,16 @@ struct PlannedCopy {
   uint64_t bytes = 0;
 };
 
-// The model files at a path, a file with the rest of its series or a folder with all below it, and where they go: under
-// `target`, the new location of the path itself. Hidden files and what no model consists of stay behind; links are followed.
+// The model files at a path, a file with the rest of its series or a folder with all below it, and where they go: under `target`,
+// the new location of the path itself. Hidden files and files that do not belong to models are skipped; links are followed.
 std::vector<PlannedCopy> plan_copies(const std::filesystem::path& from, const std::filesystem::path& target);
 
-// Hears of the bytes done and of all of them; false ends the work with Cancelled.
+// Receives the number of bytes done and the total. Returning false ends the work with Cancelled.
 using CopyProgress = std::function<bool(uint64_t done, uint64_t total, const std::string& file)>;
 
-// Copies what is not there yet. A file appears under its name only when it is complete; interrupted, the next attempt goes
-// on behind the last 64 MB that were made durable. Throws CannotWrite, before anything is written, when the disk cannot
-// take it and a tenth more. Returns the new files with their hashes.
+// Copies the files that are not there yet. A file gets its name only when it is complete. After an interruption the next attempt
+// continues after the last 64 MB that were flushed to disk. Throws CannotWrite before anything is written if the files plus ten
+// per cent do not fit on the disk. Returns the new files with their hashes.
 std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress);
 
 // SHA-256 of a file; the progress counts its bytes.

@@ -37,7 +37,7 @@ class Statement {
 };
 
 // A connection to an SQLite file. Every failure is an Error that names the file: BadFile for a damaged or foreign one,
-// CannotWrite where the disk, the permissions or another process stand in the way. A file is never deleted or replaced.
+// CannotWrite for problems with the disk, permissions or another process. A file is never deleted or replaced.
 class Database {
  public:
   enum class Access {
@@ -65,8 +65,8 @@ class Database {
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// All or nothing: what happened since the constructor is undone unless commit() was reached. Takes the right to write at
-// once, so that two processes wait for each other instead of failing half way.
+// A transaction: without commit(), all changes since the constructor are rolled back. It takes the write lock immediately, so
+// that two processes wait for each other instead of failing half-way.
 class Transaction {
  public:
   explicit Transaction(const Database& database);
@@ -81,9 +81,9 @@ class Transaction {
   bool open_ = true;
 };
 
-// Brings the tables of one area of the file up to date: step i leads from version i to i + 1. Several parts of the
-// program may keep tables in one file, so each area has a version of its own. Throws Incompatible when a newer program
-// has been here.
+// Brings the tables of one area of the file up to date: step i leads from version i to i + 1. Several parts of the program may
+// keep tables in one file, so each area has a version of its own. Throws Incompatible if a newer version of the program has
+// written the file.
 void migrate(const Database& database, std::string_view area, std::span<const char* const> steps);
 
 }  // namespace flux2

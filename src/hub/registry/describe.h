@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// A part as it would be registered, and what that rests on. The record has no key yet; its name is a suggestion.
+// A part as it would be registered, with the evidence. The record has no key yet; its name is a suggestion.
 struct Described {
   ModelRecord record;
   std::string type;        // name of the record's type, or "unknown"
@@ -20,18 +20,18 @@ struct Described {
   bool usable() const { return problem.empty(); }
 };
 
-// Every part that was recognised, a transformer first. The role folder it lies in (diffusion_models, vae, loras, …) names what
-// the tensors do not tell; a published file in a hub cache is known by its hash.
+// Every part that was recognised, a transformer first. The folder it is in (diffusion_models, vae, loras, …) is used if the
+// tensors do not identify it. A published file in a hub cache is identified by its hash.
 std::vector<Described> describe(const Recognition& recognition);
 
-// What lies at the path; a file that is damaged, or no model at all, is described as such instead of being refused. Throws
-// NotFound when nothing is there.
+// Describes what is at the path. A file that is damaged, or not a model, is described as such; no error is thrown. Throws
+// NotFound if nothing is there.
 std::vector<Described> identify(const std::filesystem::path& path, const Log& log = {});
 
-// The first sign of why one of them cannot be used, as an error; nothing happens when all can.
+// Throws an error with the first reason why one of them cannot be used; does nothing if all can.
 void require_usable(const std::vector<Described>& parts, const std::filesystem::path& path);
 
-// Fills in what the hash of a published file tells: variant, training, licence. Changes nothing for other files.
+// Fills in what is known about a published file by its hash: variant, training, licence. Changes nothing for other files.
 void use_known_hash(ModelRecord& record);
 
 // A name that can be registered, from any text.

@@ -11,16 +11,16 @@
 
 namespace flux2 {
 
-// Whether this build keeps a registry at all; without SQLite it does not, and opening one says so.
+// Whether this build has a registry. Without SQLite it has none, and opening one throws an error.
 bool registry_available();
 
-// What the user has installed or registered: flux2.db in the data folder. Several processes may use it at once; each
-// call is one transaction. Damage is an Error that says what to do, and the file stays as it is.
+// What the user has installed or registered: flux2.db in the data folder. Several processes may use it at once; each call is one
+// transaction. If it is damaged, an Error says what to do, and the file is not changed.
 class Registry {
  public:
   explicit Registry(std::filesystem::path data_folder);  // made when missing
 
-  // For looking only: nothing when there is no registry yet, or this build cannot read one.
+  // For reading only. Empty if there is no registry yet, or if this build cannot read one.
   static std::optional<Registry> existing(const std::filesystem::path& data_folder);
 
   Registry(Registry&&) noexcept;
@@ -30,9 +30,9 @@ class Registry {
   std::vector<ModelRecord> all() const;                         // by type, then name
   std::optional<ModelRecord> find(std::string_view key) const;  // by key or by name, whatever its case
 
-  // Adds it with a key and a name of its own, or brings the record of the same type and path up to date: what was found
-  // in the file changes, while key, name, description, triggers, cover, defaults, components and the source that is
-  // known stay the user's. Returns what is stored now.
+  // Adds a record with a new key and a unique name, or updates the record with the same type and path: what was found in the file
+  // is updated, while key, name, description, triggers, cover, defaults, components and a known source are kept. Returns the
+  // stored record.
   ModelRecord add(ModelRecord record);
 
   // Stores every field of a record that exists, files included. Throws NotFound for an unknown key, InvalidArgument when
@@ -41,7 +41,7 @@ class Registry {
 
   bool remove(std::string_view key);  // by key; false when there is none
 
-  // The hash of a file as it was computed last, unless its size or time of change are different now.
+  // The last computed hash of a file, unless its size or modification time has changed.
   std::optional<std::string> known_hash(const std::filesystem::path& file) const;
   void remember_hash(const std::filesystem::path& file, const std::string& sha256);
 

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// What would go with a record, and why some of it would not.
+// The files that would be deleted with a record, and those that would be kept, with the reason.
 struct Removal {
   std::vector<std::filesystem::path> files;  // to be deleted, links of a hub cache included
   std::vector<std::filesystem::path> blobs;  // of a hub cache, once no other snapshot needs them

@@ -8,19 +8,19 @@
 
 namespace flux2 {
 
-// One thing to fetch for a starter.
+// One part of a starter set.
 struct StarterPart {
   ModelType type = ModelType::Main;
   std::string what;    // "Qwen3-4B, bf16"
   std::string source;  // as `models install` takes it: owner/repo::path
   uint64_t bytes = 0;
-  bool exact = true;  // false: about so many
+  bool exact = true;  // false: an estimate
   std::string licence = "Apache-2.0";
   bool gated = false;
   int64_t width = 0;  // of a text encoder
 };
 
-// A set that makes pictures once all of it is here.
+// A set of parts that together can generate images.
 struct Starter {
   std::string name;     // what `models install` calls it
   std::string variant;  // published id of its transformer
@@ -31,7 +31,7 @@ struct Starter {
 const std::vector<Starter>& starters();
 const Starter* find_starter(std::string_view name);  // any spelling of its name; null when there is none
 
-// The record that serves as the part; null when there is none. Of several the first that is ready.
+// The registered record that can be used as this part; null if there is none. If there are several, the first that is ready.
 const ModelRecord* record_for(const StarterPart& part, const Starter& starter, const std::vector<ModelRecord>& records);
 
 }  // namespace flux2

@@ -13,12 +13,12 @@ struct FileChoice {
   std::string reason;             // a sentence
 };
 
-// .safetensors, .gguf, .json, .txt and the files of tokenizers. Nothing else is ever fetched.
+// .safetensors, .gguf, .json, .txt and the files of tokenizers. Nothing else is ever downloaded.
 bool is_fetched_kind(const std::string& path);
 
-// Which files of a repository a source means. A whole repository: its diffusers folder if it has one, without the single
-// file that repeats it; else its one model (a file, or shards with their index). Where there are several to choose from,
-// or none, an InvalidArgument or NotFound that lists what there is.
+// Chooses the files of a repository that a source refers to. For a whole repository: its diffusers folder if it has one, without
+// a single file with the same weights; else its only model (a file, or shards with their index). If there are several or none,
+// throws InvalidArgument or NotFound with a list of what there is.
 FileChoice choose_files(const std::vector<RemoteFile>& files, const Source& source);
 
 }  // namespace flux2

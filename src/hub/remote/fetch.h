@@ -19,13 +19,13 @@ struct FetchOptions {
   int parts = 4;                    // ranges of one file asked for at the same time, 1 … 8
   int files = 2;                    // files at the same time, 1 or 2
   RetryRules retry = {};
-  std::function<bool()> cancelled = {};  // asked often, from several threads; true ends the fetch with Cancelled
+  std::function<bool()> cancelled = {};  // called often, from several threads; returning true ends the download with Cancelled
 
   // Free bytes of the file system a folder lies on.
   std::function<uint64_t(const std::filesystem::path&)> free_space = {};  // empty: ask the system
 };
 
-// How far a fetch is. Told at most four times a second, by one thread at a time, and once at the end.
+// The progress of a download. Reported at most four times a second, by one thread at a time, and once at the end.
 struct FetchStatus {
   std::string file;                         // one that is under way
   uint64_t file_bytes = 0, file_total = 0;  // of it; a total of 0 is not known
@@ -37,7 +37,7 @@ struct FetchStatus {
 };
 using FetchProgress = std::function<void(const FetchStatus&)>;
 
-// A file that would be fetched: where from, where to, and whether it is here already.
+// A file to download: from where, to where, and whether it is already present.
 struct PlannedFile {
   std::string path;  // in the repository; the file's name for a plain address
   std::string url;
@@ -51,14 +51,14 @@ struct FetchPlan {
   Source source;
   std::string commit;          // what the revision stands for; empty for a plain address
   std::string licence;         // as the repository's card says; empty: not told
-  bool gated = false;          // files come only to accounts that accepted the licence
+  bool gated = false;          // only accounts that accepted the licence can download it
   std::string reason;          // a sentence: which files were chosen and why
   std::filesystem::path root;  // the snapshot, or the plain folder
   std::vector<PlannedFile> files;
-  bool from_cache = false;  // offline, or the hub could not be reached: what lies in the cache
+  bool from_cache = false;  // offline, or the hub could not be reached: based on the cache
 
   uint64_t total_bytes() const;
-  uint64_t missing_bytes() const;  // what partial files hold already is not taken off
+  uint64_t missing_bytes() const;  // bytes in partial files are not subtracted
 };
 
 struct FetchedFile {
@@ -79,12 +79,12 @@ struct Downloaded {
   std::string reason;
 };
 
-// Asks the hub what a source consists of and chooses files; transfers none. Offline, or when the hub cannot be reached
-// (a warning says so), the answer is made from the cache; NotFound when that holds nothing of it.
+// Asks the hub what a source contains and chooses files, without downloading any. If offline, or if the hub cannot be reached
+// (with a warning), the plan is based on the cache; throws NotFound if the cache contains nothing of it.
 FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Log& log = {});
 
-// Brings what a plan misses, checks size and hash of each file and gives it its name. Interrupted in whatever way, the
-// next fetch of the same source goes on from the bytes that are there.
+// Downloads the missing files of a plan, checks size and hash of each and gives it its final name. After any interruption, the
+// next download of the same source continues with the missing bytes.
 Downloaded fetch(const FetchPlan& plan, const FetchOptions& options, const FetchProgress& progress = {}, const Log& log = {});
 
 Downloaded fetch_source(const Source& source, const FetchOptions& options, const FetchProgress& progress = {},

@@ -10,13 +10,13 @@
 
 namespace flux2 {
 
-// Adds up what the threads of a fetch report and tells it on, at most four times a second.
+// Adds up the progress reports of all threads of a download and passes them on at most four times a second.
 class FetchMeter {
  public:
   FetchMeter(const FetchPlan& plan, FetchProgress progress);
 
   void found(size_t file, uint64_t bytes);    // that were here before
-  void received(size_t file, int64_t bytes);  // negative: thrown away
+  void received(size_t file, int64_t bytes);  // negative: discarded
   void verifying(size_t file);
   void done(size_t file, uint64_t size);
   void end();

@@ -12,8 +12,8 @@
 
 namespace flux2 {
 
-// The SHA-256 of a file while it arrives: a thread follows what is there without a gap and reads it while it is still in
-// memory, so that the hash is known moments after the last byte. Bytes of an earlier attempt are hashed too.
+// Computes the SHA-256 of a file while it is downloaded: a thread follows the contiguous part and reads it while it is still in
+// memory, so the hash is known shortly after the last byte. Bytes of an earlier attempt are included.
 class HashBehind {
  public:
   explicit HashBehind(const PartialFile& file);

@@ -10,8 +10,8 @@
 
 namespace flux2 {
 
-// Whether a path told by a server may become a path below a folder of ours: relative, made of ordinary names, without
-// "..", back-slashes, control characters or names that some systems reserve.
+// Whether a path sent by a server is safe to use below a folder of ours: relative, made of ordinary names, without "..",
+// back-slashes, control characters or names that some systems reserve.
 bool is_safe_path(std::string_view path);
 
 bool is_hex(std::string_view text, size_t digits);  // lower-case
@@ -34,7 +34,7 @@ class HubCache {
   std::filesystem::path lock(const std::string& etag) const { return locks_ / (etag + ".lock"); }
   std::filesystem::path snapshot(const std::string& commit) const { return folder_ / "snapshots" / commit; }
 
-  // The commit a revision stood for when it was last asked for; a commit stands for itself.
+  // The commit of a revision when it was last requested; a commit maps to itself.
   std::optional<std::string> commit_of(const std::string& revision) const;
   std::vector<RemoteFile> files(const std::string& commit) const;  // that lie in a snapshot; etag: when it is a link to a blob
   bool is_known_absent(const std::string& commit, const std::string& path) const;
@@ -49,7 +49,7 @@ class HubCache {
   std::filesystem::path cache_, folder_, locks_;
 };
 
-// Where a file lies in a cache shared with Python's hub library:
+// The location of a file in the cache shared with Python's hub library:
 //   CACHE/models--OWNER--NAME/snapshots/COMMIT/path → ../../blobs/HASH
 struct HubSnapshot {
   std::filesystem::path repository_folder;  // CACHE/models--OWNER--NAME

@@ -33,7 +33,7 @@ struct FileMetadata {
 
 std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision, const std::string& path);
 
-// The hub's questions and answers. Any number of threads may ask.
+// Requests to the hub's API. May be used from any number of threads.
 class HubClient {
  public:
   struct Manner {

@@ -6,18 +6,18 @@
 
 namespace flux2 {
 
-// What the hub was asked for, for the sentence about its refusal.
+// What the hub was asked for, for error messages.
 struct HubQuestion {
   std::string endpoint, repository, revision;
   std::string path;   // empty: the repository itself
   std::string token;  // that was sent; empty: none. Never shown
 };
 
-// The file is not in the repository (and not: the repository or revision does not exist).
+// Whether the file is not in the repository (as opposed to: the repository or revision does not exist).
 bool is_entry_missing(const HttpAnswer& answer);
 
-// An answer that is neither the thing asked for nor worth another try, as an Error with what to do: NotFound for
-// repositories, revisions and files, Network for all that has to do with access.
+// Throws an Error for an answer that is a failure and not worth retrying, with a hint: NotFound for repositories, revisions and
+// files, Network for everything that concerns access.
 [[noreturn]] void fail_hub(const HttpAnswer& answer, const HubQuestion& question);
 
 }  // namespace flux2

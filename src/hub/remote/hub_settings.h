@@ -19,12 +19,12 @@ struct HubSettings {
   double metadata_timeout_s = 10;
   HttpSettings http;  // proxies, certificates
 
-  // The token where it may go: to the endpoint alone, over https, or over plain http to this machine.
+  // The token, if it may be sent to this URL: only to the endpoint, over https or over plain http to this machine.
   std::string token_for(const std::string& url) const;
 };
 
-// From HF_ENDPOINT, HF_TOKEN, HF_HOME and the other variables of the Python library. `token` is one given by the user
-// himself and goes before all of them. An empty variable counts as unset; ~ and $NAME in paths are replaced.
+// From HF_ENDPOINT, HF_TOKEN, HF_HOME and the other variables of the Python library. `token` is given explicitly by the user and
+// takes precedence. An empty variable counts as unset; ~ and $NAME in paths are replaced.
 HubSettings hub_settings(const std::function<const char*(const char*)>& environment, const std::string& token = {});
 
 }  // namespace flux2

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// A published file, for recognising it and for hints without a network. What is fetched is always what the hub lists.
+// A published file, used to recognise files and to give hints without network access. Downloads always use the hub's own listing.
 struct KnownFile {
   const char* repository;
   const char* path;

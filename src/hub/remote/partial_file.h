@@ -20,14 +20,14 @@ struct ByteRange {
   bool empty() const { return begin == end; }
 };
 
-// A file that arrives in segments, each from its beginning, several at a time. What is in place is noted beside it
-// (NAME.note) and found again after an interruption of any kind. One writer a segment; anybody may look.
+// A file that is downloaded in several segments at a time, each front to back. The progress is recorded next to it (NAME.note)
+// and survives any interruption. Each segment has one writer; any thread may read.
 class PartialFile {
  public:
   static constexpr uint64_t kUnknown = 0;  // a size nobody told: one segment without an end
 
-  // `key` says what the bytes are (an ETag): a partial file of something else is started afresh. Another process that
-  // writes it is an error.
+  // `key` identifies the content (an ETag): a partial file with other content is started over. It is an error if another process
+  // is writing it.
   PartialFile(std::filesystem::path path, std::string key, uint64_t size, uint64_t segment);
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
@@ -40,11 +40,11 @@ class PartialFile {
   uint64_t have() const;  // bytes in place
 
   void append(size_t segment, std::span<const std::byte> bytes);
-  void start_again(bool whole);      // from no byte; whole: in one segment. Nobody else may write meanwhile
-  void adopt_front(uint64_t bytes);  // takes what lies at the beginning of the file for received
+  void start_again(bool whole);      // from the first byte; whole: in one segment. No other thread may write meanwhile
+  void adopt_front(uint64_t bytes);  // treats the first bytes of the file as received
   void make_durable();
 
-  // How many bytes are there without a gap from the beginning, and in which attempt: start_again() begins a new one.
+  // How many bytes are present from the beginning without a gap, and in which attempt: start_again() begins a new one.
   struct Front {
     uint64_t bytes;
     int attempt;
@@ -52,8 +52,8 @@ class PartialFile {
   Front front() const;
   size_t read(uint64_t offset, std::span<std::byte> into) const;
 
-  // Gives it its name. A file that took long to come is durable before; one that came in seconds is left to the system
-  // to write, as waiting for the disk could take longer than fetching it again.
+  // Gives the file its final name. A file that took long to download is flushed to disk first. One that took seconds is not,
+  // because waiting for the disk could take longer than downloading it again.
   void commit(const std::filesystem::path& name);
   void discard();
 

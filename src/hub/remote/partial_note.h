@@ -7,7 +7,7 @@
 
 namespace flux2 {
 
-// What a note is about: a note about anything else is worth nothing.
+// Identifies the file that a note belongs to; notes for other files are ignored.
 struct PartialIdentity {
   std::string key;       // what the bytes are: an ETag
   uint64_t size = 0;     // of the whole file
@@ -17,9 +17,9 @@ struct PartialIdentity {
   bool operator==(const PartialIdentity&) const = default;
 };
 
-// How far each segment of a partial file has come, kept in a mapped file beside it. A number stored here outlives the
-// process at once, however it ends; it outlives the machine's power only after persist(). Each segment therefore has two
-// numbers, and a note found after a restart of the machine goes back to the second.
+// The progress of each segment of a partial file, stored in a mapped file next to it. A stored number survives any end of the
+// process immediately, but a power failure only after persist(). Each segment therefore has two numbers; after a restart of the
+// machine, the second one is used.
 class PartialNote {
  public:
   PartialNote(std::filesystem::path path, PartialIdentity identity);  // goes on from a note that fits, or starts at zero

@@ -14,11 +14,12 @@ namespace flux2 {
 
 struct RemoteAddress {
   std::string url;
-  std::string token;           // that goes with it; empty: none
-  bool signed_for_us = false;  // by the hub for a storage host, for minutes: when it is refused, ask for another
+  std::string token;  // that goes with it; empty: none
+  bool signed_for_us =
+      false;  // a URL of a storage host, signed by the hub and valid for minutes: if it is rejected, request another
 };
 
-// The address the bytes of a file come from, shared by the threads that fetch its parts.
+// The URL that the bytes of a file come from, shared by the threads that download its segments.
 class AddressBook {
  public:
   AddressBook(RemoteAddress first, std::function<RemoteAddress()> ask_again)
@@ -29,7 +30,7 @@ class AddressBook {
     return address_;
   }
 
-  // Asks for a new address, unless another thread has done so since `refused` was handed out.
+  // Requests a new URL, unless another thread has done so since `refused` was returned.
   void renew(const std::string& refused) {
     const std::lock_guard lock(mutex_);
     if (address_.url == refused) address_ = ask_again_();
@@ -47,16 +48,16 @@ struct TransferSettings {
   double idle_timeout_s = 10;
   RetryRules retry = {};
   std::function<bool()> cancelled = {};
-  std::function<void(int64_t)> received = {};          // bytes more in place; fewer, when a server makes us start again
-  std::function<void(const HttpAnswer&)> refuse = {};  // throws what an answer means that no retry will better
+  std::function<void(int64_t)> received = {};          // additional bytes received; negative if the download has to start over
+  std::function<void(const HttpAnswer&)> refuse = {};  // throws the error for an answer that no retry can fix
   Log log = {};
 };
 
-// How long a segment is: short enough that what waits to be hashed stays in memory, long enough that asking costs nothing.
+// The length of a segment: short enough that data waiting to be hashed stays in memory, long enough that requests cost nothing.
 uint64_t segment_size(uint64_t file_size);
 
-// Brings the bytes a partial file misses, and asks for no other, while the server honours ranges; from one that does not,
-// the whole file. Several parts at a time, each tried again as often as it makes progress. Afterwards the file is
+// Downloads the missing bytes of a partial file and requests no others if the server supports ranges; otherwise it downloads the
+// whole file. Several segments are downloaded at a time, and each is retried as long as it makes progress. Afterwards the file is
 // complete, though not yet verified. Returns its size.
 uint64_t transfer(const HttpClient& http, AddressBook& addresses, PartialFile& file, const TransferSettings& settings);
 

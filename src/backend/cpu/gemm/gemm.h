@@ -7,13 +7,13 @@
 
 namespace flux2 {
 
-// Replaces the matrix products of a table (linear, convolution, attention and their gradients, except that of
-// attention) by blocked, packed and multi-threaded ones for the instruction sets this machine has.
+// Replaces the matrix products of a table (linear, convolution, attention and their gradients, except that of attention) with
+// blocked, packed and multi-threaded ones for the instruction sets of this machine.
 //
-// Exact: f32 products, each summed over K in an order that depends on K alone. Fast: operands are rounded to bf16
-// where the processor multiplies bf16 and the weight is stored in 16 bits or less; where it multiplies int8, weights of
-// I8, Q8_0 and Q4_0 are used as they are, other blocks as int8 (block_panels.h), and activations rounded to int8 with one
-// scale a row. Sums are f32 or int32.
+// Exact: f32 products, each summed over K in an order that depends on K alone. Fast: operands are rounded to bf16 where the
+// processor multiplies bf16 and the weight is stored in 16 bits or less; where it multiplies int8, the integers of I8, Q8_0 and
+// Q4_0 weights are used as they are, other block types are rounded to int8 (panels.h), and activations are rounded to int8 with
+// one scale per row. Sums are f32 or int32.
 void install_gemm(Kernels& kernels, const CpuFeatures& features, Profile profile);
 
 namespace gemm {

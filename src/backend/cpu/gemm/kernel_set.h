@@ -5,13 +5,13 @@
 
 namespace flux2::gemm {
 
-// The micro-kernels a device uses. Chosen once, when it opens. Profile::Exact has no more than the first.
+// The micro-kernels of a device, chosen once when it is opened. Profile::Exact has only the first.
 struct KernelSet {
   const MicroKernel<float>* in_f32;
   const MicroKernel<bf16>* in_bf16 = nullptr;    // null: such products are f32
-  const MicroKernel<int8_t>* in_int8 = nullptr;  // null: weights of int8 are converted as others are
-  const BlockKernel* in_blocks = nullptr;        // null: so are those of Q8_0 and Q4_0
-  bool direct = false;                           // products with a few rows skip packing; their sums then have another order
+  const MicroKernel<int8_t>* in_int8 = nullptr;  // null: int8 weights are converted like all others
+  const BlockKernel* in_blocks = nullptr;        // null: so are weights of block types
+  bool direct = false;                           // products with few rows skip packing; their sums have a different order
 };
 
 // Each of these computes what kernels.h says of the field it fills, leaving F64 and what else no micro-kernel reads

@@ -15,9 +15,9 @@ struct Pass {
   bool last;   // leave the tile as f32, row-major; until then its type and order are the kernel's own
 };
 
-// The inner product of one instruction set: tile[mr, nr] += a[mr, k] · b[nr, k]ᵀ for operands that were interleaved into
-// panels, whose layout is the kernel's own affair. Sums are f32 or, of integers, int32; each element of the tile is
-// summed over k in one order that depends on k alone, so a result does not change with the place of its row.
+// The inner product of one instruction set: tile[mr, nr] += a[mr, k] · b[nr, k]ᵀ for operands that were interleaved into panels.
+// The layout of the panels is private to the kernel. Sums are f32 or, of integers, int32; each element of the tile is summed over
+// k in one order that depends on k alone, so a result does not change with the place of its row.
 //
 // The files that fill this in are compiled for their instruction set. They define nothing but these functions and
 // call no inline function of a shared header, which the linker might keep for machines that lack the instructions.

@@ -29,8 +29,8 @@ Output output_of(const Tensor& y, const float* bias = nullptr);
 template <class T>
 Tensor image_as(const Tensor& x);
 
-// Calls f with the micro-kernel for weights of this dtype. f32 weights keep f32 products: who stores them so wants
-// their precision, and bf16 panels would not make reading them cheaper.
+// Calls f with the micro-kernel for weights of this dtype. f32 weights keep f32 products: they are stored that way for precision,
+// and bf16 panels would not make reading them cheaper.
 template <class F>
 void with_kernel(const KernelSet& set, DType weight, const F& f) {
   if (set.in_bf16 && weight != DType::F32) f(*set.in_bf16);

@@ -5,8 +5,8 @@
 
 namespace flux2::gemm {
 
-// One operand of a product, packed: the driver asks for the panel of a few rows over a range of k. A panel's rows past
-// the end of the operand may hold anything; nobody reads what they add up to.
+// One operand of a product, packed: the driver asks for the panel of a few rows over a range of k. Rows of a panel past the end
+// of the operand may contain anything; their results are not used.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
@@ -31,9 +31,9 @@ class RowPanels final : public PanelSource {
   int width_;
 };
 
-// A weight [N, K] stored in blocks, packed for a BlockKernel. The integers of Q8_0 and Q4_0 are taken as they are; other
-// types have minima, code tables or smaller groups, and are rounded to int8 with a scale for each 32 elements. That step
-// is a quarter of Q6_K's own and less of the coarser ones', so what it adds is lost beside what they have lost.
+// A weight [N, K] stored in blocks, packed for a BlockKernel. The integers of Q8_0 and Q4_0 are taken as they are; other types
+// have minima, code tables or smaller groups, and are rounded to int8 with a scale for each 32 elements. This rounding step is a
+// quarter of Q6_K's own step, and less compared with the coarser types, so the additional error is negligible.
 class BlockPanels final : public PanelSource {
  public:
   BlockPanels(const Tensor& weight, const BlockKernel& kernel);

@@ -8,8 +8,8 @@
 
 namespace flux2::gemm {
 
-// One operand of a product as rows along the summed axis. The driver asks for a few rows over a range of k at a
-// time; what they are made from (stored weights, patches of an image, the columns of a matrix) is the source's affair.
+// One operand of a product as rows along the summed axis. The driver asks for a few rows over a range of k at a time; the source
+// decides where they come from (stored weights, patches of an image, the columns of a matrix).
 template <class T>
 class RowSource {
  public:
@@ -36,7 +36,7 @@ class MatrixRows final : public RowSource<T> {
   ConvertRow<T> convert_;
 };
 
-// The columns of what another source calls rows: row r here is element r of each row there.
+// The transpose of another source: row r here is element r of each row there.
 template <class T>
 class Transposed final : public RowSource<T> {
  public:

@@ -5,7 +5,7 @@
 
 namespace flux2::cpu {
 
-// Replaces the row arithmetic by that of the widest vector instructions this machine has.
+// Replaces the row arithmetic with that for the widest vector instructions of this machine.
 void install_simd(RowMath<float>& math, const CpuFeatures& features);
 
 // One level each; only those of the architecture are built.
