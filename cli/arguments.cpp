@@ -46,7 +46,7 @@ void refuse_unknown(const std::vector<std::string>& rest, const std::vector<Opti
       throw Error(ErrorCode::InvalidArgument, "unknown option " + typed,
                   fmt::format("{} is an option of `flux2 {}`", typed, command));
     throw Error(ErrorCode::InvalidArgument, "unknown option " + typed,
-                near.empty() ? "see --help; text that begins with a dash goes behind --" : "did you mean " + near + "?");
+                near.empty() ? "see --help; put text that starts with a dash after --" : "did you mean " + near + "?");
   }
 }
 

@@ -69,7 +69,7 @@ TEST(Arguments, NamesTheNearestOption) {
   EXPECT_THAT(failure({"--steps"}), HasSubstr("--steps"));
 }
 
-TEST(Arguments, LaterOptionsAreKnownButNotAvailable) {
+TEST(Arguments, FutureOptionsAreReportedAsUnavailable) {
   EXPECT_THAT(failure({"--place", "te=cpu"}), HasSubstr("--place te=cpu is not available yet"));
   EXPECT_THAT(failure({"--clip_on_cpu"}), HasSubstr("--clip-on-cpu te=cpu is not available yet"));
   EXPECT_EQ(failure({"--place", "auto", "--sampler", "euler", "--cache", "off", "--vae-tiling"}), "(no error)");

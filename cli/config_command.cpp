@@ -110,7 +110,7 @@ int run_config(Invocation& run) {
     need(2, "unset KEY");
     change(run, words[1], "");
   } else {
-    fail(ErrorCode::InvalidArgument, "config knows get, set, unset, list, path and styles, not \"{}\"", action);
+    fail(ErrorCode::InvalidArgument, "unknown action \"{}\"; use get, set, unset, list, path or styles", action);
   }
   return 0;
 }

@@ -58,7 +58,8 @@ ConvertOptions options_of(const Invocation& run) {
   const bool gguf = options.out.extension() == ".gguf";
   const std::string layout = settings.choice("to", file_layout_names(), gguf ? "gguf" : options.as_folder ? "diffusers" : "bfl");
   options.choice.layout = file_layout_named(layout);
-  check(gguf == (options.choice.layout == FileLayout::Gguf), "the name {} does not fit --to {}", options.out.string(), layout);
+  check(gguf == (options.choice.layout == FileLayout::Gguf), "the file name {} does not match --to {}", options.out.string(),
+        layout);
   options.choice.type = quantisation_named(settings.choice("quant", quantisation_names(), qwen_fp8 ? "fp8_block" : "keep"));
   const double gigabytes = settings.number("shard-size", 0, 1e6).value_or(10);
   if (options.as_folder) options.choice.shard_bytes = static_cast<uint64_t>(gigabytes * 1e9);
@@ -71,7 +72,7 @@ ConvertOptions options_of(const Invocation& run) {
 // A language model in a GGUF file has its tokenizer inside.
 void take_tokenizer(Invocation& run, const Component& encoder, const NamedWeights& weights, ConvertOptions& options) {
   const auto path = tokenizer_beside(encoder.path);
-  if (path.empty()) return run.console.warn("there is no tokenizer beside the text encoder: the file gets none");
+  if (path.empty()) return run.console.warn("no tokenizer was found next to the text encoder, so the file will not contain one");
   const BpeFiles files = is_gguf(path) ? read_gguf_tokenizer(path) : read_bpe_files(path);
   options.choice.more_pairs = gguf_tokenizer_pairs(files, weights.shape("model.embed_tokens.weight")[0]);
 }
@@ -90,7 +91,8 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report,
     return;
   }
   run.console.result(options.out.string());
-  if (report.resumed_from > 0) run.console.note(fmt::format("went on after {} MB of an earlier run", report.resumed_from >> 20));
+  if (report.resumed_from > 0)
+    run.console.note(fmt::format("continued after {} MB of an earlier run", report.resumed_from >> 20));
   run.console.note(fmt::format("{} tensors, {} MB; {} changed type, relative error {:.2g} over all of them", report.tensors,
                                report.bytes >> 20, report.changed.size(), report.total_error));
   const size_t shown = run.settings.flag("report") ? report.changed.size() : std::min<size_t>(report.changed.size(), 3);

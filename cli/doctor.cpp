@@ -74,9 +74,9 @@ int run_doctor(Invocation& run) {
   if (!toml_available()) report.add("configuration", false, "this build has no TOML reader: config files are not read", false);
 
   try {
-    if (!registry_available()) report.add("registry", false, "this build has no SQLite: models have no names", false);
+    if (!registry_available()) report.add("registry", false, "this build has no SQLite: models cannot be registered", false);
     else if (const auto registry = Registry::existing(data))
-      report.add("registry", true, fmt::format("{} parts of models have names", registry->all().size()));
+      report.add("registry", true, fmt::format("{} model parts are registered", registry->all().size()));
   } catch (const Error& e) {
     report.add("registry", false, e.what());
   }
@@ -98,7 +98,7 @@ int run_doctor(Invocation& run) {
     for (const Json& check : report.checks)
       run.console.result(fmt::format("{} {:<14} {}", check["ok"].get<bool>() ? "ok  " : "--  ", check["check"].get<std::string>(),
                                      check["text"].get<std::string>()));
-    run.console.result(report.all_good ? "everything needed is there" : "something is missing, see above");
+    run.console.result(report.all_good ? "no problems found" : "problems were found, see above");
   }
   return report.all_good ? 0 : 4;
 }

@@ -48,7 +48,7 @@ class Grid {
     check(!axes_[0].option.empty() || !axes_[1].option.empty(), "a grid needs an axis: --x steps=4,8");
     for (size_t a = 0; a < 3; ++a)
       for (size_t b = 0; b < a; ++b)
-        check(axes_[a].option.empty() || axes_[a].option != axes_[b].option, "{} stands on two axes", axes_[a].option);
+        check(axes_[a].option.empty() || axes_[a].option != axes_[b].option, "{} is used for two axes", axes_[a].option);
     prepare();
   }
 
@@ -177,7 +177,7 @@ class Grid {
     record.request.width = sheet.image.width, record.request.height = sheet.image.height;
     Json grid = listed(sheet.places);
     if (sheet_.extension() != ".png" && grid.dump(-1, ' ', false, Json::error_handler_t::replace).size() > kMostListed) {
-      run_.console.warn("the sheet's metadata lists no cells: only PNG has room for so many");
+      run_.console.warn("the sheet's metadata does not list its cells: only PNG has room for so many");
       grid.erase("cells");
     }
     record.extra = {{"grid", grid}};

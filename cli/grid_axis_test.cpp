@@ -26,7 +26,7 @@ TEST(GridAxis, ListsAndRanges) {
   EXPECT_EQ(parse_grid_axis("model=/a/b/klein.safetensors").label(0), "model klein.safetensors");
 }
 
-TEST(GridAxis, SaysWhatIsWrong) {
+TEST(GridAxis, ReportsErrors) {
   const auto message = [](const char* text) {
     try {
       parse_grid_axis(text);

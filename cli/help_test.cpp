@@ -41,7 +41,7 @@ TEST(Help, ExamplesKeepTheirSpaces) {
   EXPECT_NE(help_for(*find_command("generate")).find("  echo \"a castle"), std::string::npos);
 }
 
-TEST(Help, DoesNotOfferWhatIsNotThere) {
+TEST(Help, DoesNotListUnavailableOptions) {
   const std::string text = help_for(*find_command("generate"));
   EXPECT_EQ(text.find("--element"), std::string::npos);
   EXPECT_NE(text.find("--steps"), std::string::npos);

@@ -179,7 +179,7 @@ int run_ema(Invocation& run) {
   for (size_t i = 0; i < files.size(); ++i)
     run.console.note(fmt::format("{:5.1f} %  {}{}", 100 * report.weights[i], files[i].string(),
                                  report.times_known ? fmt::format("  after {} steps", report.times[i]) : ""));
-  if (!report.times_known) run.console.warn("the files do not tell their steps in order: they count as evenly spaced");
+  if (!report.times_known) run.console.warn("the files do not record increasing steps; they are treated as evenly spaced");
   return done(run, out_of(run), {{"weights", report.weights}, {"times", report.times}, {"times_known", report.times_known}});
 }
 
@@ -189,7 +189,7 @@ int run_lora(Invocation& run) {
   const std::string action = run.positional.empty() ? "" : run.positional[0];
   if (action == "extract") return run_extract(run);
   const bool known = action == "info" || action == "check" || action == "convert" || action == "merge" || action == "ema";
-  check(known, "lora knows info, check, convert, merge, extract and ema, not \"{}\"", action);
+  check(known, "unknown action \"{}\"; use info, check, convert, merge, extract or ema", action);
   check(run.positional.size() >= 2, "lora {} needs an adapter file", action);
   if (action == "merge") return run_merge(run);
   if (action == "ema") return run_ema(run);

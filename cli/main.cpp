@@ -24,7 +24,7 @@ const Command& command_for(const std::vector<std::string>& words) {
   const std::string near = nearest_word(first, names);
   throw Error(
       ErrorCode::InvalidArgument, "unknown command " + first,
-      near.empty() ? "flux2 help lists the commands; a prompt of one word goes to flux2 generate" : "did you mean " + near + "?");
+      near.empty() ? "flux2 help lists the commands; for a prompt of one word use flux2 generate" : "did you mean " + near + "?");
 }
 
 int run(Console& console, std::vector<std::string> words) {

@@ -62,7 +62,7 @@ const std::vector<Field>& program_fields() {
       {.name = "color",
        .type = T::Choice,
        .unit = "WHEN",
-       .help = "auto, always or never (default: auto; NO_COLOR is honoured)",
+       .help = "auto, always or never (default: auto; NO_COLOR is respected)",
        .section = "ui",
        .choices = {"auto", "always", "never"}},
       {.name = "log_file", .unit = "FILE", .help = "also append messages to this file", .section = "ui"},

@@ -60,7 +60,7 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
       check(is_utf8(text) && text.find('\0') == text.npos, "not a text file in UTF-8");
       return parse_prompt_file(text);
     });
-    check(!prompts.empty(), "{} holds no prompt", file->values.back());
+    check(!prompts.empty(), "{} contains no prompt", file->values.back());
     return prompts;
   }
   std::string prompt = !run.positional.empty() ? run.positional.front() : option ? option->values.back() : "";

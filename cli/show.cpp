@@ -78,7 +78,7 @@ std::optional<Screen> Screen::open(Invocation& run, const std::string& otherwise
                          ? choose_protocol(environment, {.sixel = terminal_has_sixel(), .tmux_passthrough = screen.tmux_})
                          : protocol_from_name(how);
   if (screen.protocol_ != TerminalProtocol::None) return screen;
-  run.console.note("this terminal cannot show pictures");
+  run.console.note("this terminal cannot show images");
   return std::nullopt;
 }
 

@@ -35,7 +35,7 @@ std::vector<OptionGroup> grid_options() {
       {{"x", 0, "OPTION=VALUES", "columns: steps=4,8 or seed=1..3 or cfg=1..4:0.5 or \"prompt=a fox|a cat\""},
        {"y", 0, "OPTION=VALUES", "rows"},
        {"z", 0, "OPTION=VALUES", "one table below the other"},
-       {"cell", 0, "PX", "longest side of an image on the sheet (default: as made)"},
+       {"cell", 0, "PX", "longest side of an image on the sheet (default: full size)"},
        {"sheet-only", 0, "", "do not write the single images"}}};
   auto groups =
       with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
@@ -53,8 +53,8 @@ std::vector<OptionGroup> shell_options() {
 std::vector<OptionGroup> verify_options() {
   const OptionGroup own = {"Comparison",
                            {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
-                            option("input", 'i', "the references of an edit, in their order (default: those beside the image)"),
-                            option("lora", 0, "the adapters of an image that was made with some"),
+                            option("input", 'i', "the references of an edit, in their order (default: those next to the image)"),
+                            option("lora", 0, "the adapters that the image was made with"),
                             option("rounding")}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }

@@ -44,7 +44,7 @@ class Upscaling {
         spec_(run.spec()),
         target_(spec_.output.value_or("")),
         writer_(spec_, [&run](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); }) {
-    check(!run.positional.empty(), "upscale needs a picture");
+    check(!run.positional.empty(), "upscale needs an image");
     writer_.expect(target_, static_cast<int>(run.positional.size()));
     writer_.check_targets();
   }

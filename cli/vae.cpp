@@ -71,7 +71,7 @@ void encode(Invocation& run, const std::string& input, const std::string& output
 
 void decode(Invocation& run, const std::string& input, const std::string& output) {
   const auto source = open_weights(input, run.console.log());
-  if (!source->find("latents")) fail(ErrorCode::Incompatible, "{} holds no tensor \"latents\"", input);
+  if (!source->find("latents")) fail(ErrorCode::Incompatible, "{} does not contain a tensor \"latents\"", input);
   const Tensor stored = source->open("latents");
   const ImageFormat format = format_from_name(output);
   ProgressDisplay display(run.console);
@@ -82,7 +82,7 @@ void decode(Invocation& run, const std::string& input, const std::string& output
          channels);
   const int64_t rows = stored.dim(1), columns = stored.dim(2);
   check(rows > 0 && columns > 0 && rows * kGrid <= kLargestSide && columns * kGrid <= kLargestSide,
-        "latents of {}x{} are no size we decode", columns, rows);
+        "latents of {}x{} cannot be decoded", columns, rows);
 
   const std::vector<float> values = to_tokens(stored.to_floats(), channels);
   const Tensor tokens = Tensor::from<float>(coder.stream(), DType::F32, {1, rows * columns, channels}, values);

@@ -23,13 +23,13 @@ constexpr int kDiffers = 10;  // exit status
 GenerationRecord record_of(const std::string& path) {
   const auto found = find_record(read_metadata(path));
   if (!found)
-    throw Error(ErrorCode::Incompatible, path + " does not say how it was made", "flux2 inspect --raw shows what it says");
+    throw Error(ErrorCode::Incompatible, path + " does not contain its settings", "flux2 inspect --raw shows what it says");
   const GenerationRecord& record = found->record;
   if (found->source != "flux2")
     throw Error(ErrorCode::Incompatible, fmt::format("{} was made by another program ({})", path, found->source),
                 "flux2 generate --from takes its settings, as far as they mean something here");
   if (!found->original.contains("prompt"))
-    throw Error(ErrorCode::Incompatible, path + " was made with --private and does not tell its prompt");
+    throw Error(ErrorCode::Incompatible, path + " was made with --private, so it does not contain its prompt");
   if (record.kind != "generate" && record.kind != "edit")
     throw Error(ErrorCode::Incompatible,
                 fmt::format("{} is a picture of the kind \"{}\", which is not made from its settings alone", path, record.kind));
@@ -51,7 +51,7 @@ class Verification {
         tolerance_(static_cast<int>(run.settings.integer("tolerance", 0, 255).value_or(0))) {}
 
   int run() {
-    check(!run_.positional.empty(), "verify needs a picture");
+    check(!run_.positional.empty(), "verify needs an image");
     for (const std::string& path : run_.positional) verify(path);
     display_.finish();
     if (run_.console.json())
@@ -76,7 +76,7 @@ class Verification {
                   "give them with --lora FILE:STRENGTH");
     request.adapters = adapter_choices(spec, run_);
     const bool same_references = request.record.references == record.references;
-    if (!same_references) run_.console.warn(fmt::format("{}: these are not the pictures it was made from", path));
+    if (!same_references) run_.console.warn(fmt::format("{}: these are not the images it was made from", path));
 
     const bool truncate = spec.rounding == "trunc";
     Image again;

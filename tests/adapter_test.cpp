@@ -191,14 +191,14 @@ TEST(EngineAdapters, FiveStylesOnEveryBase) {
   }
 }
 
-TEST(EngineAdapters, WhatIsNoPairIsMerged) {
+TEST(EngineAdapters, ChangesThatAreNotPairsAreMerged) {
   const fs::path lokr = write_adapter("lokr");
   const auto runtime = picture({{lokr, 1.0}}), merged = picture({{lokr, 1.0}}, AdapterMode::Merge);
   EXPECT_GT(distance(runtime, picture({})), 0.002);
   EXPECT_EQ(runtime, merged);
 }
 
-TEST(EngineAdapters, StrengthsChangeWhileTheModelStays) {
+TEST(EngineAdapters, StrengthsChangeWithoutReloading) {
   const fs::path lora = write_adapter("lora");
   const Loaded loaded({});
   const auto network = loaded.model->model->models.transformer.get();
@@ -238,7 +238,7 @@ TEST(EngineAdapters, OnlyWeightsThatChangeAreCopied) {
   EXPECT_EQ(merging.with({{lora, 0.5}}), picture({{lora, 0.5}}, AdapterMode::Merge));
 }
 
-TEST(EngineAdapters, RecordedWorkOfOtherStrengthsIsForgotten) {
+TEST(EngineAdapters, CapturedWorkIsClearedWhenStrengthsChange) {
   const fs::path lora = write_adapter("lora");
   const Loaded loaded({{lora, 1.0}});
   auto& recorded = loaded.model->captured_work;

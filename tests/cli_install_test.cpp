@@ -98,7 +98,7 @@ TEST_F(CliInstall, OnePartOfARepository) {
   EXPECT_EQ(plain[0]["name"], "plain-vae");
 }
 
-TEST_F(CliInstall, AnAddressGoesWhereItBelongs) {
+TEST_F(CliInstall, UrlIsStoredInTheRightFolder) {
   const std::string vae = bytes("toy/vae/" + kWeights);
   const HttpServer server(
       [&](const ServedRequest& r) { return r.target.ends_with("page") ? Reply{.body = "<html>no</html>"} : Reply{.body = vae}; });
@@ -111,7 +111,7 @@ TEST_F(CliInstall, AnAddressGoesWhereItBelongs) {
   EXPECT_FALSE(parts[0]["in_place"].get<bool>());
 }
 
-TEST_F(CliInstall, RefusalsSayWhatToDo) {
+TEST_F(CliInstall, ErrorsSayWhatToDo) {
   const Finished unknown = online({"models", "install", "klain-4b"});
   EXPECT_EQ(unknown.status, 3);
   EXPECT_THAT(unknown.err, HasSubstr("flux.2-klein-4b"));

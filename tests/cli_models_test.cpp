@@ -78,7 +78,7 @@ TEST_F(CliModels, ScanShowsThenRegisters) {
   EXPECT_EQ(names().size(), 4u);
 }
 
-TEST_F(CliModels, ANameDoesWhatThePathDoes) {
+TEST_F(CliModels, NameIsEquivalentToThePath) {
   synth("a", "1"), synth("b", "2", "diffusers");
   ASSERT_EQ(flux2({"models", "install", "a", "--in-place", "--name", "first"}).status, 0);
   ASSERT_EQ(flux2({"models", "install", "b", "--in-place", "--name", "second"}).status, 0);
@@ -145,7 +145,7 @@ TEST_F(CliModels, AnInstalledCopyIsComplete) {
   EXPECT_EQ(picture({"-m", "tiny"}), before);
 }
 
-TEST_F(CliModels, WhatIsForeignOrDamagedIsNotInstalled) {
+TEST_F(CliModels, ForeignOrDamagedFilesAreNotInstalled) {
   const float zero[4] = {};
   const Tensor t = Tensor::host_copy(zero, DType::F32, {2, 2});
   save_tensors(folder_ / "flux1.safetensors", {{"double_blocks.0.img_mod.lin.weight", t}, {"vector_in.in_layer.weight", t}});
@@ -168,7 +168,7 @@ TEST_F(CliModels, WhatIsForeignOrDamagedIsNotInstalled) {
   EXPECT_FALSE(exists("home/models"));
 }
 
-TEST_F(CliModels, RemovingAsks) {
+TEST_F(CliModels, RemoveAsksForConfirmation) {
   synth("a"), synth("b", "2");
   ASSERT_EQ(flux2({"models", "install", "a", "--name", "copied"}).status, 0);
   ASSERT_EQ(flux2({"models", "install", "b/ae.safetensors", "--in-place", "--name", "mine"}).status, 0);
@@ -191,7 +191,7 @@ TEST_F(CliModels, RemovingAsks) {
   EXPECT_EQ(flux2({"models", "remove", "mine"}).status, 3);
 }
 
-TEST_F(CliModels, WhatIsGoneIsMissingAndWhatIsLooseAnOrphan) {
+TEST_F(CliModels, ListsMissingFilesAndOrphans) {
   synth("a");
   ASSERT_EQ(flux2({"models", "install", "a/ae.safetensors", "--in-place", "--name", "v"}).status, 0);
   EXPECT_TRUE(json({"models", "missing"}).empty());
@@ -241,7 +241,7 @@ TEST_F(CliModels, VerifyFindsAChangedByte) {
   EXPECT_EQ(flux2({"models", "verify", "tiny", "--quick"}).status, 0);
 }
 
-TEST_F(CliModels, ADamagedRegistryStopsNobodyWhoNamesAPath) {
+TEST_F(CliModels, PathsWorkWithADamagedRegistry) {
   synth("a");
   ASSERT_EQ(flux2({"models", "scan", "a", "--add"}).status, 0);
   fs::remove(folder_ / "home/flux2.db-wal"), fs::remove(folder_ / "home/flux2.db-shm");
@@ -285,7 +285,7 @@ TEST_F(CliModels, AdaptersHaveNamesAndAPreferredStrength) {
   EXPECT_THAT(flux2({"lora", "info", "ink"}).out, HasSubstr("of rank 2"));
 }
 
-TEST_F(CliModels, FoldersOfTheConfigurationCount) {
+TEST_F(CliModels, ConfiguredFoldersAreSearched) {
   synth("elsewhere/toy");
   write("flux2.toml", "[models]\npaths = [\"elsewhere\"]\n");
   EXPECT_THAT(flux2({"models", "list"}).out, HasSubstr("elsewhere/toy/ae.safetensors"));
@@ -294,7 +294,7 @@ TEST_F(CliModels, FoldersOfTheConfigurationCount) {
   EXPECT_EQ(picture({}), picture({"-m", "tiny"}));
 }
 
-TEST_F(CliModels, StartersSayWhatIsHere) {
+TEST_F(CliModels, StartersShowInstalledParts) {
   const Json sets = json({"models", "starter"});
   EXPECT_GE(sets.size(), 6u);
   const Json one = json({"models", "starter", "Klein_4B"});

@@ -50,7 +50,7 @@ TEST_F(CliPreview, TheLastLinearPreviewLooksLikeThePicture) {
   EXPECT_EQ(picture("alone.png"), final);
 }
 
-TEST_F(CliPreview, FactorsAreRememberedByTheAutoencodersHash) {
+TEST_F(CliPreview, FactorsAreCachedByTheAutoencodersHash) {
   ASSERT_EQ(make({"-o", "x.png", "--preview-file", "p.png"}).status, 0);
   const fs::path file = remembered();
   ASSERT_FALSE(file.empty());

@@ -139,7 +139,7 @@ TEST_F(CliPrompts, SettingsComeFromPicturesOfOtherPrograms) {
   save("silent.png", "Comment", "nothing");
   const Finished silent = generate({"--from", "silent.png"});
   EXPECT_EQ(silent.status, 4);
-  EXPECT_THAT(silent.err, HasSubstr("does not say how it was made"));
+  EXPECT_THAT(silent.err, HasSubstr("does not contain its settings"));
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST_F(CliShell, LinesCanBeEditedCompletedAndRecalled) {
   EXPECT_EQ(terminal.wait(), 130);
 }
 
-TEST_F(CliShell, CtrlCEndsARunAndNotTheShell) {
+TEST_F(CliShell, CtrlCStopsARunButNotTheShell) {
   PseudoTerminal terminal(shell({"--show", "off", "--progress", "json", "-o", "out/"}));
   ASSERT_TRUE(terminal.wait_for(kPrompt));
   terminal.type("steps=200 size=512\r");

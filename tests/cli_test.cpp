@@ -35,7 +35,7 @@ TEST_F(Cli, HelpOfEveryCommandSucceeds) {
   EXPECT_THAT(flux2({"version", "-v"}).out, HasSubstr("writes:       png, jpg"));
 }
 
-TEST_F(Cli, AloneItPrintsShortHelpAndFails) {
+TEST_F(Cli, WithoutArgumentsPrintsShortHelpAndFails) {
   const Finished alone = flux2({});
   EXPECT_EQ(alone.status, 2);
   EXPECT_EQ(alone.out, "");
@@ -66,7 +66,7 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
   EXPECT_FALSE(exists("outputs"));
 }
 
-TEST_F(Cli, ModelsThatAreNotThereOrWrongAreNamed) {
+TEST_F(Cli, MissingOrWrongModelsAreNamed) {
   const Finished missing = generate({"a fox", "-m", "nowhere.safetensors"});
   EXPECT_EQ(missing.status, 3);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.safetensors"));
@@ -112,7 +112,7 @@ TEST_F(Cli, GuidanceIsLockedOnADistilledModel) {
   EXPECT_EQ(generate({"a fox", "-m", "tiny", "--cfg", "4", "--dry-run"}).status, 0);
 }
 
-TEST_F(Cli, StdoutHoldsPathsOnly) {
+TEST_F(Cli, StdoutContainsOnlyPaths) {
   const Finished one = generate({"a red circle", "-S", "7", "-o", "x.png"});
   ASSERT_EQ(one.status, 0) << one.err;
   EXPECT_EQ(one.out, "x.png\n");
@@ -162,7 +162,7 @@ TEST_F(Cli, ProgressAsJsonLines) {
   EXPECT_TRUE(phases.contains("text") && phases.contains("denoise") && phases.contains("decode"));
 }
 
-TEST_F(Cli, ABatchIsTheSameAsItsSingles) {
+TEST_F(Cli, BatchEqualsItsSingleImages) {
   const std::vector<std::string> common = {"a red circle", "--profile", "exact", "--metadata", "none"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
@@ -260,7 +260,7 @@ TEST_F(Cli, TokenizesJsonLines) {
   EXPECT_EQ(flux2({"tokenize", "--tokenizer", "nowhere", "x"}).status, 3);
 }
 
-TEST_F(Cli, VaeGoesThereAndBack) {
+TEST_F(Cli, VaeRoundTrips) {
   ASSERT_EQ(generate({"a red circle", "-o", "x.png", "--latents-out", "made.safetensors", "--trace", "trace.safetensors"}).status,
             0);
   EXPECT_TRUE(exists("trace.safetensors"));
@@ -344,7 +344,7 @@ TEST_F(Cli, InpaintingKeepsEveryOtherByte) {
   EXPECT_EQ(flux2({"inpaint", "-i", "canvas.png", "a red circle"}).status, 2);
 }
 
-TEST_F(Cli, TooLongAPromptIsCutOrRefused) {
+TEST_F(Cli, LongPromptIsCutOrRejected) {
   std::string prompt = "a red circle";
   for (int i = 0; i < 100; ++i) prompt += " and a star";
   const Finished cut = generate({prompt, "-s", "1", "-o", "x.png"});

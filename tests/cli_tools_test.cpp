@@ -48,7 +48,7 @@ bool shows(const Image& sheet, const std::string& words) {
   return false;
 }
 
-TEST_F(CliTools, AGridIsASheetOfItsSinglePictures) {
+TEST_F(CliTools, GridIsASheetOfItsSingleImages) {
   const Finished made = flux2({"grid", "a red circle", "--x", "steps=1,2", "--y", "seed=5..6", "--z",
                                "prompt=a red circle|a green star", "--size", "64x64", "-o", "g/sheet.png"});
   ASSERT_EQ(made.status, 0) << made.err;
@@ -83,7 +83,7 @@ TEST_F(CliTools, AGridIsASheetOfItsSinglePictures) {
   EXPECT_EQ(small[0]["box"][2], 32);
 }
 
-TEST_F(CliTools, AGridSaysWhatIsWrongBeforeItBegins) {
+TEST_F(CliTools, GridReportsErrorsBeforeItStarts) {
   const Finished value = flux2({"grid", "a cat", "--x", "steps=1,x"});
   EXPECT_EQ(value.status, 2);
   EXPECT_THAT(value.err, HasSubstr("\"x\" is not a whole number"));
@@ -93,7 +93,7 @@ TEST_F(CliTools, AGridSaysWhatIsWrongBeforeItBegins) {
   EXPECT_FALSE(exists("outputs"));
 }
 
-TEST_F(CliTools, VerifyMakesThePictureAgain) {
+TEST_F(CliTools, VerifyRegeneratesTheImage) {
   expect_made(generate({"a red circle, {big|small}", "-S", "3", "-b", "2", "-o", "p.png", "--profile", "exact"}));
   const Finished same = flux2({"verify", "p-01.png", "p-02.png"});
   EXPECT_EQ(same.status, 0) << same.err;
@@ -176,7 +176,7 @@ size_t times_loaded(const Finished& finished) {
   return count;
 }
 
-TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
+TEST_F(CliTools, ChangingStrengthsDoesNotReloadTheModel) {
   write_adapter(folder_ / "ink.safetensors");
   const Finished grid = flux2({"grid", "a red circle", "--x", "lora:ink.safetensors=0,0.5,1", "-s", "2", "-S", "3", "-o",
                                "sheet.png", "--progress", "json"});
@@ -208,7 +208,7 @@ TEST_F(CliTools, StrengthsOfAdaptersNeedNoOtherModel) {
   EXPECT_FALSE(exists("first.png")) << "what cannot be done is said before the first picture";
 }
 
-TEST_F(CliTools, APictureBringsItsAdaptersBack) {
+TEST_F(CliTools, FromRestoresAdapters) {
   write_adapter(folder_ / "ink.safetensors");
   expect_made(generate({"a red circle", "-S", "3", "--lora", "ink.safetensors:0.8:single_blocks", "-o", "a.png"}));
   expect_made(generate({"--from", "a.png", "-o", "again.png"}));
@@ -238,7 +238,7 @@ TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
   EXPECT_GT(parse_json(averaged.out)["weights"][1], 0.5);
 }
 
-TEST_F(CliTools, ConvertingTellsWhatItDoesToPictures) {
+TEST_F(CliTools, ConvertReportsTheEffectOnImages) {
   write("prompts.txt", "a red circle --s 2 --d 3\na blue star --s 2\n");
   const auto calibrated = [&](const std::string& quant, const std::string& out) {
     const Finished done = flux2(

@@ -25,7 +25,7 @@ struct ConvertKill : Cli {
   }
 };
 
-TEST_F(ConvertKill, TheSecondRunIsRightAndComplete) {
+TEST_F(ConvertKill, ResumesAfterKill) {
   // One file, and a series, of which each finished file is kept for the next attempt.
   const std::vector<std::vector<std::string>> kinds = {{"--quant", "q4_k", "-o", "out/x.gguf"},
                                                        {"--quant", "nvfp4", "--shard-size", "0.001", "-o", "out/series"}};

@@ -55,7 +55,7 @@ struct DownloadKill : testing::Test {
 };
 
 // One download, killed again and again at random moments until it has run to its end.
-TEST_F(DownloadKill, GoesOnFromWhereItWasKilled) {
+TEST_F(DownloadKill, ResumesAfterKill) {
   std::mt19937 random(12);
   hub.storage_bytes_per_s = 8 << 20;
   int kills = 0;
@@ -74,7 +74,7 @@ TEST_F(DownloadKill, GoesOnFromWhereItWasKilled) {
 }
 
 // Twenty downloads, each killed once; the second run asks only for what the first has not written.
-TEST_F(DownloadKill, TheSecondRunAsksForNoByteItHas) {
+TEST_F(DownloadKill, SecondRunRequestsOnlyMissingBytes) {
   std::mt19937 random(13);
   for (int i = 0; i < kKills; ++i) {
     std::filesystem::remove_all(scratch.path() / "hub");
@@ -100,7 +100,7 @@ TEST_F(DownloadKill, TheSecondRunAsksForNoByteItHas) {
   }
 }
 
-TEST_F(DownloadKill, TwoAtTheSameTimeFetchOnce) {
+TEST_F(DownloadKill, ConcurrentDownloadsTransferOnce) {
   hub.storage_bytes_per_s = 16 << 20;
   Subprocess first(start), second(start);
   expect_right(first.wait());

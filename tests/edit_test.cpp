@@ -53,7 +53,7 @@ TEST_F(Edit, ReferencesAndTheirOrderMatter) {
   EXPECT_NE(ab, ba);
 }
 
-TEST_F(Edit, APictureIsEncodedOnceWhoeverAsks) {
+TEST_F(Edit, ImageIsEncodedOnce) {
   Request request = small_request();
   request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};
   request.batch = 2;
@@ -78,7 +78,7 @@ TEST_F(Edit, ABatchEqualsSinglePictures) {
   EXPECT_EQ(latents_of(request), second);
 }
 
-TEST_F(Edit, GuidanceInTurnsEqualsGuidanceAtOnce) {
+TEST_F(Edit, SequentialGuidanceEqualsBatchedGuidance) {
   Request request = small_request();
   request.cfg = 3.0;
   request.references = {picture(64, 48, 0.1f)};
@@ -87,7 +87,7 @@ TEST_F(Edit, GuidanceInTurnsEqualsGuidanceAtOnce) {
   EXPECT_EQ(latents_of(request), together);
 }
 
-TEST_F(Edit, TheNegativePassMayDoWithoutReferences) {
+TEST_F(Edit, NegativePassCanOmitReferences) {
   Request request = small_request();
   request.cfg = 3.0;
   request.references = {picture(64, 48, 0.1f)};
@@ -156,7 +156,7 @@ TEST_F(Edit, LaterStepsAreShortWhenReferencesAreKept) {
   EXPECT_LE(best, 0.35);
 }
 
-TEST_F(Edit, StrengthBeginsWithTheNoisedPicture) {
+TEST_F(Edit, StrengthStartsFromTheNoisedImage) {
   Request request = small_request();
   request.steps = 4;
   const auto canvas = picture(64, 48, 0.1f);

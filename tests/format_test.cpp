@@ -73,7 +73,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(error / norm);
 }
 
-TEST_F(Formats, PicturesAreAsFarOffAsTheirWeightsExplain) {
+TEST_F(Formats, ImageErrorsAreExplainedByWeightErrors) {
   const NamedWeights weights(open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer);
   const std::vector<float> plain = picture(kTiny / "flux-2-klein-tiny.safetensors");
   struct Case {
@@ -94,7 +94,7 @@ TEST_F(Formats, PicturesAreAsFarOffAsTheirWeightsExplain) {
   }
 }
 
-TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
+TEST_F(Formats, UnroundedFormatsGiveIdenticalImages) {
   const NamedWeights weights(open_weights(kTiny / "flux-2-klein-tiny.safetensors"), ModelPart::Transformer);
   const std::vector<float> plain = picture(kTiny / "flux-2-klein-tiny.safetensors");
   convert_model(
@@ -106,7 +106,7 @@ TEST_F(Formats, WhatIsNotRoundedDrawsTheSame) {
 }
 
 // A file of int8 rows runs as it is stored: like the same rows made while loading, in both profiles.
-TEST_F(Formats, AnInt8FileIsWhatLoadingInInt8Makes) {
+TEST_F(Formats, Int8FileEqualsQuantisingWhileLoading) {
   const fs::path source = kTiny / "flux-2-klein-tiny.safetensors", out = folder_ / "int8.safetensors";
   convert_model(NamedWeights(open_weights(source), ModelPart::Transformer),
                 {.out = out, .choice = {.type = quantisation_named("int8")}});

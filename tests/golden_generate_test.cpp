@@ -117,7 +117,7 @@ TEST(Batch, EqualsSinglePicturesInExact) {
   }
 }
 
-TEST(Session, RemembersPromptsAndStopsWhenAsked) {
+TEST(Session, CachesPromptsAndCanBeStopped) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
   const auto model = engine.open(tiny_model(), {});
   Request request = request_from(read_json(golden_path("generate.json")).at("t2i"));
@@ -139,7 +139,7 @@ TEST(Session, RemembersPromptsAndStopsWhenAsked) {
 }
 
 // A tile does not see beyond its edge, so pictures differ a little; the joint must not show.
-TEST(Generate, TilesAreCloseToTheWhole) {
+TEST(Generate, TiledDecodingIsCloseToTheWhole) {
   const Engine engine({.device = "cpu", .threads = 2});
   const auto model = engine.open(tiny_model(), {});
   Request request;

@@ -34,7 +34,7 @@ std::vector<float> picture_of(ModelSession& model, const Request& request) {
   return values;
 }
 
-TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
+TEST_F(GpuTest, NoiseIsBitIdenticalToPyTorch) {
   const Engine engine({.device = "cuda"});
   const auto geometry = engine.device().random_geometry();
   ASSERT_TRUE(geometry);
@@ -54,7 +54,7 @@ TEST_F(GpuTest, NoiseIsPyTorchsToTheBit) {
 }
 
 // 8-bit pixels are made on the device; values around every step between two of them, and beyond the ends.
-TEST_F(GpuTest, PixelsAreTheHosts) {
+TEST_F(GpuTest, PixelsMatchTheHost) {
   const Engine engine({.device = "cuda"});
   const auto stream = engine.device().shared_from_this()->open_stream();
   std::vector<float> values;
@@ -172,7 +172,7 @@ TEST_F(GpuTest, StreamedBlocksGiveTheSameBytes) {
   EXPECT_NE(streamed->models.transformer.get()->schedule, nullptr);
 }
 
-TEST_F(GpuTest, TheEncoderLeavesAndComesBack) {
+TEST_F(GpuTest, EncoderIsUnloadedAndReloaded) {
   Request request = small_request();
   const Engine whole({.device = "cuda"}), leaving({.device = "cuda", .offload = Offload::Encoder});
   const auto resident = whole.open(tiny_model(), {}), alone = leaving.open(tiny_model(), {});
@@ -183,7 +183,7 @@ TEST_F(GpuTest, TheEncoderLeavesAndComesBack) {
   }
 }
 
-TEST_F(GpuTest, ALimitIsKept) {
+TEST_F(GpuTest, MemoryLimitIsKept) {
   const int64_t limit = int64_t{64} << 20;
   const Engine engine({.device = "cuda", .memory_limit = limit});
   const auto stream = engine.device().open_stream();

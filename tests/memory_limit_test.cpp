@@ -69,7 +69,7 @@ Outcome in_child(const EngineOptions& options, const Request& request) {
   return outcome;
 }
 
-TEST(MemoryLimit, IsKeptOrRefused) {
+TEST(MemoryLimit, IsKeptOrAnError) {
   Request request;
   request.prompt = "a red circle";
   request.steps = 1;

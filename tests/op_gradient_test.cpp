@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpGradientAgreement, testing::ValuesIn(affordabl
 });
 
 // Gradients that only some inputs want: nothing is computed for the others.
-TEST(Gradients, OnlyForWhatWantsThem) {
+TEST(Gradients, OnlyForTensorsThatNeedThem) {
   const auto stream = scalar_device()->open_stream();
   const Tensor a = parameter(random_tensor(*stream, DType::F64, {3, 4}, 1)), b = random_tensor(*stream, DType::F64, {3, 4}, 2);
   const Gradients g = backward(sum(a * b));

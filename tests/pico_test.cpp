@@ -99,7 +99,7 @@ constexpr std::array<Wish, 24> kWishes = {{
     {"large", "white", "circle", "in the center", "brown"}, {"", "cyan", "square", "at the top right", "red"},
 }};
 
-TEST(Pico, ObeysColourPlaceAndBackground) {
+TEST(Pico, FollowsColourPositionAndBackground) {
   const Engine engine({.device = "cpu", .threads = 0, .profile = Profile::Fast});
   ModelQuery query;
   query.bundled = test::pico_folder();

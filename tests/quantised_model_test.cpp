@@ -102,7 +102,7 @@ TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
 }
 
 // Rounding an encoder takes longer than encoding with it.
-TEST(QuantisedModel, PromptsThatFollowAreEncodedWhileTheEncoderIsThere) {
+TEST(QuantisedModel, LaterPromptsAreEncodedWhileTheEncoderIsLoaded) {
   const auto model = Engine({.device = "cpu", .threads = 2, .quant = Quant::Int8}).open(tiny_model(), {});
   Session& session = *model;
   int visits = 0;

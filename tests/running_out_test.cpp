@@ -144,7 +144,7 @@ TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
   }
 }
 
-TEST(DecodeWithoutMemory, GivesUpWhenTheSmallestTilesDoNotFit) {
+TEST(DecodeWithoutMemory, FailsIfTheSmallestTilesDoNotFit) {
   const Engine engine({.device = "cpu", .threads = 2});
   const auto session = engine.open(tiny_model());
   const auto stream = limited_stream(engine);

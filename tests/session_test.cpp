@@ -102,7 +102,7 @@ void expect_each_its_own(const EngineOptions& options, const std::vector<Caller>
   for (size_t i = 0; i < together.size(); ++i) EXPECT_EQ(together[i], alone[i / 2]) << "caller " << i / 2;
 }
 
-TEST(Sessions, WithDifferentAdaptersGiveEachItsOwnBytes) {
+TEST(Sessions, WithDifferentAdaptersDoNotAffectEachOther) {
   const fs::path first = lora("first", 10), second = lora("second", 20), third = lokr();
   const std::vector<Caller> callers = {{{{first, 1.0}}, small_request()},
                                        {{{second, 0.7}}, small_request()},
@@ -114,14 +114,14 @@ TEST(Sessions, WithDifferentAdaptersGiveEachItsOwnBytes) {
   }
 }
 
-TEST(Sessions, WithMergedAdaptersGiveEachItsOwnBytes) {
+TEST(Sessions, WithMergedAdaptersDoNotAffectEachOther) {
   const fs::path first = lora("first", 10), second = lora("second", 20);
   const std::vector<Caller> callers = {{{{first, 1.0}}, small_request()}, {{{second, 0.7}}, small_request()}};
   for (const std::string& device : devices())
     expect_each_its_own({.device = device, .threads = 2, .adapter_mode = AdapterMode::Merge}, callers);
 }
 
-TEST(Sessions, OnAStreamedModelGiveEachItsOwnBytes) {
+TEST(Sessions, OnAStreamedModelDoNotAffectEachOther) {
   const fs::path first = lora("first", 10), second = lokr();
   const std::vector<Caller> callers = {{{{first, 1.0}}, small_request()}, {{{second, 1.0}}, small_request()}};
   for (const std::string& device : devices())
@@ -151,7 +151,7 @@ ModelFiles with_other_vae() {
   return files;
 }
 
-TEST(Reload, OnlyWhatDiffersIsLoadedAgain) {
+TEST(Reload, OnlyChangedFilesAreLoadedAgain) {
   const Engine engine({.device = "cpu", .threads = 2, .quant = Quant::Int8});
   const auto first = engine.load(tiny_model(), {});
   const auto transformer = first->models.transformer.get();

@@ -31,7 +31,7 @@ void print(Console& console, const Described& part) {
   rows.push_back({fmt::format("  confidence: {}", part.confidence)});
   for (const std::string& line : part.evidence) rows.push_back({"  evidence: " + line});
   if (!part.needs.empty()) rows.push_back({"  needs " + part.needs});
-  if (part.usable()) rows.push_back({"  would be called " + r.name});
+  if (part.usable()) rows.push_back({"  suggested name: " + r.name});
   else rows.push_back({"  cannot be used: " + part.problem});
   if (!part.usable() && !part.hint.empty()) rows.push_back({"  hint: " + command_line_words(part.hint)});
   console.result(text_table(rows));

@@ -120,7 +120,7 @@ std::vector<ModelRecord> register_download(Invocation& run, Downloaded download,
     part.record.gated = part.record.gated || download.gated;
     if (!part.usable()) run.console.warn(fmt::format("{}: {}", part.record.path.string(), part.problem));
   }
-  if (parts.empty()) run.console.warn("nothing of what was fetched is a model");
+  if (parts.empty()) run.console.warn("none of the downloaded files is a model");
   Registry registry = open_registry(run);
   return register_parts(registry, parts, how);
 }
@@ -157,7 +157,7 @@ std::vector<Source> sources_of(const Starter& starter, Invocation& run) {
   std::vector<Source> sources;
   for (const StarterPart& part : starter.parts) {
     if (const ModelRecord* here = record_for(part, starter, records)) {
-      run.console.note(fmt::format("{} is here: {}", part.what, here->name));
+      run.console.note(fmt::format("{} is already installed: {}", part.what, here->name));
       continue;
     }
     const Source source = *parse_source(part.source);
@@ -177,7 +177,7 @@ std::vector<ModelRecord> install_remote(Invocation& run, const std::string& text
   check(!run.settings.flag("in-place"), "--in-place is for files that are here; {} is not", text);
   if (const Starter* starter = find_starter(text)) {
     const std::vector<Source> sources = sources_of(*starter, run);
-    if (sources.empty()) run.console.note(fmt::format("all of {} is here", starter->name));
+    if (sources.empty()) run.console.note(fmt::format("all parts of {} are already installed", starter->name));
     return sources.empty() ? std::vector<ModelRecord>{} : install_sources(run, sources);
   }
   std::optional<Source> source = parse_source(text, hub_settings(run.environment).endpoint);

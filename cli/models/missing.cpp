@@ -52,7 +52,7 @@ int run_models_missing(Invocation& run) {
     const bool gone = check.state == ModelState::Missing || check.state == ModelState::Incomplete;
     const auto lack = !gone && r.type == ModelType::Main ? lack_of(r, run) : std::nullopt;
     if (!gone && !lack) continue;
-    const std::string state = gone ? name_of(check.state) : "lacks a part", note = gone ? check.note : lack->what();
+    const std::string state = gone ? name_of(check.state) : "incomplete", note = gone ? check.note : lack->what();
     rows.push_back({r.name, state, note});
     if (lack && !lack->hint().empty()) rows.push_back({"", "", "hint: " + command_line_words(lack->hint())});
     json.push_back({{"key", r.key},
@@ -99,7 +99,7 @@ int run_models_orphans(Invocation& run) {
                       {"variant", ""},
                       {"bytes", bytes},
                       {"state", "incomplete"},
-                      {"problem", "left by an interrupted installation; the same command goes on with it"}});
+                      {"problem", "left by an interrupted installation; run the same command again to continue"}});
     }
   }
   if (run.console.json()) run.console.result(pretty(json));

@@ -17,30 +17,30 @@ std::vector<OptionGroup> models_plain_options() { return version_options(); }
 std::vector<OptionGroup> models_list_options() {
   return with_messages({"Which",
                         {{"type", 0, "NAME", "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae"},
-                         {"variant", 0, "TEXT", "those whose variant contains it: klein, 9b, Qwen3"},
+                         {"variant", 0, "TEXT", "only models whose variant contains this: klein, 9b, Qwen3"},
                          {"format", 0, "NAME", "safetensors, gguf, sharded or diffusers"}}});
 }
 
 std::vector<OptionGroup> models_scan_options() {
-  return with_messages({"Scan", {{"add", 0, "", "register what can be used, in place"}}});
+  return with_messages({"Scan", {{"add", 0, "", "register the usable models, in place"}}});
 }
 
 std::vector<OptionGroup> models_install_options() {
   return with_messages({"Installation",
-                        {{"name", 0, "NAME", "what to call it (default: by what it is)"},
+                        {{"name", 0, "NAME", "its name (default: from what it is)"},
                          {"in-place", 0, "", "use the files where they are instead of copying them"},
                          {"revision", 0, "NAME", "branch, tag or commit of a repository (default: main)"},
                          {"local-dir", 0, "FOLDER", "plain files in this folder instead of the cache shared with Python"},
                          {"token", 0, "TEXT", "for gated repositories; HF_TOKEN or the token file keep it out of your history"},
-                         {"dry-run", 0, "", "list files, sizes and places; bring nothing"}}});
+                         {"dry-run", 0, "", "list files, sizes and destinations; download nothing"}}});
 }
 
 std::vector<OptionGroup> models_edit_options() {
   return with_messages({"Change",
                         {{"name", 0, "NAME", "another name"},
-                         {"description", 0, "TEXT", "a text for people"},
-                         {"trigger", 0, "TEXT", "a phrase an adapter listens to; may be repeated", true},
-                         {"steps", 0, "N", "steps to take unless asked otherwise"},
+                         {"description", 0, "TEXT", "a free text"},
+                         {"trigger", 0, "TEXT", "a phrase that triggers an adapter; may be repeated", true},
+                         {"steps", 0, "N", "default number of steps"},
                          {"guidance", 0, "X", "guidance, for models that have one"},
                          {"width", 0, "PX", "picture width"},
                          {"height", 0, "PX", "picture height"},
@@ -54,7 +54,7 @@ std::vector<OptionGroup> models_remove_options() { return with_messages({"Remove
 
 std::vector<OptionGroup> models_verify_options() {
   return with_messages({"Checks",
-                        {{"values", 0, "", "read every weight: all must be numbers"},
+                        {{"values", 0, "", "read every weight and check that all are finite numbers"},
                          {"quick", 0, "", "trust the hash of files that have not changed since it was computed"}}});
 }
 

@@ -96,9 +96,9 @@ int run_models_scan(Invocation& run) {
   if (!found.empty()) run.console.result(text_table(rows));
   for (const Found& f : found)
     if (!f.part.usable()) run.console.note(fmt::format("{}: {}", f.part.record.path.string(), f.part.problem));
-  if (found.empty()) run.console.note("no model was found");
-  else if (add) run.console.note(fmt::format("{} registered anew", added));
-  else run.console.note("--add registers what can be used");
+  if (found.empty()) run.console.note("no models found");
+  else if (add) run.console.note(fmt::format("{} newly registered", added));
+  else run.console.note("run again with --add to register the usable models");
   return 0;
 }
 

@@ -42,10 +42,10 @@ void print(Console& console, const Starter& s, const std::vector<ModelRecord>& r
     const ModelRecord* here = record_for(part, s, records);
     if (!here) to_fetch += part.bytes;
     rows.push_back({"  " + std::string(name_of(part.type)), part.what, about(part),
-                    part.gated ? part.licence + ", gated" : part.licence, here ? "here: " + here->name : part.source});
+                    part.gated ? part.licence + ", gated" : part.licence, here ? "installed: " + here->name : part.source});
   }
   console.result(fmt::format("{}: {}; {}", s.name, s.summary,
-                             to_fetch == 0 ? "all of it is here" : fmt::format("about {} to fetch", byte_text(to_fetch))));
+                             to_fetch == 0 ? "complete" : fmt::format("about {} to download", byte_text(to_fetch))));
   console.result(text_table(rows));
 }
 
@@ -59,7 +59,7 @@ int run_models_starter(Invocation& run) {
     if (!one) {
       std::vector<std::string> names;
       for (const Starter& s : starters()) names.push_back(s.name);
-      throw Error(ErrorCode::NotFound, fmt::format("no starter is called {}", run.positional[0]),
+      throw Error(ErrorCode::NotFound, fmt::format("there is no starter set called {}", run.positional[0]),
                   fmt::format("the nearest are {}", fmt::join(nearest_words(run.positional[0], names, 3), ", ")));
     }
     shown = {*one};
@@ -73,7 +73,7 @@ int run_models_starter(Invocation& run) {
     if (!run.console.json()) print(run.console, s, records);
   }
   if (run.console.json()) run.console.result(pretty(json));
-  else run.console.note("`flux2 models install NAME` brings what is not here");
+  else run.console.note("`flux2 models install NAME` downloads the missing parts");
   return 0;
 }
 

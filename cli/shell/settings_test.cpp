@@ -72,7 +72,7 @@ TEST(ShellSettings, MissingPicturesAreNamedAndTheOthersKept) {
   EXPECT_EQ(session.settings.text("input"), "");
 }
 
-TEST(ShellSettings, ChangesCanBeTakenBack) {
+TEST(ShellSettings, ChangesCanBeUndone) {
   Session session;
   session.set("steps", "8");
   session.set("steps", "4");
@@ -83,7 +83,7 @@ TEST(ShellSettings, ChangesCanBeTakenBack) {
   EXPECT_FALSE(session.settings.undo());
 }
 
-TEST(ShellCompletion, KnowsWhatMayFollow) {
+TEST(ShellCompletion, CompletesByContext) {
   const std::vector<std::string> commands = {"save", "show", "set", "load", "model"};
   const auto complete = [&](const std::string& line) { return complete_shell_line(line, commands, 12); };
   EXPECT_THAT(complete("sh").candidates, ElementsAre("shift=", "show", "show=", "show_steps="));

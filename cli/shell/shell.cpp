@@ -57,7 +57,7 @@ int Shell::run() {
     return complete_shell_line(before, shell_command_names(), static_cast<int>(pictures_.size()));
   });
   if (editor.is_terminal())
-    run_.console.note("a prompt makes a picture, key=value changes a setting, help says more, Ctrl-D leaves");
+    run_.console.note("type a prompt to generate an image, key=value to change a setting, help for more, Ctrl-D to leave");
   while (true) {
     const EnteredLine entered = editor.read("flux2> ");
     if (interrupt_signal() == SIGTERM) return 128 + SIGTERM;
@@ -115,8 +115,8 @@ Invocation Shell::invocation(const SettingLayer& once) const {
 
 size_t Shell::index_of(const std::string& word) const {
   const auto number = picture_number(word);
-  check(number.has_value(), "\"{}\" is no picture: they are $1, $2, …, and $ for the last", word);
-  check(!pictures_.empty(), "there is no picture yet");
+  check(number.has_value(), "\"{}\" is not an image: use $1, $2, …, or $ for the last one", word);
+  check(!pictures_.empty(), "there is no image yet");
   check(*number <= static_cast<int>(pictures_.size()), "there is no ${}: the last picture is ${}", *number, pictures_.size());
   return *number == 0 ? pictures_.size() - 1 : static_cast<size_t>(*number - 1);
 }

@@ -30,7 +30,7 @@ std::vector<std::string> shell_words(std::string_view line) {
       word += c, begun = true;
     }
   }
-  check(quote == 0, "a {} is opened and never closed", quote);
+  check(quote == 0, "missing closing {}", quote);
   if (begun) words.push_back(std::move(word));
   return words;
 }

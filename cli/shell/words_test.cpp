@@ -21,7 +21,7 @@ TEST(ShellWords, QuotesKeepWordsTogether) {
     EXPECT_THAT(shell_words(shell_quoted(text)), ElementsAre(text));
 }
 
-TEST(ShellWords, PairsAreToldFromPrompts) {
+TEST(ShellWords, DistinguishesPairsFromPrompts) {
   EXPECT_THAT(key_values("steps=8 seed=3").value(), ElementsAre(Pair("steps", "8"), Pair("seed", "3")));
   EXPECT_THAT(key_values("prompt=\"a fox = red\" negative=").value(),
               ElementsAre(Pair("prompt", "a fox = red"), Pair("negative", "")));

@@ -72,7 +72,7 @@ fs::path find_file(const std::string& name, const AppContext& context) {
   const auto near = nearest_words(name, registered_parts(context).names(ComponentKind::Adapter), 3);
   throw Error(ErrorCode::NotFound,
               "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),
-              near.empty() ? "name a file, or put it into the folder loras of your models"
+              near.empty() ? "give the path of a file, or put it into the loras folder of your model folders"
                            : fmt::format("the nearest registered ones are {}; a file can be named too", fmt::join(near, ", ")));
 }
 

@@ -54,7 +54,7 @@ TEST(AdapterChoice, FilesAndStrengths) {
   EXPECT_THROW(adapter_choice("pencil", run), Error);
 }
 
-TEST(AdapterChoice, OfOnePictureBesideThoseOfAll) {
+TEST(AdapterChoice, CombinesAdaptersOfOneImageAndOfAll) {
   EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"c"}), ElementsAre("a:0.5", "b", "c"));
   EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"a:0.1"}), ElementsAre("b", "a:0.1"));
   EXPECT_THAT(adapters_beside({"a:0.5:mlp"}, {"a:0.1"}), ElementsAre("a:0.5:mlp", "a:0.1")) << "of other layers";

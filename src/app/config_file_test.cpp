@@ -18,12 +18,12 @@ TEST(EditToml, ChangesOneValueAndNothingElse) {
   EXPECT_EQ(edit_toml("[ui]\na = 1", "generate", "steps", "2"), "[ui]\na = 1\n\n[generate]\nsteps = 2\n");
 }
 
-TEST(EditToml, KnowsSectionsFromOneAnother) {
+TEST(EditToml, DistinguishesSections) {
   EXPECT_EQ(edit_toml("[ui]\nsteps = 1\n[generate]\nsteps = 2\n", "generate", "steps", "3"),
             "[ui]\nsteps = 1\n[generate]\nsteps = 3\n");
 }
 
-TEST(TomlLiteral, QuotesWhatIsNoNumber) {
+TEST(TomlLiteral, QuotesEverythingButNumbers) {
   EXPECT_EQ(toml_literal("768"), "768");
   EXPECT_EQ(toml_literal("007"), "\"007\"");
   EXPECT_EQ(toml_literal("true"), "true");

@@ -56,7 +56,7 @@ GivenPicture InputImages::prepared(const std::string& path, const ReferenceRules
 
 std::vector<GivenPicture> InputImages::references(const RequestSpec& spec) {
   const std::vector<std::string> paths = spec.input.value_or(std::vector<std::string>{});
-  check(paths.size() <= kMaxReferences, "{} references are given; at most {} are possible", paths.size(), kMaxReferences);
+  check(paths.size() <= kMaxReferences, "{} references are given; at most {} are allowed", paths.size(), kMaxReferences);
   const ReferenceRules rules = reference_rules(spec);
   std::vector<GivenPicture> given;
   for (const std::string& path : paths) given.push_back(prepared(path, rules, paths.size()));
@@ -81,7 +81,7 @@ std::vector<std::string> find_sources(const GenerationRecord& record, const std:
   }
   if (!missing.empty())
     throw Error(ErrorCode::NotFound,
-                fmt::format("{} was made from pictures that are not beside it: {}", picture, fmt::join(missing, ", ")),
+                fmt::format("{} was made from images that are not in its folder: {}", picture, fmt::join(missing, ", ")),
                 Hint("give all of them, in their order, with {0}", {set_option("input")}));
   return files;
 }

@@ -71,7 +71,7 @@ TEST_F(References, DecideTheSizeUnlessOneIsGiven) {
   EXPECT_THAT(refusal({"-i", a, "--match", "2"}), HasSubstr("there are 1 references, not 2"));
 }
 
-TEST_F(References, AreLimitedAsAsked) {
+TEST_F(References, AreScaledToTheLimit) {
   const std::string a = file("a.png", 512, 512);
   const auto width = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"-i", a});
@@ -85,9 +85,9 @@ TEST_F(References, AreLimitedAsAsked) {
   EXPECT_THAT(refusal({"-i", a, "--ref-prep", "mine"}), HasSubstr("ours, bfl, diffusers"));
 }
 
-TEST_F(References, AreRefusedInOneSentence) {
+TEST_F(References, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({"-i", file("s.png", 63, 100)}), HasSubstr("s.png: a reference of 63x100 is too small"));
-  EXPECT_THAT(refusal({"-i", file("l.png", 1000, 100)}), HasSubstr("l.png: a reference of 1000x100 is too long"));
+  EXPECT_THAT(refusal({"-i", file("l.png", 1000, 100)}), HasSubstr("l.png: a reference of 1000x100 is too elongated"));
   EXPECT_THAT(refusal({"-i", (folder_ / "no.png").string()}), HasSubstr("no.png"));
   EXPECT_THAT(refusal({"-i", "https://example.org/a.png"}), HasSubstr("an address"));
   std::vector<std::string> many;
@@ -96,7 +96,7 @@ TEST_F(References, AreRefusedInOneSentence) {
   EXPECT_THAT(refusal(many), HasSubstr("17 references are given; at most 16"));
 }
 
-TEST_F(References, TheFirstMayBeBegunWith) {
+TEST_F(References, FirstMayBeTheStartImage) {
   const std::string a = file("a.png", 100, 130), b = file("b.png", 64, 80);
   const ResolvedRequest resolved = ask({"-i", a, "-i", b, "--strength", "0.6"});
   ASSERT_TRUE(resolved.request.canvas);
@@ -117,7 +117,7 @@ TEST_F(References, SamplersAreChosenByName) {
   EXPECT_THAT(refusal({"--sampler", "karras"}), HasSubstr("euler, heun, dpmpp2m"));
 }
 
-TEST_F(References, AreLookedAtOnceWhereTheModelWasTrainedSo) {
+TEST_F(References, AreProcessedOnceByKvModels) {
   const std::string a = file("a.png", 64, 64);
   const auto reuses = [&](const std::string& how, bool kv, bool with_reference) {
     RequestSpec spec;

@@ -66,7 +66,7 @@ std::vector<Piece> parse_pattern(std::string_view pattern) {
     const size_t colon = inside.find(':');
     const std::string_view argument = colon == inside.npos ? std::string_view{} : inside.substr(colon + 1);
     const auto number = number_in(argument);
-    check(argument.empty() || number, "output pattern: \"{}\" in {{{}}} is no number", argument, inside);
+    check(argument.empty() || number, "output pattern: \"{}\" in {{{}}} is not a number", argument, inside);
     token(std::string(inside.substr(0, colon)), number);
     pattern.remove_prefix(close + 1);
   }

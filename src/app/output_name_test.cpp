@@ -43,7 +43,7 @@ class OutputName : public testing::Test {
   OutputFields fields_;
 };
 
-TEST_F(OutputName, AFileIsTakenAsItIs) {
+TEST_F(OutputName, FileNameIsUsedUnchanged) {
   touch("x.png");
   EXPECT_EQ(chosen("x.png"), "x.png");
   EXPECT_EQ(chosen("x.png", true), "x-01.png");

@@ -126,7 +126,7 @@ TEST_F(MakePictures, PromptLinesPresetsAndStylesBecomeRequests) {
   EXPECT_EQ(run.requests[2].request.prompt.find('{'), std::string::npos);
 }
 
-TEST_F(MakePictures, ATaskThatLacksItsImageIsRefused) {
+TEST_F(MakePictures, RejectsATaskWithoutItsImage) {
   const ModelFiles model = choose_model(spec_, context_);
   EXPECT_THROW(resolve(spec_, model, Task::Edit), Error);
   EXPECT_THROW(resolve(spec_, model, Task::Inpaint), Error);

@@ -77,7 +77,7 @@ void PictureWriter::check_targets() const {
       choose_output(target, {}, counts.expected > 1);  // names unknown tokens
       continue;
     }
-    check(counts.expected == 1, "standard output takes one image, but {} are asked for", counts.expected);
+    check(counts.expected == 1, "standard output takes one image, but {} were requested", counts.expected);
     check(to_standard_output_ != nullptr, "images cannot be written to standard output here; name a file");
   }
   for (const auto* file : {&spec_.latents_out, &spec_.trace, &spec_.preview_file})

@@ -80,7 +80,7 @@ void take_settings_of_image(Settings& settings) {
     const std::string path = file->values.back();
     const auto found = find_record(read_metadata(path));
     if (!found)
-      throw Error(ErrorCode::Incompatible, path + " does not say how it was made",
+      throw Error(ErrorCode::Incompatible, path + " does not contain its settings",
                   Hint("{0} shows what it contains", {run_command("inspect")}));
     RequestSpec spec = spec_of_record(found->record, option == std::string_view("from"));
     const bool has_sources = found->record.canvas || !found->record.references.empty();

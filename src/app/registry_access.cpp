@@ -73,8 +73,8 @@ ModelRecord record_named(const Registry& registry, const std::string& name) {
     if (!name.empty() && n.starts_with(name)) beginning.push_back(n);
   if (beginning.size() == 1) return *registry.find(beginning[0]);
   if (beginning.size() > 1)
-    throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" may mean {}", name, fmt::join(beginning, ", ")),
-                Hint("give the whole name, or the key that {0} shows", {run_command("models list")}));
+    throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" is ambiguous: {}", name, fmt::join(beginning, ", ")),
+                Hint("give the full name, or the key shown by {0}", {run_command("models list")}));
   throw Error(ErrorCode::NotFound, fmt::format("no registered model is called {}", name),
               names.empty()
                   ? Hint("nothing is registered yet; use {0} or {1}", {run_command("models scan"), run_command("models install")})

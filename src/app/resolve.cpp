@@ -22,7 +22,7 @@ constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max();
 uint64_t choose_seed(const RequestSpec& spec, int batch) {
   const int64_t seed = spec.seed.value_or(-1);
   if (seed < 0) return std::random_device{}();  // 32 bits
-  check(seed <= kMaxSeed - (batch - 1), "seed {} with {} images goes beyond 2^63-1", seed, batch);
+  check(seed <= kMaxSeed - (batch - 1), "seed {} with {} images exceeds the largest seed, 2^63-1", seed, batch);
   return static_cast<uint64_t>(seed);
 }
 
@@ -56,7 +56,7 @@ void resolve_guidance(const RequestSpec& spec, const ModelFiles& model, Request&
 Tensor tensor_in(const std::string& path, const char* name, bool required) {
   const auto source = open_weights(path);
   if (!source->find(name)) {
-    if (required) fail(ErrorCode::Incompatible, "{} holds no tensor \"{}\"", path, name);
+    if (required) fail(ErrorCode::Incompatible, "{} does not contain a tensor \"{}\"", path, name);
     return {};
   }
   return source->open(name);
@@ -66,11 +66,11 @@ void read_given_tensors(const RequestSpec& spec, Request& request) {
   if (spec.embeddings) {
     request.given_text = tensor_in(*spec.embeddings, "text.embeddings", true);
     if (request.cfg) request.given_negative = tensor_in(*spec.embeddings, "negative.embeddings", false);
-    check(!request.cfg || request.given_negative.defined(), "{} holds no tensor \"negative.embeddings\", which guidance needs",
-          *spec.embeddings);
+    check(!request.cfg || request.given_negative.defined(),
+          "{} does not contain the tensor \"negative.embeddings\", which guidance needs", *spec.embeddings);
   }
   if (spec.noise_file) {
-    check(request.batch == 1, "{} holds the noise of one image, but {} are asked for", *spec.noise_file, request.batch);
+    check(request.batch == 1, "{} contains the noise for one image, but {} were requested", *spec.noise_file, request.batch);
     request.given_noise = tensor_in(*spec.noise_file, "noise", true);
   }
 }
@@ -87,7 +87,7 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
                         const Log& log) {
   const bool no_match = spec.match == "off";
   if (spec.match && !no_match) {
-    check(!references.empty(), "{}: there is no reference whose size could be used", spec.origin("match"));
+    check(!references.empty(), "{}: no reference image is given", spec.origin("match"));
     const auto index = static_cast<size_t>(std::stoi(*spec.match));
     check(index <= references.size(), "{}: there are {} references, not {}", spec.origin("match"), references.size(), index);
     return size_of_reference(references[index - 1], log);

@@ -41,7 +41,7 @@ struct Masked {
 Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images) {
   const bool transparent = !spec.mask && !spec.mask_box && has_transparency(*given.image);
   if (!spec.mask && !spec.mask_box && !spec.extend && !transparent)
-    throw Error(ErrorCode::InvalidArgument, "nothing says which part of the image to regenerate",
+    throw Error(ErrorCode::InvalidArgument, "it is not clear which part of the image to regenerate",
                 Hint("use {0}, {1}, {2}, or an image with transparent areas",
                      {set_option("mask", "FILE"), set_option("mask_box", "x,y,w,h"), set_option("extend", "l,t,r,b")}));
   Masked masked;

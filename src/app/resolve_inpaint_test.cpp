@@ -61,7 +61,7 @@ TEST_F(InpaintOptionsOf, BecomeARequestForTheRegion) {
   EXPECT_EQ(ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--context", "none"}).request.references.size(), 0u);
 }
 
-TEST_F(InpaintOptionsOf, FindTheMaskWhereverItIs) {
+TEST_F(InpaintOptionsOf, FindTheMaskInEveryForm) {
   const auto width = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"--crop", "0", "--grow", "0", "--feather", "0"});
     return ask(words).request.width;
@@ -91,7 +91,7 @@ TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
 }
 
 // What a picture says about its making asks for the same again.
-TEST_F(InpaintOptionsOf, ComeBackFromTheRecord) {
+TEST_F(InpaintOptionsOf, RoundTripInTheRecord) {
   const GenerationRecord record = ask({"-i", canvas_, "--mask-box", "9,9,80,80", "--grow", "3", "--feather", "0", "--extend",
                                        "0,0,16,0", "--strength", "0.5", "--align", "off", "--sampler", "heun", "--seed", "5"})
                                       .record;
@@ -111,13 +111,13 @@ TEST_F(InpaintOptionsOf, ComeBackFromTheRecord) {
   }
 }
 
-TEST_F(InpaintOptionsOf, AreRefusedInOneSentence) {
+TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({}), HasSubstr("inpainting needs an image"));
-  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("nothing says which part of the image to regenerate | use mask=FILE"));
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("it is not clear which part of the image to regenerate | use mask=FILE"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 48, 1))}),
               HasSubstr("the mask s.png is 64x48, the image canvas.png is 640x480"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
-  EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 lies outside"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 is outside"));
   EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door"}), HasSubstr("not available yet"));
 }

@@ -40,7 +40,7 @@ struct Asked {
   }
 };
 
-TEST(Request, TakesTheModelsDefaults) {
+TEST(Request, UsesTheModelsDefaults) {
   const Request request = Asked{}({}).request;
   EXPECT_EQ(request.steps, 4);
   EXPECT_EQ(request.width, 1024);
@@ -85,7 +85,7 @@ TEST(Request, NegativePromptWithoutGuidanceIsAWarning) {
   EXPECT_THAT(asked.warnings[0], HasSubstr("negative prompt"));
 }
 
-TEST(Request, SeedsHaveTheirRange) {
+TEST(Request, SeedsAreLimited) {
   Asked asked;
   EXPECT_EQ(asked({"-S", "9223372036854775807"}).request.seed, 9223372036854775807u);
   EXPECT_THAT(asked.refusal({"-S", "9223372036854775807", "-b", "2"}), HasSubstr("2^63-1"));
@@ -105,7 +105,7 @@ TEST(Request, AListOfSigmasCountsItsSteps) {
   EXPECT_EQ(Asked{"klein-base-4b"}({"--schedule", "sigmas:1,0.7,0.3"}).request.steps, 3);
 }
 
-TEST(Request, APictureGivesItsSettingsBack) {
+TEST(Request, SettingsAreReadFromAnImage) {
   Asked asked{"klein-base-4b"};
   const ResolvedRequest first =
       asked({"-g", "2.5", "-S", "7", "--size", "512x256", "-s", "9", "--shift", "2", "--noise", "grid", "-n", "dark"});

@@ -71,7 +71,7 @@ bool Settings::flag(std::string_view name) const {
     if (value == yes) return true;
   for (const char* no : {"false", "0", "no", "off", ""})
     if (value == no) return false;
-  fail(ErrorCode::InvalidArgument, "{}: \"{}\" is neither true nor false", setting->origin, value);
+  fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not true or false", setting->origin, value);
 }
 
 int Settings::count(std::string_view name) const {

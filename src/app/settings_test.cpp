@@ -35,7 +35,7 @@ TEST(Settings, CommandLineThenEnvironmentThenProjectThenUser) {
   EXPECT_EQ(layered({}, {}, project, user).find("steps")->origin, "generate.steps in flux2.toml");
 }
 
-TEST(Settings, ASizeBeatsAWidthOfALowerLayer) {
+TEST(Settings, SizeOverridesAWidthOfALowerLayer) {
   const Settings s = layered({"--size", "512x256"}, {{"FLUX2_WIDTH", "768"}}, {}, {});
   EXPECT_EQ(s.integer("width", 1, 4096), 512);
   EXPECT_EQ(s.integer("height", 1, 4096), 256);
@@ -43,7 +43,7 @@ TEST(Settings, ASizeBeatsAWidthOfALowerLayer) {
   EXPECT_EQ(layered({"-W", "128"}, {{"FLUX2_SIZE", "512x256"}}, {}, {}).integer("height", 1, 4096), 256);
 }
 
-TEST(Settings, APresetBeatsWhatLiesBelowIt) {
+TEST(Settings, PresetOverridesLowerLayers) {
   Settings s = layered({"--preset", "draft"}, {{"FLUX2_STEPS", "50"}}, {}, {});
   s.add_below("preset", {{"steps", {{"4"}, "--preset draft"}}});
   EXPECT_EQ(s.integer("steps", 1, 256), 4);
@@ -61,7 +61,7 @@ std::string failure(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Settings, InvalidValuesAreRefusedWhereverTheyStand) {
+TEST(Settings, InvalidValuesAreRejectedInEveryLayer) {
   EXPECT_EQ(failure([] {
               layered({}, {{"FLUX2_STEPS", "0"}}, {}, {});
             }),
@@ -73,11 +73,11 @@ TEST(Settings, InvalidValuesAreRefusedWhereverTheyStand) {
   EXPECT_EQ(failure([] {
               layered({}, {}, {{"generate.strict", {"maybe"}}}, {});
             }),
-            "generate.strict in flux2.toml: \"maybe\" is neither true nor false");
+            "generate.strict in flux2.toml: \"maybe\" is not true or false");
   EXPECT_THROW(spec_of(layered({"--steps", "4x"}, {}, {}, {})), Error);
 }
 
-TEST(Settings, FieldsThatAreNotAvailableYetAreRefusedWhereverTheyStand) {
+TEST(Settings, UnavailableFieldsAreRejectedInEveryLayer) {
   EXPECT_EQ(failure([] {
               layered({}, {{"FLUX2_PLACE", "te=cpu"}}, {}, {});
             }),
@@ -89,7 +89,7 @@ TEST(Settings, FieldsThatAreNotAvailableYetAreRefusedWhereverTheyStand) {
   EXPECT_EQ(failure([] { layered({}, {{"FLUX2_UPSAMPLE", "none"}}, {{"memory.place", {"auto"}}}, {}); }), "");
 }
 
-TEST(Settings, BecomeASpecThatKnowsWhereItsValuesComeFrom) {
+TEST(Settings, SpecRecordsTheOriginOfValues) {
   const RequestSpec spec = spec_of(layered({"-s", "8"}, {{"FLUX2_WIDTH", "768"}}, {{"generate.sampler", {"heun"}}}, {}));
   EXPECT_EQ(spec.steps, 8);
   EXPECT_EQ(spec.width, 768);

@@ -13,7 +13,7 @@ std::string text_of(const toml::node& node) {
   if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
   if (const auto integer = node.value_exact<int64_t>()) return std::to_string(*integer);
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
-  fail(ErrorCode::BadFile, "line {}: only text, numbers, true and false are understood", node.source().begin.line);
+  fail(ErrorCode::BadFile, "line {}: only strings, numbers, true and false are supported", node.source().begin.line);
 }
 
 void flatten(const toml::table& table, const std::string& prefix, std::map<std::string, std::vector<std::string>>& values) {

@@ -6,8 +6,8 @@ namespace flux2 {
 bool toml_available() { return false; }
 
 std::map<std::string, std::vector<std::string>> parse_toml(std::string_view) {
-  throw Error(ErrorCode::InvalidArgument, "this build has no TOML reader, so it has no configuration files",
-              "build with toml++ present, or use environment variables such as FLUX2_STEPS");
+  throw Error(ErrorCode::InvalidArgument, "this build cannot read configuration files: it was built without toml++",
+              "rebuild with toml++ installed, or use environment variables such as FLUX2_STEPS");
 }
 
 }  // namespace flux2

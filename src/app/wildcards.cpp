@@ -121,10 +121,10 @@ std::string Wildcards::expand(std::string_view prompt, uint64_t seed) {
 }
 
 void Wildcards::expand(std::string_view text, Draw& draw, int depth, std::string& out) {
-  check(depth <= kDeepest, "wildcards are nested more than {} deep, or name each other in a circle", kDeepest);
+  check(depth <= kDeepest, "wildcards are nested more than {} levels deep, or refer to each other in a cycle", kDeepest);
   const auto match = matching_braces(text);
   for (size_t i = 0; i < text.size(); ++i) {
-    check(out.size() <= kLongest, "the prompt with its wildcards grows beyond {} bytes", kLongest);
+    check(out.size() <= kLongest, "with its wildcards expanded, the prompt is longer than {} bytes", kLongest);
     if (is_escape(text, i)) {
       out += text[++i];
     } else if (const std::string_view name = file_name_at(text, i); !name.empty()) {
@@ -162,7 +162,7 @@ const std::vector<std::string>& Wildcards::lines_of(const std::string& name) {
       if (!line.empty() && !line.starts_with('#')) lines.emplace_back(line);
       start = end + 1;
     }
-    check(!lines.empty(), "{} holds no line to choose", path.string());
+    check(!lines.empty(), "{} contains no lines to choose from", path.string());
     return files_[name] = std::move(lines);
   }
   throw Error(ErrorCode::NotFound, fmt::format("there is no {}.txt for __{}__ in {}", name, name, fmt::join(looked, " or ")),

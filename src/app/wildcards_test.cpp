@@ -81,7 +81,7 @@ TEST_F(WildcardFiles, TakeALineOfAFile) {
   EXPECT_NEAR(seen["a owl on green"], 1000, 110);
 }
 
-TEST_F(WildcardFiles, SayWhatIsWrong) {
+TEST_F(WildcardFiles, ReportErrors) {
   const auto message = [&](const std::string& prompt) {
     try {
       Wildcards({folder_}).expand(prompt, 1);
@@ -94,9 +94,9 @@ TEST_F(WildcardFiles, SayWhatIsWrong) {
   EXPECT_THAT(message("a __beast__"), HasSubstr("wildcards=off"));
   write("a.txt", "__b__\n");
   write("b.txt", "__a__ __a__\n");
-  EXPECT_THAT(message("__a__"), HasSubstr("in a circle"));
+  EXPECT_THAT(message("__a__"), HasSubstr("in a cycle"));
   write("empty.txt", "# nothing\n");
-  EXPECT_THAT(message("__empty__"), HasSubstr("holds no line"));
+  EXPECT_THAT(message("__empty__"), HasSubstr("contains no lines"));
   EXPECT_THAT(message("{0::a|0::b}"), HasSubstr("weights"));
   EXPECT_THAT(message(std::string(5000, '{') + "a|b" + std::string(5000, '}')), HasSubstr("no error"));
   EXPECT_EQ(Wildcards({folder_ / "deep"}).expand("__../a__", 1), "__../a__");  // no way out of the folder

@@ -6,7 +6,7 @@ namespace flux2 {
 
 namespace {
 
-// Copies of the inputs that end the graph here: leaves where the original wants a gradient.
+// Copies of the inputs that cut the graph here: leaves if the original needs a gradient.
 std::vector<Tensor> cut(const std::vector<Tensor>& inputs) {
   std::vector<Tensor> leaves;
   for (const Tensor& x : inputs) leaves.push_back(wants_grad(x) ? parameter(x.detached()) : x.detached());
@@ -19,8 +19,8 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
   const std::vector<Tensor> first = cut(inputs);
   std::vector<Tensor> outputs = block(first);
 
-  // The weights inside the block are the leaves of its graph that are not our own. They become inputs of the
-  // recorded node, so that their gradients find their way out.
+  // The weights inside the block are the leaves of its graph that are not our own. They become inputs of the recorded node, so
+  // that their gradients are passed on.
   std::vector<Tensor> recorded = inputs;
   std::vector<Tensor> kept;  // what the second run starts from: values only
   for (const Tensor& x : inputs) kept.push_back(x.detached());

@@ -82,9 +82,9 @@ const Tensor& Gradients::operator[](const Tensor& leaf) const {
 
 namespace {
 
-// Every node before those it was computed from: the later recorded, the earlier. This order, unlike a walk of the
-// graph, does not change when parts of the graph are folded into a checkpoint, so gradients add up in the same
-// order and have the same bits.
+// Nodes in reverse recording order, so each node comes before those it was computed from. Unlike a walk of the graph, this order
+// does not change when parts of the graph are folded into a checkpoint, so gradients are added in the same order and have the
+// same bits.
 std::vector<GradNode*> latest_first(std::span<const Tensor> outputs) {
   std::vector<GradNode*> order;
   std::unordered_set<GradNode*> seen;

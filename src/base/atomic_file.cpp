@@ -21,8 +21,8 @@ constexpr std::string_view kRandomPart = "XXXXXX", kEnding = ".tmp";
 
 std::string temporary_prefix(const fs::path& path) { return "." + path.filename().string() + "."; }
 
-// A temporary file that this process has locked, so that no other takes it for a stale one. Between its creation and the lock
-// another process may delete it: then a new one is made.
+// Creates a temporary file and locks it, so that no other process takes it for a stale one. If another process deletes it between
+// its creation and the lock, a new one is created.
 int open_temporary(const std::string& pattern, std::string& name) {
   for (;;) {
     name = pattern;

@@ -28,7 +28,7 @@ TEST(Base64, AgreesWithTheStandardsExamples) {
   }
 }
 
-TEST(Base64, EveryByteSurvives) {
+TEST(Base64, RoundTripsEveryByte) {
   std::string all;
   for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
   for (size_t length : {254u, 255u, 256u}) EXPECT_EQ(decode(encode(all.substr(0, length))), all.substr(0, length));
@@ -39,7 +39,7 @@ TEST(Base64, SkipsWhiteSpaceAndMissingPadding) {
   EXPECT_EQ(decode("Zg"), "f");
 }
 
-TEST(Base64, RefusesForeignText) {
+TEST(Base64, RejectsInvalidText) {
   for (const char* bad : {"Zm9*", "Z", "Zg=", "Z===", "Zg==Zg==", "Zm-_"}) {
     EXPECT_THROW(base64_decode(bad), Error) << bad;
   }

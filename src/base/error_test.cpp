@@ -5,7 +5,7 @@
 namespace flux2 {
 namespace {
 
-TEST(Error, CarriesCodeSentenceAndHint) {
+TEST(Error, CarriesCodeMessageAndHint) {
   try {
     throw Error(ErrorCode::BadFile, "x.safetensors is empty", "download it again");
   } catch (const Error& e) {
@@ -15,7 +15,7 @@ TEST(Error, CarriesCodeSentenceAndHint) {
   }
 }
 
-TEST(Error, ContextGoesInFrontAndKeepsTheRest) {
+TEST(Error, ContextIsPrependedAndTheRestIsKept) {
   try {
     in_context("opening vae", [] { throw Error(ErrorCode::NotFound, "no such file", "look again"); });
     FAIL();
@@ -32,7 +32,7 @@ TEST(Error, HintsAreSpelledByTheFrontEnd) {
   EXPECT_EQ(hint.spelled([](const Suggestion& s) { return "--" + s.name; }), "try --profile or --offline; {2} stays");
 }
 
-TEST(Error, RequireBlamesTheProgram) {
+TEST(Error, RequireIsAnInternalError) {
   try {
     require(false, "block {} is missing", 3);
     FAIL();

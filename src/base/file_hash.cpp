@@ -35,7 +35,7 @@ Json read_cache(const fs::path& cache) {
     if (!cache.empty() && fs::exists(cache, ignored))
       if (Json json = read_json(cache); json.is_object()) return json;
   } catch (const Error&) {
-    // A damaged cache is an empty one.
+    // A damaged cache is treated as empty.
   }
   return Json::object();
 }
@@ -47,7 +47,7 @@ void write_cache(const fs::path& cache, const Json& json) {
     file.write(text.data(), text.size());
     file.commit();
   } catch (const Error&) {
-    // A folder we may not write to: the hash is computed again next time.
+    // The folder is not writable: the hash is computed again next time.
   }
 }
 

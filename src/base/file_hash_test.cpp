@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(FileHash, IsSha256AndIsRemembered) {
+TEST(FileHash, IsSha256AndIsCached) {
   std::string pattern = (fs::temp_directory_path() / "flux2-hash-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data()), file = folder / "abc", cache = folder / "cache/hashes.json";
   std::ofstream(file) << "abc";

@@ -19,7 +19,7 @@ TEST(Json, NamesThePositionOfAFault) {
   }
 }
 
-TEST(Json, RefusesWhatTheLimitsForbid) {
+TEST(Json, EnforcesItsLimits) {
   EXPECT_THROW(parse_json("[[[1]]]", {.max_depth = 2}), Error);
   EXPECT_NO_THROW(parse_json("[[1]]", {.max_depth = 2}));
   EXPECT_THROW(parse_json(R"({"a":1,"a":2})", {.refuse_duplicate_keys = true}), Error);

@@ -57,7 +57,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 void walk_json(std::string_view text, JsonHandler& handler, int max_depth) {
-  // The parser takes a zero byte for the end of its input and would silently leave out what follows.
+  // The parser treats a zero byte as the end of its input and would silently ignore what follows.
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos)
     fail(ErrorCode::BadFile, "not valid JSON at byte {}", zero + 1);
   Adapter adapter(handler, max_depth);

@@ -32,7 +32,7 @@ void LeastSquares::expect(int unknown, double value, double weight) {
 }
 
 std::vector<std::vector<double>> LeastSquares::solve() const {
-  // L·D·Lᵀ in place; a pivot lost in the rounding of its column belongs to an unknown that nothing determines.
+  // L·D·Lᵀ in place; a pivot that is only rounding error belongs to an unknown that no row determines.
   constexpr double kLost = 1e-12;
   const auto n = static_cast<size_t>(unknowns_);
   std::vector<double> l = normal_;

@@ -8,7 +8,7 @@
 namespace flux2 {
 namespace {
 
-TEST(LeastSquares, FindsWhatMadeTheData) {
+TEST(LeastSquares, RecoversTheCoefficients) {
   const std::array<std::array<double, 4>, 2> truth = {{{1.5, -2, 0.25, 7}, {0, 3, -1, 0.5}}};
   LeastSquares fit(4, 2);
   std::mt19937 random(7);

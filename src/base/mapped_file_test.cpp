@@ -57,7 +57,7 @@ TEST(AtomicFile, TemporariesOfKilledProcessesAreRemoved) {
   remove_stale_temporaries(folder / "nowhere" / "b.json");
 }
 
-TEST(AtomicFile, SaysWhichFolderCannotBeWritten) {
+TEST(AtomicFile, NamesAFolderThatIsNotWritable) {
   try {
     AtomicFile file("/proc/nowhere/x.png");
     FAIL();
@@ -67,7 +67,7 @@ TEST(AtomicFile, SaysWhichFolderCannotBeWritten) {
   }
 }
 
-TEST(MappedFile, ShowsTheBytes) {
+TEST(MappedFile, MapsTheBytes) {
   const auto path = scratch("mapped.bin");
   std::ofstream(path) << "hello";
   auto file = MappedFile::open(path);

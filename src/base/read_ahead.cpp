@@ -13,8 +13,8 @@ namespace {
 
 constexpr off_t kPiece = off_t{1} << 20;
 
-// Whether a byte is in the cache: such a read does not wait for the disk. File systems that live in memory refuse the
-// question, and need no help.
+// Whether a byte is in the page cache, so that reading it does not wait for the disk. File systems in memory do not support the
+// question and need no read-ahead.
 bool is_cached(int fd, off_t at) {
   char byte;
   iovec one{&byte, 1};
@@ -28,7 +28,7 @@ ReadAhead::ReadAhead(std::vector<std::filesystem::path> files) : files_(std::mov
     std::vector<char> bytes(static_cast<size_t>(kPiece));
     for (const auto& path : files_) {
       const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      if (fd < 0) continue;  // whoever maps it says so
+      if (fd < 0) continue;  // mapping it later reports the error
       const off_t size = ::lseek(fd, 0, SEEK_END);
       for (off_t at = 0; at < size && !stop_; at += kPiece) {
         const off_t last = std::min(at + kPiece, size) - 1;

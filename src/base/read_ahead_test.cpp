@@ -12,7 +12,7 @@
 namespace flux2 {
 namespace {
 
-TEST(ReadAhead, BringsBackWhatTheCacheLost) {
+TEST(ReadAhead, ReadsPagesMissingFromTheCache) {
   const auto path = std::filesystem::path(testing::TempDir()) / "read_ahead.bin";
   std::ofstream(path) << std::string(5 << 20, 'x');
   const int fd = ::open(path.c_str(), O_RDONLY);
@@ -30,7 +30,7 @@ TEST(ReadAhead, BringsBackWhatTheCacheLost) {
   EXPECT_EQ(ReadAhead({path}).finish(), 0) << "all of it should be in the cache now";
 }
 
-TEST(ReadAhead, MissingFilesAndAnEarlyEndAreNoTrouble) {
+TEST(ReadAhead, ToleratesMissingFilesAndEarlyDestruction) {
   EXPECT_EQ(ReadAhead({"/no/such/file"}).finish(), 0);
   ReadAhead stopped({std::filesystem::path(testing::TempDir()) / "read_ahead.bin"});
 }

@@ -35,7 +35,7 @@ ResumableFile::ResumableFile(fs::path path, std::string fingerprint)
   if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", partial_.string(), std::strerror(errno));
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
-    throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()),
+    throw Error(ErrorCode::CannotWrite, fmt::format("another process is writing {}", path_.string()),
                 "wait for it, or choose another name");
   }
   remove_stale_temporaries(note_);
@@ -48,7 +48,7 @@ ResumableFile::~ResumableFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// What an earlier attempt has left; 0 when it left nothing or was about something else.
+// The size that an earlier attempt left; 0 if there is none or if it has another fingerprint.
 uint64_t ResumableFile::noted_size() const {
   try {
     const Json note = read_json(note_);

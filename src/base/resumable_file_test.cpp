@@ -23,7 +23,7 @@ fs::path scratch() {
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
-TEST(ResumableFile, GoesOnFromTheLastMark) {
+TEST(ResumableFile, ResumesFromTheLastMark) {
   const fs::path path = scratch() / "model.bin";
   {
     ResumableFile file(path, "a");
@@ -40,7 +40,7 @@ TEST(ResumableFile, GoesOnFromTheLastMark) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path.parent_path()), {}), 1) << "nothing else is left";
 }
 
-TEST(ResumableFile, AnotherFingerprintOrDamageStartsAfresh) {
+TEST(ResumableFile, StartsOverWithAnotherFingerprintOrAfterDamage) {
   const fs::path path = scratch() / "model.bin";
   {
     ResumableFile file(path, "a");
@@ -59,7 +59,7 @@ TEST(ResumableFile, AnotherFingerprintOrDamageStartsAfresh) {
   EXPECT_EQ(ResumableFile(path, "a").resumed_from(), 0u);
 }
 
-TEST(ResumableFile, OneWriterAtATime) {
+TEST(ResumableFile, AllowsOnlyOneWriter) {
   const fs::path path = scratch() / "model.bin";
   const ResumableFile file(path, "a");
   EXPECT_THROW(ResumableFile(path, "a"), Error);

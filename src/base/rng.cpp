@@ -117,7 +117,7 @@ void scalar_normals(std::mt19937& engine, std::span<float> out) {
 template <class Uniform, class Transform>
 void grouped_normals(std::mt19937& engine, std::span<float> out, Uniform uniform, Transform transform) {
   for (float& v : out) v = uniform(engine());
-  // The groups are independent: a large picture's noise would otherwise hold up the GPU that waits for it.
+  // The groups are independent and drawn in parallel; otherwise a GPU would have to wait for the noise of a large image.
   const auto groups = static_cast<int64_t>(out.size() / 16);
   const auto range = [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) transform(&out[static_cast<size_t>(16 * g)]);

@@ -12,7 +12,7 @@ TEST(Rng, PhiloxWords) {
   EXPECT_EQ(philox(42, 0, 0), (std::array<uint32_t, 4>{0x9CEAF053, 0x77F5493B, 0x12BF50AD, 0x5742B3D7}));
 }
 
-TEST(Rng, CpuNormalAsPyTorchPrintsIt) {
+TEST(Rng, CpuNormalMatchesPyTorch) {
   std::vector<float> v(16);
   torch_cpu_normal(42, v);
   EXPECT_EQ(v[0], 1.9269153f);

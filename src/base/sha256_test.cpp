@@ -14,7 +14,7 @@ TEST(Sha256, KnownDigests) {
   EXPECT_EQ(sha256(bytes("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST(Sha256, PartsMakeTheWhole) {
+TEST(Sha256, HashesDataInParts) {
   Sha256 hash;
   hash.add(bytes("a"));
   EXPECT_NE(hash.hex(), sha256(bytes("abc")));

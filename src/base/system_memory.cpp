@@ -32,7 +32,7 @@ void* take_from_system(size_t bytes) {
   if (bytes < kMapped) return std::aligned_alloc(kAlignment, rounded(bytes ? bytes : 1));
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) return nullptr;
-  madvise(block, bytes, MADV_HUGEPAGE);  // a refusal does no harm
+  madvise(block, bytes, MADV_HUGEPAGE);  // failure is harmless
   return block;
 }
 

@@ -19,7 +19,7 @@ TEST(SystemMemory, IsAlignedAndWritable) {
   }
 }
 
-TEST(SystemMemory, ThatDoesNotExistIsAnError) { EXPECT_THROW(system_memory(std::numeric_limits<size_t>::max() / 2), Error); }
+TEST(SystemMemory, AllocationFailureIsAnError) { EXPECT_THROW(system_memory(std::numeric_limits<size_t>::max() / 2), Error); }
 
 TEST(SystemMemory, HasASize) {
   const MemorySize size = system_memory_size();

@@ -29,7 +29,7 @@ TEST(Text, PrintsBytesInBinaryUnits) {
   EXPECT_EQ(byte_text(uint64_t{7750} << 20), "7.57 GiB");
 }
 
-TEST(Text, KnowsValidUtf8) {
+TEST(Text, RecognisesValidUtf8) {
   for (const char* valid : {"", "a fox", "grün 狐 🦊", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"})
     EXPECT_TRUE(is_utf8(valid)) << valid;
   for (const char* invalid :

@@ -98,7 +98,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   try {
     for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get()] { s->run_worker(); });
   } catch (const std::system_error&) {
-    // The system allows no more threads. The pool works with those it has; size() tells how many.
+    // The system allows no more threads. The pool works with those it has; see size().
   }
 }
 
@@ -139,7 +139,7 @@ void ThreadPool::parallel_for(int64_t n, const std::function<void(int64_t)>& bod
 
 void ThreadPool::parallel_ranges(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
   if (n <= 0) return;
-  // Four pieces a thread even out cores of unequal speed without many small pieces.
+  // Four pieces per thread balance cores of unequal speed without creating many small pieces.
   const int64_t pieces = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, 4 * size());
   parallel_for(pieces, [&](int64_t i) { body(n * i / pieces, n * (i + 1) / pieces); });
 }

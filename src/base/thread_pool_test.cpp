@@ -177,7 +177,7 @@ TEST(ThreadPool, ManyCallersWithInnerLoopsAllFinish) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // both reserve address space for themselves
-TEST(ThreadPool, WorksWithFewerThreadsWhereTheSystemRefusesMore) {
+TEST(ThreadPool, WorksWithFewerThreadsIfTheSystemRefusesMore) {
   const auto in_little_memory = [] {
     long pages = 0;
     std::FILE* f = std::fopen("/proc/self/statm", "r");

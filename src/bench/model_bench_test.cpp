@@ -8,7 +8,7 @@
 namespace flux2 {
 namespace {
 
-TEST(ModelCost, IsWhatTheSpecificationCounts) {
+TEST(ModelCost, MatchesTheSpecification) {
   // TFLOP; the figures of the specification include the text projection.
   const double txt_in = 0.024159;
   EXPECT_NEAR(step_flop(klein_4b_config(), 512, 1024) * 1e-12 + txt_in, 10.173, 2e-3);

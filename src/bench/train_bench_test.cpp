@@ -24,7 +24,7 @@ TEST(TrainBench, StepsWithAndWithoutCheckpoint) {
   EXPECT_LT(again.memory.peak_device, plain.memory.peak_device);
 }
 
-TEST(TrainBench, RefusesWhatMakesNoSense) {
+TEST(TrainBench, RejectsInvalidOptions) {
   const Engine engine({.device = "cpu", .threads = 2});
   EXPECT_THROW(bench_train(engine, {.variant = "tiny", .shape = {.width = 100}}), Error);
   EXPECT_THROW(bench_train(engine, {.variant = "tiny", .shape = {.width = 64, .height = 64}, .rank = 0}), Error);

@@ -37,7 +37,7 @@ const PhaseForecast& phase(const Forecast& f, Phase wanted) {
 }
 
 // The pool's peak of a real run, its largest phase, is what was forecast, up to the panels that products pack for themselves.
-TEST(Forecast, IsWhatThePoolHandsOut) {
+TEST(Forecast, MatchesThePoolsPeak) {
   const Engine engine({.device = "cpu", .threads = 2});
   for (const Request& request :
        {request_of(128, 1, false), request_of(256, 1, false), request_of(256, 2, true), request_of(512, 1, false)}) {

@@ -48,9 +48,9 @@ int64_t NetworkBytes::with_resident(size_t resident) const {
 }
 
 std::string Placement::str(const NetworkBytes& transformer) const {
-  std::string text = encoder_leaves ? "the text encoder leaves after use" : "all networks stay";
+  std::string text = encoder_leaves ? "the text encoder is unloaded after use" : "all networks stay in memory";
   if (transformer_blocks < transformer.blocks.size())
-    text += fmt::format("; {} of {} blocks of the transformer stay, the others are streamed", transformer_blocks,
+    text += fmt::format("; {} of the transformer's {} blocks stay in memory, the others are streamed", transformer_blocks,
                         transformer.blocks.size());
   return text;
 }

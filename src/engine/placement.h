@@ -47,7 +47,7 @@ struct Placement {
   int64_t budget = 0;    // bytes that `peak` is compared with; 0: there is no limit
   int64_t smallest = 0;  // the smallest budget with which it would fit
 
-  std::string str(const NetworkBytes& transformer) const;  // "the text encoder leaves after use; 3 of 25 blocks stay"
+  std::string str(const NetworkBytes& transformer) const;  // "the text encoder is unloaded after use; 3 of 25 blocks stay"
 };
 
 // Decides where weights go, so that they and `working` bytes (activations, the autoencoder) stay within `budget`. If `can_stream`

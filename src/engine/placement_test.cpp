@@ -18,14 +18,14 @@ TEST(Placement, KeepsEverythingThatFits) {
   EXPECT_TRUE(p.fits);
 }
 
-TEST(Placement, FirstTheEncoderLeaves) {
+TEST(Placement, UnloadsTheEncoderFirst) {
   const Placement p = choose_placement(kEncoder, kTransformer, 50, 349, Offload::Auto);
   EXPECT_TRUE(p.encoder_leaves);
   EXPECT_EQ(p.transformer_blocks, 7u);
   EXPECT_EQ(p.peak, 250);
 }
 
-TEST(Placement, ThenBlocksAreStreamed) {
+TEST(Placement, ThenStreamsBlocks) {
   // 150 for weights: 20 outside, the two large blocks, and two slots of 20 leave 10: no further block.
   const Placement p = choose_placement(kEncoder, kTransformer, 50, 200, Offload::Auto);
   EXPECT_TRUE(p.encoder_leaves);
@@ -35,14 +35,14 @@ TEST(Placement, ThenBlocksAreStreamed) {
   EXPECT_NE(p.str(kTransformer).find("2 of 7 blocks"), std::string::npos);
 }
 
-TEST(Placement, SaysWhenEvenThatIsTooMuch) {
+TEST(Placement, ReportsIfNothingFits) {
   const Placement p = choose_placement(kEncoder, kTransformer, 50, 100, Offload::Auto);
   EXPECT_EQ(p.transformer_blocks, 0u);
   EXPECT_FALSE(p.fits);
   EXPECT_FALSE(choose_placement(kEncoder, kTransformer, 50, 200, Offload::None).fits);
 }
 
-TEST(Placement, DoesWhatItIsTold) {
+TEST(Placement, FollowsExplicitSettings) {
   EXPECT_TRUE(choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Encoder).encoder_leaves);
   const Placement streamed = choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Stream);
   EXPECT_EQ(streamed.transformer_blocks, 0u);

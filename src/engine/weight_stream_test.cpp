@@ -40,7 +40,7 @@ TEST(WeightStream, EveryBlockSeesItsOwnWeightsInEveryPass) {
 }
 
 // Whatever their shapes: klein-9B's double and single blocks had two places each, and 0.9 GB too much.
-TEST(WeightStream, AllBlocksShareTwoPlaces) {
+TEST(WeightStream, AllBlocksShareTwoBuffers) {
   const auto device = open_cpu({.threads = 1});
   Network network(*device);
   const auto at = [&](size_t i) { return network.weights[i].raw(); };
@@ -52,19 +52,19 @@ TEST(WeightStream, AllBlocksShareTwoPlaces) {
 }
 
 // What an op makes of a weight lies on the weight's stream: on the one for copies nothing would order it with the product.
-TEST(WeightStream, PlacesBelongToTheStreamOfTheNetwork) {
+TEST(WeightStream, BuffersBelongToTheNetworksStream) {
   const auto device = open_cpu({.threads = 1});
   Network network(*device);
   for (const Tensor& w : network.weights) EXPECT_EQ(&w.stream(), network.stream.get());
 }
 
-TEST(WeightStream, APassThatWasBrokenOffDoesNoHarm) {
+TEST(WeightStream, RecoversFromAnAbortedPass) {
   const auto device = open_cpu({.threads = 1});
   Network network(*device);
   for (size_t blocks : {3u, 7u, 1u, 5u, 6u, 7u, 7u}) network.pass(blocks);
 }
 
-TEST(WeightStream, CanEndAtAnyTime) {
+TEST(WeightStream, CanBeDestroyedAtAnyTime) {
   const auto device = open_cpu({.threads = 1});
   for (int i = 0; i < 20; ++i) Network(*device).pass(static_cast<size_t>(i) % 8);
 }

@@ -42,7 +42,7 @@ void fill_times(const std::vector<Source>& sources, AverageReport& report) {
 
 void require_alike(const WeightSource& first, const WeightSource& other) {
   const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::Incompatible, "{} and {} are not of one run: {}", first.description(), other.description(), what);
+    fail(ErrorCode::Incompatible, "{} and {} are not from the same run: {}", first.description(), other.description(), what);
   };
   for (const StoredTensor& t : first.tensors()) {
     const StoredTensor* same = other.find(t.name);
@@ -77,7 +77,7 @@ std::vector<std::byte> average(const std::vector<Source>& sources, const std::st
 }  // namespace
 
 double ema_exponent(double sigma_rel) {
-  check(sigma_rel >= 0.01 && sigma_rel <= 0.28, "a relative width of {} is not from 0.01 to 0.28", sigma_rel);
+  check(sigma_rel >= 0.01 && sigma_rel <= 0.28, "the relative width {} is not between 0.01 and 0.28", sigma_rel);
   double low = 0, high = 1e4;  // the width falls from 0.289 to 0.0001
   for (int i = 0; i < 200; ++i) {
     const double middle = 0.5 * (low + high);
@@ -100,7 +100,7 @@ std::vector<double> ema_weights(std::span<const double> times, double exponent) 
 AverageReport average_adapters(const std::vector<std::filesystem::path>& files, double sigma_rel,
                                const std::filesystem::path& out) {
   const double exponent = ema_exponent(sigma_rel);
-  check(files.size() >= 2, "an average needs at least two adapters of one run");
+  check(files.size() >= 2, "an average needs at least two adapters of the same run");
   std::vector<Source> sources;
   for (const auto& file : files) {
     sources.push_back(open_weights(file));
@@ -113,7 +113,7 @@ AverageReport average_adapters(const std::vector<std::filesystem::path>& files, 
   std::vector<SafetensorsWriter::Declared> declared;
   for (const StoredTensor& t : sources.back()->tensors()) {
     if (!is_float(dtype_of(t)))
-      fail(ErrorCode::Incompatible, "{} is stored as {}, which has no average", printable(t.name), t.dtype_name);
+      fail(ErrorCode::Incompatible, "{} is stored as {}, which cannot be averaged", printable(t.name), t.dtype_name);
     declared.push_back({t.name, dtype_of(t), t.shape});
   }
   auto metadata = sources.back()->metadata();

@@ -218,9 +218,8 @@ void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterD
     const Shape shape = shapes.at(weight);
     const auto pair = low_rank_change(adapter, weight, shape[0], shape[1]);
     if (!pair)
-      throw Error(ErrorCode::Incompatible,
-                  fmt::format("{} is changed by something other than a LoRA, which has no other spelling", weight),
-                  Hint("{0} puts it into a model; {1} makes a LoRA of the difference",
+      throw Error(ErrorCode::Incompatible, fmt::format("{} is not changed by a LoRA, so it cannot be converted", weight),
+                  Hint("{0} merges it into a model; {1} creates a LoRA from the difference",
                        {run_command("lora merge"), run_command("lora extract")}));
     writer.add(weight, *pair);
   }
@@ -229,11 +228,11 @@ void convert_adapter(const Adapter& adapter, const Flux2Config& config, AdapterD
 
 double extract_adapter(const NamedWeights& tuned, const NamedWeights& base, int64_t rank, AdapterDialect to,
                        const std::filesystem::path& out, ThreadPool& threads) {
-  check(rank >= 1 && rank <= 4096, "a rank of {} is not from 1 to 4096", rank);
+  check(rank >= 1 && rank <= 4096, "the rank {} is not between 1 and 4096", rank);
   const Flux2Config config = detect_flux2(base);
   if (detect_flux2(tuned) != config)
-    fail(ErrorCode::Incompatible, "{} is {}, {} is {}: only models of one size differ by an adapter",
-         tuned.source().description(), detect_flux2(tuned).name(), base.source().description(), config.name());
+    fail(ErrorCode::Incompatible, "{} is {}, {} is {}: both models must have the same size", tuned.source().description(),
+         detect_flux2(tuned).name(), base.source().description(), config.name());
   AdapterWriter writer(to, config);
   double error = 0, norm = 0;
   for (const std::string& name : base.names()) {

@@ -86,7 +86,7 @@ TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
 }
 
 // Cut into queries, keys and values each piece has the same first matrix; joined again there is one of it.
-TEST(AdapterTools, TheRankSurvivesBeingSplit) {
+TEST(AdapterTools, SplittingKeepsTheRank) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const Flux2Config config = detect_flux2(tiny());
   const auto convert = [&](const fs::path& from, const char* dialect) {
@@ -144,7 +144,7 @@ TEST(AdapterTools, NearestLowRankIsTheTruncatedSingularValueDecomposition) {
       EXPECT_NEAR(back.row(i)[j], i == j && i < 3 ? 12.0f - static_cast<float>(i) : 0.0f, 2e-2) << i << " " << j;
 }
 
-TEST(AdapterTools, ChecksCountLayersAndFindWhatIsBroken) {
+TEST(AdapterTools, CheckCountsLayersAndFindsDamage) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const Flux2Config config = detect_flux2(tiny());
   const AdapterReport good = check_adapter(Adapter(read_adapter(lora), config));

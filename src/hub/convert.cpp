@@ -57,7 +57,7 @@ class FileWriter {
 
   void write(const Log& log) {
     work_.report.resumed_from += file_.resumed_from();
-    if (file_.size() > 0) log.info("going on with {} after {} MB", path_.string(), file_.size() >> 20);
+    if (file_.size() > 0) log.info("continuing {} after {} MB", path_.string(), file_.size() >> 20);
     else file_.write(std::as_bytes(std::span(plan_.header)));
     uint64_t end = plan_.header.size(), marked = file_.size();
     for (const PlannedTensor& t : plan_.tensors) {
@@ -68,7 +68,7 @@ class FileWriter {
       const auto& progress = work_.options.progress;
       if (progress && !progress(work_.done_bytes + file_.size(), work_.total_bytes, t.name)) {
         file_.mark();
-        fail(ErrorCode::Cancelled, "stopped; the same command goes on from here");
+        fail(ErrorCode::Cancelled, "stopped; run the same command again to continue");
       }
     }
     file_.mark();
@@ -201,7 +201,7 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
   check(!weights.names().empty(), "{} holds no {}", weights.source().description(), name_of(weights.part()));
   std::vector<ConvertPlan> plans = plan_conversion(weights, options.choice);
   const std::string stem = weights.part() == ModelPart::TextEncoder ? "model" : "diffusion_pytorch_model";
-  check(plans.size() == 1 || options.as_folder, "a series of files needs a folder: {} is none", options.out.string());
+  check(plans.size() == 1 || options.as_folder, "several output files need a folder, but {} is not one", options.out.string());
   std::vector<std::string> names;
   std::vector<fs::path> paths;
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -209,8 +209,8 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
                                       : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, plans.size()));
     paths.push_back(options.as_folder ? options.out / names.back() : options.out);
     for (const StoredTensor& t : weights.source().tensors())
-      check(!t.file || !fs::exists(paths.back()) || !fs::equivalent(t.file->path(), paths.back()),
-            "{} would be written over itself", paths.back().string());
+      check(!t.file || !fs::exists(paths.back()) || !fs::equivalent(t.file->path(), paths.back()), "{} would overwrite itself",
+            paths.back().string());
   }
   if (options.as_folder) {
     fs::create_directories(options.out);

@@ -79,7 +79,7 @@ class Planner {
                         : Hint("use fp8, int8 or nvfp4, or {0}", {set_option("to", "gguf")}));
     }
     if (type.scales != Scales::None && shape.rank() != 2)
-      fail(ErrorCode::InvalidArgument, "{} of shape {} is no matrix to store as {}", name, shape, type.name());
+      fail(ErrorCode::InvalidArgument, "{} of shape {} cannot be stored as {}", name, shape, type.name());
     const int64_t row = shape.rank() == 0 ? 1 : shape[-1];
     if (type.scales == Scales::Nvfp4 && row % kNvfp4Group != 0) return {DType::BF16};
     if (!is_block_type(type.dtype) || row % info(type.dtype).block_elements == 0) return type;

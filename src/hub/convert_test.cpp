@@ -121,7 +121,7 @@ TEST(Convert, QuantisedWithTheirScales) {
     }
 }
 
-TEST(Convert, NumbersAreTheFilesBehindTheReport) {
+TEST(Convert, ReportMatchesTheFile) {
   const NamedWeights before = transformer();
   const ConvertOptions o = options("x.safetensors", FileLayout::Bfl, "nvfp4", {"txt_mlp=fp8_block"});
   const ConvertReport report = convert_model(before, o);
@@ -134,7 +134,7 @@ TEST(Convert, NumbersAreTheFilesBehindTheReport) {
 }
 
 // As Qwen publishes its encoders: scales of 128 × 128, everything outside the layers as it was, config.json beside it.
-TEST(Convert, AnFp8TextEncoderIsAFolderLikeQwens) {
+TEST(Convert, Fp8TextEncoderMatchesQwensLayout) {
   const NamedWeights before = text_encoder();
   ConvertOptions o = options("encoder", FileLayout::Diffusers, "fp8_block");
   o.as_folder = true;
@@ -242,7 +242,7 @@ TEST(Convert, RemovesTemporariesOfKilledRuns) {
   EXPECT_EQ(contents(), expected);
 }
 
-TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
+TEST(Convert, StoppedRunResumesToTheSameFile) {
   const NamedWeights before = transformer();
   for (const auto& [name, layout, type] :
        {std::tuple{"x.gguf", FileLayout::Gguf, "q4_k"}, {"x.safetensors", FileLayout::Comfy, "fp8"}}) {
@@ -262,7 +262,7 @@ TEST(Convert, AStoppedRunGoesOnToTheSameFile) {
     }
   }
   EXPECT_THAT(refusal([&] { convert_model(before, {.out = kTiny / "flux-2-klein-tiny.safetensors"}); }),
-              HasSubstr("over itself"));
+              HasSubstr("overwrite itself"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::optional<Json> model_index_of(const fs::path& folder) {
   const fs::path path = folder / "model_index.json";
   if (!is_file(path)) return std::nullopt;
   Json index = in_context(path.string(), [&] { return read_json(path); });
-  if (!index.is_object()) fail(ErrorCode::BadFile, "{}: an object was expected", path.string());
+  if (!index.is_object()) fail(ErrorCode::BadFile, "{}: expected a JSON object", path.string());
   return index;
 }
 

@@ -22,7 +22,7 @@ enum TokenType : int32_t { Normal = 1, Control = 3, UserDefined = 4, Unused = 5 
 
 const GgufValue& value_of(const GgufHeader& header, const char* key) {
   const auto at = header.values.find(key);
-  if (at == header.values.end()) fail(ErrorCode::BadFile, "the file holds tokens but no {}", key);
+  if (at == header.values.end()) fail(ErrorCode::BadFile, "the file contains tokens but no {}", key);
   return at->second;
 }
 
@@ -30,7 +30,7 @@ void add_tokens(const GgufHeader& header, BpeFiles& files) {
   const std::vector<std::string> tokens = value_of(header, kTokens).strings();
   const std::vector<int64_t> types = value_of(header, kTypes).integers();
   if (types.size() != tokens.size())
-    fail(ErrorCode::BadFile, "{} holds {} kinds for {} tokens", kTypes, types.size(), tokens.size());
+    fail(ErrorCode::BadFile, "{} contains {} kinds for {} tokens", kTypes, types.size(), tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<int64_t>(i);
     if (types[i] == Control || types[i] == UserDefined) {
@@ -67,13 +67,13 @@ BpeFiles read_gguf_tokenizer(const fs::path& file) {
   return in_context(file.string(), [&] {
     const std::string model = value_of(header, kModel).text();
     if (model != kByteLevel)
-      fail(ErrorCode::Incompatible, "its tokenizer is of the kind {}, not a byte-level one", printable(model));
+      fail(ErrorCode::Incompatible, "its tokenizer is of type {}; only byte-level tokenizers are supported", printable(model));
     BpeFiles files;
     add_tokens(header, files);
     for (const std::string& merge : value_of(header, kMerges).strings()) {
       const size_t space = merge.find(' ', 1);
       if (space == std::string::npos || space + 1 == merge.size())
-        fail(ErrorCode::BadFile, "the merge \"{}\" is no pair", printable(merge));
+        fail(ErrorCode::BadFile, "the merge \"{}\" is not a pair", printable(merge));
       files.merges.add(std::string_view(merge).substr(0, space), std::string_view(merge).substr(space + 1));
     }
     choose_padding(header, files);
@@ -87,7 +87,8 @@ std::vector<GgufPair> gguf_tokenizer_pairs(const BpeFiles& files, int64_t vocabu
   std::vector<int32_t> types(count, Unused);
   const auto set = [&](int64_t id, std::string_view token, TokenType type) {
     if (id >= vocabulary)
-      fail(ErrorCode::Incompatible, "the tokenizer has a token {}, the text encoder {} of them", id, vocabulary);
+      fail(ErrorCode::Incompatible, "the tokenizer has a token with id {}, but the text encoder knows only {} tokens", id,
+           vocabulary);
     tokens[static_cast<size_t>(id)] = token;
     types[static_cast<size_t>(id)] = type;
   };

@@ -38,7 +38,7 @@ TEST(GgufTokenizer, GivesTheTokensOfTheFilesItWasMadeFrom) {
   EXPECT_EQ(after.decode(ids, {.skip_special = true}), before.decode(ids, {.skip_special = true}));
 }
 
-TEST(GgufTokenizer, SaysWhatIsWrong) {
+TEST(GgufTokenizer, ReportsErrors) {
   const fs::path path = scratch_folder() / "x.gguf";
   const auto words = [&](std::vector<GgufPair> pairs) -> std::string {
     save_gguf(path, pairs, {});

@@ -106,8 +106,8 @@ class Locator {
                 fmt::join(names_of(installed), ", "));
     if (has_bundled) return open_bundled();
     throw Error(
-        ErrorCode::NotFound, fmt::format("no model is installed; looked in {}", joined(folders_)),
-        Hint("install one with {0}, or name a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
+        ErrorCode::NotFound, fmt::format("no model is installed; searched {}", joined(folders_)),
+        Hint("install one with {0}, or give a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
   }
 
   // A transformer's file beside a model's name: the name says how it is run and where its other parts are.
@@ -120,10 +120,10 @@ class Locator {
     std::optional<ChosenModel> named;
     if (!variant) named = choose_named(name);
     if (!named || named->config() != chosen.config())
-      throw Error(ErrorCode::Incompatible,
-                  fmt::format("{} is {}, but the model that was named, {}, is another one", chosen.component.path.string(),
-                              chosen.config().name(), name),
-                  Hint("leave out {0} or {1}", {set_option("model"), set_option("dit")}));
+      throw Error(
+          ErrorCode::Incompatible,
+          fmt::format("{} is {}, but the requested model is {}", chosen.component.path.string(), chosen.config().name(), name),
+          Hint("use only one of {0} and {1}", {set_option("model"), set_option("dit")}));
     chosen.root = named->root;
     chosen.index = named->index;
     chosen.training = named->training;
@@ -166,7 +166,7 @@ class Locator {
     std::vector<std::string> near = closest_variants(name);
     if (!query_.registered.of(ComponentKind::Transformer).empty()) near = nearest_words(name, known, 3);
     throw Error(ErrorCode::NotFound, fmt::format("unknown model {}", name),
-                fmt::format("the closest known ids are {}; a file or folder can be named too", fmt::join(near, ", ")));
+                fmt::format("the closest known ids are {}; you can also give a file or folder", fmt::join(near, ", ")));
   }
 
   ChosenModel choose_variant(const Variant& wanted) {
@@ -268,7 +268,7 @@ class Locator {
     if (found.size() > 1) refuse_several(found);
     if (found.empty() && refusal) throw *refusal;
     if (found.empty())
-      throw Error(ErrorCode::NotFound, fmt::format("folder {} holds no FLUX.2 transformer", folder.string()),
+      throw Error(ErrorCode::NotFound, fmt::format("folder {} contains no FLUX.2 transformer", folder.string()),
                   Hint("install one with {0}", {install_command(kDefaultInstall)}));
     files_.reasons.push_back(fmt::format("transformer {}: found in {}", found[0].component.path.string(), folder.string()));
     return found[0];

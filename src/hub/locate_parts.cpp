@@ -208,7 +208,7 @@ class PartFinder {
     if (const auto path = given(chosen, query_.tokenizer, variable, ComponentKind::Tokenizer,
                                 chosen.registered ? chosen.registered->tokenizer : "")) {
       if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && !holds_gguf_tokenizer(*path))
-        fail(ErrorCode::Incompatible, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
+        fail(ErrorCode::Incompatible, "{} contains no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
              path->string());
       files_.tokenizer = *path;
       return;
@@ -281,7 +281,7 @@ const Variant* published_like(const Flux2Config& config) {
 fs::path path_of(const RegisteredPart& part) {
   if (path_exists(part.path)) return part.path;
   throw Error(ErrorCode::NotFound, fmt::format("{} is registered, but {} is not there", part.name, part.path.string()),
-              Hint("put it back, or take it off the list with {0}", {run_command("models remove " + part.key)}));
+              Hint("restore the file, or unregister it with {0}", {run_command("models remove " + part.key)}));
 }
 
 std::vector<fs::path> candidates_quietly(const fs::path& root, ComponentKind kind, const Log& log) {

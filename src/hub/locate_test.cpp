@@ -146,7 +146,7 @@ TEST_F(Locate, EveryVariableOfTheReference) {
   EXPECT_EQ(locate().vae, small / "vae");
 }
 
-TEST_F(Locate, AFolderOfTheReferencesFiles) {
+TEST_F(Locate, FolderWithTheReferencesFiles) {
   const fs::path root = klein(folder / "weights", "flux-2-klein-base-4b.safetensors", klein_4b_config());
   environment["FLUX_WEIGHTS_PATH"] = root.string();
   EXPECT_EQ(locate().id, "flux.2-klein-base-4b");
@@ -189,7 +189,7 @@ TEST_F(Locate, RoleFoldersOfOtherTools) {
   EXPECT_EQ(files.tokenizer, root / "tokenizer");
 }
 
-TEST_F(Locate, BundledWhenNothingElseIsThere) {
+TEST_F(Locate, FallsBackToTheBundledModel) {
   query.bundled = tiny_model(folder / "tiny");
   query.folders = {folder / "models"};
   environment["AE_MODEL_PATH"] = write_stripped(folder / "ae.safetensors", vae_tensors({})).string();
@@ -203,14 +203,14 @@ TEST_F(Locate, BundledWhenNothingElseIsThere) {
   EXPECT_EQ(locate().id, "flux.2-klein-4b");
 }
 
-TEST_F(Locate, TheUsersWordOnBase) {
+TEST_F(Locate, UserCanForceBase) {
   query.model = klein(folder / "m", "base.safetensors", klein_4b_config()).string();
   EXPECT_EQ(locate().id, "flux.2-klein-base-4b");
   query.base = false;
   EXPECT_EQ(locate().id, "flux.2-klein-4b");
 }
 
-TEST_F(Locate, RefusesWithAReason) {
+TEST_F(Locate, ErrorsGiveAReason) {
   query.folders = {folder / "models"};
   EXPECT_THAT(refused(), AllOf(HasSubstr("no model is installed"), HasSubstr((folder / "models").string()),
                                HasSubstr("models install flux.2-klein-4b")));
@@ -315,7 +315,7 @@ TEST_F(Locate, AFileConvertedFromTheBundledModelRunsWithItsParts) {
   EXPECT_EQ(both.defaults.width, 128);
 }
 
-TEST_F(Locate, AWholeNameCountsMoreThanTheBeginningOfAnother) {
+TEST_F(Locate, ExactNameWinsOverAPrefix) {
   query.bundled = test::pico_folder();
   if (!fs::exists(query.bundled)) GTEST_SKIP() << "models/pico is not there";
   query.registered =

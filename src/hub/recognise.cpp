@@ -208,7 +208,7 @@ const Component& required_part(const Recognition& r, ComponentKind wanted) {
   };
   throw Error(ErrorCode::Incompatible,
               fmt::format("{} is {}, not {}", r.path.string(), with_article(what), with_article(name_of(wanted))),
-              Hint("{0} tells what a file is", {run_command("inspect FILE")}));
+              Hint("{0} shows what a file is", {run_command("inspect FILE")}));
 }
 
 }  // namespace flux2

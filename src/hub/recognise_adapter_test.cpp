@@ -67,7 +67,7 @@ TEST(RecogniseAdapter, Flux1IsRefusedWithTheKey) {
   }
 }
 
-TEST(RecogniseAdapter, AttentionAloneIsUndecidedUnlessMetadataTells) {
+TEST(RecogniseAdapter, AttentionAloneIsAmbiguousWithoutMetadata) {
   const auto tensors = pair("diffusion_model.double_blocks.0.img_attn.qkv", 9216, 3072);
   EXPECT_EQ(adapter(tensors).family, "");
   EXPECT_TRUE(adapter(tensors).usable());

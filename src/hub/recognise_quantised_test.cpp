@@ -196,7 +196,7 @@ TEST(RecogniseQuantised, TextEncodersQuantisedInEveryWay) {
     }
 }
 
-TEST(RecogniseQuantised, OtherKindsAreRefusedByName) {
+TEST(RecogniseQuantised, UnsupportedKindsAreNamed) {
   const auto refusal_of = [](const Tensors& tensors) {
     const Recognition r = recognise(write_stripped(scratch_folder() / "file.safetensors", tensors));
     return r.components.at(0).problem;

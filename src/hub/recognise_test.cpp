@@ -60,7 +60,7 @@ TEST(Recognise, DamagedTransformersNameWhatIsWrong) {
   EXPECT_THAT(c.problem, HasSubstr("double_blocks.3.txt_mlp.2.weight [3072, 9216] is missing"));
 }
 
-TEST(Recognise, BaseOrDistilledByTheFirstSign) {
+TEST(Recognise, BaseOrDistilledByTheFirstEvidence) {
   const auto folder = scratch_folder();
   const auto tensors = transformer_tensors({.hidden = 128, .double_blocks = 1, .single_blocks = 1, .text_width = 192});
   const auto at = [&](const std::string& name, const std::map<std::string, std::string>& metadata = {}) {
@@ -183,7 +183,7 @@ TEST(Recognise, SeveralComponentsInOneFile) {
   EXPECT_EQ(required_part(r, ComponentKind::TextEncoder).variant, "Qwen3-4B");
 }
 
-TEST(Recognise, RequireSaysWhatWasFoundInstead) {
+TEST(Recognise, RequiredPartNamesWhatWasFoundInstead) {
   const auto folder = scratch_folder();
   const auto vae = write_stripped(folder / "ae.safetensors", vae_tensors({}));
   EXPECT_THAT(
@@ -219,7 +219,7 @@ TEST(Recognise, FoldersTokenizersAndPictures) {
 }
 
 // A header of 1152 bytes begins like a pickle, one of 19280 like a zip archive.
-TEST(Recognise, TheLengthOfAHeaderIsNoSign) {
+TEST(Recognise, HeaderLengthIsNotEvidence) {
   for (const size_t length : {640u, 896u, 1152u, 1408u, 0x4b50u}) {
     std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
     header.resize(length, ' ');

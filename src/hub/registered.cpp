@@ -36,8 +36,8 @@ const RegisteredPart* RegisteredParts::find(std::string_view name, ComponentKind
   if (candidates.size() == 1) return candidates[0];
   std::vector<std::string> found;
   for (const RegisteredPart* part : candidates) found.push_back(part->name);
-  throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" may mean {}", name, fmt::join(found, ", ")),
-              Hint("give the whole name, or the key that {0} shows", {run_command("models list")}));
+  throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" is ambiguous: {}", name, fmt::join(found, ", ")),
+              Hint("give the full name, or the key shown by {0}", {run_command("models list")}));
 }
 
 std::vector<const RegisteredPart*> RegisteredParts::of(ComponentKind kind) const {

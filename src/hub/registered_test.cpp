@@ -79,7 +79,7 @@ TEST_F(LocateRegistered, PartsAreChosenByGeometry) {
   EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("NotFound: unknown model myklien"), HasSubstr("my-klein")));
 }
 
-TEST_F(LocateRegistered, WhatTheRegistryKnowsDecides) {
+TEST_F(LocateRegistered, RegistryEntriesDecide) {
   parts[0].distilled = true;  // although its file is called base
   parts[0].steps = 7;
   query.model = "my-klein";
@@ -108,7 +108,7 @@ TEST_F(LocateRegistered, OptionsAndEntriesNameParts) {
   EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("width 2560"), HasSubstr("width 4096")));
 }
 
-TEST_F(LocateRegistered, AFileThatIsGoneIsSaid) {
+TEST_F(LocateRegistered, ReportsAMissingFile) {
   fs::remove(klein);
   query.model = "my-klein";
   EXPECT_THAT(refusal([&] { locate(); }), AllOf(HasSubstr("is not there"), HasSubstr("models remove a1")));

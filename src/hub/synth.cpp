@@ -125,7 +125,7 @@ std::string single_file_name(const SynthModel& m) {
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  check(holds_tokenizer(from), "{} holds no tokenizer to copy", from.string());
+  check(holds_tokenizer(from), "{} does not contain a tokenizer to copy", from.string());
   std::error_code failed;
   fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, failed);
   if (failed) fail(ErrorCode::CannotWrite, "cannot copy tokenizer {} to {}: {}", from.string(), to.string(), failed.message());
@@ -156,7 +156,7 @@ void synthesise_model(const SynthOptions& options, const std::function<void(cons
   }
   if (diffusers) write_diffusers_configs(options.out, model);
   else write_own_index(options.out, model);
-  log.info("wrote a model with invented weights to {}", options.out.string());
+  log.info("wrote a model with random weights to {}", options.out.string());
 }
 
 }  // namespace flux2

@@ -126,7 +126,7 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", token.special}});
-  check(next <= vocab, "the small tokenizer has {} tokens, the text encoder room for {}", next, vocab);
+  check(next <= vocab, "the small tokenizer has {} tokens, but the text encoder has room for only {}", next, vocab);
 
   const Json split = {
       {"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"}, {"invert", false}};

@@ -57,7 +57,7 @@ SynthModel model_of(const SynthOptions& o) {
   } else if (const auto variant = find_variant(o.variant)) {
     m = published_model(*variant);
   } else {
-    fail(ErrorCode::InvalidArgument, "cannot invent a model of kind {}: known are tiny and the published ids", o.variant);
+    fail(ErrorCode::InvalidArgument, "unknown model variant {}; use tiny or a published id", o.variant);
   }
   if (o.base && m.distilled) {
     m.distilled = false;

@@ -65,7 +65,7 @@ TEST(Synth, SeedsAndTensorsDiffer) {
   EXPECT_NE(x, floats(a->open("single_blocks.1.linear1.weight")));
 }
 
-TEST(Synth, ValuesAreDistributedAsAsked) {
+TEST(Synth, ValuesHaveTheRequestedDistribution) {
   const fs::path folder = tiny_model(scratch_folder(), {.dtype = DType::F32});
   const auto moments = [](const std::vector<float>& v) {
     double sum = 0, squares = 0;
@@ -142,7 +142,7 @@ TEST(Synth, ProgressReachesTheTotal) {
   EXPECT_EQ(last.bytes, last.total);
 }
 
-TEST(Synth, RefusesWhatCannotWork) {
+TEST(Synth, RejectsInvalidGeometry) {
   const auto text = [](SynthOptions options) {
     options.out = scratch_folder();
     return refusal([&] { synthesise_model(options); });

@@ -18,7 +18,7 @@ constexpr double kLeastArea = 256;            // kept pixels at full size below 
 constexpr int kRounds = 12;                   // at each level, at most
 constexpr double kStill = 2e-3;               // pixels at the border: smaller steps end a level
 constexpr double kLargestShift = 1.0 / 16, kLargestScale = 0.06;
-constexpr double kBelief = 0.02;  // what the identity is worth, in observations per kept pixel
+constexpr double kBelief = 0.02;  // the weight of the identity as a prior, in observations per kept pixel
 
 // Pictures as planes of floats, for measuring below the pixel. Coordinates are of pixel centres, (0, 0) the first.
 struct FloatPlanes {
@@ -98,7 +98,7 @@ std::vector<Level> make_levels(const Image& picture, const Image& original, cons
   return levels;
 }
 
-// The picture as it lies over the original, at every pixel of the original.
+// The aligned image, sampled at every pixel of the original.
 FloatPlanes laid_over(const FloatPlanes& picture, const Alignment& a) {
   FloatPlanes out{picture.width, picture.height, {}};
   const auto count = static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height);

@@ -71,7 +71,7 @@ struct Case {
   double removed;  // seam PSNR in dB that the correction must reach
 };
 
-TEST(Align, MeasuresAndRemovesWhatIsOff) {
+TEST(Align, MeasuresAndCorrectsDisplacement) {
   const Case cases[] = {
       {"shift of 3 px", {.dx = 3}, 45},
       {"shift of 0.4 px", {.dx = 0.4, .dy = -0.4}, 45},
@@ -100,7 +100,7 @@ TEST(Align, MeasuresAndRemovesWhatIsOff) {
   }
 }
 
-TEST(Align, IsNotMisledByNoiseOrBySomethingNewInTheKeptPart) {
+TEST(Align, IsRobustToNoiseAndNewContent) {
   const Alignment truth{.dx = 1.5, .dy = -0.8, .gain = {1.05, 0.95, 1.06}, .offset = {4, -4, 6}};
   Image picture = drawn(truth, 6);
   for (int y = 0; y < 40; ++y)
@@ -111,7 +111,7 @@ TEST(Align, IsNotMisledByNoiseOrBySomethingNewInTheKeptPart) {
   for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(found.gain[k], truth.gain[k], 0.015);
 }
 
-TEST(Align, LeavesAMatchingPictureAlmostAlone) {
+TEST(Align, BarelyChangesAMatchingImage) {
   const Image picture = drawn({}, 3);
   const Alignment found = measure_alignment(picture, drawn({}), kept_mask());
   EXPECT_NEAR(found.dx, 0, 0.03);
@@ -119,7 +119,7 @@ TEST(Align, LeavesAMatchingPictureAlmostAlone) {
   EXPECT_NEAR(found.scale, 1, 0.0005);
 }
 
-TEST(Align, DoesNothingWithoutSomethingToHoldOnTo) {
+TEST(Align, DoesNothingWithoutStructure) {
   const Image original = drawn({}), other = drawn({.dx = 3});
   EXPECT_TRUE(measure_alignment(other, original, Image(kWidth, kHeight, 1)).is_identity());  // nothing is kept
   const Image unrelated = test_image(kWidth, kHeight, 3, 9);

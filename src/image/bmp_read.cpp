@@ -41,7 +41,7 @@ Header read_header(const ByteView& file, int64_t max_pixels) {
   const bool masked = compression == kBitFields || compression == kAlphaBitFields;
   if (compression != kPlain && !masked) {
     throw Error(ErrorCode::BadFile, fmt::format("BMP: compression {} is not supported", compression),
-                "save the picture uncompressed or as PNG");
+                "save the image uncompressed or as PNG");
   }
   const size_t header_end = 14 + size_t{size};
   if (masked) {
@@ -100,7 +100,7 @@ Image decode_bmp(std::span<const std::byte> bytes, int64_t max_pixels) {
   const ByteView file(bytes, std::endian::little);
   const Header h = read_header(file, max_pixels);
   const bool indexed = h.bits == 1 || h.bits == 4 || h.bits == 8, masked = h.bits == 16 || h.bits == 32;
-  if (!indexed && !masked && h.bits != 24) fail(ErrorCode::BadFile, "BMP: {} bits a pixel are not supported", h.bits);
+  if (!indexed && !masked && h.bits != 24) fail(ErrorCode::BadFile, "BMP: {} bits per pixel are not supported", h.bits);
   if (masked && (h.masks[0] == 0 || h.masks[1] == 0 || h.masks[2] == 0)) {
     fail(ErrorCode::BadFile, "BMP: empty colour mask");
   }

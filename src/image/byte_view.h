@@ -19,7 +19,7 @@ class ByteView {
 
   std::span<const std::byte> part(size_t at, size_t size) const {
     if (at > bytes_.size() || size > bytes_.size() - at) {
-      fail(ErrorCode::BadFile, "the file is cut short: {} bytes at {} of {}", size, at, bytes_.size());
+      fail(ErrorCode::BadFile, "the file is truncated: {} bytes at {} of {}", size, at, bytes_.size());
     }
     return bytes_.subspan(at, size);
   }

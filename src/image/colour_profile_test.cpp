@@ -184,7 +184,7 @@ TEST(ColourProfile, SrgbChangesNothing) {
   EXPECT_TRUE(warnings.texts.empty());
 }
 
-TEST(ColourProfile, OneThatCannotBeUsedIsLeftOutWithOneWarning) {
+TEST(ColourProfile, UnusableProfileIsIgnoredWithOneWarning) {
   const Image image = test_image(20, 20, 3);
   const std::string profile = adobe_like_profile();
   for (const std::string& bad : {profile.substr(0, 200), "no profile"s, saved(cmsCreateLab4Profile(nullptr))}) {
@@ -194,7 +194,7 @@ TEST(ColourProfile, OneThatCannotBeUsedIsLeftOutWithOneWarning) {
   }
 }
 
-TEST(ColourProfile, DamagedProfilesNeverStopAPicture) {
+TEST(ColourProfile, DamagedProfilesAreNotErrors) {
   const Image image = test_image(12, 9, 3);
   const std::string profile = adobe_like_profile();
   unsigned state = 1;

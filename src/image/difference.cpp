@@ -11,8 +11,8 @@ namespace flux2 {
 
 PictureDifference difference(const Image& a, const Image& b, const Image* where) {
   check(a.width == b.width && a.height == b.height && a.channels == b.channels,
-        "pictures of {}×{} with {} channels and {}×{} with {} cannot be compared", a.width, a.height, a.channels, b.width,
-        b.height, b.channels);
+        "images of {}×{} with {} channels and {}×{} with {} cannot be compared", a.width, a.height, a.channels, b.width, b.height,
+        b.channels);
   require(!where || (where->width == a.width && where->height == a.height && where->channels == 1),
           "difference: the area has another size");
   PictureDifference result;

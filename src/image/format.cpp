@@ -39,7 +39,7 @@ ImageFormat format_from_name(std::string_view name) {
     if (extension == name_of(format)) return format;
     offered += (offered.empty() ? "" : ", ") + std::string(name_of(format));
   }
-  fail(ErrorCode::InvalidArgument, "cannot write pictures as \"{}\"; this build writes {}", extension, offered);
+  fail(ErrorCode::InvalidArgument, "cannot write images as \"{}\"; this build writes {}", extension, offered);
 }
 
 std::vector<ImageFormat> readable_formats() {

@@ -13,12 +13,12 @@ Image::Image(int w, int h, int c) : width(w), height(h), channels(c) {
 }
 
 void check_image_size(int64_t width, int64_t height, int64_t max_pixels) {
-  if (width < 1 || height < 1) fail(ErrorCode::BadFile, "the picture has no pixels ({}×{})", width, height);
+  if (width < 1 || height < 1) fail(ErrorCode::BadFile, "the image has no pixels ({}×{})", width, height);
   if (width > kMaxImageSide || height > kMaxImageSide) {
-    fail(ErrorCode::BadFile, "the picture is {}×{}; a side may have at most {} pixels", width, height, kMaxImageSide);
+    fail(ErrorCode::BadFile, "the image is {}×{}; a side may have at most {} pixels", width, height, kMaxImageSide);
   }
   if (width * height > max_pixels) {
-    fail(ErrorCode::BadFile, "the picture is {}×{}; at most {} pixels are read", width, height, max_pixels);
+    fail(ErrorCode::BadFile, "the image is {}×{}; at most {} pixels are read", width, height, max_pixels);
   }
 }
 

@@ -39,7 +39,7 @@ TEST(Image, CropsAtTheCentre) {
 }
 
 // The stored picture whose upright form is  1 2 3 / 4 5 6, for every EXIF orientation.
-TEST(Image, TurnsEveryOrientationUpright) {
+TEST(Image, RotatesEveryOrientationUpright) {
   const Image upright = grey(3, 2, {1, 2, 3, 4, 5, 6});
   const Image stored[] = {grey(3, 2, {1, 2, 3, 4, 5, 6}), grey(3, 2, {3, 2, 1, 6, 5, 4}), grey(3, 2, {6, 5, 4, 3, 2, 1}),
                           grey(3, 2, {4, 5, 6, 1, 2, 3}), grey(2, 3, {1, 4, 2, 5, 3, 6}), grey(2, 3, {3, 6, 2, 5, 1, 4}),

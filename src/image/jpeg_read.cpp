@@ -66,8 +66,8 @@ class JpegReader {
     std::longjmp(self->jump_, 1);
   }
 
-  // The library goes on with grey blocks after damaged picture data; we do not. Other warnings (stray bytes between
-  // markers, odd version numbers) are common in files that show well.
+  // After damaged data, the library continues with grey blocks; we report an error. Other warnings (stray bytes between markers,
+  // odd version numbers) are common in files that display correctly.
   static void on_message(j_common_ptr info, int level) {
     if (level >= 0) return;
     switch (info->err->msg_code) {
@@ -118,7 +118,7 @@ Image decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {
   }
   const int width = static_cast<int>(columns), height = static_cast<int>(lines), stored = reader->num_components;
   if (stored != 1 && stored != 3 && stored != 4) {
-    fail(ErrorCode::BadFile, "JPEG: pictures of {} components are not supported", stored);
+    fail(ErrorCode::BadFile, "JPEG: images with {} components are not supported", stored);
   }
   reader->out_color_space = stored == 1 ? JCS_GRAYSCALE : stored == 3 ? JCS_RGB : JCS_CMYK;
 

@@ -54,8 +54,8 @@ Image mask_of_picture(const Image& picture) {
 void add_box(Image& mask, const Box& box) {
   const int left = std::max(box.x, 0), right = std::min(box.x + box.width, mask.width);
   const int top = std::max(box.y, 0), bottom = std::min(box.y + box.height, mask.height);
-  check(left < right && top < bottom, "the box {},{},{},{} lies outside the picture of {}x{}", box.x, box.y, box.width,
-        box.height, mask.width, mask.height);
+  check(left < right && top < bottom, "the box {},{},{},{} is outside the image of {}x{}", box.x, box.y, box.width, box.height,
+        mask.width, mask.height);
   for (int y = top; y < bottom; ++y) std::fill(mask.at(left, y), mask.at(left, y) + (right - left), uint8_t{255});
 }
 
@@ -120,7 +120,7 @@ Image with_border(const Image& mask, const Box& box, int margin, Box& wider) {
   return crop(mask, left, top, wider.width, wider.height);
 }
 
-// `change`, which reaches `margin` far, done where the mask is not empty alone.
+// Applies `change`, which affects pixels up to `margin` away, only where the mask is not empty.
 template <class F>
 Image around_bounds(const Image& mask, int margin, F&& change) {
   const auto box = bounds(mask);

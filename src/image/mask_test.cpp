@@ -50,7 +50,7 @@ TEST(Mask, FeatherReachesItsRadiusAndNoFurther) {
   EXPECT_EQ(feathered(full, 8), full);
 }
 
-TEST(Mask, ComesFromWhiteOrFromTransparency) {
+TEST(Mask, IsReadFromLuminanceOrAlpha) {
   Image grey(2, 1, 1);
   grey.pixels = {0, 200};
   EXPECT_EQ(mask_of_picture(grey), grey);
@@ -73,7 +73,7 @@ TEST(Mask, BoundsAreTight) {
   EXPECT_EQ(bounds(mask), (Box{3, 4, 17, 6}));
 }
 
-TEST(Mask, BlendLeavesKeptBytesAlone) {
+TEST(Mask, BlendKeepsUnmaskedBytes) {
   Image kept(256, 1, 4), made(256, 1, 3), mask(256, 1, 1);
   for (int i = 0; i < 256; ++i) {
     const auto v = static_cast<uint8_t>(i);

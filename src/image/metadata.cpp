@@ -18,7 +18,7 @@ const std::string* ImageMetadata::find_text(std::string_view keyword) const {
 
 ImageMetadata read_metadata(std::span<const std::byte> bytes) {
   const auto format = sniff_format(bytes);
-  if (!format) fail(ErrorCode::BadFile, "not a picture in a known format");
+  if (!format) fail(ErrorCode::BadFile, "not an image in a known format");
   const Embedded embedded = find_embedded(bytes, *format);
   Exif exif = parse_exif(embedded.exif);
   ImageMetadata metadata;

@@ -51,7 +51,7 @@ TEST(Metadata, JpegRefusesWhatDoesNotFit) {
   EXPECT_NO_THROW(encode_jpeg(test_image(8, 8, 3), {.exif_comment = std::string(32000, 'x')}));
 }
 
-TEST(Metadata, FormatsWithoutAnyAndNoPictures) {
+TEST(Metadata, FormatsWithoutMetadataAndFilesThatAreNotImages) {
   EXPECT_EQ(read_metadata(encode_ppm(test_image(8, 8, 3))), ImageMetadata{});
   EXPECT_THROW(read_metadata(bytes_of("neither")), Error);
 }
@@ -86,7 +86,7 @@ TEST(Metadata, ReadsTextOfOtherWriters) {
   EXPECT_EQ(read_metadata(bytes_of(file)).text, expected);
 }
 
-TEST(Metadata, UnfoldsNoMoreThanTheLimit) {
+TEST(Metadata, LimitsDecompressedText) {
   const std::string bomb = chunk("zTXt", "bomb\0\0"s + packed(std::string(1 << 20, 'x')));
   const std::string file = kSignature + bomb + chunk("tEXt", "kept\0text"s);
   EXPECT_EQ(read_png_text(bytes_of(file), 1000), (TextEntries{{"kept", "text"}}));

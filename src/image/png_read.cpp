@@ -43,7 +43,8 @@ Image decode_png(std::span<const std::byte> bytes, int64_t max_pixels) {
   });
   const int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
   check_image_size(width, height, max_pixels);
-  // Deflate shrinks at most 1032 times, so a huge claim in a small file is known before memory is taken for it.
+  // Deflate compresses by a factor of at most 1032, so a small file that claims a huge image is rejected before memory is
+  // allocated.
   if (static_cast<uint64_t>(png_get_rowbytes(png, info)) * static_cast<uint64_t>(height) / 1032 > bytes.size()) {
     fail(ErrorCode::BadFile, "PNG: the file is truncated: {} bytes for {}×{} pixels", bytes.size(), width, height);
   }

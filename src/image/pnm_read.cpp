@@ -59,7 +59,7 @@ Image decode_pnm(std::span<const std::byte> bytes, int64_t max_pixels) {
   const bool plain = kind == '2' || kind == '3';
   const int channels = kind == '2' || kind == '5' ? 1 : 3;
   const size_t count = size_t{width} * height * static_cast<size_t>(channels), sample_bytes = highest > 255 ? 2 : 1;
-  if (plain && scanner.left() / 2 < count) fail(ErrorCode::BadFile, "PPM: the file is cut short");
+  if (plain && scanner.left() / 2 < count) fail(ErrorCode::BadFile, "PPM: the file is truncated");
   const ByteView samples(file.part(plain ? 0 : scanner.binary_start(), plain ? 0 : count * sample_bytes), std::endian::big);
 
   Image image(static_cast<int>(width), static_cast<int>(height), channels);

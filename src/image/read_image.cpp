@@ -28,9 +28,9 @@ void apply_profile(Image& image, std::span<const std::byte> profile, const Log& 
     case ProfileUse::None:
     case ProfileUse::Converted: return;
     case ProfileUse::Unsupported:
-      return log.warn("the picture's colour profile is damaged or not RGB; its colours are taken as sRGB");
+      return log.warn("the colour profile of the image is damaged or not RGB; its colours are treated as sRGB");
     case ProfileUse::NotBuilt:
-      return log.warn("the picture has a colour profile, and this build has no lcms2; its colours are taken as sRGB");
+      return log.warn("the image has a colour profile, but this build has no lcms2; its colours are treated as sRGB");
   }
 }
 
@@ -39,7 +39,7 @@ void apply_profile(Image& image, std::span<const std::byte> profile, const Log& 
 Image read_image(std::span<const std::byte> bytes, const ReadOptions& options) {
   const auto format = sniff_format(bytes);
   if (!format) {
-    throw Error(ErrorCode::BadFile, bytes.empty() ? "the file is empty" : "not a picture in a known format",
+    throw Error(ErrorCode::BadFile, bytes.empty() ? "the file is empty" : "not an image in a known format",
                 "PNG, JPEG, BMP, PPM and, where built in, WebP can be read");
   }
   Image image = decode(bytes, *format, options.max_pixels);

@@ -168,7 +168,7 @@ TEST(ReadImage, AppliesOrientationUnlessToldNotTo) {
   EXPECT_EQ(read_image(turned_webp), apply_orientation(read_image(webp), 3));
 }
 
-TEST(ReadImage, RefusesBeforeDecoding) {
+TEST(ReadImage, RejectsLargeImagesBeforeDecoding) {
   for (ImageFormat format : available_formats()) {
     const auto bytes = encode_image(test_image(20, 10, 3), format);
     EXPECT_NO_THROW(read_image(bytes, {.max_pixels = 200})) << name_of(format);
@@ -179,7 +179,7 @@ TEST(ReadImage, RefusesBeforeDecoding) {
 }
 
 // In every build: without lcms2 no profile can be used, with it this one cannot.
-TEST(ReadImage, AColourProfileThatCannotBeUsedIsOneWarning) {
+TEST(ReadImage, UnusableColourProfileIsOneWarning) {
   const std::string profile = "no profile";
   uLongf size = compressBound(profile.size());
   std::string compressed(size, '\0');

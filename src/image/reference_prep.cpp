@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kGrid = 16, kMinSide = 64, kMaxRatio = 8;
 constexpr int64_t kAlone = 2024 * 2024, kTogether = 1024 * 1024;
-constexpr int64_t kLargest = 4096 * 4096;  // what one pass of the autoencoder is given at most
+constexpr int64_t kLargest = 4096 * 4096;  // the largest input of the autoencoder
 
 int64_t limit_of(const ReferenceRules& rules, size_t count) {
   if (rules.max_pixels) return *rules.max_pixels;
@@ -32,7 +32,7 @@ Image prepare_reference(const Image& picture, const ReferenceRules& rules, size_
   const int w = picture.width, h = picture.height;
   check(std::min(w, h) >= kMinSide, "a reference of {}x{} is too small: both sides need at least {} pixels", w, h, kMinSide);
   check(std::max(w, h) <= int64_t{kMaxRatio} * std::min(w, h),
-        "a reference of {}x{} is too long: its sides may differ {}:1 at most", w, h, kMaxRatio);
+        "a reference of {}x{} is too elongated: the ratio of its sides may be at most {}:1", w, h, kMaxRatio);
   Image image = to_rgb(picture, rules.prep == ReferencePrep::Ours ? AlphaRule::OverWhite : AlphaRule::Drop);
   const int64_t pixels = int64_t{w} * h, limit = limit_of(rules, count);
   if (rules.resize && pixels > limit) {

@@ -37,7 +37,7 @@ TEST(ReferencePrep, LimitsCanBeReplacedOrLeftOut) {
   EXPECT_EQ(prepared(1920, 1088, 4, {.resize = false}), Size(1920, 1088));
 }
 
-TEST(ReferencePrep, TakesTheMiddle) {
+TEST(ReferencePrep, CropsToTheCentre) {
   Image image(67, 66, 3);
   for (int y = 0; y < 66; ++y)
     for (int x = 0; x < 67; ++x) image.at(x, y)[0] = static_cast<uint8_t>(x), image.at(x, y)[1] = static_cast<uint8_t>(y);
@@ -63,9 +63,9 @@ std::string refusal(int width, int height, ReferenceRules rules = {}) {
   return "";
 }
 
-TEST(ReferencePrep, RefusesWhatIsTooSmallOrTooLong) {
+TEST(ReferencePrep, RejectsSmallAndElongatedImages) {
   EXPECT_THAT(refusal(63, 200), testing::HasSubstr("63x200 is too small: both sides need at least 64"));
-  EXPECT_THAT(refusal(640, 79), testing::HasSubstr("640x79 is too long: its sides may differ 8:1"));
+  EXPECT_THAT(refusal(640, 79), testing::HasSubstr("640x79 is too elongated: the ratio of its sides may be at most 8:1"));
   EXPECT_EQ(refusal(640, 80), "");
   EXPECT_THAT(refusal(5000, 5000, {.resize = false}), testing::HasSubstr("too large"));
   EXPECT_THROW(reference_prep_named("theirs"), Error);

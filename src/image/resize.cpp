@@ -152,7 +152,7 @@ Image resize(const Image& image, int width, int height, ResizeFilter filter) {
 Image cover(const Image& image, int width, int height) {
   const double scale = std::max(static_cast<double>(width) / image.width, static_cast<double>(height) / image.height);
   const auto side = [&](int length, int least) { return std::max(least, static_cast<int>(std::lround(length * scale))); };
-  // A picture that only has to reach a multiple of 16 is cut, which leaves its pixels as they are.
+  // An image that is only slightly too large for a multiple of 16 is cropped, which keeps its pixels unchanged.
   if (image.width >= width && image.height >= height && (image.width - width < 16 && image.height - height < 16))
     return centre_crop(image, width, height);
   return centre_crop(resize(image, side(image.width, width), side(image.height, height)), width, height);

@@ -78,7 +78,7 @@ TEST(Resize, KeepsFlatColourAndSize) {
   EXPECT_THROW(resize(image, 0, 7), Error);
 }
 
-TEST(Cover, FillsTheSizeFromTheMiddle) {
+TEST(Cover, CropsToTheCentre) {
   Image image(40, 20, 1);
   for (int y = 0; y < 20; ++y)
     for (int x = 0; x < 40; ++x) *image.at(x, y) = x < 20 ? 0 : 255;

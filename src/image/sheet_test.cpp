@@ -25,7 +25,7 @@ std::string drawn(const Image& image) {
   return text;
 }
 
-TEST(Letters, AreWhatTheyShouldBe) {
+TEST(Letters, MatchTheFont) {
   Image image = white(12, 9);
   draw_text(image, 0, 0, "Rg");
   EXPECT_EQ(drawn(image),
@@ -40,7 +40,7 @@ TEST(Letters, AreWhatTheyShouldBe) {
             ".......###..\n");
 }
 
-TEST(Letters, NoTwoAreAlike) {
+TEST(Letters, AreAllDifferent) {
   std::vector<std::string> seen;
   for (char c = ' '; c <= '~'; ++c) {
     Image image = white(6, 9);
@@ -72,7 +72,7 @@ TEST(Letters, LinesBreakAtSpaces) {
   EXPECT_TRUE(wrapped_text("", 5).empty());
 }
 
-TEST(Sheet, PicturesAndLabelsStandWhereTheyBelong) {
+TEST(Sheet, PlacesImagesAndLabels) {
   std::vector<SheetBlock> blocks;
   for (int z = 0; z < 2; ++z) {
     SheetBlock block{z == 0 ? "seed 1" : "seed 2", {"steps 4", "steps 8", "steps 16"}, {"cfg 1", "cfg 4"}, {}};

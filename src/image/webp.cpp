@@ -39,7 +39,7 @@ Image decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
 
 std::vector<std::byte> encode_webp(const Image& image, const ImageMetadata& metadata, int quality) {
   check(quality >= 1 && quality <= 100, "WebP quality {} is not within 1…100", quality);
-  check(std::max(image.width, image.height) <= WEBP_MAX_DIMENSION, "WebP holds at most {} pixels a side, the picture is {}×{}",
+  check(std::max(image.width, image.height) <= WEBP_MAX_DIMENSION, "WebP allows at most {} pixels per side; the image is {}×{}",
         WEBP_MAX_DIMENSION, image.width, image.height);
   const Image expanded = image.channels == 1 ? to_rgb(image) : Image();
   const Image& shown = image.channels == 1 ? expanded : image;
@@ -48,7 +48,7 @@ std::vector<std::byte> encode_webp(const Image& image, const ImageMetadata& meta
   const size_t size = encode(shown.pixels.data(), shown.width, shown.height, static_cast<int>(shown.row_bytes()),
                              static_cast<float>(quality), &data);
   const std::unique_ptr<uint8_t, WebpFree> owner(data);
-  if (size == 0) fail(ErrorCode::OutOfMemory, "WebP: the picture could not be encoded");
+  if (size == 0) fail(ErrorCode::OutOfMemory, "WebP: the image could not be encoded");
   const std::span encoded(reinterpret_cast<const std::byte*>(data), size);
 
   const auto exif = exif_block(metadata);

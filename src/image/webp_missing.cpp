@@ -6,7 +6,7 @@ namespace flux2 {
 namespace {
 
 [[noreturn]] void missing() {
-  throw Error(ErrorCode::Incompatible, "this build has no WebP", "use PNG or JPEG, or build with libwebp present");
+  throw Error(ErrorCode::Incompatible, "this build has no WebP", "use PNG or JPEG, or rebuild with libwebp");
 }
 
 }  // namespace

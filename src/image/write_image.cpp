@@ -15,7 +15,7 @@ std::vector<std::byte> encode_image(const Image& image, ImageFormat format, cons
     case ImageFormat::Ppm: return encode_ppm(image);
     case ImageFormat::Bmp: break;
   }
-  fail(ErrorCode::InvalidArgument, "pictures are not written as {}", name_of(format));
+  fail(ErrorCode::InvalidArgument, "images cannot be written as {}", name_of(format));
 }
 
 std::vector<std::byte> encode_ppm(const Image& image) {

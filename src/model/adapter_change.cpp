@@ -83,7 +83,7 @@ HostMatrix matrix_of(const StoredTensor& stored) {
   HostMatrix m(s.rank() == 0 ? 1 : s[0], s.rank() == 0 ? 1 : s.with(0, 1).numel());
   for (int64_t i = 0; i < m.rows; ++i) read_row(stored, i, m.row(i));
   if (!std::all_of(m.values.begin(), m.values.end(), [](float v) { return std::isfinite(v); }))
-    fail(ErrorCode::BadFile, "{} holds something other than numbers", printable(stored.name));
+    fail(ErrorCode::BadFile, "{} contains values that are not numbers", printable(stored.name));
   return m;
 }
 
@@ -135,7 +135,7 @@ void AdapterChange::read_lokr(const AdapterModule& m) {
   out_ = a_.rows * b_.rows, in_ = a_.columns * b_.columns;
 }
 
-// [1, in] speaks of columns, everything else of rows; of a square matrix the two axes decide.
+// [1, in] means columns, everything else means rows; for a square matrix the position of the axis decides.
 void AdapterChange::read_magnitude(const AdapterModule& m) {
   const StoredTensor& magnitude = *m.part("magnitude");
   by_columns_ = magnitude.shape.rank() == 2 && magnitude.shape[0] == 1 && magnitude.shape[1] == in_ && out_ != 1;

@@ -14,7 +14,7 @@ namespace flux2 {
 
 namespace {
 
-// What width a model must have for a layer that has `found` instead of `expected`, both multiples of the width.
+// The width of the model for which a layer has `found` instead of `expected`; both are multiples of the width.
 int64_t width_for(int64_t found, int64_t expected, int64_t hidden) {
   return expected % hidden == 0 ? found / (expected / hidden) : 0;
 }
@@ -112,7 +112,7 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
   std::erase_if(changes_, [&](const Change& c) { return std::regex_search(c.target.weight, pattern) == leave; });
   if (changes_.empty())
     throw Error(ErrorCode::InvalidArgument,
-                fmt::format("the pattern \"{}\" leaves nothing of {}", layers, file_.source->description()),
+                fmt::format("the pattern \"{}\" excludes all layers of {}", layers, file_.source->description()),
                 "its first layer is " + first);
 }
 
@@ -263,7 +263,7 @@ void merge_into(Flux2Transformer& network, const NamedWeights& weights, const st
       if (use.strength != 0 && !is_beside(use, weight) && !changes_of(*use.adapter, weight).empty()) merged.push_back(use);
     if (merged.empty()) continue;
     const Tensor changed = merged_weight(weights, weight, merged, threads);
-    // Weights that take turns on a GPU wait for it in host memory.
+    // Weights of blocks that are streamed to a GPU stay in host memory.
     layer->weight = layer->weight.on_host_only() ? changed : changed.to(stream);
   }
 }

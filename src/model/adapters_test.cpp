@@ -254,7 +254,7 @@ TEST(Adapters, DoraSetsTheLengthOfRowsOrColumns) {
 
 // A block of two rows turned by a quarter: with B = [[0, x], [0, 0]] and x = 1, Q is skew and R = (I + Q)(I − Q)⁻¹ a rotation by
 // 90°.
-TEST(Adapters, OftTurnsRows) {
+TEST(Adapters, OftRotatesRows) {
   HostMatrix w(2, 2);
   w.values = {1, 2, 3, 4};
   const auto m = only("m", {{"m.oft_blocks", floats({1, 2, 2}, {0, 1, 0, 0})}});
@@ -293,7 +293,7 @@ TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
   EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("not a number"));
 }
 
-TEST(Adapters, SayWhatIsWrong) {
+TEST(Adapters, ReportErrors) {
   const auto pair = [](const std::string& module, int64_t out, int64_t in) {
     return Tensors{{module + ".lora_A.weight", matrix(2, in, 1)}, {module + ".lora_B.weight", matrix(out, 2, 2)}};
   };

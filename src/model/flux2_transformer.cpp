@@ -89,7 +89,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
   }
 
-  // The norm in front of a block is taken together with the sum that ends the one before it; the last one's is the final norm.
+  // The norm of each block is fused with the residual sum of the previous block. The norm after the last block is the final norm.
   const Modulation final_mod{last[0], last[1], {}};
   const auto norm_of = [&](size_t block) -> const Modulation& { return block < single_blocks.size() ? single_mod : final_mod; };
   Tensor x = concat({s.txt, s.img}, 1), n;

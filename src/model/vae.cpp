@@ -61,9 +61,9 @@ Tensor deviation(const Tensor& variance, bool inverse) {
 }  // namespace
 
 Tensor Vae::encode_moments(const Tensor& picture, const Taps& taps, const BeforeBlock& before_block) const {
-  check(config.has_encoder, "this autoencoder file holds only the decoder; reading pictures needs one with the encoder");
+  check(config.has_encoder, "this autoencoder file has only the decoder; reading images needs the encoder");
   check(picture.rank() == 4 && picture.dim(1) % 16 == 0 && picture.dim(2) % 16 == 0,
-        "pictures to encode have sides that are multiples of 16, not {}", picture.shape());
+        "the sides of images to encode must be multiples of 16, not {}", picture.shape());
   Tensor x = encoder.conv_in(picture);
   tap(taps, "encoder.conv_in", x);
   for (size_t i = 0; i < 4; ++i) {

@@ -25,13 +25,13 @@ struct FreeList {
 using Handle = std::unique_ptr<CURL, FreeHandle>;
 using HeaderList = std::unique_ptr<curl_slist, FreeList>;
 
-// Set up once in a process and never undone: the library allows neither twice at the same time.
+// Initialised once per process and never cleaned up, because the library's functions for this are not thread-safe.
 void start_library() {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (started != CURLE_OK) fail(ErrorCode::Network, "the HTTP library does not start: {}", curl_easy_strerror(started));
 }
 
-// Those that will be the same the next time.
+// Failures that a retry cannot fix.
 bool is_lasting(CURLcode code) {
   switch (code) {
     case CURLE_UNSUPPORTED_PROTOCOL:
@@ -66,7 +66,7 @@ class Exchange {
     if (thrown_) std::rethrow_exception(thrown_);
     if (cancelled_) fail(ErrorCode::Cancelled, "the transfer was cancelled");
     if (code != CURLE_OK && !unwanted_) {
-      answer_.failure = idle_ ? fmt::format("no byte came for {:g} s", request_.idle_timeout_s)
+      answer_.failure = idle_ ? fmt::format("no data for {:g} s", request_.idle_timeout_s)
                               : std::string(*words ? words : curl_easy_strerror(code));
       answer_.transient = !is_lasting(code);
     }
@@ -85,7 +85,7 @@ class Exchange {
     return static_cast<Exchange*>(self)->guarded(0, [](Exchange& e) { return e.in_time(); }) != 0;
   }
 
-  // Nothing thrown may cross the C library: it is kept, and any other number than `size` ends the transfer.
+  // Exceptions must not cross the C library: they are stored, and returning any number other than `size` ends the transfer.
   template <class F>
   size_t guarded(size_t size, F&& f) {
     try {
@@ -198,11 +198,11 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
-  // Ranges travel beside each other on connections of their own; one shared HTTP/2 connection was made for pages.
+  // Parallel ranges use separate connections instead of sharing one HTTP/2 connection.
   curl_easy_setopt(c, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 128L << 10);
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(s.connect_timeout_s * 1000));
-  curl_easy_setopt(c, CURLOPT_PROXY, proxy.c_str());  // set even when empty: the library then asks no environment
+  curl_easy_setopt(c, CURLOPT_PROXY, proxy.c_str());  // set even if empty, so that the library ignores the environment
   curl_easy_setopt(c, CURLOPT_NOPROXY, s.no_proxy.c_str());
   set_text(CURLOPT_CAINFO, s.ca_file);
   set_text(CURLOPT_CAPATH, s.ca_folder);

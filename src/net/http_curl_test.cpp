@@ -15,7 +15,7 @@ using test::HttpServer;
 using test::Reply;
 using test::ServedRequest;
 
-TEST(HttpClient, SendsWhatItIsTold) {
+TEST(HttpClient, SendsTheRequest) {
   HttpServer server([](const ServedRequest& r) {
     return Reply{.headers = {{"X-Seen", r.header("x-extra")}}, .body = r.method + r.body};
   });
@@ -67,14 +67,14 @@ TEST(HttpClient, ASinkTakesTheBodyAndMayDecline) {
   EXPECT_EQ(declined.body, "");
 }
 
-TEST(HttpClient, WhatASinkThrowsComesOut) {
+TEST(HttpClient, SinkExceptionsPropagate) {
   HttpServer server([](const ServedRequest&) { return Reply{.body = "x"}; });
   EXPECT_THROW(HttpClient().send({.url = server.url()},
                                  {.data = [](std::span<const std::byte>) { fail(ErrorCode::CannotWrite, "full"); }}),
                Error);
 }
 
-TEST(HttpClient, SaysHowATransferBroke) {
+TEST(HttpClient, ReportsHowATransferFailed) {
   HttpServer server([](const ServedRequest& r) {
     if (r.target == "/slow") return Reply{.body = "x", .wait_s = 5};
     return Reply{.body = std::string(1000, 'x'), .drop_after = 10};
@@ -86,14 +86,14 @@ TEST(HttpClient, SaysHowATransferBroke) {
   EXPECT_EQ(dropped.status, 200);
   const auto start = std::chrono::steady_clock::now();
   const HttpAnswer slow = client.send({.url = server.url() + "/slow", .idle_timeout_s = 0.3});
-  EXPECT_NE(slow.failure.find("no byte came for 0.3 s"), std::string::npos) << slow.failure;
+  EXPECT_NE(slow.failure.find("no data for 0.3 s"), std::string::npos) << slow.failure;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   const HttpAnswer nobody = client.send({.url = "http://127.0.0.1:1/"});
   EXPECT_EQ(nobody.status, 0);
   EXPECT_TRUE(nobody.failed() && nobody.transient);
 }
 
-TEST(HttpClient, ATooLongAnswerAndABadHeaderAreRefused) {
+TEST(HttpClient, RejectsLongAnswersAndBadHeaders) {
   HttpServer server([](const ServedRequest&) { return Reply{.body = std::string(5000, 'x')}; });
   EXPECT_THROW(HttpClient().send({.url = server.url(), .max_body = 4999}), Error);
   EXPECT_THROW(HttpClient().send({.url = server.url(), .headers = {{"X", "a\r\nY: b"}}}), Error);
@@ -115,7 +115,7 @@ TEST(HttpClient, CanBeCancelled) {
   }
 }
 
-TEST(Redirect, TheTokenStaysWithItsHost) {
+TEST(Redirect, TokenIsNotForwardedToOtherHosts) {
   HttpServer storage([](const ServedRequest& r) { return Reply{.body = "storage" + r.header("authorization")}; });
   HttpServer hub([&](const ServedRequest& r) {
     if (r.target == "/old") return Reply{.status = 307, .headers = {{"Location", "/new"}}};
@@ -129,7 +129,7 @@ TEST(Redirect, TheTokenStaysWithItsHost) {
   EXPECT_EQ(away.url, storage.url() + "/signed");
 }
 
-TEST(Redirect, EndsSomewhere) {
+TEST(Redirect, LimitsTheNumberOfRedirects) {
   HttpServer server([](const ServedRequest& r) { return Reply{.status = 302, .headers = {{"Location", r.target + "x"}}}; });
   EXPECT_THROW(send_following(HttpClient(), {.url = server.url() + "/"}), Error);
   EXPECT_EQ(server.requests().size(), 11u);

@@ -7,7 +7,7 @@
 namespace flux2 {
 namespace {
 
-TEST(Http, HeadersAreFoundWhateverTheirCase) {
+TEST(Http, HeaderNamesIgnoreCase) {
   HttpAnswer a;
   a.headers = {{"X-Repo-Commit", "abc"}, {"etag", "\"1\""}};
   EXPECT_EQ(a.header("x-repo-commit"), "abc");
@@ -31,7 +31,7 @@ TEST(Http, SettingsComeFromTheUsualVariables) {
 
 HttpAnswer with(int status, const char* name, const char* value) { return {.status = status, .headers = {{name, value}}}; }
 
-TEST(Http, AContentRangeComesApart) {
+TEST(Http, ParsesContentRange) {
   EXPECT_EQ(content_range(with(206, "Content-Range", "bytes 5-9/10")).begin, 5u);
   EXPECT_EQ(content_range(with(206, "Content-Range", "bytes 5-9/10")).total, 10u);
   EXPECT_EQ(content_range(with(416, "Content-Range", "bytes */64446562304")).total, 64446562304u);

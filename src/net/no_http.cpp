@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "net/http.h"
 
-// Built without libcurl: everything that needs no network works as ever.
+// Built without libcurl: everything that needs no network works as usual.
 namespace flux2 {
 
 struct HttpClient::State {};
@@ -13,7 +13,7 @@ bool HttpClient::available() { return false; }
 
 HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink&) const {
   throw Error(ErrorCode::Network, "this build has no HTTP client, so " + request.url + " cannot be asked for",
-              "fetch the file with another program and name it by its path, or build with libcurl");
+              "download the file with another program and give its path, or rebuild with libcurl");
 }
 
 }  // namespace flux2

@@ -6,7 +6,7 @@
 namespace flux2 {
 namespace {
 
-TEST(NoHttp, SaysThatItIsNotThere) {
+TEST(NoHttp, ReportsThatItIsMissing) {
   EXPECT_FALSE(HttpClient::available());
   try {
     HttpClient().send({.url = "https://host/x"});

@@ -74,7 +74,7 @@ Url parse_url(std::string_view text) {
   rest = rest.substr(0, rest.find('#'));
   const size_t path = std::min(rest.find_first_of("/?"), rest.size());
   std::string_view authority = rest.substr(0, path);
-  check(authority.find('@') == authority.npos, "the address at {} carries a name or password; give it without",
+  check(authority.find('@') == authority.npos, "the URL at {} contains a name or password; remove it",
         printable(authority.substr(authority.find('@') == authority.npos ? 0 : authority.find('@') + 1)));
   const size_t bracket = authority.starts_with('[') ? authority.find(']') : 0;
   check(bracket != authority.npos, "{} has no valid host", printable(text));

@@ -7,7 +7,7 @@
 namespace flux2 {
 namespace {
 
-TEST(Url, ComesApart) {
+TEST(Url, ParsesParts) {
   const Url u = parse_url("HTTPS://Hub.Example/a/b%20c?x=1#part");
   EXPECT_EQ(u.scheme, "https");
   EXPECT_EQ(u.host, "hub.example");
@@ -21,7 +21,7 @@ TEST(Url, ComesApart) {
   EXPECT_EQ(parse_url("http://[::1]:8080/x").port, 8080);
 }
 
-TEST(Url, RefusesWhatIsNone) {
+TEST(Url, RejectsInvalidUrls) {
   for (const char* bad :
        {"", "host/x", "ftp://host/x", "file:///etc/passwd", "http://", "http://:80/", "http://h:0/", "http://h:99999/",
         "http://h:8a/", "http://me:secret@host/", "http://h/a b", "http://h/\r\nX: y", "http://[::1/"})
@@ -33,7 +33,7 @@ TEST(Url, RefusesWhatIsNone) {
   }
 }
 
-TEST(Url, KnowsThisMachine) {
+TEST(Url, RecognisesLoopback) {
   for (const char* here : {"http://localhost:1/", "http://127.0.0.1/", "http://127.8.9.1:5/", "http://[::1]/"})
     EXPECT_TRUE(parse_url(here).loopback()) << here;
   for (const char* there : {"http://127.evil.example/", "http://localhost.example/", "http://10.0.0.1/", "http://128.0.0.1/"})
@@ -47,7 +47,7 @@ TEST(Url, AnOriginIsSchemeHostAndPort) {
   EXPECT_FALSE(same_origin("https://a/", "https://b.a/"));
 }
 
-TEST(Url, LocationsAreSeenFromWhereTheyCameFrom) {
+TEST(Url, ResolvesLocationsRelativeToTheirOrigin) {
   EXPECT_EQ(resolve_location("https://h/a/b?q", "/c/d"), "https://h/c/d");
   EXPECT_EQ(resolve_location("https://h/a/b?q", "c"), "https://h/a/c");
   EXPECT_EQ(resolve_location("https://h/a/b?q", "?r=1"), "https://h/a/b?r=1");
@@ -59,7 +59,7 @@ TEST(Url, LocationsAreSeenFromWhereTheyCameFrom) {
   EXPECT_THROW(resolve_location("https://h/", "ftp://x/"), Error);
 }
 
-TEST(Url, QuotingGoesBothWays) {
+TEST(Url, QuotingRoundTrips) {
   EXPECT_EQ(url_quoted("refs/pr/1"), "refs%2Fpr%2F1");
   EXPECT_EQ(url_quoted_path("a b/ü#.txt"), "a%20b/%C3%BC%23.txt");
   EXPECT_EQ(url_unquoted("a%20b%2fc%"), "a b/c%");

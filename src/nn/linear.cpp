@@ -21,7 +21,7 @@ Tensor Linear::then_swiglu(const Tensor& x, const Linear& next) const {
   return swiglu(u, next.takes(u));
 }
 
-// Adapters see the input too, and ranks sum what they make of it: both want it as it is.
+// Adapters read the input too, and ranks sum their results: both need it unquantised.
 DType Linear::takes(const Tensor& x) const { return is_plain() ? input_dtype(x, weight) : x.dtype(); }
 
 DType takes(const Tensor& x, std::initializer_list<const Linear*> readers) {

@@ -45,8 +45,8 @@ void check_parameters(const NamedWeights& weights, const std::function<void(cons
   std::string list = fmt::format("{}", fmt::join(faults.begin(), faults.begin() + static_cast<ptrdiff_t>(shown), "; "));
   if (faults.size() > shown) list += fmt::format("; and {} more", faults.size() - shown);
   throw Error(ErrorCode::Incompatible,
-              fmt::format("{} does not hold the expected tensors: {}", weights.source().description(), list),
-              Hint("the file is damaged or belongs to another model; {0} shows what it holds", {run_command("inspect FILE")}));
+              fmt::format("{} does not contain the expected tensors: {}", weights.source().description(), list),
+              Hint("the file is damaged or belongs to another model; {0} shows what it contains", {run_command("inspect FILE")}));
 }
 
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads) {
@@ -86,7 +86,7 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
         if (kept != stored.dtype()) {
           p.tensor =
               stays(p) ? quantise(stored, options.quant, threads) : quantised_on(options.stream, stored, options.quant, threads);
-          weights.forget_pages(p.name);  // else the file's copy would count beside ours
+          weights.forget_pages(p.name);  // otherwise the pages of the file would be in memory in addition to our copy
           break;
         }
         [[fallthrough]];

@@ -19,7 +19,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
   const Tensor flat = matrix_rows(x);
   if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
-  // x is kept for the gradient of the weight alone: a frozen layer holds no activations.
+  // x is kept only for the gradient of the weight: a frozen layer keeps no activations.
   return record("linear", std::move(y), {x, w, bias},
                 [kept = wants_grad(w) ? flat : Tensor(), shape = x.shape(), w = w.detached(), bias = bias.detached()](
                     const Tensor& dy, GradSink& sink) {
@@ -39,7 +39,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
                 });
 }
 
-// In 8 bits the library's product with gate and up stored is faster: what follows reads them once to round the result.
+// With 8-bit values, the library's product that stores gate and up is faster, because the next kernel reads them anyway to round
+// the result.
 bool fuses_swiglu(const Tensor& x, const Tensor& w) {
   const bool in_8_bits = !is_float(x.dtype()) || input_dtype(x, w) != x.dtype();
   return x.device().kernels().linear_swiglu && !wants_grad(x, w) && !in_8_bits;

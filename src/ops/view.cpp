@@ -54,7 +54,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 namespace {
 
-// The gradient of a tensor that was cut into pieces. Whoever computes a piece's gradient may write it into its part.
+// The gradient of a tensor that was split into pieces. The gradient of a piece can be written directly into its part.
 struct JointGradient {
   Tensor whole;
   std::vector<bool> given;

@@ -36,9 +36,9 @@ DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode, con
     fault = fault_of(picture);
     if (!fault) return picture;
   }
-  // Black is a picture somebody may have asked for; not-a-number never is.
+  // A black image may be what the user asked for; NaN never is.
   if (picture.has_nan())
-    throw Error(ErrorCode::Internal, "the decoded picture holds values that are not numbers",
+    throw Error(ErrorCode::Internal, "the decoded image contains values that are not numbers",
                 Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
   log.warn("the picture {}", fault);
   return picture;

@@ -18,7 +18,7 @@ struct Heard {
   }};
 };
 
-TEST(CheckedDecode, LeavesGoodPicturesAlone) {
+TEST(CheckedDecode, KeepsGoodImages) {
   Heard heard;
   bool retried = true;
   EXPECT_EQ(checked_decode([] { return filled(0.5f); }, [] { return filled(9.0f); }, heard.log, retried).planes().values[0],
@@ -27,7 +27,7 @@ TEST(CheckedDecode, LeavesGoodPicturesAlone) {
   EXPECT_TRUE(heard.warnings.empty());
 }
 
-TEST(CheckedDecode, TriesAgainInF32) {
+TEST(CheckedDecode, RetriesInF32) {
   for (float bad : {NAN, -1.0f}) {
     Heard heard;
     bool retried = false;
@@ -38,7 +38,7 @@ TEST(CheckedDecode, TriesAgainInF32) {
   }
 }
 
-TEST(CheckedDecode, GivesUpOnNaNButNotOnBlack) {
+TEST(CheckedDecode, FailsOnNaNButNotOnBlack) {
   Heard heard;
   bool retried = false;
   EXPECT_THROW(checked_decode([] { return filled(NAN); }, [] { return filled(NAN); }, heard.log, retried), Error);

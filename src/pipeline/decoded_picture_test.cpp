@@ -27,7 +27,7 @@ TEST(DecodedPicture, TurnsChannelsIntoPlanes) {
   EXPECT_FALSE(picture.is_black());
 }
 
-TEST(DecodedPicture, NoticesWhatIsBroken) {
+TEST(DecodedPicture, DetectsBrokenImages) {
   EXPECT_TRUE(DecodedPicture(Planes{1, 1, {0, NAN, 0}}).has_nan());
   EXPECT_FALSE(DecodedPicture(Planes{1, 1, {0, INFINITY, 0}}).has_nan());
   EXPECT_TRUE(DecodedPicture(Planes{1, 1, {-1, -2, -0.999f}}).is_black());

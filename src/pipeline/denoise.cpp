@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kChannels = 128;
 
-// Turned on the device, which is quicker at it than the host.
+// Transposed on the device, which is faster than on the host.
 Tensor tokens_of_noise(Session& session, const Request& request, std::span<const std::vector<float>> noise) {
   std::vector<Tensor> pictures;
   for (const auto& planes : noise)

@@ -24,14 +24,15 @@ Box with_padding(const Box& box, int padding, const Image& canvas) {
   return {left, top, right - left, bottom - top};
 }
 
-// A stretch of `wanted` pixels around another, inside a picture of `total` where it fits; from its beginning where it does not.
+// A range of `wanted` pixels around another range. It is moved inside an image of `total` pixels if it fits; otherwise it starts
+// at 0.
 void widen(int& start, int& length, int wanted, int total) {
   const int middle = start - (wanted - length) / 2;
   start = std::clamp(middle, 0, std::max(0, total - wanted));
   length = wanted;
 }
 
-// The largest value of each token's 16 × 16 pixels: what changes anywhere in a token has to be free to.
+// The largest value of each token's 16 × 16 pixels: if any pixel of a token may change, the token must be free to change.
 std::vector<float> largest_of_tokens(const Image& mask) {
   std::vector<float> tokens;
   for (int y = 0; y < mask.height; y += kGrid)
@@ -43,7 +44,7 @@ std::vector<float> largest_of_tokens(const Image& mask) {
   return tokens;
 }
 
-// Shift, scale and colour of what was made corrected by what is kept of the original.
+// Corrects shift, scale and colour of the result, measured on the kept part of the original.
 Image brought_back(const Image& made, const Image& original, const Image& mask) {
   Image kept = mask;
   invert(kept);
@@ -65,7 +66,7 @@ std::vector<float> middle_of_tokens(const Image& mask) {
 Margins parse_margins(std::string_view text) {
   const auto v = four_numbers(text);
   const bool good = v && std::all_of(v->begin(), v->end(), [](int side) { return side >= 0 && side <= kMaxSide; });
-  check(good, "\"{}\" is no extension: write it like left,top,right,bottom, each 0 to {}", text, kMaxSide);
+  check(good, "\"{}\" is not valid: write left,top,right,bottom, each 0 to {}", text, kMaxSide);
   return {(*v)[0], (*v)[1], (*v)[2], (*v)[3]};
 }
 
@@ -81,7 +82,7 @@ void extend(Image& canvas, Image& mask, const Margins& m) {
 
 Inpaint::Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const InpaintOptions& options)
     : canvas_(std::move(canvas)), options_(options) {
-  check(canvas_->channels >= 3 && mask.channels == 1, "inpainting takes a picture in colour and a mask of one channel");
+  check(canvas_->channels >= 3 && mask.channels == 1, "inpainting needs a colour image and a mask with one channel");
   check(mask.width == canvas_->width && mask.height == canvas_->height,
         "the mask is {}x{}, the picture {}x{}: they need the same size", mask.width, mask.height, canvas_->width,
         canvas_->height);
@@ -102,7 +103,7 @@ void Inpaint::plan_region() {
       options_.crop == InpaintOptions::Crop::On || (options_.crop == InpaintOptions::Crop::Auto && 4 * box.area() < whole.area());
   region_ = crop_it ? with_padding(box, options_.padding, *canvas_) : whole;
   if (options_.width > 0) {
-    // As long as the picture allows, a region of the shape that was asked for.
+    // A region with the requested aspect ratio, as far as the image allows.
     width_ = options_.width, height_ = options_.height;
     const double ratio = static_cast<double>(width_) / height_;
     const int wide = std::min(canvas_->width, static_cast<int>(std::lround(region_.height * ratio)));

@@ -96,7 +96,7 @@ TEST(Inpaint, LargeMasksTakeTheWholePicture) {
   EXPECT_LE(int64_t{huge.width()} * huge.height(), 4'200'000);
 }
 
-TEST(Inpaint, ExtendsWithWhatIsToBeMade) {
+TEST(Inpaint, ExtensionsAreMasked) {
   Image canvas = *photo(100, 80), mask(100, 80, 1);
   const Image before = canvas;
   extend(canvas, mask, {16, 0, 30, 5});
@@ -112,7 +112,7 @@ TEST(Inpaint, ExtendsWithWhatIsToBeMade) {
 }
 
 // The published pipeline: truncated sizes, a threshold, and the four middle pixels of each token.
-TEST(Inpaint, DiffusersFlavour) {
+TEST(Inpaint, DiffusersMode) {
   Image mask(100, 70, 1);
   add_box(mask, {0, 0, 8, 8});  // reaches one of the four middle pixels of the first token
   add_box(mask, {32, 0, 16, 70});
@@ -130,7 +130,7 @@ TEST(Inpaint, DiffusersFlavour) {
 }
 
 // A made picture that is a little off sits on its canvas again.
-TEST(Inpaint, AlignsWhatWasMade) {
+TEST(Inpaint, AlignsTheResult) {
   Image canvas(192, 160, 3);
   const auto sample = [](double x, double y, int c) {
     return 128 + 70 * std::sin(0.11 * x + c) + 40 * std::cos(0.13 * y - 0.05 * x);
@@ -164,11 +164,11 @@ std::string refusal(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Inpaint, RefusesInOneSentence) {
+TEST(Inpaint, RejectsInvalidInputWithOneSentence) {
   EXPECT_THAT(refusal([] { Inpaint(photo(64, 64), Image(64, 64, 1), {}); }), HasSubstr("the mask is empty"));
   EXPECT_THAT(refusal([] { Inpaint(photo(64, 64), Image(64, 65, 1), {}); }), HasSubstr("the mask is 64x65, the picture 64x64"));
   for (const char* wrong : {"", "1,2,3", "1,2,3,x", "1,2,3,99999", "-1,2,3,4"})
-    EXPECT_THAT(refusal([&] { parse_margins(wrong); }), HasSubstr("no extension")) << wrong;
+    EXPECT_THAT(refusal([&] { parse_margins(wrong); }), HasSubstr("is not valid")) << wrong;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ PictureSize parse_picture_size(std::string_view text) {
   }
   std::string names;
   for (const Preset& preset : kPresets) names += ", " + std::string(preset.name);
-  fail(ErrorCode::InvalidArgument, "\"{}\" is no size: write it like 1024x768 or 1024, or one of{}", text, names.substr(1));
+  fail(ErrorCode::InvalidArgument, "\"{}\" is not a size: write 1024x768 or 1024, or one of{}", text, names.substr(1));
 }
 
 PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log) {
@@ -60,7 +60,7 @@ PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log
              kGrid);
   }
   if (int64_t{size.width} * size.height > kManyPixels)
-    log.warn("{}x{} is more than 4.2 megapixels: the model was not made for it", size.width, size.height);
+    log.warn("{}x{} is more than 4.2 megapixels, which the model was not trained for", size.width, size.height);
   return size;
 }
 

@@ -19,7 +19,7 @@ TEST(PictureSize, ReadsNumbersAndNames) {
     EXPECT_THROW(parse_picture_size(bad), Error) << bad;
 }
 
-TEST(PictureSize, RoundsToSixteenAndSaysSo) {
+TEST(PictureSize, RoundsToSixteenWithAWarning) {
   std::vector<std::string> warnings;
   const Log log([&](LogLevel, const std::string& text) { warnings.push_back(text); });
   const PictureSize size = valid_picture_size({1000, 999}, false, log);
@@ -31,7 +31,7 @@ TEST(PictureSize, RoundsToSixteenAndSaysSo) {
   EXPECT_EQ(valid_picture_size({1024, 64}, true, log).height, 64);
 }
 
-TEST(PictureSize, KnowsItsLimits) {
+TEST(PictureSize, EnforcesItsLimits) {
   int warnings = 0;
   const Log log([&](LogLevel, const std::string&) { ++warnings; });
   EXPECT_THROW(valid_picture_size({48, 512}, false, log), Error);
@@ -42,7 +42,7 @@ TEST(PictureSize, KnowsItsLimits) {
   EXPECT_EQ(warnings, 1);  // large, but allowed
 }
 
-TEST(PictureSize, LikeAnother) {
+TEST(PictureSize, FollowsAnotherImage) {
   const auto like = [](int width, int height) {
     const PictureSize size = size_like({width, height});
     return std::pair(size.width, size.height);

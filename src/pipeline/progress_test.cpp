@@ -5,12 +5,12 @@
 namespace flux2 {
 namespace {
 
-TEST(Progress, NothingStopsARunThatNobodyWatches) {
+TEST(Progress, DefaultProgressNeverStopsARun) {
   EXPECT_FALSE(Progress{}.before_block());
   EXPECT_NO_THROW(Progress{}.check());
 }
 
-TEST(Progress, ADeadlineThatPassedStopsTheRun) {
+TEST(Progress, PassedDeadlineStopsTheRun) {
   Progress progress;
   progress.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
   EXPECT_NO_THROW(progress.before_block()());

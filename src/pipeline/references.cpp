@@ -31,8 +31,8 @@ Tensor encode_picture(Session& session, const Planes& picture, const Progress& p
   if (const Tensor found = session.picture_cache.find(key); found.defined()) return found;
   const Vae& vae = *session.models.vae;
   if (!vae.config.has_encoder)
-    throw Error(ErrorCode::Incompatible, "this autoencoder file holds only the decoder: it cannot read images",
-                Hint("choose a file that also holds the encoder with {0}", {set_option("vae")}));
+    throw Error(ErrorCode::Incompatible, "this autoencoder file has only the decoder, so it cannot read images",
+                Hint("choose a file with an encoder with {0}", {set_option("vae")}));
   const Tensor pixels = Tensor::from<float>(*session.stream, session.activations, {1, picture.height, picture.width, 3},
                                             to_tokens(picture.values, 3));
   const Tensor latents = vae.encode(pixels, {}, progress.before_block());
@@ -65,7 +65,7 @@ std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr
                                                            const ReferenceTokens& references, const BeforeBlock& before_block) {
   auto& kept = session.reference_memory;
   if (kept && kept->list == references.list && kept->transformer.lock() == transformer) return kept;
-  // Steps captured with the old memory hold on to it.
+  // Captured steps still refer to the old memory.
   std::erase_if(session.captured_work, [&](const CapturedWork& work) { return work.model == kept; });
   kept = nullptr;
 

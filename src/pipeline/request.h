@@ -18,8 +18,8 @@ namespace flux2 {
 struct Canvas {
   std::shared_ptr<const Planes> picture;  // of the request's size
   double strength = 1.0;                  // below 1, only the last part of the schedule runs, starting from the noised image
-  std::vector<float> mask =
-      {};  // [rows · columns]: 1 regenerated, 0 kept, values between are blended; empty: everything is regenerated
+  // [rows · columns]: 1 regenerated, 0 kept, values between are blended. Empty: everything is regenerated.
+  std::vector<float> mask = {};
 };
 
 // Everything that determines the pixels of a run. It is already valid: front ends resolve defaults and check values before they

@@ -36,7 +36,7 @@ Tensor SamplerRun::step(const Tensor& x, size_t i, const Velocity& velocity) {
 Tensor SamplerRun::heun(const Tensor& x, const Tensor& v, float from, float to, const Velocity& velocity) const {
   const double d = static_cast<double>(to) - static_cast<double>(from);
   if (to == 0.0f) return x + d * v;
-  const Tensor first = v.cloned();  // the second pass may write where the first did
+  const Tensor first = v.cloned();  // the second pass may overwrite the result of the first
   return x + (d / 2) * (first + velocity(x + d * first, to));
 }
 

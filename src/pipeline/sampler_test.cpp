@@ -86,7 +86,7 @@ TEST_F(SamplerOn, EulerIsItsFormula) {
 }
 
 // Halving the steps' length brings a method of second order about four times nearer.
-TEST_F(SamplerOn, HigherOrdersComeNearerFaster) {
+TEST_F(SamplerOn, HigherOrdersConvergeFaster) {
   const auto list = [](int n) {
     std::vector<float> sigmas;
     for (int i = 0; i <= n; ++i) sigmas.push_back(0.9f - 0.8f * static_cast<float>(i) / static_cast<float>(n));

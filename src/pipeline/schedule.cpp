@@ -34,7 +34,7 @@ std::vector<float> shifted_schedule(double mu, int steps) {
       continue;
     }
     const float q = 1.0f / s - 1.0f;
-    sigmas.push_back((1.0f / (e + q)) * e);  // a reciprocal and a product, not a division: one ulp shows
+    sigmas.push_back((1.0f / (e + q)) * e);  // a reciprocal and a product instead of a division, to match the last bit
   }
   return sigmas;
 }

@@ -23,7 +23,7 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
   };
   const std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references};
   if (!replayed) return work(inputs).cast(DType::F32);
-  // Kept keys are read where they lie: work is captured for each memory.
+  // Kept keys are read in place, so work is captured separately for each memory.
   const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
   return captured(session, model, inputs, DType::F32, x.shape(), work);
 }
@@ -96,7 +96,7 @@ Tensor GuidedStep::velocity(const Tensor& x, float sigma) {
     const auto halves = chunk(run(passes_[0], concat({input, input}, 0), sigma), 2, 0);
     negative = halves[0], positive = halves[1];
   } else {
-    negative = run(passes_[0], input, sigma).cloned();  // the second pass may write where the first did
+    negative = run(passes_[0], input, sigma).cloned();  // the second pass may overwrite the result of the first
     positive = run(passes_[1], input, sigma);
   }
   return negative + *request_.cfg * (positive - negative);

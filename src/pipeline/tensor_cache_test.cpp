@@ -7,7 +7,7 @@ namespace {
 
 Tensor floats(int64_t count) { return Tensor::host_empty(DType::F32, {count}); }
 
-TEST(TensorCache, TheOneNotUsedForLongestGoesFirst) {
+TEST(TensorCache, EvictsTheLeastRecentlyUsed) {
   TensorCache cache(4 * 30);
   cache.add("a", floats(10));
   cache.add("b", floats(10));

@@ -23,8 +23,8 @@ Tensor text_states(Session& session, const std::string& prompt, const std::strin
   const int64_t vocab = models.text_encoder.config().vocab;
   for (int32_t id : tokens.ids)
     if (id < 0 || id >= vocab)
-      fail(ErrorCode::Incompatible, "the tokenizer gives id {}, the text encoder knows {} tokens: they do not belong together",
-           id, vocab);
+      fail(ErrorCode::Incompatible,
+           "the tokenizer uses id {}, but the text encoder knows only {} tokens: they do not belong together", id, vocab);
 
   const Shape shape{1, models.text_length};
   const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);

@@ -29,7 +29,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Waits for the stream before the networks that its work reads can go.
+// Waits for the stream before the networks that its work reads can be unloaded.
 class WaitAtEnd {
  public:
   explicit WaitAtEnd(Stream& stream) : stream_(stream) {}
@@ -38,7 +38,7 @@ class WaitAtEnd {
   ~WaitAtEnd() {
     try {
       stream_.wait();
-    } catch (...) {  // a failure of the device was or will be reported by somebody who can throw
+    } catch (...) {  // a destructor must not throw; a device failure is reported elsewhere
     }
   }
 
@@ -47,12 +47,12 @@ class WaitAtEnd {
 };
 
 Tensor given_states(const Tensor& states, int64_t width) {
-  check(states.rank() == 2 && states.dim(1) == width, "the text states given have shape {}; this model takes [tokens, {}]",
+  check(states.rank() == 2 && states.dim(1) == width, "the given text states have shape {}; this model needs [tokens, {}]",
         states.shape(), width);
   return states.reshaped({1, states.dim(0), states.dim(1)});
 }
 
-// Whether some prompt of the request is not remembered.
+// Whether some prompt of the request is not in the cache.
 bool needs_encoder(const Session& session, const Request& request) {
   const auto unknown = [&](const Tensor& given, const std::string& prompt) {
     return !given.defined() && (session.trace || !session.prompt_cache.contains(prompt));
@@ -60,7 +60,7 @@ bool needs_encoder(const Session& session, const Request& request) {
   return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
 }
 
-// The encoder is about to leave: what the next requests will ask of it is done now.
+// The encoder is about to be unloaded, so the prompts of the next requests are encoded now.
 void encode_ahead(Session& session, const Progress& progress) {
   constexpr int kAtMost = 16;  // 16 MB of states each
   const int count = std::min(static_cast<int>(session.prompts_ahead.size()), kAtMost);
@@ -74,7 +74,7 @@ TextConditions encode_text(Session& session, const Request& request, const Progr
   progress.at(Phase::Text, 0, 1);
   const Models& models = session.models;
   const bool encodes = models.text_encoder && needs_encoder(session, request);
-  const auto encoder = encodes ? models.text_encoder.get() : nullptr;  // another session may let go of it meanwhile
+  const auto encoder = encodes ? models.text_encoder.get() : nullptr;  // keeps it in memory even if another session unloads it
   const WaitAtEnd wait(*session.stream);
   const int64_t width = models.transformer.config().text_width;
   TextConditions text;
@@ -95,12 +95,12 @@ std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t 
   if (!request.given_noise.defined())
     return make_noise(request.noise.on(stream.device()), seed, channels, request.rows(), request.columns(), &stream);
   const Shape expected{channels, request.rows(), request.columns()};
-  check(request.given_noise.shape() == expected, "the noise given has shape {}; this size needs {}", request.given_noise.shape(),
+  check(request.given_noise.shape() == expected, "the given noise has shape {}; this size needs {}", request.given_noise.shape(),
         expected);
   return request.given_noise.to_floats();
 }
 
-// The first picture's noise; where the host draws it another thread does, while the text is encoded.
+// The first image's noise. If the host draws it, another thread does so while the text is encoded.
 std::future<std::vector<float>> first_noise(const Request& request, int64_t channels, Stream& stream) {
   const bool needs_stream = request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
   return std::async(needs_stream ? std::launch::deferred : std::launch::async,
@@ -131,7 +131,7 @@ int64_t smaller_tile(int64_t side, int64_t rows, int64_t columns) {
   return used <= kSmallestTile ? 0 : std::max(kSmallestTile, used / 2);
 }
 
-// The latents are finished and kept: whatever memory the decoder lacks, nothing is denoised again.
+// The latents are finished and kept, so nothing is denoised again if the decoder runs out of memory.
 DecodedPicture decode_in_less_memory(Session& session, const Tensor& z, int64_t rows, int64_t columns, const Progress& progress) {
   for (;;) {
     try {

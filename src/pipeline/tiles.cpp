@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPixels = 16;  // of a position
 
-// Where tiles begin along one axis: evenly spread, so that no tile is a sliver.
+// The start of each tile along one axis, evenly spaced, so that no tile is very narrow.
 std::vector<int64_t> starts(int64_t length, int64_t side) {
   if (length <= side) return {0};
   const int64_t count = (length - kTileOverlap + side - kTileOverlap - 1) / (side - kTileOverlap);
@@ -19,7 +19,7 @@ std::vector<int64_t> starts(int64_t length, int64_t side) {
   return at;
 }
 
-// How much a pixel of a tile counts: less and less towards an edge behind which the picture goes on.
+// The weight of a pixel of a tile: it falls towards an edge that has a neighbouring tile.
 std::vector<float> fading(int64_t begin, int64_t size, int64_t length) {
   const int64_t pixels = size * kPixels, ramp = kTileOverlap * kPixels;
   std::vector<float> weight(static_cast<size_t>(pixels), 1.0f);
@@ -35,7 +35,7 @@ std::vector<float> fading(int64_t begin, int64_t size, int64_t length) {
 }  // namespace
 
 std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side) {
-  check(side >= kSmallestTile, "a tile of {} positions: it needs at least {}", side, kSmallestTile);
+  check(side >= kSmallestTile, "a tile of {} positions is too small; the minimum is {}", side, kSmallestTile);
   std::vector<Tile> tiles;
   for (int64_t r : starts(rows, side))
     for (int64_t c : starts(columns, side)) tiles.push_back({r, c, std::min(side, rows), std::min(side, columns)});

@@ -34,7 +34,7 @@ TEST(A1111Text, HasTheUsualForm) {
   EXPECT_NE(to_a1111(r).find("CFG scale: 4.5, Distilled CFG Scale: 3.5, Seed"), std::string::npos);
 }
 
-TEST(A1111Text, ComesBackAsItWas) {
+TEST(A1111Text, RoundTrips) {
   const GenerationRecord r = example(), back = record_from_a1111(parse_a1111(to_a1111(r)));
   EXPECT_EQ(back.request.prompt, r.request.prompt);
   EXPECT_EQ(back.request.negative, r.request.negative);
@@ -49,7 +49,7 @@ TEST(A1111Text, ComesBackAsItWas) {
   EXPECT_EQ(back.request.profile, r.request.profile);
 }
 
-TEST(A1111Text, PrivateTextNamesNothing) {
+TEST(A1111Text, PrivateTextContainsNoNames) {
   const std::string text = to_a1111(example(), true);
   EXPECT_EQ(text.find("fox"), std::string::npos);
   EXPECT_EQ(text.find("blurry"), std::string::npos);
@@ -57,7 +57,7 @@ TEST(A1111Text, PrivateTextNamesNothing) {
   EXPECT_NE(text.find("Model hash: 0123456789"), std::string::npos);
 }
 
-TEST(A1111Text, ReadsWhatOthersWrite) {
+TEST(A1111Text, ReadsTextOfOtherPrograms) {
   const A1111Text text = parse_a1111(
       "masterpiece, a cat\nNegative prompt: bad\nSteps: 20, Sampler: DPM++ 2M, CFG scale: 7, Seed: 1, Size: 512x512, "
       "Lora hashes: \"x: abc, y: def\", Version: v1.9");

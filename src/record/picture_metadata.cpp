@@ -61,8 +61,8 @@ MetadataChoice MetadataChoice::parse(const std::string& list) {
     else if (item == "json") choice.json = true;
     else if (item == "comfy") choice.comfy = true;
     else
-      check(item == "none" && start == 0 && end == list.size(), "metadata \"{}\" is not a list of a1111, json, comfy, nor none",
-            list);
+      check(item == "none" && start == 0 && end == list.size(),
+            "metadata \"{}\" is neither a list of a1111, json and comfy, nor none", list);
     start = end + 1;
   }
   return choice;

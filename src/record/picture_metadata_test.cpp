@@ -39,7 +39,7 @@ GenerationRecord example() {
 
 void expect_same(const GenerationRecord& a, const GenerationRecord& b) { EXPECT_EQ(to_json(a).dump(), to_json(b).dump()); }
 
-TEST(GenerationRecord, ComesBackFromItsJson) {
+TEST(GenerationRecord, RoundTripsAsJson) {
   GenerationRecord r = example();
   r.seconds = {};
   expect_same(record_from_json(to_json(r)), r);
@@ -62,7 +62,7 @@ TEST(GenerationRecord, PrivateJsonKeepsHashesOnly) {
   EXPECT_NE(text.find("bbbb"), std::string::npos);
 }
 
-TEST(PictureMetadata, SurvivesEveryFormat) {
+TEST(PictureMetadata, RoundTripsInEveryFormat) {
   GenerationRecord r = example();
   r.seconds = {};
   const Image image(16, 16, 3);
@@ -108,13 +108,13 @@ TEST(PictureMetadata, ReadsInvokeAi) {
   EXPECT_EQ(found->record.model, "klein");
 }
 
-TEST(PictureMetadata, DamagedTextsAreNoRecord) {
+TEST(PictureMetadata, DamagedTextsAreIgnored) {
   ImageMetadata metadata;
   metadata.text = {{"flux2", "{\"seed\":"}, {"prompt", "[1,2"}, {"invokeai_metadata", "{\"seed\":\"x\"}"}};
   EXPECT_FALSE(find_record(metadata));
 }
 
-TEST(ComfyGraph, ComesBackFromItsApiForm) {
+TEST(ComfyGraph, RoundTripsInApiForm) {
   const GenerationRecord r = example(), back = record_from_comfy(comfy_graphs(r).api);
   EXPECT_EQ(back.request.prompt, r.request.prompt);
   EXPECT_EQ(back.request.negative, r.request.negative);

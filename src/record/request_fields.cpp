@@ -507,7 +507,7 @@ std::vector<Field> make_fields() {
        .loads_model = true},
       {.name = "vae_tile",
        .unit = "auto|off|PX",
-       .help = "decode in tiles of PX pixels; auto: when memory is short (default: auto)",
+       .help = "decode in tiles of PX pixels; auto: if memory is short (default: auto)",
        .section = "memory",
        .member = &R::vae_tile,
        .check_text = check_tile,
@@ -549,7 +549,7 @@ std::vector<Field> make_fields() {
       {.name = "ref_kv",
        .type = T::Choice,
        .unit = "auto|on|off",
-       .help = "compute what references contribute once and reuse it; auto: for models trained so (default: auto)",
+       .help = "compute what references contribute once and reuse it; auto: for models trained for this (default: auto)",
        .section = "memory",
        .member = &R::ref_kv,
        .choices = {"auto", "on", "off"},
@@ -570,7 +570,7 @@ std::vector<Field> make_fields() {
       {.name = "cache", .unit = "WAY", .help = "step caches", .section = "memory", .later = true, .harmless = {"off"}},
       {.name = "strict",
        .type = T::Flag,
-       .help = "fail instead of rounding or cutting what was asked for",
+       .help = "fail instead of rounding sizes or cutting prompts",
        .section = "generate",
        .member = &R::strict},
   };
@@ -602,7 +602,7 @@ bool flag_of(const std::string& text, const std::string& origin) {
     if (text == yes) return true;
   for (const char* no : {"false", "0", "no", "off", ""})
     if (text == no) return false;
-  fail(ErrorCode::InvalidArgument, "{}: \"{}\" is neither true nor false", origin, printable(text));
+  fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not true or false", origin, printable(text));
 }
 
 void check_grammar(const Field& field, const std::string& text, const std::string& origin) {

@@ -42,7 +42,7 @@ std::vector<std::string> example_of(const Field& f) {
 }
 
 // Every field goes out and comes back through every form.
-TEST(RequestFields, TextsComeBack) {
+TEST(RequestFields, TextsRoundTrip) {
   for (const Field& f : request_fields()) {
     if (f.later) continue;
     const FieldValue value = parse_value(f, example_of(f), f.name);
@@ -51,7 +51,7 @@ TEST(RequestFields, TextsComeBack) {
   }
 }
 
-TEST(RequestFields, SpecsComeBackFromJson) {
+TEST(RequestFields, SpecsRoundTripAsJson) {
   RequestSpec all;
   for (const Field& f : request_fields()) {
     if (f.later || f.type == FieldType::Size) continue;
@@ -63,7 +63,7 @@ TEST(RequestFields, SpecsComeBackFromJson) {
   EXPECT_EQ(parse_json(spec_to_json(all).dump()), spec_to_json(all));
 }
 
-TEST(RequestFields, RecordsComeBackFromTheirJsonAndFromA1111) {
+TEST(RequestFields, RecordsRoundTripAsJsonAndA1111) {
   for (const Field& f : request_fields()) {
     if (f.record_key.empty()) continue;
     GenerationRecord record;
@@ -122,7 +122,7 @@ TEST(RequestFields, InvalidValuesNameTheirOriginAndWhatIsValid) {
   EXPECT_EQ(refusal("upsample", "none"), "");
 }
 
-TEST(RequestFields, JsonOfTheWrongKindIsRefused) {
+TEST(RequestFields, RejectsJsonOfTheWrongType) {
   const auto failure = [](const Json& json) -> std::string {
     try {
       spec_from_json(json);

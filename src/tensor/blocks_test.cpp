@@ -52,7 +52,7 @@ TEST(Blocks, DecodeTheKnownBlock) {
   }
 }
 
-TEST(Blocks, FollowOneAnotherAtAnyAddress) {
+TEST(Blocks, DecodeConsecutiveBlocksAtAnyAddress) {
   for (DType dtype : {DType::Q5_0, DType::Q6_K}) {
     const DTypeInfo& d = info(dtype);
     std::vector<uint8_t> bytes(static_cast<size_t>(3 * d.block_bytes + 1));
@@ -67,7 +67,7 @@ TEST(Blocks, FollowOneAnotherAtAnyAddress) {
   EXPECT_THROW(decode_blocks(DType::F32, &out, 1, &out), Error);
 }
 
-TEST(Blocks, ScalesSurvivePacking) {
+TEST(Blocks, ScalesRoundTrip) {
   ScalesAndMins s;
   for (int i = 0; i < 8; ++i) s.scale[i] = static_cast<uint8_t>(9 * i), s.min[i] = static_cast<uint8_t>(63 - 7 * i);
   uint8_t packed[12];

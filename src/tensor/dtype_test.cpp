@@ -10,7 +10,7 @@
 namespace flux2 {
 namespace {
 
-TEST(DType, EveryF16SurvivesARoundTrip) {
+TEST(DType, RoundTripsEveryF16) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const f16 h{static_cast<uint16_t>(bits)};
     const float v = to_float(h);

@@ -19,7 +19,7 @@ TEST(Tensor, BroadcastingToTheSameShapeChangesNothing) {
 }
 
 // Layers above compare sizes that come from outside before they make tensors of them.
-TEST(Tensor, AWrongShapeIsOurOwnMistake) {
+TEST(Tensor, WrongShapeIsAnInternalError) {
   const Tensor x = Tensor::host_empty(DType::F32, {2, 3});
   try {
     x.reshaped({4, 2});

@@ -17,7 +17,7 @@ namespace {
 using Path = std::span<const JsonStep>;
 using Kind = JsonScalar::Kind;
 
-// Far above any tokenizer (Qwen3: 11 MB, Tekken: 19 MB); offsets into its strings then fit 32 bits.
+// Far larger than any tokenizer (Qwen3: 11 MB, Tekken: 19 MB), and small enough that offsets fit into 32 bits.
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 [[noreturn]] void fail_incompatible(const std::string& sentence) {

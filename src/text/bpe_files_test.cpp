@@ -93,7 +93,7 @@ TEST(BpeFiles, ReadsAFileByItsPath) {
   EXPECT_EQ(BpeTokenizer::load(tiny_tokenizer_folder() / "tokenizer.json").vocab_size(), 387);
 }
 
-TEST(BpeFiles, SaysWhichFileIsMissing) {
+TEST(BpeFiles, NamesTheMissingFile) {
   const TemporaryFolder folder;
   folder.write("vocab.json", "{}");
   try {

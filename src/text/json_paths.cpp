@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-// Keeps the way from the root to the piece at hand.
+// Keeps the path from the root to the current element.
 class PathKeeper : public JsonHandler {
  public:
   explicit PathKeeper(const JsonVisitor& visit) : visit_(visit), steps_(kMaxDepth) {}

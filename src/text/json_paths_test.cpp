@@ -47,7 +47,7 @@ TEST(JsonPaths, GivesEveryScalarWithItsPath) {
   EXPECT_THAT(walked("7"), ElementsAre(" 7"));
 }
 
-TEST(JsonPaths, RefusesFaultyText) {
+TEST(JsonPaths, RejectsInvalidText) {
   EXPECT_THAT(error_of(R"({"a":)"), HasSubstr("not valid JSON at byte"));
   EXPECT_THAT(error_of(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("\"\xff\""), HasSubstr("not valid UTF-8"));

@@ -22,7 +22,7 @@ TEST(Pretokenize, ContractionsInAnyCase) {
   EXPECT_THAT(pretokenize("'"), ElementsAre("'"));
 }
 
-TEST(Pretokenize, DigitsStandAlone) { EXPECT_THAT(pretokenize("x12 ½٣"), ElementsAre("x", "1", "2", " ", "½", "٣")); }
+TEST(Pretokenize, DigitsAreSplitOneByOne) { EXPECT_THAT(pretokenize("x12 ½٣"), ElementsAre("x", "1", "2", " ", "½", "٣")); }
 
 TEST(Pretokenize, SymbolsTakeASpaceBeforeAndNewlinesBehind) {
   EXPECT_THAT(pretokenize("a !!\r\n\nb"), ElementsAre("a", " !!\r\n\n", "b"));

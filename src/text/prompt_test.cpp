@@ -72,7 +72,7 @@ TEST(Prompt, KeepsTheFirstIdsAndSaysWhatItDropped) {
   EXPECT_EQ(tokenize_prompt(tokenizer, prompt, end - 1).dropped, tokenizer.decode(std::vector{all[end - 1]}));
 }
 
-TEST(Prompt, RefusesWhatCannotWork) {
+TEST(Prompt, RejectsInvalidVocabularies) {
   EXPECT_THROW(tokenize_prompt(tiny_tokenizer(), "a", 0), Error);
   Json json = tiny_tokenizer_json();
   json["added_tokens"].erase(1);

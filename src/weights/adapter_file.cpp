@@ -100,7 +100,7 @@ double number_in(const StoredTensor& t) {
   if (t.shape.numel() != 1) fail(ErrorCode::BadFile, "{} of shape {} is not one number", printable(t.name), t.shape);
   float value;
   read_row(t, 0, &value);
-  if (!std::isfinite(value)) fail(ErrorCode::BadFile, "{} is {}, not a number to scale with", printable(t.name), value);
+  if (!std::isfinite(value)) fail(ErrorCode::BadFile, "{} is {}, which cannot be used as a scale", printable(t.name), value);
   return value;
 }
 
@@ -326,7 +326,7 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
       if (m.kind == K::LoKr && m.rank() == 0 && peft.rank.value_or(0) > 0) m.factor = *m.alpha / *peft.rank;
     }
     if (m.alpha == 0.0 && m.kind != K::Oft) {
-      log.warn("{}: alpha is 0, which no trainer means; the rank is used instead", printable(m.name));
+      log.warn("{}: alpha is 0, which makes no sense; the rank is used instead", printable(m.name));
       m.alpha.reset();
     }
   }

@@ -49,14 +49,14 @@ std::vector<float> row_scales(const StoredTensor& weight, const StoredTensor& sc
   const int64_t rows = weight.shape[0], count = scale.shape.numel();
   const bool per_row = scale.shape == Shape{rows} || scale.shape == Shape{rows, 1};
   if (!per_row && count != 1)
-    fail(ErrorCode::Incompatible, "tensor {} of shape {} holds no factor for the whole and none for each row of {} {}",
-         scale.name, scale.shape, weight.name, weight.shape);
+    fail(ErrorCode::Incompatible, "tensor {} of shape {} has neither one factor nor one per row of {} {}", scale.name,
+         scale.shape, weight.name, weight.shape);
   if (!is_float(dtype_of(scale)))
     fail(ErrorCode::Incompatible, "tensor {} holds factors as {}, expected F32, F16 or BF16", scale.name, scale.dtype_name);
   std::vector<float> stored = open_tensor(scale).to_floats();
   for (float& factor : stored) {
     if (!std::isfinite(factor) || factor < 0.0f)
-      fail(ErrorCode::BadFile, "tensor {} holds {}, which is no factor for {}", scale.name, factor, weight.name);
+      fail(ErrorCode::BadFile, "tensor {} holds {}, which is not a valid factor for {}", scale.name, factor, weight.name);
     factor *= unit_of(scale);
   }
   return per_row ? stored : std::vector<float>(static_cast<size_t>(rows), stored[0]);

@@ -38,7 +38,7 @@ NamedWeights written(const Tensors& tensors) {
   return {open_weights(path), ModelPart::Transformer};
 }
 
-TEST(EightBitScales, AFactorForTheWholeBecomesOneForEachRow) {
+TEST(EightBitScales, TensorFactorIsExpandedToRows) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{1, 1}}) {
     const NamedWeights weights = written({{kLayer + "weight", codes()},
                                           {kLayer + "weight_scale", floats(shape, {0.25f})},
@@ -91,7 +91,7 @@ TEST(EightBitScales, JoinedPiecesKeepTheirOwnFactors) {
   EXPECT_THAT(weights.open("double_blocks.0.img_attn.qkv.weight").scales().to_floats(), ElementsAre(0.5f, 0.5f, 1, 1, 7, 8));
 }
 
-TEST(EightBitScales, NoneWhereTheFileHasNone) {
+TEST(EightBitScales, NoFactorsIfTheFileHasNone) {
   const NamedWeights weights = written({{kLayer + "weight", codes()},
                                         {"img_in.weight", floats({2, 2}, {1, 2, 3, 4})},
                                         {"img_in.weight_scale", floats({}, {2.0f})}});
@@ -100,13 +100,13 @@ TEST(EightBitScales, NoneWhereTheFileHasNone) {
   EXPECT_THAT(weights.unknown(), ElementsAre("img_in.weight_scale"));
 }
 
-TEST(EightBitScales, RefusesWhatIsNoFactor) {
+TEST(EightBitScales, RejectsInvalidFactors) {
   const auto opening = [&](const Tensor& scale) {
     return refusal([&] { written({{kLayer + "weight", codes()}, {kLayer + "weight_scale", scale}}).open(kLayer + "weight"); });
   };
   EXPECT_THAT(opening(floats({3}, {1, 1, 1})), HasSubstr("weight_scale of shape [3] fit no way of scaling"));
   EXPECT_THAT(opening(floats({4}, {1, 1, -1, 1})),
-              HasSubstr("holds -1, which is no factor for double_blocks.0.img_attn.proj.weight"));
+              HasSubstr("holds -1, which is not a valid factor for double_blocks.0.img_attn.proj.weight"));
   EXPECT_THAT(opening(floats({}, {std::numeric_limits<float>::infinity()})), HasSubstr("holds inf"));
   EXPECT_THAT(opening(floats({}, {NAN})), HasSubstr("holds nan"));
   const int32_t one = 1;

@@ -32,7 +32,7 @@ double squared_error(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-TEST(EncodeBlocks, SimpleTypesAreWhatTheReferencePackageWrites) {
+TEST(EncodeBlocks, SimpleTypesMatchTheReferencePackage) {
   const auto source = golden();
   for (DType dtype : {DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0})
     for (const char* name : {"normal", "weights"}) {
@@ -108,7 +108,7 @@ float half_at(const std::vector<std::byte>& block, size_t at) {
   return to_float(h);
 }
 
-TEST(EncodeBlocks, SearchesComeNearTheBestThereIs) {
+TEST(EncodeBlocks, SearchesAreCloseToTheOptimum) {
   struct Case {
     DType dtype;
     std::function<double(const float*, const std::vector<std::byte>&)> best;

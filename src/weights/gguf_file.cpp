@@ -164,7 +164,7 @@ GgufHeader::Entry read_entry(Reader& reader) {
          type->block_elements, type->name);
   const uint64_t blocks = elements / static_cast<uint64_t>(type->block_elements);
   if (blocks > kMaxNumber / static_cast<uint64_t>(type->block_bytes))
-    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", printable(t.name), t.shape);
+    fail(ErrorCode::BadFile, "tensor {} of shape {} has too many bytes", printable(t.name), t.shape);
   t.size = blocks * static_cast<uint64_t>(type->block_bytes);
   return t;
 }
@@ -208,7 +208,7 @@ void check_offsets(const GgufHeader& header, uint64_t alignment, uint64_t file_s
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->offset < order[i - 1]->offset + order[i - 1]->size)
       fail(ErrorCode::BadFile, "tensor {} begins inside tensor {}", printable(order[i]->name), printable(order[i - 1]->name));
-  if (!usual) log.warn("the tensors do not follow one another in the order of the list");
+  if (!usual) log.warn("the tensors are not stored in the order of the list");
 }
 
 // ComfyUI's converter stores what does not divide into blocks as rows of 256 and notes the shape it had. Rows must hold

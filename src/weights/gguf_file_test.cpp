@@ -79,7 +79,7 @@ TEST(GgufFile, ReadsValuesOfEveryTypeAndTensorsInPyTorchOrder) {
   EXPECT_EQ(std::to_integer<int>(opened.tensors()[1].bytes[0]), 128);
 }
 
-TEST(GgufFile, RefusesEachWayToBeWrong) {
+TEST(GgufFile, RejectsEveryKindOfDamage) {
   const auto with_key = [](const std::string& value) { return head(0, 1) + text("k") + value; };
   EXPECT_THAT(refusal_of("GGUX"), HasSubstr("does not begin with GGUF"));
   EXPECT_THAT(refusal_of("GGUF"), HasSubstr("ends inside its header"));
@@ -111,7 +111,7 @@ TEST(GgufFile, RefusesEachWayToBeWrong) {
               HasSubstr("begins inside"));
 }
 
-TEST(GgufFile, KeepsOddOrdersAndUnknownTypesUntilTheyAreWanted) {
+TEST(GgufFile, UnknownTypesFailOnlyWhenOpened) {
   Lines lines;
   const std::string file =
       with_data(head(3, 0) + entry("late", {2}, 0, 32) + entry("early", {2}, 0, 0) + entry("odd", {256}, 17, 64), 64 + 74);

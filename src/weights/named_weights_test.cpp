@@ -172,7 +172,7 @@ TEST(NamedWeights, RefusesAPartUnderTwoPrefixes) {
               HasSubstr("mixes tensors of the transformer with the prefix \"\" and with \"model.\""));
 }
 
-TEST(NamedWeights, SaysWhatIsMissing) {
+TEST(NamedWeights, NamesMissingTensors) {
   const auto folder = scratch_folder();
   const std::string attn = "transformer_blocks.0.attn.";
   const NamedWeights weights(

@@ -48,7 +48,7 @@ TEST(Shard, CutsEqualSlices) {
   EXPECT_THAT(refusal([] { Shard{.count = 2}.ranges(96, 32); }), HasSubstr("cuts through a block of 32"));
 }
 
-TEST(OpenTensor, ViewsWhereItCan) {
+TEST(OpenTensor, ReturnsViewsIfPossible) {
   const Counting t(DType::F32, {4, 3});
   EXPECT_TRUE(t.tensor.aligned());
   EXPECT_EQ(open_tensor(t.tensor).raw(), t.floats.data());
@@ -57,7 +57,7 @@ TEST(OpenTensor, ViewsWhereItCan) {
   EXPECT_EQ(rows.shape(), (Shape{2, 3}));
 }
 
-TEST(OpenTensor, CopiesWhatIsMisaligned) {
+TEST(OpenTensor, CopiesMisalignedTensors) {
   const std::vector<float> wanted{1.5f, -2.5f};
   std::vector<std::byte> bytes(1 + 8);
   std::memcpy(bytes.data() + 1, wanted.data(), 8);

@@ -28,7 +28,7 @@ float largest_magnitude(const float* x, int64_t count) {
   return std::bit_cast<float>(largest);
 }
 
-// One row; returns its scale. A row that holds something other than numbers has no scale but NaN, and shows.
+// One row; returns its scale. A row that contains values that are not numbers has no scale but NaN, and shows.
 float quantise_row(Quant quant, const float* x, int64_t count, std::byte* out) {
   const float largest = largest_magnitude(x, count);
   const auto factor = [&](float range) { return largest > 0.0f ? range / largest : 0.0f; };

@@ -32,7 +32,7 @@ uint8_t nearest_e4m3(float x) {
   return best;
 }
 
-TEST(Quantise, NamesGoBothWays) {
+TEST(Quantise, NamesRoundTrip) {
   for (const std::string& name : quant_names()) EXPECT_EQ(name_of(quant_named(name)), name);
   EXPECT_THROW(quant_named("int7"), Error);
 }
@@ -63,7 +63,7 @@ TEST(Quantise, Fp8IsTheNearestValueOfTheFormat) {
   for (size_t i = 0; i < v.size(); ++i) EXPECT_EQ(q.data<uint8_t>()[i], nearest_e4m3(v[i])) << i << ": " << v[i];
 }
 
-TEST(Quantise, BlocksAreWhatTheFormatSays) {
+TEST(Quantise, BlocksMatchTheFormat) {
   ThreadPool threads(1);
   std::vector<float> v(64, 0.0f);
   v[0] = -8.0f, v[1] = 3.5f, v[2] = 0.49f, v[17] = 7.0f;  // Q4_0: d = 1, so codes are value + 8, halves upwards
@@ -98,7 +98,7 @@ TEST(Quantise, SixteenBitWeightsGiveTheSameAsTheirValues) {
   }
 }
 
-TEST(Quantise, RefusesWhatDoesNotFit) {
+TEST(Quantise, RejectsUnsuitableShapes) {
   ThreadPool threads(1);
   EXPECT_THROW(quantise(matrix(values(2 * 33), 2), Quant::Q8_0, threads), Error);
   EXPECT_FALSE(can_quantise({4, 33}, Quant::Q4_0));
@@ -106,7 +106,7 @@ TEST(Quantise, RefusesWhatDoesNotFit) {
 }
 
 // A weight that is not a number must not turn into a harmless one.
-TEST(Quantise, NotANumberShows) {
+TEST(Quantise, NaNIsNotHidden) {
   ThreadPool threads(1);
   std::vector<float> v(64, 1.0f);
   v[5] = NAN;

@@ -29,7 +29,7 @@ class Nvfp4Values final : public QuantisedValues {
       fail(ErrorCode::BadFile, "{} is not one F32 number", parts_.global.name);
     std::memcpy(&global_, parts_.global.bytes.data(), sizeof global_);
     if (!std::isfinite(global_) || global_ < 0)
-      fail(ErrorCode::BadFile, "{} holds {}, which is no scale", parts_.global.name, global_);
+      fail(ErrorCode::BadFile, "{} holds {}, which is not a valid scale", parts_.global.name, global_);
     if (parts_.input_factors) read_input_factors(*parts_.input_factors);
   }
 
@@ -172,7 +172,8 @@ Shape bnb_shape(const BnbParts& parts) {
     for (const Json& e : *extents)
       if (e.is_number_integer() && e.get<int64_t>() > 0 && e.get<int64_t>() < (int64_t{1} << 31))
         shape = shape.append(e.get<int64_t>());
-  if (shape.rank() != 2) fail(ErrorCode::BadFile, "the quant_state of {} does not tell the shape of a matrix", parts.codes.name);
+  if (shape.rank() != 2)
+    fail(ErrorCode::BadFile, "the quant_state of {} does not contain the shape of a matrix", parts.codes.name);
   return shape;
 }
 

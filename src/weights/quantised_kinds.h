@@ -25,8 +25,7 @@ bool scales_rows(const StoredTensor& weight, const StoredTensor& scale);
 enum class Nvfp4Order { Tiled, Linear };
 struct Nvfp4Parts {
   StoredTensor codes, scales, global;
-  const StoredTensor* input_factors =
-      nullptr;  // pre_quant_scale [K]: defined for the activations, here multiplied into the weight
+  const StoredTensor* input_factors = nullptr;  // pre_quant_scale [K]: for the activations; multiplied into the weight here
 };
 std::shared_ptr<const QuantisedValues> nvfp4_values(const Nvfp4Parts& parts, Nvfp4Order order);
 

@@ -79,7 +79,7 @@ class ScaledValues final : public QuantisedValues {
     const auto first = static_cast<size_t>(bytes_for(*scale_.dtype, line * grid_.stride));
     read_values(*scale_.dtype, scale_.bytes.data() + first, grid_.stride, scales.data());
     for (float& s : scales) {
-      if (!std::isfinite(s) || s < 0) fail(ErrorCode::BadFile, "{} holds {}, which is no scale", scale_.name, s);
+      if (!std::isfinite(s) || s < 0) fail(ErrorCode::BadFile, "{} holds {}, which is not a valid scale", scale_.name, s);
       s *= factor_;
     }
   }

@@ -26,7 +26,8 @@ bool is_f8(const StoredTensor& t) { return t.dtype == DType::F8_E4M3 || t.dtype 
 bool is_table(const StoredTensor& t) { return t.name.ends_with("embed_tokens.weight"); }
 
 Json json_in(const StoredTensor& t) {
-  if (t.bytes.size() > kMaxJson) fail(ErrorCode::BadFile, "{} of {} bytes is no description", printable(t.name), t.bytes.size());
+  if (t.bytes.size() > kMaxJson)
+    fail(ErrorCode::BadFile, "{} of {} bytes is not a valid descriptor", printable(t.name), t.bytes.size());
   Json json = in_context(printable(t.name), [&] {
     return parse_json({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()});
   });

@@ -76,7 +76,7 @@ TEST(QuantisedValues, ScalesOfBlocksGroupsAndColumns) {
               }),
               HasSubstr("fit no way of scaling"));
   const auto broken = written({{"w.weight", ones}, {"w.weight_scale", floats({2, 2}, {1, NAN, 1, 1})}});
-  EXPECT_THAT(refusal([&] { broken->open("w.weight"); }), HasSubstr("which is no scale"));
+  EXPECT_THAT(refusal([&] { broken->open("w.weight"); }), HasSubstr("which is not a valid scale"));
 }
 
 TEST(QuantisedValues, OneScaleOrOneForEachRowStaysF8) {
@@ -93,7 +93,7 @@ TEST(QuantisedValues, OneScaleOrOneForEachRowStaysF8) {
   EXPECT_EQ(written({{"w.weight", ones}})->find("w.weight")->dtype, DType::F8_E4M3) << "unscaled files are valid";
 }
 
-TEST(QuantisedValues, TiledScalesLieWhereTensorCoresReadThem) {
+TEST(QuantisedValues, TiledScalesHaveTheTensorCoreOrder) {
   const int64_t c = 192;
   EXPECT_EQ(tiled_scale_offset(0, 0, c), 0);
   EXPECT_EQ(tiled_scale_offset(0, 1, c), 1);
@@ -286,7 +286,7 @@ TEST(QuantisedValues, Int8PlainRotatedAndOfBitsandbytes) {
               HasSubstr("does not fit"));
 }
 
-TEST(QuantisedValues, WhatIsNotUnderstoodSaysSoWhenItIsWanted) {
+TEST(QuantisedValues, UnsupportedFormatsFailOnlyWhenOpened) {
   const Tensor q = bytes({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   const auto unknown = written({{"w.weight", q}});
   EXPECT_THAT(refusal([&] { unknown->open("w.weight"); }), HasSubstr("quantised by an unknown scheme"));

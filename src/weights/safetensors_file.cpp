@@ -18,13 +18,13 @@ constexpr const char* kDownloadAgain = "download the file again";
 void refuse_other_formats(std::string_view text) {
   const auto begins = [&](std::string_view mark) { return text.substr(0, mark.size()) == mark; };
   if (begins("version https://git-lfs.github.com/spec/v1"))
-    throw Error(ErrorCode::BadFile, "this is a Git LFS pointer, not the model", "fetch the real file with git lfs pull");
+    throw Error(ErrorCode::BadFile, "this is a Git LFS pointer, not the model", "download the real file with git lfs pull");
   if (begins("GGUF")) fail(ErrorCode::BadFile, "this is a GGUF file, not safetensors");
   const bool zip = begins("PK\x03\x04");
   const bool pickle = text.size() >= 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
   if (zip || pickle)
     throw Error(ErrorCode::BadFile, "this is a PyTorch pickle or a zip archive, not safetensors",
-                "pickles can run programs and are not read; look for a .safetensors file of the model");
+                "reading a pickle can run code; look for a .safetensors file of the model");
   if (begins("\xef\xbb\xbf")) text.remove_prefix(3);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '<')

@@ -186,7 +186,7 @@ uint64_t elements(const Entry& t) {
   for (int64_t extent : t.shape) {
     if (extent == 0) empty = true;
     else if (product > kMaxNumber / static_cast<uint64_t>(extent))
-      fail(ErrorCode::BadFile, "tensor {} of shape {} has more elements than 64 bits count", printable(t.name), t.shape);
+      fail(ErrorCode::BadFile, "tensor {} of shape {} has too many elements", printable(t.name), t.shape);
     else product *= static_cast<uint64_t>(extent);
   }
   return empty ? 0 : product;
@@ -199,7 +199,7 @@ void check_size(const Entry& t) {
   const auto bits = bits_of(t.dtype);
   if (!bits) return;  // a type from the future: reported when somebody wants the tensor
   if (count > kMaxNumber / *bits)
-    fail(ErrorCode::BadFile, "tensor {} of shape {} has more bytes than 64 bits count", printable(t.name), t.shape);
+    fail(ErrorCode::BadFile, "tensor {} of shape {} has too many bytes", printable(t.name), t.shape);
   if (count * *bits % 8 != 0)
     fail(ErrorCode::BadFile, "tensor {} of {} elements of {} does not fill whole bytes", printable(t.name), count, t.dtype);
   if (const uint64_t bytes = count * *bits / 8; t.end - t.begin != bytes)

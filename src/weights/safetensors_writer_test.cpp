@@ -61,7 +61,7 @@ TEST(SafetensorsWriter, LaysOutWideTypesFirstThenByName) {
   EXPECT_EQ(std::memcmp(source->find("z")->bytes.data(), data.data() + 10, 4), 0);
 }
 
-TEST(SafetensorsWriter, HoldsTheWriterToItsDeclaration) {
+TEST(SafetensorsWriter, RejectsDataThatWasNotDeclared) {
   const auto path = scratch_folder() / "x.safetensors";
   const auto data = counting(16);
   const std::span<const std::byte> bytes(data);
@@ -77,7 +77,7 @@ TEST(SafetensorsWriter, HoldsTheWriterToItsDeclaration) {
   EXPECT_TRUE(std::filesystem::is_empty(path.parent_path()));  // never committed
 }
 
-TEST(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
+TEST(SafetensorsWriter, RejectsUnsupportedTypes) {
   const auto path = scratch_folder() / "x.safetensors";
   const auto refused = [&](std::vector<SafetensorsWriter::Declared> tensors) {
     return refusal([&] { SafetensorsWriter writer(path, std::move(tensors)); });

@@ -72,7 +72,7 @@ void require_files(const fs::path& folder, const std::vector<std::string>& names
 
 WeightFiles read_series(const fs::path& path, const SeriesName& series, const Log& log) {
   check(series.count >= 1 && series.count <= kMaxParts && series.part >= 1 && series.part <= series.count,
-        "{}: part {} of {} makes no sense", path.string(), series.part, series.count);
+        "{}: part {} of {} is not valid", path.string(), series.part, series.count);
   std::vector<std::string> names;
   for (int i = 1; i <= series.count; ++i) names.push_back(series.name_of(i));
   require_files(path.parent_path(), names, path.string());
@@ -89,7 +89,8 @@ void keep_mapped(std::vector<StoredTensor>& tensors, const std::vector<std::stri
   for (const auto& t : tensors) present.push_back(t.name);
   std::sort(present.begin(), present.end());
   std::set_difference(mapped.begin(), mapped.end(), present.begin(), present.end(), std::back_inserter(absent));
-  if (!absent.empty()) fail(ErrorCode::BadFile, "{} lacks tensors the index maps to it: {}", shard.string(), listed(absent));
+  if (!absent.empty())
+    fail(ErrorCode::BadFile, "{} does not contain tensors that the index assigns to it: {}", shard.string(), listed(absent));
   std::set_difference(present.begin(), present.end(), mapped.begin(), mapped.end(), std::back_inserter(extra));
   if (extra.empty()) return;
   log.warn("{}: ignoring {} tensors that are not in the index: {}", shard.string(), extra.size(), listed(extra));
@@ -163,8 +164,8 @@ WeightFiles read_folder(const fs::path& folder, const Log& log) {
   if (indices.size() == 1) return read_index_or_single(folder / indices[0], log);
   if (indices.empty() && singles.size() == 1) return read_weight_files(folder / singles[0], log);
   auto& found = indices.empty() ? singles : indices;
-  if (found.empty()) fail(ErrorCode::NotFound, "folder {} holds no .safetensors or .gguf file", folder.string());
-  throw Error(ErrorCode::InvalidArgument, fmt::format("folder {} holds several models: {}", folder.string(), listed(found)),
+  if (found.empty()) fail(ErrorCode::NotFound, "folder {} contains no .safetensors or .gguf file", folder.string());
+  throw Error(ErrorCode::InvalidArgument, fmt::format("folder {} contains several models: {}", folder.string(), listed(found)),
               "name the file to use");
 }
 

@@ -53,7 +53,7 @@ Tensor WeightSource::open(std::string_view name, const Shard& shard) const {
 std::shared_ptr<const WeightSource> open_weights(const std::filesystem::path& path, const Log& log) {
   WeightFiles files = read_weight_files(path, log);
   in_context(files.description, [&] { attach_quantised_values(files.tensors, files.metadata); });
-  if (files.tensors.empty()) fail(ErrorCode::BadFile, "{} holds no tensors", files.description);
+  if (files.tensors.empty()) fail(ErrorCode::BadFile, "{} contains no tensors", files.description);
   return std::make_shared<const WeightSource>(std::move(files.tensors), std::move(files.metadata), std::move(files.description));
 }
 

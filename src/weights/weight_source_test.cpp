@@ -54,10 +54,10 @@ TEST(WeightSource, TensorsOutliveTheSource) {
 TEST(WeightSource, RefusesFilesWithoutTensors) {
   const auto folder = scratch_folder();
   write_file(folder / "x.safetensors", container("{}"));
-  EXPECT_THAT(refused(folder / "x.safetensors"), HasSubstr("x.safetensors holds no tensors"));
+  EXPECT_THAT(refused(folder / "x.safetensors"), HasSubstr("x.safetensors contains no tensors"));
 }
 
-TEST(WeightSource, OnePartStandsForTheSeries) {
+TEST(WeightSource, OnePartOpensTheWholeSeries) {
   const auto folder = scratch_folder();
   write_file(folder / "m-00001-of-00003.safetensors", file_of({"a"}));
   write_file(folder / "m-00003-of-00003.safetensors", file_of({"c"}));
@@ -72,7 +72,7 @@ TEST(WeightSource, OnePartStandsForTheSeries) {
   EXPECT_THAT(refused(folder / "m-00002-of-00003.safetensors"),
               HasSubstr("tensor c is in m-00002-of-00003.safetensors and in m-00003-of-00003.safetensors"));
   write_file(folder / "m-00004-of-00003.safetensors", file_of({"z"}));
-  EXPECT_THAT(refused(folder / "m-00004-of-00003.safetensors"), HasSubstr("part 4 of 3 makes no sense"));
+  EXPECT_THAT(refused(folder / "m-00004-of-00003.safetensors"), HasSubstr("part 4 of 3 is not valid"));
 }
 
 TEST(WeightSource, NamesThatOnlyLookLikeASeriesAreFiles) {
@@ -126,7 +126,7 @@ TEST(WeightSource, IndexAndFilesMustAgree) {
                                       HasSubstr("total_size is 99, the tensors have 2 bytes")));
 
   write_file(index, index_of({{"a", "1.safetensors"}, {"b", "1.safetensors"}}));
-  EXPECT_THAT(refused(index), HasSubstr("1.safetensors lacks tensors the index maps to it: b"));
+  EXPECT_THAT(refused(index), HasSubstr("1.safetensors does not contain tensors that the index assigns to it: b"));
 
   write_file(folder / "2.safetensors", file_of({"b", "a"}));
   write_file(index, index_of({{"a", "1.safetensors"}, {"b", "2.safetensors"}}));
@@ -136,7 +136,7 @@ TEST(WeightSource, IndexAndFilesMustAgree) {
   EXPECT_THAT(refused(index), HasSubstr("maps tensor a twice"));
 }
 
-TEST(WeightSource, RefusesWhatIsNoIndex) {
+TEST(WeightSource, RejectsInvalidIndexes) {
   const auto index = scratch_folder() / "m.safetensors.index.json";
   for (const char* text : {"[]", "5", R"({"weight_map":5})", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})",
                            R"({"weight_map":{"a":{}}})", R"({"weight_map":{},"weight_map":{}})"}) {
@@ -150,7 +150,7 @@ TEST(WeightSource, RefusesWhatIsNoIndex) {
   write_file(index, "{");
   EXPECT_THAT(refused(index), HasSubstr("not valid JSON"));
   write_file(index, R"({"weight_map":{}})");
-  EXPECT_THAT(refused(index), HasSubstr("holds no tensors"));
+  EXPECT_THAT(refused(index), HasSubstr("contains no tensors"));
 }
 
 TEST(WeightSource, ASingleFileIsPreferredToItsIndex) {
@@ -166,13 +166,13 @@ TEST(WeightSource, ASingleFileIsPreferredToItsIndex) {
 
 TEST(WeightSource, FindsTheModelOfAFolder) {
   const auto folder = scratch_folder();
-  EXPECT_THAT(refused(folder), HasSubstr("holds no .safetensors or .gguf file"));
+  EXPECT_THAT(refused(folder), HasSubstr("contains no .safetensors or .gguf file"));
   EXPECT_THAT(refused(folder / "absent"), HasSubstr("absent"));
   write_file(folder / "x-1-of-2.safetensors", file_of({"one"}));
   write_file(folder / "x-2-of-2.safetensors", file_of({"two"}));
   EXPECT_THAT(open_weights(folder)->names(), ElementsAre("one", "two"));
   write_file(folder / "y.safetensors", file_of({"y"}));
-  EXPECT_THAT(refused(folder), HasSubstr("holds several models: x-1-of-2.safetensors, y.safetensors | name the file"));
+  EXPECT_THAT(refused(folder), HasSubstr("contains several models: x-1-of-2.safetensors, y.safetensors | name the file"));
   write_file(folder / "diffusion_pytorch_model.safetensors", file_of({"d"}));
   EXPECT_THAT(open_weights(folder)->names(), ElementsAre("d"));
   write_file(folder / "model.safetensors", file_of({"m"}));

@@ -65,7 +65,7 @@ TEST(Tensor, ScalesFollowRowsThroughViews) {
   EXPECT_THROW(x.with_scales(Tensor::host_copy(factors, DType::F32, {4})), Error);
 }
 
-TEST(CpuDevice, SaysWhatItIs) {
+TEST(CpuDevice, DescribesItself) {
   const auto device = open_cpu({.threads = 3});
   EXPECT_EQ(device->name(), "cpu");
   EXPECT_TRUE(device->is_host());
@@ -141,7 +141,7 @@ TEST(CpuGraph, ReusesTemporariesInsideOneCapture) {
   EXPECT_EQ(y.narrowed(0, 0, 1).to_floats()[0], 1048576.0f);
 }
 
-TEST(CpuGraph, GivesItsMemoryBackWhenNobodyNeedsIt) {
+TEST(CpuGraph, FreesItsMemoryWhenDestroyed) {
   const auto stream = open_cpu({.threads = 1})->open_stream();
   const Tensor x = floats(*stream, {1, 2, 3});
   const size_t before = stream->used_bytes();
@@ -154,7 +154,7 @@ TEST(CpuGraph, GivesItsMemoryBackWhenNobodyNeedsIt) {
   EXPECT_EQ(stream->used_bytes(), before);
 }
 
-TEST(CpuGraph, RefusesWorkThatChangedAndRecovers) {
+TEST(CpuGraph, RejectsChangedWorkAndRecovers) {
   const auto stream = open_cpu({.threads = 1})->open_stream();
   int64_t n = 4;
   const auto graph = stream->capture([&] { Tensor::empty(*stream, DType::F32, {n}).fill(1.0); });

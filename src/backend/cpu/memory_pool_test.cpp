@@ -52,7 +52,7 @@ TEST(MemoryPool, KeepsLittleMoreThanThePeak) {
   }
 }
 
-TEST(MemoryPool, SaysHowMuchWasAskedForWhenThereIsNone) {
+TEST(MemoryPool, OutOfMemoryNamesTheRequestedSize) {
   const auto pool = std::make_shared<MemoryPool>();
   for (size_t bytes : {size_t{1} << 50, ~size_t{0}}) {
     try {

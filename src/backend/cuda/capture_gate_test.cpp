@@ -9,7 +9,7 @@
 namespace flux2 {
 namespace {
 
-TEST(CaptureGate, ACaptureRunsAloneAlthoughOthersKeepComing) {
+TEST(CaptureGate, CaptureRunsAloneUnderContention) {
   std::atomic<int> inside = 0, overlaps = 0;
   std::atomic<bool> done = false;
   std::vector<std::jthread> callers;

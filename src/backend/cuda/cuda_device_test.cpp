@@ -18,7 +18,7 @@ std::vector<float> counting(size_t n, float from = 0.0f) {
   return values;
 }
 
-TEST(CudaDeviceCount, IsNeverNegativeAndRefusesWhatIsNotThere) {
+TEST(CudaDeviceCount, IsNeverNegativeAndRejectsMissingDevices) {
   const int count = cuda_device_count();
   EXPECT_GE(count, 0);
   try {
@@ -53,7 +53,7 @@ TEST_F(CudaDeviceTest, PoolReusesMemory) {
   EXPECT_GE(stream->peak_bytes(), stream->used_bytes());
 }
 
-TEST_F(CudaDeviceTest, PoolCutsBlocksAndJoinsThemAgain) {
+TEST_F(CudaDeviceTest, PoolSplitsAndMergesBlocks) {
   constexpr size_t kMegabyte = size_t{1} << 20;
   const auto address = [](const std::shared_ptr<void>& p) { return reinterpret_cast<uintptr_t>(p.get()); };
   uintptr_t whole = 0;
@@ -97,7 +97,7 @@ TEST_F(CudaDeviceTest, StreamsShareALimit) {
 }
 
 // A small piece of a large segment would keep all of it: klein-9B's decoder found no room under 6 GiB although enough was free.
-TEST_F(CudaDeviceTest, UnderALimitFreeMemoryIsNotTornApart) {
+TEST_F(CudaDeviceTest, MemoryIsNotFragmentedUnderALimit) {
   constexpr size_t kMegabyte = size_t{1} << 20;
   const auto limited = open_cuda(0, {.memory_limit = 100 * kMegabyte})->open_stream();
   limited->allocate(60 * kMegabyte);
@@ -107,7 +107,7 @@ TEST_F(CudaDeviceTest, UnderALimitFreeMemoryIsNotTornApart) {
   EXPECT_THROW(limited->allocate(10 * kMegabyte), Error);
 }
 
-TEST_F(CudaDeviceTest, TooMuchMemoryIsAnErrorAndLeavesTheStreamUsable) {
+TEST_F(CudaDeviceTest, OutOfMemoryLeavesTheStreamUsable) {
   const auto kept = stream->allocate(1 << 20);
   try {
     stream->allocate(size_t{1} << 46);
@@ -212,7 +212,7 @@ TEST_F(CudaDeviceTest, RemembersTimedProductsAndGivesTheSameBytes) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(CudaDeviceTest, RefusesDtypesByName) {
+TEST_F(CudaDeviceTest, NamesUnsupportedDtypes) {
   const Tensor x = blank({4}, DType::F64), y = blank({4}, DType::F64);
   try {
     kernels().unary({Unary::Silu, x, y});

@@ -16,7 +16,7 @@ TEST(LateLibrary, FindsFunctionsOfALibraryOpenedAtTheCall) {
   EXPECT_EQ(cosine(0.0), 1.0);
 }
 
-TEST(LateLibrary, NamesWhatIsMissing) {
+TEST(LateLibrary, NamesTheMissingLibraryOrFunction) {
   const auto message = [](const LateLibrary& library, const char* function) -> std::string {
     try {
       library.symbol(function);
@@ -32,7 +32,7 @@ TEST(LateLibrary, NamesWhatIsMissing) {
             std::string::npos);
 }
 
-TEST(LateLibrary, SuggestsTheCpuWhereALibraryIsMissing) {
+TEST(LateLibrary, SuggestsTheCpuIfALibraryIsMissing) {
   try {
     LateLibrary("libno-such-library.so.7").symbol("cos");
     FAIL();

@@ -30,7 +30,7 @@ class MatmulPlansTest : public testing::Test {
   fs::path folder;
 };
 
-TEST_F(MatmulPlansTest, ComeBackInAnotherRunOfTheSameMachine) {
+TEST_F(MatmulPlansTest, PersistBetweenRunsOnTheSameMachine) {
   MatmulPlans first({folder}, "NVIDIA H200"), second({folder}, "NVIDIA H200");
   first.remember("a product", algorithm(1));
   second.remember("another", algorithm(100));  // keeps what the first has written meanwhile
@@ -44,7 +44,7 @@ TEST_F(MatmulPlansTest, ComeBackInAnotherRunOfTheSameMachine) {
   EXPECT_FALSE(MatmulPlans({folder}, "NVIDIA H100").find("a product"));
 }
 
-TEST_F(MatmulPlansTest, ADamagedFileIsNoFile) {
+TEST_F(MatmulPlansTest, IgnoresADamagedFile) {
   MatmulPlans({folder}, "GPU").remember("a product", algorithm(1));
   for (const auto& entry : fs::directory_iterator(folder))
     for (const char* text : {"", "{", "[]", "{\"plans\": {\"a product\": 3}}", "{\"plans\": {\"a product\": \"12xy\"}}"}) {

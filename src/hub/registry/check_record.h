@@ -21,7 +21,7 @@ QuickCheck quick_check(const ModelRecord& record);
 QuickCheck check_sizes(const ModelRecord& record);
 
 struct CheckOptions {
-  bool values = false;  // read every weight: all must be numbers
+  bool values = false;  // read every weight and check that all are finite numbers
   bool quick = false;   // trust the hash of a file that has not changed since it was computed
   CopyProgress progress = {};
 };

@@ -44,7 +44,7 @@ TEST_F(CheckRecord, ComputesTheHashOnceAndComparesLater) {
   EXPECT_EQ(checked().state, ModelState::Ready);
 }
 
-TEST_F(CheckRecord, AQuickLookTrustsAnUnchangedFile) {
+TEST_F(CheckRecord, QuickCheckTrustsAnUnchangedFile) {
   checked();
   int pieces = 0;
   const CopyProgress count = [&](uint64_t, uint64_t, const std::string&) { return ++pieces > 0; };
@@ -73,7 +73,7 @@ TEST_F(CheckRecord, PartsOfASetMayBeGone) {
   EXPECT_THAT(quick_check(encoder).note, HasSubstr("config.json"));
 }
 
-TEST_F(CheckRecord, ValuesThatAreNoNumbersAreFound) {
+TEST_F(CheckRecord, FindsNonFiniteValues) {
   EXPECT_EQ(checked({.values = true}).state, ModelState::Ready);
   std::string bytes = read_text_file(vae);
   bytes[bytes.size() - 1] = '\x7f', bytes[bytes.size() - 2] = '\x80';  // bf16 infinity

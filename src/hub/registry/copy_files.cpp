@@ -82,8 +82,8 @@ void check_space(const std::vector<PlannedCopy>& copies) {
   if (!failure && space.available < needed + needed / 10)
     throw Error(
         ErrorCode::CannotWrite,
-        fmt::format("{:.1f} GiB are needed in {}, with a tenth in reserve; {:.1f} GiB are free", gib(needed + needed / 10),
-                    folder.string(), gib(space.available)),
+        fmt::format("{:.1f} GiB are needed in {}, including a reserve of ten per cent; {:.1f} GiB are free",
+                    gib(needed + needed / 10), folder.string(), gib(space.available)),
         Hint("use the files where they are with {0}, or name another data folder with FLUX2_HOME", {set_option("in_place")}));
 }
 

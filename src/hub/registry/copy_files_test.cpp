@@ -22,7 +22,7 @@ std::string noise(size_t bytes) {
   return text;
 }
 
-TEST(CopyFiles, TakesWhatBelongsToAModel) {
+TEST(CopyFiles, CopiesOnlyModelFiles) {
   const fs::path folder = scratch_folder();
   for (const char* name : {"a/model_index.json", "a/vae/x.safetensors", "a/picture.png", "a/.git/config.json", "a/run.py"})
     write_file(folder / name, name);
@@ -39,7 +39,7 @@ TEST(CopyFiles, TakesWhatBelongsToAModel) {
   EXPECT_EQ(plan_copies(folder / "s-00001-of-00002.safetensors", folder / "to/s-00001-of-00002.safetensors").size(), 2u);
 }
 
-TEST(CopyFiles, GoesOnWhereItWasInterrupted) {
+TEST(CopyFiles, ResumesAfterAnInterruption) {
   const fs::path folder = scratch_folder();
   const std::string bytes = noise((64 << 20) + (9 << 20) + 5);
   write_file(folder / "x.safetensors", bytes);
@@ -61,7 +61,7 @@ TEST(CopyFiles, GoesOnWhereItWasInterrupted) {
   EXPECT_EQ(fs::last_write_time(folder / "to/x.safetensors"), before);
 }
 
-TEST(CopyFiles, SaysWhenTheDiskIsTooSmall) {
+TEST(CopyFiles, FailsIfTheDiskIsTooSmall) {
   const fs::path folder = scratch_folder();
   write_file(folder / "x.safetensors", "x");
   fs::resize_file(folder / "x.safetensors", uint64_t{8} << 40);  // a hole of 8 TiB

@@ -142,7 +142,7 @@ void Database::refuse(int code) const {
     case SQLITE_IOERR:
     case SQLITE_PERM:
       throw Error(ErrorCode::CannotWrite, fmt::format("cannot open or write {}: {}", path_.string(), reason),
-                  "FLUX2_HOME names another folder for it");
+                  "set FLUX2_HOME to use another folder");
     default:
       throw Error(ErrorCode::BadFile, fmt::format("the registry {} is damaged: {}", path_.string(), reason), how_to_replace());
   }
@@ -184,7 +184,7 @@ void migrate(const Database& database, std::string_view area, std::span<const ch
   const int64_t found = version();  // asked again: another process may have been faster
   if (found < 0 || found > newest)
     throw Error(ErrorCode::Incompatible,
-                fmt::format("{} was written by a newer version of this program ({} {}, this one knows {})",
+                fmt::format("{} was written by a newer version of this program ({} {}; this version supports {})",
                             database.path().string(), area, found, newest),
                 "use that version, or another folder with FLUX2_HOME");
   for (int64_t i = found; i < newest; ++i) database.run(steps[static_cast<size_t>(i)]);

@@ -18,7 +18,7 @@ using testing_models::write_file;
 constexpr const char* kFirst[] = {"CREATE TABLE t (a INTEGER, b TEXT)"};
 constexpr const char* kBoth[] = {kFirst[0], "ALTER TABLE t ADD COLUMN c TEXT NOT NULL DEFAULT 'new'"};
 
-TEST(Database, ValuesComeBackAsTheyWere) {
+TEST(Database, RoundTripsValues) {
   const Database db(scratch_folder() / "inner/x.db", Database::Access::Write);
   db.run("CREATE TABLE t (a INTEGER, b TEXT)");
   const std::string odd("with \0 inside, 'quotes' and ü", 31);
@@ -31,7 +31,7 @@ TEST(Database, ValuesComeBackAsTheyWere) {
   EXPECT_FALSE(row.step());
 }
 
-TEST(Database, AnUnfinishedTransactionIsUndone) {
+TEST(Database, RollsBackAnUnfinishedTransaction) {
   const Database db(scratch_folder() / "x.db", Database::Access::Write);
   db.run("CREATE TABLE t (a INTEGER)");
   const auto count = [&] {
@@ -69,7 +69,7 @@ TEST(Database, MigrationsRunOnceAndInOrder) {
               AllOf(HasSubstr("Incompatible"), HasSubstr("newer version"), HasSubstr("FLUX2_HOME")));
 }
 
-TEST(Database, AStepThatFailsLeavesTheOldVersion) {
+TEST(Database, FailedMigrationKeepsTheOldVersion) {
   const Database db(scratch_folder() / "x.db", Database::Access::Write);
   migrate(db, "t", kFirst);
   constexpr const char* kBroken[] = {kFirst[0], "CREATE TABLE u (a INTEGER); NONSENSE"};
@@ -78,7 +78,7 @@ TEST(Database, AStepThatFailsLeavesTheOldVersion) {
   EXPECT_THAT(refusal([&] { db.run("SELECT * FROM u"); }), HasSubstr("no such table"));
 }
 
-TEST(Database, AFileThatIsNoDatabaseIsRefusedAndKept) {
+TEST(Database, RejectsAndKeepsAFileThatIsNotADatabase) {
   const fs::path path = scratch_folder() / "x.db";
   const std::string text = "this is not what it should be, and it is longer than a hundred bytes, " + std::string(4096, 'x');
   write_file(path, text);
@@ -87,7 +87,7 @@ TEST(Database, AFileThatIsNoDatabaseIsRefusedAndKept) {
   EXPECT_EQ(read_text_file(path), text);
 }
 
-TEST(Database, WhatCannotBeWrittenIsSaid) {
+TEST(Database, ReportsWriteFailures) {
   const fs::path folder = scratch_folder();
   write_file(folder / "file", "x");
   EXPECT_THAT(refusal([&] { Database(folder / "file/x.db", Database::Access::Write); }), HasSubstr("CannotWrite"));
@@ -96,7 +96,7 @@ TEST(Database, WhatCannotBeWrittenIsSaid) {
   EXPECT_THAT(refusal([&] { Database(folder / "none.db", Database::Access::Read); }), HasSubstr("none.db"));
 }
 
-TEST(Database, OddCharactersInAPathArePartOfIt) {
+TEST(Database, AcceptsUnusualCharactersInPaths) {
   const fs::path path = scratch_folder() / "50% #1?mode=memory.db";
   Database(path, Database::Access::Write).run("CREATE TABLE t (a INTEGER)");
   EXPECT_TRUE(fs::exists(path));

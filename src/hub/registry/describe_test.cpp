@@ -20,7 +20,7 @@ Described only(const fs::path& path) {
   return parts.at(0);
 }
 
-TEST(Describe, ATransformerByItsNumbers) {
+TEST(Describe, IdentifiesATransformerByItsGeometry) {
   const fs::path folder = scratch_folder();
   const Described base =
       only(write_stripped(folder / "flux-2-klein-base-4b.safetensors", transformer_tensors(klein_4b_config())));
@@ -48,7 +48,7 @@ TEST(Describe, ATransformerByItsNumbers) {
   EXPECT_FALSE(bare.record.probe.distilled);
 }
 
-TEST(Describe, NamesSayWhatIsInside) {
+TEST(Describe, SuggestsDescriptiveNames) {
   const fs::path folder = scratch_folder();
   auto tensors = transformer_tensors(klein_4b_config());
   for (auto& t : tensors)
@@ -96,7 +96,7 @@ TEST(Describe, AHubCacheTellsSourceAndHash) {
   EXPECT_THAT(part.evidence, Contains(HasSubstr("its hash is that of flux-2-klein-base-4b.safetensors")));
 }
 
-TEST(Describe, WhatCannotBeUsedIsSaid) {
+TEST(Describe, ReportsUnusableFiles) {
   const fs::path folder = scratch_folder();
   write_file(folder / "cut.safetensors", std::string("\x10\0\0\0\0\0\0\0{\"a\":", 13));
   const Described cut = only(folder / "cut.safetensors");

@@ -78,7 +78,7 @@ struct Registry::Store {
     r.name = text();
     const auto broken = [&](const char* what) {
       throw Error(ErrorCode::BadFile, fmt::format("{}: the record {} has {}", database.path().string(), r.key, what),
-                  Hint("{0} takes it out; the model's files stay", {run_command("models remove " + r.key)}));
+                  Hint("remove it with {0}; the model's files are kept", {run_command("models remove " + r.key)}));
     };
     const auto parsed = [&](const char* what) {
       try {
@@ -256,7 +256,8 @@ void Registry::update(const ModelRecord& record) {
   check_model_name(record.name);
   Transaction transaction(store_->database);
   if (const auto other = store_->one("name = ?", {record.name}); other && other->key != record.key)
-    throw Error(ErrorCode::InvalidArgument, fmt::format("another model is called {}", other->name), "choose another name");
+    throw Error(ErrorCode::InvalidArgument, fmt::format("there is already a model called {}", other->name),
+                "choose another name");
   if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "there is no model with the key {}", record.key);
   store_->write(record);
   transaction.commit();

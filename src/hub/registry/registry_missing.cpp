@@ -6,8 +6,8 @@ namespace flux2 {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorCode::InvalidArgument, "this build has no SQLite, so it keeps no registry of models",
-              "build with sqlite3 present; models named by file or folder, and those in the model folders, work without");
+  throw Error(ErrorCode::InvalidArgument, "this build has no model registry: it was built without SQLite",
+              "rebuild with SQLite installed; models given by path, and those in the model folders, work without a registry");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ ModelRecord full_record(const fs::path& path) {
   return r;
 }
 
-TEST(Registry, EveryFieldComesBack) {
+TEST(Registry, RoundTripsEveryField) {
   const fs::path data = scratch_folder();
   ModelRecord wanted = full_record(data / "models/klein.safetensors");
   const ModelRecord added = Registry(data).add(wanted);
@@ -116,7 +116,7 @@ TEST(Registry, NamesAreUniqueAndKeysStay) {
   }
 }
 
-TEST(Registry, IdentifyingAgainKeepsWhatTheUserSaid) {
+TEST(Registry, UpdatingKeepsTheUsersChanges) {
   Registry registry(scratch_folder());
   const ModelRecord first = registry.add(full_record("/m/1"));
   ModelRecord again;
@@ -162,7 +162,7 @@ TEST(Registry, ListsByTypeAndName) {
   EXPECT_THAT(names, ElementsAre("A", "b", "vae", "ink"));
 }
 
-TEST(Registry, AHashIsGoodWhileTheFileStays) {
+TEST(Registry, HashIsValidWhileTheFileIsUnchanged) {
   const fs::path data = scratch_folder(), file = data / "models/x";
   write_file(file, "one");
   Registry registry(data);
@@ -206,7 +206,7 @@ TEST(Registry, TwoProcessesMayWriteAtOnce) {
   EXPECT_EQ(names.size(), 3u * kEach);
 }
 
-TEST(Registry, IsNotMadeByLooking) {
+TEST(Registry, ReadingDoesNotCreateIt) {
   const fs::path data = scratch_folder();
   EXPECT_FALSE(Registry::existing(data));
   EXPECT_FALSE(Registry::existing(""));
@@ -216,7 +216,7 @@ TEST(Registry, IsNotMadeByLooking) {
   EXPECT_EQ(Registry::existing(data)->all().size(), 1u);
 }
 
-TEST(Registry, AnOlderOneIsBroughtUpToDate) {
+TEST(Registry, MigratesOlderVersions) {
   const fs::path data = scratch_folder();
   Registry{data}.add(full_record("/m/1"));
   {
@@ -230,7 +230,7 @@ TEST(Registry, AnOlderOneIsBroughtUpToDate) {
   EXPECT_TRUE(registry.find("my klein"));
 }
 
-TEST(Registry, DamageIsSaidAndNothingIsLost) {
+TEST(Registry, DamageIsReportedAndTheFileIsKept) {
   const fs::path data = scratch_folder();
   {
     Registry registry(data);
@@ -245,7 +245,7 @@ TEST(Registry, DamageIsSaidAndNothingIsLost) {
   EXPECT_EQ(read_text_file(data / "flux2.db").size(), bad.size());
 }
 
-TEST(Registry, ARecordThatMakesNoSenseIsNamed) {
+TEST(Registry, NamesAnInvalidRecord) {
   const fs::path data = scratch_folder();
   const std::string key = Registry{data}.add(full_record("/m/1")).key;
   const Database db(data / "flux2.db", Database::Access::Write);

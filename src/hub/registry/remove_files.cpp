@@ -67,9 +67,8 @@ Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& 
   const auto snapshot = hub_snapshot_of(record.path);
   const fs::path top = snapshot ? snapshot->repository_folder : data_folder / "models";
   if (!lies_below(record.path, top))
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("{} was registered in place; its files are not this program's to delete", record.name),
-                Hint("leave out {0} to take it off the list, and delete the files yourself", {unset_option("files")}));
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} was registered in place, so its files are not deleted", record.name),
+                Hint("run without {0} to unregister it, and delete the files yourself", {unset_option("files")}));
   std::set<fs::path> needed;
   for (const ModelRecord& other : all)
     if (other.key != record.key)

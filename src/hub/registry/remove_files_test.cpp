@@ -50,7 +50,7 @@ TEST(RemoveFiles, OnlyInTheDataFolder) {
   EXPECT_THAT(refusal([&] { plan_removal(linked, {}, data); }), HasSubstr("InvalidArgument"));
 }
 
-TEST(RemoveFiles, InAHubCacheLinksThenBlobsNobodyNeeds) {
+TEST(RemoveFiles, RemovesLinksAndUnusedBlobsInAHubCache) {
   const fs::path cache = scratch_folder(), repository = cache / "models--o--n";
   write_file(repository / "blobs/aaa", "12345");
   write_file(repository / "blobs/bbb", "1");

@@ -37,7 +37,7 @@ class Scan {
     if (failure) fail(ErrorCode::NotFound, "{} does not exist", folder.string());
     if (!fs::is_directory(root_, failure))
       throw Error(ErrorCode::InvalidArgument, fmt::format("{} is not a folder", folder.string()),
-                  Hint("{0} tells what a file is", {run_command("models identify FILE")}));
+                  Hint("{0} shows what a file is", {run_command("models identify FILE")}));
     // A snapshot is links to the blobs beside it.
     if (const auto snapshot = hub_snapshot_of(root_)) boundary_ = snapshot->repository_folder;
     else boundary_ = root_;

@@ -23,7 +23,7 @@ std::vector<std::string> types_in(const fs::path& folder) {
   return list;
 }
 
-TEST(Scan, KnowsTheFoldersOfOtherTools) {
+TEST(Scan, RecognisesTheFoldersOfOtherTools) {
   const fs::path root = scratch_folder(), models = root / "ComfyUI/models";
   write_stripped(models / "diffusion_models/klein.safetensors", transformer_tensors(klein_4b_config()));
   write_stripped(models / "unet/old.safetensors", transformer_tensors(klein_9b_config()));

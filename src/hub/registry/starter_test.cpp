@@ -9,7 +9,7 @@
 namespace flux2 {
 namespace {
 
-TEST(Starter, EverySetIsWhole) {
+TEST(Starter, EverySetIsComplete) {
   std::set<std::string> names;
   for (const Starter& s : starters()) {
     EXPECT_TRUE(names.insert(s.name).second);
@@ -36,7 +36,7 @@ TEST(Starter, EverySetIsWhole) {
   EXPECT_EQ(find_starter("klein"), nullptr);
 }
 
-TEST(Starter, SeesWhatIsThere) {
+TEST(Starter, FindsInstalledParts) {
   const Starter& s = *find_starter("klein-9b");
   ModelRecord main, small, vae, encoder, words;
   main.variant = "flux.2-klein-9b", main.quant = "bf16";

@@ -85,9 +85,10 @@ Files at_paths(const Files& files, const Source& source) {
     }
     const bool is_file = matches.size() == 1 && matches[0].path == path;
     if (is_file && !is_fetched_kind(path))
-      throw Error(ErrorCode::Incompatible,
-                  fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(path)),
-                  "pickle files run code when they are read; look for a safetensors version");
+      throw Error(
+          ErrorCode::Incompatible,
+          fmt::format("{} is not downloaded: only safetensors, GGUF, JSON and tokenizer files are allowed", printable(path)),
+          "reading a pickle file can run code; look for a safetensors version");
     for (const RemoteFile& f : matches)
       if (is_fetched_kind(f.path)) found[f.path] = f;
   }
@@ -117,7 +118,7 @@ FileChoice of_variant(const Files& files, const Source& source) {
       std::map<std::string, Files> several;
       for (const std::string& name : best) several[name] = sets.at(name);
       throw Error(ErrorCode::InvalidArgument,
-                  fmt::format("{} could mean several files of {}", printable(source.variant), source.repository),
+                  fmt::format("{} matches several files of {}", printable(source.variant), source.repository),
                   "choose one: " + choices(several, source));
     }
     folders.insert(folder);
@@ -187,7 +188,7 @@ FileChoice choose_files(const Files& all, const Source& source) {
     choice.files = at_paths(all, source);
     choice.reason = "the files that were named";
     if (choice.files.empty())
-      throw Error(ErrorCode::NotFound, fmt::format("{} holds no safetensors, GGUF, JSON or tokenizer files", source.text()),
+      throw Error(ErrorCode::NotFound, fmt::format("{} contains no safetensors, GGUF, JSON or tokenizer files", source.text()),
                   "name another folder");
   }
   if (!source.variant.empty()) choice = of_variant(source.paths.empty() ? files : choice.files, source);

@@ -53,7 +53,7 @@ const std::vector<std::string> kKlein = {".gitattributes",
                                          "vae/diffusion_pytorch_model.bin",
                                          "vae/diffusion_pytorch_model.safetensors"};
 
-TEST(ChooseFiles, ADiffusersFolderWithoutWhatRepeatsIt) {
+TEST(ChooseFiles, PrefersTheDiffusersFolderWithoutDuplicates) {
   EXPECT_THAT(chosen(kKlein, "o/r"),
               ElementsAre("model_index.json", "scheduler/scheduler_config.json", "text_encoder/config.json",
                           "text_encoder/model.safetensors.index.json", "tokenizer/chat_template.jinja", "tokenizer/merges.txt",
@@ -67,11 +67,11 @@ TEST(ChooseFiles, NamedPathsAreTakenAsTheyAre) {
   EXPECT_THAT(chosen(kKlein, "o/r::flux-2-klein-4b.safetensors"), ElementsAre("flux-2-klein-4b.safetensors"));
   EXPECT_THAT(chosen(kKlein, "o/r::vae+scheduler"),
               ElementsAre("scheduler/scheduler_config.json", "vae/diffusion_pytorch_model.safetensors"));
-  EXPECT_THAT(refusal(kKlein, "o/r::vae/diffusion_pytorch_model.bin").first, HasSubstr("is not fetched"));
+  EXPECT_THAT(refusal(kKlein, "o/r::vae/diffusion_pytorch_model.bin").first, HasSubstr("is not downloaded"));
   EXPECT_THAT(refusal(kKlein, "o/r::Flux-2-Klein-4b.safetensors").second,
               HasSubstr("did you mean o/r::flux-2-klein-4b.safetensors?"));
   EXPECT_THAT(refusal(kKlein, "o/r::nothing").first, HasSubstr("has no file or folder nothing"));
-  EXPECT_THAT(refusal(kKlein, "o/r::teaser.png").first, HasSubstr("is not fetched"));
+  EXPECT_THAT(refusal(kKlein, "o/r::teaser.png").first, HasSubstr("is not downloaded"));
 }
 
 TEST(ChooseFiles, AFoldersNameIsNotAPrefix) {
@@ -88,7 +88,7 @@ TEST(ChooseFiles, VariantsAreWordsOfNames) {
                                            "m-BF16-00002-of-00002.gguf"};
   EXPECT_THAT(chosen(quants, "o/r:q4_k_m"), ElementsAre("config.json", "m-Q4_K_M.gguf"));
   EXPECT_THAT(chosen(quants, "o/r:BF16"), ElementsAre("config.json", "m-BF16-00001-of-00002.gguf", "m-BF16-00002-of-00002.gguf"));
-  EXPECT_THAT(refusal(quants, "o/r:Q4_K").first, HasSubstr("Q4_K could mean several files"));
+  EXPECT_THAT(refusal(quants, "o/r:Q4_K").first, HasSubstr("Q4_K matches several files"));
   EXPECT_THAT(refusal(quants, "o/r:Q4_K").second, HasSubstr("o/r::m-Q4_K_M.gguf (1.00 GiB), o/r::m-Q4_K_S.gguf"));
   EXPECT_THAT(refusal(quants, "o/r:Q5_0").first, HasSubstr("no weights with Q5_0 in their name"));
   EXPECT_THAT(refusal(quants, "o/r:4").first, HasSubstr("no weights with 4"));

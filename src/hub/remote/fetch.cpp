@@ -82,7 +82,7 @@ class Fetcher {
   void some_files(Downloaded& result) {
     try {
       for (size_t i; (i = next_++) < plan_.files.size();) {
-        if (cancelled()) fail(ErrorCode::Cancelled, "the fetch was cancelled");
+        if (cancelled()) fail(ErrorCode::Cancelled, "the download was cancelled");
         result.files[i] = bring(i);
         meter_.done(i, result.files[i].size);
       }
@@ -122,7 +122,7 @@ class Fetcher {
     if (missing > 0 && free < needed)
       throw Error(
           ErrorCode::CannotWrite,
-          fmt::format("not enough space for {}: {} are missing, which with a tenth in reserve need {}, and {} has {} free",
+          fmt::format("not enough space for {}: {} are missing and need {} with a reserve of ten per cent, but {} has {} free",
                       printable(plan_.source.text()), byte_text(missing), byte_text(needed), folder.string(), byte_text(free)),
           cache_ ? "free some space, or put the cache elsewhere with HF_HOME" : "free some space, or choose another folder");
   }
@@ -197,7 +197,7 @@ class Fetcher {
     const auto wrong = [&](const std::string& what) {
       file.discard();
       throw Error(ErrorCode::BadFile, fmt::format("{}: {}; what was received has been deleted", printable(f.path), what),
-                  "fetch it again; if it happens a second time, the source itself is damaged");
+                  "run the command again; if it fails a second time, the source itself is damaged");
     };
     if (f.size > 0 && size != f.size) wrong(fmt::format("{} bytes were announced and {} came", f.size, size));
     if (is_hex(f.etag, 64) && sha256 != f.etag) wrong(fmt::format("its SHA-256 is {}, {} was announced", sha256, f.etag));
@@ -221,13 +221,12 @@ class Fetcher {
     if (!found) {
       if (cache_) cache_->note_absent(plan_.commit, f.path);
       throw Error(ErrorCode::NotFound,
-                  fmt::format("{} lists {} and does not have it", plan_.source.repository, printable(f.path)),
-                  "ask for it again later");
+                  fmt::format("{} lists {} but does not have it", plan_.source.repository, printable(f.path)), "try again later");
     }
     if (is_blob_id(found->etag) && is_blob_id(f.etag) && found->etag != f.etag)
       throw Error(ErrorCode::BadFile,
-                  fmt::format("the hub tells two things about {}: {} and {}", printable(f.path), f.etag, found->etag),
-                  "ask for it again later");
+                  fmt::format("the hub reports two different hashes for {}: {} and {}", printable(f.path), f.etag, found->etag),
+                  "try again later");
     return {.url = found->url,
             .token = options_.hub.token_for(found->url),
             .signed_for_us = !same_origin(found->url, options_.hub.endpoint)};

@@ -76,7 +76,7 @@ class Fetch : public testing::Test {
   }};
 };
 
-TEST_F(Fetch, BringsADiffusersFolderIntoTheSharedCache) {
+TEST_F(Fetch, DownloadsADiffusersFolderIntoTheSharedCache) {
   FakeHub hub(model_files());
   const Downloaded got = fetch_source(kWhole, options(hub), {}, log);
   EXPECT_EQ(got.commit, FakeHub::kCommit);
@@ -104,7 +104,7 @@ TEST_F(Fetch, BringsADiffusersFolderIntoTheSharedCache) {
     EXPECT_THAT(entry.path().string(), Not(HasSubstr("incomplete")));
 }
 
-TEST_F(Fetch, ASecondTimeNothingIsTransferred) {
+TEST_F(Fetch, SecondRunTransfersNothing) {
   FakeHub hub(model_files());
   fetch_source(kWhole, options(hub), {}, log);
   hub.hub().forget();
@@ -123,7 +123,7 @@ TEST_F(Fetch, TheTokenReachesTheHubAndNeverTheStorage) {
   for (const ServedRequest& r : hub.storage().requests()) EXPECT_EQ(r.header("authorization"), "") << r.target;
 }
 
-TEST_F(Fetch, LargeFilesComeInParts) {
+TEST_F(Fetch, LargeFilesAreDownloadedInParts) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(20 << 20, 2)}}});
   fetch_source(kWhole, options(hub), {}, log);
   std::set<std::string> ranges;
@@ -133,7 +133,7 @@ TEST_F(Fetch, LargeFilesComeInParts) {
   EXPECT_EQ(hub.storage().body_bytes_sent(), uint64_t{20 << 20});
 }
 
-TEST_F(Fetch, GoesOnAfterDroppedConnections) {
+TEST_F(Fetch, ResumesAfterDroppedConnections) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(12 << 20, 3)}}});
   std::atomic<int> drops = 0;
   hub.on_storage = [&](const ServedRequest& r) -> std::optional<Reply> {
@@ -174,15 +174,14 @@ TEST_F(Fetch, AServerThatSendsTooMuchIsStopped) {
   };
   const Error e = failure_of([&] { fetch_source(kWhole, options(hub), {}, log); });
   EXPECT_EQ(e.code(), ErrorCode::Network);
-  EXPECT_THAT(e.what(), HasSubstr("more bytes than it was asked for"));
+  EXPECT_THAT(e.what(), HasSubstr("more bytes than requested"));
 
   fs::remove_all(scratch.path() / "hub");  // some parts may have come whole, of wrong bytes
   // The bytes of another place than was asked for.
   hub.on_storage = [&](const ServedRequest&) {
     return Reply{.status = 206, .headers = {{"Content-Range", "bytes 5-9/12582912"}}, .body = "12345"};
   };
-  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(),
-              HasSubstr("the server sends those from 5"));
+  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("the server sent bytes from 5"));
   // A file of another size than the listing said.
   hub.on_storage = [&](const ServedRequest& r) {
     return Reply{.status = 206,
@@ -192,7 +191,7 @@ TEST_F(Fetch, AServerThatSendsTooMuchIsStopped) {
   EXPECT_EQ(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).code(), ErrorCode::BadFile);
   // And one that knows nothing of the range.
   hub.on_storage = [&](const ServedRequest&) { return Reply{.status = 416, .headers = {{"Content-Range", "bytes */3"}}}; };
-  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("contradicts itself"));
+  EXPECT_THAT(failure_of([&] { fetch_source(kWhole, options(hub), {}, log); }).what(), HasSubstr("reports different sizes"));
 }
 
 TEST_F(Fetch, AnExpiredSignatureIsRenewedOnce) {
@@ -212,7 +211,7 @@ TEST_F(Fetch, AnExpiredSignatureIsRenewedOnce) {
   EXPECT_THAT(e.what(), HasSubstr("403"));
 }
 
-TEST_F(Fetch, WaitsWhenToldTo) {
+TEST_F(Fetch, RespectsRetryAfter) {
   FakeHub hub({{"m.safetensors", {.content = "abc"}}});
   std::atomic<int> asked = 0;
   hub.on_hub = [&](const ServedRequest&) -> std::optional<Reply> {
@@ -275,10 +274,10 @@ TEST_F(Fetch, GatedFilesAreExplained) {
   fetch_source(kWhole, o, {}, log);  // accepted meanwhile
   hub.on_hub = [](const ServedRequest&) { return Reply{.status = 401, .headers = {{"X-Error-Code", "GatedRepo"}}}; };
   EXPECT_TRUE(fetch_source(kWhole, o, {}, log).files.at(0).was_present);  // what is here stays usable
-  EXPECT_THAT(warnings.back(), HasSubstr("using what the cache has"));
+  EXPECT_THAT(warnings.back(), HasSubstr("using the cached files"));
 }
 
-TEST_F(Fetch, WhatIsNotThereIsSaid) {
+TEST_F(Fetch, ReportsMissingFiles) {
   FakeHub hub(model_files());
   const Source revision{.repository = FakeHub::kRepository, .revision = "nope"}, repository{.repository = "owner/nope"};
   EXPECT_THAT(failure_of([&] { fetch_source(revision, options(hub), {}, log); }).what(),
@@ -335,7 +334,7 @@ TEST_F(Fetch, PagesOfTheListingAreReadToTheEnd) {
   EXPECT_EQ(fetch_source(kWhole, options(hub), {}, log).files.size(), 7u);
 }
 
-TEST_F(Fetch, WithoutHeadersTheListingIsBelieved) {
+TEST_F(Fetch, FallsBackToTheListingWithoutHeaders) {
   FakeHub hub({{"m.safetensors", {.content = "abc"}}});
   hub.tells_headers = false;
   const Downloaded got = fetch_source(kWhole, options(hub), {}, log);
@@ -343,7 +342,7 @@ TEST_F(Fetch, WithoutHeadersTheListingIsBelieved) {
   EXPECT_EQ(content(got.files.at(0).local), "abc");
 }
 
-TEST_F(Fetch, WithNeitherOnlyAPlainFolderIsFilled) {
+TEST_F(Fetch, WithoutHashesOnlyAPlainFolderIsPossible) {
   FakeHub hub({{"m.safetensors", {.content = "abc"}}});
   hub.tells_headers = false;
   hub.on_hub = [](const ServedRequest& r) -> std::optional<Reply> {
@@ -352,14 +351,14 @@ TEST_F(Fetch, WithNeitherOnlyAPlainFolderIsFilled) {
   const Source named{.repository = FakeHub::kRepository, .paths = {"m.safetensors"}};
   FetchOptions o = options(hub);
   const Error e = failure_of([&] { fetch_source(named, o, {}, log); });
-  EXPECT_THAT(e.what(), HasSubstr("cannot enter the shared cache"));
+  EXPECT_THAT(e.what(), HasSubstr("cannot be stored in the shared cache"));
   EXPECT_THAT(e.hint().plain(), HasSubstr("local_dir"));
   o.local_dir = scratch.path() / "plain";
   EXPECT_EQ(content(fetch_source(named, o, {}, log).files.at(0).local), "abc");
   EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(scratch.path() / "plain/m.safetensors")));
 }
 
-TEST_F(Fetch, UnsafePathsOfAServerAreRefused) {
+TEST_F(Fetch, RejectsUnsafePaths) {
   for (const char* path : {"../../evil.json", "/etc/evil.json", "a\\b.json", "a/../../b.json"}) {
     FakeHub hub({{path, {.content = "abc"}}, {"m.safetensors", {.content = "abc"}}});
     const Error e = failure_of([&] { fetch_source(kWhole, options(hub), {}, log); });
@@ -367,20 +366,20 @@ TEST_F(Fetch, UnsafePathsOfAServerAreRefused) {
   }
 }
 
-TEST_F(Fetch, TooLittleSpaceIsSaidBeforeAnythingIsFetched) {
+TEST_F(Fetch, ChecksSpaceBeforeDownloading) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(100 << 10, 6)}}});
   FetchOptions o = options(hub);
   o.free_space = [](const fs::path&) { return uint64_t{109 << 10}; };
   const Error e = failure_of([&] { fetch_source(kWhole, o, {}, log); });
   EXPECT_EQ(e.code(), ErrorCode::CannotWrite);
-  EXPECT_THAT(e.what(), HasSubstr("100 KiB are missing, which with a tenth in reserve need 110 KiB"));
+  EXPECT_THAT(e.what(), HasSubstr("100 KiB are missing and need 110 KiB with a reserve of ten per cent"));
   EXPECT_THAT(e.what(), HasSubstr("has 109 KiB free"));
   EXPECT_TRUE(hub.storage().requests().empty());
   o.free_space = [](const fs::path&) { return uint64_t{111 << 10}; };
   fetch_source(kWhole, o, {}, log);
 }
 
-TEST_F(Fetch, OfflineTheCacheAnswersAlone) {
+TEST_F(Fetch, UsesOnlyTheCacheOffline) {
   FakeHub hub(model_files());
   FetchOptions o = options(hub);
   o.hub.offline = true;
@@ -398,7 +397,7 @@ TEST_F(Fetch, OfflineTheCacheAnswersAlone) {
   EXPECT_TRUE(hub.hub().requests().empty());
 }
 
-TEST_F(Fetch, AHubThatIsDownLeavesTheCache) {
+TEST_F(Fetch, FallsBackToTheCacheIfTheHubIsDown) {
   FetchOptions o;
   {
     FakeHub hub(model_files());
@@ -406,11 +405,11 @@ TEST_F(Fetch, AHubThatIsDownLeavesTheCache) {
     fetch_source(kWhole, o, {}, log);
   }
   EXPECT_EQ(fetch_source(kWhole, o, {}, log).files.size(), 4u);
-  EXPECT_THAT(warnings.back(), HasSubstr("using what the cache has"));
+  EXPECT_THAT(warnings.back(), HasSubstr("using the cached files"));
   EXPECT_EQ(failure_of([&] { fetch_source({.repository = "owner/other"}, o, {}, log); }).code(), ErrorCode::Network);
 }
 
-TEST_F(Fetch, WithoutSymlinksFilesLieInTheSnapshot) {
+TEST_F(Fetch, StoresFilesInTheSnapshotWithoutSymlinks) {
   FakeHub hub(model_files());
   FetchOptions o = options(hub);
   o.hub.symlinks = false;
@@ -422,7 +421,7 @@ TEST_F(Fetch, WithoutSymlinksFilesLieInTheSnapshot) {
   EXPECT_TRUE(hub.storage().requests().empty());
 }
 
-TEST_F(Fetch, AForeignPartialOfYesterdayIsContinued) {
+TEST_F(Fetch, ContinuesAPartialFileOfAnotherProgram) {
   FakeHub hub({{"m.safetensors", {.content = random_bytes(1 << 20, 7)}}});
   const std::string& all = hub.files.at("m.safetensors").content;
   const std::string etag = hash_of(all);

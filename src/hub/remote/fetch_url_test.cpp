@@ -32,7 +32,7 @@ struct FetchUrl : testing::Test {
   const std::string all = test::random_bytes(300000, 9);
 };
 
-TEST_F(FetchUrl, BringsItAndHashesIt) {
+TEST_F(FetchUrl, DownloadsAndHashes) {
   HttpServer server([&](const ServedRequest& r) {
     EXPECT_EQ(r.header("authorization"), "");
     if (r.target == "/get") return Reply{.status = 302, .headers = {{"Location", "/files/1"}}};
@@ -49,7 +49,7 @@ TEST_F(FetchUrl, BringsItAndHashesIt) {
 }
 
 // A server that breaks off in the middle; then one that goes on, answers 200 to a range, or has changed its file.
-TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
+TEST_F(FetchUrl, ResumesWithTheServersETag) {
   std::string etag = "\"v1\"", body = all;
   bool broken = true, ranges = true, knows_size = true;
   HttpServer server([&](const ServedRequest& r) {
@@ -98,7 +98,7 @@ TEST_F(FetchUrl, ResumesByTheServersOwnMark) {
   EXPECT_EQ(finish(), body);
 }
 
-TEST_F(FetchUrl, AMarkThatLooksLikeAHashIsNone) {
+TEST_F(FetchUrl, ETagThatLooksLikeAHashIsNotTrusted) {
   std::string header = "ETag";
   HttpServer server([&](const ServedRequest&) {
     return Reply{.headers = {{header, "\"" + std::string(64, 'a') + "\""}}, .body = all};
@@ -125,7 +125,7 @@ TEST_F(FetchUrl, ACompleteFileOfUnknownSizeAnswers416) {
   EXPECT_EQ(read_text_file(got.files.at(0).local), all);
 }
 
-TEST_F(FetchUrl, RefusesWhatItShouldNotWrite) {
+TEST_F(FetchUrl, RejectsUnsafeFileNames) {
   std::string name = "model.ckpt";
   HttpServer server([&](const ServedRequest&) {
     return Reply{.headers = {{"Content-Disposition", "attachment; filename=\"" + name + "\""}}, .body = "x"};
@@ -139,7 +139,7 @@ TEST_F(FetchUrl, RefusesWhatItShouldNotWrite) {
   EXPECT_TRUE(fs::is_empty(scratch.path()));
 }
 
-TEST_F(FetchUrl, AddressesThatRefuseHeadAreAskedForAByte) {
+TEST_F(FetchUrl, RequestsOneByteIfHeadIsRejected) {
   HttpServer server([&](const ServedRequest& r) {
     if (r.method == "HEAD") return Reply{.status = 403};
     const auto range = r.range();

@@ -35,11 +35,10 @@ FileLock::FileLock(const std::filesystem::path& path, const std::function<bool()
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {
       if (is_still(path, fd_)) return;
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
-      log.warn("{} cannot be locked ({}); two downloads of it at the same time would disturb each other", path.string(),
-               std::strerror(errno));
+      log.warn("{} cannot be locked ({}); do not download it twice at the same time", path.string(), std::strerror(errno));
       return;
     } else if (!told) {
-      log.info("another process is fetching the same file; waiting for it");
+      log.info("another process is downloading the same file; waiting for it");
       told = true;
     }
     ::close(fd_);

@@ -49,7 +49,7 @@ void write_text(const fs::path& path, std::string_view text) {
 // Below the snapshot of a commit; both come from outside.
 fs::path entry(const fs::path& parent, const std::string& commit, const std::string& path) {
   if (!is_commit(commit) || !is_safe_path(path))
-    fail(ErrorCode::Network, "{} at {} is not a name the cache can hold", printable(path), printable(commit));
+    fail(ErrorCode::Network, "{} at {} is not a valid name in the cache", printable(path), printable(commit));
   return parent / commit / path;
 }
 

@@ -24,13 +24,13 @@ struct Cache : testing::Test {
   HubCache cache{scratch.path(), "owner/name"};
 };
 
-TEST_F(Cache, LiesWhereTheLibraryLooks) {
+TEST_F(Cache, UsesTheLibrarysLayout) {
   EXPECT_EQ(cache.blob("e"), scratch.path() / "models--owner--name/blobs/e");
   EXPECT_EQ(cache.lock("e"), scratch.path() / ".locks/models--owner--name/e.lock");
   EXPECT_EQ(cache.snapshot(kCommit), scratch.path() / "models--owner--name/snapshots" / kCommit);
 }
 
-TEST_F(Cache, RefsStandForCommits) {
+TEST_F(Cache, RefsMapToCommits) {
   EXPECT_EQ(cache.commit_of(kCommit), kCommit);
   EXPECT_FALSE(cache.commit_of("main"));
   cache.write_ref("main", kCommit);
@@ -73,7 +73,7 @@ TEST_F(Cache, RemembersWhatIsNotThere) {
   EXPECT_EQ(fs::file_size(cache.folder() / ".no_exist" / kCommit / "x/y.json"), 0u);
 }
 
-TEST_F(Cache, ALockKeepsTheSecondWaiting) {
+TEST_F(Cache, LockMakesTheSecondWait) {
   std::atomic<bool> first_done = false, second_done = false;
   auto first = std::make_unique<FileLock>(cache.lock("e"), nullptr, Log());
   std::jthread second([&] {

@@ -51,7 +51,7 @@ std::optional<RemoteFile> file_of(const Json& entry) {
   if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) file.etag = text_of(*lfs, "oid");
   if (const auto size = entry.find("size"); size != entry.end() && size->is_number_unsigned()) file.size = size->get<uint64_t>();
   if (!is_safe_path(file.path))
-    fail(ErrorCode::Network, "the hub lists the file {}, a path that is not safe to write", printable(file.path));
+    fail(ErrorCode::Network, "the hub lists the file {}, whose path is not safe to write", printable(file.path));
   return file;
 }
 
@@ -117,7 +117,7 @@ std::vector<RemoteFile> HubClient::list(const std::string& repository, const std
       if (auto file = file_of(entry)) files.push_back(std::move(*file));
     url = next_page(answer);
     if (url && !same_origin(*url, settings_.endpoint))
-      fail(ErrorCode::Network, "the listing of {} goes on at another host, {}", repository, printable(*url));
+      fail(ErrorCode::Network, "the listing of {} continues on another host, {}", repository, printable(*url));
   }
   return files;
 }

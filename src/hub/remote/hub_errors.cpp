@@ -43,7 +43,7 @@ void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
     return Error(kind, sentence + told(words), hint);
   };
   if (answer.failed())
-    throw Error(ErrorCode::Network, fmt::format("{} cannot be asked: {}", q.endpoint, printable(answer.failure)),
+    throw Error(ErrorCode::Network, fmt::format("cannot reach {}: {}", q.endpoint, printable(answer.failure)),
                 "check the connection, the certificates (SSL_CERT_FILE) and HF_ENDPOINT");
   if (answer.status == 404) {
     if (code == "RevisionNotFound")

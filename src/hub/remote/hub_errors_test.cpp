@@ -15,7 +15,7 @@ struct Case {
 };
 
 // The table of the hub's refusals.
-TEST(HubErrors, EachHasItsSentence) {
+TEST(HubErrors, EachHasItsMessage) {
   const Case cases[] = {
       {404, "RevisionNotFound", "", "", ErrorCode::NotFound, "o/m has no revision v9", "https://hub/o/m/tree/main"},
       {404, "EntryNotFound", "", "", ErrorCode::NotFound, "o/m has no file f.gguf", "https://hub/o/m/tree/v9"},
@@ -45,7 +45,7 @@ TEST(HubErrors, EachHasItsSentence) {
   }
 }
 
-TEST(HubErrors, TheHubsWordsComeFromTheBodyTooAndWithoutTheToken) {
+TEST(HubErrors, UseTheBodysMessageWithoutTheToken) {
   HttpAnswer answer{.status = 401, .url = "https://hub/x", .body = R"({"error":"Invalid credentials hf_abc"})"};
   try {
     fail_hub(answer, {"https://hub", "o/m", "main", "", "hf_abc"});

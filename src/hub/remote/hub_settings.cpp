@@ -35,7 +35,7 @@ class Variables {
     if (value.empty()) return otherwise;
     char* end = nullptr;
     const double number = std::strtod(value.c_str(), &end);
-    check(*end == '\0' && number > 0 && number < 1e6, "{} is {}; it takes a number of seconds", name, value);
+    check(*end == '\0' && number > 0 && number < 1e6, "{} is {}; it must be a number of seconds", name, value);
     return number;
   }
 

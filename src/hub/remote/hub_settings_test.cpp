@@ -27,7 +27,7 @@ TEST(HubSettings, Defaults) {
   EXPECT_EQ(s.transfer_timeout_s, 10);
 }
 
-TEST(HubSettings, TheCacheMoves) {
+TEST(HubSettings, CacheFolderCanBeMoved) {
   EXPECT_EQ(with({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}}).cache, "/x/huggingface/hub");
   EXPECT_EQ(with({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "~/hf"}}).cache, "/h/hf/hub");
   EXPECT_EQ(with({{"HF_HOME", "/hf"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}).cache, "/old");
@@ -61,7 +61,7 @@ TEST(HubSettings, TheFirstTokenWins) {
   EXPECT_EQ(with(set, "given").token, "given");
 }
 
-TEST(HubSettings, TheTokenGoesToTheEndpointAlone) {
+TEST(HubSettings, TokenIsSentOnlyToTheEndpoint) {
   HubSettings s = with({{"HF_TOKEN", "t"}});
   EXPECT_EQ(s.token_for("https://huggingface.co/owner/model"), "t");
   EXPECT_EQ(s.token_for("http://huggingface.co/owner/model"), "");

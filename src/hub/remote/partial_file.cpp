@@ -24,7 +24,7 @@ constexpr auto kSlow = std::chrono::seconds(5);
 [[noreturn]] void cannot_write(const fs::path& path) {
   const int reason = errno;
   throw Error(ErrorCode::CannotWrite, fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)),
-              reason == ENOSPC ? "free some space; the same command then goes on from what has arrived" : "");
+              reason == ENOSPC ? "free some space; the same command then continues the download" : "");
 }
 
 }  // namespace
@@ -36,8 +36,7 @@ PartialFile::PartialFile(fs::path path, std::string key, uint64_t size, uint64_t
   if (fd_ < 0) cannot_write(path_);
   try {
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      throw Error(ErrorCode::CannotWrite, fmt::format("{} is being written by another process", path_.string()),
-                  "wait for it to end");
+      throw Error(ErrorCode::CannotWrite, fmt::format("another process is writing {}", path_.string()), "wait for it to end");
     open_note({std::move(key), size, size == kUnknown ? kEndless : segment});
     // A file shorter than its note says is another file, or one whose note outlived it.
     struct stat status {};

@@ -45,7 +45,7 @@ TEST_F(Partial, SegmentsFillInAnyOrder) {
   EXPECT_FALSE(fs::exists(note));
 }
 
-TEST_F(Partial, IsFoundAgainByItsKey) {
+TEST_F(Partial, ResumesByKey) {
   { PartialFile(path, "k", 2500, 1000).append(1, bytes(1000, 1300)); }
   EXPECT_EQ(PartialFile(path, "k", 2500, 1000).missing(1).begin, 1300u);
   EXPECT_EQ(PartialFile(path, "other", 2500, 1000).have(), 0u);
@@ -70,7 +70,7 @@ TEST_F(Partial, AfterARestartOfTheMachineOnlyDurableBytesCount) {
   EXPECT_EQ(PartialFile(path, "k", 2500, 1000).have(), 700u);
 }
 
-TEST_F(Partial, NotesThatLieAreNotBelieved) {
+TEST_F(Partial, RejectsInvalidNotes) {
   const auto fill = [&] {
     PartialFile file(path, "k", 2500, 1000);
     file.start_again(false);
@@ -95,7 +95,7 @@ TEST_F(Partial, NotesThatLieAreNotBelieved) {
   EXPECT_EQ(PartialFile(path, "k", 2500, 1000).have(), 0u);
 }
 
-TEST_F(Partial, HasOneWriter) {
+TEST_F(Partial, AllowsOnlyOneWriter) {
   PartialFile file(path, "k", 2500, 1000);
   EXPECT_THROW(PartialFile(path, "k", 2500, 1000), Error);
 }
@@ -114,7 +114,7 @@ TEST_F(Partial, TheHashFollowsTheFront) {
   EXPECT_EQ(git_blob_id(path), test::git_id(all));
 }
 
-TEST_F(Partial, SixtyGigabytesTakeNoSpaceUntilTheyCome) {
+TEST_F(Partial, LargeFilesTakeNoSpaceInAdvance) {
   const uint64_t size = 64'446'562'304;
   const uint64_t segment = segment_size(size);
   PartialFile file(path, "k", size, segment);

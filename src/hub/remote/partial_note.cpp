@@ -54,7 +54,7 @@ std::string this_boot() {
 PartialNote::PartialNote(std::filesystem::path path, PartialIdentity identity)
     : path_(std::move(path)), identity_(std::move(identity)) {
   if (identity_.segments() > kMostSegments)
-    fail(ErrorCode::InvalidArgument, "a file of {} bytes is not one to download", identity_.size);
+    fail(ErrorCode::InvalidArgument, "a file of {} bytes cannot be downloaded", identity_.size);
   bytes_ = sizeof(Header) + identity_.segments() * sizeof(Mark);
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));

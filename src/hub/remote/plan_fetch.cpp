@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Hint online_again() { return Hint("leave out {0} and HF_HUB_OFFLINE", {unset_option("offline")}); }
+Hint online_again() { return Hint("run without {0} and HF_HUB_OFFLINE", {unset_option("offline")}); }
 
 Hint into_plain_folder() {
   return Hint("download to a plain folder with {0}, or use another HF_ENDPOINT", {set_option("local_dir")});
@@ -64,14 +64,14 @@ HttpAnswer ask(const Source& source, const FetchOptions& options, const Log& log
 
 // The plan for one file by its address, into options.local_dir under the name the server or the address gives it.
 FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log& log) {
-  check(!options.local_dir.empty(), "{} needs a folder to be fetched to", printable(source.url));
+  check(!options.local_dir.empty(), "{} needs a folder to be downloaded to", printable(source.url));
   FetchPlan plan{.source = source, .reason = "the one file at this address", .root = options.local_dir};
   PlannedFile file{.path = file_name_of(parse_url(source.url)), .url = source.url};
   std::error_code ignored;
   if (options.hub.offline) {
     file.target = options.local_dir / file.path;
     if (!is_safe_path(file.path) || !fs::is_regular_file(file.target, ignored))
-      throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", printable(source.url)), online_again());
+      throw Error(ErrorCode::Network, fmt::format("{} cannot be downloaded offline", printable(source.url)), online_again());
     file.size = fs::file_size(file.target, ignored);
     file.present = plan.from_cache = true;
     plan.files = {file};
@@ -80,12 +80,12 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   const HttpAnswer answer = ask(source, options, log);
   if (const std::string name = told_name(answer); !name.empty()) file.path = name;
   if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
-    fail(ErrorCode::Network, "{} gives its file the name {}, which is not safe to write", printable(source.url),
-         printable(file.path));
+    fail(ErrorCode::Network, "{} names its file {}, which is not safe to write", printable(source.url), printable(file.path));
   if (!is_fetched_kind(file.path))
-    throw Error(ErrorCode::Incompatible,
-                fmt::format("{} is not fetched: only safetensors, GGUF, JSON and tokenizer files are", printable(file.path)),
-                "look for a safetensors version");
+    throw Error(
+        ErrorCode::Incompatible,
+        fmt::format("{} is not downloaded: only safetensors, GGUF, JSON and tokenizer files are allowed", printable(file.path)),
+        "look for a safetensors version");
   file.target = options.local_dir / file.path;
   file.size = whole_size(answer).value_or(0);
   // Only the hub promises that its mark is a hash; what others write may look like one and is not.
@@ -100,8 +100,8 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
 void require_blob_id(const PlannedFile& file, const Source& source) {
   if (!is_blob_id(file.etag))
     throw Error(ErrorCode::Network,
-                fmt::format("the hub does not say what {} of {} is, so it cannot enter the shared cache", printable(file.path),
-                            source.repository),
+                fmt::format("the hub does not report a hash for {} of {}, so it cannot be stored in the shared cache",
+                            printable(file.path), source.repository),
                 into_plain_folder());
 }
 
@@ -158,7 +158,7 @@ FetchPlan asked_plan(const Source& source, const FetchOptions& options, const Lo
     choice = {named_files(hub, plan), "the files that were named"};
     if (plan.commit.empty() && options.local_dir.empty())
       throw Error(ErrorCode::Network,
-                  fmt::format("{} does not say which commit of {} its files are, so they cannot enter the shared cache",
+                  fmt::format("{} does not report the commit of {}, so its files cannot be stored in the shared cache",
                               options.hub.endpoint, source.repository),
                   into_plain_folder());
   }
@@ -176,8 +176,8 @@ void require_shards(const FetchPlan& plan) {
       const std::string name = file.is_string() ? file.get<std::string>() : std::string();
       if (!is_safe_path(name) || !fs::exists(index.target.parent_path() / name))
         throw Error(ErrorCode::NotFound,
-                    fmt::format("the cache holds only a part of {}: {} is missing", plan.source.repository, printable(name)),
-                    "fetch it again with a network");
+                    fmt::format("the cache contains only a part of {}: {} is missing", plan.source.repository, printable(name)),
+                    "run the command again with network access");
     }
   }
 }
@@ -191,8 +191,8 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
       throw Error(ErrorCode::NotFound, fmt::format("{} has no file {}", source.repository, printable(path)), "check its path");
   if (there.empty())
     throw Error(ErrorCode::NotFound,
-                fmt::format("{} is not in the cache ({}) and the hub is not asked", source.text(), options.hub.cache.string()),
-                Hint("fetch it once with a network, without {0} and HF_HUB_OFFLINE", {unset_option("offline")}));
+                fmt::format("{} is not in the cache ({}), and network access is off", source.text(), options.hub.cache.string()),
+                Hint("run once without {0} and HF_HUB_OFFLINE to download it", {unset_option("offline")}));
   FetchPlan plan{.source = source, .commit = *commit, .root = cache.snapshot(*commit), .from_cache = true};
   const FileChoice choice = in_context("in the cache", [&] { return choose_files(there, source); });
   plan.reason = choice.reason + ", as the cache has them";
@@ -212,9 +212,10 @@ FetchPlan cached_plan(const Source& source, const FetchOptions& options) {
   for (const KnownFile& f : known_files_of(source.repository))
     list += fmt::format("\n  {}  ({}{})", file_url(options.hub, f.repository, "main", f.path), f.exact ? "" : "about ",
                         byte_text(f.bytes));
-  throw Error(ErrorCode::Network, "this build has no HTTP client and downloads nothing",
-              Hint("fetch the files with another program and register them with {0} and {1}" + (list.empty() ? "" : ":" + list),
-                   {run_command("models scan FOLDER"), set_option("add")}));
+  throw Error(
+      ErrorCode::Network, "this build cannot download files: it has no HTTP client",
+      Hint("download the files with another program and register them with {0} and {1}" + (list.empty() ? "" : ":" + list),
+           {run_command("models scan FOLDER"), set_option("add")}));
 }
 
 }  // namespace
@@ -235,7 +236,7 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
   if (source.repository.empty()) return plan_url(source, options, log);
   const bool plain = !options.local_dir.empty();
   if (options.hub.offline && plain)
-    throw Error(ErrorCode::Network, fmt::format("{} cannot be fetched offline", source.text()), online_again());
+    throw Error(ErrorCode::Network, fmt::format("{} cannot be downloaded offline", source.text()), online_again());
   if (options.hub.offline) return cached_plan(source, options);
   try {
     if (!HttpClient::available()) fail_without_http(source, options);
@@ -245,7 +246,7 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
     if (e.code() != ErrorCode::Network || plain) throw;
     try {
       FetchPlan plan = cached_plan(source, options);
-      log.warn("{}; using what the cache has", e.what());
+      log.warn("{}; using the cached files", e.what());
       return plan;
     } catch (const Error&) {
       throw Error(e);

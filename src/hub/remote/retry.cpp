@@ -54,7 +54,8 @@ void Retry::wait(const HttpAnswer& answer, const std::string& what) {
   const double pause = std::min(rules_.longest_s, rules_.first_s * std::ldexp(1.0, failed_ - 1));
   const double told = retry_after(answer).value_or(0);
   if (told > rules_.patience_s)
-    throw Error(ErrorCode::Network, fmt::format("{}: {} and asks to come again in {:.0f} s", what, in_words(answer), told), hint);
+    throw Error(ErrorCode::Network, fmt::format("{}: {}, and the server asks to wait {:.0f} s", what, in_words(answer), told),
+                hint);
   const double seconds = std::max(pause, told);
   log_.warn("{}: {}; trying again in {:g} s", what, in_words(answer), seconds);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

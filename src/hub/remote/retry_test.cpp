@@ -9,7 +9,7 @@
 namespace flux2 {
 namespace {
 
-TEST(Retry, KnowsWhatMayGetBetter) {
+TEST(Retry, RecognisesTransientFailures) {
   for (const int status : {408, 429, 500, 502, 503, 504}) EXPECT_TRUE(is_worth_retrying({.status = status})) << status;
   for (const int status : {200, 206, 302, 400, 401, 403, 404, 416, 501})
     EXPECT_FALSE(is_worth_retrying({.status = status})) << status;
@@ -17,7 +17,7 @@ TEST(Retry, KnowsWhatMayGetBetter) {
   EXPECT_FALSE(is_worth_retrying({.failure = "bad certificate"}));
 }
 
-TEST(Retry, PausesGrowAndProgressStartsThemAgain) {
+TEST(Retry, PausesGrowAndProgressResetsThem) {
   std::vector<std::string> said;
   Retry retry({.tries = 5, .first_s = 0.001, .longest_s = 0.004}, {},
               Log([&](LogLevel, const std::string& text) { said.push_back(text); }));
@@ -32,7 +32,7 @@ TEST(Retry, PausesGrowAndProgressStartsThemAgain) {
   EXPECT_THROW(retry.wait({.status = 503}, "x"), Error);
 }
 
-TEST(Retry, AServersOwnTimeIsKept) {
+TEST(Retry, RespectsRetryAfter) {
   const auto waited = [](const std::string& value) {
     const auto start = std::chrono::steady_clock::now();
     Retry({.first_s = 0.001}, {}, {}).wait({.status = 429, .headers = {{"Retry-After", value}}}, "x");

@@ -66,7 +66,7 @@ std::optional<Source> parse_source(std::string_view words, std::string_view endp
   if (words.starts_with("https://") || words.starts_with("http://")) {
     const Url url = parse_url(words);
     if (auto page = page_of_hub(url, endpoint)) return page;
-    check(!file_name_of(url).empty(), "{} names no file", printable(words));
+    check(!file_name_of(url).empty(), "{} does not name a file", printable(words));
     Source source;
     source.url = url.text();
     return source;
@@ -86,8 +86,8 @@ std::optional<Source> parse_source(std::string_view words, std::string_view endp
   const size_t paths = rest.find("::");
   if (rest.starts_with(':') && paths != 0) {
     source.variant = rest.substr(1, paths == rest.npos ? rest.npos : paths - 1);
-    check(is_name(source.variant), "{} has no variant after its colon; it is a word of a file's name, as in owner/repo:Q4_K_M",
-          printable(words));
+    check(is_name(source.variant),
+          "{} has no variant after the colon; a variant is a word of a file's name, as in owner/repo:Q4_K_M", printable(words));
   }
   if (paths != rest.npos)
     for (std::string path : split(rest.substr(paths + 2), '+')) {

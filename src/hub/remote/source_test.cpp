@@ -40,25 +40,25 @@ TEST(Source, PagesOfTheHubAreItsRepositories) {
   EXPECT_EQ(parse_source("http://127.0.0.1:6/owner/repo/resolve/main/x.gguf", "http://127.0.0.1:5")->repository, "");
 }
 
-TEST(Source, OtherWordsAreNone) {
+TEST(Source, OtherTextsAreNotSources) {
   for (const char* other : {"", "klein-4b", "./owner/repo", "/abs/path", "../x", "a/b/c", "owner/", "/repo", "~/x",
                             "file.safetensors", "owner/.hidden", "ow ner/x"})
     EXPECT_FALSE(parse_source(other)) << other;
 }
 
-TEST(Source, HalfSourcesAreErrors) {
+TEST(Source, IncompleteSourcesAreErrors) {
   for (const char* half : {"owner/repo@", "owner/repo:", "owner/repo::", "owner/repo::../x", "owner/repo::a+", "owner/repo@../..",
                            "https://example.org/", "http://me:pw@x/y"})
     EXPECT_THROW(parse_source(half), Error) << half;
 }
 
-TEST(Source, IsWrittenAsItIsRead) {
+TEST(Source, RoundTripsAsText) {
   for (const char* text : {"owner/repo", "owner/repo@v1", "owner/repo:fp8", "owner/repo::a+b/c", "owner/repo@v1:fp8::a",
                            "https://example.org/x.gguf"})
     EXPECT_EQ(parse_source(text)->text(), text);
 }
 
-TEST(SafePath, OnlyOrdinaryNamesBelowUs) {
+TEST(SafePath, AcceptsOnlyOrdinaryRelativeNames) {
   for (const char* good : {"a", "a/b.json", ".gitattributes", "a b/ü.txt", "..a", "a..b/c", "console.txt"})
     EXPECT_TRUE(is_safe_path(good)) << good;
   for (const std::string& bad :

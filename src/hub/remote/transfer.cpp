@@ -38,7 +38,7 @@ class Transfer {
         all_parts();
         return file_.have();
       } catch (const StartAgain& again) {
-        if (restarts == 2) fail(ErrorCode::Network, "{}: the server contradicts itself about the size of the file", s_.name);
+        if (restarts == 2) fail(ErrorCode::Network, "{}: the server reports different sizes for the file", s_.name);
         start_again(again.whole);
       }
     }
@@ -136,7 +136,7 @@ class Transfer {
     if (head.status == 206) {
       const ContentRange told = content_range(head);
       if (told.begin && *told.begin != range.begin)
-        fail(ErrorCode::Network, "{}: asked for the bytes from {}, the server sends those from {}", s_.name, range.begin,
+        fail(ErrorCode::Network, "{}: requested bytes from {}, but the server sent bytes from {}", s_.name, range.begin,
              *told.begin);
     } else {
       if (ranged && file_.segments() > 1) throw StartAgain{true};
@@ -144,8 +144,8 @@ class Transfer {
     }
     const uint64_t size = file_.size();
     if (size != PartialFile::kUnknown && total && *total != size)
-      throw Error(ErrorCode::BadFile, fmt::format("{}: {} bytes were announced, the server has {}", s_.name, size, *total),
-                  "the file may have been replaced; ask for it again");
+      throw Error(ErrorCode::BadFile, fmt::format("{}: {} bytes were announced, but the server has {}", s_.name, size, *total),
+                  "the file may have been replaced; run the command again");
     return true;
   }
 
@@ -154,7 +154,7 @@ class Transfer {
     file_.append(segment, wanted);
     if (s_.received && !wanted.empty()) s_.received(static_cast<int64_t>(wanted.size()));
     make_durable_now_and_then();
-    if (wanted.size() < bytes.size()) fail(ErrorCode::Network, "{}: the server sends more bytes than it was asked for", s_.name);
+    if (wanted.size() < bytes.size()) fail(ErrorCode::Network, "{}: the server sent more bytes than requested", s_.name);
     return wanted.size();
   }
 

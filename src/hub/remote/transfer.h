@@ -15,8 +15,8 @@ namespace flux2 {
 struct RemoteAddress {
   std::string url;
   std::string token;  // that goes with it; empty: none
-  bool signed_for_us =
-      false;  // a URL of a storage host, signed by the hub and valid for minutes: if it is rejected, request another
+  // A URL of a storage host, signed by the hub and valid for minutes: if it is rejected, request another.
+  bool signed_for_us = false;
 };
 
 // The URL that the bytes of a file come from, shared by the threads that download its segments.

@@ -117,7 +117,7 @@ TEST(GemmAttention, ExactRowsDependNeitherOnThreadsNorOnOtherRows) {
 }
 
 // The same scores in pieces of each length, apart from each other as in tiles.
-TEST(GemmSoftmax, PowersAreGoodToTheLastBitsOrToWhatBf16Keeps) {
+TEST(GemmSoftmax, PowersAreAccurateForF32AndBf16) {
   std::vector<float> scores;
   for (float x = -125.9f; x < 0; x += 0.01f) scores.push_back(x);
   scores.resize(scores.size() / 96 * 96);
@@ -141,7 +141,7 @@ TEST(GemmSoftmax, PowersAreGoodToTheLastBitsOrToWhatBf16Keeps) {
   }
 }
 
-TEST(GemmSoftmax, HiddenScoresWeighNothingAndNaNIsNotHidden) {
+TEST(GemmSoftmax, MaskedScoresHaveNoWeightAndNaNIsNotHidden) {
   std::vector<float> scores(16, -INFINITY), weights(16, 1.0f);
   const Pieces all = {scores.data(), 16, 16};
   SoftmaxState state;

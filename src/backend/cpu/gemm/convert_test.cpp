@@ -74,7 +74,7 @@ TEST(GemmConvert, BlocksCutAtBothEnds) {
     }
 }
 
-TEST(GemmConvert, NamesWhatItCannotRead) {
+TEST(GemmConvert, NamesUnsupportedDtypes) {
   EXPECT_FALSE(is_convertible(DType::F64));
   EXPECT_FALSE(is_convertible(DType::I32));
   float out;

@@ -64,7 +64,7 @@ TEST_F(DriverTest, NoTermsLeaveTheBias) {
   for_each_kernel([&](const auto& kernel) { check_against_double(kernel, {3, 5, 0}); });
 }
 
-TEST_F(DriverTest, EmptyResultsAreLeftAlone) {
+TEST_F(DriverTest, EmptyResultsAreNotWritten) {
   for_each_kernel([&](const auto& kernel) {
     EXPECT_TRUE(product(kernel, {}, noise(40, 1), {0, 4, 10}, 2).empty());
     EXPECT_TRUE(product(kernel, noise(40, 1), {}, {4, 0, 10}, 2).empty());

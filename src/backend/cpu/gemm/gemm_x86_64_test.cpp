@@ -19,7 +19,7 @@ CpuFeatures sapphire_rapids(bool tiles) {
   return f;
 }
 
-TEST(GemmX86, FastTakesTheBestOfEachProcessor) {
+TEST(GemmX86, FastUsesTheBestKernelOfEachProcessor) {
   const auto fast = [](const CpuFeatures& f) { return kernel_set(f, Profile::Fast); };
   EXPECT_EQ(fast(kHaswell).in_f32, &avx2::kKernel);
   EXPECT_EQ(fast(kHaswell).in_int8, nullptr);
@@ -35,14 +35,14 @@ TEST(GemmX86, FastTakesTheBestOfEachProcessor) {
 }
 
 // A virtual machine may hide the tiles.
-TEST(GemmX86, SlowBf16IsLeftForF32) {
+TEST(GemmX86, F32IsUsedIfBf16IsSlow) {
   const KernelSet& set = kernel_set(sapphire_rapids(false), Profile::Fast);
   EXPECT_EQ(set.in_f32, &avx512::kKernel);
   EXPECT_EQ(set.in_bf16, nullptr);
   EXPECT_EQ(set.in_int8, &avx512_vnni::kInt8);
 }
 
-TEST(GemmX86, ExactIsF32Alone) {
+TEST(GemmX86, ExactUsesOnlyF32) {
   for (const CpuFeatures& f : {kHaswell, kAlderLake, kIceLake, kZen4, sapphire_rapids(true)}) {
     const KernelSet& set = kernel_set(f, Profile::Exact);
     EXPECT_EQ(set.in_f32, f.avx512f ? &avx512::kKernel : &avx2::kKernel);

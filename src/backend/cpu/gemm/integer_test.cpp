@@ -150,7 +150,7 @@ TEST(QuantisedRows, KeepsEveryValueWithinHalfAStep) {
   }
 }
 
-TEST(QuantisedRows, ZerosStayZeroAndNothingInvalidIsHidden) {
+TEST(QuantisedRows, ZerosStayZeroAndNaNIsNotHidden) {
   const TestCpu s(Profile::Fast);
   std::vector<float> values(5 * 70, 0.25f);
   std::fill_n(values.begin(), 70, 0.0f);

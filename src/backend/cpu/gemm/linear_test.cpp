@@ -100,7 +100,7 @@ TEST(GemmLinear, ScaledWeightsOnTheScalarTable) {
 }
 
 // A NaN among the activations shows in its row and in no other.
-TEST(GemmLinear, QuantisedActivationsPassNaNOn) {
+TEST(GemmLinear, QuantisedActivationsPropagateNaN) {
   const TestCpu s(Profile::Fast);
   for (DType dtype : {DType::I8, DType::Q8_0}) {
     auto values = noise(9 * 64, 1);

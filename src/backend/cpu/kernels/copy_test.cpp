@@ -36,7 +36,7 @@ TEST_P(CopyTest, LargeIntegersKeepTheirBits) {
   EXPECT_EQ(back, big);
 }
 
-TEST_P(CopyTest, FloatsOutsideTheRangeStayAtItsEnds) {
+TEST_P(CopyTest, FloatsOutsideTheRangeAreClamped) {
   const std::vector<float> values = {300, -300, NAN, 1e30f, -1.9f, 1.9f};
   const Tensor x = Tensor::from<float>(*stream, DType::F32, {6}, values);
   EXPECT_EQ(x.cast(DType::I8).to_ints(), (std::vector<int32_t>{127, -128, 0, 127, -1, 1}));
@@ -45,7 +45,7 @@ TEST_P(CopyTest, FloatsOutsideTheRangeStayAtItsEnds) {
   EXPECT_TRUE(std::isnan(x.cast(DType::F8_E5M2).to_floats()[2]));
 }
 
-TEST_P(CopyTest, EveryFp8SurvivesARoundTrip) {
+TEST_P(CopyTest, RoundTripsEveryFp8) {
   for (DType dtype : {DType::F8_E4M3, DType::F8_E5M2}) {
     Tensor x = Tensor::empty(*stream, dtype, {256});
     for (int i = 0; i < 256; ++i) x.data<uint8_t>()[i] = static_cast<uint8_t>(i);
