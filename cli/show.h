@@ -40,7 +40,7 @@ class StepDisplay {
  public:
   explicit StepDisplay(Invocation& run) : run_(run) {}
 
-  PictureMaker::OnPreview on_preview();  // empty when nobody wants to see them
+  PictureMaker::OnPreview on_preview();  // empty if previews are not needed
 
  private:
   Invocation& run_;

@@ -65,7 +65,7 @@ TEST_F(CliPreview, FactorsAreCachedByTheAutoencodersHash) {
     EXPECT_EQ(flat.pixels[i], 0);
     EXPECT_EQ(flat.pixels[i + 2], 255);
   }
-  // A file that cannot be used is made anew.
+  // A damaged file is recreated.
   std::ofstream(file) << "{\"factors\": 3}";
   ASSERT_EQ(make({"-o", "x.png", "--preview-file", "again.png"}).status, 0);
   EXPECT_EQ(picture("again.png"), picture("p.png"));

@@ -1,4 +1,4 @@
-// A download that is killed at any moment goes on from the bytes it has.
+// A download that is killed at any moment continues with the missing bytes.
 #include <gtest/gtest.h>
 #include <signal.h>
 

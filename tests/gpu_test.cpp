@@ -162,7 +162,7 @@ TEST_F(GpuTest, MemoryDoesNotGrow) {
   fmt::print("180 generations: used {} → {} bytes, peak {} → {}\n", used, stream.used_bytes(), peak, stream.peak_bytes());
 }
 
-// Blocks that take turns on the device are the blocks that stay there.
+// Streamed blocks give the same results as resident ones.
 TEST_F(GpuTest, StreamedBlocksGiveTheSameBytes) {
   const Request request = small_request();
   const Engine whole({.device = "cuda"}), streaming({.device = "cuda", .offload = Offload::Stream});

@@ -91,7 +91,7 @@ TEST_P(QuantisedModelOn, Fp8FilesOpenAsTheyAre) {
   EXPECT_LE(error, 0.06);
 }
 
-// Blocks that are rounded on the host and take turns on the device are those that were rounded there.
+// Blocks that are rounded on the host and streamed equal blocks that are rounded on the device.
 TEST_P(QuantisedModelOn, StreamedBlocksGiveTheSameLatents) {
   for (Quant quant : {Quant::Fp8, Quant::Int8, Quant::Q4_0}) {
     const auto load = [&](Offload offload) {

@@ -128,7 +128,7 @@ TEST(Sessions, OnAStreamedModelDoNotAffectEachOther) {
     expect_each_its_own({.device = device, .threads = 2, .offload = Offload::Stream}, callers);
 }
 
-// A session may be moved from thread to thread and live longer than whoever opened it: nothing it holds points at the engine.
+// A session may be moved between threads and outlive the engine that opened it: it holds no pointer to the engine.
 TEST(Sessions, OutliveTheirEngine) {
   std::unique_ptr<ModelSession> session;
   std::vector<float> expected;

@@ -107,7 +107,7 @@ int run_models_list(Invocation& run) {
   if (unregistered > 0 && registry_available())
     run.console.note(
         fmt::format("{} without a key lie in the model folders; `flux2 models scan --add` gives them names", unregistered));
-  for (const fs::path& folder : model_folders(run)) run.console.note("looked in " + folder.string());
+  for (const fs::path& folder : model_folders(run)) run.console.note("searched " + folder.string());
   return 0;
 }
 

@@ -32,7 +32,7 @@ std::string origin_text(const ModelRecord& record);  // "hub owner/repo@1a2b3c4d
 std::vector<std::string> described_row(const Described& part);
 std::string variant_text(const ModelRecord& record);
 
-// Shows how far reading or copying is, and hears Ctrl-C: a CopyProgress.
+// A CopyProgress that shows how far reading or copying is, and stops at Ctrl-C.
 bool show_bytes(Invocation& run, const std::string& what, uint64_t done, uint64_t total);
 
 }  // namespace flux2

@@ -71,7 +71,7 @@ fs::path find_file(const std::string& name, const AppContext& context) {
                 "write NAME:STRENGTH with a number from -4 to 4");
   const auto near = nearest_words(name, registered_parts(context).names(ComponentKind::Adapter), 3);
   throw Error(ErrorCode::NotFound,
-              "the adapter " + name + " does not exist; looked in " + (places.empty() ? "this folder" : places),
+              "the adapter " + name + " does not exist; searched " + (places.empty() ? "this folder" : places),
               near.empty() ? "give the path of a file, or put it into the loras folder of your model folders"
                            : fmt::format("the nearest registered ones are {}; a file can be named too", fmt::join(near, ", ")));
 }

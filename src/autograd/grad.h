@@ -38,7 +38,7 @@ using GradMemory = std::function<Tensor(const GradNode& node, int output, const 
 // One recorded op, or a leaf: a tensor whose gradient the caller asked for.
 struct GradNode {
   std::string op;                // for messages
-  std::vector<GradEdge> inputs;  // empty nodes where an input wants no gradient
+  std::vector<GradEdge> inputs;  // empty for inputs that need no gradient
   Backward backward;             // none for a leaf
   GradMemory output_memory;      // none for most
   int outputs = 1;
@@ -57,7 +57,7 @@ bool wants_grad(const Tensor& x, const More&... more) {
 // x as a leaf: gradients() will hold its gradient.
 Tensor parameter(const Tensor& x);
 
-// y as the result of `op` on `inputs`. Keeps nothing when no input wants a gradient.
+// Records y as the result of `op` on `inputs`. Keeps nothing if no input needs a gradient.
 Tensor record(const char* op, Tensor y, std::initializer_list<Tensor> inputs,
               std::function<void(const Tensor& dy, GradSink& sink)> backward);
 std::vector<Tensor> record_many(const char* op, std::vector<Tensor> y, std::vector<Tensor> inputs, Backward backward);

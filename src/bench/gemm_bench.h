@@ -13,7 +13,7 @@ struct GemmBenchOptions {
   std::vector<int> threads;                                  // empty: one, and one per physical core
   double seconds = 0.5;                                      // spent on each case, at least three runs
   std::vector<std::string> kernels;                          // only these weight types; empty: all
-  std::function<void(const struct GemmBenchRow&)> measured;  // told of each row as it is done; may be empty
+  std::function<void(const struct GemmBenchRow&)> measured;  // called for each finished row; may be empty
 };
 
 // y[m, n] = x[m, k] · w[n, k]ᵀ with f32 activations.

@@ -30,7 +30,7 @@ std::optional<LatentColours> read_colours(const fs::path& path, size_t channels)
     if (sound) return colours;
   } catch (const Error&) {
   } catch (const Json::exception&) {}
-  return std::nullopt;  // a damaged file is made anew
+  return std::nullopt;  // a damaged file is recreated
 }
 
 void write_colours(const fs::path& path, const LatentColours& colours) {

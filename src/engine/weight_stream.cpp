@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kPlaces = 2;
 constexpr int64_t kAligned = 1024;  // elements; at least 512 bytes for every dtype
 
-// One place: memory for each dtype, cut anew for every block that uses it.
+// One buffer: memory for each dtype, divided differently for every block that uses it.
 class Place {
  public:
   // Makes it large enough for one more block.
@@ -142,7 +142,7 @@ void WeightStream::release(Slot& slot, std::shared_ptr<void> mark) {
 void WeightStream::before(size_t index, Stream& stream) {
   if (position_[index] < 0) return;
   std::unique_lock lock(mutex_);
-  // A pass that was broken off left turns that nobody took.
+  // An aborted pass leaves blocks that were loaded but not used.
   while (&at_turn(turns_taken_) != &streamed_[static_cast<size_t>(position_[index])]) {
     await(lock, turns_taken_);
     Slot& skipped = slots_[at_turn(turns_taken_++).slot];

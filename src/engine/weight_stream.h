@@ -36,7 +36,7 @@ class WeightStream final : public BlockSchedule {
 
  private:
   struct Slot {
-    bool free = true;                // nobody will read what it holds
+    bool free = true;                // its contents are no longer needed
     std::shared_ptr<void> released;  // the point after its last reader
   };
   // A streamed block: what it copies, where to, and the turn for which it is ready.

@@ -51,7 +51,8 @@ TEST(WeightStream, AllBlocksShareTwoBuffers) {
   EXPECT_NE(at(0), at(1));
 }
 
-// What an op makes of a weight lies on the weight's stream: on the one for copies nothing would order it with the product.
+// A tensor that an op creates from a weight is on the weight's stream; on the copy stream it would not be ordered with the
+// product.
 TEST(WeightStream, BuffersBelongToTheNetworksStream) {
   const auto device = open_cpu({.threads = 1});
   Network network(*device);

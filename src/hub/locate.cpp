@@ -172,7 +172,7 @@ class Locator {
   ChosenModel choose_variant(const Variant& wanted) {
     for (const ChosenModel& c : installed_models(&wanted))
       if (c.config() == wanted.config && (wanted.config.guidance || c.is_trained_like(wanted))) return c;
-    throw Error(ErrorCode::NotFound, fmt::format("{} is not installed; looked in {}", wanted.id, joined(folders_)),
+    throw Error(ErrorCode::NotFound, fmt::format("{} is not installed; searched {}", wanted.id, joined(folders_)),
                 Hint("install it with {0}", {install_command(wanted.id)}));
   }
 

@@ -92,7 +92,7 @@ class PartFinder {
                                                              : "tokenizer";
     throw Error(
         ErrorCode::NotFound,
-        fmt::format("the {} of {} is missing; looked in {}", name_of(kind), chosen.config().name(), joined(part_roots(chosen))),
+        fmt::format("the {} of {} is missing; searched {}", name_of(kind), chosen.config().name(), joined(part_roots(chosen))),
         Hint("install it with {0}, or name it with {1}",
              {install_command(match ? match->id : kDefaultInstall), set_option(field)}));
   }

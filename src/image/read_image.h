@@ -13,7 +13,7 @@ struct ReadOptions {
   bool apply_orientation = true;         // turn the picture as its EXIF block asks
   bool to_srgb = true;                   // convert the colours of a picture that has an ICC profile
   int64_t max_pixels = kMaxImagePixels;  // refuse larger pictures before decoding them
-  Log log = {};                          // is told of a colour profile that cannot be used
+  Log log = {};                          // receives a warning about a colour profile that cannot be used
 };
 
 // Reads PNG, JPEG, BMP, PPM/PGM and, when built with it, WebP, recognised by content. Grey, RGB and RGBA come as

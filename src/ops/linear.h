@@ -4,9 +4,9 @@
 
 namespace flux2 {
 
-// y = x · wᵀ + bias over the last axis: x [..., K], w [N, K], bias [N] or undefined. w may be stored in any
-// dtype, quantised blocks included; y has the dtype of x, or BF16 where x is quantised (see below). A weight that wants a
-// gradient must be a float type.
+// y = x · wᵀ + bias over the last axis: x [..., K], w [N, K], bias [N] or undefined. w may be stored in any dtype, quantised
+// blocks included; y has the dtype of x, or BF16 where x is quantised (see below). A weight that needs a gradient must have a
+// float type.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // swiglu(linear(x, w)) for w [2M, K] = [gate | up].

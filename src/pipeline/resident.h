@@ -25,7 +25,7 @@ class Resident {
   // The loaded network. It stays in memory as long as the result is held.
   std::shared_ptr<const Network> get() const {
     std::lock_guard lock(state_->mutex);
-    if (!state_->network) state_->network = state_->last.lock();  // let go of here, still in use elsewhere
+    if (!state_->network) state_->network = state_->last.lock();  // unloaded here, but still in use elsewhere
     if (!state_->network) state_->network = state_->loader();
     state_->last = state_->network;
     return state_->network;

@@ -117,7 +117,7 @@ class QuantisedFinder {
     return nullptr;
   }
 
-  // Scales that a tensor carries itself stay beside it for whoever opens it.
+  // One scale per tensor or per row is attached when the tensor is opened.
   std::optional<StoredTensor> quantised_f8(const StoredTensor& t) {
     const StoredTensor* scale = scale_of(t);
     if (!scale || (scales_rows(t, *scale) && !is_table(t))) return std::nullopt;

@@ -197,7 +197,7 @@ void check_size(const Entry& t) {
     fail(ErrorCode::BadFile, "tensor {} ends at byte {} before it begins at {}", printable(t.name), t.end, t.begin);
   const uint64_t count = elements(t);
   const auto bits = bits_of(t.dtype);
-  if (!bits) return;  // a type from the future: reported when somebody wants the tensor
+  if (!bits) return;  // an unknown type: reported only when the tensor is opened
   if (count > kMaxNumber / *bits)
     fail(ErrorCode::BadFile, "tensor {} of shape {} has too many bytes", printable(t.name), t.shape);
   if (count * *bits % 8 != 0)

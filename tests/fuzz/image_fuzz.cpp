@@ -1,4 +1,4 @@
-// Pictures come from anywhere: any bytes must give a picture, metadata or an Error.
+// Images may come from anywhere: any bytes must give an image, metadata or an Error.
 #include <zlib.h>
 
 #include <cstddef>

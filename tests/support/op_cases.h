@@ -37,7 +37,8 @@ struct Difference {
 Difference difference(const std::vector<double>& a, const std::vector<double>& b);
 Difference difference(const Tensor& a, const Tensor& b);
 
-// What rounding alone may do to sums of `terms` values of a dtype, with a little room: derived, so a failure is news.
+// The error that rounding alone can cause in sums of `terms` values of a dtype, with a small margin. It is derived, so exceeding
+// it means a bug.
 double tolerance(DType dtype, int64_t terms);
 
 }  // namespace flux2

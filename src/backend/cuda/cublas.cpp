@@ -34,7 +34,7 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// The largest power of two up to 256 that divides the address: what the library wants to know about alignment.
+// The alignment of the address, as the library expects it: the largest power of two up to 256 that divides it.
 uint32_t alignment_of(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
   return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));

@@ -78,7 +78,7 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
   std::list<CudaBudget::Trim>::iterator trim_entry_;
   mutable std::mutex mutex_;
   std::map<Block*, std::unique_ptr<Block>> blocks_;
-  FreeLists free_;           // belongs to nobody
+  FreeLists free_;           // free
   FreeLists captured_free_;  // given back inside the running capture, to be reused only there
   GraphId capturing_ = 0, last_graph_ = 0;
   size_t used_ = 0;

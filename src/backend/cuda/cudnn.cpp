@@ -30,7 +30,7 @@ Operations describe_attention(const AttentionArgs& a) {
   return work;
 }
 
-// What the output's last row or column reads past the input's end. Rows that nobody reads need no padding.
+// How far the output's last row or column reads past the input's end. Rows that are not read need no padding.
 int64_t end_padding(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t begin) {
   return std::max<int64_t>((out - 1) * stride + kernel - in - begin, 0);
 }

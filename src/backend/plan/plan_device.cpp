@@ -69,7 +69,7 @@ class PlanStream final : public Stream {
   std::shared_ptr<void> allocate(size_t bytes) override {
     const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     count_->take(taken);
-    // An address nobody may read; aligned like real ones.
+    // An address that must not be read; aligned like real ones.
     return {reinterpret_cast<void*>(kAlignment), [count = count_, taken](void*) { count->used -= taken; }};
   }
   void upload(void*, const void*, size_t) override {}

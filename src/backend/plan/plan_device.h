@@ -13,7 +13,7 @@ namespace flux2 {
 // It does not see memory that kernels allocate internally: packed panels, workspaces of libraries.
 std::shared_ptr<Device> open_plan_device(const Device& target);
 
-// The peak of such a stream since the last call; counting begins anew from what is in use.
+// The peak of such a stream since the last call. The peak is reset to what is in use now.
 size_t restart_peak(Stream& stream);
 
 }  // namespace flux2

@@ -48,7 +48,7 @@ struct ModelRecord {
   std::string format;   // "safetensors", "gguf", "sharded", "diffusers"
   std::string quant;    // "bf16", "fp8", "q4_k", "nvfp4, mixed", …
   std::filesystem::path path;
-  bool in_place = true;  // its files are somebody else's; false: this program put them where they are
+  bool in_place = true;  // the files belong to the user; false: this program copied or downloaded them
   ModelSource source;
   std::string sha256;  // of the one file, or of the list of hashes and names of several; empty until computed
   uint64_t bytes = 0;  // of all its files

@@ -24,7 +24,7 @@ struct ByteRange {
 // and survives any interruption. Each segment has one writer; any thread may read.
 class PartialFile {
  public:
-  static constexpr uint64_t kUnknown = 0;  // a size nobody told: one segment without an end
+  static constexpr uint64_t kUnknown = 0;  // unknown size: one segment without an end
 
   // `key` identifies the content (an ETag): a partial file with other content is started over. It is an error if another process
   // is writing it.

@@ -22,7 +22,7 @@ struct PartialIdentity {
 // machine, the second one is used.
 class PartialNote {
  public:
-  PartialNote(std::filesystem::path path, PartialIdentity identity);  // goes on from a note that fits, or starts at zero
+  PartialNote(std::filesystem::path path, PartialIdentity identity);  // continues from a matching note, or starts at zero
   PartialNote(const PartialNote&) = delete;
   PartialNote& operator=(const PartialNote&) = delete;
   ~PartialNote();

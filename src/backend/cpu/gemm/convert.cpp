@@ -117,7 +117,7 @@ FLUX2_CLONES void decode_blocks(const Block* blocks, int64_t start, int64_t coun
   }
 }
 
-// The types without a loop of their own: decoded to f32, a block or what is wanted of it at a time.
+// Types without their own loop are decoded to f32, one block (or the needed part of it) at a time.
 template <class T>
 void decode_any_blocks(DType dtype, const void* row, int64_t start, int64_t count, T* out) {
   const DTypeInfo& d = info(dtype);

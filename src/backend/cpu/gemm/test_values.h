@@ -128,8 +128,8 @@ struct TestCpu {
   std::shared_ptr<Stream> stream;
 };
 
-// A sum of `terms` products in double with the error an f32 sum of them may have: rounding errors behave like a random
-// walk, and three times its length is news.
+// A sum of `terms` products in double with the error an f32 sum of them may have: rounding errors behave like a random walk, and
+// more than three times its length is a failure.
 struct Sum {
   double value = 0, magnitude = 0;
   int64_t terms = 0;
