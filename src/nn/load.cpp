@@ -70,6 +70,38 @@ DType loaded_dtype(const Parameter& p, DType stored, Quant quant, DType activati
   return is_quantised(p, quant) && free ? dtype_of(quant) : stored;
 }
 
+std::vector<std::pair<std::string, Shape>> quantised_matrices(const NamedWeights& weights, Quant quant,
+                                                              const std::function<void(const ParameterVisitor&)>& visit) {
+  std::vector<std::pair<std::string, Shape>> matrices;
+  visit([&](const Parameter& p) {
+    const DType stored = weights.dtype(p.name);
+    if (p.kind == ParameterKind::Matrix && loaded_dtype(p, stored, quant, DType::F32) != stored)
+      matrices.emplace_back(p.name, p.shape);
+  });
+  return matrices;
+}
+
+namespace {
+
+// Types that exist in memory only are quantised as the BF16 that they stand for.
+Tensor floats_from_file(const NamedWeights& weights, const Parameter& p, const Shard& shard) {
+  const Tensor stored = weights.open(p.name, shard);
+  return is_block_type(stored.dtype()) ? stored.cast(DType::BF16) : stored;
+}
+
+// A matrix in host memory. One that the file stores in pieces is read from them row by row: bringing them together first would be
+// work for one core.
+Tensor quantised_from_file(const NamedWeights& weights, const Parameter& p, const Shard& shard, Quant quant,
+                           ThreadPool& threads) {
+  if (shard.whole() && weights.pieces(p.name).size() > 1)
+    if (const WeightRows rows(weights, p.name); is_float(weights.dtype(p.name)) && rows.stores(weights.dtype(p.name)))
+      return quantise(
+          p.shape, [&](int64_t row, float* out) { rows.values(row, out); }, quant, threads);
+  return quantise(floats_from_file(weights, p, shard), quant, threads);
+}
+
+}  // namespace
+
 void load_parameters(const NamedWeights& weights, const LoadOptions& options,
                      const std::function<void(const ParameterVisitor&)>& visit) {
   check_parameters(weights, visit);
@@ -77,19 +109,29 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
   ThreadPool threads(options.quant == Quant::None ? 1 : options.threads);
   const auto stays = [&](const Parameter& p) { return host || (options.stays_on_host && options.stays_on_host(p)); };
   const auto in_place = [&](const Parameter& p, const Tensor& t) { return stays(p) ? t : t.to(options.stream); };
+  // Where weights are quantised, the disk reads the next one meanwhile.
+  const auto to_come = quantised_matrices(weights, options.quant, visit);
+  size_t next = 0;
   visit([&](const Parameter& p) {
-    Tensor stored = weights.open(p.name, shard_for(p.spread, options.ranks));
+    const Shard shard = shard_for(p.spread, options.ranks);
+    if (next < to_come.size() && to_come[next].first == p.name) {
+      ++next;
+      if (const Tensor kept = options.kept ? options.kept(p) : Tensor(); kept.defined()) {
+        p.tensor = in_place(p, kept);
+        return;
+      }
+      if (next < to_come.size()) weights.want_pages(to_come[next].first);
+      p.tensor = stays(p) ? quantised_from_file(weights, p, shard, options.quant, threads)
+                          : quantised_on(options.stream, floats_from_file(weights, p, shard), options.quant, threads);
+      weights.forget_pages(p.name);  // else the file's copy would count beside ours
+      if (options.quantised) options.quantised(p, p.tensor);
+      return;
+    }
+    Tensor stored = weights.open(p.name, shard);
     const DType kept = loaded_dtype(p, stored.dtype(), options.quant, options.activations);
     if (kept != stored.dtype() && is_block_type(stored.dtype())) stored = stored.cast(DType::BF16);
     switch (p.kind) {
       case ParameterKind::Matrix:
-        if (kept != stored.dtype()) {
-          p.tensor =
-              stays(p) ? quantise(stored, options.quant, threads) : quantised_on(options.stream, stored, options.quant, threads);
-          weights.forget_pages(p.name);  // otherwise the pages of the file would be in memory in addition to our copy
-          break;
-        }
-        [[fallthrough]];
       case ParameterKind::Table: p.tensor = in_place(p, stored); break;
       case ParameterKind::Vector:
       case ParameterKind::Statistic: p.tensor = stored.to(options.stream).cast(kept); break;

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "nn/parameter.h"
 #include "tensor/communicator.h"
@@ -16,6 +19,9 @@ struct LoadOptions {
   Quant quant = Quant::None;                            // for the matrices inside blocks; the few outside blocks stay as they are
   int threads = 0;                                      // for quantising
   std::function<bool(const Parameter&)> stays_on_host;  // matrices that are copied to the device later; empty: none
+  // The quantised form of a matrix where it was kept from an earlier start; empty: nothing was.
+  std::function<Tensor(const Parameter&)> kept;
+  std::function<void(const Parameter&, const Tensor&)> quantised;  // called with each matrix that was quantised now; may be empty
 };
 
 // Checks, from headers alone, that every tensor listed by `visit` exists with the right shape. All missing or wrong tensors are
@@ -31,8 +37,12 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
 // result is the same.
 Tensor quantised_on(Stream& stream, const Tensor& matrix, Quant quant, ThreadPool& threads);
 
-// Whether `quant` applies to this parameter. It applies to matrices of the repeated blocks, which hold nearly all weights. Layers
-// outside the blocks (input, output, modulation, embeddings) are small, and their errors are visible in the image.
+// The matrices that load_parameters() quantises, in their order. Opens none.
+std::vector<std::pair<std::string, Shape>> quantised_matrices(const NamedWeights& weights, Quant quant,
+                                                              const std::function<void(const ParameterVisitor&)>& visit);
+
+// Whether `quant` applies to this parameter: matrices of the repeated blocks, which hold nearly all weights. Layers outside
+// them (input, output, modulation, embeddings) are small and the ones whose errors show.
 bool is_quantised(const Parameter& parameter, Quant quant);
 
 // The dtype of a parameter after loading, if the file stores it as `stored`.

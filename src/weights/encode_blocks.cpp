@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "tensor/blocks.h"
 #include "weights/block_search.h"
+#include "weights/row_encoders.h"
 
 namespace flux2 {
 
@@ -225,9 +226,7 @@ bool all_finite(const float* x, int n) {
   return sum == 0;
 }
 
-}  // namespace
-
-void encode_blocks(DType dtype, const float* x, int64_t count, void* out) {
+void encode_each(DType dtype, const float* x, int64_t count, void* out) {
   const Encoder encoder = encoder_of(dtype);
   const DTypeInfo& d = info(dtype);
   auto* b = static_cast<uint8_t*>(out);
@@ -238,6 +237,19 @@ void encode_blocks(DType dtype, const float* x, int64_t count, void* out) {
     }
     std::memset(b, 0, static_cast<size_t>(d.block_bytes));
     put_half(b + encoder.half, NAN);
+  }
+}
+
+}  // namespace
+
+void portable_q8_0(const float* x, int64_t count, void* out) { encode_each(DType::Q8_0, x, count, out); }
+void portable_q4_0(const float* x, int64_t count, void* out) { encode_each(DType::Q4_0, x, count, out); }
+
+void encode_blocks(DType dtype, const float* x, int64_t count, void* out) {
+  switch (dtype) {
+    case DType::Q8_0: return row_encoders().to_q8_0(x, count, out);
+    case DType::Q4_0: return row_encoders().to_q4_0(x, count, out);
+    default: return encode_each(dtype, x, count, out);
   }
 }
 

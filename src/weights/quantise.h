@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,5 +31,8 @@ bool can_quantise(const Shape& shape, Quant quant);
 // Quantises a matrix [N, K] in host memory (F32, F16 or BF16, rows contiguous); the result carries its scales. Values are rounded
 // to nearest. Blocks are bit-identical to ggml's.
 Tensor quantise(const Tensor& matrix, Quant quant, ThreadPool& threads);
+
+// The same for a matrix whose rows are read one at a time, on any thread: read(row, out).
+Tensor quantise(const Shape& shape, const std::function<void(int64_t, float*)>& read, Quant quant, ThreadPool& threads);
 
 }  // namespace flux2

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/blocks.h"
+#include "weights/row_encoders.h"
 
 namespace flux2 {
 
@@ -41,7 +42,7 @@ void read_values(DType dtype, const void* data, int64_t count, float* out) {
     case DType::F32: std::memcpy(out, data, static_cast<size_t>(count) * sizeof(float)); return;
     case DType::F64: return widen_all<double>(data, count, out, [](double v) { return static_cast<float>(v); });
     case DType::F16: return widen_all<f16>(data, count, out, [](f16 v) { return to_float(v); });
-    case DType::BF16: return widen_all<bf16>(data, count, out, [](bf16 v) { return to_float(v); });
+    case DType::BF16: return row_encoders().widen_bf16(data, count, out);
     case DType::I8: return widen_all<int8_t>(data, count, out, [](int8_t v) { return static_cast<float>(v); });
     case DType::F8_E4M3: return widen_all<uint8_t>(data, count, out, [](uint8_t v) { return e4m3[v]; });
     case DType::F8_E5M2: return widen_all<uint8_t>(data, count, out, [](uint8_t v) { return e5m2[v]; });
