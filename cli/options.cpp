@@ -28,9 +28,9 @@ OptionGroup model_group() {
 
 OptionGroup device_group() {
   return {"Device and memory",
-          {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("quant"), option("offload"),
-           option("max_vram"), option("max_ram"), option("blocks_resident"), option("place"), option("no_mmap"), option("cache"),
-           option("ref_kv")}};
+          {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("quant"),
+           option("quant_cache"), option("offload"), option("max_vram"), option("max_ram"), option("blocks_resident"),
+           option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
 }
 
 OptionGroup control_group() {

@@ -317,5 +317,22 @@ TEST_F(CliModels, EveryActionHasHelp) {
   }
 }
 
+TEST_F(CliModels, CacheOfQuantisedWeightsIsListedAndCleared) {
+  EXPECT_THAT(flux2({"models", "cache"}).out, HasSubstr("empty"));
+  const Finished made = generate({"a red circle", "-S", "3", "-o", "a.png", "--quant", "int8", "--quant-cache", "1"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("quantised weights are kept"));
+  const Json list = json({"models", "cache", "list"});
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0]["quant"], "int8");
+  EXPECT_THAT(flux2({"models", "cache", "list"}).out, AllOf(HasSubstr("int8"), HasSubstr("transformer"), HasSubstr("total")));
+  const Finished again = generate({"a red circle", "-S", "3", "-o", "b.png", "--quant", "int8", "--quant-cache", "1"});
+  EXPECT_THAT(again.err, Not(HasSubstr("are kept")));
+  EXPECT_EQ(read_image(folder_ / "a.png").pixels, read_image(folder_ / "b.png").pixels);
+  EXPECT_THAT(flux2({"models", "cache", "clear"}).out, HasSubstr("deleted"));
+  EXPECT_TRUE(json({"models", "cache", "list"}).empty());
+  EXPECT_EQ(flux2({"models", "cache", "drop"}).status, 2);
+}
+
 }  // namespace
 }  // namespace flux2::test

@@ -109,6 +109,16 @@ const std::vector<Command>& model_actions() {
        {"flux2 models starter", "flux2 models starter flux.2-klein-4b-small", "flux2 models starter --json"},
        run_models_starter,
        "`flux2 models install NAME` downloads the missing parts."},
+      {"cache",
+       {},
+       "list or delete the weights that --quant keeps on disk",
+       "list|clear [--json]",
+       models_plain_options,
+       {"flux2 models cache list", "flux2 models cache clear", "flux2 models cache list --json"},
+       run_models_cache,
+       "With --quant on a CPU the quantised weights are written to the data folder, so that the next start maps them instead of "
+       "quantising again. --quant-cache sets how much space they may take, or turns this off. Weights that were not used for "
+       "the longest time are deleted first."},
       {"synth",
        {},
        "create a model with random weights",

@@ -25,6 +25,7 @@ int run_models_missing(Invocation& run);
 int run_models_orphans(Invocation& run);
 int run_models_starter(Invocation& run);
 int run_models_synth(Invocation& run);
+int run_models_cache(Invocation& run);
 
 // What they share.
 void refuse_arguments(const Invocation& run);        // throws InvalidArgument when there are any

@@ -11,6 +11,7 @@
 #include "engine/forecast.h"
 #include "hub/recognise.h"
 #include "pipeline/tiles.h"
+#include "record/generation_record.h"
 #include "record/request_fields.h"
 
 namespace flux2 {
@@ -30,6 +31,23 @@ int64_t memory_limit(const RequestSpec& spec) {
 int64_t decode_tile(const RequestSpec& spec) {
   const std::string tile = spec.vae_tile.value_or("auto");
   return tile == "auto" ? -1 : tile == "off" ? 0 : std::stoll(tile) / 16;
+}
+
+// With "auto" the cache stays small beside the disk, and holds only what takes seconds to make.
+QuantisedCacheOptions quant_cache(const RequestSpec& spec, const AppContext& context) {
+  const std::string size = spec.quant_cache.value_or("auto");
+  if (size == "off") return {};
+  QuantisedCacheOptions options{.folder = quant_cache_folder(context),
+                                .hashes = data_path(context.environment, "cache/hashes.json"),
+                                .version = program_version()};
+  if (size == "auto") {
+    options.smallest = int64_t{256} << 20;
+    options.keep_free = int64_t{10} << 30;
+    options.keep_free_share = 0.1;
+  } else {
+    options.limit = std::stoll(size) << 30;
+  }
+  return options;
 }
 
 // What a run opens: the adapters of its first request; those of the others at strength 0, to be checked before any image is made.
@@ -75,6 +93,8 @@ class PictureMaker::Stopwatch {
   std::array<double, 6> spent_{};  // by phase
 };
 
+std::filesystem::path quant_cache_folder(const AppContext& context) { return data_path(context.environment, "cache/quantised"); }
+
 EngineOptions engine_options(const RequestSpec& spec, const AppContext& context) {
   return {.device = spec.device.value_or("auto"),
           .threads = static_cast<int>(spec.threads.value_or(0)),
@@ -85,6 +105,7 @@ EngineOptions engine_options(const RequestSpec& spec, const AppContext& context)
           .memory_limit = memory_limit(spec),
           .adapter_mode = spec.lora_mode == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
           .plan_folder = data_path(context.environment, "cache/plans"),
+          .quant_cache = quant_cache(spec, context),
           .log = context.log};
 }
 

@@ -15,6 +15,9 @@
 
 namespace flux2 {
 
+// Where weights that were quantised while loading are kept (weights/quantised_cache.h); empty without a data folder.
+std::filesystem::path quant_cache_folder(const AppContext& context);
+
 // The engine that a request asks for: device, threads, profile, quantisation, memory limits.
 EngineOptions engine_options(const RequestSpec& spec, const AppContext& context);
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "record/picture_metadata.h"
 #include "tests/support/paths.h"
+#include "weights/quantised_cache.h"
 
 namespace flux2 {
 namespace {
@@ -130,6 +131,45 @@ TEST_F(MakePictures, RejectsATaskWithoutItsImage) {
   const ModelFiles model = choose_model(spec_, context_);
   EXPECT_THROW(resolve(spec_, model, Task::Edit), Error);
   EXPECT_THROW(resolve(spec_, model, Task::Inpaint), Error);
+}
+
+// The second start maps what the first one quantised, and makes the same image.
+TEST_F(MakePictures, QuantisedWeightsAreKeptForTheNextStart) {
+  const auto latents = [&] {
+    const ModelFiles model = choose_model(spec_, context_);
+    const ResolvedRequest request = resolve(spec_, model);
+    PictureMaker maker(context_, model, spec_);
+    maker.load({&request, 1});
+    std::vector<float> made;
+    maker.make(request, [&](const Picture& picture, const GenerationRecord&) { made = picture.latents; });
+    return made;
+  };
+  const auto entries = [&] { return list_quantised(quant_cache_folder(context_)); };
+  for (const std::string quant : {"int8", "q8_0"}) {
+    spec_.quant = quant;
+    spec_.quant_cache = "off";
+    const auto without = latents();
+    EXPECT_TRUE(entries().empty());
+    spec_.quant_cache.reset();
+    EXPECT_EQ(latents(), without);
+    EXPECT_TRUE(entries().empty()) << "a small model is not worth it";
+    EXPECT_TRUE(warnings_.empty());
+
+    spec_.quant_cache = "1";
+    EXPECT_EQ(latents(), without);
+    ASSERT_EQ(entries().size(), 2u) << "transformer and text encoder";
+    EXPECT_EQ(warnings_.size(), 1u) << "said once";
+    EXPECT_EQ(latents(), without);
+    EXPECT_EQ(warnings_.size(), 1u) << "nothing was written again";
+
+    const auto damaged = entries()[0];
+    fs::resize_file(damaged.path, damaged.bytes / 2);
+    EXPECT_EQ(latents(), without);
+    EXPECT_EQ(entries().size(), 2u);
+    EXPECT_EQ(fs::file_size(damaged.path), damaged.bytes) << "made again";
+    fs::remove_all(quant_cache_folder(context_));
+    warnings_.clear();
+  }
 }
 
 }  // namespace

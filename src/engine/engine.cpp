@@ -52,7 +52,10 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {}
+Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {
+  if (device_->is_host() && options.quant != Quant::None && !options.quant_cache.folder.empty())
+    quant_cache_ = std::make_shared<QuantisedCache>(options.quant_cache, options.log);
+}
 
 DType Engine::activations() const { return device_->is_host() || options_.profile == Profile::Exact ? DType::F32 : DType::BF16; }
 

@@ -14,6 +14,7 @@
 #include "pipeline/text_to_image.h"
 #include "tensor/device.h"
 #include "weights/quantise.h"
+#include "weights/quantised_cache.h"
 
 namespace flux2 {
 
@@ -31,6 +32,7 @@ struct EngineOptions {
   AdapterMode adapter_mode = AdapterMode::Runtime;
   // The folder where a GPU stores which algorithms are fastest. Empty: nothing is timed. Profile exact never times.
   std::filesystem::path plan_folder;
+  QuantisedCacheOptions quant_cache;  // of weights that are quantised for the CPU
   Log log;
 };
 
@@ -127,6 +129,7 @@ class Engine {
 
   EngineOptions options_;
   std::shared_ptr<Device> device_;
+  std::shared_ptr<QuantisedCache> quant_cache_;  // null where nothing is cached
 };
 
 // The geometry of a model's text encoder, from its weights and the config.json next to them, and which states are read.

@@ -43,6 +43,8 @@ struct LoadSettings {
   DType activations;
   Quant quant;
   int threads;
+  std::shared_ptr<QuantisedCache> cache;  // null: none
+  bool memory_is_short = false;
   size_t resident_blocks = std::numeric_limits<size_t>::max();
 };
 
@@ -66,6 +68,14 @@ void take_turns_on_host(Network& network, const NamedWeights& weights, size_t re
 }
 
 template <class Network>
+QuantisedNetwork quantised_network(const NamedWeights& weights, Network& network, Quant quant) {
+  QuantisedNetwork wanted{.part = name_of(weights.part()), .quant = quant};
+  for (const auto& file : files_of(weights.source())) wanted.files.push_back(file->path());
+  wanted.matrices = quantised_matrices(weights, quant, visit_of(network));
+  return wanted;
+}
+
+template <class Network>
 std::shared_ptr<const Network> load_network(const NamedWeights& weights, const typename Resident<Network>::Config& config,
                                             const LoadSettings& settings) {
   const std::lock_guard lock(*settings.loading);
@@ -75,13 +85,22 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
     const auto block = numbers.of(p.name);
     return block && *block >= settings.resident_blocks;
   };
-  load_parameters(weights,
-                  {.stream = *settings.stream,
-                   .activations = settings.activations,
-                   .quant = settings.quant,
-                   .threads = settings.threads,
-                   .stays_on_host = streamed},
-                  visit_of(*network));
+  LoadOptions options{.stream = *settings.stream,
+                      .activations = settings.activations,
+                      .quant = settings.quant,
+                      .threads = settings.threads,
+                      .stays_on_host = streamed};
+  QuantisedNetwork wanted;
+  std::vector<std::pair<std::string, Tensor>> to_keep;
+  if (settings.cache) {
+    wanted = quantised_network(weights, *network, settings.quant);
+    if (const auto cached = settings.cache->find(wanted))
+      options.kept = [=](const Parameter& p) { return cached_matrix(*cached, p.name, p.shape, settings.quant); };
+    else options.quantised = [&](const Parameter& p, const Tensor& t) { to_keep.emplace_back(p.name, t); };
+  }
+  load_parameters(weights, options, visit_of(*network));
+  // Writing in the background keeps the matrices in memory even after the network is unloaded.
+  if (!to_keep.empty()) settings.cache->keep(wanted, std::move(to_keep), settings.memory_is_short);
   if constexpr (requires { network->schedule; })
     if (settings.stream->device().is_host() && settings.resident_blocks < block_count(*network))
       take_turns_on_host(*network, weights, settings.resident_blocks);
@@ -160,7 +179,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   loaded->files = files;
   Models& models = loaded->models;
   models.text_length = files.defaults.text_length;
-  const LoadSettings settings{loaded->stream, loaded->loading, activations(), options_.quant, options_.threads};
+  const LoadSettings settings{loaded->stream, loaded->loading,          activations(), options_.quant, options_.threads,
+                              quant_cache_,   options_.memory_limit > 0};
   const bool host = device_->is_host();
   const LoadedModel* const before = previous && &previous->stream->device() == device_.get() ? previous.get() : nullptr;
   const auto open = [&](LoadedPart& part, const std::filesystem::path& path, ModelPart kind) {
@@ -233,11 +253,22 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
 
   std::vector<std::filesystem::path> ahead;  // in the order they will be wanted
   int64_t ahead_bytes = 0;
-  for (const LoadedPart* part : {&loaded->text_encoder, &loaded->transformer})
-    for (const LoadedPart::File& file : part->files) {
+  const auto read_soon = [&](const LoadedPart& part, auto network) {
+    const auto cached =
+        quant_cache_ ? quant_cache_->path_of(quantised_network(*part.weights, network, options_.quant)) : std::filesystem::path();
+    std::error_code absent;
+    if (const auto bytes = std::filesystem::file_size(cached, absent); !absent) {
+      ahead.push_back(cached);
+      ahead_bytes += static_cast<int64_t>(bytes);
+      return;
+    }
+    for (const LoadedPart::File& file : part.files) {
       ahead.push_back(file.path);
       ahead_bytes += static_cast<int64_t>(file.bytes);
     }
+  };
+  if (encoder_config) read_soon(loaded->text_encoder, Qwen3Encoder(*encoder_config));
+  if (transformer_config) read_soon(loaded->transformer, Flux2Transformer(*transformer_config));
   // More than the cache can hold would only push out what is about to be used.
   if (options_.memory_limit == 0 && ahead_bytes < system_memory_size().available)
     loaded->read_ahead = std::make_unique<ReadAhead>(std::move(ahead));

@@ -49,6 +49,7 @@ void check_number_or(const std::string& text, std::initializer_list<std::string_
 }
 void check_crop(const std::string& text) { check_number_or(text, {"auto", "off"}, 0, 4096); }
 void check_tile(const std::string& text) { check_number_or(text, {"auto", "off"}, 128, 4096); }
+void check_quant_cache(const std::string& text) { check_number_or(text, {"auto", "off"}, 1, 1 << 20); }
 void check_match(const std::string& text) { check_number_or(text, {"off"}, 1, 16); }
 void check_reference_pixels(const std::string& text) {
   constexpr int64_t kFewest = 64 * 64, kMost = 4096 * 4096;
@@ -507,7 +508,7 @@ std::vector<Field> make_fields() {
        .loads_model = true},
       {.name = "vae_tile",
        .unit = "auto|off|PX",
-       .help = "decode in tiles of PX pixels; auto: if memory is short (default: auto)",
+       .help = "encode and decode images in tiles of PX pixels; auto: when memory is short (default: auto)",
        .section = "memory",
        .member = &R::vae_tile,
        .check_text = check_tile,
@@ -520,6 +521,14 @@ std::vector<Field> make_fields() {
        .member = &R::quant,
        .choices = {"none", "int8", "q8_0", "q4_0", "fp8"},
        .loads_model = true},
+      {.name = "quant_cache",
+       .unit = "auto|off|GIB",
+       .help =
+           "keep weights that <quant> makes for the CPU on disk for the next start, at most GIB in all; auto: 32 if the disk has "
+           "room (default: auto)",
+       .section = "memory",
+       .member = &R::quant_cache,
+       .check_text = check_quant_cache},
       {.name = "offload",
        .type = T::Choice,
        .unit = "WAY",

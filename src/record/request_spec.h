@@ -53,7 +53,7 @@ struct RequestSpec {
   Text schedule, noise, time_rounding, sampler;
 
   // Where it runs.
-  Text device, profile, vae_tile, quant, offload;
+  Text device, profile, vae_tile, quant, quant_cache, offload;
   Integer threads;
   Number max_vram, max_ram;
 
