@@ -12,6 +12,7 @@
 #include "image/read_image.h"
 #include "image/write_image.h"
 #include "pipeline/latents.h"
+#include "pipeline/references.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"
 
@@ -58,10 +59,8 @@ void encode(Invocation& run, const std::string& input, const std::string& output
   ProgressDisplay display(run.console);
   const Coder coder = open_coder(run, display);
   if (!coder.vae().config.has_encoder) fail(ErrorCode::Incompatible, "this autoencoder has no encoder");
-  const std::vector<float> pixels = to_tokens(from_rgb8(image), 3);
-  const Tensor picture =
-      Tensor::from<float>(coder.stream(), coder.session->activations, {1, image.height, image.width, 3}, pixels);
-  const Tensor tokens = coder.vae().encode(picture);
+  const Planes picture{image.width, image.height, from_rgb8(image)};
+  const Tensor tokens = encode_picture(*coder.session, picture, display.progress());
   const int64_t channels = tokens.dim(2);
   const std::vector<float> latents = to_planes(tokens.to_floats(), channels);
   save_tensors(output, {{"latents",

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "backend/cpu/cpu_stream.h"
 #include "engine/engine.h"
+#include "pipeline/references.h"
 #include "pipeline/tiles.h"
 #include "tests/support/golden.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -154,6 +157,78 @@ TEST(DecodeWithoutMemory, FailsIfTheSmallestTilesDoNotFit) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::OutOfMemory);
   }
+}
+
+// A smooth picture with an edge in it.
+Planes scene(int width, int height) {
+  Planes planes{width, height, {}};
+  for (int c = 0; c < 3; ++c)
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x)
+        planes.values.push_back(std::hypot(x - width / 2, y - height / 3) < 0.3 * height
+                                    ? 0.8f - 0.5f * static_cast<float>(c)
+                                    : 0.4f * std::sin(0.02f * static_cast<float>(x + c * y)));
+  return planes;
+}
+
+struct Difference {
+  double mean = 0, largest = 0;
+};
+
+// Of the pixels that two sets of latents decode to, in steps of 8-bit values.
+Difference difference_of_pixels(const ModelSession& session, const Tensor& a, const Tensor& b, int64_t rows, int64_t columns) {
+  const auto x = session.models.vae->decode(a, rows, columns).to_floats(),
+             y = session.models.vae->decode(b, rows, columns).to_floats();
+  Difference d;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double away = 127.5 * std::abs(std::clamp(x[i], -1.0f, 1.0f) - std::clamp(y[i], -1.0f, 1.0f));
+    d.mean += away / static_cast<double>(x.size());
+    d.largest = std::max(d.largest, away);
+  }
+  return d;
+}
+
+TEST(RunningOut, EncodingInTilesIsCloseToEncodingAtOnce) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session =
+      engine.open(locate_model({.model = test::pico_folder()}, {}), {}, {.transformer = false, .text_encoder = false});
+  const Planes picture = scene(384, 320);
+  const Tensor whole = encode_picture(*session, picture, {});
+  for (const auto& [tile, mean, largest] : {std::tuple{16, 6.0, 60.0}, {8, 10.0, 60.0}}) {
+    session->picture_cache.clear();
+    session->decode_tile = tile;
+    const Tensor tiled = encode_picture(*session, picture, {});
+    ASSERT_EQ(tiled.shape(), whole.shape());
+    const auto a = whole.to_floats(), b = tiled.to_floats();
+    double square = 0, sum = 0, most = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      square += std::pow(a[i] - b[i], 2), sum += std::pow(a[i], 2);
+      most = std::max<double>(most, std::abs(a[i] - b[i]));
+    }
+    const Difference pixels = difference_of_pixels(*session, whole, tiled, 20, 24);
+    fmt::print("encoded in tiles of {}: latents {:.4f} of their norm, {:.2f} at most; pixels {:.2f} on average, {:.1f} at most\n",
+               16 * tile, std::sqrt(square / sum), most, pixels.mean, pixels.largest);
+    EXPECT_GT(square, 0) << "tiles were not used";
+    EXPECT_LT(pixels.mean, mean);
+    EXPECT_LT(pixels.largest, largest);
+  }
+}
+
+TEST(RunningOut, AnImageThatDoesNotFitIsEncodedInTiles) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  const auto stream = limited_stream(engine);
+  session->stream = stream;
+  std::vector<std::string> warnings;
+  session->log = Log([&](LogLevel, const std::string& text) { warnings.push_back(text); });
+  const Planes picture = scene(640, 256);
+  encode_picture(*session, picture, {});
+  stream->limit = stream->largest / 10 * 9;
+  session->picture_cache.clear();
+  EXPECT_EQ(encode_picture(*session, picture, {}).shape(), (Shape{1, 40 * 16, 128}));
+  EXPECT_EQ(session->decode_tile, kDecodeTile);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("in tiles"), std::string::npos);
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/sha256.h"
 #include "nn/timestep.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
+#include "pipeline/tiles.h"
 
 namespace flux2 {
 
@@ -26,18 +29,54 @@ void record(Trace& trace, size_t index, const Planes& picture, const Tensor& lat
 
 }  // namespace
 
-Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress) {
-  const std::string key = key_of(picture);
-  if (const Tensor found = session.picture_cache.find(key); found.defined()) return found;
+namespace {
+
+// Samples [3, height, width] of part of a picture as [1, rows, columns, 3] on the device.
+Tensor pixels_of(const Session& session, const Planes& picture, const Tile& tile) {
+  const int64_t width = 16 * tile.columns, height = 16 * tile.rows;
+  std::vector<float> values(static_cast<size_t>(3 * width * height));
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t c = 0; c < 3; ++c)
+        values[static_cast<size_t>(3 * (y * width + x) + c)] =
+            picture.values[static_cast<size_t>((c * picture.height + 16 * tile.row + y) * picture.width + 16 * tile.column + x)];
+  return Tensor::from<float>(*session.stream, session.activations, {1, height, width, 3}, values);
+}
+
+// At once or tile by tile, as the session says.
+Tensor encode_now(const Session& session, const Planes& picture, const Progress& progress) {
   const Vae& vae = *session.models.vae;
-  if (!vae.config.has_encoder)
+  const BeforeBlock before_block = progress.before_block();
+  const int64_t rows = picture.height / 16, columns = picture.width / 16, channels = vae.config.packed_channels();
+  if (session.decode_tile == 0 || std::max(rows, columns) <= session.decode_tile)
+    return vae.encode(pixels_of(session, picture, {0, 0, rows, columns}), {}, before_block);
+  const auto tokens = join_token_tiles(
+      rows, columns, channels, tiles_of(rows, columns, session.decode_tile),
+      [&](const Tile& tile) { return vae.encode(pixels_of(session, picture, tile), {}, before_block).to_floats(); });
+  return Tensor::from<float>(*session.stream, DType::F32, {1, rows * columns, channels}, tokens);
+}
+
+}  // namespace
+
+Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress) {
+  if (!session.models.vae->config.has_encoder)
     throw Error(ErrorCode::Incompatible, "this autoencoder file has only the decoder, so it cannot read images",
                 Hint("choose a file with an encoder with {0}", {set_option("vae")}));
-  const Tensor pixels = Tensor::from<float>(*session.stream, session.activations, {1, picture.height, picture.width, 3},
-                                            to_tokens(picture.values, 3));
-  const Tensor latents = vae.encode(pixels, {}, progress.before_block());
-  session.picture_cache.add(key, latents);
-  return latents;
+  const std::string key = key_of(picture);
+  if (const Tensor found = session.picture_cache.find(key); found.defined()) return found;
+  for (;;) {
+    try {
+      const Tensor latents = encode_now(session, picture, progress);
+      session.picture_cache.add(key, latents);
+      return latents;
+    } catch (const Error& e) {
+      const int64_t tile = smaller_tile(session.decode_tile, picture.height / 16, picture.width / 16);
+      if (e.code() != ErrorCode::OutOfMemory || tile == 0) throw;
+      session.log.warn("{}; encoding the image again in tiles of {} pixels", e.what(), 16 * tile);
+      session.decode_tile = tile;
+      session.captured_work.clear();  // each recorded run keeps the memory that it needed
+    }
+  }
 }
 
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress) {

@@ -24,7 +24,7 @@ struct ReferenceTokens {
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress);
 
 // The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
-// encoded before.
+// encoded before. In tiles where the session decodes in tiles, and when memory runs out.
 Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress);
 
 // klein-9B-KV: the keys and values of a list of references in every block, which serve all steps, prompts and seeds.

@@ -124,13 +124,6 @@ DecodedPicture decode_picture(Session& session, const Tensor& z, int64_t rows, i
   }));
 }
 
-// The side of the tiles to try after memory ran out with tiles of `side` (0: without tiles); 0 when there is nothing smaller.
-int64_t smaller_tile(int64_t side, int64_t rows, int64_t columns) {
-  const int64_t whole = std::max(rows, columns), used = side == 0 ? whole : std::min(side, whole);
-  if (used > kDecodeTile) return kDecodeTile;
-  return used <= kSmallestTile ? 0 : std::max(kSmallestTile, used / 2);
-}
-
 // The latents are finished and kept, so nothing is denoised again if the decoder runs out of memory.
 DecodedPicture decode_in_less_memory(Session& session, const Tensor& z, int64_t rows, int64_t columns, const Progress& progress) {
   for (;;) {

@@ -31,4 +31,11 @@ std::vector<Tile> tiles_of(int64_t rows, int64_t columns, int64_t side);
 Planes join_tiles(int64_t rows, int64_t columns, const std::vector<Tile>& tiles,
                   const std::function<Planes(const Tile&)>& decode);
 
+// The same for encoding: tokens [rows · columns, channels] of a grid from those of its tiles.
+std::vector<float> join_token_tiles(int64_t rows, int64_t columns, int64_t channels, const std::vector<Tile>& tiles,
+                                    const std::function<std::vector<float>(const Tile&)>& encode);
+
+// The side of the tiles to try after memory ran out with tiles of `side` (0: without tiles); 0 when there is nothing smaller.
+int64_t smaller_tile(int64_t side, int64_t rows, int64_t columns);
+
 }  // namespace flux2

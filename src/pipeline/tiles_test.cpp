@@ -51,5 +51,25 @@ TEST(Tiles, JoinWithoutSeams) {
             << c << y << x;
 }
 
+// Tokens cut from one grid give that grid back.
+TEST(Tiles, TokensJoinWithoutSeams) {
+  const int64_t rows = 21, columns = 13, channels = 3;
+  const auto value = [](int64_t y, int64_t x, int64_t c) {
+    return std::sin(0.3f * static_cast<float>(x)) + 0.1f * static_cast<float>(y) + static_cast<float>(c);
+  };
+  const auto joined = join_token_tiles(rows, columns, channels, tiles_of(rows, columns, 9), [&](const Tile& t) {
+    std::vector<float> part;
+    for (int64_t y = 0; y < t.rows; ++y)
+      for (int64_t x = 0; x < t.columns; ++x)
+        for (int64_t c = 0; c < channels; ++c) part.push_back(value(t.row + y, t.column + x, c));
+    return part;
+  });
+  ASSERT_EQ(joined.size(), static_cast<size_t>(rows * columns * channels));
+  for (int64_t y = 0; y < rows; ++y)
+    for (int64_t x = 0; x < columns; ++x)
+      for (int64_t c = 0; c < channels; ++c)
+        ASSERT_NEAR(joined[static_cast<size_t>((y * columns + x) * channels + c)], value(y, x, c), 1e-5);
+}
+
 }  // namespace
 }  // namespace flux2
