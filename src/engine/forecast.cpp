@@ -16,12 +16,6 @@ namespace {
 // What kernels take for themselves.
 constexpr int64_t kOnHostBytes = int64_t{32} << 20, kOnGpuBytes = int64_t{128} << 20;
 
-// How much of a large product's rate each network reaches, from docs/speed.md.
-struct Efficiency {
-  double text, step, decode;
-};
-constexpr Efficiency kOnHost{0.90, 0.95, 0.75}, kOnGpu{0.60, 0.85, 0.70};
-
 // A network whose parameters have sizes and no values.
 template <class Network>
 struct Counted {
@@ -109,10 +103,17 @@ int64_t working_bytes_of(const Rehearsal& rehearsal, const std::vector<PhaseFore
   return largest + rehearsal.vae->bytes.total() + rehearsal.adapters + (rehearsal.device->is_host() ? kOnHostBytes : kOnGpuBytes);
 }
 
-// A request rehearsed twice where that matters: decoded at once, and in tiles.
+// Of the image and of those it is made from, in pixels.
+int64_t longest_side(const Request& request) {
+  int64_t longest = std::max(request.width, request.height);
+  for (const auto& picture : request.references) longest = std::max<int64_t>({longest, picture->width, picture->height});
+  return longest;
+}
+
+// A request rehearsed twice where that matters: encoded and decoded at once, and in tiles.
 struct Phases {
   Phases(Rehearsal& rehearsal, const Engine& engine, const Request& request) : whole(rehearsal.run(request)), tiled(whole) {
-    if (engine.options().decode_tile >= 0 || std::max(request.rows(), request.columns()) <= kDecodeTile) return;
+    if (engine.options().decode_tile >= 0 || longest_side(request) <= 16 * kDecodeTile) return;
     rehearsal.session.decode_tile = kDecodeTile;
     rehearsal.session.captured_work.clear();
     tiled = rehearsal.run(request);
@@ -122,27 +123,49 @@ struct Phases {
   std::vector<PhaseForecast> whole, tiled;
 };
 
-double flop_of(const Rehearsal& r, const Request& request, Phase phase) {
+// Seconds of a phase at the rates that were measured.
+double seconds_of(const Rehearsal& r, const Request& request, const ModelRates& rates, Phase phase) {
   const double passes = static_cast<double>(request.batch) * (request.cfg ? 2 : 1);
   const int64_t text_length = r.session.models.text_length;
+  const Vae& vae = *r.vae->network;
   switch (phase) {
-    case Phase::Text: return r.encoder ? text_flop(r.encoder->network->config, text_length) * (request.cfg ? 2 : 1) : 0;
+    case Phase::Text: {
+      if (!r.encoder) return 0;
+      const Qwen3Config& config = r.encoder->network->config;
+      const double all = text_flop(config, text_length), attention = text_attention_flop(config, text_length);
+      return ((all - attention) / rates.text + attention / rates.text_attention) * (request.cfg ? 2 : 1);
+    }
     case Phase::EncodeReferences: {
       double flop = 0;
-      for (const auto& picture : request.references) flop += encode_flop(*r.vae->network, picture->width, picture->height);
-      if (request.canvas) flop += encode_flop(*r.vae->network, request.width, request.height);
-      return flop;
+      for (const auto& picture : request.references) flop += encode_flop(vae, picture->width, picture->height);
+      if (request.canvas) flop += encode_flop(vae, request.width, request.height);
+      return flop > 0 ? flop / rates.encode : 0;
     }
     case Phase::Denoise: {
       const Flux2Config& config = r.transformer->network->config;
       const int steps = passes_of(request.sampler, static_cast<int>(request.sigmas().size()) - 1);
       const int64_t references = request.reference_tokens();
-      if (!request.reuse_reference_keys) return passes * steps * step_flop(config, text_length, request.tokens() + references);
-      return step_flop(config, 0, references) + passes * steps * step_flop(config, text_length, request.tokens(), references);
+      const auto pass = [&](int64_t text, int64_t image, int64_t others) {
+        const double attention = step_attention_flop(config, text + image, others);
+        return (step_flop(config, text, image, others) - attention) / rates.step + attention / rates.attention;
+      };
+      if (!request.reuse_reference_keys) return passes * steps * pass(text_length, request.tokens() + references, 0);
+      return pass(0, references, 0) + passes * steps * pass(text_length, request.tokens(), references);
     }
-    case Phase::Decode: return request.batch * decode_flop(*r.vae->network, request.width, request.height);
+    case Phase::Decode: return request.batch * decode_flop(vae, request.width, request.height) / rates.decode;
     default: return 0;
   }
+}
+
+ModelRates rates_for(const Engine& engine, const Rehearsal& r, const Request& request) {
+  const int64_t references = request.reuse_reference_keys ? 0 : request.reference_tokens();
+  return measure_rates(engine, {.transformer = &r.transformer->network->config,
+                                .text_encoder = r.encoder ? &r.encoder->network->config : nullptr,
+                                .vae = &r.vae->network->config,
+                                .tokens = r.session.models.text_length + request.tokens() + references,
+                                .text_tokens = r.session.models.text_length,
+                                .side = std::min(request.width, request.height),
+                                .encodes = request.canvas || !request.references.empty()});
 }
 
 }  // namespace
@@ -177,8 +200,7 @@ Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& 
   result.where = result.placement.str(transformer);
 
   const bool host = engine.device().is_host();
-  const double rate = product_rate(engine, 3);
-  const Efficiency& share = host ? kOnHost : kOnGpu;
+  const ModelRates rates = rates_for(engine, rehearsal, request);
   const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes : kOnGpuBytes);
   const int64_t program = host ? program_bytes() : 0;
   const int64_t e = encoder.with_resident(result.placement.encoder_blocks);
@@ -187,8 +209,7 @@ Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& 
     const bool text = p.phase == Phase::Text, alone = result.placement.encoder_leaves;
     p.weights = always + (text || !alone ? e : 0) + (!text || !alone ? t : 0);
     p.program = program;
-    const double reached = text ? share.text : p.phase == Phase::Denoise ? share.step : share.decode;
-    p.seconds = flop_of(rehearsal, request, p.phase) / (rate * reached);
+    p.seconds = seconds_of(rehearsal, request, rates, p.phase);
   }
   return result;
 }

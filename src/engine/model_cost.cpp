@@ -4,11 +4,15 @@ namespace flux2 {
 
 double step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens, int64_t others) {
   const auto h = static_cast<double>(c.hidden), n = static_cast<double>(text_tokens + image_tokens);
-  const auto seen = n + static_cast<double>(others);
   const auto blocks = static_cast<double>(c.double_blocks + c.single_blocks);
   const double in_and_out = 2 * 2 * static_cast<double>(image_tokens * c.channels) * h;
   const double vectors = 2 * ((c.guidance ? 2 : 1) * (256 * h + h * h) + 17 * h * h);  // time MLPs, modulations
-  return blocks * (26 * n * h * h + 4 * n * seen * h) + in_and_out + vectors;
+  return blocks * 26 * n * h * h + step_attention_flop(c, text_tokens + image_tokens, others) + in_and_out + vectors;
+}
+
+double step_attention_flop(const Flux2Config& c, int64_t tokens, int64_t others) {
+  return 4 * static_cast<double>((c.double_blocks + c.single_blocks) * c.hidden) * static_cast<double>(tokens) *
+         static_cast<double>(tokens + others);
 }
 
 double lora_step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_tokens, bool checkpointed) {
@@ -23,7 +27,12 @@ double text_flop(const Qwen3Config& c, int64_t tokens) {
   const auto width = static_cast<double>(c.heads * c.head_dim), narrow = static_cast<double>(c.kv_heads * c.head_dim);
   const auto h = static_cast<double>(c.hidden), t = static_cast<double>(tokens);
   const double matrices = h * (2 * width + 2 * narrow + 3 * static_cast<double>(c.intermediate));
-  return static_cast<double>(c.layers_needed()) * (2 * t * matrices + 4 * t * t * width);
+  return static_cast<double>(c.layers_needed()) * 2 * t * matrices + text_attention_flop(c, tokens);
+}
+
+double text_attention_flop(const Qwen3Config& c, int64_t tokens) {
+  return 4 * static_cast<double>(c.layers_needed() * c.heads * c.head_dim) * static_cast<double>(tokens) *
+         static_cast<double>(tokens);
 }
 
 namespace {

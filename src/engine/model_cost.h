@@ -13,6 +13,11 @@ namespace flux2 {
 // that are attended to but not computed: kept references.
 double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, int64_t others = 0);
 
+// The part of step_flop() and text_flop() that is attention: it grows with the square of the tokens and runs at a rate of its
+// own.
+double step_attention_flop(const Flux2Config& config, int64_t tokens, int64_t others = 0);
+double text_attention_flop(const Qwen3Config& config, int64_t tokens);
+
 // One step of training adapters: forward, the gradient of every input (none of the weights), and with `checkpointed` the forward
 // again. The adapters' own products, about 1 %, are left out.
 double lora_step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, bool checkpointed);
