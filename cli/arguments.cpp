@@ -60,6 +60,57 @@ void refuse_later(const Field& field, const Arguments::Given& given) {
        by_value ? " " + given.values.back() : "");
 }
 
+// --lora_weight a.safetensors b.safetensors → --lora-weight a.safetensors --lora-weight b.safetensors
+std::vector<std::string> without_lists(const std::vector<std::string>& words, const std::set<std::string>& names) {
+  std::vector<std::string> single;
+  const ListOption* list = nullptr;  // whose first value was seen
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--") {
+      single.insert(single.end(), words.begin() + static_cast<ptrdiff_t>(i), words.end());
+      break;
+    }
+    if (list && list->continues(words[i])) single.push_back("--" + list->name);
+    else list = nullptr;
+    single.push_back(words[i]);
+    for (const ListOption& option : list_options())
+      if (words[i] == "--" + option.name && names.contains(option.name) && i + 1 < words.size()) {
+        single.push_back(words[++i]);
+        list = &option;
+        break;
+      }
+  }
+  return single;
+}
+
+// What musubi-tuner says about its adapters in lists of their own becomes FILE:STRENGTH:LAYERS. An adapter without a strength in
+// the list has strength 1.
+void complete_adapters(Arguments& arguments, const std::map<ForeignOption::Piece, Arguments::Given>& pieces) {
+  if (pieces.empty()) return;
+  const auto adapters = arguments.options.find("lora");
+  for (const auto& [piece, given] : pieces) {
+    const bool paired = adapters != arguments.options.end() && adapters->second.spelled == "--lora-weight";
+    if (!paired || given.values.size() > adapters->second.values.size())
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{} has {} values, --lora-weight {}", given.spelled, given.values.size(),
+                              paired ? adapters->second.values.size() : 0),
+                  "the first value belongs to the first --lora-weight; --lora FILE:STRENGTH:LAYERS says all at once");
+  }
+  const auto value = [&](ForeignOption::Piece piece, size_t i) -> std::string {
+    const auto given = pieces.find(piece);
+    return given != pieces.end() && i < given->second.values.size() ? given->second.values[i] : "";
+  };
+  const bool strengths = pieces.contains(ForeignOption::Strength);
+  for (size_t i = 0; i < adapters->second.values.size(); ++i) {
+    std::string strength = value(ForeignOption::Strength, i), layers = value(ForeignOption::Include, i);
+    if (strengths && strength.empty()) strength = "1";
+    if (const std::string leave = value(ForeignOption::Exclude, i); !leave.empty())
+      layers += (layers.empty() ? "!" : "&!") + leave;
+    std::string& text = adapters->second.values[i];
+    if (!strength.empty() || !layers.empty()) text += ":" + strength;
+    if (!layers.empty()) text += ":" + layers;
+  }
+}
+
 }  // namespace
 
 Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vector<ForeignOption>& foreign,
@@ -95,6 +146,7 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     if (word == "--") break;
     word = with_dashes(word, names);
   }
+  words = without_lists(words, names);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(words);
@@ -113,8 +165,13 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     given.values = option->value.empty() ? std::vector<std::string>(parsed->count(), "true") : parsed->results();
     if (!option->repeatable) given.values = {given.values.back()};
   }
+  std::map<ForeignOption::Piece, Arguments::Given> pieces;
   for (const auto& [option, parsed] : others) {
     if (parsed->count() == 0 || option->target.empty()) continue;
+    if (option->piece != ForeignOption::Whole) {
+      pieces[option->piece] = {parsed->results(), "--" + option->name};
+      continue;
+    }
     if (arguments.options.contains(option->target)) continue;  // our own name for it wins
     const auto results = parsed->results();
     auto& given = arguments.options[option->target];
@@ -123,6 +180,7 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     else if (repeatable.contains(option->target)) given.values = results;
     else given.values = {results.back()};
   }
+  complete_adapters(arguments, pieces);
   for (const auto& [option, parsed] : own)
     if (const auto given = arguments.options.find(option->name); option->is_later() && given != arguments.options.end())
       refuse_later(*option->field, given->second);

@@ -62,6 +62,38 @@ TEST(Arguments, UnderstandsOtherProgramsNames) {
   EXPECT_EQ(value(parse({"--num_steps", "8", "--steps", "4"}), "steps"), "4");  // our own name wins
 }
 
+TEST(Arguments, UnderstandsMusubisLists) {
+  const Arguments a = parse({"--lora_weight", "a.safetensors", "b.safetensors", "--lora_multiplier", "0.5", "-0.25", "a fox"});
+  EXPECT_THAT(a.options.at("lora").values, ElementsAre("a.safetensors:0.5", "b.safetensors:-0.25"));
+  EXPECT_THAT(a.positional, ElementsAre("a fox"));
+  EXPECT_THAT(parse({"--lora_weight", "a.safetensors", "a fox"}).positional, ElementsAre("a fox"));
+  const Arguments b = parse({"--lora_weight", "a.safetensors", "--lora-weight", "b.safetensors", "--include_patterns",
+                             "single_.*", "double", "--exclude_patterns", "linear2", "--lora_multiplier", "2"});
+  EXPECT_THAT(b.options.at("lora").values, ElementsAre("a.safetensors:2:single_.*&!linear2", "b.safetensors:1:double"));
+  EXPECT_THAT(parse({"--lora_weight", "a.safetensors", "--exclude_patterns", "mlp"}).options.at("lora").values,
+              ElementsAre("a.safetensors::!mlp"));
+  EXPECT_THAT(failure({"--lora_weight", "a.safetensors", "--lora_multiplier", "1", "2"}),
+              HasSubstr("--lora-multiplier has 2 values, --lora-weight 1"));
+  EXPECT_THAT(failure({"--lora", "a.safetensors", "--lora_multiplier", "1"}), HasSubstr("--lora-weight 0"));
+  EXPECT_THAT(parse({"--control_image_path", "a.png", "b.jpg", "--prompt", "x"}).options.at("input").values,
+              ElementsAre("a.png", "b.jpg"));
+  EXPECT_THAT(parse({"--latent_path", "a.safetensors", "b.safetensors"}).options.at("latent-path").values,
+              ElementsAre("a.safetensors", "b.safetensors"));
+}
+
+TEST(Arguments, UnderstandsMusubisMemoryOptions) {
+  const Arguments a = parse({"--fp8_text_encoder", "--no_resize_control", "--blocks_to_swap", "5", "--vae_dtype", "float32",
+                             "--model_version", "klein-base-4b", "--dit", "x", "--output_type", "latent"});
+  EXPECT_EQ(value(a, "quant-text-encoder"), "fp8");
+  EXPECT_EQ(value(a, "quant"), "(none)");
+  EXPECT_EQ(value(a, "no-resize-ref"), "true");
+  EXPECT_EQ(value(a, "blocks-to-swap"), "5");
+  EXPECT_EQ(value(a, "vae-dtype"), "float32");
+  EXPECT_EQ(value(a, "model"), "klein-base-4b");
+  EXPECT_EQ(value(a, "dit"), "x");
+  EXPECT_EQ(value(a, "output-type"), "latent");
+}
+
 TEST(Arguments, NamesTheNearestOption) {
   EXPECT_THAT(failure({"--stpes", "4"}), HasSubstr("unknown option --stpes | did you mean --steps?"));
   EXPECT_THAT(failure({"--guidence=4"}), HasSubstr("--guidance"));

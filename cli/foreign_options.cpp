@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <cstdlib>
+
 namespace flux2 {
 
 namespace {
@@ -25,9 +27,32 @@ std::string counted_from_one(const Values& v) {
              : v.at(0);
 }
 
+bool is_option(const std::string& word) { return word.starts_with('-'); }
+bool is_number(const std::string& word) {
+  char* end = nullptr;
+  std::strtod(word.c_str(), &end);
+  return !word.empty() && end == word.c_str() + word.size();
+}
+bool is_weights_file(const std::string& word) { return !is_option(word) && word.ends_with(".safetensors"); }
+// A prompt has spaces, a pattern or the name of a file rarely.
+bool is_pattern(const std::string& word) { return !is_option(word) && word.find(' ') == word.npos; }
+bool is_image_file(const std::string& word) {
+  for (const char* extension : {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".PNG", ".JPG", ".JPEG", ".WEBP"})
+    if (!is_option(word) && word.ends_with(extension)) return true;
+  return false;
+}
+
 }  // namespace
 
-// Names of stable-diffusion.cpp, musubi-tuner, flux2.c and the original scripts; written with dashes, since the parser
+const std::vector<ListOption>& list_options() {
+  static const std::vector<ListOption> options = {{"lora-weight", is_weights_file},      {"lora-multiplier", is_number},
+                                                  {"include-patterns", is_pattern},      {"exclude-patterns", is_pattern},
+                                                  {"control-image-path", is_image_file}, {"input-images", is_image_file},
+                                                  {"latent-path", is_weights_file}};
+  return options;
+}
+
+// Names of stable-diffusion.cpp, musubi-tuner, diffusers, flux2.c and the original scripts; written with dashes, since the parser
 // takes underscores for dashes.
 const std::vector<ForeignOption>& foreign_options() {
   static const std::vector<ForeignOption> options = {
@@ -58,12 +83,24 @@ const std::vector<ForeignOption>& foreign_options() {
       {"upsample-prompt-mode", 1, "upsample"},
       {"fp8-scaled", 0, "quant", always("fp8")},
       {"type", 1, "quant"},
-      {"blocks-to-swap", 1, "blocks-resident"},
+      {"fp8", 0, "quant", always("fp8")},
+      {"fp8-text-encoder", 0, "quant-text-encoder", always("fp8")},
+      {"no-resize-control", 0, "no-resize-ref", always("true")},
+      {"flow-shift", 1, "shift"},
+      {"num-inference-steps", 1, "steps"},
+      {"num-images-per-prompt", 1, "batch"},
       {"cpu-offloading", 0, "offload", always("encoder")},
       {"offload-to-cpu", 0, "offload", always("stream")},
       {"clip-on-cpu", 0, "place", always("te=cpu")},
       {"vae-on-cpu", 0, "place", always("vae=cpu")},
       {"lora-weight", 1, "lora"},
+      {"lora-multiplier", 1, "lora", {}, ForeignOption::Strength},
+      {"include-patterns", 1, "lora", {}, ForeignOption::Include},
+      {"exclude-patterns", 1, "lora", {}, ForeignOption::Exclude},
+      {"attn-mode", 1, ""},
+      {"lycoris", 0, ""},
+      {"disable-numpy-memmap", 0, ""},
+      {"use-pinned-memory-for-block-swap", 0, ""},
       {"diffusion-fa", 0, ""},
       {"fa", 0, ""},
       {"mmap", 0, ""},

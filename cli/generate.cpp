@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "app/adapters.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
 #include "app/presets.h"
@@ -13,6 +14,7 @@
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
 #include "cli/show.h"
+#include "cli/standard_input.h"
 
 namespace flux2 {
 
@@ -103,22 +105,22 @@ class Generation {
     const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output(), resolved.finish);
     outcome_.save += display_.seconds() - before;
     const int index = static_cast<int>(outcome_.images.size());
-    outcome_.images.push_back({{"path", written.path.string()},
-                               {"seed", picture.seed},
-                               {"width", written.image.width},
-                               {"height", written.image.height},
-                               {"index", index}});
+    const bool latents_alone = written.image.pixels.empty();
+    const int width = latents_alone ? static_cast<int>(picture.columns) * 16 : written.image.width;
+    const int height = latents_alone ? static_cast<int>(picture.rows) * 16 : written.image.height;
+    outcome_.images.push_back(
+        {{"path", written.path.string()}, {"seed", picture.seed}, {"width", width}, {"height", height}, {"index", index}});
+    if (!written.latents.empty()) outcome_.images.back()["latents"] = written.latents.string();
     Console& console = run_.console;
     if (console.progress() == ProgressMode::Json)
       console.event({{"event", "image"}, {"path", written.path.string()}, {"seed", picture.seed}});
     if (!console.json() && written.path != "-") console.result(written.path.string());
-    show_picture(written.image, run_);
+    if (!latents_alone) show_picture(written.image, run_);
     const double now = display_.seconds();
     // Where both streams end in one terminal, the path stands there already.
     const bool repeats = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
-    summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", repeats ? "" : written.path.string(),
-                                   written.image.width, written.image.height, picture.seed, now - finished_,
-                                   static_cast<double>(maker_.peak_bytes()) / (1 << 30)));
+    summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", repeats ? "" : written.path.string(), width,
+                                   height, picture.seed, now - finished_, static_cast<double>(maker_.peak_bytes()) / (1 << 30)));
     finished_ = now;
   }
 
@@ -167,17 +169,37 @@ class Generation {
 
 int run_prepared(Invocation& run, PreparedRun prepared) {
   if (run.settings.flag("dry-run")) return print_plan(run, prepared);
-  if (const std::string out = run.settings.text("save-merged"); !out.empty()) save_merged_model(out, prepared, run.log);
+  if (const std::string out = run.settings.text("save-merged"); !out.empty())
+    save_merged_model(out, prepared.model, common_adapters(prepared), run.log);
   return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();
 }
 
-int run_generate(Invocation& run) {
-  if (run.settings.text("style") == "list") return list_styles(run);
-  return run_prepared(run, prepare_run(run));
+namespace {
+
+// Merges adapters into a model's file and makes no image.
+int run_merge_only(Invocation& run) {
+  const RequestSpec spec = run.spec();
+  const std::string out = run.settings.text("save-merged-model");
+  save_merged_model(out, choose_model(spec, run), adapter_choices(spec, run), run.log);
+  run.console.result(run.console.json() ? pretty({{"path", out}}) : out);
+  return 0;
 }
 
-int run_edit(Invocation& run) { return run_prepared(run, prepare_run(run, Task::Edit)); }
+int run_task(Invocation& run, Task task) {
+  if (run.settings.has("save-merged-model")) return run_merge_only(run);
+  run.standard_input = [] { return read_standard_input(kLargestInputImage); };
+  return run_prepared(run, prepare_run(run, task));
+}
 
-int run_inpaint(Invocation& run) { return run_prepared(run, prepare_run(run, Task::Inpaint)); }
+}  // namespace
+
+int run_generate(Invocation& run) {
+  if (run.settings.text("style") == "list") return list_styles(run);
+  return run_task(run, Task::Generate);
+}
+
+int run_edit(Invocation& run) { return run_task(run, Task::Edit); }
+
+int run_inpaint(Invocation& run) { return run_task(run, Task::Inpaint); }
 
 }  // namespace flux2

@@ -1,6 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/error.h"
 #include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/component_text.h"
@@ -19,6 +24,23 @@ bool is_picture(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return false;
   const auto format = sniff_format(MappedFile::open(path)->bytes());
   return format.has_value();
+}
+
+bool is_named_like_a_picture(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr std::array kExtensions = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".avif", ".tif", ".tiff"};
+  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
+}
+
+Recognition recognise_model(const std::string& path, const Log& log) {
+  try {
+    return recognise(path, log);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::BadFile || !is_named_like_a_picture(path)) throw;
+    throw Error(ErrorCode::BadFile, fmt::format("{} is not an image that this program reads, and not a model either", path),
+                "images are PNG, JPEG, WebP, BMP, PPM or PGM files; the content counts, not the name");
+  }
 }
 
 // Control characters of somebody else's text must not reach the terminal.
@@ -138,7 +160,7 @@ int run_inspect(Invocation& run) {
       if (!run.console.json()) print_picture(run, json);
       all.push_back(std::move(json));
     } else {
-      const Recognition recognition = recognise(path, run.console.log());
+      const Recognition recognition = recognise_model(path, run.console.log());
       if (!run.console.json()) print_model(run, recognition);
       all.push_back(model_json(recognition));
     }

@@ -28,11 +28,11 @@ NamedWeights transformer_at(const std::string& model, Invocation& run) {
 
 // The model named by --model, or the published one of the width the adapter tells.
 Flux2Config config_for(const Recognition& adapter, Invocation& run) {
+  const Component& c = required_part(adapter, ComponentKind::Adapter);  // also where the model is named: FLUX.1's are refused
   if (const std::string model = run.settings.text("model"); !model.empty()) {
     if (const auto variant = find_variant(model)) return variant->config;
     return detect_flux2(transformer_at(model, run));
   }
-  const Component& c = required_part(adapter, ComponentKind::Adapter);
   for (const Flux2Config& config : {klein_4b_config(), klein_9b_config(), dev_config()})
     if (c.variant.ends_with(config.name())) return config;
   throw Error(ErrorCode::InvalidArgument, fmt::format("{} does not tell which model it is for", adapter.path.string()),

@@ -28,9 +28,9 @@ OptionGroup model_group() {
 
 OptionGroup device_group() {
   return {"Device and memory",
-          {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("quant"),
-           option("quant_cache"), option("offload"), option("max_vram"), option("max_ram"), option("blocks_resident"),
-           option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
+          {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("vae_dtype"), option("quant"),
+           option("quant_text_encoder"), option("quant_cache"), option("offload"), option("blocks_to_swap"), option("max_vram"), option("max_ram"),
+           option("blocks_resident"), option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
 }
 
 OptionGroup control_group() {
@@ -131,6 +131,7 @@ std::vector<OptionGroup> generate_options() {
        option("lora"),
        option("lora_mode"),
        {"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"},
+       {"save-merged-model", 0, "FILE", "write the transformer with the adapters merged in and make no image; needs no prompt"},
        option("upsample"),
        option("element")}};
   OptionSpec input = option("input", 'i');
@@ -151,6 +152,8 @@ std::vector<OptionGroup> generate_options() {
                                 {option("embeddings"),
                                  option("noise_file"),
                                  option("latents_out"),
+                                 option("output_type"),
+                                 option("latent_path"),
                                  option("trace"),
                                  {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};

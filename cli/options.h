@@ -30,10 +30,20 @@ struct OptionGroup {
 
 // An option name of another program. Its values are translated and assigned to `target`; without a target it has no effect.
 struct ForeignOption {
+  // What a value says about an adapter of the target "lora", the first about the first.
+  enum Piece { Whole, Strength, Include, Exclude };
+
   std::string name;
   int values = 1;
   std::string target;
   std::function<std::string(const std::vector<std::string>&)> translate = {};  // empty: the value as it is
+  Piece piece = Whole;
+};
+
+// Options behind which other programs take several values: the words that go on with such a list.
+struct ListOption {
+  std::string name;
+  bool (*continues)(const std::string& word);
 };
 
 // Settings of the program rather than of a request: messages and the terminal.
@@ -63,5 +73,6 @@ std::vector<OptionGroup> config_options();
 std::vector<OptionGroup> version_options();
 
 const std::vector<ForeignOption>& foreign_options();
+const std::vector<ListOption>& list_options();
 
 }  // namespace flux2

@@ -1,5 +1,7 @@
 #include "cli/prepare.h"
 
+#include <algorithm>
+
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -31,11 +33,26 @@ bool is_first_time(const AppContext& context, const std::string& notice) {
   return true;
 }
 
+bool reads_standard_input(const Settings& settings, std::string_view option) {
+  const Setting* setting = settings.find(option);
+  return setting && std::find(setting->values.begin(), setting->values.end(), "-") != setting->values.end();
+}
+
+// Standard input can be read once: as the prompt or as an image.
+void refuse_two_readers(const Invocation& run) {
+  const bool prompt = reads_standard_input(run.settings, "prompt") || reads_standard_input(run.settings, "prompt-file") ||
+                      (!run.positional.empty() && run.positional.front() == "-");
+  for (const char* option : {"input", "mask"})
+    check(!prompt || !reads_standard_input(run.settings, option), "the prompt and --{} cannot both come from standard input",
+          option);
+}
+
 }  // namespace
 
 PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
-  take_settings_of_image(run.settings);
-  std::vector<PromptLine> prompts = read_prompts(run, run.settings.has("embeddings"));
+  task = take_settings_of_image(run.settings, task, run);
+  refuse_two_readers(run);
+  std::vector<PromptLine> prompts = read_prompts(run, run.settings.has("embeddings") || run.settings.has("latent-path"));
   const size_t known = found ? found->size() : 0;
   PreparedRun prepared = prepare(run.settings, std::move(prompts), task, run, found);
   if (prepared.model.bundled && (!found || found->size() > known) && is_first_time(run, "pico"))

@@ -7,13 +7,12 @@
 
 namespace flux2 {
 
-std::string read_standard_input() {
-  constexpr size_t kLimit = 16 << 20;
+std::string read_standard_input(size_t limit) {
   std::string text;
   char buffer[4096];
   while (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0) {
     text.append(buffer, static_cast<size_t>(std::cin.gcount()));
-    check(text.size() <= kLimit, "standard input holds more than {} bytes of text", kLimit);
+    check(text.size() <= limit, "standard input holds more than {} bytes", limit);
   }
   if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
   return text;

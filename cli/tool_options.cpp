@@ -37,8 +37,8 @@ std::vector<OptionGroup> grid_options() {
        {"z", 0, "OPTION=VALUES", "one table below the other"},
        {"cell", 0, "PX", "longest side of an image on the sheet (default: full size)"},
        {"sheet-only", 0, "", "do not write the single images"}}};
-  auto groups =
-      with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "trace", "dry-run"}));
+  auto groups = with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "output-type",
+                                                              "latent-path", "save-merged-model", "trace", "dry-run"}));
   // -y would be the same name as --y to newer versions of the parser.
   for (OptionGroup& group : groups)
     for (OptionSpec& o : group.options)
@@ -47,7 +47,8 @@ std::vector<OptionGroup> grid_options() {
 }
 
 std::vector<OptionGroup> shell_options() {
-  return without(generate_options(), {"prompt-file", "repeat", "from", "remix", "latents-out", "trace", "dry-run", "json"});
+  return without(generate_options(), {"prompt-file", "repeat", "from", "remix", "latents-out", "output-type", "latent-path",
+                                      "save-merged-model", "trace", "dry-run", "json"});
 }
 
 std::vector<OptionGroup> verify_options() {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "app/latent_files.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/registry_access.h"
@@ -14,7 +15,6 @@
 #include "pipeline/latents.h"
 #include "pipeline/references.h"
 #include "weights/safetensors_writer.h"
-#include "weights/weight_source.h"
 
 namespace flux2 {
 
@@ -69,19 +69,15 @@ void encode(Invocation& run, const std::string& input, const std::string& output
 }
 
 void decode(Invocation& run, const std::string& input, const std::string& output) {
-  const auto source = open_weights(input, run.console.log());
-  if (!source->find("latents")) fail(ErrorCode::Incompatible, "{} does not contain a tensor \"latents\"", input);
-  const Tensor stored = source->open("latents");
+  const Tensor stored = read_latents(input, run.console.log()).latents;
   const ImageFormat format = format_from_name(output);
   ProgressDisplay display(run.console);
   const Coder coder = open_coder(run, display);
   const int64_t channels = coder.vae().config.packed_channels();
-  if (stored.rank() != 3 || stored.dim(0) != channels)
+  if (stored.dim(0) != channels)
     fail(ErrorCode::Incompatible, "latents in {} have shape {}; this autoencoder takes [{}, h, w]", input, stored.shape(),
          channels);
   const int64_t rows = stored.dim(1), columns = stored.dim(2);
-  check(rows > 0 && columns > 0 && rows * kGrid <= kLargestSide && columns * kGrid <= kLargestSide,
-        "latents of {}x{} cannot be decoded", columns, rows);
 
   const std::vector<float> values = to_tokens(stored.to_floats(), channels);
   const Tensor tokens = Tensor::from<float>(coder.stream(), DType::F32, {1, rows * columns, channels}, values);

@@ -6,6 +6,7 @@
 #include "app/adapters.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
+#include "app/recorded_model.h"
 #include "app/resolve.h"
 #include "cli/command.h"
 #include "cli/progress_display.h"
@@ -65,6 +66,14 @@ class Verification {
     Invocation one = run_;
     RequestSpec recorded = spec_of_record(record);
     recorded.batch = 1;
+    recorded.model.reset();
+    if (!run_.settings.is_asked("model") && !run_.settings.is_asked("dit")) {
+      const RecordedModel model = find_recorded_model(record, path, run_);
+      if (!model.problem.empty())
+        throw Error(model.name.empty() ? ErrorCode::NotFound : ErrorCode::Incompatible, model.problem,
+                    "name a model with --model to compare with the image that it makes");
+      if (!model.name.empty()) recorded.model = model.name;
+    }
     if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
     one.settings.add_below_first(layer_of(recorded, path));
     const RequestSpec spec = one.spec();

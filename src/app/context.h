@@ -16,6 +16,7 @@ struct AppContext {
   GetEnv environment = [](const char*) -> const char* { return nullptr; };
   ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
   Log log;
+  std::function<std::string()> standard_input;  // all of it, for the image "-"; empty where it cannot be read
 };
 
 // The context of this process: its environment and its configuration files.

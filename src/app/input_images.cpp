@@ -5,9 +5,12 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/path_exists.h"
+#include "base/sha256.h"
 
 namespace flux2 {
 
@@ -35,13 +38,28 @@ GivenPicture InputImages::picture(const std::string& path, const ReadOptions& op
   if (path.find("://") != std::string::npos)
     throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the image first and name its file");
   GivenPicture& given = read_[fmt::format("{} {} {}", options.apply_orientation, options.to_srgb, path)];
-  if (!given.image) {
+  if (!given.image && path == "-") {
+    const auto bytes = std::as_bytes(std::span(bytes_on_standard_input()));
+    given.image = std::make_shared<const Image>(in_context("standard input", [&] { return read_image(bytes, options); }));
+    given.record = {"standard input", sha256(bytes), given.image->width, given.image->height};
+  } else if (!given.image) {
     given.image = std::make_shared<const Image>(read_image(path, options));
     given.record = {std::filesystem::path(path).filename().string(), sha256_of_file(path), given.image->width,
                     given.image->height};
   }
   return given;
 }
+
+const std::string& InputImages::bytes_on_standard_input() {
+  if (!on_standard_input_) {
+    check(standard_input_ != nullptr, "an image cannot be read from standard input here; name a file");
+    on_standard_input_ = standard_input_();
+    check(!on_standard_input_->empty(), "standard input holds no image");
+  }
+  return *on_standard_input_;
+}
+
+GivenPicture InputImages::mask(const std::string& path) { return picture(path, {.to_srgb = false}); }
 
 GivenPicture InputImages::prepared(const std::string& path, const ReferenceRules& rules, size_t count) {
   const std::string key =
@@ -63,19 +81,25 @@ std::vector<GivenPicture> InputImages::references(const RequestSpec& spec) {
   return given;
 }
 
-std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture) {
+namespace {
+
+// Beside the picture or here; empty when there is none with that content.
+std::string file_with(const std::string& name, const std::string& sha256, const std::string& picture) {
   namespace fs = std::filesystem;
+  if (name.empty()) return "";
+  for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()})
+    if (const fs::path file = folder / name; is_file(file) && sha256_of_file(file) == sha256) return file.string();
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture) {
   std::vector<PictureRecord> sources = record.references;
   if (record.canvas) sources.insert(sources.begin(), *record.canvas);
   std::vector<std::string> files, missing;
   for (const PictureRecord& source : sources) {
-    std::string file;
-    for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()}) {
-      const fs::path candidate = folder / source.name;
-      std::error_code ignored;
-      if (file.empty() && fs::is_regular_file(candidate, ignored) && sha256_of_file(candidate) == source.sha256)
-        file = candidate.string();
-    }
+    std::string file = file_with(source.name, source.sha256, picture);
     if (file.empty()) missing.push_back(source.name.empty() ? source.sha256.substr(0, 10) : source.name);
     files.push_back(std::move(file));
   }
@@ -84,6 +108,17 @@ std::vector<std::string> find_sources(const GenerationRecord& record, const std:
                 fmt::format("{} was made from images that are not in its folder: {}", picture, fmt::join(missing, ", ")),
                 Hint("give all of them, in their order, with {0}", {set_option("input")}));
   return files;
+}
+
+std::string find_mask(const GenerationRecord& record, const std::string& picture) {
+  std::string file = file_with(record.mask_name, record.mask_sha256, picture);
+  if (file.empty())
+    throw Error(ErrorCode::NotFound,
+                record.mask_name.empty()
+                    ? fmt::format("{} was inpainted with a mask, but does not say which file it was", picture)
+                    : fmt::format("{} was inpainted with the mask {}, which is not beside it", picture, record.mask_name),
+                Hint("pass the mask to {0} with {1}", {run_command("inpaint"), set_option("mask", "FILE")}));
+  return file;
 }
 
 }  // namespace flux2

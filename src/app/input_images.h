@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,24 +25,29 @@ struct GivenPicture {
   PictureSize size() const { return {image->width, image->height}; }
 };
 
-// Reads the images of requests; one that many requests use is read once.
+// Reads the images of requests; one that many requests use is read once. "-" is the image on standard input.
 class InputImages {
  public:
   // The references of a request in their order, prepared as it asks; at most 16.
   std::vector<GivenPicture> references(const RequestSpec& spec);
 
-  explicit InputImages(Log log = {}) : log_(std::move(log)) {}
+  explicit InputImages(Log log = {}, std::function<std::string()> standard_input = {})
+      : log_(std::move(log)), standard_input_(std::move(standard_input)) {}
 
   // One that is not prepared as a reference.
   GivenPicture picture(const std::string& path) { return picture(path, {.log = log_}); }
   // The same without converting its colours: a mask holds amounts, not colours.
-  GivenPicture mask(const std::string& path) { return picture(path, {.to_srgb = false}); }
+  GivenPicture mask(const std::string& path);
 
  private:
   GivenPicture picture(const std::string& path, const ReadOptions& options);
   GivenPicture prepared(const std::string& path, const ReferenceRules& rules, size_t count);
 
+  const std::string& bytes_on_standard_input();
+
   Log log_;
+  std::function<std::string()> standard_input_;
+  std::optional<std::string> on_standard_input_;
   std::map<std::string, GivenPicture> read_;
 };
 
@@ -49,5 +56,8 @@ ReferenceRules reference_rules(const RequestSpec& spec);
 // The files that an image was made from, its canvas first. They are searched in the image's folder and in the current folder, by
 // name and content. Throws NotFound, naming them, if some are missing.
 std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);
+
+// The same for the mask of an inpainted image, which must have had one.
+std::string find_mask(const GenerationRecord& record, const std::string& picture);
 
 }  // namespace flux2

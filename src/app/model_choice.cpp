@@ -17,12 +17,17 @@ ModelQuery model_query(const RequestSpec& spec, const AppContext& context) {
   query.registered = registered_parts(context);
   query.bundled = bundled_model(context.environment);
   query.environment = context.environment;
-  query.need_text_encoder = !spec.embeddings.has_value();
+  query.need_text_encoder = !spec.embeddings && !spec.latent_path;
   return query;
 }
 
 ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, FoundModels* found) {
-  std::string key = spec.embeddings ? "without a text encoder" : "";
+  if (spec.latent_path && spec.vae && !spec.model && !spec.dit) {  // an autoencoder is enough for decoding
+    ModelFiles files;
+    files.vae = model_path(*spec.vae, ComponentKind::Autoencoder, context);
+    return files;
+  }
+  std::string key = spec.embeddings || spec.latent_path ? "without a text encoder" : "";
   for (const Field& f : request_fields())
     if (f.chooses_model)
       if (const auto value = get_value(spec, f)) key += "\n" + f.name + "=" + print_value(*value).front();

@@ -96,12 +96,17 @@ class PictureMaker::Stopwatch {
 std::filesystem::path quant_cache_folder(const AppContext& context) { return data_path(context.environment, "cache/quantised"); }
 
 EngineOptions engine_options(const RequestSpec& spec, const AppContext& context) {
+  check(spec.vae_dtype != "bfloat16" || spec.profile != "exact", "{} bfloat16: profile exact decodes in float32",
+        spec.origin("vae_dtype"));
   return {.device = spec.device.value_or("auto"),
           .threads = static_cast<int>(spec.threads.value_or(0)),
           .profile = spec.profile == "exact" ? Profile::Exact : Profile::Fast,
           .quant = quant_named(spec.quant.value_or("none")),
+          .encoder_quant = spec.quant_text_encoder ? std::optional(quant_named(*spec.quant_text_encoder)) : std::nullopt,
           .offload = offload_named(spec.offload.value_or("auto")),
+          .streamed_blocks = static_cast<size_t>(spec.blocks_to_swap.value_or(0)),
           .decode_tile = decode_tile(spec),
+          .decode_in_f32 = spec.vae_dtype == "float32",
           .memory_limit = memory_limit(spec),
           .adapter_mode = spec.lora_mode == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
           .plan_folder = data_path(context.environment, "cache/plans"),
@@ -126,6 +131,9 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
 
 // What the requests need beside weights, and which prompts are worth encoding together.
 void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
+  decodes_only_ = !requests.empty() && std::all_of(requests.begin(), requests.end(),
+                                                   [](const ResolvedRequest& r) { return r.request.given_latents.defined(); });
+  if (decodes_only_) return;
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
     working_ = {};
     for (const ResolvedRequest& resolved : requests)
@@ -133,7 +141,7 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   }
   // Where bringing the encoder back means copying or rounding its weights again.
   prompts_.clear();
-  if (!engine_->device().is_host() || engine_->quant() != Quant::None)
+  if (!engine_->device().is_host() || engine_->encoder_quant() != Quant::None)
     for (const ResolvedRequest& resolved : requests) {
       prompts_.push_back(resolved.request.prompt);
       if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
@@ -158,8 +166,8 @@ void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedReques
 void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
   const auto start = std::chrono::steady_clock::now();
   session_.reset();
-  session_ =
-      engine_->open_session(engine_->load(files_, progress, {.text_encoder = !spec_.embeddings, .working = working_}, previous));
+  const LoadParts parts{.transformer = !decodes_only_, .text_encoder = !decodes_only_ && !spec_.embeddings, .working = working_};
+  session_ = engine_->open_session(engine_->load(files_, progress, parts, previous));
   session_->prompts_ahead = prompts_;
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -184,9 +192,10 @@ bool PictureMaker::step_down(const Error& error, const Progress& progress) {
 
 GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const Stopwatch& watch) {
   GenerationRecord record = resolved.record;
+  record.device = engine_->device().name() + ": " + engine_->device().description();
+  if (decodes_only_) return record;
   record.quant = storage_;
   record.request.noise = resolved.request.noise.on(engine_->device()).name();
-  record.device = engine_->device().name() + ": " + engine_->device().description();
   record.model_sha256 = model_sha256_;
   for (const AdapterChoice& adapter : resolved.adapters) {
     const auto [known, is_new] = adapter_hashes_.try_emplace(adapter.path);
@@ -210,7 +219,7 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
     rest.batch -= delivered;
     const int first = delivered;
     session_->trace = trace_;
-    engine_->use_adapters(*session_, resolved.adapters);
+    if (!decodes_only_) engine_->use_adapters(*session_, resolved.adapters);
     Progress own = watch.around(progress);
     std::optional<StepPreview> preview;
     if (resolved.spec.preview != "off" && (on_preview || resolved.spec.preview_file)) {

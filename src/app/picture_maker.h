@@ -75,6 +75,7 @@ class PictureMaker {
   PhaseTimes times_;
   Trace* trace_ = nullptr;
   bool stepped_down_ = false;
+  bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };
 
 // Keeps the model that was used last in memory: requests for the same files on the same device find it there.

@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include "app/latent_files.h"
 #include "app/output_name.h"
 #include "base/atomic_file.h"
 #include "weights/safetensors_writer.h"
@@ -57,9 +58,21 @@ PictureWriter::PictureWriter(const RequestSpec& spec, ToStandardOutput to_standa
   metadata_.provenance = anything || !spec.no_provenance.value_or(false);
   options_.quality = static_cast<int>(spec.quality.value_or(95));
   rounding_ = spec.rounding == "trunc" ? Rounding::Trunc : Rounding::Nearest;
+  writes_image_ = spec.output_type != "latent";
+  writes_latents_ = spec.output_type.value_or("images") != "images";
+}
+
+// "fox.png" → "fox.safetensors"; folders and patterns with {ext} as they are.
+std::string PictureWriter::latents_target(const std::string& target) const {
+  const fs::path path(target);
+  std::error_code ignored;
+  const bool named = !target.empty() && !target.ends_with('/') && !fs::is_directory(path, ignored);
+  if (!named || path.extension().string().find('{') != std::string::npos) return target;
+  return fs::path(path).replace_extension(".safetensors").string();
 }
 
 ImageFormat PictureWriter::format_for(const std::string& target) const {
+  if (!writes_image_) return ImageFormat::Png;  // nobody asks
   if (spec_.format) return format_from_name(*spec_.format);
   const std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
   std::error_code ignored;
@@ -77,6 +90,7 @@ void PictureWriter::check_targets() const {
       choose_output(target, {}, counts.expected > 1);  // names unknown tokens
       continue;
     }
+    check(!writes_latents_, "latents cannot be written to standard output; name a file");
     check(counts.expected == 1, "standard output takes one image, but {} were requested", counts.expected);
     check(to_standard_output_ != nullptr, "images cannot be written to standard output here; name a file");
   }
@@ -99,8 +113,8 @@ fs::path PictureWriter::next_path(const std::string& target, const GenerationRec
                             .width = record.width(),
                             .height = record.height(),
                             .steps = static_cast<int>(record.request.steps.value_or(0)),
-                            .extension = name_of(format_for(target))};
-  return choose_output(target, fields, counts.expected > 1);
+                            .extension = writes_image_ ? name_of(format_for(target)) : "safetensors"};
+  return choose_output(writes_image_ ? target : latents_target(target), fields, counts.expected > 1);
 }
 
 WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
@@ -127,17 +141,27 @@ WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord rec
                                     const Finish& finish) {
   record.request.seed = static_cast<int64_t>(picture.seed);
   record.index = picture.index;
-  WrittenPicture written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
-  if (spec_.latents_out) {
-    int total = 0;
-    for (const auto& [name, other] : targets_) total += other.expected;
-    const fs::path path = total > 1 ? numbered(*spec_.latents_out, latents_written_ + 1) : fs::path(*spec_.latents_out);
-    const int64_t rows = picture.decoded.height() / 16, columns = picture.decoded.width() / 16;
-    const Shape shape{static_cast<int64_t>(picture.latents.size()) / (rows * columns), rows, columns};
-    save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
-    ++latents_written_;
+  WrittenPicture written;
+  if (writes_image_) {
+    written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
+    if (writes_latents_) written.latents = fs::path(written.path).replace_extension(".safetensors");
+  } else {
+    written.path = written.latents = next_path(target, record);
+    ++targets_[target].written;
   }
+  if (writes_latents_) save_latents(written.latents, picture, record, metadata_);
+  if (spec_.latents_out) write_latents_out(picture);
   return written;
+}
+
+void PictureWriter::write_latents_out(const Picture& picture) {
+  int total = 0;
+  for (const auto& [name, other] : targets_) total += other.expected;
+  const fs::path path = total > 1 ? numbered(*spec_.latents_out, latents_written_ + 1) : fs::path(*spec_.latents_out);
+  const Shape shape{static_cast<int64_t>(picture.latents.size()) / (picture.rows * picture.columns), picture.rows,
+                    picture.columns};
+  save_tensors(path, {{"latents", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}});
+  ++latents_written_;
 }
 
 }  // namespace flux2

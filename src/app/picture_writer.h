@@ -15,11 +15,12 @@
 namespace flux2 {
 
 struct WrittenPicture {
-  std::filesystem::path path;  // "-" for standard output
-  Image image;
+  std::filesystem::path path;          // "-" for standard output
+  Image image;                         // empty when only latents were written
+  std::filesystem::path latents = {};  // the file of the latents where the request asks for one beside the image
 };
 
-// Writes images to files as a request asks.
+// Writes images to files as a request asks: the image, its latents (same name, extension .safetensors), or both.
 class PictureWriter {
  public:
   // Receives the bytes for the target "-". Without it, that target is an error.
@@ -47,6 +48,8 @@ class PictureWriter {
   };
 
   ImageFormat format_for(const std::string& target) const;
+  std::string latents_target(const std::string& target) const;
+  void write_latents_out(const Picture& picture);
 
   RequestSpec spec_;
   ToStandardOutput to_standard_output_;
@@ -54,6 +57,7 @@ class PictureWriter {
   MetadataChoice metadata_;
   WriteOptions options_;
   Rounding rounding_;
+  bool writes_image_ = true, writes_latents_ = false;
   int latents_written_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "app/adapters.h"
 #include "app/presets.h"
+#include "app/recorded_model.h"
 #include "app/wildcards.h"
 #include "base/error.h"
 #include "base/path_exists.h"
@@ -73,7 +74,7 @@ SettingLayer as_defaults(SettingLayer layer) {
 
 }  // namespace
 
-void take_settings_of_image(Settings& settings) {
+Task take_settings_of_image(Settings& settings, Task task, const AppContext& context) {
   for (const char* option : {"from", "remix"}) {
     const Setting* file = settings.find(option);
     if (!file) continue;
@@ -82,13 +83,24 @@ void take_settings_of_image(Settings& settings) {
     if (!found)
       throw Error(ErrorCode::Incompatible, path + " does not contain its settings",
                   Hint("{0} shows what it contains", {run_command("inspect")}));
-    RequestSpec spec = spec_of_record(found->record, option == std::string_view("from"));
-    const bool has_sources = found->record.canvas || !found->record.references.empty();
-    if (has_sources && !settings.has("input")) spec.input = find_sources(found->record, path);
-    if (found->record.is_ours() && !found->record.adapters.empty() && !settings.has("lora"))
-      spec.lora = adapters_of_image(found->record, path);
+    const GenerationRecord& record = found->record;
+    RequestSpec spec = spec_of_record(record, option == std::string_view("from"));
+    const bool has_sources = record.canvas || !record.references.empty();
+    if (has_sources && !settings.has("input")) spec.input = find_sources(record, path);
+    if (!record.mask_sha256.empty() && !settings.has("mask")) spec.mask = find_mask(record, path);
+    if (record.is_ours() && !record.adapters.empty() && !settings.has("lora")) spec.lora = adapters_of_image(record, path);
+    spec.model.reset();
+    if (record.is_ours() && !settings.is_asked("model") && !settings.is_asked("dit")) {
+      const RecordedModel model = find_recorded_model(record, path, context);
+      if (!model.name.empty()) spec.model = model.name;
+      if (!model.problem.empty())
+        context.log.warn("{}; {}", model.problem,
+                         model.name.empty() ? "the default model is used" : "the image will not be the same");
+    }
+    if (record.kind == "inpaint") task = Task::Inpaint;
     settings.add_below(option, as_defaults(layer_of(spec, path)));
   }
+  return task;
 }
 
 PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
@@ -97,13 +109,17 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
   RequestSpec spec = spec_of(settings);
   PreparedRun run{choose_model(spec, context, found), {}};
   for (const std::string& reason : run.model.reasons) context.log.info("{}", reason);
+  if (spec.latent_path) {
+    for (const std::string& path : *spec.latent_path) run.requests.push_back(resolve_latents(spec, path, context.log));
+    return run;
+  }
   if (spec.preset) {
     settings.add_below("preset", as_defaults(layer_of(quality_preset(*spec.preset, run.model), "preset " + *spec.preset)));
     spec = spec_of(settings);
   }
   const Styles styles = all_styles(context);
   std::optional<Wildcards> wildcards = wildcards_of(spec, context);
-  InputImages images(context.log);
+  InputImages images(context.log, context.standard_input);
   for (int64_t round = 0; round < spec.repeat.value_or(1); ++round)
     for (const PromptLine& line : prompts) {
       RequestSpec own = spec_of(settings.with(line_settings(settings, line)));
@@ -130,13 +146,18 @@ void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest
     }
 }
 
-void save_merged_model(const std::filesystem::path& out, const PreparedRun& run, const Log& log) {
+const std::vector<AdapterChoice>& common_adapters(const PreparedRun& run) {
   const auto& adapters = run.requests.front().adapters;
-  if (adapters.empty())
-    throw Error(ErrorCode::InvalidArgument, "there is no adapter to merge", Hint("name one with {0}", {set_option("lora")}));
   for (const ResolvedRequest& resolved : run.requests)
     check(resolved.adapters == adapters, "the merged model cannot be saved: the prompts of this run have different adapters");
-  const NamedWeights base(open_weights(run.model.transformer, log), ModelPart::Transformer);
+  return adapters;
+}
+
+void save_merged_model(const std::filesystem::path& out, const ModelFiles& model, const std::vector<AdapterChoice>& adapters,
+                       const Log& log) {
+  if (adapters.empty())
+    throw Error(ErrorCode::InvalidArgument, "there is no adapter to merge", Hint("name one with {0}", {set_option("lora")}));
+  const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
   std::vector<AdapterUse> uses;
   for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
   ThreadPool threads(0);

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
+#include "app/latent_files.h"
 #include "app/resolve_inpaint.h"
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "base/text.h"
 #include "image/resize.h"
 #include "pipeline/picture_size.h"
@@ -139,6 +142,9 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.schedule = spec.schedule.value_or("model");
   used.noise = request.noise.name();
   used.profile = spec.profile.value_or("fast");
+  used.quant = spec.quant.value_or("none");
+  used.quant_text_encoder = spec.quant_text_encoder;
+  used.vae_dtype = spec.vae_dtype;
   if (request.shift > 0) used.shift = request.shift;
   if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
   if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
@@ -176,15 +182,33 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   request.time_rounding = parse_time_rounding(spec.time_rounding.value_or("exact"));
   request.sampler = sampler_named(spec.sampler.value_or("euler"));
   request.negative_references = !spec.no_negative_refs.value_or(false);
+  request.decode = spec.output_type != "latent";
   read_given_tensors(spec, request);
 
   GenerationRecord& record = resolved.record;
   record.kind = references.empty() ? "generate" : "edit";
   record.model = model.id;
+  if (!is_folder(model.transformer)) record.model_file = model.transformer.filename().string();
   record.embedded_guidance = defaults.guidance_kind == ModelDefaults::Embedded;
   record.request = used_settings(spec, request);
   for (const GivenPicture& reference : references) record.references.push_back(reference.record);
   start_from_image(spec, references, request, record);
+  return resolved;
+}
+
+ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path, const Log& log) {
+  check(spec.output_type.value_or("images") == "images", "{}: saved latents are decoded to images only",
+        spec.origin("output_type"));
+  SavedLatents saved = read_latents(path, log);
+  ResolvedRequest resolved;
+  resolved.spec = spec;
+  resolved.record = std::move(saved.record);
+  Request& request = resolved.request;
+  request.prompt = resolved.record.prompt();
+  request.width = saved.width(), request.height = saved.height();
+  request.seed = resolved.record.seed();
+  request.given_latents = std::move(saved.latents);
+  resolved.record.request.width = request.width, resolved.record.request.height = request.height;
   return resolved;
 }
 
@@ -208,6 +232,9 @@ RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
   // The size of an inpainted image is that of its canvas, not of the region that is worked on.
   if (record.kind == "inpaint") spec.width.reset(), spec.height.reset();
   if (record.is_ours()) {
+    // Older records only have the type of the weights in use, which may be that of the file.
+    const auto& types = field("quant").choices;
+    if (!spec.quant && std::find(types.begin(), types.end(), record.quant) != types.end()) spec.quant = record.quant;
     if (find_variant(record.model)) spec.model = record.model;
     return spec;
   }

@@ -37,8 +37,12 @@ struct ResolvedRequest {
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
                         InputImages* images = nullptr);
 
+// A request that decodes saved latents.
+ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path, const Log& log = {});
+
 // The settings of a record, for regenerating its image; without the seed if a new one is to be used. From other programs'
-// records, only fields with the same meaning are used.
+// records, only fields with the same meaning are used. The model is set if it is a published one, whether or
+// not it is installed (app/recorded_model.h).
 RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed = true);
 
 }  // namespace flux2

@@ -1,5 +1,7 @@
 #include "app/resolve_inpaint.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "image/mask.h"
 #include "pipeline/inpaint.h"
@@ -35,10 +37,24 @@ InpaintOptions inpaint_options_of(const RequestSpec& spec, const Log& log) {
 struct Masked {
   std::shared_ptr<const Image> canvas;
   Image mask;
-  std::string mask_sha256;
+  PictureRecord mask_record;
 };
 
-Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images) {
+// A mask of another size is scaled, unless it has another shape than the image.
+Image mask_for(const Image& canvas, const PictureRecord& name, const GivenPicture& given, const Log& log) {
+  constexpr double kLargestStretch = 1.03;
+  Image mask = mask_of_picture(*given.image);
+  if (mask.width == canvas.width && mask.height == canvas.height) return mask;
+  const double stretch = static_cast<double>(mask.width) * canvas.height / (static_cast<double>(mask.height) * canvas.width);
+  check(stretch <= kLargestStretch && stretch >= 1 / kLargestStretch,
+        "the mask {} is {}x{}, the image {} is {}x{}: they need the same aspect ratio", given.record.name, mask.width,
+        mask.height, name.name, canvas.width, canvas.height);
+  log.warn("the mask {} is {}x{} and is scaled to the size of the image, {}x{}", given.record.name, mask.width, mask.height,
+           canvas.width, canvas.height);
+  return scaled_mask(mask, canvas.width, canvas.height);
+}
+
+Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images, const Log& log) {
   const bool transparent = !spec.mask && !spec.mask_box && has_transparency(*given.image);
   if (!spec.mask && !spec.mask_box && !spec.extend && !transparent)
     throw Error(ErrorCode::InvalidArgument, "it is not clear which part of the image to regenerate",
@@ -49,11 +65,8 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
   masked.mask = Image(canvas.width, canvas.height, 1);
   if (spec.mask) {
     const GivenPicture mask = images.mask(*spec.mask);
-    check(mask.image->width == canvas.width && mask.image->height == canvas.height,
-          "the mask {} is {}x{}, the image {} is {}x{}: they need the same size", mask.record.name, mask.image->width,
-          mask.image->height, given.record.name, canvas.width, canvas.height);
-    masked.mask = mask_of_picture(*mask.image);
-    masked.mask_sha256 = mask.record.sha256;
+    masked.mask = mask_for(canvas, given.record, mask, log);
+    masked.mask_record = mask.record;
   } else if (transparent) {
     masked.mask = mask_of_picture(canvas);
   }
@@ -87,8 +100,14 @@ RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
 ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
   if (!spec.input || spec.input->empty())
     throw Error(ErrorCode::InvalidArgument, "inpainting needs an image", Hint("name one with {0}", {set_option("input")}));
+  check(spec.output_type.value_or("images") == "images",
+        "{}: the latents of an inpainted image are those of the region that was worked on, so only images can be written",
+        spec.origin("output_type"));
+  const auto is_on_standard_input = [](const std::string& path) { return path == "-"; };
+  check(spec.mask != "-" || std::none_of(spec.input->begin(), spec.input->end(), is_on_standard_input),
+        "standard input holds one image, which cannot be the image and its mask");
   const GivenPicture given = images.picture(spec.input->front());
-  Masked masked = read_masked(spec, given, images);
+  Masked masked = read_masked(spec, given, images, log);
   const InpaintOptions options = inpaint_options_of(spec, log);
   const auto inpaint = std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), options);
 
@@ -102,7 +121,8 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
 
   record.kind = "inpaint";
   record.canvas = given.record;
-  record.mask_sha256 = masked.mask_sha256;
+  record.mask_name = masked.mask_record.name;
+  record.mask_sha256 = masked.mask_record.sha256;
   RequestSpec& used = record.request;
   if (strength < 1.0) used.strength = strength;
   used.mask_box = spec.mask_box;

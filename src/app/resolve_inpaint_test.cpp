@@ -80,6 +80,44 @@ TEST_F(InpaintOptionsOf, FindTheMaskInEveryForm) {
   EXPECT_EQ(ask({"-i", file("t.png", transparent)}).finish(Image(80 + 48, 64 + 48, 3)).channels, 3);
 }
 
+TEST_F(InpaintOptionsOf, ScaleAMaskOfAnotherSize) {
+  Image mask(320, 240, 1);
+  for (int y = 0; y < 32; ++y) std::fill_n(mask.at(0, y), 80, uint8_t{255});
+  RequestSpec spec =
+      spec_of_words({"-i", canvas_, "--mask", file("half.png", mask), "--crop", "0", "--grow", "0", "--feather", "0"});
+  spec.prompt = "a fox";
+  std::vector<std::string> warnings;
+  const Log log([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+  const ResolvedRequest resolved = resolve(spec, ModelFiles{}, Task::Inpaint, log);
+  EXPECT_EQ(resolved.request.width, 160);
+  EXPECT_EQ(resolved.request.height, 64);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0], "the mask half.png is 320x240 and is scaled to the size of the image, 640x480");
+}
+
+TEST_F(InpaintOptionsOf, FindTheMaskOfAnImageAgain) {
+  Image mask(640, 480, 1);
+  std::fill_n(mask.at(0, 0), 640 * 20, uint8_t{255});
+  const std::string path = file("mask.png", mask), picture = (folder_ / "result.png").string();
+  GenerationRecord record = ask({"-i", canvas_, "--mask", path}).record;
+  EXPECT_EQ(record.mask_name, "mask.png");
+  EXPECT_EQ(find_mask(record, picture), path);
+  EXPECT_EQ(to_json(record, true)["mask"].count("name"), 0u);
+  EXPECT_EQ(record_from_json(to_json(record)).mask_name, "mask.png");
+  const auto missing = [&] {
+    try {
+      return find_mask(record, picture);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::NotFound);
+      return std::string(e.what()) + " | " + e.hint().plain();
+    }
+  };
+  file("mask.png", Image(640, 480, 1));  // another content
+  EXPECT_THAT(missing(), HasSubstr("was inpainted with the mask mask.png, which is not beside it | pass the mask to"));
+  record.mask_name.clear();
+  EXPECT_THAT(missing(), HasSubstr("does not say which file it was"));
+}
+
 TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
   const Request request = ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--size", "512x256"}).request;
   EXPECT_EQ(request.width, 512);
@@ -114,8 +152,10 @@ TEST_F(InpaintOptionsOf, RoundTripInTheRecord) {
 TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({}), HasSubstr("inpainting needs an image"));
   EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("it is not clear which part of the image to regenerate | use mask=FILE"));
-  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 48, 1))}),
-              HasSubstr("the mask s.png is 64x48, the image canvas.png is 640x480"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 64, 1))}),
+              HasSubstr("the mask s.png is 64x64, the image canvas.png is 640x480: they need the same aspect ratio"));
+  EXPECT_THAT(refusal({"-i", "-", "--mask", "-"}), HasSubstr("standard input holds one image"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask", "-"}), HasSubstr("cannot be read from standard input here"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 is outside"));
   EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));

@@ -63,6 +63,11 @@ const Setting* Settings::find(std::string_view name) const {
   return nullptr;
 }
 
+bool Settings::is_asked(std::string_view name) const {
+  const Setting* setting = find(name);
+  return setting && !setting->is_default;
+}
+
 bool Settings::flag(std::string_view name) const {
   const Setting* setting = find(name);
   if (!setting) return false;

@@ -37,6 +37,7 @@ class Settings {
 
   const Setting* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
+  bool is_asked(std::string_view name) const;  // set by the request itself, not by a default
 
   // Typed access to options that are not request fields. An invalid value is an InvalidArgument that names its origin and the
   // valid values.

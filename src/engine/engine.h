@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,12 @@ struct EngineOptions {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
   int threads = 0;              // of the CPU; 0: one per physical core
   Profile profile = Profile::Fast;
-  Quant quant = Quant::None;  // of the matrices inside the blocks of transformer and text encoder
+  Quant quant = Quant::None;                // of the matrices inside the blocks of transformer and text encoder
+  std::optional<Quant> encoder_quant = {};  // of the text encoder's; empty: the same
   Offload offload = Offload::Auto;
-  int64_t decode_tile = -1;  // positions a side; 0: never in tiles; −1: when memory is short
+  size_t streamed_blocks = 0;  // the last blocks of the transformer, which are streamed even if they fit
+  int64_t decode_tile = -1;    // positions a side; 0: never in tiles; −1: when memory is short
+  bool decode_in_f32 = false;  // as profile exact does
   // The memory limit in bytes: of the device or, on a CPU, of the whole process. 0: what is available. On a CPU, load() rejects a
   // model that cannot run within the limit.
   int64_t memory_limit = 0;
@@ -92,6 +96,7 @@ class Engine {
   Device& device() const { return *device_; }
   Profile profile() const { return options_.profile; }
   Quant quant() const { return options_.quant; }
+  Quant encoder_quant() const { return options_.encoder_quant.value_or(options_.quant); }
   const EngineOptions& options() const { return options_; }
   // The CPU keeps activations in f32 and rounds them only inside matrix products; a GPU keeps them in bf16.
   DType activations() const;

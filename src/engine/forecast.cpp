@@ -19,14 +19,15 @@ constexpr int64_t kOnHostBytes = int64_t{32} << 20, kOnGpuBytes = int64_t{128} <
 // A network whose parameters have sizes and no values.
 template <class Network>
 struct Counted {
-  Counted(const typename Resident<Network>::Config& config, const NamedWeights& weights, Device& device, const Engine& engine)
+  Counted(const typename Resident<Network>::Config& config, const NamedWeights& weights, Device& device, const Engine& engine,
+          Quant quant)
       : network(std::make_shared<Network>(config)), stream(device.open_stream()) {
     const auto visit = [&](const ParameterVisitor& visitor) { network->visit(visitor); };
-    bytes = network_bytes(weights, engine.quant(), engine.activations(), device.is_host(), visit);
+    bytes = network_bytes(weights, quant, engine.activations(), device.is_host(), visit);
     visit([&](const Parameter& p) {
       Shape shape = p.shape;
       if (p.kind == ParameterKind::Conv) shape = {p.shape[0], p.shape[2], p.shape[3], p.shape[1]};
-      p.tensor = Tensor::empty(*stream, loaded_dtype(p, weights.dtype(p.name), engine.quant(), engine.activations()), shape);
+      p.tensor = Tensor::empty(*stream, loaded_dtype(p, weights.dtype(p.name), quant, engine.activations()), shape);
     });
   }
 
@@ -44,12 +45,12 @@ struct Rehearsal {
   Rehearsal(const Engine& engine, const ModelFiles& files, const Request& request) : device(open_plan_device(engine.device())) {
     const auto open = [&](const std::filesystem::path& path, ModelPart part) { return NamedWeights(open_weights(path), part); };
     const NamedWeights transformer_weights = open(files.transformer, ModelPart::Transformer);
-    transformer.emplace(detect_flux2(transformer_weights), transformer_weights, *device, engine);
+    transformer.emplace(detect_flux2(transformer_weights), transformer_weights, *device, engine, engine.quant());
     const NamedWeights vae_weights = open(files.vae, ModelPart::Autoencoder);
-    vae.emplace(detect_vae(vae_weights), vae_weights, *device, engine);
+    vae.emplace(detect_vae(vae_weights), vae_weights, *device, engine, engine.quant());
     if (!request.given_text.defined()) {
       const NamedWeights weights = open(files.text_encoder, ModelPart::TextEncoder);
-      encoder.emplace(text_encoder_config(files, weights), weights, *device, engine);
+      encoder.emplace(text_encoder_config(files, weights), weights, *device, engine, engine.encoder_quant());
       session.models.text_encoder = encoder->resident();
       session.models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
     }

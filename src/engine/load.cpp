@@ -141,12 +141,13 @@ Placement Engine::place(const NetworkBytes& encoder, const NetworkBytes& transfo
   // Without a limit mapped weights need no room of their own: the system gives up pages when it must.
   const int64_t budget = limit > 0 ? limit : host ? std::numeric_limits<int64_t>::max() : device_->memory().available - kReserve;
   // Quantised copies in ordinary memory cannot be given up block by block.
-  const bool can_stream = !host || options_.quant == Quant::None;
+  const bool can_stream = !host || (options_.quant == Quant::None && encoder_quant() == Quant::None);
   // A limit of the CPU is one of the whole process, its caches included, which grow with the limit.
   const bool whole_process = host && limit > 0;
   const int64_t own = whole_process ? program_bytes() : 0, caches = whole_process ? 2 * cache_limit() : 0;
   const auto placed = [&](int64_t bytes) {
-    Placement p = choose_placement(encoder, transformer, own + bytes, budget - caches, options_.offload, can_stream);
+    Placement p = choose_placement(encoder, transformer, own + bytes, budget - caches, options_.offload, can_stream,
+                                   options_.streamed_blocks);
     p.budget = budget;
     p.peak += caches;
     if (whole_process) p.smallest += p.smallest / (kCacheShare / 2 - 1) + 1;
@@ -190,8 +191,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   const auto is_same = [](const LoadedPart& a, const LoadedPart& b) {
     return !b.files.empty() && a.files == b.files && a.resident_blocks == b.resident_blocks;
   };
-  const auto bytes_of = [&](const NamedWeights& weights, auto network) {
-    return network_bytes(weights, options_.quant, activations(), host, visit_of(network));
+  const auto bytes_of = [&](const NamedWeights& weights, Quant quant, auto network) {
+    return network_bytes(weights, quant, activations(), host, visit_of(network));
   };
 
   if (parts.vae) {
@@ -213,23 +214,26 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     open(loaded->text_encoder, files.text_encoder, ModelPart::TextEncoder);
     encoder_config =
         in_context("loading the text encoder", [&] { return text_encoder_config(files, *loaded->text_encoder.weights); });
-    encoder_bytes = bytes_of(*loaded->text_encoder.weights, Qwen3Encoder(*encoder_config));
+    encoder_bytes = bytes_of(*loaded->text_encoder.weights, encoder_quant(), Qwen3Encoder(*encoder_config));
   }
   if (parts.transformer) {
     open(loaded->transformer, files.transformer, ModelPart::Transformer);
     transformer_config = in_context("loading the transformer", [&] { return detect_flux2(*loaded->transformer.weights); });
-    transformer_bytes = bytes_of(*loaded->transformer.weights, Flux2Transformer(*transformer_config));
+    transformer_bytes = bytes_of(*loaded->transformer.weights, quant(), Flux2Transformer(*transformer_config));
     // An adapter that cannot be used is refused before anything large is read. The session opens them again and warns.
     for (const AdapterChoice& choice : options_.adapters) open_adapter(choice, *transformer_config, {});
   }
   const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
-  if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, options_.quant);
+  if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, quant() != Quant::None ? quant() : encoder_quant());
+  if (options_.streamed_blocks > 0 && host && (quant() != Quant::None || encoder_quant() != Quant::None))
+    options_.log.warn("weights that are quantised while loading stay in memory: no blocks are swapped");
   if (transformer_config &&
       (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
     options_.log.info("{}", placement.str(transformer_bytes));
-  const auto with_blocks = [&](size_t resident_blocks) {
+  const auto with_blocks = [&](size_t resident_blocks, Quant quant) {
     LoadSettings limited = settings;
     limited.resident_blocks = resident_blocks;
+    limited.quant = quant;
     return limited;
   };
   if (encoder_config) {
@@ -237,18 +241,18 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     part.resident_blocks = placement.encoder_blocks;
     part.blocks = encoder_bytes.blocks.size();
     const bool same = before && is_same(part, before->text_encoder) && before->models.text_encoder.config() == *encoder_config;
-    models.text_encoder =
-        same ? before->models.text_encoder
-             : resident<Qwen3Encoder>("text encoder", part.weights, *encoder_config, with_blocks(part.resident_blocks));
+    models.text_encoder = same ? before->models.text_encoder
+                               : resident<Qwen3Encoder>("text encoder", part.weights, *encoder_config,
+                                                        with_blocks(part.resident_blocks, encoder_quant()));
   }
   if (transformer_config) {
     LoadedPart& part = loaded->transformer;
     part.resident_blocks = placement.transformer_blocks;
     part.blocks = transformer_bytes.blocks.size();
-    models.transformer =
-        before && is_same(part, before->transformer)
-            ? before->models.transformer
-            : resident<Flux2Transformer>("transformer", part.weights, *transformer_config, with_blocks(part.resident_blocks));
+    models.transformer = before && is_same(part, before->transformer)
+                             ? before->models.transformer
+                             : resident<Flux2Transformer>("transformer", part.weights, *transformer_config,
+                                                          with_blocks(part.resident_blocks, quant()));
   }
 
   std::vector<std::filesystem::path> ahead;  // in the order they will be wanted
@@ -276,7 +280,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   const bool both = encoder_config && transformer_config;
   loaded->encoder_leaves = encoder_config && (host || (both && placement.encoder_leaves));
   // What is mapped is loaded in no time; copies wait for their turn where they would not fit together.
-  const bool now = !both || (host ? options_.quant == Quant::None : !placement.encoder_leaves);
+  const bool copies = quant() != Quant::None || encoder_quant() != Quant::None;
+  const bool now = !both || (host ? !copies : !placement.encoder_leaves);
   if (now && models.text_encoder) models.text_encoder.get(), step();
   if (now && models.transformer) models.transformer.get(), step();
   if (!now) progress.at(Phase::Load, count, count);

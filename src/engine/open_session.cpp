@@ -51,6 +51,19 @@ std::shared_ptr<const Network> prepared(std::shared_ptr<const Network> shared, c
   return copy;
 }
 
+// The autoencoder once more, on the same device in profile exact.
+struct ExactDecoder {
+  void open(const ModelFiles& files, EngineOptions options) {
+    options.profile = Profile::Exact;
+    options.adapters.clear();
+    engine = std::make_unique<Engine>(options);
+    session = engine->open_session(engine->load(files, {}, {.transformer = false, .text_encoder = false}));
+  }
+
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<ModelSession> session;  // after the engine, so that it is destroyed first
+};
+
 }  // namespace
 
 std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedModel> model) const {
@@ -102,15 +115,17 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
       encoder.let_go();
       forget_pages(part);
     };
-  if (options_.profile == Profile::Fast && models.vae && model->vae.weights)
-    session->decode_in_f32 = [files = model->files, options = options_](const Tensor& tokens, int64_t rows, int64_t columns) {
-      EngineOptions exact = options;
-      exact.profile = Profile::Exact;
-      exact.adapters.clear();
-      const Engine engine(exact);
-      const auto again = engine.open_session(engine.load(files, {}, {.transformer = false, .text_encoder = false}));
-      return again->models.vae->decode(tokens.to(*again->stream), rows, columns);
+  if (options_.profile == Profile::Fast && models.vae && model->vae.weights) {
+    session->always_decode_in_f32 = options_.decode_in_f32;
+    const std::shared_ptr<ExactDecoder> kept = options_.decode_in_f32 ? std::make_shared<ExactDecoder>() : nullptr;
+    session->decode_in_f32 = [files = model->files, options = options_, kept](const Tensor& tokens, int64_t rows,
+                                                                              int64_t columns) {
+      ExactDecoder once;
+      ExactDecoder& decoder = kept ? *kept : once;
+      if (!decoder.session) decoder.open(files, options);
+      return decoder.session->models.vae->decode(tokens.to(*decoder.session->stream), rows, columns);
     };
+  }
   session->model = std::move(model);
   return session;
 }

@@ -56,7 +56,7 @@ std::string Placement::str(const NetworkBytes& transformer) const {
 }
 
 Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working, int64_t budget,
-                           Offload offload, bool can_stream) {
+                           Offload offload, bool can_stream, size_t streamed) {
   Placement p{.encoder_blocks = encoder.blocks.size(), .transformer_blocks = transformer.blocks.size()};
   const int64_t together = encoder.total() + transformer.total() + working;
   p.encoder_leaves = offload == Offload::Encoder || offload == Offload::Stream || (offload == Offload::Auto && together > budget);
@@ -66,6 +66,10 @@ Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& tran
     p.transformer_blocks = resident_blocks(transformer, room);
     // Asked for by name: stream even what would fit.
     if (offload == Offload::Stream && p.transformer_blocks == transformer.blocks.size()) p.transformer_blocks = 0;
+  }
+  if (can_stream && streamed > 0) {
+    const size_t blocks = transformer.blocks.size();
+    p.transformer_blocks = std::min(p.transformer_blocks, blocks - std::min(blocks, streamed));
   }
   const int64_t e = encoder.with_resident(p.encoder_blocks), t = transformer.with_resident(p.transformer_blocks);
   p.peak = (p.encoder_leaves ? std::max(e, t) : e + t) + working;

@@ -51,9 +51,9 @@ struct Placement {
 };
 
 // Decides where weights go, so that they and `working` bytes (activations, the autoencoder) stay within `budget`. If `can_stream`
-// is false, all blocks stay.
+// is false, all blocks stay. The last `streamed` blocks of the transformer are always streamed.
 Placement choose_placement(const NetworkBytes& encoder, const NetworkBytes& transformer, int64_t working, int64_t budget,
-                           Offload offload, bool can_stream = true);
+                           Offload offload, bool can_stream = true, size_t streamed = 0);
 
 // Bytes that this process uses now, without mapped files, plus the program's own files.
 int64_t program_bytes();

@@ -47,6 +47,12 @@ TEST(Placement, FollowsExplicitSettings) {
   const Placement streamed = choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Stream);
   EXPECT_EQ(streamed.transformer_blocks, 0u);
   EXPECT_EQ(streamed.peak, 150);  // 20 + 2 · 40, or the encoder's 100
+  const Placement swapped = choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Auto, true, 3);
+  EXPECT_EQ(swapped.transformer_blocks, 4u);
+  EXPECT_EQ(swapped.peak, 330);  // 100 of the encoder; 20 + 40 + 40 + 20 + 20 and two slots of 20; 50
+  EXPECT_EQ(choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Auto, true, 99).transformer_blocks, 0u);
+  EXPECT_EQ(choose_placement(kEncoder, kTransformer, 50, 200, Offload::Auto, true, 1).transformer_blocks, 2u);
+  EXPECT_EQ(choose_placement(kEncoder, kTransformer, 50, 1000, Offload::Auto, false, 3).transformer_blocks, 7u);
   EXPECT_THROW(offload_named("some"), Error);
   for (const std::string& name : offload_names()) EXPECT_EQ(name_of(offload_named(name)), name);
 }

@@ -132,8 +132,8 @@ class Locator {
 
   // A file that was converted from the bundled model has its geometry and runs with its parts.
   ChosenModel with_parts_of_bundled(ChosenModel chosen) {
-    if (chosen.bundled || !chosen.index.empty() || chosen.registered || query_.bundled.empty() || !path_exists(query_.bundled))
-      return chosen;
+    const bool has_parts = !chosen.index.empty() || (chosen.registered && !chosen.registered->vae.empty());
+    if (chosen.bundled || has_parts || query_.bundled.empty() || !path_exists(query_.bundled)) return chosen;
     if (published_like(chosen.config())) return chosen;
     const size_t reasons = files_.reasons.size();
     try {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "image/resize.h"
 
 namespace flux2 {
 
@@ -49,6 +50,14 @@ Image mask_of_picture(const Image& picture) {
   Image mask(picture.width, picture.height, 1);
   for (size_t i = 0; i < mask.pixels.size(); ++i) mask.pixels[i] = static_cast<uint8_t>(255 - picture.pixels[4 * i + 3]);
   return mask;
+}
+
+Image scaled_mask(const Image& mask, int width, int height) {
+  const bool binary = std::all_of(mask.pixels.begin(), mask.pixels.end(), [](uint8_t v) { return v == 0 || v == 255; });
+  Image scaled = resize(mask, width, height, ResizeFilter::Bilinear);
+  if (binary)
+    for (uint8_t& v : scaled.pixels) v = v >= 128 ? 255 : 0;
+  return scaled;
 }
 
 void add_box(Image& mask, const Box& box) {

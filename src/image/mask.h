@@ -29,6 +29,9 @@ Image luminance(const Image& picture);  // 8 bits, alpha ignored, weighted as Pi
 Image mask_of_picture(const Image& picture);
 bool has_transparency(const Image& picture);
 
+// The mask at another size. A mask with only the values 0 and 255 stays binary; others are interpolated.
+Image scaled_mask(const Image& mask, int width, int height);
+
 void add_box(Image& mask, const Box& box);  // clipped to the mask; a box that is entirely outside is InvalidArgument
 void invert(Image& mask);
 

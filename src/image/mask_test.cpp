@@ -34,6 +34,21 @@ TEST(Mask, GrowsByADisc) {
   for (int radius : {0, 1, 2, 5, 8}) EXPECT_EQ(grown(mask, radius), grown_slowly(mask, radius)) << radius;
 }
 
+TEST(Mask, ScalingKeepsHardEdgesHardAndSoftOnesSoft) {
+  Image hard = empty(40, 30);
+  add_box(hard, {10, 10, 15, 9});
+  const Image larger = scaled_mask(hard, 100, 75), smaller = scaled_mask(hard, 20, 15);
+  for (const Image* scaled : {&larger, &smaller})
+    for (const uint8_t v : scaled->pixels) ASSERT_TRUE(v == 0 || v == 255) << int{v};
+  EXPECT_EQ(bounds(scaled_mask(hard, 80, 60)), (Box{20, 20, 30, 18}));
+  EXPECT_EQ(bounds(larger), (Box{25, 25, 38, 23}));
+  Image soft = empty(40, 30);
+  for (int x = 0; x < 40; ++x)
+    for (int y = 0; y < 30; ++y) *soft.at(x, y) = static_cast<uint8_t>(6 * x);
+  const Image ramp = scaled_mask(soft, 80, 60);
+  EXPECT_NEAR(*ramp.at(40, 30), 118, 3);
+}
+
 TEST(Mask, FeatherReachesItsRadiusAndNoFurther) {
   for (int radius : {1, 2, 5, 8}) {
     Image mask = empty(80, 20);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <regex>
 #include <set>
 
@@ -81,6 +82,39 @@ std::regex pattern_of(const std::string& text) {
   }
 }
 
+// diffusers' names of the rows of a weight that a change is about.
+std::vector<std::string> diffusers_names(const AdapterTarget& target, const Shape& shape) {
+  std::vector<std::string> names;
+  for (const DiffusersTensor& d : to_diffusers(ModelPart::Transformer, target.weight, shape))
+    if (std::any_of(d.rows.begin(), d.rows.end(),
+                    [&](const IndexRange& r) { return r.begin < target.rows.end && target.rows.begin < r.end; }))
+      names.push_back(d.name);
+  return names;
+}
+
+// Which changes an expression is about, in the first way of naming layers in which it is about any.
+std::vector<bool> changes_named(const std::string& expression, const std::vector<Adapter::Change>& changes,
+                                const Flux2Config& config) {
+  const std::regex pattern = pattern_of(expression);
+  std::map<std::string, Shape> shapes;
+  Flux2Transformer(config).visit([&](const Parameter& p) { shapes[p.name] = p.shape; });
+  using Names = std::vector<std::string>;
+  const std::function<Names(const Adapter::Change&)> namings[] = {
+      [](const Adapter::Change& c) { return Names{c.target.weight}; },
+      [](const Adapter::Change& c) { return Names{c.module.first_key()}; },
+      [&](const Adapter::Change& c) { return diffusers_names(c.target, shapes.at(c.target.weight)); }};
+  std::vector<bool> named(changes.size());
+  for (const auto& names_of : namings) {
+    for (size_t i = 0; i < changes.size(); ++i) {
+      const Names names = names_of(changes[i]);
+      named[i] =
+          std::any_of(names.begin(), names.end(), [&](const std::string& name) { return std::regex_search(name, pattern); });
+    }
+    if (std::find(named.begin(), named.end(), true) != named.end()) break;
+  }
+  return named;
+}
+
 constexpr int64_t kChunkElements = 4 << 20;  // of a weight that is being merged: 16 MB as f32
 
 }  // namespace
@@ -106,10 +140,18 @@ Adapter::Adapter(AdapterFile file, const Flux2Config& config, const std::string&
   std::stable_sort(changes_.begin(), changes_.end(),
                    [](const Change& a, const Change& b) { return a.target.weight < b.target.weight; });
   if (layers.empty()) return;
-  const bool leave = layers[0] == '!';
-  const std::regex pattern = pattern_of(layers.substr(leave ? 1 : 0));
+  const size_t both = layers.find("&!");
+  const std::string use = layers[0] == '!' ? "" : layers.substr(0, both);
+  const std::string leave = layers[0] == '!' ? layers.substr(1) : both == layers.npos ? "" : layers.substr(both + 2);
   const std::string first = changes_.front().target.weight;
-  std::erase_if(changes_, [&](const Change& c) { return std::regex_search(c.target.weight, pattern) == leave; });
+  std::vector<bool> kept(changes_.size(), true);
+  if (!use.empty()) kept = changes_named(use, changes_, config);
+  if (!leave.empty()) {
+    const std::vector<bool> left = changes_named(leave, changes_, config);
+    for (size_t i = 0; i < kept.size(); ++i) kept[i] = kept[i] && !left[i];
+  }
+  size_t at = 0;
+  std::erase_if(changes_, [&](const Change&) { return !kept[at++]; });
   if (changes_.empty())
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("the pattern \"{}\" excludes all layers of {}", layers, file_.source->description()),

@@ -22,8 +22,11 @@ class Adapter {
   };
 
   // Throws Incompatible if it was made for another size or changes nothing in this model. Its layers that the model does not have
-  // are listed in unmatched(). `layers` is a regular expression for the original names of the weights to change
-  // ("double_blocks.0.img_attn.qkv.weight"), found anywhere in them, or ! and one for those to leave alone; empty: all. Throws
+  // are listed in unmatched(). `layers` is a regular expression for the names of the weights to change, found anywhere in them,
+  // or ! and one for those to leave alone, or both joined by & ("double_blocks&!mlp"); empty: all. It is searched in the original
+  // names
+  // ("double_blocks.0.img_attn.qkv.weight"); if it matches none, in the keys of the file, then in the names of diffusers
+  // ("single_transformer_blocks.0.attn.to_out.weight"). Throws
   // InvalidArgument when it leaves nothing.
   Adapter(AdapterFile file, const Flux2Config& config, const std::string& layers = {});
 

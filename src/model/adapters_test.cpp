@@ -331,5 +331,31 @@ TEST(Adapters, SeveralAddUp) {
   }
 }
 
+TEST(Adapters, PatternsKnowEveryNaming) {
+  const auto path = scratch() / "adapter.safetensors";
+  save_tensors(path, {{"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", matrix(2, kH, 1)},
+                      {"lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight", matrix(3 * kH, 2, 2)},
+                      {"lora_unet_double_blocks_0_img_mlp_2.lora_down.weight", matrix(2, 3 * kH, 3)},
+                      {"lora_unet_double_blocks_0_img_mlp_2.lora_up.weight", matrix(kH, 2, 4)},
+                      {"lora_unet_single_blocks_0_linear1.lora_down.weight", matrix(2, kH, 5)},
+                      {"lora_unet_single_blocks_0_linear1.lora_up.weight", matrix(9 * kH, 2, 6)}});
+  const auto changed = [&](const std::string& layers) {
+    std::vector<std::string> names;
+    const Adapter adapter(read_adapter(path), kConfig, layers);
+    for (const Adapter::Change& c : adapter.changes()) names.push_back(c.target.weight);
+    return names;
+  };
+  const std::string qkv = "double_blocks.0.img_attn.qkv.weight", mlp = "double_blocks.0.img_mlp.2.weight",
+                    single = "single_blocks.0.linear1.weight";
+  EXPECT_THAT(changed(""), ElementsAre(qkv, mlp, single));
+  EXPECT_THAT(changed("single_transformer_blocks.0"), ElementsAre(single));
+  EXPECT_THAT(changed("!single_transformer_blocks"), ElementsAre(qkv, mlp));
+  EXPECT_THAT(changed("attn.to_k"), ElementsAre(qkv));
+  EXPECT_THAT(changed("lora_unet_single_blocks_0"), ElementsAre(single));
+  EXPECT_THAT(changed("double_blocks&!mlp"), ElementsAre(qkv));
+  EXPECT_THAT(changed("!mlp"), ElementsAre(qkv, single));  // not what diffusers calls to_qkv_mlp_proj
+  EXPECT_THAT(refusal([&] { changed("mlp&!double"); }), HasSubstr("excludes all layers"));
+}
+
 }  // namespace
 }  // namespace flux2

@@ -49,6 +49,10 @@ struct Request {
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].
   Tensor given_text, given_negative, given_noise;
 
+  // Finished latents [128, rows, columns] on the host: nothing is denoised, they are decoded.
+  Tensor given_latents;
+  bool decode = true;  // false: images are delivered as latents alone
+
   std::vector<float> sigmas() const;  // those of the steps that are run
   int64_t rows() const { return height / 16; }
   int64_t columns() const { return width / 16; }

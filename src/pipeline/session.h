@@ -63,6 +63,7 @@ struct Session {
 
   // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
+  bool always_decode_in_f32 = false;  // for every picture, not for broken ones alone
   // Called with this session when the text encoder is about to be used. May be empty.
   std::function<void(Session&)> text_begins;
   // Called with this session once the text states are there: the encoder's memory is not needed any more. May be empty.

@@ -8,6 +8,7 @@
 #include "ops/view.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
+#include "pipeline/latents.h"
 #include "pipeline/references.h"
 #include "pipeline/text_states.h"
 #include "pipeline/tiles.h"
@@ -139,14 +140,53 @@ DecodedPicture decode_in_less_memory(Session& session, const Tensor& z, int64_t 
   }
 }
 
+// Image `index` of a request from its finished latents z [1, I, 128].
+Picture picture_of(Session& session, const Request& request, const Tensor& z, int index, const Progress& progress) {
+  const int64_t rows = request.rows(), columns = request.columns();
+  Picture picture{.seed = request.seed + static_cast<uint64_t>(index), .index = index, .rows = rows, .columns = columns};
+  picture.latents = planes_of_tokens(z);
+  if (has_nan(picture.latents))
+    throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
+                Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
+  if (!request.decode) return picture;
+  std::function<DecodedPicture()> in_f32;
+  if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
+  const bool only_in_f32 = session.always_decode_in_f32 && in_f32;
+  picture.decoded =
+      checked_decode([&] { return only_in_f32 ? in_f32() : decode_in_less_memory(session, z, rows, columns, progress); },
+                     only_in_f32 ? nullptr : in_f32, session.log, picture.decoded_in_f32);
+  if (session.trace && picture.index == 0)
+    session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
+  return picture;
+}
+
+PhaseTimes decode_given(Session& session, const Request& request, const Progress& progress,
+                        const std::function<void(Picture)>& deliver) {
+  const int64_t channels = session.models.vae->config.packed_channels();
+  const Shape expected{channels, request.rows(), request.columns()};
+  check(request.given_latents.shape() == expected, "the latents given have shape {}; this autoencoder takes {}",
+        request.given_latents.shape(), expected);
+  PhaseTimes times;
+  Stopwatch watch;
+  progress.at(Phase::Decode, 0, 1);
+  const std::vector<float> tokens = to_tokens(request.given_latents.to_floats(), channels);
+  const Tensor z = Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), channels}, tokens);
+  Picture picture = picture_of(session, request, z, 0, progress);
+  times.decode = watch.lap();
+  deliver(std::move(picture));
+  progress.at(Phase::Decode, 1, 1);
+  return times;
+}
+
 }  // namespace
 
 PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver) {
+  if (request.given_latents.defined()) return decode_given(session, request, progress, deliver);
   PhaseTimes times;
   Stopwatch watch;
   const Models& models = session.models;
-  const int64_t channels = models.transformer.config().channels, rows = request.rows(), columns = request.columns();
+  const int64_t channels = models.transformer.config().channels;
   std::future<std::vector<float>> drawn = first_noise(request, channels, *session.stream);
   if (models.text_encoder && needs_encoder(session, request)) {
     if (session.text_begins) session.text_begins(session);
@@ -181,19 +221,7 @@ PhaseTimes text_to_image(Session& session, const Request& request, const Progres
     for (int k = 0; k < count; ++k) {
       progress.at(Phase::Decode, k, count);
       const Tensor z = latents.narrowed(0, k, 1).contiguous();
-      Picture picture;
-      picture.index = first + k;
-      picture.seed = request.seed + static_cast<uint64_t>(picture.index);
-      picture.latents = planes_of_tokens(z);
-      if (has_nan(picture.latents))
-        throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
-                    Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
-      std::function<DecodedPicture()> in_f32;
-      if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
-      picture.decoded = checked_decode([&] { return decode_in_less_memory(session, z, rows, columns, progress); }, in_f32,
-                                       session.log, picture.decoded_in_f32);
-      if (session.trace && picture.index == 0)
-        session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
+      Picture picture = picture_of(session, request, z, first + k, progress);
       times.decode += watch.lap();
       deliver(std::move(picture));
       watch.lap();

@@ -11,11 +11,12 @@
 namespace flux2 {
 
 struct Picture {
-  DecodedPicture decoded;
+  DecodedPicture decoded;  // empty when the request does not ask for it
   uint64_t seed = 0;
   int index = 0;                // in the batch
   bool decoded_in_f32 = false;  // the first decoding was broken
-  std::vector<float> latents;   // [128, rows, columns], normalised, as the decoder got them
+  int64_t rows = 0, columns = 0;
+  std::vector<float> latents;  // [128, rows, columns], normalised, as the decoder got them
 };
 
 // Seconds spent in each phase.

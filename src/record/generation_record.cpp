@@ -80,6 +80,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     json["prompt"] = r.prompt(), json["negative"] = r.request.negative.value_or(""), json["rewritten_prompt"] = nullptr;
   Json model = Json::object();
   if (!is_private) model["id"] = r.model;
+  if (!is_private && !r.model_file.empty()) model["file"] = r.model_file;
   if (!r.model_sha256.empty()) model["sha256"] = r.model_sha256;
   if (!r.quant.empty()) model["quant"] = r.quant;
   json["model"] = std::move(model);
@@ -98,6 +99,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   if (r.canvas) json["canvas"] = to_json(*r.canvas, is_private);
   if (!r.mask_sha256.empty()) json["mask"]["sha256"] = r.mask_sha256;
+  if (!r.mask_name.empty() && !is_private) json["mask"]["name"] = r.mask_name;
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -115,6 +117,7 @@ GenerationRecord record_from_json(const Json& json) {
     read(json, "kind", r.kind);
     if (const auto model = json.find("model"); model != json.end() && model->is_object()) {
       read(*model, "id", r.model);
+      read(*model, "file", r.model_file);
       read(*model, "sha256", r.model_sha256);
       read(*model, "quant", r.quant);
     }
@@ -132,7 +135,10 @@ GenerationRecord record_from_json(const Json& json) {
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object())
       r.canvas = picture_from_json(*canvas);
-    if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) read(*mask, "sha256", r.mask_sha256);
+    if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) {
+      read(*mask, "name", r.mask_name);
+      read(*mask, "sha256", r.mask_sha256);
+    }
     read(json, "device", r.device);
     return r;
   } catch (const Json::exception& e) {

@@ -40,13 +40,14 @@ struct GenerationRecord {
   RequestSpec request;             // the settings that were used, defaults filled in; fields without a record_key stay empty
   std::string model;               // id
   std::string model_sha256;        // of the transformer's file; empty when unknown
+  std::string model_file;          // base name of that file; empty when it is a folder
   std::string quant;               // how its weights are stored: "bf16"
   bool embedded_guidance = false;  // the model takes guidance as an input
   int index = 0;                   // of the image in its batch
   std::vector<AdapterRecord> adapters;
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
   std::optional<PictureRecord> canvas;    // inpaint: the image that was changed
-  std::string mask_sha256;                // of the mask's file; empty without one
+  std::string mask_name, mask_sha256;     // of the mask's file; empty without one
   std::string device;
   Json extra;  // further members of our JSON for one kind alone: the cells of a grid
   struct {

@@ -53,15 +53,16 @@ struct RequestSpec {
   Text schedule, noise, time_rounding, sampler;
 
   // Where it runs.
-  Text device, profile, vae_tile, quant, quant_cache, offload;
-  Integer threads;
+  Text device, profile, vae_tile, vae_dtype, quant, quant_text_encoder, quant_cache, offload;
+  Integer threads, blocks_to_swap;
   Number max_vram, max_ram;
 
   // What is written.
   Text output, format, rounding, metadata, preview, preview_file;
   Integer quality;
   Flag is_private, no_provenance, sidecar;
-  Text embeddings, noise_file, latents_out, trace;
+  Text embeddings, noise_file, latents_out, trace, output_type;
+  Texts latent_path;
 
   // Where a value was set, as messages name it: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml". A field that is
   // missing here is called by its own name.

@@ -1,5 +1,6 @@
 #include "weights/safetensors_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -32,6 +33,13 @@ void refuse_other_formats(std::string_view text) {
                 "the download needs a login or an accepted licence, or the address was wrong");
 }
 
+bool is_text(std::string_view text) {
+  constexpr size_t kLookedAt = 4096;
+  text = text.substr(0, kLookedAt);
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\r' || c == '\t'; });
+}
+
 uint64_t header_length(std::span<const std::byte> bytes) {
   uint64_t n = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) n |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
@@ -49,6 +57,9 @@ std::string_view header_text(std::span<const std::byte> bytes) {
   const bool starts_right = length >= 2 && length <= kMaxSafetensorsHeader && room > 0 && text[kLengthBytes] == '{';
   if (!starts_right) {
     refuse_other_formats(text);
+    if (room > 0 && text[kLengthBytes] != '{' && (length < 2 || length > room))
+      fail(ErrorCode::BadFile, "{}",
+           is_text(text) ? "this is a text file, not a model" : "this is not a safetensors or GGUF file");
     if (length < 2) fail(ErrorCode::BadFile, "not a safetensors file: a header of {} bytes is too short", length);
     if (length > kMaxSafetensorsHeader)
       fail(ErrorCode::BadFile, "not a safetensors file: a header of {} bytes is over the limit of {}", length,

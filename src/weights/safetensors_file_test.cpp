@@ -44,6 +44,10 @@ TEST(SafetensorsFile, EmptyContainersAreValid) {
 TEST(SafetensorsFile, RefusesABadLength) {
   EXPECT_THAT(refused("short"), HasSubstr("5 bytes, too few"));
   EXPECT_THAT(refused(""), HasSubstr("0 bytes, too few"));
+  EXPECT_THAT(refused("not a picture, not a model"), HasSubstr("this is a text file, not a model"));
+  EXPECT_THAT(refused("\x7f"
+                      "ELF\x02\x01\x01 and so on and on"),
+              HasSubstr("this is not a safetensors or GGUF file"));
   EXPECT_THAT(refused(std::string("\x01\0\0\0\0\0\0\0{", 9)), HasSubstr("header of 1 bytes is too short"));
   EXPECT_THAT(refused(std::string("\0\0\0\0\0\0\0\x01{", 9)), HasSubstr("header of 72057594037927936 bytes is over the limit"));
   EXPECT_THAT(refused(container("{}").substr(0, 9)), HasSubstr("header alone needs 10 bytes, the file has 9"));

@@ -13,8 +13,8 @@ constexpr int kWide = 8;  // columns of one thread
 constexpr int kRows = 4;
 
 template <class Sum>
-__global__ void __launch_bounds__(kThreads) scale_sums_kernel(const Sum* sums, const float* x_scales, const float* w_scales, Bf16* y,
-                                                              int64_t rows, int64_t columns, int64_t y_stride) {
+__global__ void __launch_bounds__(kThreads) scale_sums_kernel(const Sum* sums, const float* x_scales, const float* w_scales,
+                                                              Bf16* y, int64_t rows, int64_t columns, int64_t y_stride) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kWide;
   if (column >= columns) return;
   const Pack<float, 4> low = load_pack<4>(w_scales + column), high = load_pack<4>(w_scales + column + 4);

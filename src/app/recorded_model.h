@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "app/context.h"
+#include "record/generation_record.h"
+
+namespace flux2 {
+
+// Which of the models that are here made an image.
+struct RecordedModel {
+  std::string name;     // as RequestSpec::model names it; empty: the image does not say which, or the model is not here
+  std::string problem;  // a sentence: why `name` is empty or another file than the one that made the image
+};
+
+// Looks for the model by the hash and the name that the record has, among the installed and the bundled models and beside the
+// image. Large files whose hash nobody computed are found by name alone.
+RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context);
+
+}  // namespace flux2
