@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "base/json.h"
 #include "engine/backends.h"
+#include "engine/cpu_levels.h"
 
 namespace flux2 {
 
@@ -16,8 +17,11 @@ namespace {
 std::shared_ptr<Device> open_device(const EngineOptions& options) {
   const std::string& name = options.device;
   const auto plans = options.profile == Profile::Exact ? std::filesystem::path{} : options.plan_folder;
-  const auto cpu = [&] { return open_cpu({.threads = options.threads, .profile = options.profile}); };
+  const auto cpu = [&](const std::string& level = {}) {
+    return open_cpu({.threads = options.threads, .profile = options.profile, .level = level});
+  };
   if (name == "cpu") return cpu();
+  if (name.starts_with("cpu:")) return cpu(name.substr(4));
   if (name == "auto") {
     if (gpu_count() == 0) return cpu();
     const std::string problem = gpu_problem(0);
@@ -78,6 +82,12 @@ MemoryUse Engine::memory_use(const Session& session) const {
   getrusage(RUSAGE_SELF, &usage);
   return {.peak_resident = static_cast<int64_t>(usage.ru_maxrss) * 1024,
           .peak_device = static_cast<int64_t>(session.stream->peak_bytes())};
+}
+
+std::vector<std::string> cpu_levels() {
+  std::vector<std::string> names;
+  for (const CpuLevel& level : levels_of(CpuFeatures::detect())) names.push_back(level.name);
+  return names;
 }
 
 bool gpu_is_there() { return gpu_count() > 0 && gpu_problem(0).empty(); }

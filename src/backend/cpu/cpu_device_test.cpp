@@ -11,6 +11,24 @@
 namespace flux2 {
 namespace {
 
+TEST(CpuLevels, EachContainsThoseBeforeIt) {
+  CpuFeatures all;
+  all.avx2 = all.fma = all.avx512f = all.avx512vnni = true;
+  const std::vector<CpuLevel> levels = levels_of(all);
+  ASSERT_EQ(levels.size(), 4u);
+  EXPECT_EQ(levels[0].name, "scalar");
+  EXPECT_EQ(levels[0].features.str(), CpuFeatures{}.str());
+  EXPECT_EQ(levels[1].name, "avx2");
+  EXPECT_FALSE(levels[1].features.avx512f);
+  EXPECT_TRUE(levels[2].features.avx2 && levels[2].features.avx512f);
+  EXPECT_EQ(levels[3].features.str(), all.str());
+}
+
+TEST(CpuLevels, AreChosenByName) {
+  EXPECT_NE(open_cpu({.threads = 1, .level = "scalar"})->description().find("scalar"), std::string::npos);
+  EXPECT_THROW(open_cpu({.threads = 1, .level = "mmx"}), Error);
+}
+
 Tensor floats(Stream& stream, std::vector<float> values) {
   return Tensor::from<float>(stream, DType::F32, {static_cast<int64_t>(values.size())}, values);
 }

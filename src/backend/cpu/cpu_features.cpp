@@ -69,6 +69,30 @@ int quota_processors() {
 
 }  // namespace
 
+std::vector<CpuLevel> levels_of(const CpuFeatures& all) {
+  using F = CpuFeatures;
+  std::vector<CpuLevel> levels = {{"scalar", {}}};
+  CpuFeatures used;
+  used.slow_avx512bf16 = all.slow_avx512bf16;
+  const auto add = [&](const char* name, std::initializer_list<bool F::*> flags) {
+    bool gains = false;
+    for (bool F::*flag : flags) {
+      used.*flag = all.*flag;
+      gains = gains || all.*flag;
+    }
+    if (gains) levels.push_back({name, used});
+  };
+  add("neon", {&F::neon});
+  add("bf16", {&F::bf16});
+  add("i8mm", {&F::i8mm, &F::sve});
+  add("avx2", {&F::avx2, &F::fma});
+  add("avxvnni", {&F::avxvnni});
+  add("avx512", {&F::avx512f});
+  add("avx512bf16", {&F::avx512bf16, &F::avx512vnni});
+  add("amx", {&F::amx_bf16, &F::amx_int8});
+  return levels;
+}
+
 std::string CpuFeatures::str() const {
   const std::pair<bool, const char*> named[] = {{neon, "neon"},
                                                 {bf16, "bf16"},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -15,6 +16,13 @@ struct CpuFeatures {
 
   std::string str() const;  // "neon bf16 i8mm"
 };
+
+// A set of instructions by name; each contains those before it.
+struct CpuLevel {
+  std::string name;  // "scalar", "avx2"
+  CpuFeatures features;
+};
+std::vector<CpuLevel> levels_of(const CpuFeatures& features);  // "scalar" first
 
 std::string cpu_name();  // "Neoverse-V1"
 
