@@ -21,6 +21,14 @@ ModelQuery model_query(const RequestSpec& spec, const AppContext& context) {
   return query;
 }
 
+std::string licence_of(const ModelFiles& model, const AppContext& context) {
+  if (const auto registry = look_into_registry(context))
+    for (const ModelRecord& r : registry->all())
+      if (r.path == model.transformer && !r.license.empty()) return r.license;
+  const auto variant = find_variant(model.id);
+  return variant ? variant->licence : "";
+}
+
 ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, FoundModels* found) {
   if (spec.latent_path && spec.vae && !spec.model && !spec.dit) {  // an autoencoder is enough for decoding
     ModelFiles files;

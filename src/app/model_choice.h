@@ -12,6 +12,9 @@ namespace flux2 {
 // What to look for: the fields of a request that choose a model, with the environment and the configuration.
 ModelQuery model_query(const RequestSpec& spec, const AppContext& context);
 
+// The licence of a model: what the registry knows of its file, else that of the published model. Empty when nobody knows.
+std::string licence_of(const ModelFiles& model, const AppContext& context);
+
 // A cache of located models, so that many requests search for each model only once.
 using FoundModels = std::map<std::string, ModelFiles>;
 

@@ -23,7 +23,7 @@ constexpr uint64_t kLargestAdapter = uint64_t{1} << 30;  // bytes; larger ones a
 // max_vram for a GPU, max_ram for the CPU, whichever belongs to the device in use. 0: no limit was given.
 int64_t memory_limit(const RequestSpec& spec) {
   const std::string device = spec.device.value_or("auto");
-  const bool cpu = device == "cpu" || (device == "auto" && !gpu_is_there());
+  const bool cpu = device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
   const auto gib = cpu ? spec.max_ram : spec.max_vram;
   return gib ? static_cast<int64_t>(*gib * (1 << 30)) : 0;
 }
@@ -169,7 +169,39 @@ void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const Lo
   const LoadParts parts{.transformer = !decodes_only_, .text_encoder = !decodes_only_ && !spec_.embeddings, .working = working_};
   session_ = engine_->open_session(engine_->load(files_, progress, parts, previous));
   session_->prompts_ahead = prompts_;
+  text_cache_.reset();
+  if (const double gib = spec_.text_cache.value_or(0); gib > 0 && !spec_.embeddings)
+    if (const auto folder = data_path(context_.environment, "cache/text"); !folder.empty())
+      text_cache_.emplace(folder, static_cast<int64_t>(gib * (1 << 30)), files_,
+                          fmt::format("{} {} {}", engine_->device().is_host() ? "cpu" : engine_->device().name(),
+                                      engine_->profile() == Profile::Exact ? "exact" : "fast", name_of(engine_->quant())),
+                          hashes_);
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Shapes and memory, for people who ask for every detail.
+void PictureMaker::log_phase(const Request& request, Phase phase) const {
+  const Models& models = session_->models;
+  const int64_t text = models.text_length, image = request.tokens(), references = request.reference_tokens();
+  std::string shape;
+  switch (phase) {
+    case Phase::Text:
+      shape = fmt::format("states [{}, {}, {}]", request.cfg ? 2 : 1, text, models.transformer.config().text_width);
+      break;
+    case Phase::EncodeReferences:
+      shape = fmt::format("references [{}, {}]", references, models.transformer.config().channels);
+      break;
+    case Phase::Denoise:
+      shape = fmt::format("latents [{}, {}, {}], {} tokens a pass ({} text, {} image, {} of references)", request.batch, image,
+                          models.transformer.config().channels, text + image + references, text, image, references);
+      break;
+    case Phase::Decode: shape = fmt::format("image [{}, {}, 3]", request.height, request.width); break;
+    case Phase::Load:
+    case Phase::Save: return;
+  }
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  context_.log.debug("{}: {}; pool {:.1f} MiB in use, {:.1f} MiB at most so far", name_of(phase), shape,
+                     mib(session_->stream->used_bytes()), mib(session_->stream->peak_bytes()));
 }
 
 // Once, when memory ran out: images one at a time, and on a GPU streamed weights. False when that was done before.
@@ -221,6 +253,14 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
     session_->trace = trace_;
     if (!decodes_only_) engine_->use_adapters(*session_, resolved.adapters);
     Progress own = watch.around(progress);
+    own.report = [this, &resolved, report = own.report](Phase phase, int step, int steps) {
+      if (step == steps) log_phase(resolved.request, phase);
+      report(phase, step, steps);
+    };
+    std::vector<std::string> prompts = {rest.prompt};
+    if (rest.cfg) prompts.push_back(rest.negative);
+    if (text_cache_ && !trace_)
+      for (const std::string& prompt : prompts) text_cache_->bring(*session_, prompt);
     std::optional<StepPreview> preview;
     if (resolved.spec.preview != "off" && (on_preview || resolved.spec.preview_file)) {
       preview.emplace(resolved.spec, *session_, data_path(context_.environment, "cache"));
@@ -234,6 +274,8 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
       deliver(picture, completed(resolved, watch));
       ++delivered;
     });
+    if (text_cache_)
+      for (const std::string& prompt : prompts) text_cache_->keep(*session_, prompt);
     times_.load += times.load;
     times_.text += times.text;
     times_.references += times.references;

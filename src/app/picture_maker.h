@@ -5,12 +5,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "app/context.h"
 #include "app/resolve.h"
+#include "app/text_cache.h"
 #include "engine/engine.h"
 
 namespace flux2 {
@@ -60,6 +62,7 @@ class PictureMaker {
   void measure(std::span<const ResolvedRequest> requests);
   void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
+  void log_phase(const Request& request, Phase phase) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
 
   const AppContext& context_;
@@ -71,6 +74,7 @@ class PictureMaker {
   WorkingBytes working_ = LoadParts{}.working;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::filesystem::path hashes_;        // where hashes of files are remembered
+  std::optional<TextCache> text_cache_;
   std::map<std::filesystem::path, std::string> adapter_hashes_;
   PhaseTimes times_;
   Trace* trace_ = nullptr;

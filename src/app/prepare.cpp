@@ -1,5 +1,7 @@
 #include "app/prepare.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "app/adapters.h"
@@ -67,6 +69,17 @@ SettingLayer line_settings(const Settings& settings, const PromptLine& line) {
   return own;
 }
 
+// Attention grows with the square of the sequence: somebody who did not expect that should hear of it.
+void warn_of_long_sequence(const Request& request, const Log& log) {
+  const int64_t references = request.reference_tokens(), tokens = request.tokens() + references;
+  if (tokens <= kLongSequence) return;
+  log.warn("this request has {} tokens{}, which takes much time and memory; {} needs less", tokens,
+           references > 0
+               ? fmt::format(" ({} of the image, {} of {} references)", request.tokens(), references, request.references.size())
+               : "",
+           references > 0 ? "a smaller size, or fewer or smaller references (ref_pixels)," : "a smaller size");
+}
+
 SettingLayer as_defaults(SettingLayer layer) {
   for (auto& [name, setting] : layer) setting.is_default = true;
   return layer;
@@ -127,6 +140,7 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
       if (round > 0) own.seed = -1;
       // Rounding and the like are the same in every round: one notice is enough.
       ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images);
+      if (round == 0) warn_of_long_sequence(resolved.request, context.log);
       resolved.adapters = adapter_choices(own, context);
       add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr);
     }

@@ -16,6 +16,9 @@ struct PreparedRun {
   std::vector<ResolvedRequest> requests;
 };
 
+// Tokens of image and references above which a request gets a notice: eight images of 1024x1024.
+constexpr int64_t kLongSequence = 32768;
+
 // Inserts the settings of the image named by `from` or `remix` directly below the layer that names it, including its model, if it
 // is installed, and the files it was made from. Must be called before the prompts are read, since the image may contain one.
 // Returns `task`, or Inpaint if the image was inpainted.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/model_choice.h"
 #include "app/presets.h"
 #include "app/test_words.h"
 #include "base/error.h"
@@ -140,6 +141,14 @@ TEST(Styles, FilesAddToTheBuiltInOnes) {
   EXPECT_EQ(apply_style(styles, "tail", "a cat"), "a cat, in blue");
   EXPECT_NE(apply_style(styles, "photo", "a cat").find("photograph of a cat"), std::string::npos);
   EXPECT_THROW(apply_style(styles, "phto", "a cat"), Error);
+}
+
+TEST(Licence, IsThatOfThePublishedModel) {
+  ModelFiles model;
+  model.id = "flux.2-klein-9b";
+  EXPECT_NE(licence_of(model, {}).find("non-commercial"), std::string::npos);
+  model.id = "my own";
+  EXPECT_EQ(licence_of(model, {}), "");
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ struct Field {
 
   bool later = false;                      // known, but not available in this version …
   std::vector<std::string> harmless = {};  // … except for these values, which have no effect
+
+  bool common = false;                        // most people need it: short help lists it
+  std::vector<std::string> suggestions = {};  // values worth offering where other texts are valid too; see also `choices`
 };
 
 // Every field of a request, in the order help lists them.

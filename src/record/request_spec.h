@@ -55,7 +55,7 @@ struct RequestSpec {
   // Where it runs.
   Text device, profile, vae_tile, vae_dtype, quant, quant_text_encoder, quant_cache, offload;
   Integer threads, blocks_to_swap;
-  Number max_vram, max_ram;
+  Number max_vram, max_ram, text_cache;
 
   // What is written.
   Text output, format, rounding, metadata, preview, preview_file;

@@ -1,0 +1,109 @@
+#include "app/text_cache.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_hash.h"
+#include "base/path_exists.h"
+#include "base/sha256.h"
+#include "weights/safetensors_writer.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kTensor = "text.embeddings";  // as `embeddings` of a request takes it
+
+// The hash of a file, or of all files in a folder.
+std::string hash_of(const fs::path& path, const fs::path& hashes) {
+  constexpr uint64_t kAnySize = std::numeric_limits<uint64_t>::max();
+  if (!fs::is_directory(path)) return remembered_hash(path, hashes, kAnySize);
+  std::vector<std::string> parts;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file())
+      parts.push_back(entry.path().filename().string() + " " + remembered_hash(entry.path(), hashes, kAnySize));
+  std::sort(parts.begin(), parts.end());
+  return fmt::format("{}", fmt::join(parts, "\n"));
+}
+
+}  // namespace
+
+TextCache::TextCache(fs::path folder, int64_t limit_bytes, const ModelFiles& model, const std::string& how,
+                     const fs::path& hashes)
+    : folder_(std::move(folder)),
+      limit_(limit_bytes),
+      identity_(fmt::format("{}\n{}\n{}\n{}\n{}\n", hash_of(model.text_encoder, hashes), hash_of(model.tokenizer, hashes),
+                            fmt::join(model.defaults.text_layers, ","), model.defaults.text_length, how)) {}
+
+fs::path TextCache::file_of(const std::string& prompt) const {
+  return folder_ /
+         (Sha256().add(std::as_bytes(std::span(identity_))).add(std::as_bytes(std::span(prompt))).hex() + ".safetensors");
+}
+
+bool TextCache::bring(Session& session, const std::string& prompt) const {
+  if (session.prompt_cache.contains(prompt)) return true;
+  const fs::path path = file_of(prompt);
+  if (!path_exists(path)) return false;
+  try {
+    const auto file = open_weights(path);
+    if (!file->find(kTensor)) return false;
+    const Tensor stored = file->open(kTensor);
+    if (stored.rank() != 2) return false;
+    session.prompt_cache.add(
+        prompt, Tensor::from<float>(*session.stream, session.activations, {1, stored.dim(0), stored.dim(1)}, stored.to_floats()));
+    fs::last_write_time(path, fs::file_time_type::clock::now());  // used last
+    session.log.info("text states of the prompt: {}", path.string());
+    return true;
+  } catch (const Error& e) {
+    session.log.warn("{}: the stored text states are not used", e.what());
+  } catch (const fs::filesystem_error&) {
+    return session.prompt_cache.contains(prompt);  // the time could not be changed
+  }
+  return false;
+}
+
+void TextCache::keep(Session& session, const std::string& prompt) const {
+  const Tensor states = session.prompt_cache.find(prompt);
+  const fs::path path = file_of(prompt);
+  if (!states.defined() || path_exists(path)) return;
+  try {
+    fs::create_directories(folder_);
+    const std::vector<float> values = states.to_floats();
+    save_tensors(path, {{kTensor, Tensor::host_copy(values.data(), DType::F32, {states.dim(1), states.dim(2)})}});
+    shrink();
+  } catch (const std::exception& e) {
+    session.log.warn("text states cannot be stored: {}", e.what());
+  }
+}
+
+void TextCache::shrink() const {
+  struct Stored {
+    fs::path path;
+    fs::file_time_type used;
+    int64_t bytes;
+  };
+  std::vector<Stored> files;
+  int64_t total = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    files.push_back({entry.path(), entry.last_write_time(), static_cast<int64_t>(entry.file_size())});
+    total += files.back().bytes;
+  }
+  std::sort(files.begin(), files.end(), [](const Stored& a, const Stored& b) { return a.used < b.used; });
+  std::error_code ignored;
+  for (const Stored& file : files) {
+    if (total <= limit_) break;
+    fs::remove(file.path, ignored);
+    total -= file.bytes;
+  }
+}
+
+}  // namespace flux2
