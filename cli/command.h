@@ -42,10 +42,15 @@ const std::vector<Command>& commands();
 const Command* find_command(std::string_view name);
 bool is_later_command(std::string_view name);
 
+// The command of ours that does what other programs call by the first word (ollama's `pull NAME`): "models install NAME". Empty
+// when there is none.
+std::string equivalent_command(const std::vector<std::string>& words);
+
 // The texts of `flux2`, `flux2 help` and `flux2 COMMAND --help`; no line is longer than 100 columns.
+enum class HelpDetail { Common, All };
 std::string short_help();
-std::string overview();
-std::string help_for(const Command& command, const Command* parent = nullptr);
+std::string overview(HelpDetail detail = HelpDetail::Common);
+std::string help_for(const Command& command, const Command* parent = nullptr, HelpDetail detail = HelpDetail::Common);
 
 int run_generate(Invocation& run);
 int run_edit(Invocation& run);
@@ -66,5 +71,9 @@ int run_bench(Invocation& run);
 int run_doctor(Invocation& run);
 int run_version(Invocation& run);
 int run_help(Invocation& run);
+int run_completions(Invocation& run);
+int run_man(Invocation& run);
+int run_selftest(Invocation& run);
+int run_encode_text(Invocation& run);
 
 }  // namespace flux2

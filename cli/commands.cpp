@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "cli/command.h"
 #include "cli/models/models.h"
@@ -98,7 +99,9 @@ const std::vector<Command>& commands() {
        inspect_options,
        {"flux2 inspect picture.png", "flux2 inspect flux-2-klein-4b.safetensors", "flux2 inspect --json model-folder/"},
        run_inspect,
-       "Reads our own settings, A1111 text, ComfyUI graphs and InvokeAI metadata; of models the headers only."},
+       "Reads our own settings, A1111 text, ComfyUI graphs and InvokeAI metadata; of models the headers only. With -v also a "
+       "table of "
+       "tensors: shapes and parameter counts."},
       {"tokenize",
        {},
        "show the tokens of a text",
@@ -108,6 +111,17 @@ const std::vector<Command>& commands() {
         "flux2 tokenize --jsonl --tokenizer tokenizer/ < texts.jsonl"},
        run_tokenize,
        "Reads standard input if no text is given. With --jsonl, each line gives one object with \"ids\"."},
+      {"encode-text",
+       {},
+       "encode a prompt into text states, for later runs without the text encoder",
+       "PROMPT -o FILE [options]",
+       encode_text_options,
+       {"flux2 encode-text \"a red fox\" -o fox.safetensors",
+        "flux2 encode-text \"a red fox\" -n \"blurry\" -m flux.2-klein-base-4b -o fox.safetensors",
+        "flux2 generate --text-states fox.safetensors --seed 7 -o fox.png"},
+       run_encode_text,
+       "Writes the tensor `text.embeddings` [tokens, width] in f32, and `negative.embeddings` for models with true guidance. "
+       "`generate --text-states FILE` reads them."},
       {"vae",
        {},
        "convert images to latents and back",
@@ -176,6 +190,17 @@ const std::vector<Command>& commands() {
        doctor_options,
        {"flux2 doctor", "flux2 doctor --json", "flux2 doctor -m flux.2-klein-4b"},
        run_doctor},
+      {"selftest",
+       {},
+       "check that this build computes correct results here",
+       "[options]",
+       selftest_options,
+       {"flux2 selftest", "flux2 selftest --json", "flux2 selftest --write-reference models/pico/selftest.json"},
+       run_selftest,
+       "Runs the bundled model on every device, instruction set and numeric profile of this machine and compares the results "
+       "with "
+       "stored ones; checks the files of the model too. Takes less than a minute. Exit status 0: everything passed; 10: a result "
+       "deviates; 4: a file was changed."},
       {"version",
        {},
        "print the version; -v lists what this build supports",
@@ -183,12 +208,29 @@ const std::vector<Command>& commands() {
        version_options,
        {"flux2 version", "flux2 version -v", "flux2 version --json"},
        run_version},
+      {"completions",
+       {},
+       "print the completion script of a shell",
+       "bash|zsh|fish",
+       version_options,
+       {"source <(flux2 completions bash)", "flux2 completions zsh > ~/.zfunc/_flux2",
+        "flux2 completions fish > ~/.config/fish/completions/flux2.fish"},
+       run_completions,
+       "An installed program has them already. They complete commands, options, values, files and the names of your models."},
+      {"man",
+       {},
+       "print a manual page",
+       "[COMMAND [ACTION]] [--out FOLDER]",
+       man_options,
+       {"flux2 man generate | man -l -", "flux2 man models install | man -l -", "flux2 man --out ~/.local/share/man/man1"},
+       run_man,
+       "The source of the page, as `man` reads it. An installed program has them already: `man flux2-generate`."},
       {"help",
        {},
-       "print help for a command",
-       "[COMMAND]",
+       "print help for a command or a topic",
+       "[COMMAND|TOPIC] [--help-all]",
        version_options,
-       {"flux2 help", "flux2 help generate", "flux2 generate --help"},
+       {"flux2 help generate", "flux2 generate --help-all", "flux2 help environment"},
        run_help},
   };
   return list;
@@ -209,8 +251,44 @@ const Command* find_command(std::string_view name) { return find_in(commands(), 
 
 const Command* Command::find_action(std::string_view action) const { return actions ? find_in(actions(), action) : nullptr; }
 
+std::string equivalent_command(const std::vector<std::string>& words) {
+  if (words.empty()) return {};
+  static const std::map<std::string, std::string> equivalents = {{"run", "generate"},
+                                                                 {"create", "generate"},
+                                                                 {"draw", "generate"},
+                                                                 {"imagine", "generate"},
+                                                                 {"pull", "models install"},
+                                                                 {"download", "models install"},
+                                                                 {"install", "models install"},
+                                                                 {"list", "models list"},
+                                                                 {"ls", "models list"},
+                                                                 {"rm", "models remove"},
+                                                                 {"remove", "models remove"},
+                                                                 {"delete", "models remove"},
+                                                                 {"show", "models info"},
+                                                                 {"scan", "models scan"},
+                                                                 {"search", "models starter"},
+                                                                 {"info", "inspect"},
+                                                                 {"chat", "shell"},
+                                                                 {"repl", "shell"},
+                                                                 {"benchmark", "bench"},
+                                                                 {"completion", "completions"},
+                                                                 {"env", "help environment"},
+                                                                 {"test", "selftest"},
+                                                                 {"check", "doctor"}};
+  const auto found = equivalents.find(words[0]);
+  if (found == equivalents.end()) return {};
+  std::string command = found->second;
+  // `run MODEL "a prompt"` names the model first.
+  const bool with_model = words[0] == "run" && words.size() > 1 && words[1].find(' ') == std::string::npos && words[1][0] != '-';
+  for (size_t i = 1; i < words.size(); ++i)
+    command += std::string(with_model && i == 1 ? " -m" : "") +
+               (words[i].find(' ') == std::string::npos ? " " + words[i] : " \"" + words[i] + "\"");
+  return command;
+}
+
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"serve", "client", "train", "dataset", "selftest"})
+  for (const char* later : {"serve", "client", "train", "dataset"})
     if (name == later) return true;
   return false;
 }

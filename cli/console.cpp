@@ -9,20 +9,31 @@
 
 namespace flux2 {
 
+const std::vector<ExitStatus>& exit_statuses() {
+  using E = ErrorCode;
+  static const std::vector<ExitStatus> list = {
+      {0, "0", {}, "success"},
+      {1, "1", {E::Internal, E::Cancelled}, "an error of the program itself, a deadline that passed, or a failed `lora check`"},
+      {2, "2", {E::InvalidArgument}, "wrong usage: an unknown option, or a value that is not valid"},
+      {3, "3", {E::NotFound}, "a file or a model does not exist"},
+      {4,
+       "4",
+       {E::BadFile, E::Incompatible},
+       "a file is damaged or cannot be used here; `doctor` or `models verify` found a problem"},
+      {5, "5", {E::OutOfMemory}, "not enough memory"},
+      {6, "6", {E::Device}, "a GPU or its driver failed"},
+      {7, "7", {E::CannotWrite}, "a file cannot be written"},
+      {8, "8", {E::Network}, "a download failed"},
+      {9, "9", {E::Refused}, "refused by a content filter"},
+      {kExitDiffers, "10", {}, "`verify` or `selftest`: results differ by more than the tolerance"},
+      {128, "128+N", {}, "stopped by signal N; 130: Ctrl-C"},
+  };
+  return list;
+}
+
 int exit_code(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::Internal: return 1;
-    case ErrorCode::InvalidArgument: return 2;
-    case ErrorCode::NotFound: return 3;
-    case ErrorCode::BadFile:
-    case ErrorCode::Incompatible: return 4;
-    case ErrorCode::OutOfMemory: return 5;
-    case ErrorCode::Device: return 6;
-    case ErrorCode::CannotWrite: return 7;
-    case ErrorCode::Network: return 8;
-    case ErrorCode::Refused: return 9;
-    case ErrorCode::Cancelled: return 1;  // past its deadline; signals have a status of their own
-  }
+  for (const ExitStatus& s : exit_statuses())
+    if (std::find(s.errors.begin(), s.errors.end(), code) != s.errors.end()) return s.status;
   return 1;
 }
 

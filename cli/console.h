@@ -58,7 +58,17 @@ class Console {
   std::ofstream log_file_;
 };
 
+// The exit statuses of the program: the one table that exit_code() and `flux2 help exit-codes` read.
+struct ExitStatus {
+  int status = 0;
+  std::string label;              // "4", "128+N"
+  std::vector<ErrorCode> errors;  // that end with it
+  std::string meaning;
+};
+const std::vector<ExitStatus>& exit_statuses();
 int exit_code(ErrorCode code);
+
+constexpr int kExitDiffers = 10;  // verify and selftest: results differ by more than the tolerance
 
 // A hint with its suggestions as options and commands: "try --profile exact", "run `flux2 models install flux.2-dev`".
 std::string command_line_words(const Hint& hint);

@@ -1,17 +1,19 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/config_keys.h"
+#include "cli/help_text.h"
+#include "cli/topics.h"
 
 namespace flux2 {
 namespace {
 
-size_t columns(const std::string& line) {
-  size_t n = 0;
-  for (const char c : line) n += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  return n;
-}
+using testing::HasSubstr;
+using testing::Not;
 
 void expect_narrow(const std::string& text, const std::string& what) {
   std::istringstream lines(text);
@@ -24,6 +26,7 @@ TEST(Help, FitsAHundredColumnsAndEndsWithThreeExamples) {
   for (const Command& command : commands()) {
     const std::string text = help_for(command);
     expect_narrow(text, command.name);
+    expect_narrow(help_for(command, nullptr, HelpDetail::All), command.name);
     EXPECT_EQ(command.examples.size(), 3u) << command.name;
     EXPECT_NE(text.find("Examples:\n"), std::string::npos);
     EXPECT_NE(text.find("--help"), std::string::npos);
@@ -41,8 +44,69 @@ TEST(Help, ExamplesKeepTheirSpaces) {
   EXPECT_NE(help_for(*find_command("generate")).find("  echo \"a castle"), std::string::npos);
 }
 
+size_t listed_options(const Command& command, bool common_only) {
+  size_t n = 0;
+  for (const OptionGroup& group : command.options())
+    for (const OptionSpec& option : group.options) n += option.is_listed() && (option.common || !common_only);
+  return n;
+}
+
+TEST(Help, IsShortUnlessAllIsAskedFor) {
+  for (const Command& command : commands()) {
+    EXPECT_LE(listed_options(command, true), 20u) << command.name;
+    EXPECT_GE(listed_options(command, true), 4u) << command.name;
+  }
+  const Command& generate = *find_command("generate");
+  EXPECT_GE(listed_options(generate, true), 10u);
+  const std::string brief = help_for(generate), all = help_for(generate, nullptr, HelpDetail::All);
+  EXPECT_THAT(brief, HasSubstr("--seed N"));
+  EXPECT_THAT(brief, Not(HasSubstr("--time-rounding")));
+  EXPECT_THAT(brief, HasSubstr("`flux2 generate --help-all` shows all"));
+  EXPECT_THAT(all, HasSubstr("--time-rounding"));
+  EXPECT_THAT(all, Not(HasSubstr("--help-all` shows all")));
+  for (const OptionGroup& group : generate.options())
+    for (const OptionSpec& option : group.options) EXPECT_TRUE(!option.is_listed() || all.find("--" + option.name) != all.npos);
+  EXPECT_LT(overview().size(), overview(HelpDetail::All).size());
+  for (const Command& command : commands()) EXPECT_THAT(overview(), HasSubstr(command.name));
+}
+
+TEST(Help, TopicsAreMadeFromTheTables) {
+  for (const Topic& topic : topics()) expect_narrow(topic.text(), topic.name);
+  const std::string environment = find_topic("environment")->text(), config = find_topic("config")->text();
+  for (const Field& f : request_fields())
+    if (!f.later && !f.help.empty() && !f.section.empty()) {
+      EXPECT_THAT(environment, HasSubstr(environment_name(f)));
+      EXPECT_THAT(config, HasSubstr(config_key(f)));
+    }
+  EXPECT_THAT(environment, HasSubstr("FLUX2_HOME"));
+  EXPECT_THAT(environment, HasSubstr("HF_TOKEN"));
+  for (const std::string& key : config_keys()) EXPECT_THAT(config, HasSubstr(key));
+  const std::string codes = find_topic("exit-codes")->text();
+  for (const ExitStatus& s : exit_statuses()) EXPECT_THAT(codes, HasSubstr(s.meaning.substr(0, 20)));
+}
+
+TEST(ExitStatuses, CoverEveryErrorOnce) {
+  std::set<ErrorCode> seen;
+  for (const ExitStatus& s : exit_statuses())
+    for (const ErrorCode code : s.errors) {
+      EXPECT_TRUE(seen.insert(code).second) << name_of(code);
+      EXPECT_EQ(exit_code(code), s.status);
+    }
+  for (int code = 0; code <= static_cast<int>(ErrorCode::Cancelled); ++code)
+    EXPECT_TRUE(seen.contains(static_cast<ErrorCode>(code))) << name_of(static_cast<ErrorCode>(code));
+  EXPECT_EQ(exit_code(ErrorCode::NotFound), 3);
+}
+
+TEST(Commands, OfOtherProgramsNameOurs) {
+  EXPECT_EQ(equivalent_command({"pull", "flux.2-klein-4b"}), "models install flux.2-klein-4b");
+  EXPECT_EQ(equivalent_command({"run", "klein", "a red fox"}), "generate -m klein \"a red fox\"");
+  EXPECT_EQ(equivalent_command({"run", "a red fox"}), "generate \"a red fox\"");
+  EXPECT_EQ(equivalent_command({"list"}), "models list");
+  EXPECT_EQ(equivalent_command({"frobnicate"}), "");
+}
+
 TEST(Help, DoesNotListUnavailableOptions) {
-  const std::string text = help_for(*find_command("generate"));
+  const std::string text = help_for(*find_command("generate"), nullptr, HelpDetail::All);
   EXPECT_EQ(text.find("--element"), std::string::npos);
   EXPECT_NE(text.find("--steps"), std::string::npos);
   EXPECT_NE(text.find("Sampling:"), std::string::npos);

@@ -9,7 +9,9 @@
 #include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/component_text.h"
+#include "cli/table.h"
 #include "hub/recognise.h"
+#include "hub/tensor_table.h"
 #include "image/format.h"
 #include "image/read_image.h"
 #include "record/picture_metadata.h"
@@ -127,6 +129,19 @@ Json model_json(const Recognition& recognition) {
   return json;
 }
 
+// Shapes and parameter counts of a component, the blocks of a network together.
+void print_tensors(Invocation& run, const Component& component) {
+  std::vector<std::vector<std::string>> rows = {{"    TENSOR", "COUNT", "SHAPE", "TYPE", "PARAMETERS"}};
+  int64_t parameters = 0;
+  for (const TensorGroup& group : tensor_groups(*open_weights(component.path, run.log), component.prefix)) {
+    rows.push_back(
+        {"    " + group.name, std::to_string(group.count), group.shape.str(), group.type, fmt::format("{}", group.parameters)});
+    parameters += group.parameters;
+  }
+  rows.push_back({"    total", "", "", "", fmt::format("{}", parameters)});
+  run.console.result(text_table(rows));
+}
+
 void print_model(Invocation& run, const Recognition& recognition) {
   Console& console = run.console;
   console.result(fmt::format("{}: {} ({})", recognition.path.string(), name_of(recognition.kind), recognition.container));
@@ -139,6 +154,7 @@ void print_model(Invocation& run, const Recognition& recognition) {
                                           static_cast<double>(c.parameters) / 1e6, static_cast<double>(c.bytes) / 1e6, c.storage,
                                           c.dialect.empty() ? "" : ", " + c.dialect + " names")));
     for (const std::string& line : c.evidence) console.result("    " + harmless(line));
+    if (console.verbosity() > 0 && c.tensors > 0) print_tensors(run, c);
     if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
     if (!c.usable())
       console.result(harmless(

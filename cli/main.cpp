@@ -19,12 +19,15 @@ const Command& command_for(const std::vector<std::string>& words) {
   if (const Command* command = find_command(first)) return *command;
   if (is_later_command(first)) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", first);
   if (first.find(' ') != first.npos) return *find_command("generate");
+  if (const std::string own = equivalent_command(words); !own.empty())
+    throw Error(ErrorCode::InvalidArgument, "unknown command " + first, Hint("{0} does that", {run_command(own)}));
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string near = nearest_word(first, names);
-  throw Error(
-      ErrorCode::InvalidArgument, "unknown command " + first,
-      near.empty() ? "flux2 help lists the commands; for a prompt of one word use flux2 generate" : "did you mean " + near + "?");
+  throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
+              near.empty() ? Hint("{0} lists the commands; for a prompt of one word use {1}",
+                                  {run_command("help"), run_command("generate")})
+                           : Hint("did you mean " + near + "?"));
 }
 
 int run(Console& console, std::vector<std::string> words) {
@@ -35,6 +38,7 @@ int run(Console& console, std::vector<std::string> words) {
   }
   if (words[0] == "--version") words[0] = "version";
   if (words[0] == "--help" || words[0] == "-h") words[0] = "help";
+  if (words[0] == "--help-all") words.insert(words.begin(), "help");
   const Command& first = command_for(words);
   if (find_command(words.front())) words.erase(words.begin());
   const Command* action = words.empty() ? nullptr : first.find_action(words.front());
@@ -43,8 +47,9 @@ int run(Console& console, std::vector<std::string> words) {
 
   const auto options = command.options();
   Arguments arguments = parse_arguments(options, command.foreign_names ? foreign_options() : std::vector<ForeignOption>{}, words);
-  if (arguments.options.contains("help")) {
-    console.result(help_for(command, action ? &first : nullptr));
+  const bool help_all = arguments.options.contains("help-all") && command.name != "help";
+  if (help_all || arguments.options.contains("help")) {
+    console.result(help_for(command, action ? &first : nullptr, help_all ? HelpDetail::All : HelpDetail::Common));
     return 0;
   }
   // Messages must work as asked before the configuration is read, since reading it may fail.

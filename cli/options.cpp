@@ -19,9 +19,20 @@ std::string in_own_words(std::string help) {
   return help;
 }
 
+// An option that short help leaves out.
+OptionSpec rare(OptionSpec o) {
+  o.common = false;
+  return o;
+}
+
+OptionSpec with_words(OptionSpec o, std::vector<std::string> words) {
+  o.words = std::move(words);
+  return o;
+}
+
 OptionGroup model_group() {
   OptionGroup group{"Model", {option("model", 'm')}};
-  group.options.push_back({"dir", 'd', "FOLDER", "the same, for a diffusers-style folder"});
+  group.options.push_back(rare({"dir", 'd', "FOLDER", "the same, for a diffusers-style folder"}));
   for (const char* name : {"dit", "vae", "text_encoder", "tokenizer", "base"}) group.options.push_back(option(name));
   return group;
 }
@@ -29,8 +40,8 @@ OptionGroup model_group() {
 OptionGroup device_group() {
   return {"Device and memory",
           {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("vae_dtype"), option("quant"),
-           option("quant_text_encoder"), option("quant_cache"), option("offload"), option("blocks_to_swap"), option("max_vram"), option("max_ram"),
-           option("blocks_resident"), option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
+           option("quant_text_encoder"), option("quant_cache"), option("offload"), option("blocks_to_swap"), option("max_vram"),
+           option("max_ram"), option("text_cache"), option("blocks_resident"), option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
 }
 
 OptionGroup control_group() {
@@ -43,8 +54,9 @@ OptionGroup control_group() {
            option("log_file"),
            option("offline"),
            option("strict"),
-           {"yes", 'y', "", "answer questions with yes"},
-           {"help", 'h', "", "show this text"}}};
+           rare({"yes", 'y', "", "answer questions with yes"}),
+           {"help", 'h', "", "show the common options"},
+           {"help-all", 0, "", "show all options"}}};
 }
 
 }  // namespace
@@ -52,7 +64,7 @@ OptionGroup control_group() {
 const std::vector<Field>& program_fields() {
   using T = FieldType;
   static const std::vector<Field> fields = {
-      {.name = "quiet", .type = T::Flag, .help = "errors only", .section = "ui"},
+      {.name = "quiet", .type = T::Flag, .help = "errors only", .section = "ui", .common = true},
       {.name = "progress",
        .type = T::Choice,
        .unit = "HOW",
@@ -72,7 +84,8 @@ const std::vector<Field>& program_fields() {
        .unit = "HOW",
        .help = "draw the image in the terminal: auto, kitty, iterm2, sixel, blocks or off (default: off)",
        .section = "ui",
-       .choices = {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}},
+       .choices = {"auto", "kitty", "iterm2", "sixel", "blocks", "off"},
+       .common = true},
       {.name = "zoom",
        .type = T::Number,
        .unit = "X",
@@ -102,38 +115,40 @@ OptionSpec option(std::string_view name, char letter) {
           .value = f.type == FieldType::Flag ? "" : f.unit,
           .help = in_own_words(f.help),
           .repeatable = f.type == FieldType::Texts,
-          .field = &f};
+          .field = &f,
+          .common = f.common,
+          .words = f.choices.empty() ? f.suggestions : f.choices};
 }
 
 OptionSpec option(std::string_view name, char letter, std::string help) {
   OptionSpec made = option(name, letter);
   made.help = std::move(help);
+  made.common = true;  // a command that explains an option in its own words needs it
   return made;
+}
+
+void set_common(std::vector<OptionGroup>& groups, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const bool exists = std::any_of(groups.begin(), groups.end(), [&](const OptionGroup& group) {
+      return std::any_of(group.options.begin(), group.options.end(), [&](const OptionSpec& o) { return o.name == name; });
+    });
+    require(exists, "there is no option {} to list", name);
+  }
+  for (OptionGroup& group : groups)
+    for (OptionSpec& o : group.options) o.common = std::find(names.begin(), names.end(), o.name) != names.end();
 }
 
 std::vector<OptionGroup> generate_options() {
   const OptionGroup picture = {
       "Image",
       {option("prompt", 'p'),
-       {"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"},
-       option("wildcards"),
-       option("negative", 'n'),
-       option("style"),
-       option("preset"),
-       option("width", 'W'),
-       option("height", 'H'),
-       option("size"),
-       option("seed", 'S'),
-       option("batch", 'b'),
-       option("repeat"),
-       option("from"),
-       option("remix"),
-       option("lora"),
+       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}), option("wildcards"),
+       option("negative", 'n'), option("style"), option("preset"), option("width", 'W'), option("height", 'H'), option("size"),
+       option("seed", 'S'), option("batch", 'b'), option("repeat"), option("from"), option("remix"), option("lora"),
        option("lora_mode"),
-       {"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"},
-       {"save-merged-model", 0, "FILE", "write the transformer with the adapters merged in and make no image; needs no prompt"},
-       option("upsample"),
-       option("element")}};
+       rare({"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"}),
+       rare({"save-merged-model", 0, "FILE", "write the transformer with the adapters merged in and make no image; needs no prompt"}),
+       option("upsample"), option("element")}};
   OptionSpec input = option("input", 'i');
   input.help += "; also -r, --ref";
   input.also = "--ref,-r";
@@ -148,14 +163,12 @@ std::vector<OptionGroup> generate_options() {
                               {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"),
                                option("private"), option("no_provenance"), option("sidecar"), option("show"), option("zoom"),
                                option("show_steps"), option("preview_file"), option("preview")}};
+  OptionSpec text_states = option("embeddings");
+  text_states.help += "; also --text-states";
+  text_states.also = "--text-states,--text_states";
   const OptionGroup exchange = {"Tensors in and out (safetensors)",
-                                {option("embeddings"),
-                                 option("noise_file"),
-                                 option("latents_out"),
-                                 option("output_type"),
-                                 option("latent_path"),
-                                 option("trace"),
-                                 {"dry-run", 0, "", "print the resolved request as JSON and stop"}}};
+                                {text_states, option("noise_file"), option("latents_out"), option("output_type"), option("latent_path"), option("trace"),
+                                 rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
@@ -166,6 +179,9 @@ std::vector<OptionGroup> inpaint_options() {
       {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"), option("crop"),
        option("extend"), option("inpaint_mode"), option("align"), option("mask_points"), option("mask_text")}};
   groups.insert(groups.begin() + 1, mask);
+  set_common(groups,
+             {"prompt", "input", "mask",     "mask-box", "mask-invert", "extend", "strength", "size", "seed", "batch",
+              "model",  "steps", "guidance", "output",   "device",      "quant",  "verbose",  "json", "help", "help-all"});
   return groups;
 }
 
@@ -191,7 +207,8 @@ std::vector<OptionGroup> vae_options() {
 
 std::vector<OptionGroup> bench_options() {
   return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
-           {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
+           {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
+                       {"klein-4b", "klein-9b", "dev", "tiny"}),
             {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024; quant: 256)"},
             {"batch", 'b', "N", "pictures in one step (default: 1)"},
             {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
@@ -211,37 +228,43 @@ std::vector<OptionGroup> bench_options() {
 }
 
 std::vector<OptionGroup> convert_options() {
-  return {{"Conversion",
-           {{"out", 'o', "FILE|FOLDER",
-             "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
-            {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file; diffusers in a folder)"},
-            {"quant", 0, "TYPE",
-             "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
-             "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
-            {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", true},
-            {"fp8-text-encoder", 0, "", "the text encoder as Qwen publishes it in FP8: --part text-encoder --quant fp8_block"},
-            {"shard-size", 0, "GB", "a folder's weights become several files above this; 0: never (default: 10)"},
-            {"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
-            {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
-            option("threads", 't')}},
-          {"Calibration",
-           {{"calibrate", 0, "FILE",
-             "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
-             "result and tell how far they are apart"},
-            option("model", 'm', "calibrate: where the other parts are, if not beside the source"),
-            option("dit", 0, "calibrate: the transformer, when another part is converted"),
-            option("vae", 0, "calibrate: the autoencoder"),
-            option("text_encoder", 0, "calibrate: the text encoder"),
-            option("tokenizer", 0, "calibrate: the tokenizer"),
-            option("device", 0, "calibrate: auto, cpu, cuda or cuda:N (default: auto)"),
-            option("profile", 0, "calibrate: fast or exact (default: fast)")}},
-          control_group()};
+  return {
+      {"Conversion",
+       {{"out", 'o', "FILE|FOLDER",
+         "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
+        with_words({"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file; diffusers in a folder)"},
+                   {"bfl", "diffusers", "comfy", "gguf"}),
+        with_words({"quant", 0, "TYPE",
+                    "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
+                    "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
+                   {"keep", "f32",  "f16",  "bf16", "fp8",  "fp8_block", "int8",   "nvfp4",  "q8_0", "q6_k",
+                    "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0",      "iq4_nl", "iq4_xs", "q3_k", "q2_k"}),
+        {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", true},
+        {"fp8-text-encoder", 0, "", "the text encoder as Qwen publishes it in FP8: --part text-encoder --quant fp8_block"},
+        {"shard-size", 0, "GB", "a folder's weights become several files above this; 0: never (default: 10)"},
+        with_words({"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
+                   {"transformer", "text-encoder", "vae"}),
+        {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
+        option("threads", 't')}},
+      {"Calibration",
+       {{"calibrate", 0, "FILE",
+         "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
+         "result and tell how far they are apart"},
+        rare(option("model", 'm', "calibrate: where the other parts are, if not beside the source")),
+        rare(option("dit", 0, "calibrate: the transformer, when another part is converted")),
+        rare(option("vae", 0, "calibrate: the autoencoder")),
+        rare(option("text_encoder", 0, "calibrate: the text encoder")),
+        rare(option("tokenizer", 0, "calibrate: the tokenizer")),
+        rare(option("device", 0, "calibrate: auto, cpu, cuda or cuda:N (default: auto)")),
+        rare(option("profile", 0, "calibrate: fast or exact (default: fast)"))}},
+      control_group()};
 }
 
 std::vector<OptionGroup> lora_options() {
   return {{"Adapters",
            {{"out", 'o', "FILE", "convert, merge, extract, ema: the file to write"},
-            {"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
+            with_words({"to", 0, "DIALECT", "convert, extract: kohya, peft, bfl or comfy (default: kohya)"},
+                       {"kohya", "peft", "bfl", "comfy"}),
             {"into", 0, "MODEL", "merge: the transformer's file, a model's folder or a registered name"},
             {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
             {"sigma-rel", 0, "X",
@@ -257,5 +280,25 @@ std::vector<OptionGroup> config_options() {
 }
 
 std::vector<OptionGroup> version_options() { return {control_group()}; }
+
+std::vector<OptionGroup> selftest_options() {
+  return {
+      {"Selftest", {option("device", 0, "test one device or instruction set: cpu, cpu:scalar, cpu:avx2, cuda:0 (default: all)")}},
+      {"For developers", {{"write-reference", 0, "FILE", "write the results to compare with (models/pico/selftest.json)"}}},
+      control_group()};
+}
+
+std::vector<OptionGroup> encode_text_options() {
+  return {{"Text states",
+           {option("output", 'o', "the file to write (.safetensors)"),
+            option("negative", 'n', "what to avoid: also written, for models with guidance or with --cfg")}},
+          model_group(),
+          device_group(),
+          control_group()};
+}
+
+std::vector<OptionGroup> man_options() {
+  return {{"Output", {{"out", 0, "FOLDER", "write the pages of all commands into this folder"}}}, control_group()};
+}
 
 }  // namespace flux2

@@ -17,10 +17,13 @@ struct OptionSpec {
   std::string value;  // what follows it, for the help; empty for a flag
   std::string help;
   bool repeatable = false;
-  const Field* field = nullptr;  // which the environment and the configuration may set too
-  std::string also = {};         // other spellings of it, as the parser takes them: "--ref,-r"
+  const Field* field = nullptr;         // which the environment and the configuration may set too
+  std::string also = {};                // other spellings of it, as the parser takes them: "--ref,-r"
+  bool common = true;                   // listed by short help
+  std::vector<std::string> words = {};  // values that a shell offers
 
   bool is_later() const { return field && field->later; }
+  bool is_listed() const { return !is_later() && !help.empty(); }
 };
 
 struct OptionGroup {
@@ -56,6 +59,9 @@ std::vector<const Field*> fields_of(const std::vector<OptionGroup>& groups);
 OptionSpec option(std::string_view field, char letter = 0);
 OptionSpec option(std::string_view field, char letter, std::string help);  // with help of its own
 
+// Short help lists these options and no others.
+void set_common(std::vector<OptionGroup>& groups, const std::vector<std::string>& names);
+
 std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> shell_options();
 std::vector<OptionGroup> grid_options();
@@ -71,6 +77,9 @@ std::vector<OptionGroup> lora_options();
 std::vector<OptionGroup> doctor_options();
 std::vector<OptionGroup> config_options();
 std::vector<OptionGroup> version_options();
+std::vector<OptionGroup> man_options();
+std::vector<OptionGroup> selftest_options();
+std::vector<OptionGroup> encode_text_options();
 
 const std::vector<ForeignOption>& foreign_options();
 const std::vector<ListOption>& list_options();

@@ -1,5 +1,7 @@
 #include "cli/prepare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/atomic_file.h"
@@ -7,6 +9,7 @@
 #include "base/json.h"
 #include "base/path_exists.h"
 #include "base/text.h"
+#include "cli/install_offer.h"
 #include "cli/standard_input.h"
 
 namespace flux2 {
@@ -54,7 +57,18 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
   refuse_two_readers(run);
   std::vector<PromptLine> prompts = read_prompts(run, run.settings.has("embeddings") || run.settings.has("latent-path"));
   const size_t known = found ? found->size() : 0;
-  PreparedRun prepared = prepare(run.settings, std::move(prompts), task, run, found);
+  PreparedRun prepared = [&] {
+    try {
+      return prepare(run.settings, prompts, task, run, found);
+    } catch (const Error& e) {
+      if (!installed_on_request(run, e)) throw;
+      return prepare(run.settings, prompts, task, run, found);
+    }
+  }();
+  const std::string licence = prepared.model.bundled ? "" : licence_of(prepared.model, run);
+  if (!licence.empty() && is_first_time(run, "licence-" + prepared.model.id))
+    run.console.note(fmt::format("{} has this licence: {}. It applies to what you do with the model and its images.",
+                                 prepared.model.id, licence));
   if (prepared.model.bundled && (!found || found->size() > known) && is_first_time(run, "pico"))
     run.console.note(
         "using the bundled model pico: 128x128 images of 12 colours, 8 shapes and about 118 things drawn as emoji.\n"

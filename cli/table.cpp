@@ -4,13 +4,11 @@
 
 #include <algorithm>
 
+#include "cli/help_text.h"
+
 namespace flux2 {
 
 namespace {
-
-size_t columns(std::string_view utf8) {
-  return static_cast<size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
 
 std::string harmless(std::string text) {
   for (char& c : text)

@@ -43,6 +43,8 @@ std::vector<OptionGroup> grid_options() {
   for (OptionGroup& group : groups)
     for (OptionSpec& o : group.options)
       if (o.letter == 'y') o.letter = 0;
+  set_common(groups, {"x",     "y",     "z",        "cell",   "sheet-only", "prompt", "negative", "input", "size", "seed",
+                      "model", "steps", "guidance", "output", "device",     "quant",  "verbose",  "json",  "help", "help-all"});
   return groups;
 }
 
@@ -64,7 +66,10 @@ std::vector<OptionGroup> upscale_options() {
   const OptionGroup own = {
       "Enlarging",
       {{"scale", 0, "X", "1 to 8 (default: 2)"},
-       {"method", 0, "NAME", "lanczos, or redraw: regenerate it with the image as reference (default: lanczos)"},
+       {.name = "method",
+        .value = "NAME",
+        .help = "lanczos, or redraw: regenerate it with the image as reference (default: lanczos)",
+        .words = {"lanczos", "redraw"}},
        option("prompt", 'p', "redraw: what the image shows (default: its own prompt)"),
        option("strength", 0, "redraw: below 1 it starts from the enlarged image with noise added (default: 1)"),
        option("lora", 0, "redraw: adapter with its strength"),

@@ -19,8 +19,6 @@ namespace flux2 {
 
 namespace {
 
-constexpr int kDiffers = 10;  // exit status
-
 GenerationRecord record_of(const std::string& path) {
   const auto found = find_record(read_metadata(path));
   if (!found)
@@ -111,7 +109,7 @@ class Verification {
            stored.height, again.width, again.height);
     const PictureDifference d = difference(stored, again);
     const bool within = d.max <= tolerance_;
-    if (!within) status_ = kDiffers;
+    if (!within) status_ = kExitDiffers;
     results_.push_back({{"file", path},
                         {"identical", d.identical()},
                         {"within_tolerance", within},

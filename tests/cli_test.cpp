@@ -27,7 +27,8 @@ TEST_F(Cli, HelpOfEveryCommandSucceeds) {
     const Finished by_option = flux2({command, "--help"}), by_command = flux2({"help", command});
     EXPECT_EQ(by_option.status, 0) << command;
     EXPECT_EQ(by_command.status, 0) << command;
-    EXPECT_EQ(by_option.out, by_command.out);
+    // `config` is a topic as well, which follows the help of the command.
+    EXPECT_TRUE(by_command.out.starts_with(by_option.out)) << command;
     EXPECT_THAT(by_option.out, HasSubstr("Examples:"));
   }
   EXPECT_EQ(flux2({"--help"}).status, 0);

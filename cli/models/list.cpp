@@ -77,6 +77,13 @@ int run_models_list(Invocation& run) {
   const Filter filter(run);
   std::vector<Entry> list = entries(run);
   std::erase_if(list, [&](const Entry& e) { return !filter.takes(e.record); });
+  if (run.settings.flag("names")) {
+    std::set<std::string> names;
+    for (const Entry& e : list)
+      if (e.registered || e.bundled) names.insert(e.record.name);
+    for (const std::string& name : names) run.console.result(name);
+    return 0;
+  }
   if (run.console.json()) {
     Json json = Json::array();
     for (const Entry& e : list) {

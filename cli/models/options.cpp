@@ -16,9 +16,16 @@ std::vector<OptionGroup> models_plain_options() { return version_options(); }
 
 std::vector<OptionGroup> models_list_options() {
   return with_messages({"Which",
-                        {{"type", 0, "NAME", "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae"},
+                        {{.name = "type",
+                          .value = "NAME",
+                          .help = "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae",
+                          .words = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae"}},
                          {"variant", 0, "TEXT", "only models whose variant contains this: klein, 9b, Qwen3"},
-                         {"format", 0, "NAME", "safetensors, gguf, sharded or diffusers"}}});
+                         {.name = "format",
+                          .value = "NAME",
+                          .help = "safetensors, gguf, sharded or diffusers",
+                          .words = {"safetensors", "gguf", "sharded", "diffusers"}},
+                         {"names", 0, "", "print the names alone, one per line"}}});
 }
 
 std::vector<OptionGroup> models_scan_options() {
@@ -59,17 +66,21 @@ std::vector<OptionGroup> models_verify_options() {
 }
 
 std::vector<OptionGroup> models_synth_options() {
-  return with_messages({"A model with random weights",
-                        {{"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: tiny)"},
-                         {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
-                         {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
-                         {"layout", 0, "NAME", "bfl or diffusers (default: bfl)"},
-                         {"dtype", 0, "NAME", "bf16 or f32 (default: bf16)"},
-                         {"seed", 0, "N", "of the weights (default: 0)"},
-                         {"base", 0, "", "a base model: not distilled"},
-                         {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
-                         {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
-                         {"out", 0, "FOLDER", "where to write it"}}});
+  return with_messages(
+      {"A model with random weights",
+       {{.name = "variant",
+         .value = "NAME",
+         .help = "klein-4b, klein-9b, dev or tiny (default: tiny)",
+         .words = {"klein-4b", "klein-9b", "dev", "tiny"}},
+        {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
+        {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
+        {.name = "layout", .value = "NAME", .help = "bfl or diffusers (default: bfl)", .words = {"bfl", "diffusers"}},
+        {.name = "dtype", .value = "NAME", .help = "bf16 or f32 (default: bf16)", .words = {"bf16", "f32"}},
+        {"seed", 0, "N", "of the weights (default: 0)"},
+        {"base", 0, "", "a base model: not distilled"},
+        {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
+        {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
+        {"out", 0, "FOLDER", "where to write it"}}});
 }
 
 }  // namespace flux2

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "cli/options.h"
 #include "cli/shell/settings.h"
 #include "hub/variants.h"
 
@@ -15,18 +16,12 @@ namespace {
 
 const std::map<std::string, std::vector<std::string>>& known_values() {
   static const std::map<std::string, std::vector<std::string>> values = [] {
-    std::map<std::string, std::vector<std::string>> all = {
-        {"autorun", {"on", "off"}},
-        {"format", {"png", "jpg", "webp", "ppm"}},
-        {"noise", {"torch-cpu", "torch-cuda", "grid"}},
-        {"preset", {"draft", "standard", "best"}},
-        {"preview", {"off", "linear", "full"}},
-        {"profile", {"fast", "exact"}},
-        {"schedule", {"model", "linear", "power", "sigmas:"}},
-        {"show", {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}},
-        {"show_steps", {"on", "off"}},
-        {"size", {"square", "landscape", "portrait", "3:2", "2:3", "16:9", "9:16", "21:9"}},
-    };
+    std::map<std::string, std::vector<std::string>> all = {{"autorun", {"on", "off"}}};
+    for (const auto* table : {&request_fields(), &program_fields()})
+      for (const Field& f : *table) {
+        if (f.type == FieldType::Flag) all[f.name] = {"on", "off"};
+        else if (const auto& words = f.choices.empty() ? f.suggestions : f.choices; !words.empty()) all[f.name] = words;
+      }
     for (const Variant& variant : variants()) all["model"].push_back(variant.id);
     return all;
   }();

@@ -41,7 +41,7 @@ const OptionSpec* generate_option(const std::string& name) {
 // Settings of a run rather than of a picture have no place in a session that goes on.
 bool fits_shell(const OptionSpec& option) {
   for (const char* other :
-       {"prompt-file", "dry-run", "trace", "json", "help", "repeat", "from", "remix", "log-file", "save-merged"})
+       {"prompt-file", "dry-run", "trace", "json", "help", "help-all", "repeat", "from", "remix", "log-file", "save-merged"})
     if (option.name == other) return false;
   return true;
 }

@@ -1,0 +1,107 @@
+// Stages of a run apart, and what a run tells about itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "image/read_image.h"
+#include "tests/support/program.h"
+#include "tests/support/pseudo_terminal.h"
+#include "weights/weight_source.h"
+
+namespace flux2::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Stages : public Cli {
+ protected:
+  bool same_pixels(const std::string& a, const std::string& b) const {
+    return read_image(folder_ / a).pixels == read_image(folder_ / b).pixels;
+  }
+};
+
+TEST_F(Stages, TextIsEncodedApart) {
+  const Finished encoded = flux2({"encode-text", "a red circle", "-n", "blue", "-o", "fox.safetensors", "--profile", "exact"});
+  ASSERT_EQ(encoded.status, 0) << encoded.err;
+  EXPECT_EQ(encoded.out, "fox.safetensors\n");
+  const auto file = open_weights(folder_ / "fox.safetensors");
+  ASSERT_TRUE(file->find("text.embeddings") && file->find("negative.embeddings"));
+  EXPECT_EQ(file->find("text.embeddings")->shape, (Shape{64, 384}));
+  const std::vector<std::string> rest = {"--seed", "1", "--profile", "exact"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), rest.begin(), rest.end());
+    return words;
+  };
+  EXPECT_EQ(generate(with({"a red circle", "-n", "blue", "-o", "direct.png"})).status, 0);
+  const Finished by_file = generate(with({"--text-states", "fox.safetensors", "-o", "states.png"}));
+  EXPECT_EQ(by_file.status, 0) << by_file.err;
+  EXPECT_TRUE(same_pixels("direct.png", "states.png"));
+  EXPECT_EQ(flux2({"encode-text", "a fox"}).status, 2);  // no file
+}
+
+TEST_F(Stages, TextStatesAreKeptOnRequest) {
+  EXPECT_EQ(generate({"a red circle", "--seed", "1", "-o", "plain.png"}).status, 0);
+  EXPECT_FALSE(exists("home/cache/text"));
+  EXPECT_EQ(generate({"a red circle", "--seed", "1", "--text-cache", "0.5", "-o", "first.png"}).status, 0);
+  EXPECT_EQ(files_in("home/cache/text"), 2u);  // prompt and negative prompt
+  const Finished second = generate({"a red circle", "--seed", "1", "--text-cache", "0.5", "-v", "-o", "second.png"});
+  EXPECT_EQ(second.status, 0);
+  EXPECT_THAT(second.err, HasSubstr("text states of the prompt: "));
+  EXPECT_EQ(files_in("home/cache/text"), 2u);
+  EXPECT_TRUE(same_pixels("plain.png", "first.png"));
+  EXPECT_TRUE(same_pixels("plain.png", "second.png"));
+}
+
+TEST_F(Stages, VeryVerboseShowsShapesAndMemory) {
+  const Finished run = generate({"a red circle", "-vv", "-o", "a.png"});
+  EXPECT_THAT(run.err, HasSubstr("text: states [2, 64, 384]; pool "));
+  EXPECT_THAT(run.err, HasSubstr("denoise: latents [1, 64, 128], 128 tokens a pass (64 text, 64 image, 0 of references)"));
+  EXPECT_THAT(run.err, HasSubstr("decode: image [128, 128, 3]"));
+  EXPECT_THAT(generate({"a red circle", "-v", "-o", "b.png"}).err, Not(HasSubstr("tokens a pass")));
+}
+
+TEST_F(Stages, LongSequencesAreMentioned) {
+  EXPECT_THAT(generate({"a fox", "--size", "4096", "--dry-run"}).err, HasSubstr("65536 tokens"));
+  EXPECT_THAT(generate({"a fox", "--size", "1024", "--dry-run"}).err, Not(HasSubstr("tokens")));
+}
+
+TEST_F(Stages, InspectShowsATableOfTensors) {
+  const std::string text = flux2({"inspect", "-v", pico("flux-2-pico.safetensors")}).out;
+  EXPECT_THAT(text, HasSubstr("PARAMETERS"));
+  EXPECT_THAT(text, HasSubstr("double_blocks.*.img_attn.qkv.weight"));
+  EXPECT_THAT(text, HasSubstr("total"));
+  EXPECT_THAT(flux2({"inspect", pico("flux-2-pico.safetensors")}).out, Not(HasSubstr("PARAMETERS")));
+}
+
+TEST_F(Stages, ANamedModelThatIsNotInstalledIsOffered) {
+  const Finished missing = generate({"a fox", "-m", "flux.2-klein-4b"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_THAT(missing.err, HasSubstr("`flux2 models install flux.2-klein-4b`"));
+  EXPECT_THAT(missing.err, Not(HasSubstr("Install flux.2-klein-4b now")));
+
+  PseudoTerminal terminal(start({"generate", "a fox", "-m", "flux.2-klein-4b"}));
+  ASSERT_TRUE(terminal.wait_for("Install flux.2-klein-4b now"));
+  ASSERT_TRUE(terminal.wait_for("[y/N]"));
+  terminal.type("n\n");
+  EXPECT_TRUE(terminal.wait_for("flux2 models install flux.2-klein-4b"));
+  EXPECT_EQ(terminal.wait(), 3);
+
+  // -y does not ask. Nobody answers there, so that downloading fails at once.
+  Start yes = start({"generate", "a fox", "-m", "flux.2-klein-4b", "-y"});
+  yes.environment["HF_ENDPOINT"] = "http://127.0.0.1:9";
+  const Finished fetched = run(yes);
+  EXPECT_NE(fetched.status, 0);
+  EXPECT_THAT(fetched.err, HasSubstr("127.0.0.1:9"));
+  EXPECT_EQ(generate({"a fox", "-m", "flux.2-klein-4b", "-y", "--offline"}).status, 3);
+}
+
+TEST_F(Stages, SelftestPasses) {
+  const Finished run = flux2({"selftest", "--device", "cpu:scalar"});
+  EXPECT_EQ(run.status, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("cpu:scalar exact"));
+  EXPECT_THAT(run.out, HasSubstr("file ae.safetensors"));
+  EXPECT_THAT(run.out, HasSubstr("everything works"));
+}
+
+}  // namespace
+}  // namespace flux2::test
