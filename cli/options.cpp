@@ -41,7 +41,8 @@ OptionGroup device_group() {
   return {"Device and memory",
           {option("device"), option("threads", 't'), option("profile"), option("vae_tile"), option("vae_dtype"), option("quant"),
            option("quant_text_encoder"), option("quant_cache"), option("offload"), option("blocks_to_swap"), option("max_vram"),
-           option("max_ram"), option("text_cache"), option("blocks_resident"), option("place"), option("no_mmap"), option("cache"), option("ref_kv")}};
+           option("max_ram"), option("text_cache"), option("blocks_resident"), option("place"), option("no_mmap"),
+           option("cache"), option("ref_kv")}};
 }
 
 OptionGroup control_group() {
@@ -142,13 +143,26 @@ std::vector<OptionGroup> generate_options() {
   const OptionGroup picture = {
       "Image",
       {option("prompt", 'p'),
-       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}), option("wildcards"),
-       option("negative", 'n'), option("style"), option("preset"), option("width", 'W'), option("height", 'H'), option("size"),
-       option("seed", 'S'), option("batch", 'b'), option("repeat"), option("from"), option("remix"), option("lora"),
+       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}),
+       option("wildcards"),
+       option("negative", 'n'),
+       option("style"),
+       option("preset"),
+       option("width", 'W'),
+       option("height", 'H'),
+       option("size"),
+       option("seed", 'S'),
+       option("batch", 'b'),
+       option("repeat"),
+       option("from"),
+       option("remix"),
+       option("lora"),
        option("lora_mode"),
        rare({"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"}),
-       rare({"save-merged-model", 0, "FILE", "write the transformer with the adapters merged in and make no image; needs no prompt"}),
-       option("upsample"), option("element")}};
+       rare({"save-merged-model", 0, "FILE",
+             "write the transformer with the adapters merged in and make no image; needs no prompt"}),
+       option("upsample"),
+       option("element")}};
   OptionSpec input = option("input", 'i');
   input.help += "; also -r, --ref";
   input.also = "--ref,-r";
@@ -166,9 +180,10 @@ std::vector<OptionGroup> generate_options() {
   OptionSpec text_states = option("embeddings");
   text_states.help += "; also --text-states";
   text_states.also = "--text-states,--text_states";
-  const OptionGroup exchange = {"Tensors in and out (safetensors)",
-                                {text_states, option("noise_file"), option("latents_out"), option("output_type"), option("latent_path"), option("trace"),
-                                 rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
+  const OptionGroup exchange = {
+      "Tensors in and out (safetensors)",
+      {text_states, option("noise_file"), option("latents_out"), option("output_type"), option("latent_path"), option("trace"),
+       rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 

@@ -18,7 +18,8 @@ struct PhaseForecast {
 };
 
 // A forecast of what a request needs, from file headers alone. The pipeline itself runs on a device that counts memory and
-// computes nothing. Times are estimated from the number of operations and the time that one block of each network takes now (rate.h).
+// computes nothing. Times are estimated from the number of operations and the time that one block of each network takes now
+// (rate.h).
 struct Forecast {
   std::string device;
   MemorySize memory;        // of the device

@@ -13,7 +13,8 @@ struct ValueRange;
 // kept as the engine keeps them.
 class RandomWeights {
  public:
-  RandomWeights(std::shared_ptr<Stream> stream, const Engine& engine, int64_t stock = 8 * 1999993);  // no multiple of a row length
+  RandomWeights(std::shared_ptr<Stream> stream, const Engine& engine,
+                int64_t stock = 8 * 1999993);  // no multiple of a row length
 
   void operator()(const Parameter& p);
 
