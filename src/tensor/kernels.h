@@ -222,9 +222,9 @@ struct UpsampleGradArgs {
   const Tensor& dx;
 };
 
-// Where a device multiplies in 8 bits (Device::multiplies), these quantise activations for it. y is contiguous F8_E4M3 or I8 with
-// a scale for each row, which is written too: max |row| / 448 or / 127. On such a device `linear` takes x in either form, and
-// rms_norm, modulated_norm and gated_add_norm may write such a y: what they would have written in the dtype of x, rounded.
+// On devices that multiply in 8 bits (Device::multiplies), these kernels quantise activations. y is contiguous F8_E4M3 or I8 with
+// one scale per row, max |row| / 448 or / 127, which is written as well. On such a device `linear` accepts x in both forms, and
+// rms_norm, modulated_norm and gated_add_norm may write this form: the result they would have written in the dtype of x, rounded.
 struct QuantiseArgs {
   const Tensor& x;
   const Tensor& y;
