@@ -7,7 +7,7 @@
 #include "app/registry_access.h"
 #include "cli/calibration.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
+#include "cli/user_input.h"
 #include "hub/convert.h"
 #include "hub/gguf_tokenizer.h"
 #include "hub/recognise.h"

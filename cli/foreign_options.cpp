@@ -20,6 +20,7 @@ std::string folder_unless_image(const Values& v) {
     if (path.ends_with(extension)) return path;
   return path + "/";
 }
+std::string output_until(const Values& v) { return v.at(0) == "latents" ? "latent" : v.at(0) == "image" ? "images" : v.at(0); }
 std::string noise_of_generator(const Values& v) { return "torch-" + v.at(0); }
 std::string counted_from_one(const Values& v) {
   return v.at(0).find_first_not_of("0123456789") == std::string::npos && v.at(0).size() < 6
@@ -73,6 +74,7 @@ const std::vector<ForeignOption>& foreign_options() {
       {"model-name", 1, "model"},
       {"model-version", 1, "model"},
       {"rng", 1, "noise", noise_of_generator},
+      {"until", 1, "output-type", output_until},
       {"from-file", 1, "prompt-file"},
       {"vae-tiling", 0, "vae-tile", always("auto")},
       {"ref-image", 1, "input"},

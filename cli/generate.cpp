@@ -9,12 +9,11 @@
 #include "app/picture_writer.h"
 #include "app/presets.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/plan.h"
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
 #include "cli/show.h"
-#include "cli/standard_input.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

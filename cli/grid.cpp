@@ -10,10 +10,10 @@
 #include "app/picture_writer.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"
-#include "cli/interrupt.h"
 #include "cli/prepare.h"
 #include "cli/progress_display.h"
 #include "cli/show.h"
+#include "cli/user_input.h"
 #include "image/resize.h"
 #include "image/sheet.h"
 

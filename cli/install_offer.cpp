@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/ask.h"
 #include "cli/models/install.h"
+#include "cli/user_input.h"
 #include "hub/registry/starter.h"
 
 namespace flux2 {

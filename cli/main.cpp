@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
-#include "cli/interrupt.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

@@ -177,13 +177,14 @@ std::vector<OptionGroup> generate_options() {
                               {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"),
                                option("private"), option("no_provenance"), option("sidecar"), option("show"), option("zoom"),
                                option("show_steps"), option("preview_file"), option("preview")}};
+  OptionSpec output_type = option("output_type");
+  output_type.help += "; --until latents is the same as latent";
   OptionSpec text_states = option("embeddings");
   text_states.help += "; also --text-states";
   text_states.also = "--text-states,--text_states";
-  const OptionGroup exchange = {
-      "Tensors in and out (safetensors)",
-      {text_states, option("noise_file"), option("latents_out"), option("output_type"), option("latent_path"), option("trace"),
-       rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
+  const OptionGroup exchange = {"Tensors in and out (safetensors)",
+                                {text_states, option("noise_file"), option("latents_out"), output_type, option("latent_path"),
+                                 option("trace"), rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
   return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 

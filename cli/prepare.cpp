@@ -10,7 +10,7 @@
 #include "base/path_exists.h"
 #include "base/text.h"
 #include "cli/install_offer.h"
-#include "cli/standard_input.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

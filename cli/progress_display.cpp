@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/interrupt.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

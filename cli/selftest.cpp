@@ -4,8 +4,8 @@
 
 #include "base/atomic_file.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/table.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

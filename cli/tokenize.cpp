@@ -6,7 +6,7 @@
 #include "app/model_choice.h"
 #include "app/registry_access.h"
 #include "cli/command.h"
-#include "cli/standard_input.h"
+#include "cli/user_input.h"
 #include "hub/gguf_tokenizer.h"
 #include "text/prompt.h"
 

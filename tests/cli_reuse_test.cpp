@@ -186,7 +186,7 @@ TEST_F(CliReuse, LoraToolsRefuseFilesOfFlux1) {
 
 TEST_F(CliReuse, LatentsAreSavedAndDecodedLater) {
   ASSERT_EQ(generate({"a red circle", "-S", "3", "-o", "plain.png"}).status, 0);
-  const Finished latent = generate({"a red circle", "-S", "3", "--output_type", "latent", "-o", "x.png"});
+  const Finished latent = generate({"a red circle", "-S", "3", "--until", "latents", "-o", "x.png"});
   ASSERT_EQ(latent.status, 0) << latent.err;
   EXPECT_EQ(latent.out, "x.safetensors\n");
   EXPECT_FALSE(exists("x.png"));

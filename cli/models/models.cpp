@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "cli/interrupt.h"
 #include "cli/models/options.h"
 #include "cli/table.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

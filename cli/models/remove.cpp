@@ -3,9 +3,9 @@
 #include "app/context.h"
 #include "app/registry_access.h"
 #include "base/text.h"
-#include "cli/ask.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
+#include "cli/user_input.h"
 #include "hub/registry/remove_files.h"
 
 namespace flux2 {

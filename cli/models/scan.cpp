@@ -2,9 +2,9 @@
 
 #include "app/context.h"
 #include "app/registry_access.h"
-#include "cli/interrupt.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
+#include "cli/user_input.h"
 #include "hub/registry/scan.h"
 
 namespace flux2 {

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <cstdint>
 
-#include "cli/interrupt.h"
 #include "cli/models/models.h"
+#include "cli/user_input.h"
 #include "hub/synth.h"
 
 namespace flux2 {

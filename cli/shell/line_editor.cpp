@@ -11,7 +11,7 @@
 #include <csignal>
 #include <cstdio>
 
-#include "cli/interrupt.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 

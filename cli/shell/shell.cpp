@@ -10,12 +10,12 @@
 #include "app/context.h"
 #include "app/picture_maker.h"
 #include "base/text.h"
-#include "cli/interrupt.h"
 #include "cli/prepare.h"
 #include "cli/shell/commands.h"
 #include "cli/shell/completion.h"
 #include "cli/shell/line_editor.h"
 #include "cli/shell/words.h"
+#include "cli/user_input.h"
 #include "pipeline/picture_size.h"
 
 namespace flux2 {

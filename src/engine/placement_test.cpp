@@ -32,7 +32,7 @@ TEST(Placement, ThenStreamsBlocks) {
   EXPECT_EQ(p.transformer_blocks, 2u);
   EXPECT_EQ(p.peak, 190);
   EXPECT_EQ(p.encoder_blocks, 9u);
-  EXPECT_NE(p.str(kTransformer).find("2 of 7 blocks"), std::string::npos);
+  EXPECT_NE(p.str(kTransformer).find("2 of the transformer's 7 blocks"), std::string::npos);
 }
 
 TEST(Placement, ReportsIfNothingFits) {

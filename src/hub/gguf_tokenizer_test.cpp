@@ -51,14 +51,14 @@ TEST(GgufTokenizer, ReportsErrors) {
   };
   const GgufPair model{"tokenizer.ggml.model", std::string("gpt2")};
   const GgufPair tokens{"tokenizer.ggml.tokens", std::vector<std::string>{"a", "b"}};
-  EXPECT_THAT(words({{"tokenizer.ggml.model", std::string("llama")}, tokens}), HasSubstr("kind llama"));
+  EXPECT_THAT(words({{"tokenizer.ggml.model", std::string("llama")}, tokens}), HasSubstr("type llama"));
   EXPECT_THAT(words({model, tokens}), HasSubstr("no tokenizer.ggml.token_type"));
   EXPECT_THAT(words({model, tokens, {"tokenizer.ggml.token_type", std::vector<int32_t>{1}}}), HasSubstr("1 kinds for 2 tokens"));
   EXPECT_THAT(words({model,
                      tokens,
                      {"tokenizer.ggml.token_type", std::vector<int32_t>{1, 1}},
                      {"tokenizer.ggml.merges", std::vector<std::string>{"ab"}}}),
-              HasSubstr("no pair"));
+              HasSubstr("not a pair"));
 }
 
 }  // namespace

@@ -290,7 +290,7 @@ TEST(Adapters, ScalesFromAlphaRankAndMetadata) {
                     fmt::format(R"({{"transformer.lora_alpha": 8, "transformer.alpha_pattern": {{"{}": 16}}}})", pattern)}}),
         expected)
         << pattern;
-  EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("not a number"));
+  EXPECT_THAT(refusal([&] { scale({{"transformer.x_embedder.alpha", number(NAN)}}); }), HasSubstr("cannot be used as a scale"));
 }
 
 TEST(Adapters, ReportErrors) {

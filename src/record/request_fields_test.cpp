@@ -27,6 +27,7 @@ std::vector<std::string> example_of(const Field& f) {
       {"match", {"2"}},
       {"ref_pixels", {"512x512"}},
       {"vae_tile", {"256"}},
+      {"quant_cache", {"5"}},
       {"size", {"768x512"}},
       {"seed", {"9223372036854775807"}},
   };
