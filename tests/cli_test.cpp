@@ -127,10 +127,14 @@ TEST_F(Cli, StdoutContainsOnlyPaths) {
   EXPECT_THAT(piped.out, testing::StartsWith("\x89PNG"));
 }
 
-TEST_F(Cli, AFirstArgumentWithASpaceIsAPrompt) {
+TEST_F(Cli, AFirstArgumentThatIsAPromptOrAnOptionMeansGenerate) {
   const Finished bare = flux2({"a red circle", "-s", "1", "-o", "x.png"});
   EXPECT_EQ(bare.status, 0) << bare.err;
   EXPECT_TRUE(exists("x.png"));
+  const Finished option_first = flux2({"-s", "1", "-o", "y.png", "-p", "circle"});
+  EXPECT_EQ(option_first.status, 0) << option_first.err;
+  EXPECT_TRUE(exists("y.png"));
+  EXPECT_THAT(flux2({"--nonsense"}).err, HasSubstr("unknown option --nonsense"));
 }
 
 TEST_F(Cli, ResultsAsJson) {
