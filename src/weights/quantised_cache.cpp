@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kEnding = ".safetensors", kScales = ".scales";
+constexpr std::string_view kEnding = ".safetensors", kScalesEnding = ".scales";
 
 bool is_hash(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -54,7 +54,7 @@ Shape stored_shape(const Shape& shape, Quant quant) { return {shape[0], bytes_fo
 bool holds(const WeightSource& source, const QuantisedNetwork& network) {
   return std::all_of(network.matrices.begin(), network.matrices.end(), [&](const auto& matrix) {
     const auto& [name, shape] = matrix;
-    const StoredTensor *values = source.find(name), *scales = source.find(name + std::string(kScales));
+    const StoredTensor *values = source.find(name), *scales = source.find(name + std::string(kScalesEnding));
     return values && values->dtype == stored_dtype(network.quant) && values->shape == stored_shape(shape, network.quant) &&
            (!has_scales(network.quant) || (scales && scales->dtype == DType::F32 && scales->shape == Shape{shape[0]}));
   });
@@ -205,8 +205,8 @@ void QuantisedCache::keep(const QuantisedNetwork& network, std::vector<std::pair
         declared.push_back({name, stored_dtype(network.quant), stored_shape(tensor.shape(), network.quant)});
         by_name[name] = {&tensor, false};
         if (!has_scales(network.quant)) continue;
-        declared.push_back({name + std::string(kScales), DType::F32, {tensor.dim(0)}});
-        by_name[name + std::string(kScales)] = {&tensor, true};
+        declared.push_back({name + std::string(kScalesEnding), DType::F32, {tensor.dim(0)}});
+        by_name[name + std::string(kScalesEnding)] = {&tensor, true};
       }
       SafetensorsWriter writer(path, std::move(declared),
                                {{"source", network.files.front().string()},
@@ -254,7 +254,7 @@ Tensor cached_matrix(const WeightSource& cached, const std::string& name, const 
   const StoredTensor* values = cached.find(name);
   require(values != nullptr, "the cached weights lack {}", name);
   const Tensor matrix = Tensor::on_host(values->bytes.data(), dtype_of(quant), shape, values->file);
-  return has_scales(quant) ? matrix.with_scales(cached.open(name + std::string(kScales))) : matrix;
+  return has_scales(quant) ? matrix.with_scales(cached.open(name + std::string(kScalesEnding))) : matrix;
 }
 
 std::vector<QuantisedEntry> list_quantised(const fs::path& folder) {
