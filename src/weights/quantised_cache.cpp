@@ -39,7 +39,7 @@ std::string identity_of(const fs::path& file, const fs::path& hashes) {
   const fs::path real = fs::canonical(file, failed);
   if (failed) return file.string();
   if (real.parent_path().filename() == "blobs" && is_hash(real.filename().string())) return real.filename().string();
-  if (const std::string hash = remembered_hash(real, hashes); !hash.empty()) return hash;
+  if (std::string hash = remembered_hash(real, hashes); !hash.empty()) return hash;
   const auto size = fs::file_size(real, failed);
   const auto changed = fs::last_write_time(real, failed);
   return fmt::format("{} {} {}", real.string(), size, changed.time_since_epoch().count());
