@@ -85,7 +85,7 @@ std::vector<std::string> lines_of(const std::vector<CalibratedPicture>& pictures
     lines.push_back(fmt::format("{:>10}  largest {:3}  mean {:6.3f}  seed {}  {}", decibel(p.difference.psnr), p.difference.max,
                                 p.difference.mean, p.seed, printable(p.prompt)));
   if (!pictures.empty())
-    lines.push_back(fmt::format("{:>10}  over all {} pictures", decibel(mean_psnr(pictures)), pictures.size()));
+    lines.push_back(fmt::format("{:>10}  over all {} images", decibel(mean_psnr(pictures)), pictures.size()));
   return lines;
 }
 

@@ -41,7 +41,7 @@ const std::vector<Command>& commands() {
         "flux2 inpaint -i photo.png --mask-box 200,120,300,300 \"an empty street\" --strength 0.8",
         "flux2 inpaint -i photo.png --extend 0,0,512,0 \"the street goes on to the sea\""},
        run_inpaint,
-       "The first image is changed inside the mask; every byte outside stays as it was. Further images are references. --size is "
+       "Changes the first image inside the mask. Pixels outside the mask do not change. Further images are references. --size is "
        "the size of the region that is processed.",
        true},
       {"plan",
@@ -52,8 +52,7 @@ const std::vector<Command>& commands() {
        {"flux2 plan -m flux.2-klein-9b \"a lighthouse\" --size 1024", "flux2 plan \"a fox\" --quant int8 --batch 4 --device cpu",
         "flux2 plan --json \"a fox\""},
        run_plan,
-       "Reads only the headers of the model files. The pipeline itself counts memory, on a device that computes "
-       "nothing."},
+       "Reads only the headers of the model files. Counts memory by running the pipeline on a device that computes nothing."},
       {"shell",
        {},
        "generate images interactively",
@@ -72,8 +71,8 @@ const std::vector<Command>& commands() {
         "flux2 grid --x seed=1..4 --y \"prompt=a fox|a cat|an owl\" -o animals.png",
         "flux2 grid \"a lighthouse\" --x size=512,768,1024 --y quant=none,int8 --z seed=1..2 --cell 512 -o sheet.png"},
        run_grid,
-       "Every cell is one image; all have the same seed unless it is an axis. The single images are written next to the sheet, "
-       "numbered; the sheet's metadata lists them."},
+       "Every cell is one image. All cells have the same seed unless seed is an axis. The single images are numbered and written "
+       "next to the sheet. The metadata of the sheet lists them."},
       {"upscale",
        {},
        "enlarge images",
@@ -88,20 +87,19 @@ const std::vector<Command>& commands() {
        "regenerate an image from its own settings and compare",
        "IMAGE… [--tolerance N] [options]",
        verify_options,
-       {"flux2 verify picture.png", "flux2 verify --tolerance 2 outputs/*.png", "flux2 verify edited.png -i photo.png --json"},
+       {"flux2 verify image.png", "flux2 verify --tolerance 2 outputs/*.png", "flux2 verify edited.png -i photo.png --json"},
        run_verify,
-       "Prints the largest and the mean difference and the PSNR. Exit status 0 when all are identical or within the tolerance, "
-       "else 10. Lossy formats are never identical."},
+       "Prints the largest and the mean difference and the PSNR. The exit status is 0 if all images are identical or within the "
+       "tolerance, and 10 otherwise. Images in lossy formats are never identical."},
       {"inspect",
        {},
        "show what an image or model file is",
        "FILE… [--json] [--raw]",
        inspect_options,
-       {"flux2 inspect picture.png", "flux2 inspect flux-2-klein-4b.safetensors", "flux2 inspect --json model-folder/"},
+       {"flux2 inspect image.png", "flux2 inspect flux-2-klein-4b.safetensors", "flux2 inspect --json model-folder/"},
        run_inspect,
-       "Reads our own settings, A1111 text, ComfyUI graphs and InvokeAI metadata; of models the headers only. With -v also a "
-       "table of "
-       "tensors: shapes and parameter counts."},
+       "Reads settings that flux2, A1111, ComfyUI or InvokeAI wrote into an image. Reads only the headers of model files; -v "
+       "also lists the tensors with their shapes and parameter counts."},
       {"tokenize",
        {},
        "show the tokens of a text",
@@ -128,7 +126,7 @@ const std::vector<Command>& commands() {
        "encode|decode FILE -o FILE",
        vae_options,
        {"flux2 vae encode photo.png -o photo.safetensors", "flux2 vae decode photo.safetensors -o back.png",
-        "flux2 vae decode latents.safetensors --vae ae.safetensors -o picture.jpg --quality 90"},
+        "flux2 vae decode latents.safetensors --vae ae.safetensors -o image.jpg --quality 90"},
        run_vae,
        "Latents are stored as a tensor `latents` [128, h, w], one position per 16×16 pixels."},
       {"models",
@@ -172,7 +170,8 @@ const std::vector<Command>& commands() {
        {"flux2 config set generate.width 768", "flux2 config list --origin",
         "flux2 config set styles.noir \"{prompt}, black and white film still, hard shadows\""},
        run_config,
-       "Order: command line, FLUX2_* variables, flux2.toml in this folder, config.toml, built-in values."},
+       "Order of precedence, highest first: command line, FLUX2_* variables, flux2.toml in the current folder, config.toml in "
+       "the data folder, built-in values."},
       {"bench",
        {},
        "measure the speed and accuracy of models on this machine",

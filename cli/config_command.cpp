@@ -95,7 +95,7 @@ int run_config(Invocation& run) {
   const auto need = [&](size_t count, const char* usage) { check(words.size() == count, "config is used as: config {}", usage); };
   if (action == "list") return list(run);
   if (action == "path") {
-    run.console.result(run.user.path.string());
+    run.console.result_path(run.user.path.string());
   } else if (action == "styles") {
     for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));
   } else if (action == "get") {

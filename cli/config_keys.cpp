@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "app/request_limits.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/options.h"
@@ -12,6 +13,12 @@
 namespace flux2 {
 
 namespace {
+
+constexpr std::string_view kLimits = "limits.";
+
+const LimitField* limit_of(const std::string& key) {
+  return key.starts_with(kLimits) ? find_limit(std::string_view(key).substr(kLimits.size())) : nullptr;
+}
 
 template <class F>
 void for_each_field(F&& f) {
@@ -25,6 +32,7 @@ void for_each_field(F&& f) {
 const std::vector<std::string>& config_keys() {
   static const std::vector<std::string> keys = [] {
     std::set<std::string> all = {"models.paths"};
+    for (const LimitField& limit : limit_fields()) all.insert(std::string(kLimits) + limit.name);
     for_each_field([&](const Field& field) {
       if (!field.later) all.insert(config_key(field));
     });
@@ -42,27 +50,30 @@ const Field* config_field(const std::string& key) {
 }
 
 bool is_config_key(const std::string& key) {
-  return key == "models.paths" || key.starts_with("styles.") || config_field(key) != nullptr;
+  return key == "models.paths" || key.starts_with("styles.") || limit_of(key) || config_field(key) != nullptr;
 }
 
 void refuse_unknown_keys(const ConfigFile& file) {
-  for (const auto& [key, values] : file.values) {
+  std::vector<std::string> keys = file.refused;
+  for (const auto& [key, values] : file.values) keys.push_back(key);
+  for (const std::string& key : keys) {
     if (is_config_key(key)) continue;
     const std::string near = nearest_word(key, config_keys());
     throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown key {}", file.path.string(), printable(key)),
                 near.empty() ? Hint("{0} lists the keys; {1} removes this one",
-                                    {run_command("help config"), run_command("config unset " + key)})
+                                    {run_command("help config"), run_command("config unset " + printable(key))})
                              : Hint("did you mean " + near + "?"));
   }
 }
 
 void check_config_value(const std::string& key, const std::string& literal) {
   const Field* field = config_field(key);
-  if (!field || literal.empty()) return;
+  if ((!field && !limit_of(key)) || literal.empty()) return;
   const auto values = parse_toml("x = " + literal + "\n");
   const auto found = values.find("x");
   check(found != values.end() && !found->second.empty(), "{}: the value is empty", key);
-  parse_value(*field, found->second, key);
+  if (field) parse_value(*field, found->second, key);
+  else limits_of([](const char*) -> const char* { return nullptr; }, {"the value", {{key, found->second}}});
 }
 
 }  // namespace flux2

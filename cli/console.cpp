@@ -1,11 +1,12 @@
 #include "cli/console.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <algorithm>
 
 #include <cerrno>
 #include <cstring>
+
+#include "base/foreign_text.h"
 
 namespace flux2 {
 
@@ -38,7 +39,7 @@ int exit_code(ErrorCode code) {
 }
 
 void Console::configure(const Settings& settings, const GetEnv& environment) {
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  const bool terminal = is_terminal(Channel::Message);
   quiet_ = settings.flag("quiet");
   verbosity_ = quiet_ ? 0 : settings.count("verbose");
   json_ = settings.flag("json");
@@ -53,25 +54,23 @@ void Console::configure(const Settings& settings, const GetEnv& environment) {
                 : progress == "json"  ? ProgressMode::Json
                                       : ProgressMode::Off;
   if (const Setting* file = settings.find("log-file"); file && !log_file_.is_open()) {
-    log_file_.open(file->values.back(), std::ios::app);
-    if (!log_file_)
+    if (!log_file_.open(file->values.back()))
       fail(ErrorCode::CannotWrite, "{}: cannot write {}: {}", file->origin, file->values.back(), std::strerror(errno));
   }
 }
 
-std::string Console::coloured(const char* code, const std::string& text) const {
-  return colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
-}
-
-void Console::line(const std::string& text) {
+void Console::line(const std::string& text, const char* colour, const std::string& word) {
   const std::string status = status_;
   clear_status();
-  std::fputs((text + "\n").c_str(), stderr);
+  if (colour_ && !word.empty()) write_sequence(Channel::Message, fmt::format("\x1b[{}m", colour));
+  write_text(Channel::Message, word);
+  if (colour_ && !word.empty()) write_sequence(Channel::Message, "\x1b[0m");
+  write_text(Channel::Message, visible_message(text) + "\n");
   if (!status.empty()) this->status(status);
 }
 
 void Console::note(const std::string& text) {
-  if (log_file_.is_open()) log_file_ << text << std::endl;
+  log_file_.line(text);
   if (quiet_) return;
   if (progress_ == ProgressMode::Json) event({{"event", "note"}, {"message", text}});
   else line(text);
@@ -79,10 +78,10 @@ void Console::note(const std::string& text) {
 
 void Console::warn(const std::string& text) {
   warnings_.push_back(text);
-  if (log_file_.is_open()) log_file_ << "warning: " << text << std::endl;
+  log_file_.line("warning: " + text);
   if (quiet_) return;
   if (progress_ == ProgressMode::Json) event({{"event", "warning"}, {"message", text}});
-  else line(coloured("33", "warning: ") + text);
+  else line(text, "33", "warning: ");
 }
 
 std::string command_line_words(const Hint& hint) {
@@ -95,7 +94,7 @@ std::string command_line_words(const Hint& hint) {
 }
 
 void Console::error(const Error& error) {
-  if (log_file_.is_open()) log_file_ << "error: " << error.what() << std::endl;
+  log_file_.line("error: " + std::string(error.what()));
   if (progress_ == ProgressMode::Json)
     event({{"event", "error"},
            {"code", name_of(error.code())},
@@ -103,44 +102,52 @@ void Console::error(const Error& error) {
            {"hint", command_line_words(error.hint())}});
   clear_status();
   if (progress_ == ProgressMode::Json) return;
-  line(coloured("31", "flux2: ") + error.what());
+  line(error.what(), "31", "flux2: ");
   if (!error.hint().empty()) line("  hint: " + command_line_words(error.hint()));
 }
 
 void Console::event(const Json& event) {
-  std::fputs((event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stderr);
+  write_text(Channel::Message, event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void Console::status(const std::string& text) {
   clear_status();
   status_ = text;
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
+  write_text(Channel::Message, visible_text(text, LineBreaks::Escape));
 }
 
 void Console::clear_status() {
   if (status_.empty()) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  write_sequence(Channel::Message, "\r\x1b[K");
   status_.clear();
 }
 
+void Console::ask(const std::string& question) {
+  clear_status();
+  write_text(Channel::Message, visible_message(question));
+}
+
 void Console::result(const std::string& line) {
-  const std::string whole = line.ends_with('\n') ? line : line + "\n";
-  result_bytes(std::as_bytes(std::span(whole)));
+  clear_status();  // both streams usually end in one terminal
+  write_text(Channel::Result, line.ends_with('\n') ? line : line + "\n");
+}
+
+void Console::result_path(const std::string& path) {
+  if (is_terminal(Channel::Result)) return result(path);
+  const std::string line = path + "\n";
+  result_bytes(std::as_bytes(std::span(line)));
 }
 
 void Console::result_bytes(std::span<const std::byte> bytes) {
-  clear_status();  // both streams usually end in one terminal
-  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
-    fail(ErrorCode::CannotWrite, "cannot write to standard output: {}", std::strerror(errno));
+  clear_status();
+  write_result_bytes(bytes);
 }
 
 Log Console::log() {
   return Log([this](LogLevel level, const std::string& text) {
     if (level == LogLevel::Warning) warn(text);
     else if (verbosity_ >= (level == LogLevel::Info ? 1 : 2)) note(text);
-    else if (log_file_.is_open() && level == LogLevel::Info) log_file_ << text << std::endl;
+    else if (level == LogLevel::Info) log_file_.line(text);
   });
 }
 

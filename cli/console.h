@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdio>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/output.h"
 
 namespace flux2 {
 
@@ -38,24 +37,27 @@ class Console {
   void event(const Json& event);         // a line of progress in JSON
   void status(const std::string& text);  // the temporary line
   void clear_status();
+  void ask(const std::string& question);  // on stderr; the answer follows on the same line
 
-  // Results, on stdout.
+  // Results, on stdout. Texts are printed without control sequences. The path of a file is printed as it is if another program
+  // reads it.
   void result(const std::string& line);
+  void result_path(const std::string& path);
   void result_bytes(std::span<const std::byte> bytes);
 
   // Warnings always, notices with -v, everything with -vv. The console must outlive it.
   Log log();
 
  private:
-  void line(const std::string& text);
-  std::string coloured(const char* code, const std::string& text) const;
+  // A line on stderr: a word in a colour, then the text.
+  void line(const std::string& text, const char* colour = "", const std::string& word = "");
 
   bool quiet_ = false, json_ = false, colour_ = false;
   int verbosity_ = 0;
   ProgressMode progress_ = ProgressMode::Plain;
   std::string status_;
   std::vector<std::string> warnings_;
-  std::ofstream log_file_;
+  LogFile log_file_;
 };
 
 // The exit statuses of the program: the one table that exit_code() and `flux2 help exit-codes` read.

@@ -34,7 +34,8 @@ int run_encode_text(Invocation& run) {
   if (run.console.json()) {
     Json shapes = Json::object();
     for (const auto& [name, tensor] : tensors) shapes[name] = {tensor.dim(0), tensor.dim(1)};
-    run.console.result(Json{{"path", output}, {"tensors", shapes}, {"warnings", run.console.warnings()}}.dump());
+    run.console.result(Json{{"path", output}, {"tensors", shapes}, {"warnings", run.console.warnings()}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace));
   } else {
     run.console.result(output);
   }

@@ -66,7 +66,7 @@ class Generation {
   int run() {
     try {
       maker_.load(requests_, display_.progress());
-      if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_);
+      if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_, run_.log_prompts);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
     } catch (const Error& e) {
       outcome_.failed(
@@ -113,7 +113,7 @@ class Generation {
     Console& console = run_.console;
     if (console.progress() == ProgressMode::Json)
       console.event({{"event", "image"}, {"path", written.path.string()}, {"seed", picture.seed}});
-    if (!console.json() && written.path != "-") console.result(written.path.string());
+    if (!console.json() && written.path != "-") console.result_path(written.path.string());
     if (!latents_alone) show_picture(written.image, run_);
     const double now = display_.seconds();
     // Where both streams end in one terminal, the path stands there already.
@@ -180,13 +180,14 @@ int run_merge_only(Invocation& run) {
   const RequestSpec spec = run.spec();
   const std::string out = run.settings.text("save-merged-model");
   save_merged_model(out, choose_model(spec, run), adapter_choices(spec, run), run.log);
-  run.console.result(run.console.json() ? pretty({{"path", out}}) : out);
+  if (run.console.json()) run.console.result(pretty({{"path", out}}));
+  else run.console.result_path(out);
   return 0;
 }
 
 int run_task(Invocation& run, Task task) {
   if (run.settings.has("save-merged-model")) return run_merge_only(run);
-  run.standard_input = [] { return read_standard_input(kLargestInputImage); };
+  run.standard_input = [bytes = run.limits.image.file_bytes] { return read_standard_input(bytes); };
   return run_prepared(run, prepare_run(run, task));
 }
 

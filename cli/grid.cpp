@@ -34,8 +34,8 @@ struct Cell {
 
 // A number where it is one.
 Json as_json(const std::string& value) {
-  const Json parsed = Json::parse(value, nullptr, false);
-  return parsed.is_number() ? parsed : Json(value);
+  const auto parsed = try_parse_json(value);
+  return parsed && parsed->is_number() ? *parsed : Json(value);
 }
 
 class Grid {
@@ -126,13 +126,14 @@ class Grid {
       const Setting* given = run_.settings.find("lora");
       layer["lora"] = given ? *given : Setting{{}, "--" + option};
     }
-    layer["lora"].values = adapters_beside(layer["lora"].values, {option.substr(5) + ":" + value});
+    layer["lora"].values = adapters_beside(layer["lora"].values, {option.substr(5) + ":" + value}, run_);
   }
 
   void make(Cell& cell, size_t number) {
     const bool singles = !run_.settings.flag("sheet-only");
     const std::string file = numbered(sheet_, static_cast<int>(number) + 1).string();
     if (singles) writer_.expect(file, 1);
+    if (singles && chooses_name(target_)) writer_.never_overwrite(file);
     PictureMaker& maker = keeper_.maker_for(cell.request.spec, cell.model, {&cell.request, 1}, display_.progress());
     const auto deliver = [&](const Picture& picture, GenerationRecord record) {
       cell.image = writer_.image_of(picture);
@@ -140,7 +141,7 @@ class Grid {
       if (!singles) return;
       const WrittenPicture written = writer_.write(picture, std::move(record), file);
       cell.file = written.path.filename().string();
-      if (!run_.console.json()) run_.console.result(written.path.string());
+      if (!run_.console.json()) run_.console.result_path(written.path.string());
     };
     display_.begin();
     maker.make(cell.request, deliver, display_.progress(cell.request.spec.deadline));

@@ -41,9 +41,9 @@ std::string option_named(std::string name) {
   const auto names = axis_options();
   if (std::find(names.begin(), names.end(), name) != names.end()) return name;
   const std::string near = nearest_word(name, names);
-  throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" cannot be an axis", name),
-              near.empty() ? "an axis is an option of a picture: steps, seed, cfg, prompt, model, size, …"
-                           : "did you mean " + near + "?");
+  throw Error(
+      ErrorCode::InvalidArgument, fmt::format("\"{}\" cannot be an axis", name),
+      near.empty() ? "an axis is an option of an image: steps, seed, cfg, prompt, model, size, …" : "did you mean " + near + "?");
 }
 
 std::optional<double> number(std::string_view text) {

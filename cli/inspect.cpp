@@ -72,16 +72,16 @@ Json settings_of(const FoundRecord& found) {
   return json;
 }
 
-Json picture_json(const std::string& path) {
+Json picture_json(const std::string& path, const Limits& limits) {
   const auto file = MappedFile::open(path);
-  const Image image = in_context(path, [&] { return read_image(file->bytes()); });
-  const ImageMetadata metadata = read_metadata(file->bytes());
+  const Image image = in_context(path, [&] { return read_image(file->bytes(), {.limits = limits.image}); });
+  const ImageMetadata metadata = read_metadata(file->bytes(), limits.image);
   Json json = {{"file", path},
                {"kind", "picture"},
                {"format", name_of(*sniff_format(file->bytes()))},
                {"width", image.width},
                {"height", image.height}};
-  const auto found = find_record(metadata);
+  const auto found = find_record(metadata, limits.json);
   json["source"] = found ? Json(found->source) : Json(nullptr);
   json["settings"] = found ? settings_of(*found) : Json(nullptr);
   json["generated"] = says_generated(metadata.xmp);
@@ -172,7 +172,7 @@ int run_inspect(Invocation& run) {
   for (const std::string& path : run.positional) {
     const bool picture = is_picture(path);
     if (picture) {
-      Json json = picture_json(path);
+      Json json = picture_json(path, run.limits);
       if (!run.console.json()) print_picture(run, json);
       all.push_back(std::move(json));
     } else {

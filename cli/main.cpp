@@ -1,9 +1,11 @@
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <new>
 
+#include "base/mapped_file.h"
+#include "base/temporary_files.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
@@ -33,7 +35,7 @@ const Command& command_for(const std::vector<std::string>& words) {
 int run(Console& console, std::vector<std::string> words) {
   if (words.empty() && ::isatty(STDIN_FILENO) && ::isatty(STDERR_FILENO)) words = {"shell"};
   if (words.empty()) {
-    std::fputs(short_help().c_str(), stderr);
+    write_text(Channel::Message, short_help());
     return 2;
   }
   if (words[0] == "--version") words[0] = "version";
@@ -65,9 +67,35 @@ int run(Console& console, std::vector<std::string> words) {
     if (command.name != "config") refuse_unknown_keys(*file);  // which is how a wrong key is removed
   }
   console.configure(settings, environment);
+  warn_of_refused_keys(invocation);
+  invocation.log_prompts = settings.flag("log-prompts");
   invocation.settings = std::move(settings);
   invocation.positional = std::move(arguments.positional);
   return command.run(invocation);
+}
+
+// Some destructors of libraries need memory; without it they cannot return, and C++ ends the program here.
+[[noreturn]] void end_unhandled() {
+  delete_noted_temporaries();
+  try {
+    if (std::current_exception()) std::rethrow_exception(std::current_exception());
+  } catch (const std::bad_alloc&) {
+    write_last_words("flux2: not enough memory\n");
+    ::_exit(exit_code(ErrorCode::OutOfMemory));
+  } catch (...) {
+    write_last_words("flux2: internal error: an exception was not handled\n");
+  }
+  std::abort();
+}
+
+// A file that changed while it was read explains any other error.
+Error cause_of(const Error& error) {
+  try {
+    if (error.code() != ErrorCode::Cancelled) check_mapped_files();
+  } catch (const Error& changed) {
+    return changed;
+  }
+  return error;
 }
 
 }  // namespace
@@ -76,11 +104,16 @@ int run(Console& console, std::vector<std::string> words) {
 
 int main(int argc, char** argv) {
   using namespace flux2;
+  open_standard_streams();
+  std::set_terminate(end_unhandled);
   watch_interrupts();
   Console console;
   try {
-    return run(console, std::vector<std::string>(argv + 1, argv + argc));
-  } catch (const Error& e) {
+    const int status = run(console, std::vector<std::string>(argv + 1, argv + argc));
+    check_mapped_files();
+    return status;
+  } catch (const Error& error) {
+    const Error e = cause_of(error);
     if (e.code() == ErrorCode::Cancelled && interrupt_signal() != 0) {
       console.error(Error(e.code(), "stopped"));
       return 128 + interrupt_signal();

@@ -32,7 +32,7 @@ OptionSpec with_words(OptionSpec o, std::vector<std::string> words) {
 
 OptionGroup model_group() {
   OptionGroup group{"Model", {option("model", 'm')}};
-  group.options.push_back(rare({"dir", 'd', "FOLDER", "the same, for a diffusers-style folder"}));
+  group.options.push_back(rare({"dir", 'd', "FOLDER", "the same as --model, for a diffusers folder"}));
   for (const char* name : {"dit", "vae", "text_encoder", "tokenizer", "base"}) group.options.push_back(option(name));
   return group;
 }
@@ -53,6 +53,7 @@ OptionGroup control_group() {
            option("color"),
            {"json", 0, "", "print the result as one JSON object on stdout"},
            option("log_file"),
+           option("log_prompts"),
            option("offline"),
            option("strict"),
            rare({"yes", 'y', "", "answer questions with yes"}),
@@ -65,7 +66,7 @@ OptionGroup control_group() {
 const std::vector<Field>& program_fields() {
   using T = FieldType;
   static const std::vector<Field> fields = {
-      {.name = "quiet", .type = T::Flag, .help = "errors only", .section = "ui", .common = true},
+      {.name = "quiet", .type = T::Flag, .help = "print errors only", .section = "ui", .common = true},
       {.name = "progress",
        .type = T::Choice,
        .unit = "HOW",
@@ -79,6 +80,10 @@ const std::vector<Field>& program_fields() {
        .section = "ui",
        .choices = {"auto", "always", "never"}},
       {.name = "log_file", .unit = "FILE", .help = "also append messages to this file", .section = "ui"},
+      {.name = "log_prompts",
+       .type = T::Flag,
+       .help = "messages and the log file may quote prompts (default: off)",
+       .section = "ui"},
       {.name = "offline", .type = T::Flag, .help = "no network access at all", .section = "ui"},
       {.name = "show",
        .type = T::Choice,

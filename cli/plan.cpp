@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
+#include "app/adapters.h"
 #include "app/picture_maker.h"
+#include "app/request_limits.h"
 #include "base/text.h"
 #include "cli/bench/bench.h"
 #include "engine/forecast.h"
@@ -54,11 +58,30 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
 }
 
-Forecast forecast_of(const Invocation& run, const ModelFiles& model, const ResolvedRequest& resolved) {
-  EngineOptions options = engine_options(resolved.spec, run);
-  options.adapters = resolved.adapters;
-  return forecast(Engine(options), model, resolved.request);
-}
+// Forecasts of a run. Requests that differ in their prompts and seeds alone share one.
+class Forecasts {
+ public:
+  Forecasts(const Invocation& run, const ModelFiles& model) : run_(run), model_(model) {}
+
+  const Forecast& of(const ResolvedRequest& resolved) {
+    Json key = to_json(resolved.record);
+    for (const char* unimportant : {"prompt", "negative", "seed"}) key.erase(unimportant);
+    key["batch"] = resolved.request.batch;
+    for (const AdapterChoice& adapter : resolved.adapters) key["adapters"].push_back(text_of(adapter));
+    const auto [found, is_new] = known_.try_emplace(key.dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (is_new) {
+      EngineOptions options = engine_options(resolved.spec, run_);
+      options.adapters = resolved.adapters;
+      found->second = forecast(Engine(options), model_, resolved.request);
+    }
+    return found->second;
+  }
+
+ private:
+  const Invocation& run_;
+  const ModelFiles& model_;
+  std::map<std::string, Forecast> known_;
+};
 
 }  // namespace
 
@@ -74,6 +97,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
                  {"bundled", model.bundled},
                  {"reasons", model.reasons}}},
                {"requests", Json::array()}};
+  Forecasts forecasts(run, model);
   for (const ResolvedRequest& resolved : prepared.requests) {
     const Request& request = resolved.request;
     Json json = to_json(resolved.record);
@@ -87,7 +111,7 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
                     {"text_tokens", model.defaults.text_length},
                     {"transformer_passes", passes * request.batch * (request.cfg ? 2 : 1)},
                     {"sigmas", sigmas},
-                    {"forecast", as_json(forecast_of(run, model, resolved))}};
+                    {"forecast", as_json(forecasts.of(resolved))}};
     plan["requests"].push_back(std::move(json));
   }
   run.console.result(plan.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -95,10 +119,16 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
 }
 
 int run_plan(Invocation& run) {
+  // Every round needs the same. What is refused when it runs is refused here too.
+  const RequestSpec spec = run.spec();
+  check_run_limits(1, spec, run.limits);
+  run.settings = run.settings.with({{"repeat", {{"1"}, "plan"}}});
   const PreparedRun prepared = prepare_run(run);
   if (run.console.json()) return print_plan(run, prepared);
-  for (const ResolvedRequest& resolved : prepared.requests)
-    print(run.console, prepared.model, resolved, forecast_of(run, prepared.model, resolved));
+  Forecasts forecasts(run, prepared.model);
+  for (const ResolvedRequest& resolved : prepared.requests) print(run.console, prepared.model, resolved, forecasts.of(resolved));
+  if (const int64_t rounds = spec.repeat.value_or(1); rounds > 1)
+    run.console.result(fmt::format("repeated {} times, one after the other", rounds));
   return 0;
 }
 

@@ -87,7 +87,8 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   check(given <= 1, "the prompt is given more than once: as argument, --prompt or --prompt-file");
   if (file) {
     auto prompts = in_context(file->values.back(), [&] {
-      const std::string text = file->values.back() == "-" ? text_from_standard_input() : read_text_file(file->values.back());
+      const std::string text =
+          file->values.back() == "-" ? text_from_standard_input() : read_text_file(file->values.back(), run.limits.text);
       check(is_utf8(text) && text.find('\0') == text.npos, "not a text file in UTF-8");
       return parse_prompt_file(text);
     });

@@ -34,7 +34,7 @@ int run_selftest(Invocation& run) {
     AtomicFile file(path);
     file.write(text.data(), text.size());
     file.commit();
-    run.console.result(path);
+    run.console.result_path(path);
     return 0;
   }
   const SelftestReport report = selftest(

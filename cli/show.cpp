@@ -27,13 +27,12 @@ bool terminal_has_sixel() {
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
   std::string answer;
-  if (::write(STDERR_FILENO, "\x1b[c", 3) == 3) {
-    pollfd input{STDIN_FILENO, POLLIN, 0};
-    char c = 0;
-    while (answer.size() < 64 && !answer.ends_with('c') && ::poll(&input, 1, kAnswerMilliseconds) == 1 &&
-           ::read(STDIN_FILENO, &c, 1) == 1)
-      answer += c;
-  }
+  write_sequence(Channel::Message, "\x1b[c");
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  char c = 0;
+  while (answer.size() < 64 && !answer.ends_with('c') && ::poll(&input, 1, kAnswerMilliseconds) == 1 &&
+         ::read(STDIN_FILENO, &c, 1) == 1)
+    answer += c;
   ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
   return answer.find(";4;") != answer.npos || answer.ends_with(";4c");
 }
@@ -66,8 +65,8 @@ std::optional<Screen> Screen::open(Invocation& run, const std::string& otherwise
   Screen screen;
   screen.console_ = &run.console;
   screen.zoom_ = run.settings.number("zoom", 0.05, 16).value_or(1.0);
-  screen.terminal_ = ::isatty(STDERR_FILENO) ? stderr : stdout;
-  if (::isatty(::fileno(screen.terminal_)) == 0) return std::nullopt;
+  screen.terminal_ = is_terminal(Channel::Message) ? Channel::Message : Channel::Result;
+  if (!is_terminal(screen.terminal_)) return std::nullopt;
 
   const Environment environment = [&](std::string_view name) {
     const char* value = run.environment(std::string(name).c_str());
@@ -89,13 +88,13 @@ Image Screen::zoomed(const Image& image) const {
 }
 
 void Screen::draw(const Image& image) {
-  TerminalView view = view_of(::fileno(terminal_));
+  TerminalView view = view_of(descriptor_of(terminal_));
   view.tmux = tmux_;
   write(show_image(zoomed(image), protocol_, view));
 }
 
 void Screen::draw_step(const Image& image) {
-  TerminalView view = view_of(::fileno(terminal_));
+  TerminalView view = view_of(descriptor_of(terminal_));
   view.tmux = tmux_;
   view.max_side = kLargestStep;
   view.image_id = kStepImage;
@@ -107,8 +106,7 @@ void Screen::draw_step(const Image& image) {
 
 void Screen::write(const TerminalPicture& picture) {
   console_->clear_status();
-  std::fwrite(picture.bytes.data(), 1, picture.bytes.size(), terminal_);
-  std::fflush(terminal_);
+  write_sequence(terminal_, picture.bytes);
 }
 
 PictureMaker::OnPreview StepDisplay::on_preview() {

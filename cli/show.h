@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -11,7 +10,7 @@
 
 namespace flux2 {
 
-// A terminal that can draw pictures.
+// A terminal that can draw images.
 class Screen {
  public:
   // The terminal according to --show, whose default is `otherwise`. Empty if images are not to be shown, if neither stdout nor
@@ -28,7 +27,7 @@ class Screen {
   Image zoomed(const Image& image) const;
 
   Console* console_ = nullptr;
-  FILE* terminal_ = nullptr;
+  Channel terminal_ = Channel::Message;
   TerminalProtocol protocol_ = TerminalProtocol::None;
   bool tmux_ = false;
   double zoom_ = 1;
@@ -47,7 +46,7 @@ class StepDisplay {
   std::optional<Screen> screen_;
 };
 
-// Draws a picture in the terminal as --show and --zoom say.
+// Draws an image in the terminal as --show and --zoom say.
 void show_picture(const Image& image, Invocation& run);
 
 }  // namespace flux2

@@ -51,9 +51,9 @@ class Upscaling {
 
   int run() {
     for (const std::string& path : run_.positional) {
-      const Image picture = read_image(path);
-      const ImageMetadata metadata = read_metadata(path);
-      const auto found = find_record(metadata);
+      const Image picture = read_image(path, {.limits = run_.limits.image});
+      const ImageMetadata metadata = read_metadata(path, run_.limits.image);
+      const auto found = find_record(metadata, run_.limits.json);
       const PictureSize size = scaled(picture, scale_);
       const Image large = resize(picture, size.width, size.height);
       if (method_ == "redraw") redraw(path, to_rgb(large), found);
@@ -64,7 +64,7 @@ class Upscaling {
 
  private:
   void written(const WrittenPicture& picture) {
-    if (picture.path != "-") run_.console.result(picture.path.string());
+    if (picture.path != "-") run_.console.result_path(picture.path.string());
     show_picture(picture.image, run_);
   }
 

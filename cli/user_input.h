@@ -8,8 +8,13 @@
 // What comes from the person at the terminal: signals, answers, standard input.
 namespace flux2 {
 
-// From here on, the first SIGINT or SIGTERM is only recorded; a second one ends the program immediately.
+// From here on, the first SIGINT or SIGTERM is recorded, and commands end at the next opportunity. After SIGTERM the program ends
+// within two seconds whatever it is doing. A second signal ends it immediately. Temporary files are deleted in all cases.
 void watch_interrupts();
+
+// Opens /dev/null for each standard stream that is closed. Otherwise the next file that is opened would get its number, and
+// messages would be written into that file.
+void open_standard_streams();
 
 // The signal that came, or 0.
 int interrupt_signal();
@@ -20,8 +25,6 @@ void forget_interrupt();
 // All of standard input; InvalidArgument when it holds more than `limit` bytes. Throws Cancelled when a signal came while
 // waiting.
 std::string read_standard_input(size_t limit = size_t{16} << 20);
-
-inline constexpr size_t kLargestInputImage = size_t{512} << 20;  // bytes of an image on standard input
 
 // Asks on stderr and reads the answer from standard input. With --yes it does not ask. Anything but y or yes means no.
 bool confirmed(Invocation& run, const std::string& question);

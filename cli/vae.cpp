@@ -55,7 +55,7 @@ Image on_grid(Image image, Invocation& run) {
 }
 
 void encode(Invocation& run, const std::string& input, const std::string& output) {
-  const Image image = on_grid(to_rgb(read_image(input)), run);
+  const Image image = on_grid(to_rgb(read_image(input, {.limits = run.limits.image})), run);
   ProgressDisplay display(run.console);
   const Coder coder = open_coder(run, display);
   if (!coder.vae().config.has_encoder) fail(ErrorCode::Incompatible, "this autoencoder has no encoder");
@@ -100,7 +100,9 @@ int run_vae(Invocation& run) {
   check(!output.empty() && output != "-", "vae {} needs -o FILE", run.positional[0]);
   if (run.positional[0] == "encode") encode(run, run.positional[1], output);
   else decode(run, run.positional[1], output);
-  if (run.console.json()) run.console.result(Json{{"path", output}, {"warnings", run.console.warnings()}}.dump());
+  if (run.console.json())
+    run.console.result(
+        Json{{"path", output}, {"warnings", run.console.warnings()}}.dump(-1, ' ', false, Json::error_handler_t::replace));
   else run.console.result(output);
   return 0;
 }

@@ -19,8 +19,8 @@ namespace flux2 {
 
 namespace {
 
-GenerationRecord record_of(const std::string& path) {
-  const auto found = find_record(read_metadata(path));
+GenerationRecord record_of(const std::string& path, const Limits& limits) {
+  const auto found = find_record(read_metadata(path, limits.image), limits.json);
   if (!found)
     throw Error(ErrorCode::Incompatible, path + " does not contain its settings", "flux2 inspect --raw shows what it says");
   const GenerationRecord& record = found->record;
@@ -60,7 +60,7 @@ class Verification {
 
  private:
   void verify(const std::string& path) {
-    const GenerationRecord record = record_of(path);
+    const GenerationRecord record = record_of(path, run_.limits);
     Invocation one = run_;
     RequestSpec recorded = spec_of_record(record);
     recorded.batch = 1;
@@ -70,14 +70,14 @@ class Verification {
       if (!model.problem.empty())
         throw Error(model.name.empty() ? ErrorCode::NotFound : ErrorCode::Incompatible, model.problem,
                     "name a model with --model to compare with the image that it makes");
-      if (!model.name.empty()) recorded.model = model.name;
+      model.set(recorded);
     }
     if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
     one.settings.add_below_first(layer_of(recorded, path));
     const RequestSpec spec = one.spec();
 
     const ModelFiles model = choose_model(spec, run_, &found_);
-    ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log);
+    ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log, nullptr, run_.limits);
     if (!record.adapters.empty() && !run_.settings.has("lora"))
       throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
                   "give them with --lora FILE:STRENGTH");
@@ -103,7 +103,7 @@ class Verification {
   }
 
   void report(const std::string& path, const Image& again) {
-    const Image stored = to_rgb(read_image(path));
+    const Image stored = to_rgb(read_image(path, {.limits = run_.limits.image}));
     if (stored.width != again.width || stored.height != again.height)
       fail(ErrorCode::Incompatible, "{} is {}x{}, its settings make {}x{}: it was resized or cropped", path, stored.width,
            stored.height, again.width, again.height);

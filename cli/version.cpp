@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/pattern.h"
 #include "cli/command.h"
 #include "engine/engine.h"
 #include "hub/registry/registry.h"
@@ -31,6 +32,7 @@ int run_version(Invocation& run) {
                         {"toml", toml_available()},
                         {"registry", registry_available()},
                         {"downloads", HttpClient::available()},
+                        {"regular_expressions", patterns_available()},
                         {"compiler", __VERSION__},
                         {"cpu", cpu_summary()}}
                        .dump());
@@ -50,6 +52,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("config files: {}", yes(toml_available())));
   console.result(fmt::format("registry:     {}", yes(registry_available())));
   console.result(fmt::format("downloads:    {}", yes(HttpClient::available())));
+  console.result(fmt::format("expressions:  {}", yes(patterns_available())));
   console.result(fmt::format("CPU:          {}", cpu_summary()));
   return 0;
 }

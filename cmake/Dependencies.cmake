@@ -32,6 +32,7 @@ flux2_optional(lcms2 LCMS2 lcms2)
 flux2_optional(toml TOMLPP tomlplusplus)
 flux2_optional(curl CURL "libcurl>=7.85")
 flux2_optional(sqlite SQLITE3 sqlite3)
+flux2_optional(re2 RE2 re2)
 
 get_property(optional_names GLOBAL PROPERTY FLUX2_OPTIONAL_NAMES)
 list(APPEND optional_names cuda cudnn)

@@ -287,7 +287,7 @@ TEST_F(CliModels, AdaptersHaveNamesAndAPreferredStrength) {
 
 TEST_F(CliModels, ConfiguredFoldersAreSearched) {
   synth("elsewhere/toy");
-  write("flux2.toml", "[models]\npaths = [\"elsewhere\"]\n");
+  write("home/config.toml", "[models]\npaths = [\"../elsewhere\"]\n");
   EXPECT_THAT(flux2({"models", "list"}).out, HasSubstr("elsewhere/toy/ae.safetensors"));
   EXPECT_EQ(picture({}), picture({"-m", "elsewhere/toy"}));
   ASSERT_EQ(flux2({"models", "scan", "--add"}).status, 0);
@@ -332,6 +332,11 @@ TEST_F(CliModels, CacheOfQuantisedWeightsIsListedAndCleared) {
   EXPECT_THAT(flux2({"models", "cache", "clear"}).out, HasSubstr("deleted"));
   EXPECT_TRUE(json({"models", "cache", "list"}).empty());
   EXPECT_EQ(flux2({"models", "cache", "drop"}).status, 2);
+
+  flux2({"generate", "a red circle", "--size", "64", "--steps", "1", "--text-cache", "1", "-o", "text.png"});
+  EXPECT_THAT(flux2({"models", "cache", "list"}).out, HasSubstr("encoded prompts"));
+  flux2({"models", "cache", "clear"});
+  EXPECT_TRUE(json({"models", "cache", "list"}).empty());
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ TEST_F(CliReuse, AdaptersAreMergedWithoutMakingAnImage) {
       flux2({"lora", "merge", "ink.safetensors:0.5", "--into", pico("flux-2-pico.safetensors"), "-o", "same.safetensors"}).status,
       0);
   EXPECT_EQ(bytes("merged.safetensors"), bytes("same.safetensors"));
-  EXPECT_THAT(flux2({"generate", "--save_merged_model", "x.safetensors"}).err, HasSubstr("there is no adapter to merge"));
+  EXPECT_THAT(flux2({"generate", "--save_merged_model", "x.safetensors"}).err, HasSubstr("no adapter was given to merge"));
 
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"a red circle", "-S", "3", "--lora_weight", "ink.safetensors", "-o", "p.png"});

@@ -40,7 +40,7 @@ TEST_F(CliShell, ASession) {
   ASSERT_TRUE(terminal.wait_for("seed = 7"));
   ASSERT_TRUE(terminal.wait_for("steps = 3"));
   enter("steps=1000");  // leaves the old one
-  ASSERT_TRUE(terminal.wait_for("\"1000\" is not a whole number from 1 to 256"));
+  ASSERT_TRUE(terminal.wait_for("1000 steps; the limit is 256"));
   enter("stepz=4");
   ASSERT_TRUE(terminal.wait_for("did you mean steps?"));
 

@@ -185,7 +185,9 @@ TEST_F(CliTools, ChangingStrengthsDoesNotReloadTheModel) {
   write("prompts.txt",
         "a red circle --o 1.png\n"
         "a red circle --lora ink.safetensors:0.5 --o 2.png\n"
-        "a red circle <lora:ink.safetensors> --o 3.png\n");
+        "a red circle <lora:ink> --o 3.png\n");
+  fs::create_directories(folder_ / "home/models/loras");
+  fs::copy(folder_ / "ink.safetensors", folder_ / "home/models/loras");
   const Finished lines = flux2({"generate", "--prompt-file", "prompts.txt", "-s", "2", "-S", "3", "--progress", "json"});
   expect_made(lines);
   EXPECT_EQ(times_loaded(lines), 1u);

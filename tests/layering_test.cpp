@@ -1,5 +1,6 @@
 // What must hold for the source tree as a whole: a folder includes only folders below it, messages name no command-line flags,
 // and the documentation names files that exist.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "tests/support/paths.h"
 
 namespace {
@@ -119,6 +121,30 @@ TEST(Layering, NoMessageNamesACommandLineFlag) {
   EXPECT_GT(literals, 1000);
 }
 
+// Texts from files, prompts and servers are made safe at the one place that prints (cli/output.h).
+TEST(Layering, OnlyOneFilePrints) {
+  const fs::path root = flux2::test::source_folder();
+  const std::regex prints(
+      "\\b(stdout|stderr|std::cout|std::cerr|std::clog|printf|fprintf|puts|fputs|putchar|fputc|perror|fmt::print)\\b|"
+      "\\bwrite\\((STDOUT_FILENO|STDERR_FILENO|1|2),");
+  const std::regex text("\"(\\\\.|[^\"\\\\])*\"");
+  int files = 0;
+  for (const fs::path& top : {root / "src", root / "cli"})
+    for (const auto& entry : fs::recursive_directory_iterator(top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path()) || entry.path().stem().string().ends_with("_test")) continue;
+      const std::string relative = fs::relative(entry.path(), root).generic_string();
+      ++files;
+      if (relative == "cli/output.cpp") continue;
+      std::ifstream in(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(in, line); ++number) {
+        const std::string code = std::regex_replace(line.substr(0, line.find("//")), text, "");
+        EXPECT_FALSE(std::regex_search(code, prints)) << relative << ":" << number << ": " << line;
+      }
+    }
+  EXPECT_GT(files, 300);
+}
+
 std::string content_of(const fs::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -144,6 +170,19 @@ TEST(Documentation, PathsInArchitectureAndContributingExist) {
     }
     EXPECT_GT(paths, 20) << page;
   }
+}
+
+// The table of docs/security.md states every limit with both of its defaults.
+TEST(Documentation, SecurityPageListsAllLimits) {
+  const std::string page = content_of(flux2::test::source_folder() / "docs/security.md");
+  const flux2::Limits person, server = flux2::Limits::for_server();
+  size_t rows = 0;
+  for (const flux2::LimitField& f : flux2::limit_fields()) {
+    const std::string row = fmt::format("| `limits.{}` | {} | {} | {} |\n", f.name, f.get(person), f.get(server), f.help);
+    EXPECT_NE(page.find(row), page.npos) << "missing or outdated: " << row;
+    ++rows;
+  }
+  EXPECT_EQ(matches(page, "\\| `(limits\\.[a-z-]+)` \\|").size(), rows) << "the page has limits that do not exist";
 }
 
 TEST(Documentation, LinksLeadToFiles) {

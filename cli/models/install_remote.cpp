@@ -8,6 +8,7 @@
 
 #include "app/context.h"
 #include "app/registry_access.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "cli/models/install.h"
 #include "cli/models/models.h"
@@ -35,6 +36,7 @@ FetchOptions options_for(const Source& source, Invocation& run) {
   // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
   if (source.repository.empty() && options.local_dir.empty())
     options.local_dir = data_folder(run.environment) / "models/.incoming";
+  options.largest_file = run.limits.process.download_bytes;
   options.cancelled = [] { return interrupt_signal() != 0; };
   return options;
 }
@@ -86,10 +88,9 @@ std::vector<Described> moved_into_place(Invocation& run, Downloaded& download) {
   require_usable(parts, file.local);
   const fs::path folder = data_folder(run.environment) / "models" / role_folder(parts.at(0).record.type);
   fs::path target = folder / file.local.filename();
-  for (int i = 2; fs::exists(target); ++i)
-    target = folder / fmt::format("{}-{}{}", file.local.stem().string(), i, file.local.extension().string());
   fs::create_directories(folder);
-  fs::rename(file.local, target);
+  for (int i = 2; !rename_to_free_name(file.local, target); ++i)
+    target = folder / fmt::format("{}-{}{}", file.local.stem().string(), i, file.local.extension().string());
   file.local = target;
   return identify(target, run.console.log());
 }

@@ -58,7 +58,7 @@ const std::vector<Command>& model_actions() {
        run_models_install,
        "SOURCE is a file or folder (copied into the data folder, or used where it is with --in-place), the name of a starter, a "
        "repository of the hub (owner/name, owner/name:VARIANT, owner/name::folder, owner/name::a+b) or the address of a file. "
-       "Repositories go into the cache shared with Python's hub library; HF_TOKEN, HF_HOME, HF_ENDPOINT and the like are "
+       "Repositories go into the cache shared with Python's huggingface_hub; HF_TOKEN, HF_HOME, HF_ENDPOINT and the like are "
        "respected. After an interruption, the same command continues where it stopped."},
       {"edit",
        {},
@@ -111,14 +111,14 @@ const std::vector<Command>& model_actions() {
        "`flux2 models install NAME` downloads the missing parts."},
       {"cache",
        {},
-       "list or delete the weights that --quant keeps on disk",
+       "list or delete what --quant and --text-cache keep on disk",
        "list|clear [--json]",
        models_plain_options,
        {"flux2 models cache list", "flux2 models cache clear", "flux2 models cache list --json"},
        run_models_cache,
        "With --quant on a CPU the quantised weights are written to the data folder, so that the next start maps them instead of "
        "quantising again. --quant-cache sets how much space they may take, or turns this off. Weights that were not used for "
-       "the longest time are deleted first."},
+       "the longest time are deleted first. With --text-cache the text states of prompts are kept, too."},
       {"synth",
        {},
        "create a model with random weights",

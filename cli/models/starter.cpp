@@ -59,7 +59,7 @@ int run_models_starter(Invocation& run) {
     if (!one) {
       std::vector<std::string> names;
       for (const Starter& s : starters()) names.push_back(s.name);
-      throw Error(ErrorCode::NotFound, fmt::format("there is no starter set called {}", run.positional[0]),
+      throw Error(ErrorCode::NotFound, fmt::format("unknown starter set: {}", run.positional[0]),
                   fmt::format("the nearest are {}", fmt::join(nearest_words(run.positional[0], names, 3), ", ")));
     }
     shown = {*one};

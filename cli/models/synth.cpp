@@ -59,7 +59,9 @@ int run_models_synth(Invocation& run) {
       },
       run.console.log());
   run.console.clear_status();
-  if (run.console.json()) run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump());
+  if (run.console.json())
+    run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace));
   else run.console.result(options.out.string());
   return 0;
 }

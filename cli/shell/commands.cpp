@@ -194,21 +194,23 @@ void ShellCommands::use(Shell& shell, const Words& a) {
 void ShellCommands::save(Shell& shell, const Words& a) {
   const fs::path from = shell.path_of(a.size() == 2 ? a[0] : "$"), to = a.back();
   const ImageFormat format = format_from_name(to.extension().string());
+  const Limits& limits = shell.run_.limits;
   const auto file = MappedFile::open(from);
   if (sniff_format(file->bytes()) == format) {
     save_image(to, file->bytes());
   } else {
-    ImageMetadata metadata = read_metadata(file->bytes());
-    if (const auto found = find_record(metadata)) metadata = picture_metadata(found->record, {}, format);
-    save_image(to, encode_image(read_image(file->bytes()), format, metadata));
+    ImageMetadata metadata = read_metadata(file->bytes(), limits.image);
+    if (const auto found = find_record(metadata, limits.json)) metadata = picture_metadata(found->record, {}, format);
+    save_image(to, encode_image(read_image(file->bytes(), {.limits = limits.image}), format, metadata));
   }
   say(shell, fmt::format("{} is saved as {}", from.string(), to.string()));
 }
 
 void ShellCommands::load(Shell& shell, const Words& a) {
-  const Image image = read_image(a[0]);
+  const Limits& limits = shell.run_.limits;
+  const Image image = read_image(a[0], {.limits = limits.image});
   ShellPicture picture{a[0], image.width, image.height, std::nullopt, {}, {}};
-  if (const auto found = find_record(read_metadata(a[0]))) {
+  if (const auto found = find_record(read_metadata(a[0], limits.image), limits.json)) {
     picture.seed = found->record.seed();
     picture.prompt = found->record.prompt();
     picture.settings = layer_of(spec_of_record(found->record), "use");
@@ -286,7 +288,7 @@ void ShellCommands::write(Shell& shell, const Words& a) {
 void ShellCommands::source(Shell& shell, const Words& a) {
   constexpr int kDeepest = 8;
   check(shell.sourcing_ < kDeepest, "files are sourced more than {} deep", kDeepest);
-  const std::string text = read_text_file(a[0]);
+  const std::string text = read_text_file(a[0], shell.run_.limits.text);
   ++shell.sourcing_;
   for (size_t start = 0; start < text.size() && !shell.leave_;) {
     const size_t end = std::min(text.find('\n', start), text.size());

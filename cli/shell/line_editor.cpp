@@ -9,8 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 
+#include "base/foreign_text.h"
+#include "cli/output.h"
 #include "cli/user_input.h"
 
 namespace flux2 {
@@ -47,10 +48,8 @@ int window_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 20 ? window.ws_col : 80;
 }
 
-void put(const std::string& text) {
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
-}
+// Sequences of our own; what a line contains goes through write_text().
+void put(const std::string& sequence) { write_sequence(Channel::Message, sequence); }
 
 bool more_within(int milliseconds) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -140,7 +139,9 @@ void LineEditor::draw() const {
   const int room = std::max(10, window_columns() - text_columns(prompt_));
   const LineView view = visible_part(line_.text(), line_.cursor(), room);
   const int column = text_columns(prompt_) + view.cursor;
-  put(fmt::format("\r{}{}\x1b[K\r\x1b[{}C", prompt_, view.text, column));
+  put("\r");
+  write_text(Channel::Message, visible_text(prompt_ + view.text, LineBreaks::Escape));
+  put(fmt::format("\x1b[K\r\x1b[{}C", column));
 }
 
 void LineEditor::recall(int step) {
@@ -161,7 +162,8 @@ void LineEditor::complete() {
   } else if (common.size() > typed.size()) {
     line_.replace_before_cursor(found.start, common);
   } else {
-    put("\r\n" + listed(found.candidates, window_columns()));
+    put("\r\n");
+    write_text(Channel::Message, listed(found.candidates, window_columns()));
   }
 }
 

@@ -116,7 +116,7 @@ Invocation Shell::invocation(const SettingLayer& once) const {
 size_t Shell::index_of(const std::string& word) const {
   const auto number = picture_number(word);
   check(number.has_value(), "\"{}\" is not an image: use $1, $2, …, or $ for the last one", word);
-  check(!pictures_.empty(), "there is no image yet");
+  check(!pictures_.empty(), "no image has been generated yet");
   check(*number <= static_cast<int>(pictures_.size()), "there is no ${}: the last picture is ${}", *number, pictures_.size());
   return *number == 0 ? pictures_.size() - 1 : static_cast<size_t>(*number - 1);
 }
@@ -136,7 +136,7 @@ void Shell::accept(SettingLayer layer) {
   Invocation one = run_;
   one.settings = run_.settings.with(layer);
   const RequestSpec spec = one.spec();
-  resolve(spec, choose_model(spec, one, &found_));
+  resolve(spec, choose_model(spec, one, &found_), Task::Generate, {}, nullptr, one.limits);
   adapter_choices(spec, one);
   const SettingLayer before = settings_.layer();
   settings_.replace(std::move(layer));

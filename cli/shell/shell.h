@@ -16,7 +16,7 @@
 
 namespace flux2 {
 
-// A picture that was made or loaded: $1, $2, …
+// An image that was made or loaded: $1, $2, …
 struct ShellPicture {
   std::filesystem::path path;
   int width = 0, height = 0;
@@ -51,7 +51,7 @@ class Shell {
   Screen* screen(Invocation& one);
 
   Invocation invocation(const SettingLayer& once) const;
-  size_t index_of(const std::string& word) const;  // of $N; throws when there is no such picture
+  size_t index_of(const std::string& word) const;  // of $N; throws when there is no such image
   std::string path_of(const std::string& word) const { return pictures_[index_of(word)].path.string(); }
   void add_picture(ShellPicture picture);
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <regex>
 
 #include "app/registry_access.h"
 #include "base/error.h"
+#include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "base/text.h"
 
@@ -42,6 +42,36 @@ Parts split(const std::string& text) {
         return {text.substr(0, colon), strength, next == std::string::npos ? "" : text.substr(next + 1)};
     }
   return {text, std::nullopt, ""};
+}
+
+// What follows the name in a prompt: ":0.7", ":0.7:double_blocks", "::!mlp" or nothing.
+struct AdapterSuffix {
+  std::optional<double> strength;
+  std::string layers;
+};
+
+AdapterSuffix suffix_of(const std::string& text) {
+  AdapterSuffix suffix;
+  if (text.empty()) return suffix;
+  const size_t colon = std::min(text.find(':', 1), text.size());
+  std::string_view number = std::string_view(text).substr(1, colon - 1);
+  if (number.starts_with('+')) number.remove_prefix(1);
+  suffix.strength = number_of(number);
+  check(suffix.strength || (number.empty() && colon < text.size()), "\"{}\" is not a strength", printable(number));
+  if (colon < text.size()) suffix.layers = text.substr(colon + 1);
+  return suffix;
+}
+
+// Whether the text between "<lora:" and ">" is NAME, NAME:NUMBER or NAME:NUMBER:LAYERS.
+bool is_lora_tag(std::string_view body) {
+  const size_t name = std::min(body.find(':'), body.size());
+  if (name == 0) return false;
+  if (name == body.size()) return true;
+  std::string_view number = body.substr(name + 1, body.find(':', name + 1) - name - 1);
+  const size_t end = name + 1 + number.size();
+  if (end + 1 == body.size()) return false;  // a colon without layers
+  if (number.starts_with('-') || number.starts_with('+')) number.remove_prefix(1);
+  return !number.empty() && number.find_first_not_of("0123456789.") == number.npos;
 }
 
 // The registered adapter of that name, with the strength the user likes it to have.
@@ -100,32 +130,67 @@ std::vector<AdapterChoice> adapter_choices(const RequestSpec& spec, const AppCon
   return choices;
 }
 
-std::vector<std::string> adapters_beside(const std::vector<std::string>& all, const std::vector<std::string>& own) {
+AdapterChoice adapter_by_name(const std::string& text, const std::string& origin, const AppContext& context) {
+  // The name ends at the first colon: whether a file of the whole text exists must not matter.
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string name = text.substr(0, colon);
+  if (!is_plain_name(name))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{}: \"{}\" is not the name of an adapter. Prompts and images may name adapters, but not paths",
+                            origin, printable(name)),
+                Hint("give the path with {0}", {set_option("lora", "FILE:STRENGTH")}));
+  const AdapterSuffix suffix = in_context(origin, [&] { return suffix_of(text.substr(colon)); });
+  const auto registered = find_registered(name, context);
+  AdapterChoice choice = registered ? *registered : AdapterChoice{in_context(origin, [&] { return find_file(name, context); })};
+  choice.strength = suffix.strength.value_or(choice.strength);
+  check(choice.strength >= -4 && choice.strength <= 4, "{}: adapter {}: a strength is from -4 to 4", origin, printable(name));
+  choice.layers = suffix.layers;
+  return choice;
+}
+
+std::vector<std::string> adapters_beside(const std::vector<std::string>& all, const std::vector<std::string>& own,
+                                         const AppContext& context) {
+  const auto path_of = [&](const std::string& text) -> std::optional<fs::path> {
+    try {
+      return adapter_choice(text, context).path;
+    } catch (const Error&) {  // it is refused when it is used
+      return std::nullopt;
+    }
+  };
+  const auto same = [&](const std::string& a, const std::string& b) {
+    const Parts one = split(a), other = split(b);
+    if (one.layers != other.layers) return false;
+    if (one.name == other.name) return true;
+    const auto file = path_of(a);
+    return file && file == path_of(b);
+  };
   std::vector<std::string> both;
-  for (const std::string& text : all) {
-    const Parts parts = split(text);
-    const bool replaced = std::any_of(own.begin(), own.end(), [&](const std::string& other) {
-      const Parts o = split(other);
-      return o.name == parts.name && o.layers == parts.layers;
-    });
-    if (!replaced) both.push_back(text);
-  }
+  for (const std::string& text : all)
+    if (std::none_of(own.begin(), own.end(), [&](const std::string& other) { return same(text, other); })) both.push_back(text);
   both.insert(both.end(), own.begin(), own.end());
   return both;
 }
 
 std::string without_lora_tags(const std::string& prompt, std::vector<std::string>& found) {
-  static const std::regex tag("<lora:([^<>:]+)(:[-+]?[0-9.]+(:[^<>]+)?)?>");
+  constexpr std::string_view kOpen = "<lora:";
+  const std::string_view text = prompt;
   std::string rest;
-  auto from = prompt.cbegin();
-  for (std::sregex_iterator match(prompt.begin(), prompt.end(), tag), end; match != end; ++match) {
-    rest.append(from, (*match)[0].first);
-    from = (*match)[0].second;
-    while (from != prompt.cend() && *from == ' ' && (rest.empty() || rest.back() == ' ')) ++from;
-    found.push_back((*match)[1].str() + (*match)[2].str());
+  size_t from = 0;
+  for (size_t open = text.find(kOpen); open != text.npos; open = text.find(kOpen, open)) {
+    const size_t start = open + kOpen.size(), close = text.find_first_of("<>", start);
+    if (close == text.npos) break;
+    const std::string_view body = text.substr(start, close - start);
+    if (text[close] == '<' || !is_lora_tag(body)) {
+      open = close;  // where another tag may begin
+      continue;
+    }
+    rest.append(text, from, open - from);
+    from = open = close + 1;
+    while (from < text.size() && text[from] == ' ' && (rest.empty() || rest.back() == ' ')) ++from;
+    found.emplace_back(body);
   }
-  if (from == prompt.cbegin()) return prompt;  // every space of a prompt without tags is a token
-  rest.append(from, prompt.cend());
+  if (from == 0) return prompt;  // every space of a prompt without tags is a token
+  rest.append(text, from);
   while (rest.ends_with(' ')) rest.pop_back();
   return rest;
 }

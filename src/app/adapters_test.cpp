@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
 
 #include "base/error.h"
@@ -55,9 +56,56 @@ TEST(AdapterChoice, FilesAndStrengths) {
 }
 
 TEST(AdapterChoice, CombinesAdaptersOfOneImageAndOfAll) {
-  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"c"}), ElementsAre("a:0.5", "b", "c"));
-  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"a:0.1"}), ElementsAre("b", "a:0.1"));
-  EXPECT_THAT(adapters_beside({"a:0.5:mlp"}, {"a:0.1"}), ElementsAre("a:0.5:mlp", "a:0.1")) << "of other layers";
+  const AppContext context;
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"c"}, context), ElementsAre("a:0.5", "b", "c"));
+  EXPECT_THAT(adapters_beside({"a:0.5", "b"}, {"a:0.1"}, context), ElementsAre("b", "a:0.1"));
+  EXPECT_THAT(adapters_beside({"a:0.5:mlp"}, {"a:0.1"}, context), ElementsAre("a:0.5:mlp", "a:0.1")) << "of other layers";
+}
+
+// A prompt of 200 kB that looks like a tag crashed std::regex.
+TEST(LoraTags, TakeTimeInProportionToThePrompt) {
+  std::vector<std::string> found;
+  for (const char* repeated : {"a", "<lora:", "<lora:a:1", "<lora:a:1>", ":", "<"}) {
+    std::string prompt = "<lora:";
+    while (prompt.size() < (size_t{2} << 20)) prompt += repeated;
+    const std::clock_t start = std::clock();  // of the processor: other programs do not count
+    without_lora_tags(prompt, found);
+    without_lora_tags(prompt + ">", found);
+    EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 2) << repeated;
+  }
+}
+
+TEST(LoraTags, AreNamesAndNeverPaths) {
+  const fs::path folder = fs::path(::testing::TempDir()) / fmt::format("flux2_adapter_names_{}", ::getpid());
+  fs::create_directories(folder / "models" / "loras");
+  std::ofstream(folder / "models" / "loras" / "ink.safetensors") << "x";
+  std::ofstream(folder / "models" / "secret.safetensors") << "x";
+  const std::string home = folder.string();
+  AppContext run;
+  run.environment = [&](const char* name) { return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr; };
+  const AdapterChoice ink = adapter_by_name("ink:0.5:mlp", "the prompt", run);
+  EXPECT_EQ(ink.path, folder / "models/loras/ink.safetensors");
+  EXPECT_EQ(ink.strength, 0.5);
+  EXPECT_EQ(ink.layers, "mlp");
+  EXPECT_EQ(adapter_by_name("ink:+1.5", "the prompt", run).strength, 1.5);
+  for (const std::string& path : {std::string("/etc/passwd:1"), (folder / "models/loras/ink.safetensors").string(),
+                                  std::string("../secret"), std::string(".."), std::string("loras/ink"), std::string("")}) {
+    try {
+      adapter_by_name(path, "the prompt", run);
+      ADD_FAILURE() << path;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::InvalidArgument) << path;
+      EXPECT_THAT(e.what(), testing::HasSubstr("is not the name of an adapter"));
+      EXPECT_EQ(e.hint().suggestions, (std::vector{set_option("lora", "FILE:STRENGTH")}));
+    }
+  }
+  // A file of the current folder is no installed adapter.
+  const fs::path before = fs::current_path();
+  std::ofstream(folder / "local.safetensors") << "x";
+  fs::current_path(folder);
+  EXPECT_THROW(adapter_by_name("local.safetensors:1", "the prompt", run), Error);
+  EXPECT_NO_THROW(adapter_choice("local.safetensors:1", run)) << "an option of the user may name files";
+  fs::current_path(before);
 }
 
 }  // namespace

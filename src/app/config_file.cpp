@@ -1,8 +1,11 @@
 #include "app/config_file.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "record/request_fields.h"
 
 namespace flux2 {
 
@@ -19,6 +22,13 @@ bool sets(std::string_view line, std::string_view key) {
   std::string_view name = trimmed(line.substr(0, equals));
   if (name.size() >= 2 && name.front() == '"' && name.back() == '"') name = name.substr(1, name.size() - 2);
   return name == key;
+}
+
+bool project_may_set(const std::string& key) {
+  if (key.starts_with("styles.")) return true;  // templates of prompts
+  const auto& fields = request_fields();
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const Field& f) { return f.project != Field::Never && config_key(f) == key; });
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -48,6 +58,17 @@ ConfigFile read_config(const std::filesystem::path& path, const Log& log) {
   }
   if (std::filesystem::file_size(path, ignored) == 0) return file;
   file.values = in_context(path.string(), [&] { return parse_toml(read_text_file(path)); });
+  return file;
+}
+
+ConfigFile read_project_config(const std::filesystem::path& path, const Log& log) {
+  ConfigFile file = read_config(path, log);
+  file.is_project = true;
+  std::erase_if(file.values, [&](const auto& entry) {
+    if (project_may_set(entry.first)) return false;
+    file.refused.push_back(entry.first);
+    return true;
+  });
   return file;
 }
 
@@ -85,6 +106,7 @@ std::string toml_literal(std::string_view value) {
   const bool digits = value.find_first_not_of("0123456789") == value.npos;
   const bool leading_zero = value.size() > 1 && value[0] == '0';
   if (!value.empty() && digits && !leading_zero && value.size() < 19) return std::string(value);
+  check(is_utf8(value), "the value \"{}\" is not valid UTF-8", printable(value));
   return Json(value).dump();  // JSON's strings are TOML's basic strings
 }
 

@@ -15,12 +15,19 @@ namespace flux2 {
 struct ConfigFile {
   std::filesystem::path path;
   std::map<std::string, std::vector<std::string>> values;
+  // A flux2.toml of the current folder, which anybody may have written: `values` holds only what such a file may set
+  // (Field::project) and `refused` the other keys.
+  bool is_project = false;
+  std::vector<std::string> refused = {};
 
   const std::string* find(const std::string& key) const;
 };
 
 // Empty when there is no such file. A damaged one is a BadFile with the line.
 ConfigFile read_config(const std::filesystem::path& path, const Log& log);
+
+// The same for the flux2.toml of a project.
+ConfigFile read_project_config(const std::filesystem::path& path, const Log& log);
 
 // toml_config.cpp or toml_missing.cpp: with toml++ or without.
 bool toml_available();

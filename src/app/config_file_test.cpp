@@ -30,6 +30,7 @@ TEST(TomlLiteral, QuotesEverythingButNumbers) {
   EXPECT_EQ(toml_literal("a \"b\""), "\"a \\\"b\\\"\"");
   EXPECT_EQ(toml_literal("[\"a\"]"), "[\"a\"]");
   EXPECT_EQ(toml_literal(""), "\"\"");
+  EXPECT_THROW(toml_literal("\xff"), Error);
 }
 
 TEST(ParseToml, FlattensSections) {
@@ -42,6 +43,32 @@ TEST(ParseToml, FlattensSections) {
   EXPECT_EQ(values.at("models.paths"), (std::vector<std::string>{"a", "b"}));
   EXPECT_THROW(parse_toml("[generate\n"), Error);
   EXPECT_THROW(parse_toml("a = 1979-05-27\n"), Error);
+}
+
+std::string toml_refusal(const std::string& text) {
+  try {
+    parse_toml(text);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(ParseToml, RefusesWhatWouldExhaustTheStack) {
+  if (!toml_available()) GTEST_SKIP() << "built without toml++";
+  std::string key = "a";
+  for (int i = 0; i < 500'000; ++i) key += ".a";
+  EXPECT_NE(toml_refusal("x = 1\n" + key + " = 1\n").find("line 2: a key has more than 200 parts"), std::string::npos);
+  EXPECT_NE(toml_refusal("[" + key + "]\n").find("line 1"), std::string::npos);
+  EXPECT_NE(toml_refusal("x = {" + key + " = 1}\n").find("line 1"), std::string::npos);
+  EXPECT_NE(toml_refusal("x = " + std::string(100'000, '[')).find("not valid TOML"), std::string::npos);
+  EXPECT_EQ(toml_refusal("x = \"" + std::string(1000, '.') + ", a.b.c., " + std::string(300, 'a') + "\"\n"), "");
+}
+
+TEST(ParseToml, NamesTheLineAndTheFault) {
+  if (!toml_available()) GTEST_SKIP() << "built without toml++";
+  const std::string message = toml_refusal("[generate]\nsteps 4\n");
+  EXPECT_NE(message.find("line 2, column 7: not valid TOML: expected '=', saw '4'"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 
+#include "app/request_limits.h"
+#include "base/text.h"
+
 namespace flux2 {
 
 namespace fs = std::filesystem;
@@ -35,10 +38,18 @@ fs::path data_path(const GetEnv& environment, const fs::path& relative) {
 AppContext process_context(Log log) {
   AppContext context;
   context.environment = [](const char* name) -> const char* { return std::getenv(name); };
-  context.project = read_config("flux2.toml", log);
+  context.project = read_project_config("flux2.toml", log);
   context.user = read_config(data_path(context.environment, "config.toml"), log);
+  context.limits = limits_of(context.environment, context.user);
   context.log = std::move(log);
   return context;
+}
+
+void warn_of_refused_keys(const AppContext& context) {
+  const std::string user = context.user.path.empty() ? "the user's configuration" : context.user.path.string();
+  for (const std::string& key : context.project.refused)
+    context.log.warn("{}: {} is not used. A file in the current folder may set defaults of images only. Set this key in {}",
+                     context.project.path.string(), printable(key), user);
 }
 
 fs::path bundled_model(const GetEnv& environment) {
@@ -54,9 +65,9 @@ fs::path bundled_model(const GetEnv& environment) {
 
 std::vector<fs::path> model_folders(const AppContext& context) {
   std::vector<fs::path> folders;
-  for (const ConfigFile* file : {&context.project, &context.user})
-    if (const auto paths = file->values.find("models.paths"); paths != file->values.end())
-      for (const std::string& path : paths->second) folders.push_back(file->path.parent_path() / path);
+  const ConfigFile& user = context.user;  // a file that lies in the current folder must not name others
+  if (const auto paths = user.values.find("models.paths"); paths != user.values.end())
+    for (const std::string& path : paths->second) folders.push_back(user.path.parent_path() / path);
   if (const fs::path models = data_path(context.environment, "models"); !models.empty()) folders.push_back(models);
   return folders;
 }

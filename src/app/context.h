@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/config_file.h"
+#include "base/limits.h"
 #include "base/log.h"
 
 namespace flux2 {
@@ -15,12 +16,17 @@ using GetEnv = std::function<const char*(const char*)>;
 struct AppContext {
   GetEnv environment = [](const char*) -> const char* { return nullptr; };
   ConfigFile project, user;  // flux2.toml here, config.toml of the data folder
+  Limits limits;             // what requests and files may ask for
+  bool log_prompts = false;  // whether messages may quote prompts
   Log log;
   std::function<std::string()> standard_input;  // all of it, for the image "-"; empty where it cannot be read
 };
 
 // The context of this process: its environment and its configuration files.
 AppContext process_context(Log log = {});
+
+// Logs a notice for every key that the project file may not set: it belongs to the user's configuration.
+void warn_of_refused_keys(const AppContext& context);
 
 // FLUX2_HOME, else XDG_DATA_HOME/flux2, else ~/.local/share/flux2; empty when none of them is set.
 std::filesystem::path data_folder(const GetEnv& environment);
@@ -32,7 +38,7 @@ std::filesystem::path data_path(const GetEnv& environment, const std::filesystem
 // source tree the program was built from; empty when there is none.
 std::filesystem::path bundled_model(const GetEnv& environment);
 
-// The folders that are searched for installed models: models.paths of the project and the user, then models/ in the data folder.
+// The folders that are searched for installed models: models.paths of the user's configuration, then models/ in the data folder.
 std::vector<std::filesystem::path> model_folders(const AppContext& context);
 
 }  // namespace flux2

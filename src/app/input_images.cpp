@@ -9,14 +9,13 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "base/sha256.h"
 
 namespace flux2 {
 
 namespace {
-
-constexpr size_t kMaxReferences = 16;
 
 // "1048576", or "1024x1024" for the same.
 std::optional<int64_t> pixel_limit(const RequestSpec& spec) {
@@ -59,14 +58,20 @@ const std::string& InputImages::bytes_on_standard_input() {
   return *on_standard_input_;
 }
 
-GivenPicture InputImages::mask(const std::string& path) { return picture(path, {.to_srgb = false}); }
+GivenPicture InputImages::mask(const std::string& path) { return picture(path, {.to_srgb = false, .limits = limits_.image}); }
 
 GivenPicture InputImages::prepared(const std::string& path, const ReferenceRules& rules, size_t count) {
   const std::string key =
       fmt::format("{} {} {} {} {}", static_cast<int>(rules.prep), rules.max_pixels.value_or(0), rules.resize, count == 1, path);
   GivenPicture& given = read_[key];
   if (!given.image) {
-    given = picture(path, {.apply_orientation = rules.turns_upright(), .to_srgb = rules.converts_colours(), .log = log_});
+    given = picture(
+        path,
+        {.apply_orientation = rules.turns_upright(), .to_srgb = rules.converts_colours(), .limits = limits_.image, .log = log_});
+    if (!rules.resize)
+      check_limit("reference-pixels", uint64_t(given.image->width) * uint64_t(given.image->height),
+                  static_cast<uint64_t>(limits_.request.reference_pixels), path + " is used at its full size of {} pixels",
+                  ErrorCode::InvalidArgument);
     given.prepared = in_context(path, [&] { return planes_of(prepare_reference(*given.image, rules, count)); });
   }
   return given;
@@ -74,7 +79,6 @@ GivenPicture InputImages::prepared(const std::string& path, const ReferenceRules
 
 std::vector<GivenPicture> InputImages::references(const RequestSpec& spec) {
   const std::vector<std::string> paths = spec.input.value_or(std::vector<std::string>{});
-  check(paths.size() <= kMaxReferences, "{} references are given; at most {} are allowed", paths.size(), kMaxReferences);
   const ReferenceRules rules = reference_rules(spec);
   std::vector<GivenPicture> given;
   for (const std::string& path : paths) given.push_back(prepared(path, rules, paths.size()));
@@ -86,7 +90,7 @@ namespace {
 // Beside the picture or here; empty when there is none with that content.
 std::string file_with(const std::string& name, const std::string& sha256, const std::string& picture) {
   namespace fs = std::filesystem;
-  if (name.empty()) return "";
+  if (!is_plain_name(name)) return "";  // anybody may have written the record
   for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()})
     if (const fs::path file = folder / name; is_file(file) && sha256_of_file(file) == sha256) return file.string();
   return "";

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "image/image.h"
 #include "image/read_image.h"
 #include "image/reference_prep.h"
@@ -28,14 +29,14 @@ struct GivenPicture {
 // Reads the images of requests; one that many requests use is read once. "-" is the image on standard input.
 class InputImages {
  public:
-  // The references of a request in their order, prepared as it asks; at most 16.
+  // The references of a request in their order, prepared as it asks. resolve() limits how many there may be.
   std::vector<GivenPicture> references(const RequestSpec& spec);
 
-  explicit InputImages(Log log = {}, std::function<std::string()> standard_input = {})
-      : log_(std::move(log)), standard_input_(std::move(standard_input)) {}
+  explicit InputImages(Log log = {}, std::function<std::string()> standard_input = {}, const Limits& limits = {})
+      : log_(std::move(log)), standard_input_(std::move(standard_input)), limits_(limits) {}
 
   // One that is not prepared as a reference.
-  GivenPicture picture(const std::string& path) { return picture(path, {.log = log_}); }
+  GivenPicture picture(const std::string& path) { return picture(path, {.limits = limits_.image, .log = log_}); }
   // The same without converting its colours: a mask holds amounts, not colours.
   GivenPicture mask(const std::string& path);
 
@@ -47,6 +48,7 @@ class InputImages {
 
   Log log_;
   std::function<std::string()> standard_input_;
+  Limits limits_;
   std::optional<std::string> on_standard_input_;
   std::map<std::string, GivenPicture> read_;
 };

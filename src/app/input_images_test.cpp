@@ -93,7 +93,7 @@ TEST_F(References, AreRejectedWithOneSentence) {
   std::vector<std::string> many;
   const std::string a = file("a.png", 64, 64);
   for (int i = 0; i < 17; ++i) many.insert(many.end(), {"-i", a});
-  EXPECT_THAT(refusal(many), HasSubstr("17 references are given; at most 16"));
+  EXPECT_THAT(refusal(many), HasSubstr("17 references; the limit is 16"));
 }
 
 TEST_F(References, FirstMayBeTheStartImage) {

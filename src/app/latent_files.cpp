@@ -42,7 +42,7 @@ GenerationRecord record_of_texts(const std::map<std::string, std::string>& texts
     try {
       set_value(record.request, field(name), parse_value(field(name), {found->second}, text));
     } catch (const Error&) {
-      // A text of another program that is no value of ours says nothing.
+      // Another program wrote a value that we do not have. It is left out of the record.
     }
   }
   return record;
@@ -50,14 +50,18 @@ GenerationRecord record_of_texts(const std::map<std::string, std::string>& texts
 
 }  // namespace
 
-void save_latents(const std::filesystem::path& path, const Picture& picture, const GenerationRecord& record,
-                  const MetadataChoice& metadata) {
+bool save_latents(const std::filesystem::path& path, const Picture& picture, const GenerationRecord& record,
+                  const MetadataChoice& metadata, bool may_replace) {
   const Shape shape{static_cast<int64_t>(picture.latents.size()) / (picture.rows * picture.columns), picture.rows,
                     picture.columns};
   std::map<std::string, std::string> texts;
   if (metadata.a1111 || metadata.json) texts = texts_of(record, picture, metadata.is_private);
   if (metadata.json) texts["flux2"] = to_json(record, metadata.is_private).dump(-1, ' ', false, Json::error_handler_t::replace);
-  save_tensors(path, {{"latent", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}}, texts);
+  const std::vector<std::pair<std::string, Tensor>> tensors = {
+      {"latent", Tensor::host_copy(picture.latents.data(), DType::F32, shape)}};
+  if (!may_replace) return save_new_tensors(path, tensors, texts);
+  save_tensors(path, tensors, texts);
+  return true;
 }
 
 SavedLatents read_latents(const std::filesystem::path& path, const Log& log) {

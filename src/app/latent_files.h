@@ -19,8 +19,9 @@ struct SavedLatents {
 };
 
 // Writes a safetensors file as musubi-tuner does: the tensor "latent", and texts about the image, among them our own record.
-void save_latents(const std::filesystem::path& path, const Picture& picture, const GenerationRecord& record,
-                  const MetadataChoice& metadata);
+// Returns false, and writes nothing, if the name is taken and may not be replaced.
+bool save_latents(const std::filesystem::path& path, const Picture& picture, const GenerationRecord& record,
+                  const MetadataChoice& metadata, bool may_replace = true);
 
 // Reads such files, of musubi-tuner too, and those of `latents_out`. Throws Incompatible when there are no latents inside.
 SavedLatents read_latents(const std::filesystem::path& path, const Log& log = {});

@@ -8,6 +8,7 @@ namespace flux2 {
 ModelQuery model_query(const RequestSpec& spec, const AppContext& context) {
   ModelQuery query;
   query.model = spec.model.value_or("");
+  query.names_only = spec.names_only.contains("model");
   query.transformer = spec.dit.value_or("");
   query.vae = spec.vae.value_or("");
   query.text_encoder = spec.text_encoder.value_or("");
@@ -36,12 +37,15 @@ ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, Foun
     return files;
   }
   std::string key = spec.embeddings || spec.latent_path ? "without a text encoder" : "";
+  if (spec.names_only.contains("model")) key += "\nby name";
   for (const Field& f : request_fields())
     if (f.chooses_model)
       if (const auto value = get_value(spec, f)) key += "\n" + f.name + "=" + print_value(*value).front();
   if (found)
     if (const auto known = found->find(key); known != found->end()) return known->second;
   ModelFiles files = locate_model(model_query(spec, context), context.log);
+  constexpr size_t kMostFound = 256;
+  if (found && found->size() >= kMostFound) found->clear();
   if (found) found->emplace(key, files);
   return files;
 }

@@ -166,17 +166,20 @@ bool is_output_pattern(std::string_view target) {
 
 fs::path numbered(const fs::path& path, int number) { return inserted_before_extension(path, fmt::format("-{:02}", number)); }
 
-fs::path choose_output(const std::string& target, const OutputFields& fields, bool several) {
-  std::string pattern = target.empty() ? std::string(kDefaultOutput) : target;
-  if (!is_output_pattern(pattern)) {
-    std::error_code ignored;
-    if (!pattern.ends_with('/') && !fs::is_directory(pattern, ignored))
-      return several ? numbered(pattern, fields.index + 1) : fs::path(pattern);
-    if (!pattern.ends_with('/')) pattern += '/';
-  }
-  if (pattern.ends_with('/')) pattern += kFolderPattern;
+bool chooses_name(const std::string& target) {
+  std::error_code ignored;
+  return target.empty() || is_output_pattern(target) || target.ends_with('/') || fs::is_directory(target, ignored);
+}
 
-  const fs::path path = fill(pattern, fields);
+fs::path choose_output(const std::string& target, const OutputFields& fields, bool several) {
+  if (!chooses_name(target)) return several ? numbered(target, fields.index + 1) : fs::path(target);
+  std::string pattern = target.empty() ? std::string(kDefaultOutput) : target;
+  if (!is_output_pattern(pattern) && !pattern.ends_with('/')) pattern += '/';
+  if (pattern.ends_with('/')) pattern += kFolderPattern;
+  return free_name(fill(pattern, fields));
+}
+
+fs::path free_name(const fs::path& path) {
   fs::path free = path;
   std::error_code ignored;
   for (int n = 2; fs::exists(fs::symlink_status(free, ignored)); ++n)

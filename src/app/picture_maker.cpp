@@ -111,6 +111,7 @@ EngineOptions engine_options(const RequestSpec& spec, const AppContext& context)
           .adapter_mode = spec.lora_mode == "merge" ? AdapterMode::Merge : AdapterMode::Runtime,
           .plan_folder = data_path(context.environment, "cache/plans"),
           .quant_cache = quant_cache(spec, context),
+          .log_prompts = context.log_prompts,
           .log = context.log};
 }
 
@@ -171,7 +172,7 @@ void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const Lo
   session_->prompts_ahead = prompts_;
   text_cache_.reset();
   if (const double gib = spec_.text_cache.value_or(0); gib > 0 && !spec_.embeddings)
-    if (const auto folder = data_path(context_.environment, "cache/text"); !folder.empty())
+    if (const auto folder = text_cache_folder(context_); !folder.empty())
       text_cache_.emplace(folder, static_cast<int64_t>(gib * (1 << 30)), files_,
                           fmt::format("{} {} {}", engine_->device().is_host() ? "cpu" : engine_->device().name(),
                                       engine_->profile() == Profile::Exact ? "exact" : "fast", name_of(engine_->quant())),
@@ -230,9 +231,8 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
   record.request.noise = resolved.request.noise.on(engine_->device()).name();
   record.model_sha256 = model_sha256_;
   for (const AdapterChoice& adapter : resolved.adapters) {
-    const auto [known, is_new] = adapter_hashes_.try_emplace(adapter.path);
-    if (is_new) known->second = remembered_hash(adapter.path, hashes_, kLargestAdapter);
-    record.adapters.push_back({adapter.path.stem().string(), known->second, adapter.strength, adapter.layers});
+    const std::string hash = remembered_hash(adapter.path, hashes_, kLargestAdapter);
+    record.adapters.push_back({adapter.path.stem().string(), hash, adapter.strength, adapter.layers});
   }
   record.seconds.text = watch.in(Phase::Text);
   record.seconds.vae_encode = watch.in(Phase::EncodeReferences);

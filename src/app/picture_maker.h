@@ -75,7 +75,6 @@ class PictureMaker {
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::filesystem::path hashes_;        // where hashes of files are remembered
   std::optional<TextCache> text_cache_;
-  std::map<std::filesystem::path, std::string> adapter_hashes_;
   PhaseTimes times_;
   Trace* trace_ = nullptr;
   bool stepped_down_ = false;

@@ -40,6 +40,22 @@ void check_folder(const fs::path& file) {
     fail(ErrorCode::CannotWrite, "cannot write {}: no permission for folder {}", file.string(), folder.string());
 }
 
+bool save_bytes(const fs::path& path, std::span<const std::byte> bytes, bool may_replace) {
+  AtomicFile file(path);
+  file.write(bytes);
+  if (!may_replace) return file.commit_new();
+  file.commit();
+  return true;
+}
+
+// A killed run left its files in the folder that it wrote to, which may have had another date or number than ours.
+void remove_leftovers(const fs::path& folder) {
+  remove_stale_temporaries(folder);
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
+    if (entry->is_directory(failure) && !entry->is_symlink(failure)) remove_stale_temporaries(entry->path());
+}
+
 // The folders in front of the first token of a pattern.
 std::string without_tokens(const std::string& target) {
   const size_t token = target.find_first_of("{%");
@@ -86,7 +102,9 @@ void PictureWriter::check_targets() const {
   for (const auto& [target, counts] : targets_) {
     format_for(target);
     if (target != "-") {
-      check_folder(without_tokens(target.empty() ? std::string(kDefaultOutput) : target));
+      const fs::path beginning = without_tokens(target.empty() ? std::string(kDefaultOutput) : target);
+      check_folder(beginning);
+      if (chooses_name(target)) remove_leftovers(beginning.parent_path());
       choose_output(target, {}, counts.expected > 1);  // names unknown tokens
       continue;
     }
@@ -114,7 +132,22 @@ fs::path PictureWriter::next_path(const std::string& target, const GenerationRec
                             .height = record.height(),
                             .steps = static_cast<int>(record.request.steps.value_or(0)),
                             .extension = writes_image_ ? name_of(format_for(target)) : "safetensors"};
-  return choose_output(writes_image_ ? target : latents_target(target), fields, counts.expected > 1);
+  fs::path path = choose_output(writes_image_ ? target : latents_target(target), fields, counts.expected > 1);
+  return counts.keeps_existing ? free_name(path) : path;
+}
+
+bool PictureWriter::keeps_existing(const std::string& target) const {
+  const auto known = targets_.find(target);
+  return chooses_name(target) || (known != targets_.end() && known->second.keeps_existing);
+}
+
+fs::path PictureWriter::save_as_next(const std::string& target, const GenerationRecord& record,
+                                     const std::function<bool(const fs::path&, bool)>& save) const {
+  constexpr int kAttempts = 10'000;  // each one is lost to another process that saved a picture
+  const bool may_replace = !keeps_existing(target);
+  for (int i = 0; i < kAttempts; ++i)
+    if (fs::path path = next_path(target, record); save(path, may_replace)) return path;
+  fail(ErrorCode::CannotWrite, "cannot write {}: other processes take every name", target);
 }
 
 WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
@@ -126,8 +159,8 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
   if (target == "-") {
     to_standard_output_(bytes);
   } else {
-    written.path = next_path(target, record);
-    save_image(written.path, bytes);
+    written.path = save_as_next(target, record,
+                                [&](const fs::path& path, bool may_replace) { return save_bytes(path, bytes, may_replace); });
     if (spec_.sidecar.value_or(false)) {
       const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       save_text(written.path.string() + ".json", json);
@@ -144,12 +177,18 @@ WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord rec
   WrittenPicture written;
   if (writes_image_) {
     written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
-    if (writes_latents_) written.latents = fs::path(written.path).replace_extension(".safetensors");
+    if (writes_latents_) {
+      const bool may_replace = !keeps_existing(target);
+      const fs::path beside = fs::path(written.path).replace_extension(".safetensors");
+      do written.latents = may_replace ? beside : free_name(beside);
+      while (!save_latents(written.latents, picture, record, metadata_, may_replace));
+    }
   } else {
-    written.path = written.latents = next_path(target, record);
+    written.path = written.latents = save_as_next(target, record, [&](const fs::path& path, bool may_replace) {
+      return save_latents(path, picture, record, metadata_, may_replace);
+    });
     ++targets_[target].written;
   }
-  if (writes_latents_) save_latents(written.latents, picture, record, metadata_);
   if (spec_.latents_out) write_latents_out(picture);
   return written;
 }

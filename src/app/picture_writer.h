@@ -30,6 +30,8 @@ class PictureWriter {
 
   // How many images will go to one target; more than one are numbered.
   void expect(const std::string& target, int pictures);
+  // For a target that names one file: an existing file of that name is kept, and the image gets another name.
+  void never_overwrite(const std::string& target) { targets_[target].keeps_existing = true; }
   // To be called before the computation: throws CannotWrite if the target's folder is not writable.
   void check_targets() const;
 
@@ -45,10 +47,16 @@ class PictureWriter {
  private:
   struct Target {
     int expected = 0, written = 0;
+    bool keeps_existing = false;
   };
 
   ImageFormat format_for(const std::string& target) const;
   std::string latents_target(const std::string& target) const;
+  bool keeps_existing(const std::string& target) const;
+  // Calls save(path, may_replace) with the next path for this target, again with another path as long as it returns false:
+  // another process took the name meanwhile.
+  std::filesystem::path save_as_next(const std::string& target, const GenerationRecord& record,
+                                     const std::function<bool(const std::filesystem::path&, bool)>& save) const;
   void write_latents_out(const Picture& picture);
 
   RequestSpec spec_;

@@ -7,8 +7,11 @@
 #include "app/adapters.h"
 #include "app/presets.h"
 #include "app/recorded_model.h"
+#include "app/request_limits.h"
 #include "app/wildcards.h"
 #include "base/error.h"
+#include "base/file_hash.h"
+#include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "hub/adapter_tools.h"
 #include "record/picture_metadata.h"
@@ -18,15 +21,20 @@ namespace flux2 {
 
 namespace {
 
-// A record knows adapters by the names of their files: they lie beside the image or where adapters are looked for by name.
-std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image) {
+// A record knows adapters by the names of their files. They are looked for beside the image, by name and content, and then by
+// name where adapters are installed. Anybody may have written the record, so it cannot name other files.
+std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image, const AppContext& context) {
   std::vector<std::string> adapters;
   for (const AdapterRecord& adapter : record.adapters) {
     if (adapter.name.empty())
       throw Error(ErrorCode::NotFound, image + " was made with an adapter, but does not say which",
                   Hint("name it with {0}", {set_option("lora")}));
     const auto beside = std::filesystem::path(image).parent_path() / (adapter.name + ".safetensors");
-    adapters.push_back(text_of({path_exists(beside) ? beside.string() : adapter.name, adapter.weight, adapter.layers}));
+    const bool is_beside =
+        is_plain_name(adapter.name) && !adapter.sha256.empty() && is_file(beside) && sha256_of_file(beside) == adapter.sha256;
+    const std::filesystem::path path =
+        is_beside ? std::filesystem::absolute(beside) : adapter_by_name(adapter.name, image, context).path;
+    adapters.push_back(text_of({path, adapter.weight, adapter.layers}));
   }
   return adapters;
 }
@@ -34,13 +42,15 @@ std::vector<std::string> adapters_of_image(const GenerationRecord& record, const
 std::optional<Wildcards> wildcards_of(const RequestSpec& spec, const AppContext& context) {
   const std::string folder = spec.wildcards.value_or("");
   if (folder == "off") return std::nullopt;
-  if (!folder.empty()) return Wildcards({folder});
+  if (!folder.empty()) return Wildcards({folder}, context.limits.text);
   const auto data = data_path(context.environment, "wildcards");
-  return data.empty() ? Wildcards({"wildcards"}) : Wildcards({"wildcards", data});
+  std::vector<std::filesystem::path> folders = {"wildcards"};
+  if (!data.empty()) folders.push_back(data);
+  return Wildcards(std::move(folders), context.limits.text);
 }
 
 // Wildcards are expanded for each image, by its seed: such a batch becomes requests of one image.
-void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolved, Wildcards* wildcards) {
+void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolved, Wildcards* wildcards, const Limits& limits) {
   const Request& request = resolved.request;
   if (!wildcards || !(Wildcards::used_in(request.prompt) || Wildcards::used_in(request.negative))) {
     requests.push_back(std::move(resolved));
@@ -56,16 +66,17 @@ void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolve
     recorded.seed = static_cast<int64_t>(one.request.seed);
     recorded.prompt = one.request.prompt;
     recorded.negative = one.request.negative;
+    check_request_limits(recorded, limits);
     requests.push_back(std::move(one));
   }
 }
 
 // Adapters of a line are used beside those of the run; everything else replaces it.
-SettingLayer line_settings(const Settings& settings, const PromptLine& line) {
+SettingLayer line_settings(const Settings& settings, const PromptLine& line, const AppContext& context) {
   SettingLayer own = line.settings;
   const Setting* all = settings.find("lora");
   if (const auto lora = own.find("lora"); all && lora != own.end())
-    lora->second.values = adapters_beside(all->values, lora->second.values);
+    lora->second.values = adapters_beside(all->values, lora->second.values, context);
   return own;
 }
 
@@ -92,7 +103,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     const Setting* file = settings.find(option);
     if (!file) continue;
     const std::string path = file->values.back();
-    const auto found = find_record(read_metadata(path));
+    const auto found = find_record(read_metadata(path, context.limits.image), context.limits.json);
     if (!found)
       throw Error(ErrorCode::Incompatible, path + " does not contain its settings",
                   Hint("{0} shows what it contains", {run_command("inspect")}));
@@ -101,11 +112,12 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     const bool has_sources = record.canvas || !record.references.empty();
     if (has_sources && !settings.has("input")) spec.input = find_sources(record, path);
     if (!record.mask_sha256.empty() && !settings.has("mask")) spec.mask = find_mask(record, path);
-    if (record.is_ours() && !record.adapters.empty() && !settings.has("lora")) spec.lora = adapters_of_image(record, path);
+    if (record.is_ours() && !record.adapters.empty() && !settings.has("lora"))
+      spec.lora = adapters_of_image(record, path, context);
     spec.model.reset();
     if (record.is_ours() && !settings.is_asked("model") && !settings.is_asked("dit")) {
       const RecordedModel model = find_recorded_model(record, path, context);
-      if (!model.name.empty()) spec.model = model.name;
+      model.set(spec);
       if (!model.problem.empty())
         context.log.warn("{}; {}", model.problem,
                          model.name.empty() ? "the default model is used" : "the image will not be the same");
@@ -118,8 +130,14 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
 
 PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
                     FoundModels* found) {
-  take_lora_tags(prompts);
   RequestSpec spec = spec_of(settings);
+  check_run_limits(prompts.size(), spec, context.limits);
+  for (const PromptLine& line : prompts) {
+    RequestSpec one = spec;
+    one.prompt = line.prompt;
+    check_request_limits(one, context.limits);
+  }
+  take_lora_tags(prompts, context);
   PreparedRun run{choose_model(spec, context, found), {}};
   for (const std::string& reason : run.model.reasons) context.log.info("{}", reason);
   if (spec.latent_path) {
@@ -132,31 +150,30 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
   }
   const Styles styles = all_styles(context);
   std::optional<Wildcards> wildcards = wildcards_of(spec, context);
-  InputImages images(context.log, context.standard_input);
+  InputImages images(context.log, context.standard_input, context.limits);
   for (int64_t round = 0; round < spec.repeat.value_or(1); ++round)
     for (const PromptLine& line : prompts) {
-      RequestSpec own = spec_of(settings.with(line_settings(settings, line)));
+      RequestSpec own = spec_of(settings.with(line_settings(settings, line, context)));
       own.prompt = own.style ? apply_style(styles, *own.style, line.prompt) : line.prompt;
       if (round > 0) own.seed = -1;
       // Rounding and the like are the same in every round: one notice is enough.
-      ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images);
+      ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images, context.limits);
       if (round == 0) warn_of_long_sequence(resolved.request, context.log);
       resolved.adapters = adapter_choices(own, context);
-      add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr);
+      add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr, context.limits);
     }
   return run;
 }
 
-void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests) {
+void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests, bool log_prompts) {
   if (!models.tokenizer) return;
   for (const ResolvedRequest& resolved : requests)
     for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
       const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
       if (!tokens.dropped.empty())
-        throw Error(
-            ErrorCode::InvalidArgument,
-            fmt::format("a prompt has more than {} tokens; this part does not fit: \"{}\"", models.text_length, tokens.dropped),
-            Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
+        throw Error(ErrorCode::InvalidArgument,
+                    fmt::format("a prompt has more than {} tokens: {}", models.text_length, unused_part(tokens, log_prompts)),
+                    Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
     }
 }
 
@@ -170,7 +187,7 @@ const std::vector<AdapterChoice>& common_adapters(const PreparedRun& run) {
 void save_merged_model(const std::filesystem::path& out, const ModelFiles& model, const std::vector<AdapterChoice>& adapters,
                        const Log& log) {
   if (adapters.empty())
-    throw Error(ErrorCode::InvalidArgument, "there is no adapter to merge", Hint("name one with {0}", {set_option("lora")}));
+    throw Error(ErrorCode::InvalidArgument, "no adapter was given to merge", Hint("name one with {0}", {set_option("lora")}));
   const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
   std::vector<AdapterUse> uses;
   for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});

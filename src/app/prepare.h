@@ -10,31 +10,31 @@
 
 namespace flux2 {
 
-// A model whose files were found, and every request of a run with its defaults filled in.
+// The files of the model, and all requests of a run with their defaults filled in.
 struct PreparedRun {
   ModelFiles model;
   std::vector<ResolvedRequest> requests;
 };
 
-// Tokens of image and references above which a request gets a notice: eight images of 1024x1024.
+// A request with more tokens of image and references than this gets a notice. Eight images of 1024x1024 have this many.
 constexpr int64_t kLongSequence = 32768;
 
-// Inserts the settings of the image named by `from` or `remix` directly below the layer that names it, including its model, if it
-// is installed, and the files it was made from. Must be called before the prompts are read, since the image may contain one.
-// Returns `task`, or Inpaint if the image was inpainted.
+// Reads the settings of the image that `from` or `remix` names, and inserts them directly below the layer that names it. They
+// include the model of the image, if it is installed, and its input files. Must be called before the prompts are read, because
+// the image may contain a prompt. Returns `task`, or Inpaint if the image was inpainted.
 Task take_settings_of_image(Settings& settings, Task task, const AppContext& context);
 
 // Finds the model, expands presets, styles, wildcards and repeats, and resolves each prompt with its own settings.
 PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task task, const AppContext& context,
                     FoundModels* found = nullptr);
 
-// To be called before the computation: throws InvalidArgument if a prompt or negative prompt is longer than the model reads.
-void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests);
+// Throws InvalidArgument if a prompt or negative prompt has more tokens than the model reads. Call this before the computation.
+void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests, bool log_prompts);
 
-// The adapters of the requests of a run, which must all use the same.
+// The adapters of a run, all of whose requests must use the same adapters.
 const std::vector<AdapterChoice>& common_adapters(const PreparedRun& run);
 
-// Writes the model's transformer with the adapters merged in.
+// Writes the transformer of the model to `out`, with the adapters merged into it.
 void save_merged_model(const std::filesystem::path& out, const ModelFiles& model, const std::vector<AdapterChoice>& adapters,
                        const Log& log);
 

@@ -74,13 +74,13 @@ std::vector<PromptLine> parse_prompt_file(std::string_view text) {
   return prompts;
 }
 
-void take_lora_tags(std::vector<PromptLine>& prompts) {
+void take_lora_tags(std::vector<PromptLine>& prompts, const AppContext& context) {
   for (PromptLine& line : prompts) {
     std::vector<std::string> found;
     line.prompt = without_lora_tags(line.prompt, found);
     if (found.empty()) continue;
     Setting& own = line.settings.try_emplace("lora", Setting{{}, "<lora:…>"}).first->second;
-    own.values.insert(own.values.end(), found.begin(), found.end());
+    for (const std::string& tag : found) own.values.push_back(text_of(adapter_by_name(tag, "<lora:…> in the prompt", context)));
   }
 }
 

@@ -12,14 +12,14 @@ namespace flux2 {
 struct PromptLine {
   std::string prompt;
   SettingLayer settings;
-  bool literal = false;  // from an image: its wildcards were expanded when that was made
+  bool literal = false;  // from an image: its wildcards were expanded when the image was made
 };
 
-// Lines of a prompt file: # comments and blank lines are skipped; a line may end in options of its own, --w --h --s
-// --d --g --l --n --ci --o --lora, as musubi-tuner has them. Throws InvalidArgument with the line's number.
+// The lines of a prompt file. Skips blank lines and comments (#). A line may end with its own options, as in musubi-tuner: --w
+// --h --s --d --g --l --n --ci --o --lora. Throws InvalidArgument with the line number.
 std::vector<PromptLine> parse_prompt_file(std::string_view text);
 
-// <lora:NAME:W> in a prompt becomes an adapter of its line.
-void take_lora_tags(std::vector<PromptLine>& prompts);
+// Removes every <lora:NAME:W> from a prompt and adds the adapter to the settings of its line. Paths are refused.
+void take_lora_tags(std::vector<PromptLine>& prompts, const AppContext& context);
 
 }  // namespace flux2

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/error.h"
 
 namespace flux2 {
@@ -27,10 +30,18 @@ TEST(PromptFile, OptionsAreRead) {
 
 TEST(PromptFile, LoraTagsBecomeAdaptersOfTheirLine) {
   std::vector<PromptLine> lines = {{"a fox <lora:ink:0.5>", {}}, {"a cat", {}}};
-  take_lora_tags(lines);
+  const std::filesystem::path home = std::filesystem::path(::testing::TempDir()) / "flux2_prompt_tags";
+  std::filesystem::create_directories(home / "models/loras");
+  std::ofstream(home / "models/loras/ink.safetensors") << "x";
+  AppContext context;
+  const std::string name = home.string();
+  context.environment = [&](const char* variable) { return std::string_view(variable) == "FLUX2_HOME" ? name.c_str() : nullptr; };
+  take_lora_tags(lines, context);
   EXPECT_EQ(lines[0].prompt, "a fox");
-  EXPECT_EQ(lines[0].settings.at("lora").values, std::vector<std::string>{"ink:0.5"});
+  EXPECT_EQ(lines[0].settings.at("lora").values, std::vector{(home / "models/loras/ink.safetensors").string() + ":0.5"});
   EXPECT_TRUE(lines[1].settings.empty());
+  std::vector<PromptLine> path = {{"a fox <lora:/etc/passwd:1>", {}}};
+  EXPECT_THROW(take_lora_tags(path, context), Error);
 }
 
 }  // namespace

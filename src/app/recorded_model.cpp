@@ -8,6 +8,7 @@
 #include "app/registry_access.h"
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/foreign_text.h"
 #include "base/path_exists.h"
 
 namespace flux2 {
@@ -28,7 +29,7 @@ class Search {
     const std::string& id = record_.model;
     const auto named = located(id);
     if (named && (id.empty() ? has_recorded_hash(*named) : !has_other_hash(*named))) return {id, ""};
-    if (const auto beside = file_by_name()) return {*beside, ""};
+    if (const auto beside = file_by_name()) return {*beside, "", true};
     if (id.empty() && record_.model_sha256.empty()) return {};
     if (!named || id.empty())
       return {"", fmt::format("{} was made with {}, which is not installed", image_, id.empty() ? "a model" : "the model " + id)};
@@ -65,7 +66,7 @@ class Search {
   // The transformer of the model with that name; of the default model when it is empty.
   std::optional<fs::path> located(const std::string& name) const {
     RequestSpec spec;
-    if (!name.empty()) spec.model = name;
+    if (!name.empty()) spec.model = name, spec.names_only.insert("model");
     spec.embeddings = "";  // a text encoder that is missing is another matter
     try {
       return choose_model(spec, context_).transformer;
@@ -75,9 +76,11 @@ class Search {
   }
 
   std::optional<std::string> file_by_name() const {
-    if (record_.model_file.empty()) return std::nullopt;
+    const bool is_model = record_.model_file.ends_with(".safetensors") || record_.model_file.ends_with(".gguf");
+    if (!is_plain_name(record_.model_file) || !is_model) return std::nullopt;
     for (const fs::path& folder : {fs::path(image_).parent_path(), fs::path()})
-      if (const fs::path file = folder / record_.model_file; is_file(file) && !has_other_hash(file)) return file.string();
+      if (const fs::path file = folder / record_.model_file; is_file(file) && !has_other_hash(file))
+        return fs::absolute(file).string();
     return std::nullopt;
   }
 
@@ -88,6 +91,12 @@ class Search {
 };
 
 }  // namespace
+
+void RecordedModel::set(RequestSpec& spec) const {
+  if (name.empty()) return;
+  spec.model = name;
+  if (!is_file) spec.names_only.insert("model");
+}
 
 RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context) {
   return Search(record, image, context).run();

@@ -9,12 +9,17 @@ namespace flux2 {
 
 // Which of the models that are here made an image.
 struct RecordedModel {
-  std::string name;     // as RequestSpec::model names it; empty: the image does not say which, or the model is not here
-  std::string problem;  // a sentence: why `name` is empty or another file than the one that made the image
+  std::string name;      // as RequestSpec::model names it; empty: the image does not say which, or the model is not here
+  std::string problem;   // a sentence: why `name` is empty or another file than the one that made the image
+  bool is_file = false;  // `name` is the path of a file beside the image
+
+  // The model of a request: as a name only, unless it is that file.
+  void set(RequestSpec& spec) const;
 };
 
 // Looks for the model by the hash and the name that the record has, among the installed and the bundled models and beside the
-// image. Large files whose hash nobody computed are found by name alone.
+// image. Anybody may have written the record: it names models, never paths. Large files whose hash nobody computed are found by
+// name alone.
 RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context);
 
 }  // namespace flux2

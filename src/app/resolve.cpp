@@ -7,6 +7,7 @@
 #include <random>
 
 #include "app/latent_files.h"
+#include "app/request_limits.h"
 #include "app/resolve_inpaint.h"
 #include "base/error.h"
 #include "base/path_exists.h"
@@ -101,7 +102,7 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
   if (!references.empty() && !no_match && !asked && !configured) return size_of_reference(references[0], log);
   const PictureSize wanted{static_cast<int>(spec.width.value_or(defaults.width)),
                            static_cast<int>(spec.height.value_or(defaults.height))};
-  return valid_picture_size(wanted, spec.strict.value_or(false), log);
+  return valid_picture_size(wanted, spec.strict.value_or(false), log, std::max({wanted.width, wanted.height, kUsualSide}));
 }
 
 // Whether keys and values of references are computed once. Models are trained for one way or the other.
@@ -212,8 +213,10 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
   return resolved;
 }
 
-ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task, const Log& log, InputImages* images) {
-  InputImages own(log);
+ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task, const Log& log, InputImages* images,
+                        const Limits& limits) {
+  check_request_limits(spec, limits);
+  InputImages own(log, {}, limits);
   InputImages& shared = images ? *images : own;
   if (task == Task::Inpaint) return resolve_inpaint(spec, model, log, shared);
   if (task == Task::Edit && (!spec.input || spec.input->empty()))
@@ -235,7 +238,7 @@ RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
     // Older records only have the type of the weights in use, which may be that of the file.
     const auto& types = field("quant").choices;
     if (!spec.quant && std::find(types.begin(), types.end(), record.quant) != types.end()) spec.quant = record.quant;
-    if (find_variant(record.model)) spec.model = record.model;
+    if (find_variant(record.model)) spec.model = record.model, spec.names_only.insert("model");
     return spec;
   }
   // Names of other programs' samplers, schedules and generators mean nothing here.

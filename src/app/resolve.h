@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/input_images.h"
+#include "base/limits.h"
 #include "hub/adapter_tools.h"
 #include "hub/model_files.h"
 #include "pipeline/request.h"
@@ -33,9 +34,10 @@ struct ResolvedRequest {
 };
 
 // Applies the rules for sizes, seeds and guidance to a request, and reads the images it names, through `images` if requests share
-// them. Adapters are not looked up here (app/adapters.h). Throws InvalidArgument if the request cannot be fulfilled.
+// them. Adapters are not looked up here (app/adapters.h). Throws InvalidArgument if the request cannot be fulfilled or
+// asks for more than the limits allow.
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
-                        InputImages* images = nullptr);
+                        InputImages* images = nullptr, const Limits& limits = {});
 
 // A request that decodes saved latents.
 ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path, const Log& log = {});

@@ -99,7 +99,7 @@ TEST(Request, StepsBeyondTheDistilledOnesAreAWarning) {
   Asked asked;
   EXPECT_EQ(asked({"-s", "8"}).request.steps, 8);
   EXPECT_EQ(asked.warnings.size(), 1u);
-  EXPECT_THAT(asked.refusal({"-s", "257"}), HasSubstr("1 to 256"));
+  EXPECT_THAT(asked.refusal({"-s", "257"}), HasSubstr("257 steps; the limit is 256"));
 }
 
 TEST(Request, AListOfSigmasCountsItsSteps) {

@@ -112,9 +112,20 @@ Hint remedy_for(const Way& way) {
   return report;
 }
 
+std::vector<float> numbers_of(const Json& results, const char* stage) {
+  std::vector<float> numbers;
+  const auto list = results.find(stage);
+  if (list == results.end() || !list->is_array()) fail(ErrorCode::BadFile, "{} has no list \"{}\"", kReference, stage);
+  for (const Json& number : *list) {
+    if (!number.is_number()) fail(ErrorCode::BadFile, "{}: \"{}\" is not a list of numbers", kReference, stage);
+    numbers.push_back(number.get<float>());
+  }
+  return numbers;
+}
+
 void compare(SelftestResult& result, const Stages& found, const Json& expected) {
   for (const auto& [stage, values] : {std::pair{"text", &found.text}, {"latents", &found.latents}, {"image", &found.image}}) {
-    const double d = deviation(*values, expected.at(stage).get<std::vector<float>>());
+    const double d = deviation(*values, numbers_of(expected, stage));
     if (result.stage.empty() || d > result.deviation) result.stage = stage, result.deviation = d;
     // What comes after a wrong stage is wrong as well: the first one is named.
     if (d > result.tolerance && result.problem.empty()) {
@@ -180,15 +191,23 @@ SelftestReport selftest(const AppContext& context, const std::string& device,
     if (done) done(result);
     report.results.push_back(std::move(result));
   };
-  for (const auto& [name, hash] : reference.at("files").items()) {
-    add(check_file(folder, name, hash.get<std::string>()));
+  const auto part = [&](const char* name) -> const Json& {
+    const auto at = reference.is_object() ? reference.find(name) : reference.end();
+    if (!reference.is_object() || at == reference.end() || !at->is_object())
+      fail(ErrorCode::BadFile, "{} has no object \"{}\"", (folder / kReference).string(), name);
+    return *at;
+  };
+  for (const auto& [name, unused] : part("files").items()) {
+    std::string hash;
+    in_context((folder / kReference).string(), [&] { read_member(part("files"), name.c_str(), hash); });
+    add(check_file(folder, name, hash));
     report.files_intact = report.files_intact && report.results.back().passed();
   }
   for (const Way& way : ways) {
     SelftestResult result{.what = way.name(), .tolerance = way.tolerance};
     const auto start = std::chrono::steady_clock::now();
     try {
-      compare(result, run_model(files, way, cancelled), reference.at("results"));
+      compare(result, run_model(files, way, cancelled), part("results"));
     } catch (const Error& e) {
       if (e.code() == ErrorCode::Cancelled) throw;
       result.problem = e.what();

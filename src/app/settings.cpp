@@ -119,6 +119,7 @@ RequestSpec spec_of(const Settings& settings) {
     set_value(spec, f, parse_value(f, setting->values, setting->origin));
     spec.origins[f.name] = setting->origin;
     if (setting->is_default) spec.defaults.insert(f.name);
+    if (setting->names_only) spec.names_only.insert(f.name);
   }
   return spec;
 }
@@ -126,7 +127,8 @@ RequestSpec spec_of(const Settings& settings) {
 SettingLayer layer_of(const RequestSpec& spec, const std::string& origin) {
   SettingLayer layer;
   for (const Field& f : request_fields())
-    if (const auto value = get_value(spec, f)) layer[option_name(f)] = {print_value(*value), origin};
+    if (const auto value = get_value(spec, f))
+      layer[option_name(f)] = {.values = print_value(*value), .origin = origin, .names_only = spec.names_only.contains(f.name)};
   return layer;
 }
 
@@ -149,9 +151,11 @@ SettingLayer layer_of_file(const std::vector<const Field*>& fields, const Config
     const std::string key = config_key(*f);
     const auto found = file.values.find(key);
     if (key.empty() || found == file.values.end() || found->second.empty()) continue;
+    if (file.is_project && f->project == Field::Never) continue;
     const std::string origin = fmt::format("{} in {}", key, file.path.filename().string());
     parse_value(*f, found->second, origin);
-    layer[option_name(*f)] = {found->second, origin, true};
+    const bool by_name = file.is_project && f->project == Field::ByName;
+    layer[option_name(*f)] = {.values = found->second, .origin = origin, .is_default = true, .names_only = by_name};
   }
   return layer;
 }

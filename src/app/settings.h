@@ -18,6 +18,7 @@ struct Setting {
   std::vector<std::string> values;
   std::string origin;
   bool is_default = false;  // from the environment, a configuration file or a preset, not from the request itself
+  bool names_only = false;  // from a file of somebody else: it may contain a name, but no path
 };
 using SettingLayer = std::map<std::string, Setting>;  // by option name, with dashes
 
@@ -59,7 +60,7 @@ RequestSpec spec_of(const Settings& settings);
 SettingLayer layer_of(const RequestSpec& spec, const std::string& origin);
 
 // The values of these fields in the environment and in a configuration file. Invalid values and fields that are not available yet
-// are InvalidArgument.
+// are InvalidArgument. From a project file only what it may set is used.
 SettingLayer layer_of_environment(const std::vector<const Field*>& fields, const GetEnv& environment);
 SettingLayer layer_of_file(const std::vector<const Field*>& fields, const ConfigFile& file);
 

@@ -65,7 +65,7 @@ TEST(Settings, InvalidValuesAreRejectedInEveryLayer) {
   EXPECT_EQ(failure([] {
               layered({}, {{"FLUX2_STEPS", "0"}}, {}, {});
             }),
-            "FLUX2_STEPS: \"0\" is not a whole number from 1 to 256");
+            "FLUX2_STEPS: \"0\" is not a whole number from 1 to 1000");
   EXPECT_EQ(failure([] {
               spec_of(layered({"--guidance", "many"}, {}, {}, {}));
             }),

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/folder_limit.h"
 #include "base/path_exists.h"
 #include "base/sha256.h"
 #include "weights/safetensors_writer.h"
@@ -36,6 +37,8 @@ std::string hash_of(const fs::path& path, const fs::path& hashes) {
 
 }  // namespace
 
+fs::path text_cache_folder(const AppContext& context) { return data_path(context.environment, "cache/text"); }
+
 TextCache::TextCache(fs::path folder, int64_t limit_bytes, const ModelFiles& model, const std::string& how,
                      const fs::path& hashes)
     : folder_(std::move(folder)),
@@ -56,7 +59,7 @@ bool TextCache::bring(Session& session, const std::string& prompt) const {
     const auto file = open_weights(path);
     if (!file->find(kTensor)) return false;
     const Tensor stored = file->open(kTensor);
-    if (stored.rank() != 2) return false;
+    if (stored.shape() != Shape{session.models.text_length, session.models.transformer.config().text_width}) return false;
     session.prompt_cache.add(
         prompt, Tensor::from<float>(*session.stream, session.activations, {1, stored.dim(0), stored.dim(1)}, stored.to_floats()));
     fs::last_write_time(path, fs::file_time_type::clock::now());  // used last
@@ -78,31 +81,9 @@ void TextCache::keep(Session& session, const std::string& prompt) const {
     fs::create_directories(folder_);
     const std::vector<float> values = states.to_floats();
     save_tensors(path, {{kTensor, Tensor::host_copy(values.data(), DType::F32, {states.dim(1), states.dim(2)})}});
-    shrink();
+    delete_oldest_files(folder_, ".safetensors", limit_);
   } catch (const std::exception& e) {
     session.log.warn("text states cannot be stored: {}", e.what());
-  }
-}
-
-void TextCache::shrink() const {
-  struct Stored {
-    fs::path path;
-    fs::file_time_type used;
-    int64_t bytes;
-  };
-  std::vector<Stored> files;
-  int64_t total = 0;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    files.push_back({entry.path(), entry.last_write_time(), static_cast<int64_t>(entry.file_size())});
-    total += files.back().bytes;
-  }
-  std::sort(files.begin(), files.end(), [](const Stored& a, const Stored& b) { return a.used < b.used; });
-  std::error_code ignored;
-  for (const Stored& file : files) {
-    if (total <= limit_) break;
-    fs::remove(file.path, ignored);
-    total -= file.bytes;
   }
 }
 

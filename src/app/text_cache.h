@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <string>
 
+#include "app/context.h"
 #include "hub/model_files.h"
 #include "pipeline/session.h"
 
 namespace flux2 {
+
+// Where text states are kept; empty without a data folder.
+std::filesystem::path text_cache_folder(const AppContext& context);
 
 // Text states on disk, so that a prompt that was encoded by an earlier run needs no text encoder. One safetensors file a prompt,
 // named after a hash of everything that decides the states. Above the limit the files that were not used for the longest time go.
@@ -24,7 +28,6 @@ class TextCache {
 
  private:
   std::filesystem::path file_of(const std::string& prompt) const;
-  void shrink() const;
 
   std::filesystem::path folder_;
   int64_t limit_ = 0;

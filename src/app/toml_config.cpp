@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <cctype>
+
 #include "app/config_file.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -30,17 +33,45 @@ void flatten(const toml::table& table, const std::string& prefix, std::map<std::
   }
 }
 
+// Every part of a dotted key is a table inside the one before it, which the library takes apart by recursion. Real keys have two
+// or three parts. A dot counts where a key can have one: behind a letter, a digit, `_`, `-` or a quote.
+void check_keys(std::string_view text) {
+  constexpr int kMostParts = 200;
+  int dots = 0;
+  size_t line = 1;
+  char before = '\n';
+  for (const char c : text) {
+    const auto letter = [](char x) {
+      return std::isalnum(static_cast<unsigned char>(x)) || x == '_' || x == '-' || x == '"' || x == '\'';
+    };
+    if (c == '\n') dots = 0, ++line;
+    else if (c == '.' && letter(before)) ++dots;
+    else if (!letter(c) && c != '.' && c != ' ' && c != '\t') dots = 0;
+    if (dots >= kMostParts) fail(ErrorCode::BadFile, "line {}: a key has more than {} parts", line, kMostParts);
+    if (c != ' ' && c != '\t') before = c;
+  }
+}
+
+// What the library says behind the part of its grammar it was in: "expected '=', saw 'x'".
+std::string fault_of(const toml::parse_error& e) {
+  const std::string_view words = e.description();
+  const size_t colon = words.find(": ");
+  return printable(colon == words.npos ? words : words.substr(colon + 2));
+}
+
 }  // namespace
 
 bool toml_available() { return true; }
 
 std::map<std::string, std::vector<std::string>> parse_toml(std::string_view text) {
   try {
+    check_keys(text);
     std::map<std::string, std::vector<std::string>> values;
     flatten(toml::parse(text), "", values);
     return values;
   } catch (const toml::parse_error& e) {
-    fail(ErrorCode::BadFile, "line {}: {}", e.source().begin.line, e.description());
+    fail(ErrorCode::BadFile, "line {}, column {}: not valid TOML: {}", e.source().begin.line, e.source().begin.column,
+         fault_of(e));
   }
 }
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kDeepest = 32;                  // choices inside choices, files inside files
 constexpr size_t kLongest = size_t{1} << 20;  // bytes of an expanded prompt
+constexpr size_t kMostWork = 20'000'000;      // letters and alternatives looked at: files may name each other many times
 constexpr size_t kNone = std::string_view::npos;
 
 bool is_escape(std::string_view text, size_t at) {
@@ -86,11 +87,18 @@ std::pair<double, std::string_view> weighted(std::string_view text) {
 struct Wildcards::Draw {
   uint64_t seed;
   uint64_t count = 0;
+  size_t work = 0;
+
+  void spend(size_t amount) {
+    work += amount;
+    check(work <= kMostWork, "the prompt takes too long to expand: its wildcards refer to each other too often");
+  }
 
   template <class Text>
   std::string_view among(const std::vector<Text>& texts) {
     std::vector<std::pair<double, std::string_view>> choices;
     double total = 0;
+    spend(texts.size());
     for (const Text& text : texts) total += choices.emplace_back(weighted(text)).first;
     check(total > 0, "the weights of all alternatives are 0, as in \"{}\"", texts.front());
     double at = philox(seed, count++, 0x77696c64)[0] / 4294967296.0 * total;
@@ -122,6 +130,7 @@ std::string Wildcards::expand(std::string_view prompt, uint64_t seed) {
 
 void Wildcards::expand(std::string_view text, Draw& draw, int depth, std::string& out) {
   check(depth <= kDeepest, "wildcards are nested more than {} levels deep, or refer to each other in a cycle", kDeepest);
+  draw.spend(text.size() + 1);
   const auto match = matching_braces(text);
   for (size_t i = 0; i < text.size(); ++i) {
     check(out.size() <= kLongest, "with its wildcards expanded, the prompt is longer than {} bytes", kLongest);
@@ -154,7 +163,7 @@ const std::vector<std::string>& Wildcards::lines_of(const std::string& name) {
       looked.push_back(folder.string());
       continue;
     }
-    const std::string text = read_text_file(path);
+    const std::string text = read_text_file(path, limits_);
     std::vector<std::string> lines;
     for (size_t start = 0; start < text.size();) {
       const size_t end = std::min(text.find('\n', start), text.size());

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
+
 namespace flux2 {
 
 // Prompts with choices in them. {red|green|2::blue} becomes one of its alternatives, blue twice as often as each of the
@@ -16,7 +18,8 @@ namespace flux2 {
 class Wildcards {
  public:
   // The folders that are searched for files, in order.
-  explicit Wildcards(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
+  explicit Wildcards(std::vector<std::filesystem::path> folders, const TextLimits& limits = {})
+      : folders_(std::move(folders)), limits_(limits) {}
 
   // Whether expand() would change the prompt.
   static bool used_in(std::string_view prompt);
@@ -31,6 +34,7 @@ class Wildcards {
   const std::vector<std::string>& lines_of(const std::string& name);
 
   std::vector<std::filesystem::path> folders_;
+  TextLimits limits_;
   std::map<std::string, std::vector<std::string>> files_;
 };
 

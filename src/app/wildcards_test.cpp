@@ -1,5 +1,6 @@
 #include "app/wildcards.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +96,12 @@ TEST_F(WildcardFiles, ReportErrors) {
   write("a.txt", "__b__\n");
   write("b.txt", "__a__ __a__\n");
   EXPECT_THAT(message("__a__"), HasSubstr("in a cycle"));
+  for (char c = 'c'; c < 'y'; ++c) {
+    const std::string next = fmt::format("__{}__", static_cast<char>(c + 1));
+    write(std::string(1, c) + ".txt", next + next + next + "\n");
+  }
+  write("y.txt", "{|}\n");
+  EXPECT_THAT(message("__c__"), HasSubstr("too long to expand")) << "3^22 empty texts";
   write("empty.txt", "# nothing\n");
   EXPECT_THAT(message("__empty__"), HasSubstr("contains no lines"));
   EXPECT_THAT(message("{0::a|0::b}"), HasSubstr("weights"));

@@ -110,7 +110,7 @@ struct Sum {
       return;
     }
     Tensor target = own ? value : Tensor::like(value);
-    value.device().kernels().binary({Binary::Add, value, g, target});
+    if (value.numel() > 0) value.device().kernels().binary({Binary::Add, value, g, target});
     value = target;
     own = true;
   }
@@ -141,7 +141,8 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
     }
     require(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
     GradSink sink(*node);
-    node->backward(dy, sink);
+    // A gradient without elements changes nothing (ops/empty.h).
+    if (std::any_of(dy.begin(), dy.end(), [](const Tensor& d) { return d.defined() && d.numel() > 0; })) node->backward(dy, sink);
     if (use == GraphUse::Release) {
       node->released = true;
       node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing

@@ -7,9 +7,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/own_file.h"
 
 namespace flux2 {
 
@@ -17,22 +21,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kRandomPart = "XXXXXX", kEnding = ".tmp";
+constexpr size_t kRandomLetters = 6;
+constexpr std::string_view kEnding = ".flux2-tmp";  // ours alone, so that a whole folder can be searched for stale ones
+constexpr size_t kLongestName = 255;                // of a file, in bytes
 
-std::string temporary_prefix(const fs::path& path) { return "." + path.filename().string() + "."; }
+[[noreturn]] void cannot_write_file(const fs::path& path, int reason) {
+  fail(ErrorCode::CannotWrite, "cannot write {}: {}", path.string(), std::strerror(reason));
+}
+
+std::string random_letters() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device source;
+  std::string text;
+  for (size_t i = 0; i < kRandomLetters; ++i) text += kLetters[source() % kLetters.size()];
+  return text;
+}
 
 // Creates a temporary file and locks it, so that no other process takes it for a stale one. If another process deletes it between
 // its creation and the lock, a new one is created.
-int open_temporary(const std::string& pattern, std::string& name) {
-  for (;;) {
-    name = pattern;
-    const int fd = ::mkostemps(name.data(), static_cast<int>(kEnding.size()), O_CLOEXEC);
+int open_temporary(const fs::path& path, fs::path& name) {
+  constexpr int kAttempts = 1000;
+  for (int i = 0; i < kAttempts; ++i) {
+    const std::string target = path.filename().string().substr(0, kLongestName - kRandomLetters - kEnding.size() - 2);
+    name = path.parent_path() / fmt::format(".{}.{}{}", target, random_letters(), kEnding);
+    const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return fd;
     const bool taken = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // other failures: no locks here
-    struct stat state {};
-    if (!taken && (::fstat(fd, &state) != 0 || state.st_nlink > 0)) return fd;
+    if (!taken && is_named(name, fd)) return fd;
     ::close(fd);
   }
+  errno = EEXIST;
+  return -1;
+}
+
+bool is_temporary_name(std::string_view name) {
+  return name.size() > 2 + kRandomLetters + kEnding.size() && name.starts_with('.') && name.ends_with(kEnding);
 }
 
 }  // namespace
@@ -42,16 +66,27 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   const auto folder = path_.parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failure);
   if (failure) fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", folder.string(), failure.message());
-  std::string name;
-  fd_ = open_temporary((folder / fmt::format("{}{}{}", temporary_prefix(path_), kRandomPart, kEnding)).string(), name);
-  if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
-  temporary_ = name;
-  ::fchmod(fd_, 0644);
+  remove_stale_temporaries(folder);
+  fs::path name;
+  fd_ = open_temporary(path_, name);
+  if (fd_ < 0) cannot_write_file(path_, errno);
+  try {
+    temporary_ = std::move(name);
+    noted_.note(temporary_);
+  } catch (...) {
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+    throw;
+  }
+  // What a person made private stays private.
+  struct stat replaced {};
+  if (::lstat(path_.c_str(), &replaced) == 0 && S_ISREG(replaced.st_mode) && replaced.st_uid == ::geteuid())
+    ::fchmod(fd_, replaced.st_mode & 0777);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void AtomicFile::write(const void* data, size_t size) {
@@ -59,35 +94,51 @@ void AtomicFile::write(const void* data, size_t size) {
   for (size_t left = size; left > 0;) {
     const ssize_t n = ::write(fd_, p, left);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
+    if (n < 0) {
+      const int reason = errno;
+      if (reason == EFAULT) check_mapped_bytes({reinterpret_cast<const std::byte*>(p), left});
+      cannot_write_file(path_, reason);
+    }
     p += n;
     left -= static_cast<size_t>(n);
   }
   size_ += size;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::finish() {
+  check_mapped_files();
   if (::fsync(fd_) != 0) fail(ErrorCode::CannotWrite, "cannot flush {}: {}", path_.string(), std::strerror(errno));
-  // Renamed before it is closed: the lock protects the temporary name.
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
-  temporary_.clear();
-  ::close(fd_);
-  fd_ = -1;
+  if (!is_named(temporary_, fd_))
+    fail(ErrorCode::CannotWrite, "cannot write {}: another process replaced its temporary file {}", path_.string(),
+         temporary_.string());
 }
 
-void remove_stale_temporaries(const fs::path& path) {
-  const fs::path folder = path.parent_path().empty() ? fs::path(".") : path.parent_path();
-  const std::string prefix = temporary_prefix(path);
+void AtomicFile::commit() {
+  finish();
+  // Renamed before it is closed: the lock protects the temporary name.
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write_file(path_, errno);
+  noted_.forget();
+  temporary_.clear();
+  ::close(std::exchange(fd_, -1));
+}
+
+bool AtomicFile::commit_new() {
+  finish();
+  if (!rename_to_free_name(temporary_, path_)) return false;
+  noted_.forget();
+  temporary_.clear();
+  ::close(std::exchange(fd_, -1));
+  return true;
+}
+
+void remove_stale_temporaries(const fs::path& folder) {
   std::error_code failure;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() != prefix.size() + kRandomPart.size() + kEnding.size() || !name.starts_with(prefix) ||
-        !name.ends_with(kEnding))
-      continue;
-    const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  for (fs::directory_iterator entry(folder.empty() ? fs::path(".") : folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (!is_temporary_name(entry->path().filename().string())) continue;
+    const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(entry->path(), fd)) ::unlink(entry->path().c_str());
     ::close(fd);
   }
 }

@@ -5,11 +5,14 @@
 #include <filesystem>
 #include <span>
 
+#include "base/temporary_files.h"
+
 namespace flux2 {
 
-// A file that gets its name only when it is complete. It is written next to its target under a temporary name (.NAME.XXXXXX.tmp);
-// commit() flushes it to disk and renames it. Without commit() the destructor deletes it. A killed process leaves the temporary
-// file behind (see remove_stale_temporaries). Missing folders are created.
+// A file that gets its name only when it is complete. It is written next to its target under a temporary name
+// (.NAME.XXXXXX.flux2-tmp) and locked. commit() flushes it to disk and renames it. Without commit() the destructor deletes it. A
+// killed process leaves the temporary file behind; the next AtomicFile in the same folder deletes it. Missing folders are
+// created. The umask decides who may read the file; one that replaces another file keeps that file's permissions.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -20,15 +23,20 @@ class AtomicFile {
   void write(const void* data, size_t size);
   void write(std::span<const std::byte> bytes) { write(bytes.data(), bytes.size()); }
   uint64_t size() const { return size_; }
-  void commit();
+
+  void commit();      // replaces an existing file of that name
+  bool commit_new();  // replaces nothing: returns false if the name is taken, however lately
 
  private:
+  void finish();  // before the rename
+
   std::filesystem::path path_, temporary_;
+  NotedTemporary noted_;
   int fd_ = -1;
   uint64_t size_ = 0;
 };
 
-// Deletes temporary files of `path` that killed processes left behind. Files of running processes are locked and stay.
-void remove_stale_temporaries(const std::filesystem::path& path);
+// Deletes temporary files that killed processes left in a folder. Those of running processes are locked and stay.
+void remove_stale_temporaries(const std::filesystem::path& folder);
 
 }  // namespace flux2

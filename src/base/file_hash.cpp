@@ -1,11 +1,15 @@
 #include "base/file_hash.h"
 
-#include <fstream>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/own_file.h"
 #include "base/sha256.h"
 
 namespace flux2 {
@@ -13,12 +17,18 @@ namespace flux2 {
 namespace fs = std::filesystem;
 
 void read_pieces(const fs::path& path, const std::function<void(std::span<const std::byte>)>& take) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorCode::BadFile, "cannot read {}", path.string());
-  std::vector<char> piece(1 << 20);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
-    take(std::as_bytes(std::span(piece.data(), static_cast<size_t>(in.gcount()))));
-  if (in.bad()) fail(ErrorCode::BadFile, "cannot read {}", path.string());
+  std::vector<std::byte> piece(1 << 20);
+  struct Closed {
+    int fd;
+    ~Closed() { ::close(fd); }
+  } const file{open_regular_file(path)};
+  for (;;) {
+    const ssize_t n = ::read(file.fd, piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::BadFile, "cannot read {}: {}", path.string(), std::strerror(errno));
+    if (n == 0) return;
+    take(std::span(piece).first(static_cast<size_t>(n)));
+  }
 }
 
 std::string sha256_of_file(const fs::path& path) {
@@ -42,7 +52,7 @@ Json read_cache(const fs::path& cache) {
 
 void write_cache(const fs::path& cache, const Json& json) {
   try {
-    const std::string text = json.dump(1);
+    const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace);
     AtomicFile file(cache);
     file.write(text.data(), text.size());
     file.commit();
@@ -69,6 +79,8 @@ std::string remembered_hash(const fs::path& path, const fs::path& cache, uint64_
 
   const std::string hash = sha256_of_file(path);
   if (!cache.empty()) {
+    constexpr size_t kMostEntries = 10'000;
+    if (entries.size() >= kMostEntries) entries = Json::object();  // most are of files that are long gone
     entries[name] = {{"file", key}, {"sha256", hash}};
     write_cache(cache, entries);
   }

@@ -6,6 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <new>
+
+#include "base/start_thread.h"
 
 namespace flux2 {
 
@@ -24,16 +28,18 @@ bool is_cached(int fd, off_t at) {
 }  // namespace
 
 ReadAhead::ReadAhead(std::vector<std::filesystem::path> files) : files_(std::move(files)) {
-  thread_ = std::thread([this] {
-    std::vector<char> bytes(static_cast<size_t>(kPiece));
+  // Only for speed: without memory or a thread for it, the files are read when they are accessed.
+  const std::shared_ptr<char[]> bytes(new (std::nothrow) char[static_cast<size_t>(kPiece)]);
+  if (!bytes) return;
+  thread_ = start_thread_if_possible([this, bytes] {
     for (const auto& path : files_) {
-      const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (fd < 0) continue;  // mapping it later reports the error
       const off_t size = ::lseek(fd, 0, SEEK_END);
       for (off_t at = 0; at < size && !stop_; at += kPiece) {
         const off_t last = std::min(at + kPiece, size) - 1;
         if (is_cached(fd, at) && is_cached(fd, last)) continue;
-        const ssize_t n = ::pread(fd, bytes.data(), bytes.size(), at);
+        const ssize_t n = ::pread(fd, bytes.get(), static_cast<size_t>(kPiece), at);
         if (n <= 0) break;
         read_ += n;
       }

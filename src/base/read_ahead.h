@@ -22,7 +22,7 @@ class ReadAhead {
   std::vector<std::filesystem::path> files_;
   std::atomic<bool> stop_ = false;
   std::atomic<int64_t> read_ = 0;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace flux2

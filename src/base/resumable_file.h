@@ -11,7 +11,7 @@ namespace flux2 {
 // A large file that is written front to back and survives interruptions. It grows as .NAME.partial next to its target. mark()
 // flushes what is written so far and records the size. If it is opened again with the same fingerprint (of everything that
 // determines its bytes), it continues from the last mark; with a different fingerprint it starts over. commit() gives it its
-// final name.
+// final name, and refuses to if another process put a different file in its place meanwhile. A link is never written through.
 class ResumableFile {
  public:
   ResumableFile(std::filesystem::path path, std::string fingerprint);
@@ -26,6 +26,8 @@ class ResumableFile {
   void commit();
 
  private:
+  void open_locked();
+  void require_named() const;
   uint64_t noted_size() const;
 
   std::filesystem::path path_, partial_, note_;
@@ -33,5 +35,9 @@ class ResumableFile {
   int fd_ = -1;
   uint64_t size_ = 0, resumed_ = 0;
 };
+
+// A process that was killed just after it gave the file its final name leaves the note. Deletes it if the file is not in
+// progress. For those who find the file complete and do not write it again.
+void remove_leftover_note(const std::filesystem::path& path);
 
 }  // namespace flux2

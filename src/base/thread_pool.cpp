@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -97,7 +96,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   state_->workers.reserve(static_cast<size_t>(threads - 1));
   try {
     for (int i = 1; i < threads; ++i) state_->workers.emplace_back([s = state_.get()] { s->run_worker(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // The system allows no more threads. The pool works with those it has; see size().
   }
 }

@@ -11,11 +11,11 @@ namespace flux2 {
 struct ModelBenchOptions {
   std::string variant = "klein-4b";
   int width = 1024, height = 1024;  // multiples of 16
-  int batch = 1;                    // pictures in one step
-  int references = 0;               // pictures of the same size among the step's tokens
+  int batch = 1;                    // images in one step
+  int references = 0;               // images of the same size among the step's tokens
   int repeat = 10;
   bool text = true, step = true, decode = true, encode = true, picture = true;
-  int steps = 4;        // of the whole picture
+  int steps = 4;        // of the whole image
   bool per_op = false;  // also which ops the time goes to
 };
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_features.h"
@@ -47,16 +48,40 @@ void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config
   const auto folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path();
   const auto path = folder / "config.json";
   if (!std::filesystem::exists(path)) return;
-  const Json json = read_json(path);
-  config.norm_eps = json.value("rms_norm_eps", config.norm_eps);
-  config.rope_theta = json.value("rope_theta", config.rope_theta);
+  const Json json = read_model_json(path);
+  if (!json.is_object()) fail(ErrorCode::BadFile, "{}: expected an object, found {}", path.string(), json.type_name());
+  const auto number = [&](const Json& from, const char* key, double low, double high, auto& target) {
+    const auto found = from.find(key);
+    if (found == from.end() || found->is_null()) return;
+    if (!found->is_number() || !(found->get<double>() >= low && found->get<double>() <= high))
+      fail(ErrorCode::BadFile, "{}: {} must be a number from {} to {}", path.string(), key, low, high);
+    target = found->get<std::decay_t<decltype(target)>>();
+  };
+  number(json, "rms_norm_eps", 0, 1, config.norm_eps);
+  number(json, "rope_theta", 1, 1e12, config.rope_theta);
   if (json.contains("rope_parameters") && json["rope_parameters"].is_object())
-    config.rope_theta = json["rope_parameters"].value("rope_theta", config.rope_theta);
+    number(json["rope_parameters"], "rope_theta", 1, 1e12, config.rope_theta);
 }
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), device_(open_device(options)) {
+namespace {
+
+const EngineOptions& checked_options(const EngineOptions& o) {
+  constexpr int kMostThreads = 65536;
+  constexpr int64_t kLargestTile = 4096;
+  check(o.threads >= 0 && o.threads <= kMostThreads, "{} threads: between 0 and {} are possible", o.threads, kMostThreads);
+  check(o.decode_tile >= -1 && o.decode_tile <= kLargestTile, "a tile of {} positions: between -1 and {} are possible",
+        o.decode_tile, kLargestTile);
+  check(o.memory_limit >= 0, "a memory limit of {} bytes is negative", o.memory_limit);
+  for (const AdapterChoice& adapter : o.adapters)
+    check(std::isfinite(adapter.strength), "adapter {}: the strength is not a number", adapter.path.string());
+  return o;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options) : options_(checked_options(options)), device_(open_device(options)) {
   if (device_->is_host() && options.quant != Quant::None && !options.quant_cache.folder.empty())
     quant_cache_ = std::make_shared<QuantisedCache>(options.quant_cache, options.log);
 }

@@ -37,6 +37,7 @@ struct EngineOptions {
   // The folder where a GPU stores which algorithms are fastest. Empty: nothing is timed. Profile exact never times.
   std::filesystem::path plan_folder;
   QuantisedCacheOptions quant_cache;  // of weights that are quantised for the CPU
+  bool log_prompts = false;           // whether messages may quote prompts
   Log log;
 };
 

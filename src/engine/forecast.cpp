@@ -7,6 +7,8 @@
 #include "engine/model_cost.h"
 #include "engine/network_bytes.h"
 #include "engine/rate.h"
+#include "model/check_network.h"
+#include "pipeline/check_request.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -23,6 +25,7 @@ struct Counted {
           Quant quant)
       : network(std::make_shared<Network>(config)), stream(device.open_stream()) {
     const auto visit = [&](const ParameterVisitor& visitor) { network->visit(visitor); };
+    check_network(weights, visit);
     bytes = network_bytes(weights, quant, engine.activations(), device.is_host(), visit);
     visit([&](const Parameter& p) {
       Shape shape = p.shape;
@@ -67,8 +70,22 @@ struct Rehearsal {
                                   engine.options().adapter_mode == AdapterMode::Merge, engine.activations());
   }
 
+  // The same request with as many images and steps as its memory depends on: one group of images and the beginning of the next,
+  // and the steps that a sampler remembers. So a rehearsal takes the same time for one image and for a thousand.
+  Request shortened(Request request) const {
+    constexpr int kSteps = 4;
+    const int64_t tokens = session.models.text_length + request.tokens();
+    request.batch = static_cast<int>(std::min<int64_t>(request.batch, session.tokens_at_once / tokens + 2));
+    request.steps = std::min(request.steps, kSteps);
+    auto& sigmas = request.schedule.sigmas;
+    if (sigmas.size() > kSteps + 1) sigmas.erase(sigmas.begin(), sigmas.end() - (kSteps + 1));
+    return request;
+  }
+
   // Bytes the pool hands out at most in each phase.
-  std::vector<PhaseForecast> run(const Request& request) {
+  std::vector<PhaseForecast> run(const Request& whole) {
+    check_request(whole, session.models);
+    const Request request = shortened(whole);
     std::vector<PhaseForecast> phases;
     Phase current = Phase::Load;
     const auto account = [&] {

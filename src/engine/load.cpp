@@ -9,6 +9,7 @@
 #include "engine/network_bytes.h"
 #include "engine/page_schedule.h"
 #include "hub/gguf_tokenizer.h"
+#include "model/check_network.h"
 
 namespace flux2 {
 
@@ -128,7 +129,7 @@ Resident<Network> resident(const char* what, const std::shared_ptr<const NamedWe
   const std::string context = std::string("loading the ") + what;
   in_context(context, [&] {
     Network skeleton(config);
-    check_parameters(*weights, visit_of(skeleton));
+    check_network(*weights, visit_of(skeleton));
   });
   return {config, [=] { return in_context(context, [&] { return load_network<Network>(*weights, config, settings); }); }};
 }
@@ -191,7 +192,9 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   const auto is_same = [](const LoadedPart& a, const LoadedPart& b) {
     return !b.files.empty() && a.files == b.files && a.resident_blocks == b.resident_blocks;
   };
-  const auto bytes_of = [&](const NamedWeights& weights, Quant quant, auto network) {
+  // Every tensor is checked before its extents are used.
+  const auto bytes_of = [&](const char* what, const NamedWeights& weights, Quant quant, auto network) {
+    in_context(std::string("loading the ") + what, [&] { check_network(weights, visit_of(network)); });
     return network_bytes(weights, quant, activations(), host, visit_of(network));
   };
 
@@ -214,15 +217,20 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     open(loaded->text_encoder, files.text_encoder, ModelPart::TextEncoder);
     encoder_config =
         in_context("loading the text encoder", [&] { return text_encoder_config(files, *loaded->text_encoder.weights); });
-    encoder_bytes = bytes_of(*loaded->text_encoder.weights, encoder_quant(), Qwen3Encoder(*encoder_config));
+    encoder_bytes = bytes_of("text encoder", *loaded->text_encoder.weights, encoder_quant(), Qwen3Encoder(*encoder_config));
   }
   if (parts.transformer) {
     open(loaded->transformer, files.transformer, ModelPart::Transformer);
     transformer_config = in_context("loading the transformer", [&] { return detect_flux2(*loaded->transformer.weights); });
-    transformer_bytes = bytes_of(*loaded->transformer.weights, quant(), Flux2Transformer(*transformer_config));
+    transformer_bytes = bytes_of("transformer", *loaded->transformer.weights, quant(), Flux2Transformer(*transformer_config));
     // An adapter that cannot be used is refused before anything large is read. The session opens them again and warns.
     for (const AdapterChoice& choice : options_.adapters) open_adapter(choice, *transformer_config, {});
   }
+  if (encoder_config && transformer_config && encoder_config->output_width() != transformer_config->text_width)
+    fail(ErrorCode::Incompatible,
+         "{} produces text states of width {}, but txt_in.weight of {} takes width {}: they do not belong together",
+         loaded->text_encoder.weights->source().description(), encoder_config->output_width(),
+         loaded->transformer.weights->source().description(), transformer_config->text_width);
   const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
   if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, quant() != Quant::None ? quant() : encoder_quant());
   if (options_.streamed_blocks > 0 && host && (quant() != Quant::None || encoder_quant() != Quant::None))

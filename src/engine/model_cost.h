@@ -9,7 +9,7 @@ namespace flux2 {
 // Floating-point operations of one forward pass, a multiply and an add counting as two. Norms and activations, which
 // cost memory traffic rather than arithmetic, are left out.
 
-// One picture; the projection of the text states, done once per prompt, is not part of a step. `others` is the number of tokens
+// One image; the projection of the text states, done once per prompt, is not part of a step. `others` is the number of tokens
 // that are attended to but not computed: kept references.
 double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, int64_t others = 0);
 

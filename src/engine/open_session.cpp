@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "engine/engine.h"
 #include "engine/network_bytes.h"
 #include "engine/weight_stream.h"
@@ -51,6 +56,21 @@ std::shared_ptr<const Network> prepared(std::shared_ptr<const Network> shared, c
   return copy;
 }
 
+// The first weight that is not a number. Reads whole files, so it is called only when something went wrong.
+std::string damage_in(const NamedWeights& weights) {
+  std::vector<float> row;
+  for (const std::string& name : weights.names()) {
+    const WeightRows rows(weights, name);
+    row.resize(static_cast<size_t>(rows.width()));
+    for (int64_t r = 0; r < rows.count(); ++r) {
+      rows.values(r, row.data());
+      if (!std::all_of(row.begin(), row.end(), [](float v) { return std::isfinite(v); }))
+        return fmt::format("{}: the tensor {} contains values that are not numbers", weights.source().description(), name);
+    }
+  }
+  return "";
+}
+
 // The autoencoder once more, on the same device in profile exact.
 struct ExactDecoder {
   void open(const ModelFiles& files, EngineOptions options) {
@@ -71,6 +91,12 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
   auto session = std::make_unique<ModelSession>();
   session->stream = device_->open_stream();
   session->log = options_.log;
+  session->log_prompts = options_.log_prompts;
+  session->find_damage = [parts = std::vector{model->transformer.weights, model->text_encoder.weights, model->vae.weights}] {
+    for (const auto& weights : parts)
+      if (std::string damage = weights ? damage_in(*weights) : ""; !damage.empty()) return damage;
+    return std::string();
+  };
   session->activations = activations();
   session->models = model->models;
   Models& models = session->models;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/start_thread.h"
 
 namespace flux2 {
 
@@ -86,7 +87,7 @@ WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, Stream& netw
     }
     streamed_.push_back(std::move(streamed));
   }
-  if (!streamed_.empty()) thread_ = std::thread([this] { run(); });
+  if (!streamed_.empty()) thread_ = start_thread("streaming weights", [this] { run(); });
 }
 
 WeightStream::~WeightStream() {

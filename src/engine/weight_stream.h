@@ -61,7 +61,7 @@ class WeightStream final : public BlockSchedule {
   int64_t turns_taken_ = 0;  // how many times a streamed block was asked for
   bool stop_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace flux2

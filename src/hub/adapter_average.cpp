@@ -22,9 +22,9 @@ double width_of(double exponent) { return std::sqrt((exponent + 1) / ((exponent 
 std::optional<double> steps_of(const WeightSource& source) {
   const auto& metadata = source.metadata();
   Json found;
-  if (const auto at = metadata.find("ss_steps"); at != metadata.end()) found = Json::parse(at->second, nullptr, false);
+  if (const auto at = metadata.find("ss_steps"); at != metadata.end()) found = try_parse_json(at->second).value_or(Json());
   if (const auto at = metadata.find("training_info"); at != metadata.end()) {
-    const Json info = Json::parse(at->second, nullptr, false);
+    const Json info = try_parse_json(at->second).value_or(Json());
     if (info.is_object() && info.contains("step")) found = info["step"];
   }
   return found.is_number() && found.get<double>() > 0 ? std::optional(found.get<double>()) : std::nullopt;

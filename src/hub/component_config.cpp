@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "base/error.h"
+
 namespace flux2 {
 
 Json transformer_config(const Flux2Config& t) {
@@ -70,7 +72,8 @@ Json config_of(const NamedWeights& weights) {
     if (!t.file) continue;
     const auto beside = t.file->path().parent_path() / "config.json";
     if (std::filesystem::is_regular_file(beside, unreadable)) {
-      Json config = read_json(beside);
+      Json config = read_model_json(beside);
+      if (!config.is_object()) fail(ErrorCode::BadFile, "{}: expected a JSON object", beside.string());
       config.erase("quantization_config");  // what is written has its own
       return config;
     }

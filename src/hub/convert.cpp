@@ -157,7 +157,7 @@ void check_space(const fs::path& out, uint64_t wanted) {
 }
 
 void write_json(const fs::path& path, const Json& json) {
-  const std::string text = json.dump(2) + "\n";
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();
@@ -167,8 +167,6 @@ void write_json(const fs::path& path, const Json& json) {
 const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16"; }
 
 std::string index_name(const std::string& stem) { return stem + ".safetensors.index.json"; }
-
-std::vector<std::string> folder_files(const std::string& stem) { return {"config.json", index_name(stem)}; }
 
 // What the libraries that read folders look for beside the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
@@ -212,10 +210,7 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
       check(!t.file || !fs::exists(paths.back()) || !fs::equivalent(t.file->path(), paths.back()), "{} would overwrite itself",
             paths.back().string());
   }
-  if (options.as_folder) {
-    fs::create_directories(options.out);
-    for (const std::string& name : folder_files(stem)) remove_stale_temporaries(options.out / name);
-  }
+  if (options.as_folder) fs::create_directories(options.out);
 
   Work work{weights, options, ThreadPool(options.threads)};
   std::list<FileWriter> files;

@@ -62,7 +62,7 @@ class Planner {
   Quantisation type_of(const std::string& name, const Shape& shape) const {
     const bool matrix = shape.rank() == 2;
     for (const QuantRule& rule : choice_.rules)
-      if (std::regex_search(name, rule.pattern)) return fitting(name, shape, rule.type ? *rule.type : kept(name), &rule);
+      if (rule.pattern.found_in(name)) return fitting(name, shape, rule.type ? *rule.type : kept(name), &rule);
     if (!matrix) return gguf_ && shape.rank() <= 1 ? Quantisation{DType::F32} : kept(name);
     if (!choice_.type) return kept(name);
     if (is_float(choice_.type->dtype) || !block_of(name).empty()) return fitting(name, shape, *choice_.type, nullptr);
@@ -146,7 +146,8 @@ class Planner {
     for (const auto& [key, value] : weights_.source().metadata())
       if (key.starts_with("modelspec.") || key.starts_with("ss_")) metadata.emplace(key, value);
     if (!quantised_layers_.empty())
-      metadata["_quantization_metadata"] = Json{{"format_version", "1.0"}, {"layers", quantised_layers_}}.dump();
+      metadata["_quantization_metadata"] =
+          Json{{"format_version", "1.0"}, {"layers", quantised_layers_}}.dump(-1, ' ', false, Json::error_handler_t::replace);
     declared = safetensors_order(std::move(declared));
     plan.header = safetensors_header(declared, metadata);
     plan.tensors.clear();
@@ -220,11 +221,7 @@ FileLayout file_layout_named(std::string_view name) {
 QuantRule quant_rule(const std::string& text) {
   const size_t equals = text.rfind('=');
   check(equals != std::string::npos && equals > 0, "a rule is REGEX=TYPE, not \"{}\"", text);
-  try {
-    return {text, std::regex(text.substr(0, equals)), quantisation_named(text.substr(equals + 1))};
-  } catch (const std::regex_error& e) {
-    fail(ErrorCode::InvalidArgument, "\"{}\" is not a regular expression: {}", text.substr(0, equals), e.what());
-  }
+  return {text, Pattern(text.substr(0, equals)), quantisation_named(text.substr(equals + 1))};
 }
 
 uint64_t PlannedTensor::bytes() const { return static_cast<uint64_t>(bytes_for(dtype, shape.numel())); }

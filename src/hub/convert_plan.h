@@ -1,10 +1,10 @@
 #pragma once
 
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/pattern.h"
 #include "hub/quantisation.h"
 #include "weights/gguf_writer.h"
 #include "weights/named_weights.h"
@@ -23,7 +23,7 @@ FileLayout file_layout_named(std::string_view name);
 
 struct QuantRule {
   std::string text;  // as given: REGEX=TYPE
-  std::regex pattern;
+  Pattern pattern;
   std::optional<Quantisation> type;
 };
 QuantRule quant_rule(const std::string& text);

@@ -56,7 +56,7 @@ bool holds_tokenizer(const fs::path& folder) {
 std::optional<Json> model_index_of(const fs::path& folder) {
   const fs::path path = folder / "model_index.json";
   if (!is_file(path)) return std::nullopt;
-  Json index = in_context(path.string(), [&] { return read_json(path); });
+  Json index = read_model_json(path);
   if (!index.is_object()) fail(ErrorCode::BadFile, "{}: expected a JSON object", path.string());
   return index;
 }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "base/text.h"
 #include "hub/folder_layout.h"
@@ -147,9 +148,17 @@ class Locator {
     return chosen;
   }
 
+  ChosenModel open_path(const fs::path& path) {
+    return is_folder(path) ? open_folder(path) : open(path, model_root(path), "named in the request");
+  }
+
   ChosenModel choose_named(const std::string& name) {
-    if (path_exists(name)) return is_folder(name) ? open_folder(name) : open(name, model_root(name), "named in the request");
     const auto variant = find_variant(name);
+    if (query_.names_only && !variant && !is_plain_name(name))
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("the model \"{}\" is not a name. Only a person may choose a model by its path", printable(name)),
+                  Hint("give the path with {0}", {set_option("model", "PATH")}));
+    if (!query_.names_only && path_exists(name)) return open_path(name);
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
     // A whole name is worth more than the beginning of one: pico is the bundled model although pico-q4 is registered.
     if (const auto* part = query_.registered.find_exact(name, ComponentKind::Transformer)) return open_registered(*part);
@@ -157,7 +166,7 @@ class Locator {
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
     if (variant) return choose_variant(*variant);
     for (const fs::path& folder : folders_)
-      if (fs::path(name).is_relative() && path_exists(folder / name)) return choose_named((folder / name).string());
+      if (fs::path(name).is_relative() && path_exists(folder / name)) return open_path(folder / name);
     if (name.find('/') != std::string::npos || name.ends_with(".safetensors") || name.ends_with(".gguf"))
       fail(ErrorCode::NotFound, "{} does not exist", name);
     std::vector<std::string> known = query_.registered.names(ComponentKind::Transformer);
@@ -196,6 +205,7 @@ class Locator {
       try {
         found.push_back(chosen_from(recognise(part->path, log_), model_root(part->path), part));
       } catch (const Error& e) {
+        if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
         log_.debug("{}", e.what());
       }
     }
@@ -205,6 +215,7 @@ class Locator {
         try {
           found.push_back(chosen_from(recognise(path, log_), model_root(path)));
         } catch (const Error& e) {
+          if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
           log_.debug("{}", e.what());
           continue;
         }
@@ -262,6 +273,7 @@ class Locator {
         found.push_back(chosen_from(r, folder));
         if (one_model) break;
       } catch (const Error& e) {
+        if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
         if (!refusal) refusal = e;
       }
     }

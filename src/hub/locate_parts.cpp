@@ -110,6 +110,7 @@ class PartFinder {
         files_.reasons.push_back(fmt::format("{} {}: found", name_of(kind), path.string()));
         return path;
       } catch (const Error& e) {
+        if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
         log_.debug("{}", e.what());
         if (!refusal && own) refusal = e;
       }

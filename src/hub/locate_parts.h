@@ -15,7 +15,7 @@
 
 namespace flux2 {
 
-// An environment variable of the reference program that names the transformer of a variant.
+// An environment variable of the reference implementation that names the transformer of a variant.
 struct ModelVariable {
   const char* name;
   const char* variant;

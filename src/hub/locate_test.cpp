@@ -233,7 +233,7 @@ TEST_F(Locate, RefusesMissingParts) {
   EXPECT_THAT(refused(), AllOf(HasSubstr("the autoencoder of klein 4B is missing"), HasSubstr(root.string()),
                                HasSubstr("models install flux.2-klein-4b"), HasSubstr("name it with vae")));
   write_stripped(root / "vae/diffusion_pytorch_model.safetensors", vae_tensors({.latent_channels = 16}));
-  EXPECT_THAT(refused(), HasSubstr("VAE has 16 latent channels; FLUX.2 needs 32"));
+  EXPECT_THAT(refused(), HasSubstr("decoder.conv_in.weight takes 16 latent channels; FLUX.2 needs 32"));
   write_stripped(root / "vae/diffusion_pytorch_model.safetensors", vae_tensors({}));
   fs::remove_all(root / "tokenizer");
   EXPECT_THAT(refused(), HasSubstr("the tokenizer of klein 4B is missing"));

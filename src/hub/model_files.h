@@ -25,7 +25,8 @@ struct ModelFiles {
 
 // The user's choice of a model. Empty fields are searched for.
 struct ModelQuery {
-  std::string model;  // name or key of a registered model, variant id, file or folder
+  std::string model;        // name or key of a registered model, variant id, file or folder
+  bool names_only = false;  // `model` comes from a file of somebody else: it is looked up as a name, never as a path
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
   std::optional<bool> base;                             // what the user says: base (true) or distilled
   std::vector<std::filesystem::path> folders;           // where installed models are looked for, best first

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "hub/folder_layout.h"
 #include "hub/quantisation.h"
 #include "hub/recognise_parts.h"
@@ -26,10 +26,9 @@ struct Sniffed {
 };
 
 Sniffed sniff(const fs::path& path) {
-  std::string head(16, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(file.gcount()));
+  const auto file = MappedFile::open(path);
+  const auto first = file->bytes().first(std::min<size_t>(16, file->bytes().size()));
+  const std::string head(reinterpret_cast<const char*>(first.data()), first.size());
   using Kind = Recognition::Kind;
   // The length in front of a safetensors header may begin like anything: 1152 bytes like a pickle.
   if (head.size() > 8 && head.compare(4, 5, std::string_view("\0\0\0\0{", 5)) == 0) return {};

@@ -86,11 +86,11 @@ TEST(Recognise, AutoencodersByLatentChannels) {
   EXPECT_EQ(full.family, "FLUX.2");
   EXPECT_EQ(full.variant, "full");
 
-  const Component small = only(vae_tensors({.encoder_widths = {32, 64, 128, 128}, .decoder_widths = {24, 48, 96, 96}}));
+  const Component small = only(vae_tensors({.encoder_widths = {64, 128, 256, 256}, .decoder_widths = {32, 64, 128, 128}}));
   EXPECT_EQ(small.variant, "small decoder");
   ASSERT_TRUE(small.vae);
-  EXPECT_EQ(small.vae->encoder_widths[3], 128);
-  EXPECT_THAT(small.vae->decoder_widths, ::testing::ElementsAre(24, 48, 96, 96));
+  EXPECT_EQ(small.vae->encoder_widths[3], 256);
+  EXPECT_THAT(small.vae->decoder_widths, ::testing::ElementsAre(32, 64, 128, 128));
 
   EXPECT_EQ(only(vae_tensors({.has_encoder = false})).variant, "decoder only");
 

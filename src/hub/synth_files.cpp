@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void write_json(const fs::path& path, const Json& json) {
-  const std::string text = json.dump(2) + "\n";
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();

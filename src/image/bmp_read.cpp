@@ -21,7 +21,7 @@ struct Header {
   std::array<uint32_t, 4> masks{};  // red, green, blue, alpha, for 16 and 32 bits
 };
 
-Header read_header(const ByteView& file, int64_t max_pixels) {
+Header read_header(const ByteView& file, const ImageLimits& limits) {
   const uint32_t size = file.u32(14);
   if (size != kCoreHeader && size < kInfoHeader) {
     fail(ErrorCode::BadFile, "BMP: a header of {} bytes is not known", size);
@@ -29,7 +29,7 @@ Header read_header(const ByteView& file, int64_t max_pixels) {
   const bool core = size == kCoreHeader;
   const int64_t width = core ? file.u16(18) : file.i32(18);
   const int64_t rows = core ? file.u16(20) : int64_t{file.i32(22)};
-  check_image_size(width, rows < 0 ? -rows : rows, max_pixels);
+  check_image_size(width, rows < 0 ? -rows : rows, limits);
 
   Header h{};
   h.width = static_cast<int>(width);
@@ -96,9 +96,9 @@ void read_bgr(std::span<const std::byte> line, int width, uint8_t* to) {
 
 }  // namespace
 
-Image decode_bmp(std::span<const std::byte> bytes, int64_t max_pixels) {
+Image decode_bmp(std::span<const std::byte> bytes, const ImageLimits& limits) {
   const ByteView file(bytes, std::endian::little);
-  const Header h = read_header(file, max_pixels);
+  const Header h = read_header(file, limits);
   const bool indexed = h.bits == 1 || h.bits == 4 || h.bits == 8, masked = h.bits == 16 || h.bits == 32;
   if (!indexed && !masked && h.bits != 24) fail(ErrorCode::BadFile, "BMP: {} bits per pixel are not supported", h.bits);
   if (masked && (h.masks[0] == 0 || h.masks[1] == 0 || h.masks[2] == 0)) {

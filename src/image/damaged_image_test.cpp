@@ -61,7 +61,7 @@ TEST_P(DamagedImage, ChangedBytesGiveOnlyErrors) {
     const size_t range = round % 2 != 0 ? damaged.size() : std::min<size_t>(damaged.size(), 200);  // headers matter most
     for (int i = 0; i < 1 + round % 4; ++i) damaged[random() % range] = static_cast<std::byte>(random());
     Image image;
-    const auto code = code_of([&] { image = read_image(damaged, {.max_pixels = 1 << 20}); });
+    const auto code = code_of([&] { image = read_image(damaged, {.limits = {.pixels = 1 << 20}}); });
     if (code) {
       ++refused;
       EXPECT_EQ(*code, ErrorCode::BadFile) << "round " << round;

@@ -13,7 +13,6 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view kIccPrefix = "ICC_PROFILE\0"sv;  // then the number of this part, from 1, and the number of parts
-constexpr size_t kMaxIccBytes = size_t{64} << 20;           // real ones have less than 4 MiB
 
 Embedded in_png(std::span<const std::byte> bytes) {
   Embedded found;
@@ -69,25 +68,34 @@ Embedded in_webp(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Embedded find_embedded(std::span<const std::byte> bytes, ImageFormat format) {
+Embedded find_embedded(std::span<const std::byte> bytes, ImageFormat format, const ImageLimits& limits) {
+  const auto within = [&](Embedded found) {
+    if (found.exif.size() > limits.metadata_bytes) found.exif = {};
+    if (found.xmp.size() > limits.metadata_bytes) found.xmp = {};
+    size_t profile = 0;
+    for (const auto part : found.icc) profile += part.size();
+    if (profile > limits.metadata_bytes) found.icc.clear();
+    return found;
+  };
   switch (format) {
-    case ImageFormat::Png: return in_png(bytes);
-    case ImageFormat::Jpeg: return in_jpeg(bytes);
-    case ImageFormat::WebP: return in_webp(bytes);
+    case ImageFormat::Png: return within(in_png(bytes));
+    case ImageFormat::Jpeg: return within(in_jpeg(bytes));
+    case ImageFormat::WebP: return within(in_webp(bytes));
     case ImageFormat::Ppm:
     case ImageFormat::Bmp: return {};
   }
   return {};
 }
 
-std::vector<std::byte> icc_profile(const Embedded& embedded, ImageFormat format) {
+std::vector<std::byte> icc_profile(const Embedded& embedded, ImageFormat format, const ImageLimits& limits) {
   std::vector<std::byte> profile;
   for (const auto part : embedded.icc) profile.insert(profile.end(), part.begin(), part.end());
   if (format != ImageFormat::Png || profile.empty()) return profile;
   const std::string_view chunk(reinterpret_cast<const char*>(profile.data()), profile.size());
   const size_t name = chunk.find('\0');  // then a zero for the method, then the compressed profile
   if (name == chunk.npos || name + 2 > chunk.size() || chunk[name + 1] != 0) return {};
-  const auto text = inflated(chunk.substr(name + 2), kMaxIccBytes);
+  size_t work = limits.metadata_bytes;
+  const auto text = inflated(chunk.substr(name + 2), limits.metadata_bytes, work);
   if (!text) return {};
   const auto bytes = std::as_bytes(std::span(*text));
   return {bytes.begin(), bytes.end()};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "image/byte_view.h"
 #include "image/text_encoding.h"
@@ -70,23 +71,25 @@ std::string decode_comment(std::string_view value, std::endian block_order) {
 }
 
 void read_block(const ByteView& block, std::endian order, Exif& exif) {
+  // Only the first of several equal tags counts: decoding each of 65535 long texts would take minutes.
   size_t exif_folder = 0;
+  bool seen_make = false, seen_software = false, seen_comment = false;
+  const auto first = [](bool& seen) { return !std::exchange(seen, true); };
   for_each_entry(block, block.u32(4), [&](const Entry& entry) {
     if (entry.tag == kOrientation && entry.type == kShort && entry.count == 1) {
       const int value = block.u16(entry.at);
       if (value >= 1 && value <= 8) exif.orientation = value;
     }
-    if (entry.tag == kMake && entry.type == kAscii) exif.make = any_to_utf8(until_nul(value_bytes(block, entry)));
-    if (entry.tag == kSoftware && entry.type == kAscii) {
+    if (entry.tag == kMake && entry.type == kAscii && first(seen_make))
+      exif.make = any_to_utf8(until_nul(value_bytes(block, entry)));
+    if (entry.tag == kSoftware && entry.type == kAscii && first(seen_software))
       exif.software = any_to_utf8(until_nul(value_bytes(block, entry)));
-    }
     if (entry.tag == kExifFolder && entry.type == kLong) exif_folder = block.u32(entry.at);
   });
   if (exif_folder == 0) return;
   for_each_entry(block, exif_folder, [&](const Entry& entry) {
-    if (entry.tag == kUserComment && size_of_type(entry.type) == 1) {
+    if (entry.tag == kUserComment && size_of_type(entry.type) == 1 && first(seen_comment))
       exif.comment = decode_comment(value_bytes(block, entry), order);
-    }
   });
 }
 
@@ -153,8 +156,8 @@ class BlockWriter {
 
 Exif parse_exif(std::span<const std::byte> block) {
   Exif exif;
-  const std::string_view text(reinterpret_cast<const char*>(block.data()), block.size());
-  if (text.starts_with("Exif\0"sv) && block.size() > 6) return parse_exif(block.subspan(6));
+  std::string_view text(reinterpret_cast<const char*>(block.data()), block.size());
+  if (text.starts_with("Exif\0"sv) && block.size() > 6) block = block.subspan(6), text.remove_prefix(6);
   const bool big = text.starts_with("MM\0*"sv), little = text.starts_with("II*\0"sv);
   if (!big && !little) return exif;
   const std::endian order = big ? std::endian::big : std::endian::little;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 
 namespace flux2 {
@@ -45,6 +46,23 @@ TEST(Exif, ReadsCommentsOfOtherWriters) {
   EXPECT_EQ(parse(comment_block("ASCII\0\0\0hi\0\0"s)).comment, "hi");
   EXPECT_EQ(parse(comment_block("\0\0\0\0\0\0\0\0h\xc3\xa9"s)).comment, "hé");
   EXPECT_EQ(parse(comment_block("no prefix"s)).comment, "no prefix");
+}
+
+TEST(Exif, PrefixesMayBeRepeatedWithoutEnd) {
+  std::string block;
+  while (block.size() < (size_t{32} << 20)) block += "Exif\0\0"s;
+  EXPECT_EQ(parse(block + "II*\0"s).orientation, 1);
+}
+
+TEST(Exif, RepeatedTagsAreDecodedOnce) {
+  // 60,000 entries that all name the same megabyte as a text.
+  std::string block = "MM\0*\0\0\0\x08"s + "\xea\x60"s;
+  for (int i = 0; i < 60'000; ++i) block += "\x01\x0f\0\x02\0\x10\0\0\0\x0a\xfc\x90"s;
+  block.resize(720'016, '\0');
+  block += std::string(1 << 20, 'm');
+  const std::clock_t began = std::clock();  // of the processor: other programs do not count
+  EXPECT_EQ(parse(block).make.size(), 1u << 20);
+  EXPECT_LT((std::clock() - began) / CLOCKS_PER_SEC, 5);
 }
 
 TEST(Exif, SurvivesDamage) {

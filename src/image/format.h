@@ -15,7 +15,7 @@ const char* name_of(ImageFormat format);  // "png", "jpg", … : also the usual 
 // What the content says, whatever the file is called.
 std::optional<ImageFormat> sniff_format(std::span<const std::byte> bytes);
 
-// "jpg", ".JPG" or "folder/picture.jpg" → the format to write. Throws InvalidArgument, naming what this build writes,
+// "jpg", ".JPG" or "folder/image.jpg" → the format to write. Throws InvalidArgument, naming what this build writes,
 // for one that is unknown or left out of the build.
 ImageFormat format_from_name(std::string_view name);
 

@@ -8,18 +8,17 @@ namespace flux2 {
 
 Image::Image(int w, int h, int c) : width(w), height(h), channels(c) {
   require(c == 1 || c == 3 || c == 4, "a picture has 1, 3 or 4 channels, not {}", c);
-  check_image_size(w, h);
+  check_image_size(w, h, {.side = kMaxImageSide, .pixels = kMaxImagePixels});
   pixels.resize(row_bytes() * static_cast<size_t>(h));
 }
 
-void check_image_size(int64_t width, int64_t height, int64_t max_pixels) {
+void check_image_size(int64_t width, int64_t height, const ImageLimits& limits) {
   if (width < 1 || height < 1) fail(ErrorCode::BadFile, "the image has no pixels ({}×{})", width, height);
-  if (width > kMaxImageSide || height > kMaxImageSide) {
-    fail(ErrorCode::BadFile, "the image is {}×{}; a side may have at most {} pixels", width, height, kMaxImageSide);
-  }
-  if (width * height > max_pixels) {
-    fail(ErrorCode::BadFile, "the image is {}×{}; at most {} pixels are read", width, height, max_pixels);
-  }
+  const std::string size = fmt::format("the image is {}×{}", width, height);
+  check_limit("image-side", static_cast<uint64_t>(std::max(width, height)),
+              static_cast<uint64_t>(std::min(limits.side, kMaxImageSide)), size + ": a side has {} pixels");
+  check_limit("image-pixels", static_cast<uint64_t>(width * height), static_cast<uint64_t>(limits.pixels),
+              size + ": it has {} pixels");
 }
 
 namespace {
@@ -34,16 +33,22 @@ uint8_t over_white(unsigned value, unsigned alpha) {
 Image to_rgb(const Image& image, AlphaRule rule) {
   if (image.channels == 3) return image;
   Image rgb(image.width, image.height, 3);
-  const uint8_t* from = image.pixels.data();
-  uint8_t* to = rgb.pixels.data();
-  const size_t count = image.pixels.size() / static_cast<size_t>(image.channels);
-  for (size_t i = 0; i < count; ++i, from += image.channels, to += 3) {
+  for (int y = 0; y < image.height; ++y) rgb_row(image, y, rule, rgb.row(y));
+  return rgb;
+}
+
+void rgb_row(const Image& image, int y, AlphaRule rule, uint8_t* out) {
+  const uint8_t* from = image.row(y);
+  if (image.channels == 3) {
+    std::copy_n(from, image.row_bytes(), out);
+    return;
+  }
+  for (int x = 0; x < image.width; ++x, from += image.channels, out += 3) {
     for (int c = 0; c < 3; ++c) {
       const uint8_t value = from[image.channels == 1 ? 0 : c];
-      to[c] = image.channels == 4 && rule == AlphaRule::OverWhite ? over_white(value, from[3]) : value;
+      out[c] = image.channels == 4 && rule == AlphaRule::OverWhite ? over_white(value, from[3]) : value;
     }
   }
-  return rgb;
 }
 
 Image crop(const Image& image, int left, int top, int width, int height) {
@@ -58,16 +63,31 @@ Image centre_crop(const Image& image, int width, int height) {
   return crop(image, (image.width - width) / 2, (image.height - height) / 2, width, height);
 }
 
+namespace {
+
+void mirror_rows(Image& image) {
+  for (int y = 0; y < image.height; ++y)
+    for (int left = 0, right = image.width - 1; left < right; ++left, --right)
+      std::swap_ranges(image.at(left, y), image.at(left, y) + image.channels, image.at(right, y));
+}
+
+void flip(Image& image) {
+  for (int top = 0, bottom = image.height - 1; top < bottom; ++top, --bottom)
+    std::swap_ranges(image.row(top), image.row(top) + image.row_bytes(), image.row(bottom));
+}
+
+}  // namespace
+
 Image apply_orientation(Image image, int orientation) {
   if (orientation < 2 || orientation > 8) return image;
-  const bool transpose = orientation >= 5;
-  const bool mirror_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool mirror_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  Image upright(transpose ? image.height : image.width, transpose ? image.width : image.height, image.channels);
+  if (orientation == 2 || orientation == 3) mirror_rows(image);
+  if (orientation == 3 || orientation == 4) flip(image);
+  if (orientation <= 4) return image;
+  const bool mirror_x = orientation == 7 || orientation == 8, mirror_y = orientation == 6 || orientation == 7;
+  Image upright(image.height, image.width, image.channels);
   for (int y = 0; y < upright.height; ++y) {
     for (int x = 0; x < upright.width; ++x) {
-      const int u = transpose ? y : x, v = transpose ? x : y;
-      const uint8_t* from = image.at(mirror_x ? image.width - 1 - u : u, mirror_y ? image.height - 1 - v : v);
+      const uint8_t* from = image.at(mirror_x ? image.width - 1 - y : y, mirror_y ? image.height - 1 - x : x);
       std::copy_n(from, image.channels, upright.at(x, y));
     }
   }

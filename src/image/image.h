@@ -4,19 +4,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
+
 namespace flux2 {
 
-// Size limits. Larger images are rejected before anything is allocated.
+// No image is larger than this. Images from files are limited further (ImageLimits).
 constexpr int kMaxImageSide = 65500;
-constexpr int64_t kMaxImagePixels = int64_t{1} << 28;
+constexpr int64_t kMaxImagePixels = int64_t{1} << 31;
 
-// An 8-bit picture, rows from the top, samples interleaved: 1 grey, 3 RGB or 4 RGBA (alpha not premultiplied). Colours are sRGB.
+// An 8-bit image, rows from the top, samples interleaved: 1 grey, 3 RGB or 4 RGBA (alpha not premultiplied). Colours are sRGB.
 struct Image {
   int width = 0, height = 0, channels = 0;
   std::vector<uint8_t> pixels;  // [height, width, channels]
 
   Image() = default;
-  Image(int width, int height, int channels);  // all zero; refuses sizes beyond the limits above
+  Image(int width, int height, int channels);  // all zero; refuses larger ones than the sizes above
 
   size_t row_bytes() const { return static_cast<size_t>(width) * static_cast<size_t>(channels); }
   uint8_t* row(int y) { return pixels.data() + static_cast<size_t>(y) * row_bytes(); }
@@ -27,15 +29,16 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// Throws BadFile unless 1 ≤ side ≤ kMaxImageSide and width·height ≤ max_pixels.
-void check_image_size(int64_t width, int64_t height, int64_t max_pixels = kMaxImagePixels);
+// Throws BadFile unless both sides are 1 or more and within the limits.
+void check_image_size(int64_t width, int64_t height, const ImageLimits& limits = {});
 
 // How transparency is removed: composited over white, or ignored (as the BFL reference does).
 enum class AlphaRule { OverWhite, Drop };
 
 Image to_rgb(const Image& image, AlphaRule rule = AlphaRule::OverWhite);  // grey is replicated
+void rgb_row(const Image& image, int y, AlphaRule rule, uint8_t* out);    // the same for one row
 
-// The part of the picture that begins at (left, top); it must lie inside.
+// The part of the image that begins at (left, top); it must lie inside.
 Image crop(const Image& image, int left, int top, int width, int height);
 Image centre_crop(const Image& image, int width, int height);  // if the margin is odd, the larger part is right and below
 

@@ -19,7 +19,7 @@ TEST(Image, RefusesSizesBeyondTheLimits) {
   EXPECT_THROW(Image(65500, 65500, 1), Error);
   EXPECT_THROW(Image(2, 2, 2), Error);
   EXPECT_NO_THROW(check_image_size(16384, 16384));
-  EXPECT_THROW(check_image_size(10, 10, 99), Error);
+  EXPECT_THROW(check_image_size(10, 10, {.pixels = 99}), Error);
 }
 
 TEST(Image, CompositesOnWhiteOrDropsAlpha) {

@@ -36,7 +36,7 @@ class JpegReader {
     info_.src = &source_;
     progress_.progress_monitor = [](j_common_ptr info) {
       auto* self = static_cast<JpegReader*>(info->client_data);
-      if (self->info_.input_scan_number > kMaxScans) fail_with(&self->info_, "more scans than any real picture has");
+      if (self->info_.input_scan_number > kMaxScans) fail_with(&self->info_, "more scans than any real image has");
     };
     info_.progress = &progress_;
   }
@@ -49,15 +49,48 @@ class JpegReader {
 
   template <class Body>
   void run(Body&& body) {
-    if (setjmp(jump_) != 0) fail(ErrorCode::BadFile, "JPEG: {}", message_);
+    if (setjmp(jump_) != 0) fail(out_of_memory_ ? ErrorCode::OutOfMemory : ErrorCode::BadFile, "JPEG: {}", message_);
     body();
   }
 
  private:
   static void on_error(j_common_ptr info) {
     auto* self = static_cast<JpegReader*>(info->client_data);
-    info->err->format_message(info, self->message_);
+    self->out_of_memory_ = info->err->msg_code == JERR_OUT_OF_MEMORY;
+    std::snprintf(self->message_, sizeof self->message_, "%s", words_for(info->err->msg_code));
     std::longjmp(self->jump_, 1);
+  }
+
+  // Our own words for the library's messages.
+  static const char* words_for(int code) {
+    switch (code) {
+      case JERR_OUT_OF_MEMORY: return "not enough memory";
+      case JERR_EMPTY_IMAGE: return "the image has no pixels";
+      case JERR_BAD_PRECISION: return "only images with 8 bits per sample are supported";
+      case JERR_SOF_UNSUPPORTED:
+#if JPEG_LIB_VERSION < 70
+      case JERR_ARITH_NOTIMPL:
+#endif
+      case JERR_CONVERSION_NOTIMPL:
+      case JERR_CCIR601_NOTIMPL:
+      case JERR_FRACT_SAMPLE_NOTIMPL: return "this kind of JPEG is not supported";
+      case JERR_COMPONENT_COUNT: return "the number of its colour components is not supported";
+      case JERR_IMAGE_TOO_BIG: return "the image is larger than a JPEG file can store";
+      case JERR_NO_HUFF_TABLE:
+      case JERR_NO_QUANT_TABLE:
+      case JERR_NO_ARITH_TABLE:
+      case JERR_BAD_HUFF_TABLE: return "its decoding tables are missing or damaged";
+      case JERR_SOS_NO_SOF:
+      case JERR_NO_IMAGE: return "the file contains no image";
+      case JERR_INPUT_EOF:
+      case JERR_INPUT_EMPTY:
+      case JWRN_JPEG_EOF: return "the file is truncated";
+      case JWRN_HIT_MARKER:
+      case JWRN_HUFF_BAD_CODE:
+      case JWRN_ARITH_BAD_CODE:
+      case JWRN_MUST_RESYNC: return "the image data is damaged";
+      default: return "the file is damaged";
+    }
   }
 
   [[noreturn]] static void fail_with(j_decompress_ptr info, const char* message) {
@@ -91,27 +124,26 @@ class JpegReader {
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
   std::jmp_buf jump_;
-  char message_[JMSG_LENGTH_MAX] = {};
+  char message_[128] = {};
+  bool out_of_memory_ = false;
 };
 
 // Files with an Adobe marker store ink inverted; those without store it plainly.
-Image cmyk_to_rgb(const std::vector<uint8_t>& cmyk, int width, int height, bool inverted) {
-  Image rgb(width, height, 3);
+void cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb, int64_t width, bool inverted) {
   const unsigned flip = inverted ? 0 : 255;
-  for (size_t i = 0; i < cmyk.size() / 4; ++i) {
-    const unsigned light = cmyk[4 * i + 3] ^ flip;
-    for (size_t c = 0; c < 3; ++c) rgb.pixels[3 * i + c] = mul_div_255(cmyk[4 * i + c] ^ flip, light);
+  for (int64_t i = 0; i < width; ++i, cmyk += 4, rgb += 3) {
+    const unsigned light = cmyk[3] ^ flip;
+    for (int c = 0; c < 3; ++c) rgb[c] = mul_div_255(cmyk[c] ^ flip, light);
   }
-  return rgb;
 }
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {
+Image decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits) {
   JpegReader reader(bytes);
   reader.run([&] { jpeg_read_header(reader.get(), TRUE); });
   const int64_t columns = reader->image_width, lines = reader->image_height;
-  check_image_size(columns, lines, max_pixels);
+  check_image_size(columns, lines, limits);
   // A block of 64 samples takes at least a bit; arithmetic coding may do better, but not in pictures.
   if (columns * lines / 2048 > static_cast<int64_t>(bytes.size())) {
     fail(ErrorCode::BadFile, "JPEG: the file is truncated: {} bytes for {}×{} pixels", bytes.size(), columns, lines);
@@ -122,21 +154,20 @@ Image decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {
   }
   reader->out_color_space = stored == 1 ? JCS_GRAYSCALE : stored == 3 ? JCS_RGB : JCS_CMYK;
 
-  std::vector<uint8_t> samples(static_cast<size_t>(columns * lines * stored));
-  const size_t row_bytes = static_cast<size_t>(columns * stored);
+  // The coefficients of an image with several scans are all kept until the last scan: two bytes for each sample.
+  if (jpeg_has_multiple_scans(reader.get())) check_image_size(columns, lines, {.side = limits.side, .pixels = limits.pixels / 2});
+
+  Image image(width, height, stored == 1 ? 1 : 3);
+  std::vector<uint8_t> ink(stored == 4 ? static_cast<size_t>(columns) * 4 : 0);  // one row
   reader.run([&] {
     jpeg_start_decompress(reader.get());
     while (reader->output_scanline < reader->output_height) {
-      JSAMPROW row = samples.data() + reader->output_scanline * row_bytes;
+      uint8_t* to = image.row(static_cast<int>(reader->output_scanline));
+      JSAMPROW row = stored == 4 ? ink.data() : to;
       jpeg_read_scanlines(reader.get(), &row, 1);
+      if (stored == 4) cmyk_to_rgb(ink.data(), to, columns, reader->saw_Adobe_marker);
     }
   });
-  if (stored == 4) return cmyk_to_rgb(samples, width, height, reader->saw_Adobe_marker);
-  Image image;
-  image.width = width;
-  image.height = height;
-  image.channels = stored;
-  image.pixels = std::move(samples);
   return image;
 }
 

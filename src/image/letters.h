@@ -15,7 +15,7 @@ constexpr int kLetterWidth = 6, kLineHeight = 11;  // pixels from one letter, on
 // The text in lines of at most `columns` letters, broken at spaces where there are any.
 std::vector<std::string> wrapped_text(std::string_view text, int columns);
 
-// One line whose upper left corner is at (x, y); what lies outside of the picture (RGB) is not drawn.
+// One line whose upper left corner is at (x, y); what lies outside of the image (RGB) is not drawn.
 void draw_text(Image& image, int x, int y, std::string_view text, int scale = 1, std::array<uint8_t, 3> colour = {0, 0, 0});
 
 }  // namespace flux2

@@ -10,7 +10,7 @@ namespace flux2 {
 
 // A mask is an image with one channel: 255 is regenerated, 0 is kept, values between are blended.
 
-// A rectangle of pixels; it may reach beyond the picture it is about.
+// A rectangle of pixels; it may reach beyond the image it is about.
 struct Box {
   int x = 0, y = 0, width = 0, height = 0;
 
@@ -19,7 +19,7 @@ struct Box {
 };
 Box parse_box(std::string_view text);  // "x,y,w,h"
 
-// "a,b,c,d": four whole numbers no larger than a picture's side; none when the text is something else.
+// "a,b,c,d": four whole numbers no larger than an image's side; none when the text is something else.
 std::optional<std::array<int, 4>> four_numbers(std::string_view text);
 
 Image luminance(const Image& picture);  // 8 bits, alpha ignored, weighted as Pillow does

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
+
 namespace flux2 {
 
 // The metadata of an image file, all UTF-8; empty means absent.
@@ -24,9 +26,9 @@ struct ImageMetadata {
 
 // Reads what write_image.h writes and what other programs write: PNG text chunks of every kind, EXIF and XMP of PNG,
 // JPEG and WebP (which needs no WebP in the build). Formats without metadata give an empty answer, and so do damaged
-// blocks; a file that is no picture throws BadFile.
-ImageMetadata read_metadata(const std::filesystem::path& path);
-ImageMetadata read_metadata(std::span<const std::byte> bytes);
+// blocks and what is over the limits; a file that is no image throws BadFile.
+ImageMetadata read_metadata(const std::filesystem::path& path, const ImageLimits& limits = {});
+ImageMetadata read_metadata(std::span<const std::byte> bytes, const ImageLimits& limits = {});
 
 // Comment, software and make as an EXIF block; empty when there are none.
 std::vector<std::byte> exif_block(const ImageMetadata& metadata);

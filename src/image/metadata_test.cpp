@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <ctime>
+
 #include "base/error.h"
 #include "image/codecs.h"
 #include "image/png_chunks.h"
@@ -91,6 +93,33 @@ TEST(Metadata, LimitsDecompressedText) {
   const std::string file = kSignature + bomb + chunk("tEXt", "kept\0text"s);
   EXPECT_EQ(read_png_text(bytes_of(file), 1000), (TextEntries{{"kept", "text"}}));
   EXPECT_EQ(read_png_text(bytes_of(file)).size(), 2u);
+}
+
+TEST(Metadata, LimitsWhatIsDecompressedInAll) {
+  const std::string bomb = chunk("zTXt", "bomb\0\0"s + packed(std::string(1 << 20, 'x')));
+  std::string file = kSignature;
+  for (int i = 0; i < 2000; ++i) file += bomb;
+  file += chunk("zTXt", "late\0\0"s + packed("text"));
+  const std::clock_t began = std::clock();  // of the processor: other programs do not count
+  EXPECT_EQ(read_png_text(bytes_of(file), (1 << 20) - 1), TextEntries{}) << "the first one uses up what may be decompressed";
+  EXPECT_LT((std::clock() - began) / CLOCKS_PER_SEC, 2) << "2 GB would be decompressed for nothing";
+  size_t work = 100;
+  EXPECT_EQ(inflated(packed("text"), 4, work), "text");
+  EXPECT_EQ(work, 96u);
+  EXPECT_FALSE(inflated(packed("text"), 3, work));
+  EXPECT_EQ(work, 92u) << "counted although it was for nothing";
+}
+
+TEST(Metadata, LimitsTheNumberOfTexts) {
+  std::string file = kSignature;
+  for (int i = 0; i < 10'000; ++i) file += chunk("tEXt", "k\0"s);
+  EXPECT_LE(read_png_text(bytes_of(file), 10'000).size(), 200u);
+}
+
+TEST(Metadata, BlocksOverTheLimitAreLeftOut) {
+  const auto png = encode_png(test_image(8, 8, 3), kMetadata);
+  EXPECT_EQ(read_metadata(png, {.metadata_bytes = 10}), ImageMetadata{});
+  EXPECT_THROW(read_metadata(png, {.file_bytes = 10}), Error);
 }
 
 TEST(Metadata, SkipsChunksThatFailTheirChecksum) {

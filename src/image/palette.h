@@ -14,7 +14,7 @@ struct PaletteImage {
   std::vector<uint8_t> indices;  // [height, width]
 };
 
-// At most `max_colours` (2…256) found by median cut, the rest shown by Floyd–Steinberg dithering. The picture is RGB.
+// At most `max_colours` (2…256) found by median cut, the rest shown by Floyd–Steinberg dithering. The image is RGB.
 PaletteImage reduce_colours(const Image& rgb, int max_colours = 256);
 
 }  // namespace flux2

@@ -33,19 +33,23 @@ std::optional<std::string_view> take_field(std::string_view& data) {
   return field;
 }
 
-std::optional<std::string> read_text(std::string_view type, std::string_view data, size_t limit) {
-  if (type == "tEXt") return latin1_to_utf8(data);
+// Nothing when the chunk is damaged or its text has more than `limit` bytes.
+std::optional<std::string> read_text(std::string_view type, std::string_view data, size_t limit, size_t& work) {
+  const auto plain = [&](std::string (*decode)(std::string_view)) {
+    return data.size() <= limit ? std::optional(decode(data)) : std::nullopt;
+  };
+  if (type == "tEXt") return plain(latin1_to_utf8);
   if (type == "zTXt") {
     if (data.empty() || data[0] != 0) return std::nullopt;
-    const auto text = inflated(data.substr(1), limit);
+    const auto text = inflated(data.substr(1), limit, work);
     return text ? std::optional(latin1_to_utf8(*text)) : std::nullopt;
   }
   if (data.size() < 2) return std::nullopt;  // iTXt: compressed?, method, language, translated keyword, text
   const bool compressed = data[0] != 0;
   data.remove_prefix(2);
   if (!take_field(data) || !take_field(data)) return std::nullopt;
-  if (!compressed) return any_to_utf8(data);
-  const auto text = inflated(data, limit);
+  if (!compressed) return plain(any_to_utf8);
+  const auto text = inflated(data, limit, work);
   return text ? std::optional(any_to_utf8(*text)) : std::nullopt;
 }
 
@@ -56,21 +60,23 @@ bool fits_text_chunk(const std::optional<std::string>& latin1) {
 
 }  // namespace
 
-std::optional<std::string> inflated(std::string_view compressed, size_t limit) {
+std::optional<std::string> inflated(std::string_view compressed, size_t limit, size_t& work) {
   Inflater inflater;
   inflater.stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
   inflater.stream.avail_in = static_cast<uInt>(compressed.size());  // a chunk has less than 2^31 bytes
   std::string text;
   char buffer[16384];
-  for (;;) {
+  while (work > 0) {
     inflater.stream.next_out = reinterpret_cast<Bytef*>(buffer);
     inflater.stream.avail_out = sizeof buffer;
     const int status = inflate(&inflater.stream, Z_NO_FLUSH);
-    if (status != Z_OK && status != Z_STREAM_END) return std::nullopt;
-    text.append(buffer, sizeof buffer - inflater.stream.avail_out);
-    if (text.size() > limit) return std::nullopt;
+    const size_t got = sizeof buffer - inflater.stream.avail_out;
+    work -= std::min(work, got);
+    if ((status != Z_OK && status != Z_STREAM_END) || got > limit - text.size()) return std::nullopt;
+    text.append(buffer, got);
     if (status == Z_STREAM_END) return text;
   }
+  return std::nullopt;
 }
 
 void for_each_png_chunk(std::span<const std::byte> bytes,
@@ -87,16 +93,17 @@ void for_each_png_chunk(std::span<const std::byte> bytes,
 }
 
 TextEntries read_png_text(std::span<const std::byte> bytes, size_t max_bytes) {
+  constexpr size_t kEntryBytes = 64;  // of an entry besides its texts: millions of empty ones are too many as well
   TextEntries entries;
-  size_t left = max_bytes;
+  size_t left = max_bytes, work = max_bytes;
   for_each_png_chunk(bytes, [&](std::string_view type, std::span<const std::byte> chunk) {
     if (type != "tEXt" && type != "zTXt" && type != "iTXt") return;
     std::string_view data(reinterpret_cast<const char*>(chunk.data()), chunk.size());
     const auto keyword = take_field(data);
-    if (!keyword) return;
-    auto text = read_text(type, data, left);
-    if (!text || text->size() > left) return;
-    left -= text->size();
+    if (!keyword || keyword->size() + kEntryBytes > left) return;
+    auto text = read_text(type, data, left - keyword->size() - kEntryBytes, work);
+    if (!text) return;
+    left -= std::min(left, keyword->size() + kEntryBytes + text->size());  // Latin-1 may have become longer
     entries.emplace_back(latin1_to_utf8(*keyword), std::move(*text));
   });
   return entries;

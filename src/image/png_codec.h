@@ -4,6 +4,7 @@
 
 #include <csetjmp>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -34,7 +35,11 @@ class PngCodec {
   template <class Body>
   void run(Body&& body) {
     if (setjmp(png_jmpbuf(png_)) != 0) {
-      fail(use_ == Use::Read ? ErrorCode::BadFile : ErrorCode::Internal, "PNG: {}", message_);
+      const std::string_view words = words_for(message_);
+      fail(words == kNoMemory  ? ErrorCode::OutOfMemory
+           : use_ == Use::Read ? ErrorCode::BadFile
+                               : ErrorCode::Internal,
+           "PNG: {}", words);
     }
     body();
   }
@@ -46,6 +51,28 @@ class PngCodec {
     png_longjmp(png, 1);
   }
   static void on_warning(png_structp, png_const_charp) {}
+
+  static constexpr std::string_view kNoMemory = "not enough memory", kTruncated = "the file is truncated";
+
+  // Our own words for the library's messages.
+  static std::string_view words_for(std::string_view message) {
+    struct Known {
+      std::string_view part, words;
+    };
+    constexpr Known kKnown[] = {{kTruncated, kTruncated},
+                                {"emory", kNoMemory},
+                                {"CRC", "a checksum is wrong: the file is damaged"},
+                                {"IHDR", "its header is invalid"},
+                                {"PLTE", "its palette is missing or invalid"},
+                                {"alette", "its palette is missing or invalid"},
+                                {"Not enough", "the image data ends too early"},
+                                {"IDAT", "the image data is damaged"},
+                                {"istance", "the image data is damaged"},
+                                {"filter", "the image data is damaged"}};
+    for (const Known& known : kKnown)
+      if (message.find(known.part) != message.npos) return known.words;
+    return "the file is damaged";
+  }
 
   void destroy() {
     if (use_ == Use::Read) {

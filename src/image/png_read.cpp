@@ -30,7 +30,7 @@ void expand_to_8_bit(png_structp png, png_infop info) {
 
 }  // namespace
 
-Image decode_png(std::span<const std::byte> bytes, int64_t max_pixels) {
+Image decode_png(std::span<const std::byte> bytes, const ImageLimits& limits) {
   PngCodec codec(PngCodec::Use::Read);
   png_structp png = codec.png();
   png_infop info = codec.info();
@@ -38,11 +38,11 @@ Image decode_png(std::span<const std::byte> bytes, int64_t max_pixels) {
   codec.run([&] {
     png_set_read_fn(png, &source, Source::read);
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // ancillary ones are read elsewhere
-    png_set_user_limits(png, kMaxImageSide, kMaxImageSide);
+    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);                       // checked below, with our own words
     png_read_info(png, info);
   });
   const int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
-  check_image_size(width, height, max_pixels);
+  check_image_size(width, height, limits);
   // Deflate compresses by a factor of at most 1032, so a small file that claims a huge image is rejected before memory is
   // allocated.
   if (static_cast<uint64_t>(png_get_rowbytes(png, info)) * static_cast<uint64_t>(height) / 1032 > bytes.size()) {

@@ -46,12 +46,12 @@ class Scanner {
 
 }  // namespace
 
-Image decode_pnm(std::span<const std::byte> bytes, int64_t max_pixels) {
+Image decode_pnm(std::span<const std::byte> bytes, const ImageLimits& limits) {
   const ByteView file(bytes, std::endian::big);
   const char kind = file.text(0, 2)[1];
   Scanner scanner(file.text(0, bytes.size()));
   const uint32_t width = scanner.number(), height = scanner.number(), highest = scanner.number();
-  check_image_size(width, height, max_pixels);
+  check_image_size(width, height, limits);
   if (highest < 1 || highest > 65535) {
     fail(ErrorCode::BadFile, "PPM: the highest value {} is not within 1…65535", highest);
   }

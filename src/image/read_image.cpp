@@ -12,13 +12,13 @@ namespace flux2 {
 
 namespace {
 
-Image decode(std::span<const std::byte> bytes, ImageFormat format, int64_t max_pixels) {
+Image decode(std::span<const std::byte> bytes, ImageFormat format, const ImageLimits& limits) {
   switch (format) {
-    case ImageFormat::Png: return decode_png(bytes, max_pixels);
-    case ImageFormat::Jpeg: return decode_jpeg(bytes, max_pixels);
-    case ImageFormat::WebP: return decode_webp(bytes, max_pixels);
-    case ImageFormat::Ppm: return decode_pnm(bytes, max_pixels);
-    case ImageFormat::Bmp: return decode_bmp(bytes, max_pixels);
+    case ImageFormat::Png: return decode_png(bytes, limits);
+    case ImageFormat::Jpeg: return decode_jpeg(bytes, limits);
+    case ImageFormat::WebP: return decode_webp(bytes, limits);
+    case ImageFormat::Ppm: return decode_pnm(bytes, limits);
+    case ImageFormat::Bmp: return decode_bmp(bytes, limits);
   }
   fail(ErrorCode::Internal, "no decoder for this format");
 }
@@ -42,10 +42,11 @@ Image read_image(std::span<const std::byte> bytes, const ReadOptions& options) {
     throw Error(ErrorCode::BadFile, bytes.empty() ? "the file is empty" : "not an image in a known format",
                 "PNG, JPEG, BMP, PPM and, where built in, WebP can be read");
   }
-  Image image = decode(bytes, *format, options.max_pixels);
+  check_limit("image-bytes", bytes.size(), options.limits.file_bytes, "the image file has {}");
+  Image image = decode(bytes, *format, options.limits);
   if (!options.apply_orientation && !options.to_srgb) return image;
-  const Embedded embedded = find_embedded(bytes, *format);
-  if (options.to_srgb && !embedded.icc.empty()) apply_profile(image, icc_profile(embedded, *format), options.log);
+  const Embedded embedded = find_embedded(bytes, *format, options.limits);
+  if (options.to_srgb && !embedded.icc.empty()) apply_profile(image, icc_profile(embedded, *format, options.limits), options.log);
   if (!options.apply_orientation) return image;
   return apply_orientation(std::move(image), parse_exif(embedded.exif).orientation);
 }

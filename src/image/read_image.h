@@ -10,10 +10,10 @@
 namespace flux2 {
 
 struct ReadOptions {
-  bool apply_orientation = true;         // turn the picture as its EXIF block asks
-  bool to_srgb = true;                   // convert the colours of a picture that has an ICC profile
-  int64_t max_pixels = kMaxImagePixels;  // refuse larger pictures before decoding them
-  Log log = {};                          // receives a warning about a colour profile that cannot be used
+  bool apply_orientation = true;  // turn the image as its EXIF block asks
+  bool to_srgb = true;            // convert the colours of an image that has an ICC profile
+  ImageLimits limits = {};        // what goes beyond them is refused before it is decoded
+  Log log = {};                   // receives a warning about a colour profile that cannot be used
 };
 
 // Reads PNG, JPEG, BMP, PPM/PGM and, when built with it, WebP, recognised by content. Grey, RGB and RGBA come as

@@ -171,8 +171,8 @@ TEST(ReadImage, AppliesOrientationUnlessToldNotTo) {
 TEST(ReadImage, RejectsLargeImagesBeforeDecoding) {
   for (ImageFormat format : available_formats()) {
     const auto bytes = encode_image(test_image(20, 10, 3), format);
-    EXPECT_NO_THROW(read_image(bytes, {.max_pixels = 200})) << name_of(format);
-    EXPECT_THROW(read_image(bytes, {.max_pixels = 199}), Error) << name_of(format);
+    EXPECT_NO_THROW(read_image(bytes, {.limits = {.pixels = 200}})) << name_of(format);
+    EXPECT_THROW(read_image(bytes, {.limits = {.pixels = 199}}), Error) << name_of(format);
   }
   EXPECT_THROW(read_text(""), Error);
   EXPECT_THROW(read_text("plain words"), Error);

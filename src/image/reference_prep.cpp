@@ -33,14 +33,17 @@ Image prepare_reference(const Image& picture, const ReferenceRules& rules, size_
   check(std::min(w, h) >= kMinSide, "a reference of {}x{} is too small: both sides need at least {} pixels", w, h, kMinSide);
   check(std::max(w, h) <= int64_t{kMaxRatio} * std::min(w, h),
         "a reference of {}x{} is too elongated: the ratio of its sides may be at most {}:1", w, h, kMaxRatio);
-  Image image = to_rgb(picture, rules.prep == ReferencePrep::Ours ? AlphaRule::OverWhite : AlphaRule::Drop);
+  const AlphaRule alpha = rules.prep == ReferencePrep::Ours ? AlphaRule::OverWhite : AlphaRule::Drop;
   const int64_t pixels = int64_t{w} * h, limit = limit_of(rules, count);
   if (rules.resize && pixels > limit) {
     const double scale = std::sqrt(static_cast<double>(limit) / static_cast<double>(pixels));
-    image = resize(image, std::max(kGrid, static_cast<int>(w * scale)), std::max(kGrid, static_cast<int>(h * scale)));
+    const Image image =
+        resize_to_rgb(picture, alpha, std::max(kGrid, static_cast<int>(w * scale)), std::max(kGrid, static_cast<int>(h * scale)));
+    check(int64_t{image.width} * image.height <= kLargest, "a reference of {}x{} is too large to be used", w, h);
+    return centre_crop(image, image.width / kGrid * kGrid, image.height / kGrid * kGrid);
   }
-  check(int64_t{image.width} * image.height <= kLargest, "a reference of {}x{} is too large to be used without resizing", w, h);
-  return centre_crop(image, image.width / kGrid * kGrid, image.height / kGrid * kGrid);
+  check(pixels <= kLargest, "a reference of {}x{} is too large to be used without resizing", w, h);
+  return to_rgb(centre_crop(picture, w / kGrid * kGrid, h / kGrid * kGrid), alpha);
 }
 
 }  // namespace flux2

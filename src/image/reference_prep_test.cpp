@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+
 #include "base/error.h"
+#include "image/read_image.h"
 #include "image/resize.h"
+#include "image/test_images.h"
+#include "image/write_image.h"
 
 namespace flux2 {
 namespace {
@@ -35,6 +41,39 @@ TEST(ReferencePrep, DiffusersLimitsASingleOneToo) {
 TEST(ReferencePrep, LimitsCanBeReplacedOrLeftOut) {
   EXPECT_EQ(prepared(1024, 1024, 1, {.max_pixels = 512 * 512}), Size(512, 512));
   EXPECT_EQ(prepared(1920, 1088, 4, {.resize = false}), Size(1920, 1088));
+}
+
+TEST(ReferencePrep, IsTheSameAsConvertingTheWholeImageFirst) {
+  for (const int channels : {1, 3, 4})
+    for (const ReferencePrep prep : {ReferencePrep::Ours, ReferencePrep::Bfl}) {
+      const Image image = test_image(200, 150, channels);
+      const AlphaRule rule = prep == ReferencePrep::Ours ? AlphaRule::OverWhite : AlphaRule::Drop;
+      EXPECT_EQ(resize_to_rgb(image, rule, 90, 70), resize(to_rgb(image, rule), 90, 70)) << channels;
+      EXPECT_EQ(resize_to_rgb(image, rule, 200, 70), resize(to_rgb(image, rule), 200, 70)) << channels;
+      EXPECT_EQ(prepare_reference(image, {.prep = prep}, 1), to_rgb(centre_crop(image, 192, 144), rule)) << channels;
+    }
+}
+
+uint64_t memory_line(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size())) * 1024;
+  return 0;
+}
+
+// The image itself has to be in memory once, the scaled one besides.
+TEST(ReferencePrep, NeedsLittleMoreMemoryThanTheImage) {
+  constexpr int kSide = 5000;
+  const uint64_t image_bytes = uint64_t{kSide} * kSide * 3;
+  const std::vector<std::byte> png = [] {
+    Image plain(kSide, kSide, 3);
+    return encode_png(plain, {}, 1);
+  }();
+  std::ofstream("/proc/self/clear_refs") << 5;  // the highest mark begins anew
+  const uint64_t before = memory_line("VmRSS:");
+  if (memory_line("VmHWM:") > before + (20 << 20)) GTEST_SKIP() << "this system does not reset the mark";
+  EXPECT_EQ(prepare_reference(read_image(png), {}, 1).width, 2016);
+  EXPECT_LT(memory_line("VmHWM:") - before, image_bytes * 2);
 }
 
 TEST(ReferencePrep, CropsToTheCentre) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 namespace flux2 {
@@ -95,11 +96,24 @@ void resample_row(const uint8_t* in, uint8_t* out, int width, const AxisWeights&
   }
 }
 
-Image resample_horizontally(const Image& in, int width, const Kernel& kernel) {
-  const AxisWeights axis(in.width, width, kernel);
-  Image out(width, in.height, in.channels);
-  const auto row = in.channels == 1 ? resample_row<1> : in.channels == 3 ? resample_row<3> : resample_row<4>;
-  for (int y = 0; y < in.height; ++y) row(in.row(y), out.row(y), width, axis);
+// Fills a row of the image as it is to be resampled.
+using PrepareRow = std::function<void(int y, uint8_t* out)>;
+
+// Rows are prepared one at a time, so that no second image of the original size is needed. A width of its own is resampled away.
+Image resample_horizontally(const Image& in, int channels, int width, const Kernel& kernel, const PrepareRow& prepare) {
+  const bool same = width == in.width;
+  const AxisWeights axis(in.width, same ? 1 : width, kernel);
+  Image out(width, in.height, channels);
+  std::vector<uint8_t> prepared(static_cast<size_t>(in.width) * static_cast<size_t>(channels));
+  const auto row = channels == 1 ? resample_row<1> : channels == 3 ? resample_row<3> : resample_row<4>;
+  for (int y = 0; y < in.height; ++y) {
+    if (same) {
+      prepare(y, out.row(y));
+      continue;
+    }
+    prepare(y, prepared.data());
+    row(prepared.data(), out.row(y), width, axis);
+  }
   return out;
 }
 
@@ -120,10 +134,10 @@ Image resample_vertically(const Image& in, int height, const Kernel& kernel) {
   return out;
 }
 
-void premultiply(Image& image) {
-  for (size_t i = 0; i < image.pixels.size(); i += 4) {
-    uint8_t* p = &image.pixels[i];
-    for (int c = 0; c < 3; ++c) p[c] = mul_div_255(p[c], p[3]);
+void premultiply(const uint8_t* from, uint8_t* to, int width) {
+  for (int x = 0; x < width; ++x, from += 4, to += 4) {
+    for (int c = 0; c < 3; ++c) to[c] = mul_div_255(from[c], from[3]);
+    to[3] = from[3];
   }
 }
 
@@ -138,15 +152,26 @@ void unpremultiply(Image& image) {
 }  // namespace
 
 Image resize(const Image& image, int width, int height, ResizeFilter filter) {
-  check_image_size(width, height);
+  check_image_size(width, height, {.pixels = kMaxImagePixels});
   if (width == image.width && height == image.height) return image;
   const Kernel kernel = kernel_of(filter);
-  Image result = image;
-  if (image.channels == 4) premultiply(result);
-  if (width != result.width) result = resample_horizontally(result, width, kernel);
+  const bool alpha = image.channels == 4;
+  // An opaque image of the right width needs no copy for the horizontal pass.
+  if (width == image.width && !alpha) return resample_vertically(image, height, kernel);
+  Image result = resample_horizontally(image, image.channels, width, kernel, [&](int y, uint8_t* out) {
+    if (alpha) premultiply(image.row(y), out, image.width);
+    else std::copy_n(image.row(y), image.row_bytes(), out);
+  });
   if (height != result.height) result = resample_vertically(result, height, kernel);
-  if (image.channels == 4) unpremultiply(result);
+  if (alpha) unpremultiply(result);
   return result;
+}
+
+Image resize_to_rgb(const Image& image, AlphaRule rule, int width, int height, ResizeFilter filter) {
+  check_image_size(width, height, {.pixels = kMaxImagePixels});
+  const Kernel kernel = kernel_of(filter);
+  Image result = resample_horizontally(image, 3, width, kernel, [&](int y, uint8_t* out) { rgb_row(image, y, rule, out); });
+  return height == result.height ? result : resample_vertically(result, height, kernel);
 }
 
 Image cover(const Image& image, int width, int height) {

@@ -10,7 +10,10 @@ enum class ResizeFilter { Bilinear, Bicubic, Lanczos };
 // pass rounded to 8 bits, a pass that would not change the size skipped. RGBA is resampled with premultiplied colour.
 Image resize(const Image& image, int width, int height, ResizeFilter filter = ResizeFilter::Lanczos);
 
-// The picture scaled until it covers this size, Lanczos, and cut to its middle.
+// resize(to_rgb(image, rule), width, height, filter), but never with a second image of the original size in memory.
+Image resize_to_rgb(const Image& image, AlphaRule rule, int width, int height, ResizeFilter filter = ResizeFilter::Lanczos);
+
+// The image scaled until it covers this size, Lanczos, and cut to its middle.
 Image cover(const Image& image, int width, int height);
 
 }  // namespace flux2

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// A table of pictures with a label for each row and column. Labels may be empty; an empty picture leaves its place blank.
+// A table of images with a label for each row and column. Labels may be empty; an empty image leaves its place blank.
 struct SheetBlock {
   std::string title;
   std::vector<std::string> columns, rows;

@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-// The picture as a sixel sequence (DCS … ST) of at most 256 colours. The picture is RGB.
+// The image as a sixel sequence (DCS … ST) of at most 256 colours. The image is RGB.
 std::string encode_sixel(const Image& rgb);
 
 }  // namespace flux2

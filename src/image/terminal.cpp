@@ -124,7 +124,7 @@ TerminalProtocol protocol_from_name(std::string_view name) {
   if (name == "iterm2") return TerminalProtocol::ITerm2;
   if (name == "sixel") return TerminalProtocol::Sixel;
   if (name == "blocks") return TerminalProtocol::HalfBlocks;
-  check(name == "off", "pictures cannot be shown as \"{}\"; use kitty, iterm2, sixel, blocks or off", name);
+  check(name == "off", "images cannot be shown as \"{}\"; use kitty, iterm2, sixel, blocks or off", name);
   return TerminalProtocol::None;
 }
 

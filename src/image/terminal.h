@@ -26,12 +26,12 @@ TerminalProtocol choose_protocol(const Environment& environment, const TerminalA
 TerminalProtocol protocol_from_name(std::string_view name);
 
 struct TerminalView {
-  int columns = 80;                      // of the window; no picture is wider
+  int columns = 80;                      // of the window; no image is wider
   int cell_width = 8, cell_height = 16;  // in pixels
   int max_side = 0;                      // longest side in pixels, for previews; 0: no limit but the window
   bool tmux = false;                     // wrap sequences for pass-through
-  uint32_t image_id = 0;                 // kitty: pictures of one id replace each other
-  int replace_rows = 0;                  // go up this many rows first, to draw over the picture before
+  uint32_t image_id = 0;                 // kitty: images of one id replace each other
+  int replace_rows = 0;                  // go up this many rows first, to draw over the image before
 };
 
 struct TerminalPicture {

@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// A smooth picture with some noise: lossy formats keep it close, lossless ones cannot cheat.
+// A smooth image with some noise: lossy formats keep it close, lossless ones cannot cheat.
 inline Image test_image(int width, int height, int channels, unsigned seed = 1) {
   Image image(width, height, channels);
   std::mt19937 random(seed);

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// Conversions between UTF-8, which we use everywhere, and what metadata in pictures is stored as.
+// Conversions between UTF-8, which we use everywhere, and what metadata in images is stored as.
 
 std::optional<std::string> utf8_to_latin1(std::string_view utf8);  // nothing when it does not fit or is not UTF-8
 std::string latin1_to_utf8(std::string_view latin1);

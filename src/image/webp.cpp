@@ -21,14 +21,18 @@ struct WebpFree {
 
 bool webp_available() { return true; }
 
-Image decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
+Image decode_webp(std::span<const std::byte> bytes, const ImageLimits& limits) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(data, bytes.size(), &features) != VP8_STATUS_OK) {
     fail(ErrorCode::BadFile, "WebP: the file is damaged or truncated");
   }
   if (features.has_animation) fail(ErrorCode::BadFile, "WebP: animations are not supported");
-  check_image_size(features.width, features.height, max_pixels);
+  check_image_size(features.width, features.height, limits);
+  // The lossless decoder keeps the whole image in a form of its own.
+  constexpr int kLossless = 2;
+  if (features.format == kLossless)
+    check_image_size(features.width, features.height, {.side = limits.side, .pixels = limits.pixels / 2});
   Image image(features.width, features.height, features.has_alpha ? 4 : 3);
   const auto decode = features.has_alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
   if (!decode(data, bytes.size(), image.pixels.data(), image.pixels.size(), static_cast<int>(image.row_bytes()))) {

@@ -12,7 +12,7 @@ namespace {
 }  // namespace
 
 bool webp_available() { return false; }
-Image decode_webp(std::span<const std::byte>, int64_t) { missing(); }
+Image decode_webp(std::span<const std::byte>, const ImageLimits&) { missing(); }
 std::vector<std::byte> encode_webp(const Image&, const ImageMetadata&, int) { missing(); }
 
 }  // namespace flux2

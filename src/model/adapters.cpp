@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <regex>
 #include <set>
 
 #include "base/error.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "weights/named_weights.h"
 
@@ -74,14 +74,6 @@ std::map<std::string, Linear*> layers_of(Flux2Transformer& n) {
   return layers;
 }
 
-std::regex pattern_of(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& e) {
-    fail(ErrorCode::InvalidArgument, "\"{}\" is not a regular expression: {}", text, e.what());
-  }
-}
-
 // diffusers' names of the rows of a weight that a change is about.
 std::vector<std::string> diffusers_names(const AdapterTarget& target, const Shape& shape) {
   std::vector<std::string> names;
@@ -95,7 +87,7 @@ std::vector<std::string> diffusers_names(const AdapterTarget& target, const Shap
 // Which changes an expression is about, in the first way of naming layers in which it is about any.
 std::vector<bool> changes_named(const std::string& expression, const std::vector<Adapter::Change>& changes,
                                 const Flux2Config& config) {
-  const std::regex pattern = pattern_of(expression);
+  const Pattern pattern(expression);
   std::map<std::string, Shape> shapes;
   Flux2Transformer(config).visit([&](const Parameter& p) { shapes[p.name] = p.shape; });
   using Names = std::vector<std::string>;
@@ -107,8 +99,7 @@ std::vector<bool> changes_named(const std::string& expression, const std::vector
   for (const auto& names_of : namings) {
     for (size_t i = 0; i < changes.size(); ++i) {
       const Names names = names_of(changes[i]);
-      named[i] =
-          std::any_of(names.begin(), names.end(), [&](const std::string& name) { return std::regex_search(name, pattern); });
+      named[i] = std::any_of(names.begin(), names.end(), [&](const std::string& name) { return pattern.found_in(name); });
     }
     if (std::find(named.begin(), named.end(), true) != named.end()) break;
   }

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "nn/load.h"
+
 namespace flux2 {
 
 Flux2Config klein_4b_config() { return {}; }
@@ -48,9 +50,7 @@ Flux2Config detect_flux2(const NamedWeights& weights) {
       throw Error(ErrorCode::Incompatible,
                   fmt::format("{} is not a FLUX.2 transformer: it has no {}", weights.source().description(), name),
                   Hint("{0} shows what a file is", {run_command("inspect")}));
-    const Shape shape = weights.shape(name);
-    if (shape.rank() != 2) fail(ErrorCode::Incompatible, "{}: {} has shape {}", weights.source().description(), name, shape);
-    return shape;
+    return config_shape(weights, name, 2);
   };
   need("double_stream_modulation_img.lin.weight");
   const Shape img_in = need("img_in.weight"), txt_in = need("txt_in.weight");
@@ -62,11 +62,11 @@ Flux2Config detect_flux2(const NamedWeights& weights) {
   config.single_blocks = count_blocks(weights, "single_blocks.");
   config.guidance = weights.has("guidance_in.in_layer.weight");
   if (config.channels != 128)
-    fail(ErrorCode::Incompatible, "{}: img_in takes {} channels; FLUX.2 has 128", weights.source().description(),
+    fail(ErrorCode::Incompatible, "{}: img_in.weight takes {} channels; FLUX.2 has 128", weights.source().description(),
          config.channels);
   if (config.hidden % Flux2Config::kHeadDim != 0 || config.hidden == 0)
-    fail(ErrorCode::Incompatible, "{}: width {} is not a multiple of the head width 128", weights.source().description(),
-         config.hidden);
+    fail(ErrorCode::Incompatible, "{}: the width of img_in.weight, {}, is not a multiple of the head width 128",
+         weights.source().description(), config.hidden);
   return config;
 }
 

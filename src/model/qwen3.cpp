@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/load.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -18,25 +19,29 @@ Qwen3Config detect_qwen3(const NamedWeights& weights) {
     throw Error(ErrorCode::Incompatible, fmt::format("{}: {}", weights.source().description(), what),
                 "klein models use Qwen3 (4B for klein 4B, 8B for klein 9B) as text encoder");
   };
-  const auto shape = [&](const std::string& name) {
+  const auto shape = [&](const std::string& name, int rank) {
     if (!weights.has(name)) refuse("this is not a Qwen3 text encoder: it has no " + name);
-    return weights.shape(name);
+    return config_shape(weights, name, rank);
   };
   Qwen3Config c;
-  const Shape table = shape("model.embed_tokens.weight");
+  const Shape table = shape("model.embed_tokens.weight", 2);
   if (weights.has("model.layers.0.self_attn.q_proj.bias")) refuse("this is Qwen2, whose attention has biases, not Qwen3");
   if (!weights.has("model.layers.0.self_attn.q_norm.weight"))
     refuse(fmt::format("this is a Llama- or Mistral-style text encoder of width {}, not Qwen3", table[1]));
   c.vocab = table[0];
   c.hidden = table[1];
-  c.head_dim = shape("model.layers.0.self_attn.q_norm.weight")[0];
-  c.heads = shape("model.layers.0.self_attn.q_proj.weight")[0] / c.head_dim;
-  c.kv_heads = shape("model.layers.0.self_attn.k_proj.weight")[0] / c.head_dim;
-  c.intermediate = shape("model.layers.0.mlp.gate_proj.weight")[0];
+  c.head_dim = shape("model.layers.0.self_attn.q_norm.weight", 1)[0];
+  c.heads = shape("model.layers.0.self_attn.q_proj.weight", 2)[0] / c.head_dim;
+  c.kv_heads = shape("model.layers.0.self_attn.k_proj.weight", 2)[0] / c.head_dim;
+  c.intermediate = shape("model.layers.0.mlp.gate_proj.weight", 2)[0];
   c.layers = 0;
   while (weights.has(fmt::format("model.layers.{}.input_layernorm.weight", c.layers))) ++c.layers;
   if (c.kv_heads < 1 || c.heads < 1 || c.heads % c.kv_heads != 0 || c.head_dim % 2 != 0)
-    refuse(fmt::format("{} query heads, {} key heads of width {} do not form an attention", c.heads, c.kv_heads, c.head_dim));
+    refuse(
+        fmt::format("{} query heads, {} key heads of width {} do not form an attention; they were read from "
+                    "model.layers.0.self_attn.q_proj.weight, model.layers.0.self_attn.k_proj.weight and "
+                    "model.layers.0.self_attn.q_norm.weight",
+                    c.heads, c.kv_heads, c.head_dim));
   return c;
 }
 

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// Picture → latents and back. Pictures are [B, H, W, 3] in [−1, 1], sides multiples of 16; latents are tokens [B, (H/16)·(W/16),
+// Image → latents and back. Images are [B, H, W, 3] in [−1, 1], sides multiples of 16; latents are tokens [B, (H/16)·(W/16),
 // 128] in raster order, normalised per channel and always kept in F32.
 struct Vae {
   explicit Vae(const VaeConfig& config);

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "nn/load.h"
+
 namespace flux2 {
 
 VaeConfig detect_vae(const NamedWeights& weights) {
@@ -14,14 +16,14 @@ VaeConfig detect_vae(const NamedWeights& weights) {
   const auto rows = [&](const std::string& name) -> int64_t {
     if (!weights.has(name)) refuse("this is not a FLUX.2 autoencoder: it has no " + name);
     const Shape shape = weights.shape(name);
-    if (shape.rank() != 4) refuse(fmt::format("{} has shape {}: a video autoencoder is not supported", name, shape));
-    return shape[0];
+    if (shape.rank() == 5) refuse(fmt::format("{} has shape {}: a video autoencoder is not supported", name, shape));
+    return config_shape(weights, name, 4)[0];
   };
   VaeConfig c;
   rows("decoder.conv_in.weight");
   c.latent_channels = weights.shape("decoder.conv_in.weight")[1];
   if (c.latent_channels != 32)
-    refuse(fmt::format("VAE has {} latent channels; FLUX.2 needs 32{}", c.latent_channels,
+    refuse(fmt::format("decoder.conv_in.weight takes {} latent channels; FLUX.2 needs 32{}", c.latent_channels,
                        c.latent_channels == 16  ? " (this is a FLUX.1 or SD3 autoencoder)"
                        : c.latent_channels == 4 ? " (this is an SD or SDXL autoencoder)"
                                                 : ""));
@@ -29,10 +31,17 @@ VaeConfig detect_vae(const NamedWeights& weights) {
     refuse("the latent statistics bn.running_mean and bn.running_var are missing, without which latents cannot be scaled");
 
   c.has_encoder = weights.has("encoder.conv_in.weight");
+  // A group norm divides the channels into groups.
+  const auto width = [&](const std::string& name) {
+    const int64_t channels = rows(name);
+    if (channels % VaeConfig::kNormGroups != 0)
+      refuse(fmt::format("{} has {} rows, which do not form {} groups", name, channels, VaeConfig::kNormGroups));
+    return channels;
+  };
   for (int level = 0; level < 4; ++level) {
     const auto i = static_cast<size_t>(level);
-    if (c.has_encoder) c.encoder_widths[i] = rows(fmt::format("encoder.down.{}.block.0.conv1.weight", level));
-    c.decoder_widths[i] = rows(fmt::format("decoder.up.{}.block.0.conv1.weight", level));
+    if (c.has_encoder) c.encoder_widths[i] = width(fmt::format("encoder.down.{}.block.0.conv1.weight", level));
+    c.decoder_widths[i] = width(fmt::format("decoder.up.{}.block.0.conv1.weight", level));
   }
   return c;
 }

@@ -7,7 +7,7 @@
 
 namespace flux2 {
 
-// A square convolution with bias over pictures [B, H, W, C]. Size 1 is a linear layer over the channels.
+// A square convolution with bias over images [B, H, W, C]. Size 1 is a linear layer over the channels.
 struct Conv {
   Conv() = default;
   Conv(int64_t in, int64_t out, int size, int stride = 1, Padding padding = {})

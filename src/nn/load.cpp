@@ -33,6 +33,23 @@ Tensor conv_from_file(const Tensor& stored, Stream& stream) {
 
 }  // namespace
 
+Shape config_shape(const NamedWeights& weights, const std::string& name, int rank) {
+  const std::string& file = weights.source().description();
+  if (!weights.has(name)) fail(ErrorCode::Incompatible, "{} has no tensor {}", file, name);
+  const Shape shape = weights.shape(name);
+  if (shape.rank() != rank)
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{}: the tensor {} has shape {}; {} axes are expected", file, name, shape, rank),
+                Hint("{0} shows what the file contains", {run_command("inspect FILE")}));
+  for (const int64_t extent : shape)
+    if (extent < 1 || extent > kMostExtent)
+      throw Error(
+          ErrorCode::BadFile,
+          fmt::format("{}: the tensor {} has shape {}; extents from 1 to {} are possible", file, name, shape, kMostExtent),
+          Hint("the file is damaged; {0} shows what it contains", {run_command("inspect FILE")}));
+  return shape;
+}
+
 void check_parameters(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit) {
   std::vector<std::string> faults;
   visit([&](const Parameter& p) {
@@ -66,8 +83,8 @@ DType loaded_dtype(const Parameter& p, DType stored, Quant quant, DType activati
   if (p.kind == ParameterKind::Statistic) return DType::F32;
   if (p.kind == ParameterKind::Conv && is_block_type(stored)) return DType::BF16;
   // Types that exist in memory only may be quantised again, as the BF16 that other programs make of such files.
-  const bool free = is_float(stored) || stored == DType::F8_128 || stored == DType::NVFP4;
-  return is_quantised(p, quant) && free ? dtype_of(quant) : stored;
+  const bool may_change = is_float(stored) || stored == DType::F8_128 || stored == DType::NVFP4;
+  return is_quantised(p, quant) && may_change ? dtype_of(quant) : stored;
 }
 
 std::vector<std::pair<std::string, Shape>> quantised_matrices(const NamedWeights& weights, Quant quant,
@@ -127,9 +144,8 @@ void load_parameters(const NamedWeights& weights, const LoadOptions& options,
       if (options.quantised) options.quantised(p, p.tensor);
       return;
     }
-    Tensor stored = weights.open(p.name, shard);
+    const Tensor stored = weights.open(p.name, shard);
     const DType kept = loaded_dtype(p, stored.dtype(), options.quant, options.activations);
-    if (kept != stored.dtype() && is_block_type(stored.dtype())) stored = stored.cast(DType::BF16);
     switch (p.kind) {
       case ParameterKind::Matrix:
       case ParameterKind::Table: p.tensor = in_place(p, stored); break;

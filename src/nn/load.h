@@ -24,6 +24,13 @@ struct LoadOptions {
   std::function<void(const Parameter&, const Tensor&)> quantised;  // called with each matrix that was quantised now; may be empty
 };
 
+// The largest extent of a tensor that a network is built from. Those of published models are below 2^18.
+constexpr int64_t kMostExtent = int64_t{1} << 24;
+
+// The shape of a tensor that a configuration is derived from. Throws Incompatible, naming the file and the tensor, if it is
+// missing, has another number of axes, or has an extent outside 1 … kMostExtent: widths are multiplied and divided by each other.
+Shape config_shape(const NamedWeights& weights, const std::string& name, int rank);
+
 // Checks, from headers alone, that every tensor listed by `visit` exists with the right shape. All missing or wrong tensors are
 // reported in one error, the first ten by name.
 void check_parameters(const NamedWeights& weights, const std::function<void(const ParameterVisitor&)>& visit);

@@ -6,7 +6,7 @@ namespace flux2 {
 
 Tensor all_reduce(const Tensor& x, Communicator& ranks) {
   Tensor y = x.cloned();
-  ranks.all_reduce(y);
+  if (y.numel() > 0) ranks.all_reduce(y);
   return record("all_reduce", std::move(y), {x}, [](const Tensor& dy, GradSink& sink) { sink.add(0, dy); });
 }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
+#include "ops/empty.h"
 #include "ops/linear.h"
 #include "ops/view.h"
 
@@ -15,6 +16,7 @@ void check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   require(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.dim(0) == k.dim(0) && q.dim(3) == k.dim(3) &&
               k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
           "attention: q {}, k {}, v {}", q.shape(), k.shape(), v.shape());
+  require_terms("attention", k.dim(1), q.shape());
 }
 
 Tensor log_sum_for(const Tensor& q) {
@@ -63,12 +65,14 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
   if (as && *as != q.dtype() && !wants_grad(q, k, v, gate_up)) {
     const Tensor a = matrix_rows(attention(q, k, v)), u = matrix_rows(gate_up);
     const Tensor y = result_like(q, *as, {q.dim(0), q.dim(1), width + hidden});
+    require_terms("attention beside swiglu", width * hidden, y.shape());
     if (y.numel() > 0)
       kernels.quantise_swiglu(
           {&a, u.narrowed(1, 0, hidden), u.narrowed(1, hidden, hidden), y.reshaped({u.dim(0), width + hidden})});
     return y;
   }
   Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  require_terms("attention beside swiglu", width * hidden, y.shape());
   if (y.numel() == 0) return y;
   Tensor log_sum;
   if (wants_grad(q, k, v)) log_sum = log_sum_for(q);
@@ -105,6 +109,7 @@ Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, c
   check_heads(q, k, v);
   const int64_t width = q.dim(2) * q.dim(3), hidden = w.dim(0) / 2;
   Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
+  require_terms("attention beside an MLP", width * hidden * x.dim(2), y.shape());
   if (y.numel() == 0) return y;
   const Kernels& kernels = q.device().kernels();
   kernels.attention({q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, nullptr, default_scale(q), false});

@@ -2,25 +2,36 @@
 
 #include "autograd/grad.h"
 #include "ops/arithmetic.h"
+#include "ops/empty.h"
 #include "ops/view.h"
 
 namespace flux2 {
 
 namespace {
 
-Shape output_shape(const Tensor& x, const Tensor& weight, int stride, const Padding& padding) {
+void check_bias(const Tensor& weight, const Tensor& bias) {
+  require(!bias.defined() || bias.shape() == Shape{weight.dim(0)}, "conv2d: bias {} for a weight of shape {}",
+          bias.defined() ? bias.shape() : Shape{}, weight.shape());
+}
+
+Shape output_shape(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding) {
   require(x.rank() == 4 && weight.rank() == 4 && weight.dim(3) == x.dim(3), "conv2d: input {} for a weight of shape {}",
           x.shape(), weight.shape());
+  check_bias(weight, bias);
+  require(stride > 0, "conv2d: a stride of {}", stride);
+  require(x.dim(1) > 0 && x.dim(2) > 0, "conv2d: an image of shape {} has no pixels", x.shape());
   const int64_t height = x.dim(1) + padding.top + padding.bottom - weight.dim(1);
   const int64_t width = x.dim(2) + padding.left + padding.right - weight.dim(2);
   require(height >= 0 && width >= 0, "conv2d: input {} is smaller than the kernel {}", x.shape(), weight.shape());
-  return {x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)};
+  const Shape result{x.dim(0), height / stride + 1, width / stride + 1, weight.dim(0)};
+  require_terms("conv2d", weight.shape().with(0, 1).numel(), result);
+  return result;
 }
 
 }  // namespace
 
 Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding) {
-  const Shape shape = output_shape(x_any, weight, stride, padding);
+  const Shape shape = output_shape(x_any, weight, bias, stride, padding);
   const Tensor x = contiguous(x_any);
   const ConvShape conv{stride, padding.top, padding.left};
 
@@ -47,10 +58,10 @@ Tensor conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& bias, int
 
 Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding,
                   const Tensor& residual) {
+  const Shape shape = output_shape(x, weight, bias, stride, padding);
+  require(residual.shape() == shape, "conv2d_add: a residual of shape {} for a result of shape {}", residual.shape(), shape);
   const auto fused = x.device().kernels().conv2d_add;
   if (!fused || wants_grad(x, weight, bias, residual)) return residual + conv2d(x, weight, bias, stride, padding);
-  const Shape shape = output_shape(x, weight, stride, padding);
-  require(residual.shape() == shape, "conv2d_add: a residual of shape {} for a result of shape {}", residual.shape(), shape);
   const ConvShape conv{stride, padding.top, padding.left};
   Tensor y = Tensor::like(x, shape);
   if (y.numel() > 0) fused({contiguous(x), weight, bias.defined() ? &bias : nullptr, contiguous(residual), y, conv});
@@ -74,8 +85,11 @@ Tensor upsample_conv2d(const Tensor& x_any, const Tensor& weight, const Tensor& 
   if (!fused || wants_grad(x_any, weight, bias)) return conv2d(upsample_nearest(x_any), weight, bias, 1, {1, 1, 1, 1});
   require(x_any.rank() == 4 && weight.rank() == 4 && weight.dim(1) == 3 && weight.dim(2) == 3 && weight.dim(3) == x_any.dim(3),
           "upsample_conv2d: input {} for a weight of shape {}", x_any.shape(), weight.shape());
+  check_bias(weight, bias);
+  require(x_any.dim(1) > 0 && x_any.dim(2) > 0, "upsample_conv2d: an image of shape {} has no pixels", x_any.shape());
   const Tensor x = contiguous(x_any);
   Tensor y = Tensor::like(x, {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), weight.dim(0)});
+  require_terms("upsample_conv2d", x.dim(3), y.shape());
   if (y.numel() > 0) fused({x, weight, bias.defined() ? &bias : nullptr, y});
   return y;
 }

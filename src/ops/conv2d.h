@@ -4,7 +4,7 @@
 
 namespace flux2 {
 
-// Zero padding on the four sides of a picture.
+// Zero padding on the four sides of an image.
 struct Padding {
   int top = 0, bottom = 0, left = 0, right = 0;
 };

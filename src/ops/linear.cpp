@@ -3,6 +3,7 @@
 #include "autograd/grad.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/empty.h"
 
 namespace flux2 {
 
@@ -17,6 +18,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   require(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
           bias.defined() ? bias.shape() : Shape{}, w.shape());
   Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
+  require_terms("linear", w.dim(1), y.shape());
   const Tensor flat = matrix_rows(x);
   if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
   // x is kept only for the gradient of the weight: a frozen layer keeps no activations.
@@ -51,6 +53,7 @@ Tensor linear_swiglu(const Tensor& x, const Tensor& w) {
   require(w.rank() == 2 && x.dim(-1) == w.dim(1) && w.dim(0) % 2 == 0, "linear_swiglu: input {} for a weight of shape {}",
           x.shape(), w.shape());
   Tensor y = Tensor::like(x, x.shape().with(-1, w.dim(0) / 2));
+  require_terms("linear_swiglu", w.dim(1), y.shape());
   if (y.numel() > 0) x.device().kernels().linear_swiglu({matrix_rows(x), w, matrix_rows(y)});
   return y;
 }

@@ -2,6 +2,7 @@
 
 #include "autograd/grad.h"
 #include "ops/arithmetic.h"
+#include "ops/empty.h"
 #include "ops/linear.h"
 
 namespace flux2 {
@@ -66,6 +67,7 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
     require(c.down.shape() == Shape{rank, w.dim(1)} && c.up.shape() == Shape{w.dim(0), rank},
             "lora: {} and {} for a weight of shape {}", c.down.shape(), c.up.shape(), w.shape());
     const Tensor down = c.down.detached().cast(x.dtype()), up = c.up.detached().cast(x.dtype());
+    require_terms("lora", rank, out.shape());
     const Tensor inner = Tensor::like(x, {flat.dim(0), rank});
     kernels.linear({flat, down, nullptr, inner});
     kernels.product_add({inner, up, out, c.scale, true});

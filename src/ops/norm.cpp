@@ -81,7 +81,7 @@ SumAndNorm gated_add_norm(const Tensor& x, const Tensor& gate, const Tensor& z, 
 namespace {
 
 Tensor group_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, int groups, float eps, bool silu_too) {
-  require(x.dim(-1) % groups == 0, "group_norm: {} channels do not form {} groups", x.dim(-1), groups);
+  require(groups > 0 && x.dim(-1) % groups == 0, "group_norm: {} channels do not form {} groups", x.dim(-1), groups);
   require(weight.shape() == Shape{x.dim(-1)} && bias.shape() == weight.shape(), "group_norm: weight {} for input {}",
           weight.shape(), x.shape());
   Tensor y = Tensor::like(x);

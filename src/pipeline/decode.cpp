@@ -23,24 +23,33 @@ Tensor decode_tokens(const std::shared_ptr<const Vae>& vae, Session& session, co
                   });
 }
 
+Error damaged_model(const Session& session, const std::string& what) {
+  const std::string damage = session.find_damage ? session.find_damage() : "";
+  if (!damage.empty())
+    return Error(ErrorCode::BadFile, what + ": " + damage,
+                 Hint("the file is damaged; download it again, or check it with {0}", {run_command("models verify")}));
+  return Error(
+      ErrorCode::Incompatible, what,
+      Hint("try {0}; if that does not help, the model's files do not belong together", {set_option("profile", "exact")}));
+}
+
 DecodedPicture checked_decode(const std::function<DecodedPicture()>& decode, const std::function<DecodedPicture()>& decode_in_f32,
-                              const Log& log, bool& retried) {
+                              const Session& session, bool& retried) {
+  const Log& log = session.log;
   retried = false;
   DecodedPicture picture = decode();
   const char* fault = fault_of(picture);
   if (!fault) return picture;
   if (decode_in_f32) {
-    log.warn("the decoded picture {}; decoding it again in f32", fault);
+    log.warn("the decoded image {}; decoding it again in f32", fault);
     retried = true;
     picture = decode_in_f32();
     fault = fault_of(picture);
     if (!fault) return picture;
   }
   // A black image may be what the user asked for; NaN never is.
-  if (picture.has_nan())
-    throw Error(ErrorCode::Internal, "the decoded image contains values that are not numbers",
-                Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
-  log.warn("the picture {}", fault);
+  if (picture.has_nan()) throw damaged_model(session, "the decoded image contains values that are not numbers");
+  log.warn("the image {}", fault);
   return picture;
 }
 

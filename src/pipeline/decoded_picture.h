@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// A picture as the autoencoder sees it: three planes of height × width samples, [−1, 1] but not clamped.
+// An image as the autoencoder sees it: three planes of height × width samples, [−1, 1] but not clamped.
 struct Planes {
   int width = 0, height = 0;
   std::vector<float> values;

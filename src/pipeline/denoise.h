@@ -22,10 +22,10 @@ struct Conditions {
   Tensor canvas;  // latents [1, I, 128] of the request's canvas; undefined without
 };
 
-// Tokens of one pass for one picture.
+// Tokens of one pass for one image.
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions);
 
-// Runs the schedule from noise [128, rows, columns] per picture to latents: tokens [N, I, 128] in F32. The request's sampler
+// Runs the schedule from noise [128, rows, columns] per image to latents: tokens [N, I, 128] in F32. The request's sampler
 // follows the transformer's velocity, with guidance if requested. If parts of a canvas are kept, they are restored after every
 // step, at the same noise level as the rest.
 Tensor denoise(Session& session, const Request& request, const Conditions& conditions, std::span<const std::vector<float>> noise,

@@ -14,14 +14,14 @@ struct InpaintOptions {
   // whole image, like Flux2KleinInpaintPipeline: at most 1024² pixels, a hard mask, kept pixels are not restored.
   enum class Mode { Ours, Diffusers } mode = Mode::Ours;
   int grow = 8, feather = 8;  // pixels
-  // Auto: a region around the mask when that covers less than a quarter of the picture.
+  // Auto: a region around the mask when that covers less than a quarter of the image.
   enum class Crop { Auto, Off, On } crop = Crop::Auto;
   int padding = 32;           // pixels around the mask in a cropped region
   int width = 0, height = 0;  // to work at, multiples of 16; 0: the region's own size
   bool align = true;          // the result is aligned with the kept area in position, scale and colour
 };
 
-// Pixels added around a picture.
+// Pixels added around an image.
 struct Margins {
   int left = 0, top = 0, right = 0, bottom = 0;
 };
@@ -36,7 +36,7 @@ class Inpaint {
   // canvas: RGB or RGBA; mask: of its size. A mask that is empty is InvalidArgument.
   Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const InpaintOptions& options);
 
-  // Of the picture to make; multiples of 16.
+  // Of the image to make; multiples of 16.
   int width() const { return width_; }
   int height() const { return height_; }
   const Box& region() const { return region_; }  // of the canvas; it may reach beyond its right and lower border

@@ -8,11 +8,11 @@
 
 namespace flux2 {
 
-// Pictures of [C, rows, columns] values as tokens [rows·columns, C] and back, on the host.
+// Images of [C, rows, columns] values as tokens [rows·columns, C] and back, on the host.
 std::vector<float> to_tokens(const std::vector<float>& planes, int64_t channels);
 std::vector<float> to_planes(const std::vector<float>& tokens, int64_t channels);
 
-// Positions in the order the transformer sees tokens: text slots, then the picture in raster order.
+// Positions in the order the transformer sees tokens: text slots, then the image in raster order.
 std::vector<TokenPosition> text_positions(int64_t length);
 std::vector<TokenPosition> picture_positions(int64_t rows, int64_t columns, int32_t t = 0);
 

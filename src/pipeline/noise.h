@@ -12,7 +12,7 @@ namespace flux2 {
 
 // Where the starting noise comes from: "torch-cpu" (float32 draw of PyTorch's CPU generator), "torch-cuda" or
 // "torch-cuda:SMSxTHREADS" (a CUDA generator on that GPU), "grid" (tied to the position relative to the centre:
-// a larger picture of the same seed holds the smaller one's noise in its middle).
+// a larger image of the same seed holds the smaller one's noise in its middle).
 struct NoiseSource {
   enum Kind { TorchCpu, TorchCuda, Grid } kind = TorchCpu;
   CudaGeometry gpu;

@@ -12,7 +12,7 @@ namespace flux2 {
 
 namespace {
 
-constexpr int kGrid = 16, kMinSide = 64, kMaxSide = 4096;
+constexpr int kGrid = 16, kMinSide = 64;
 constexpr int64_t kManyPixels = 4'200'000;
 
 struct Preset {
@@ -46,10 +46,10 @@ PictureSize parse_picture_size(std::string_view text) {
   fail(ErrorCode::InvalidArgument, "\"{}\" is not a size: write 1024x768 or 1024, or one of{}", text, names.substr(1));
 }
 
-PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log) {
+PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log, int largest) {
   for (const int side : {wanted.width, wanted.height})
-    check(side >= kMinSide - kGrid / 2 && side < kMaxSide + kGrid / 2, "size {}x{}: each side must be from {} to {}",
-          wanted.width, wanted.height, kMinSide, kMaxSide);
+    check(side >= kMinSide - kGrid / 2 && side < largest + kGrid / 2, "size {}x{}: each side must be from {} to {}", wanted.width,
+          wanted.height, kMinSide, largest);
   const PictureSize size{rounded(wanted.width), rounded(wanted.height)};
   if (size.width != wanted.width || size.height != wanted.height) {
     if (strict)
@@ -67,7 +67,7 @@ PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log
 PictureSize size_like(const PictureSize& picture) {
   const double width = picture.width, height = picture.height;
   const double by_area = std::sqrt(static_cast<double>(kManyPixels) / (width * height));
-  const double scale = std::min({1.0, by_area, kMaxSide / std::max(width, height)});
+  const double scale = std::min({1.0, by_area, kUsualSide / std::max(width, height)});
   const auto side = [&](double length) { return std::max(kMinSide, static_cast<int>(length * scale) / kGrid * kGrid); };
   return {side(width), side(height)};
 }

@@ -16,7 +16,9 @@ PictureSize parse_picture_size(std::string_view text);
 
 // The size that is used: sides are rounded to the nearest multiple of 16 (ties upward) with a warning. With `strict` this is an
 // error that names the nearest size. Sides must end up within 64…4096; more than 4.2 megapixels is a warning.
-PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log);
+// `largest` is for callers that checked a limit of their own.
+constexpr int kUsualSide = 4096;
+PictureSize valid_picture_size(const PictureSize& wanted, bool strict, const Log& log, int largest = kUsualSide);
 
 // The size of an image that follows another one: the same size, but at most 4.2 megapixels and 4096 per side, then rounded down
 // to multiples of 16.

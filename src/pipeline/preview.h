@@ -18,7 +18,7 @@ struct LatentColours {
 // Fitted to an autoencoder by least squares: synthetic images are encoded (or, if it has no encoder, random latents are decoded).
 LatentColours fit_latent_colours(const Vae& vae, Session& session);
 
-// A picture of 2·columns × 2·rows pixels from tokens [1, rows · columns, 128].
+// An image of 2·columns × 2·rows pixels from tokens [1, rows · columns, 128].
 Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor& tokens, int64_t rows, int64_t columns);
 // The same decoded in full: 16 pixels a position.
 Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns);

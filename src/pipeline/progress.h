@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 namespace flux2 {
 
@@ -48,6 +49,7 @@ struct Progress {
   void at(Phase phase, int step, int steps) const {
     if (report) report(phase, step, steps);
     check();
+    check_mapped_files();  // a step that read weights from a truncated file is worth nothing
   }
   // Throws Cancelled if the run should stop.
   void check() const {

@@ -15,7 +15,7 @@ namespace flux2 {
 struct ReferenceTokens {
   Tensor tokens;                         // [1, Nr, 128] in F32; undefined without references
   std::vector<TokenPosition> positions;  // t = 10, 20, …; rows and columns of each begin at 0
-  std::string list;                      // the same for the same pictures in the same order
+  std::string list;                      // the same for the same images in the same order
 
   int64_t count() const { return static_cast<int64_t>(positions.size()); }
 };
@@ -23,7 +23,7 @@ struct ReferenceTokens {
 // Encodes the references that are not in the session's cache.
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress);
 
-// The latents [1, I, 128] in F32 of one picture, whose sides are multiples of 16; from the session's cache when it has been
+// The latents [1, I, 128] in F32 of one image, whose sides are multiples of 16; from the session's cache when it has been
 // encoded before. In tiles where the session decodes in tiles, and when memory runs out.
 Tensor encode_picture(Session& session, const Planes& picture, const Progress& progress);
 

@@ -30,7 +30,7 @@ struct Request {
   int steps = 4;
   double guidance = 1.0;      // an input of models with guidance embedding, ignored by others
   std::optional<double> cfg;  // true classifier-free guidance: two passes a step
-  uint64_t seed = 0;          // picture k of a batch starts from seed + k
+  uint64_t seed = 0;          // image k of a batch starts from seed + k
   int batch = 1;
   Sampler sampler = Sampler::Euler;
   Schedule schedule;

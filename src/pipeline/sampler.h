@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// How a step from σ to σ' follows the velocity v(x, σ); the clean picture it points at is D = x − σ·v.
+// How a step from σ to σ' follows the velocity v(x, σ); the clean image it points at is D = x − σ·v.
 //   Euler  x' = x + (σ' − σ)·v
 //   Heun   the mean of the velocities at both ends: two passes a step, except into σ' = 0
 //   DPM-Solver++(2M), with α = 1 − σ, λ = log(α/σ), h = λ' − λ, r = h of the step before / h:

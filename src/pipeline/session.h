@@ -45,7 +45,7 @@ struct Session {
   // memory.
   std::vector<std::string> prompts_ahead;
 
-  // Latents [1, I, 128] in F32 of pictures, by the hash of their samples.
+  // Latents [1, I, 128] in F32 of images, by the hash of their samples.
   TensorCache picture_cache{int64_t{512} << 20};
 
   // The keys and values of the references that were used last, for models that reuse them. Code that changes a model's weights or
@@ -58,16 +58,21 @@ struct Session {
   size_t captured_limit = 6;
   bool capture = true;  // false if memory is short, because recorded work keeps all its memory
 
-  // Latent positions (16 pixels) a side that are decoded at once; 0: the whole picture.
+  // Latent positions (16 pixels) a side that are decoded at once; 0: the whole image.
   int64_t decode_tile = 0;
 
-  // A decoder in f32 for pictures that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
+  // A decoder in f32 for images that come out broken; tokens [1, I, 128] F32 → [1, H, W, 3]. May be empty.
   std::function<Tensor(const Tensor& tokens, int64_t rows, int64_t columns)> decode_in_f32;
-  bool always_decode_in_f32 = false;  // for every picture, not for broken ones alone
+  bool always_decode_in_f32 = false;  // for every image, not for broken ones alone
   // Called with this session when the text encoder is about to be used. May be empty.
   std::function<void(Session&)> text_begins;
   // Called with this session once the text states are there: the encoder's memory is not needed any more. May be empty.
   std::function<void(Session&)> text_done;
+
+  // Looks for weights that are not numbers: "FILE: tensor NAME contains …", or an empty text. May be empty.
+  std::function<std::string()> find_damage;
+
+  bool log_prompts = false;  // whether messages may quote prompts
 
   Trace* trace = nullptr;
 };

@@ -19,12 +19,14 @@ Tensor text_states(Session& session, const std::string& prompt, const std::strin
   check(models.text_encoder && models.tokenizer, "no text encoder is loaded and no text states were given");
   const PromptTokens tokens = tokenize_prompt(*models.tokenizer, prompt, models.text_length);
   if (!tokens.dropped.empty())
-    session.log.warn("the prompt has more than {} tokens; this part is not used: \"{}\"", models.text_length, tokens.dropped);
+    session.log.warn("the prompt has more than {} tokens; {}", models.text_length, unused_part(tokens, session.log_prompts));
   const int64_t vocab = models.text_encoder.config().vocab;
   for (int32_t id : tokens.ids)
     if (id < 0 || id >= vocab)
       fail(ErrorCode::Incompatible,
-           "the tokenizer uses id {}, but the text encoder knows only {} tokens: they do not belong together", id, vocab);
+           "the tokenizer uses id {}, but model.embed_tokens.weight of the text encoder has only {} rows: they do not belong "
+           "together",
+           id, vocab);
 
   const Shape shape{1, models.text_length};
   const Tensor ids = Tensor::from<int32_t>(*session.stream, DType::I32, shape, tokens.ids);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <system_error>
 
 #include "image/pixels.h"
 #include "ops/view.h"
+#include "pipeline/check_request.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
@@ -104,8 +106,13 @@ std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t 
 // The first image's noise. If the host draws it, another thread does so while the text is encoded.
 std::future<std::vector<float>> first_noise(const Request& request, int64_t channels, Stream& stream) {
   const bool needs_stream = request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
-  return std::async(needs_stream ? std::launch::deferred : std::launch::async,
-                    [&, channels] { return noise_for(request, channels, request.seed, stream); });
+  const auto draw = [&, channels] { return noise_for(request, channels, request.seed, stream); };
+  try {
+    if (!needs_stream) return std::async(std::launch::async, draw);
+  } catch (const std::system_error&) {
+    // The system allows no more threads: it is drawn when it is needed.
+  }
+  return std::async(std::launch::deferred, draw);
 }
 
 // Tokens [1, I, C] as [C, rows, columns] values on the host; turned on the device.
@@ -145,16 +152,14 @@ Picture picture_of(Session& session, const Request& request, const Tensor& z, in
   const int64_t rows = request.rows(), columns = request.columns();
   Picture picture{.seed = request.seed + static_cast<uint64_t>(index), .index = index, .rows = rows, .columns = columns};
   picture.latents = planes_of_tokens(z);
-  if (has_nan(picture.latents))
-    throw Error(ErrorCode::Internal, "the transformer produced values that are not numbers",
-                Hint("try {0}; if that does not help, the model file is probably damaged", {set_option("profile", "exact")}));
+  if (has_nan(picture.latents)) throw damaged_model(session, "the transformer produced values that are not numbers");
   if (!request.decode) return picture;
   std::function<DecodedPicture()> in_f32;
   if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
   const bool only_in_f32 = session.always_decode_in_f32 && in_f32;
   picture.decoded =
       checked_decode([&] { return only_in_f32 ? in_f32() : decode_in_less_memory(session, z, rows, columns, progress); },
-                     only_in_f32 ? nullptr : in_f32, session.log, picture.decoded_in_f32);
+                     only_in_f32 ? nullptr : in_f32, session, picture.decoded_in_f32);
   if (session.trace && picture.index == 0)
     session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
   return picture;
@@ -182,6 +187,7 @@ PhaseTimes decode_given(Session& session, const Request& request, const Progress
 
 PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver) {
+  check_request(request, session.models);
   if (request.given_latents.defined()) return decode_given(session, request, progress, deliver);
   PhaseTimes times;
   Stopwatch watch;

@@ -41,8 +41,8 @@ std::vector<std::pair<std::string, std::string>> parse_pairs(std::string_view li
     std::string value;
     size_t end = line.starts_with('"') ? end_of_quoted(line) : line.npos;
     if (end != line.npos) {
-      const Json parsed = Json::parse(line.substr(0, end), nullptr, false);
-      value = parsed.is_string() ? parsed.get<std::string>() : std::string(line.substr(0, end));
+      const auto parsed = try_parse_json(line.substr(0, end));
+      value = parsed && parsed->is_string() ? parsed->get<std::string>() : std::string(line.substr(0, end));
       end = line.find(',', end);
     } else {
       end = line.find(',');

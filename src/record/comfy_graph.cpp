@@ -1,6 +1,9 @@
 #include "record/comfy_graph.h"
 
-#include <set>
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
@@ -124,32 +127,43 @@ Json ui_form(const Nodes& nodes) {
 // Looks for a plain value under one of `keys`, in a node and then in the nodes that feed it, through `through` first.
 class Upstream {
  public:
-  explicit Upstream(const Json& api) : api_(api) {}
-
-  const Json* find(const std::string& node, const std::vector<std::string>& keys, const std::string& through = {}) {
-    visited_.clear();
-    return search(node, keys, through);
+  explicit Upstream(const Json& api) {
+    for (const auto& [id, node] : api.items())
+      if (node.is_object())
+        if (const auto inputs = node.find("inputs"); inputs != node.end() && inputs->is_object())
+          inputs_of_.emplace(id, &*inputs);
   }
 
- private:
-  const Json* search(const std::string& id, const std::vector<std::string>& keys, const std::string& through) {
-    const auto node = api_.find(id);
-    if (!visited_.insert(id).second || node == api_.end() || !node->is_object() || !node->contains("inputs")) return nullptr;
-    const Json& inputs = (*node)["inputs"];
-    if (!inputs.is_object()) return nullptr;
-    if (through.empty())
-      for (const std::string& key : keys)
-        if (const auto value = inputs.find(key); value != inputs.end() && value->is_primitive()) return &*value;
-    for (const auto& [name, value] : inputs.items()) {
-      if (!value.is_array() || value.empty() || !value[0].is_string()) continue;
-      if (!through.empty() && name != through && name != "guider") continue;
-      if (const Json* found = search(value[0].get<std::string>(), keys, name == through ? "" : through)) return found;
+  // Depth first, with a stack of its own: a graph from a stranger may be a chain of any length.
+  const Json* find(const std::string& node, const std::vector<std::string>& keys, const std::string& through = {}) const {
+    struct Step {
+      std::string_view id;
+      bool through;  // only along the input of that name
+    };
+    std::vector<Step> steps = {{node, !through.empty()}};
+    std::unordered_set<std::string_view> visited;
+    while (!steps.empty()) {
+      const Step step = steps.back();
+      steps.pop_back();
+      const auto at = inputs_of_.find(step.id);
+      if (at == inputs_of_.end() || !visited.insert(at->first).second) continue;
+      const Json& inputs = *at->second;
+      if (!step.through)
+        for (const std::string& key : keys)
+          if (const auto value = inputs.find(key); value != inputs.end() && value->is_primitive()) return &*value;
+      const size_t first = steps.size();
+      for (const auto& [name, value] : inputs.get_ref<const Json::object_t&>()) {
+        if (!value.is_array() || value.empty() || !value[0].is_string()) continue;
+        if (step.through && name != through && name != "guider") continue;
+        steps.push_back({value[0].get_ref<const std::string&>(), step.through && name != through});
+      }
+      std::reverse(steps.begin() + static_cast<std::ptrdiff_t>(first), steps.end());  // the first input is followed first
     }
     return nullptr;
   }
 
-  const Json& api_;
-  std::set<std::string> visited_;
+ private:
+  std::unordered_map<std::string_view, const Json*> inputs_of_;
 };
 
 }  // namespace
@@ -170,7 +184,7 @@ GenerationRecord record_from_comfy(const Json& api) {
     }
   if (sampler.empty()) fail(ErrorCode::BadFile, "no sampler in this ComfyUI graph");
 
-  Upstream graph(api);
+  const Upstream graph(api);
   GenerationRecord r;
   r.app = "ComfyUI";
   const auto text = [&](const Json* value) { return value && value->is_string() ? value->get<std::string>() : std::string(); };

@@ -11,11 +11,6 @@ namespace {
 
 int64_t milliseconds(double seconds) { return std::llround(seconds * 1000); }
 
-template <class T>
-void read(const Json& json, const char* key, T& value) {
-  if (const auto found = json.find(key); found != json.end() && !found->is_null()) value = found->get<T>();
-}
-
 Json to_json(const PictureRecord& picture, bool is_private) {
   Json json = {{"sha256", picture.sha256}, {"width", picture.width}, {"height", picture.height}};
   if (!is_private) json["name"] = picture.name;
@@ -24,10 +19,10 @@ Json to_json(const PictureRecord& picture, bool is_private) {
 
 PictureRecord picture_from_json(const Json& json) {
   PictureRecord picture;
-  read(json, "name", picture.name);
-  read(json, "sha256", picture.sha256);
-  read(json, "width", picture.width);
-  read(json, "height", picture.height);
+  read_member(json, "name", picture.name);
+  read_member(json, "sha256", picture.sha256);
+  read_member(json, "width", picture.width);
+  read_member(json, "height", picture.height);
   return picture;
 }
 
@@ -113,36 +108,34 @@ GenerationRecord record_from_json(const Json& json) {
   try {
     GenerationRecord r;
     r.app.clear();
-    read(json, "app", r.app);
-    read(json, "kind", r.kind);
+    read_member(json, "app", r.app);
+    read_member(json, "kind", r.kind);
     if (const auto model = json.find("model"); model != json.end() && model->is_object()) {
-      read(*model, "id", r.model);
-      read(*model, "file", r.model_file);
-      read(*model, "sha256", r.model_sha256);
-      read(*model, "quant", r.quant);
+      read_member(*model, "id", r.model);
+      read_member(*model, "file", r.model_file);
+      read_member(*model, "sha256", r.model_sha256);
+      read_member(*model, "quant", r.quant);
     }
-    read(json, "index", r.index);
+    read_member(json, "index", r.index);
     read_fields(json, r.request);
     if (const auto loras = json.find("loras"); loras != json.end() && loras->is_array())
       for (const Json& lora : *loras) {
         AdapterRecord& adapter = r.adapters.emplace_back();
-        read(lora, "name", adapter.name);
-        read(lora, "sha256", adapter.sha256);
-        read(lora, "weight", adapter.weight);
-        read(lora, "layers", adapter.layers);
+        read_member(lora, "name", adapter.name);
+        read_member(lora, "sha256", adapter.sha256);
+        read_member(lora, "weight", adapter.weight);
+        read_member(lora, "layers", adapter.layers);
       }
     if (const auto references = json.find("references"); references != json.end() && references->is_array())
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object())
       r.canvas = picture_from_json(*canvas);
     if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) {
-      read(*mask, "name", r.mask_name);
-      read(*mask, "sha256", r.mask_sha256);
+      read_member(*mask, "name", r.mask_name);
+      read_member(*mask, "sha256", r.mask_sha256);
     }
-    read(json, "device", r.device);
+    read_member(json, "device", r.device);
     return r;
-  } catch (const Json::exception& e) {
-    fail(ErrorCode::BadFile, "the generation settings cannot be read: {}", e.what());
   } catch (const Error& e) {
     fail(ErrorCode::BadFile, "the generation settings cannot be read: {}", e.what());
   }

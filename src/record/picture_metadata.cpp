@@ -23,29 +23,31 @@ std::optional<FoundRecord> if_readable(F&& read) {
     return read();
   } catch (const Error&) {
     return std::nullopt;
-  } catch (const Json::exception&) {
-    return std::nullopt;
   }
 }
 
-FoundRecord from_own(const std::string& text) {
-  Json json = parse_json(text);
+FoundRecord from_own(const std::string& text, const JsonLimits& limits) {
+  Json json = parse_json(text, limits);
   GenerationRecord record = record_from_json(json);
   return {"flux2", std::move(record), std::move(json)};
 }
 
-FoundRecord from_invokeai(const std::string& text) {
-  const Json json = parse_json(text);
+FoundRecord from_invokeai(const std::string& text, const JsonLimits& limits) {
+  const Json json = parse_json(text, limits);
   GenerationRecord r;
-  r.app = json.value("app_version", "");
-  r.request.prompt = json.value("positive_prompt", "");
-  r.request.negative = json.value("negative_prompt", "");
+  read_member(json, "app_version", r.app);
+  std::string prompt, negative, scheduler;
+  read_member(json, "positive_prompt", prompt);
+  read_member(json, "negative_prompt", negative);
+  r.request.prompt = prompt;
+  r.request.negative = negative;
   for (const char* name : {"seed", "steps", "width", "height"})
     if (const auto found = json.find(name); found != json.end() && !found->is_null())
       set_value(r.request, field(name), value_from_json(field(name), *found, name));
   if (json.contains("cfg_scale") && json["cfg_scale"].is_number()) r.request.cfg = json["cfg_scale"].get<double>();
-  if (json.contains("model") && json["model"].is_object()) r.model = json["model"].value("name", "");
-  if (json.contains("scheduler")) r.request.sampler = json.value("scheduler", "");
+  if (json.contains("model") && json["model"].is_object()) read_member(json["model"], "name", r.model);
+  read_member(json, "scheduler", scheduler);
+  if (!scheduler.empty()) r.request.sampler = scheduler;
   return {"invokeai", std::move(r), nullptr};
 }
 
@@ -93,21 +95,22 @@ ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataCho
   return metadata;
 }
 
-std::optional<FoundRecord> find_record(const ImageMetadata& metadata) {
+std::optional<FoundRecord> find_record(const ImageMetadata& metadata, const JsonLimits& limits) {
   std::optional<FoundRecord> found;
-  if (const std::string* own = metadata.find_text("flux2")) found = if_readable([&] { return from_own(*own); });
+  if (const std::string* own = metadata.find_text("flux2")) found = if_readable([&] { return from_own(*own, limits); });
   if (!found)
-    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty()) found = if_readable([&] { return from_own(own); });
+    if (const std::string own = own_json_of_xmp(metadata.xmp); !own.empty())
+      found = if_readable([&] { return from_own(own, limits); });
   if (!found)
     if (const std::string* invoke = metadata.find_text("invokeai_metadata"))
-      found = if_readable([&] { return from_invokeai(*invoke); });
+      found = if_readable([&] { return from_invokeai(*invoke, limits); });
   const std::string* parameters = metadata.find_text("parameters");
   if (!parameters && !metadata.exif_comment.empty()) parameters = &metadata.exif_comment;
   if (!found && parameters && !parameters->empty())
     found = FoundRecord{"a1111", record_from_a1111(parse_a1111(*parameters)), nullptr};
   if (!found)
     if (const std::string* graph = metadata.find_text("prompt"))
-      found = if_readable([&] { return FoundRecord{"comfyui", record_from_comfy(parse_json(*graph)), nullptr}; });
+      found = if_readable([&] { return FoundRecord{"comfyui", record_from_comfy(parse_json(*graph, limits)), nullptr}; });
   return found;
 }
 

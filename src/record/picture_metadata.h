@@ -18,7 +18,7 @@ struct MetadataChoice {
   static MetadataChoice parse(const std::string& list);  // "a1111,json,comfy" or "none"
 };
 
-// What goes into a picture file of that format. PNG: texts `parameters`, `flux2`, `Software` and, when asked for,
+// What goes into an image file of that format. PNG: texts `parameters`, `flux2`, `Software` and, when asked for,
 // ComfyUI's `prompt` and `workflow`. Others: the parameters as EXIF comment, our JSON inside the XMP packet.
 ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format);
 
@@ -28,6 +28,6 @@ struct FoundRecord {
   GenerationRecord record;
   Json original;  // our own JSON as stored; null otherwise
 };
-std::optional<FoundRecord> find_record(const ImageMetadata& metadata);
+std::optional<FoundRecord> find_record(const ImageMetadata& metadata, const JsonLimits& limits = {});
 
 }  // namespace flux2

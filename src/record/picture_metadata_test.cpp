@@ -1,6 +1,10 @@
 #include "record/picture_metadata.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <ctime>
 
 #include "base/error.h"
 #include "image/write_image.h"
@@ -152,6 +156,42 @@ TEST(ComfyGraph, ReadsAKSampler) {
   EXPECT_THROW(record_from_comfy(Json::object()), Error);
   const Json loop = parse_json(R"({"1":{"class_type":"KSampler","inputs":{"model":["1",0]}}})");
   EXPECT_EQ(record_from_comfy(loop).model, "");
+}
+
+// A chain of nodes, of which the last has the values.
+std::string long_graph(int length) {
+  std::string text = R"({"0":{"class_type":"KSampler","inputs":{"positive":["1",0],"model":["1",0]}})";
+  for (int i = 1; i < length; ++i)
+    text += fmt::format(R"(,"{}":{{"class_type":"N","inputs":{{"x":["{}",0],"positive":["{}",0]}}}})", i, i + 1, i + 1);
+  return text + fmt::format(R"(,"{}":{{"class_type":"CLIPTextEncode","inputs":{{"text":"far away","steps":9}}}}}})", length);
+}
+
+TEST(ComfyGraph, AChainMayBeAnyLength) {
+  const Json graph = parse_json(long_graph(100'000), {.bytes = 1 << 30, .keys = 10'000'000, .values = 10'000'000});
+  const std::clock_t began = std::clock();  // of the processor: other programs do not count
+  const GenerationRecord r = record_from_comfy(graph);
+  EXPECT_EQ(r.request.prompt, "far away");
+  EXPECT_EQ(r.request.steps, 9);
+  EXPECT_LT((std::clock() - began) / CLOCKS_PER_SEC, 10) << "a search for every node takes minutes";
+  ImageMetadata metadata;
+  metadata.text = {{"prompt", long_graph(100'000)}};
+  EXPECT_FALSE(find_record(metadata)) << "more keys than are allowed";
+  metadata.text = {{"prompt", long_graph(1000)}};
+  ASSERT_TRUE(find_record(metadata));
+  EXPECT_EQ(find_record(metadata)->record.request.prompt, "far away");
+}
+
+TEST(GenerationRecord, AWrongTypeIsReportedInOurWords) {
+  for (const char* text : {R"({"app":7})", R"({"references":[{"width":1e30}]})", R"({"references":[{"width":99999999999}]})",
+                           R"({"loras":[3]})", "[]", R"({"model":{"id":[]}})"})
+    try {
+      record_from_json(parse_json(text));
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::BadFile) << text;
+      EXPECT_THAT(e.what(), testing::HasSubstr("the generation settings cannot be read: "));
+      EXPECT_THAT(e.what(), testing::Not(testing::HasSubstr("json.exception"))) << text;
+    }
 }
 
 TEST(Xmp, EscapesTheRecord) {

@@ -37,8 +37,11 @@ struct Field {
   std::string unit = {};     // stands for the value in help: "PX"
   std::string help = {};     // <cfg> stands for another field, as the front end spells it; empty: accepted but not listed
   std::string section = {};  // of configuration files; empty: only a request itself may set it
-  FieldMember member = {};   // empty for settings of a program rather than of a request
-  double low = 0, high = 0;  // of Integer and Number
+  // Whether a flux2.toml in the current folder may set it too. Such a file may come from anybody, so this is for defaults of
+  // images alone: nothing that names a path, writes somewhere else, uses the network or takes more of the machine.
+  enum Project { Never, Always, ByName } project = Never;  // ByName: as a plain name, never as a path
+  FieldMember member = {};                                 // empty for settings of a program rather than of a request
+  double low = 0, high = 0;                                // of Integer and Number
   std::vector<std::string> choices = {};
   void (*check_text)(const std::string& text) = nullptr;  // throws if the syntax of a text is invalid
 

@@ -110,10 +110,10 @@ std::string refusal(const std::string& name, const std::string& text) {
 }
 
 TEST(RequestFields, InvalidValuesNameTheirOriginAndWhatIsValid) {
-  EXPECT_EQ(refusal("steps", "abc"), "--steps: \"abc\" is not a whole number from 1 to 256");
-  EXPECT_EQ(refusal("steps", "0"), "--steps: \"0\" is not a whole number from 1 to 256");
-  EXPECT_EQ(refusal("steps", "257"), "--steps: \"257\" is not a whole number from 1 to 256");
-  EXPECT_EQ(refusal("steps", "256"), "");
+  EXPECT_EQ(refusal("steps", "abc"), "--steps: \"abc\" is not a whole number from 1 to 1000");
+  EXPECT_EQ(refusal("steps", "0"), "--steps: \"0\" is not a whole number from 1 to 1000");
+  EXPECT_EQ(refusal("steps", "1001"), "--steps: \"1001\" is not a whole number from 1 to 1000");
+  EXPECT_EQ(refusal("steps", "1000"), "");
   EXPECT_EQ(refusal("guidance", "nan"), "--guidance: \"nan\" is not a number from 0 to 100");
   EXPECT_THAT(refusal("sampler", "ddim"), HasSubstr("is not one of euler, heun, dpmpp2m"));
   EXPECT_THAT(refusal("seed", "-2"), HasSubstr("2^63-1"));
@@ -134,7 +134,7 @@ TEST(RequestFields, RejectsJsonOfTheWrongType) {
   };
   EXPECT_THAT(failure({{"steps", "4"}}), HasSubstr("steps: expected a whole number, found string"));
   EXPECT_THAT(failure({{"steps", 4.5}}), HasSubstr("whole number"));
-  EXPECT_THAT(failure({{"steps", 1000}}), HasSubstr("from 1 to 256"));
+  EXPECT_THAT(failure({{"steps", 1001}}), HasSubstr("from 1 to 1000"));
   EXPECT_THAT(failure({{"stpes", 4}}), HasSubstr("did you mean steps?"));
   EXPECT_THAT(failure({{"input", Json::array({1})}}), HasSubstr("list of strings"));
   EXPECT_THAT(failure({{"seed", 18446744073709551615ull}}), HasSubstr("too large"));

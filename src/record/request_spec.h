@@ -25,18 +25,18 @@ struct RequestSpec {
   Integer width, height;
   Integer seed;  // -1: random
   Integer batch, repeat;
-  Text from, remix;  // a picture whose settings are reused
+  Text from, remix;  // an image whose settings are reused
   Texts lora;
   Text lora_mode;
   Flag strict;
 
-  // Pictures to start from.
+  // Images to start from.
   Texts input;
   Number strength;
   Text context, match, ref_pixels, ref_prep, ref_kv;
   Flag no_negative_refs, no_resize_ref;
 
-  // Which part of a picture to regenerate.
+  // Which part of an image to regenerate.
   Text mask;
   Texts mask_box;
   Flag mask_invert;
@@ -72,6 +72,9 @@ struct RequestSpec {
   // Fields that were set by configuration or a preset: the user's defaults rather than part of this request.
   std::set<std::string, std::less<>> defaults;
   bool is_asked(std::string_view field) const;  // set, and not by a default
+
+  // Fields whose value comes from a file of somebody else. A model there is a name, never a path.
+  std::set<std::string, std::less<>> names_only;
 };
 
 }  // namespace flux2

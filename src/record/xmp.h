@@ -13,7 +13,7 @@ struct XmpContent {
 
 std::string xmp_packet(const XmpContent& content);
 
-// Whether a packet, ours or not, says that a model made the picture or part of it.
+// Whether a packet, ours or not, says that a model made the image or part of it.
 bool says_generated(std::string_view xmp);
 
 // The record inside a packet that we wrote; empty when there is none.

@@ -54,6 +54,7 @@ Tensor Tensor::host_copy(const void* data, DType dtype, const Shape& shape) {
 }
 
 bool Tensor::is_contiguous() const {
+  if (numel() == 0) return true;  // there is nothing to be in order, and any view of it is possible
   int64_t step = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (shape_[i] != 1 && strides_[i] != step) return false;

@@ -180,7 +180,7 @@ void read_token_map(std::string_view text, const std::function<void(const std::s
 }
 
 std::string read_if_there(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? read_text_file(path) : std::string();
+  return std::filesystem::exists(path) ? read_text_file(path, {.bytes = kMaxFileBytes}) : std::string();
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ BpeFiles read_bpe_files(const std::filesystem::path& path) {
   const std::filesystem::path json = is_folder ? path / "tokenizer.json" : path;
   const std::string config = read_if_there(folder / "tokenizer_config.json");
   if (std::filesystem::exists(json)) {
-    const std::string text = read_text_file(json);
+    const std::string text = read_text_file(json, {.bytes = kMaxFileBytes});
     return in_context(folder.string(), [&] { return parse_bpe_files(text, config); });
   }
   const std::filesystem::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
@@ -234,7 +234,8 @@ BpeFiles read_bpe_files(const std::filesystem::path& path) {
                           : fmt::format("{} does not exist", path.string()),
                 "name the folder \"tokenizer\" of the model, or a tokenizer.json");
   }
-  const std::string vocab_text = read_text_file(vocab), merges_text = read_text_file(merges);
+  const std::string vocab_text = read_text_file(vocab, {.bytes = kMaxFileBytes}),
+                    merges_text = read_text_file(merges, {.bytes = kMaxFileBytes});
   const std::string added_text = read_if_there(folder / "added_tokens.json");
   return in_context(folder.string(), [&] { return parse_bpe_files(vocab_text, merges_text, config, added_text); });
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 namespace flux2 {
@@ -58,9 +58,9 @@ TEST(BpeMerge, LongWordsAreNotQuadratic) {
   merges.put({2, 2, 2, 3});
   const std::vector<int32_t> word(1 << 20, 0);
   std::vector<int32_t> out;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: other programs do not count
   merge_symbols(merges, word, out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));  // quadratic: hours
+  EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 20);  // quadratic: hours
   EXPECT_EQ(out, std::vector<int32_t>((1 << 20) / 8, 3));
 }
 

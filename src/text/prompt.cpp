@@ -16,6 +16,10 @@ constexpr std::string_view kSuffix = "<|im_end|>\n<|im_start|>assistant\n<think>
 
 std::string render_qwen_prompt(std::string_view prompt) { return std::string(kPrefix).append(prompt).append(kSuffix); }
 
+std::string unused_part(const PromptTokens& tokens, bool quote) {
+  return fmt::format("its last {} bytes are not used{}", tokens.dropped.size(), quote ? ": \"" + tokens.dropped + "\"" : "");
+}
+
 PromptTokens tokenize_prompt(const BpeTokenizer& tokenizer, std::string_view prompt, int length) {
   check(length > 0, "a prompt needs a positive number of tokens, not {}", length);
   for (const char* marker : {"<|im_start|>", "<|im_end|>"}) {

@@ -22,6 +22,9 @@ struct PromptTokens {
   std::string dropped;  // the end of the prompt that did not fit, for a warning; usually empty
 };
 
+// "its last 37 bytes are not used", with the text itself if messages may quote prompts.
+std::string unused_part(const PromptTokens& tokens, bool quote);
+
 // Renders and encodes a prompt. A longer sequence keeps its first `length` ids, which cuts the end of the template too.
 // Throws Incompatible when the vocabulary lacks the template's turn markers.
 PromptTokens tokenize_prompt(const BpeTokenizer& tokenizer, std::string_view prompt, int length);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/pattern.h"
 #include "base/text.h"
 
 namespace flux2 {
@@ -104,28 +104,37 @@ double number_in(const StoredTensor& t) {
   return value;
 }
 
+// The end of a module's name, from a dot on, or a regular expression for it. What is not a valid expression is only a name.
+class ModulePattern {
+ public:
+  explicit ModulePattern(std::string text) : ending_("." + text) {
+    if (text.find_first_of(".()[]{}*+?|^$\\") == text.npos) return;
+    try {
+      pattern_.emplace("(.*\\.)?(" + text + ")");
+    } catch (const Error&) {
+      pattern_.reset();
+    }
+  }
+
+  bool stands_for(std::string_view module) const {
+    return module.ends_with(ending_) || module == std::string_view(ending_).substr(1) || (pattern_ && pattern_->matches(module));
+  }
+
+ private:
+  std::string ending_;
+  std::optional<Pattern> pattern_;
+};
+
 // What PEFT writes about an adapter, in adapter_config.json or, each name with its part's prefix, in the metadata.
 struct PeftConfig {
   std::optional<double> alpha, rank;
   bool rank_stabilised = false;
-  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<std::pair<ModulePattern, double>> alpha_pattern;
 
   double alpha_of(const std::string& module, double otherwise) const {
     for (const auto& [pattern, value] : alpha_pattern)
-      if (stands_for(pattern, module)) return value;
+      if (pattern.stands_for(module)) return value;
     return alpha.value_or(otherwise);
-  }
-
-  // A pattern is the end of a module's name, from a dot on, or a regular expression for it.
-  static bool stands_for(const std::string& pattern, const std::string& module) {
-    constexpr size_t kLongest = 256;  // patterns come from outside: what is longer is taken as it stands
-    if (module == pattern || module.ends_with("." + pattern)) return true;
-    if (pattern.size() > kLongest || module.size() > kLongest) return false;
-    try {
-      return std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
-    } catch (const std::regex_error&) {
-      return false;
-    }
   }
 };
 
@@ -315,6 +324,11 @@ AdapterFile read_adapter(std::shared_ptr<const WeightSource> source, const std::
   auto [file, numbers, biases] = list(source);
   if (file.refusal) throw *file.refusal;
   const PeftConfig peft = peft_config_of(*source, config);
+  // Every pattern is tried with every layer. Real adapters have some hundreds of each.
+  constexpr size_t kMostTrials = 10'000'000;
+  if (peft.alpha_pattern.size() * file.modules.size() > kMostTrials)
+    fail(ErrorCode::BadFile, "the adapter's configuration has {} patterns for {} layers, which is too much to compare",
+         peft.alpha_pattern.size(), file.modules.size());
   for (AdapterModule& m : file.modules) {
     if (const auto at = numbers.find(m.name); at != numbers.end()) {
       if (at->second.alpha) m.alpha = number_in(*at->second.alpha);

@@ -13,7 +13,6 @@ namespace flux2 {
 
 namespace {
 
-constexpr uint64_t kMaxTensors = 1'000'000;
 constexpr uint64_t kMaxKeys = 1'000'000;
 constexpr uint64_t kMaxLength = uint64_t{1} << 30;  // of a string or an array
 constexpr size_t kMaxName = 1024;
@@ -55,7 +54,7 @@ T number_at(const std::byte* at) {
 
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte> file) : file_(file) {}
+  explicit Reader(std::span<const std::byte> file, uint64_t limit = UINT64_MAX) : file_(file), limit_(limit) {}
 
   template <class T>
   T number() {
@@ -67,6 +66,7 @@ class Reader {
       throw Error(ErrorCode::BadFile,
                   fmt::format("the file is incomplete: it ends inside its header, after {} bytes", file_.size()), kDownloadAgain);
     at_ += size;
+    if (at_ > limit_) fail(ErrorCode::BadFile, "the header has more than {}, the limit", byte_text(limit_));
     return file_.subspan(at_ - size, size);
   }
 
@@ -108,7 +108,7 @@ class Reader {
   }
 
   std::span<const std::byte> file_;
-  uint64_t at_ = 0;
+  uint64_t limit_, at_ = 0;
 };
 
 std::string as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
@@ -218,8 +218,9 @@ Shape true_shape(const GgufHeader& header, const GgufHeader::Entry& t, const Ggm
   if (noted == header.values.end()) return t.shape;
   Shape shape;
   int64_t left = t.shape.numel();  // divided down, so that extents from outside cannot overflow a product
-  const auto extents = noted->second.integers();
-  bool fits = !extents.empty() && extents.size() <= Shape::kMaxRank;
+  const bool few = noted->second.count <= Shape::kMaxRank;  // before they are copied
+  const auto extents = few ? noted->second.integers() : std::vector<int64_t>();
+  bool fits = !extents.empty();
   for (size_t i = 0; fits && i < extents.size(); ++i) {
     fits = extents[i] > 0 && left % extents[i] == 0;
     if (!fits) break;
@@ -268,15 +269,16 @@ std::vector<std::string> GgufValue::strings() const {
   return values;
 }
 
-GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log) {
-  Reader reader(file);
+GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log, const WeightLimits& limits) {
+  Reader reader(file, limits.gguf_header_bytes);
   if (as_text(reader.take(kGgufMagic.size())) != kGgufMagic)
     fail(ErrorCode::BadFile, "not a GGUF file: it does not begin with GGUF");
   GgufHeader header{.version = reader.number<uint32_t>()};
   check_version(header.version);
   const auto tensors = reader.number<uint64_t>(), keys = reader.number<uint64_t>();
-  if (tensors > kMaxTensors || keys > kMaxKeys)
-    fail(ErrorCode::BadFile, "a header of {} tensors and {} values is over the limit of {}", tensors, keys, kMaxTensors);
+  if (tensors > limits.tensors || keys > kMaxKeys)
+    fail(ErrorCode::BadFile, "a header of {} tensors and {} values is over the limits of {} and {}", tensors, keys,
+         limits.tensors, kMaxKeys);
   for (uint64_t i = 0; i < keys; ++i) {
     std::string key = as_text(reader.string());
     if (key.empty()) fail(ErrorCode::BadFile, "a value of the header has no name");
@@ -316,6 +318,8 @@ std::map<std::string, std::string> GgufFile::metadata() const {
 }
 
 bool is_gguf(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(path, unreadable)) return false;  // a pipe would have to be waited for
   std::string head(kGgufMagic.size(), '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), static_cast<std::streamsize>(head.size()));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "tensor/shape.h"
 #include "weights/gguf_format.h"
@@ -47,7 +48,7 @@ struct GgufHeader {
 };
 
 // Throws BadFile with a specific message for each kind of damage.
-GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log);
+GgufHeader parse_gguf_header(std::span<const std::byte> file, const Log& log, const WeightLimits& limits = {});
 
 // One GGUF file: its tensors in the order of the list, under PyTorch shapes, and its values. Opening reads the header and
 // checks it against the size of the file, so every `bytes` is inside the file; no tensor data is touched.

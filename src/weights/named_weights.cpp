@@ -78,12 +78,18 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
   Layout best;
   size_t most = 0;
   std::set<std::string> prefixes_in_use;
+  // In order, the names with a prefix lie side by side: a file whose tensors all have prefixes of their own takes no longer.
+  std::vector<std::string_view> names;
+  for (const StoredTensor& t : source.tensors()) names.push_back(t.name);
+  std::sort(names.begin(), names.end());
   for (Layout layout : possible_layouts(source, part)) {
+    const auto first = std::lower_bound(names.begin(), names.end(), std::string_view(layout.prefix));
+    const auto last =
+        std::partition_point(first, names.end(), [&](std::string_view name) { return name.starts_with(layout.prefix); });
     for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml}) {
       layout.dialect = dialect;
-      const auto& tensors = source.tensors();
-      const auto count = static_cast<size_t>(std::count_if(
-          tensors.begin(), tensors.end(), [&](const StoredTensor& t) { return recognise(part, layout, t.name).has_value(); }));
+      const auto count = static_cast<size_t>(
+          std::count_if(first, last, [&](std::string_view name) { return recognise(part, layout, name).has_value(); }));
       if (count > 0) prefixes_in_use.insert(layout.prefix);
       if (count > most) {
         most = count;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <ctime>
 #include <numeric>
 
 #include "tests/support/paths.h"
@@ -224,6 +225,21 @@ TEST(Names, ToDiffusersDescribesRows) {
                 to_diffusers(ModelPart::Transformer, "double_blocks.0.img_attn.qkv.weight", {8, 4});
               }),
               HasSubstr("does not split into 3 equal parts"));
+}
+
+// A header from outside: every tensor has a prefix of its own.
+TEST(NamedWeights, ManyPrefixesTakeLittleTime) {
+  std::string header = "{";
+  for (int i = 0; i < 200'000; ++i)
+    header += (i ? ",\"" : "\"") + ("text_encoders.q" + std::to_string(i)) +
+              R"(.transformer.model.layers.0.mlp.up_proj.weight":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  const auto path = scratch_folder() / "prefixes.safetensors";
+  write_file(path, container(header + "}"));
+  const std::clock_t began = std::clock();  // of the processor: other programs do not count
+  const auto source = open_weights(path);
+  for (const ModelPart part : {ModelPart::Transformer, ModelPart::TextEncoder, ModelPart::Autoencoder})
+    NamedWeights(source, part);
+  EXPECT_LT((std::clock() - began) / CLOCKS_PER_SEC, 30) << "comparing all with all takes hours";
 }
 
 }  // namespace

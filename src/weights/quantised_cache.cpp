@@ -15,7 +15,9 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/folder_limit.h"
 #include "base/sha256.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "weights/safetensors_file.h"
 #include "weights/safetensors_writer.h"
@@ -88,7 +90,7 @@ struct QuantisedCache::State {
   std::atomic<bool> stop = false;
   bool end = false, announced = false;
   std::string failure;  // of a write; reported by a thread that the caller knows
-  std::thread writer;
+  std::jthread writer;
 
   void run() {
     for (std::unique_lock lock(mutex);;) {
@@ -152,40 +154,13 @@ std::shared_ptr<const WeightSource> QuantisedCache::find(const QuantisedNetwork&
   return nullptr;
 }
 
-namespace {
-
-// Deletes entries, those used longest ago first, until `bytes` more fit below the limit.
-void make_room(const fs::path& folder, int64_t bytes, int64_t limit) {
-  auto entries = list_quantised(folder);
-  int64_t sum = bytes;
-  for (const QuantisedEntry& e : entries) sum += static_cast<int64_t>(e.bytes);
-  for (; sum > limit && !entries.empty(); entries.pop_back()) {
-    sum -= static_cast<int64_t>(entries.back().bytes);
-    remove_entry(entries.back().path);
-  }
-}
-
-void remove_stale_temporaries_in(const fs::path& folder) {
-  std::error_code failed;
-  std::set<fs::path> names;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    // .NAME.XXXXXX.tmp, where NAME is the hash of an entry with its ending.
-    const std::string name = entry->path().filename().string();
-    if (name.size() > 64 + kEnding.size() && name[0] == '.' && name.ends_with(".tmp"))
-      names.insert(folder / name.substr(1, 64 + kEnding.size()));
-  }
-  for (const fs::path& name : names) remove_stale_temporaries(name);
-}
-
-}  // namespace
-
 void QuantisedCache::keep(const QuantisedNetwork& network, std::vector<std::pair<std::string, Tensor>> matrices, bool wait) {
   const int64_t bytes = network.bytes();
   if (options_.folder.empty() || bytes < options_.smallest || bytes > options_.limit) return;
   const fs::path path = path_of(network);
   std::error_code failed;
   fs::create_directories(options_.folder, failed);
-  remove_stale_temporaries_in(options_.folder);
+  remove_stale_temporaries(options_.folder);  // before the free space is measured
   const fs::space_info disk = fs::space(options_.folder, failed);
   if (failed) return;
   const auto stays_free =
@@ -198,7 +173,7 @@ void QuantisedCache::keep(const QuantisedNetwork& network, std::vector<std::pair
   State& state = *state_;
   const auto write = [this, network, path, bytes, matrices = std::move(matrices)] {
     try {
-      make_room(options_.folder, bytes, options_.limit);
+      delete_oldest_files(options_.folder, kEnding, options_.limit - bytes);
       std::vector<SafetensorsWriter::Declared> declared;
       std::map<std::string, std::pair<const Tensor*, bool>> by_name;  // and whether its scales are meant
       for (const auto& [name, tensor] : matrices) {
@@ -220,7 +195,7 @@ void QuantisedCache::keep(const QuantisedNetwork& network, std::vector<std::pair
         writer.write(t.name, {static_cast<const std::byte*>(values.raw()), static_cast<size_t>(values.bytes())});
       }
       writer.commit();
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {  // also bad_alloc: the cache is not worth ending the program
       const std::lock_guard lock(state_->mutex);
       state_->failure = e.what();
     }
@@ -231,13 +206,17 @@ void QuantisedCache::keep(const QuantisedNetwork& network, std::vector<std::pair
   {
     const std::lock_guard lock(state.mutex);
     if (!state.writing.insert(path).second) return;  // another load of the same network has begun
-    if (!std::exchange(state.announced, true))
-      log_.warn(
-          "quantised weights are kept in {} so that the next start is faster; the setting quant_cache limits their size ({})",
-          options_.folder.string(), byte_text(static_cast<uint64_t>(options_.limit)));
-    if (!wait) {
-      state.waiting.emplace_back(write);
-      if (!state.writer.joinable()) state.writer = std::thread([&state] { state.run(); });
+    try {
+      if (!std::exchange(state.announced, true))
+        log_.warn(
+            "quantised weights are kept in {} so that the next start is faster; the setting quant_cache limits their size ({})",
+            options_.folder.string(), byte_text(static_cast<uint64_t>(options_.limit)));
+      if (!wait && !state.writer.joinable()) state.writer = start_thread_if_possible([&state] { state.run(); });
+      wait = wait || !state.writer.joinable();  // without a thread for it
+      if (!wait) state.waiting.emplace_back(write);
+    } catch (...) {
+      state.writing.erase(path);  // finish() would wait for it
+      throw;
     }
   }
   if (wait) write();

@@ -162,7 +162,7 @@ TEST_F(QuantisedCacheIn, TemporariesOfKilledProcessesAreDeleted) {
   QuantisedCache cache(options(), log());
   fs::create_directories(options().folder);
   const fs::path path = cache.path_of(network(Quant::Q4_0));
-  const fs::path left = options().folder / ("." + path.filename().string() + ".abcdef.tmp");
+  const fs::path left = options().folder / ("." + path.filename().string() + ".abcdef.flux2-tmp");
   std::ofstream(left) << "half";
   keep(cache, network(Quant::Int8));
   EXPECT_FALSE(fs::exists(left));

@@ -14,7 +14,7 @@ namespace flux2 {
 namespace {
 
 constexpr int kMaxDepth = 8;
-constexpr size_t kMaxTensors = 1'000'000;
+constexpr size_t kMaxTensors = WeightLimits{}.tensors;
 constexpr size_t kMaxMetadata = 1'000'000;
 constexpr size_t kMaxName = 4096;
 constexpr uint64_t kMaxNumber = std::numeric_limits<int64_t>::max();

@@ -6,12 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "tensor/shape.h"
 
 namespace flux2 {
 
-inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+inline constexpr uint64_t kMaxSafetensorsHeader = WeightLimits{}.header_bytes;
 
 // The header of a safetensors file, checked: names are unique, every tensor of a known type has the bytes its shape
 // needs, and the tensors follow one another without gap or overlap from byte 0 of the data.

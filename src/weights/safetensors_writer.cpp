@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -111,15 +112,26 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
   skip_complete();
 }
 
-void SafetensorsWriter::commit() {
+void SafetensorsWriter::require_complete() const {
   if (current_ < tensors_.size())
     fail(ErrorCode::Internal, "tensor {} has {} of its {} bytes", tensors_[current_].name, written_,
          bytes_of(tensors_[current_]));
+}
+
+void SafetensorsWriter::commit() {
+  require_complete();
   file_.commit();
 }
 
-void save_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
-                  const std::map<std::string, std::string>& metadata) {
+bool SafetensorsWriter::commit_new() {
+  require_complete();
+  return file_.commit_new();
+}
+
+namespace {
+
+void write_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                   const std::map<std::string, std::string>& metadata, const std::function<void(SafetensorsWriter&)>& commit) {
   std::vector<SafetensorsWriter::Declared> declared;
   std::map<std::string_view, const Tensor*> by_name;
   for (const auto& [name, tensor] : tensors) {
@@ -140,7 +152,21 @@ void save_tensors(const std::filesystem::path& path, const std::vector<std::pair
     values.stream().download(host.data(), values.raw(), size);
     writer.write(t.name, host);
   }
-  writer.commit();
+  commit(writer);
+}
+
+}  // namespace
+
+void save_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                  const std::map<std::string, std::string>& metadata) {
+  write_tensors(path, tensors, metadata, [](SafetensorsWriter& writer) { writer.commit(); });
+}
+
+bool save_new_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  bool saved = false;
+  write_tensors(path, tensors, metadata, [&](SafetensorsWriter& writer) { saved = writer.commit_new(); });
+  return saved;
 }
 
 }  // namespace flux2

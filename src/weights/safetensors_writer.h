@@ -31,10 +31,12 @@ class SafetensorsWriter {
 
   // The next bytes of tensor `name`, which must be the first one not yet complete.
   void write(std::string_view name, std::span<const std::byte> bytes);
-  void commit();
+  void commit();      // replaces an existing file
+  bool commit_new();  // replaces nothing: returns false if the name is taken
 
  private:
   void skip_complete();
+  void require_complete() const;
 
   std::vector<Declared> tensors_;
   AtomicFile file_;
@@ -52,5 +54,9 @@ std::string safetensors_header(const std::vector<SafetensorsWriter::Declared>& o
 // Writes tensors, on any device and with any strides, into one file.
 void save_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                   const std::map<std::string, std::string>& metadata = {});
+
+// The same, but replaces nothing: returns false if the name is taken.
+bool save_new_tensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace flux2

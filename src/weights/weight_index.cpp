@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/json_walk.h"
-#include "base/mapped_file.h"
 #include "base/text.h"
 
 namespace flux2 {
@@ -13,7 +13,7 @@ namespace flux2 {
 namespace {
 
 constexpr int kMaxDepth = 8;
-constexpr size_t kMaxIndexBytes = 100'000'000;
+constexpr size_t kMaxIndexBytes = WeightLimits{}.header_bytes;
 
 // A shard lies beside its index or below it. An index comes from outside and must not reach other folders.
 void check_file_name(const std::string& name) {
@@ -88,11 +88,8 @@ WeightIndex parse_weight_index(std::string_view text) {
 }
 
 WeightIndex read_weight_index(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
-  return in_context(path.string(), [&] {
-    const auto bytes = file->bytes();
-    return parse_weight_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  });
+  const std::string text = read_text_file(path, {.bytes = kMaxIndexBytes});
+  return in_context(path.string(), [&] { return parse_weight_index(text); });
 }
 
 }  // namespace flux2

@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "model/adapters.h"
+#include "tests/fuzz/header_mutator.h"
+#include "tests/fuzz/target.h"
 #include "weights/quantised_values.h"
 #include "weights/safetensors_file.h"
 
 // Any bytes are refused with an Error or are an adapter whose changes can be computed.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(adapter) {
   static const flux2::Flux2Config config{.hidden = 128, .double_blocks = 1, .single_blocks = 1, .text_width = 192};
   try {
     flux2::SafetensorsFile file(std::as_bytes(std::span(data, size)));
@@ -26,5 +28,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       change.add_rows(0, sum.rows, zeros, sum.columns, 1.0f, sum.values.data());
     }
   } catch (const flux2::Error&) {}
-  return 0;
 }
+
+#ifndef FLUX2_FUZZ_REPLAY
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+// Half of the changes keep the header readable.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (seed % 2 == 0)
+    if (const size_t changed = flux2_fuzz::mutate_safetensors(data, size, max_size, seed)) return changed;
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+#endif

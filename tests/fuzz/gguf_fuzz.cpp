@@ -5,11 +5,13 @@
 
 #include "base/error.h"
 #include "tensor/blocks.h"
+#include "tests/fuzz/header_mutator.h"
+#include "tests/fuzz/target.h"
 #include "weights/gguf_file.h"
 #include "weights/open_tensor.h"
 
 // Any bytes are either refused with an Error or describe values and tensors that can be read within those bytes.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(gguf) {
   try {
     const flux2::GgufFile file(std::as_bytes(std::span(data, size)));
     size_t sum = file.metadata().size();
@@ -27,5 +29,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     volatile size_t keep = sum;
     (void)keep;
   } catch (const flux2::Error&) {}
-  return 0;
 }
+
+#ifndef FLUX2_FUZZ_REPLAY
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+// Half of the changes keep the header readable.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (seed % 2 == 0)
+    if (const size_t changed = flux2_fuzz::mutate_gguf(data, size, seed)) return changed;
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+#endif

@@ -10,6 +10,7 @@
 #include "image/format.h"
 #include "image/metadata.h"
 #include "image/read_image.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -32,15 +33,14 @@ void repair_checksums(std::vector<uint8_t>& png) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(image) {
   std::vector<uint8_t> file(data, data + size);
   const auto bytes = std::as_bytes(std::span(file));
   if (flux2::sniff_format(bytes) == flux2::ImageFormat::Png) repair_checksums(file);
   try {
-    flux2::read_image(bytes, {.max_pixels = 1 << 16});
+    flux2::read_image(bytes, {.limits = {.pixels = 1 << 16}});
   } catch (const flux2::Error&) {}
   try {
     flux2::read_metadata(bytes);
   } catch (const flux2::Error&) {}
-  return 0;
 }

@@ -10,6 +10,7 @@
 #include "hub/registry/check_record.h"
 #include "hub/registry/registry.h"
 #include "hub/registry/remove_files.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -55,13 +56,13 @@ void round_trip(std::string_view bytes) {
 
 // Any bytes are refused with an Error or are a registry that can be read, looked at and changed; any field values are
 // refused or come back. What would be deleted lies in the data folder's models/ or in a hub cache.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
+FUZZ_TARGET(registry) {
+  if (size == 0) return;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     if (data[0] % 4 == 0) {
       round_trip(bytes);
-      return 0;
+      return;
     }
     write(bytes);
     flux2::Registry registry(folder());
@@ -79,5 +80,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     extra.name = "extra", extra.path = "/m/extra";
     registry.add(extra);
   } catch (const flux2::Error&) {}
-  return 0;
 }

@@ -3,11 +3,13 @@
 #include <span>
 
 #include "base/error.h"
+#include "tests/fuzz/header_mutator.h"
+#include "tests/fuzz/target.h"
 #include "weights/open_tensor.h"
 #include "weights/safetensors_file.h"
 
 // Any bytes are either refused with an Error or describe tensors that can be walked and opened within those bytes.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(safetensors) {
   try {
     const flux2::SafetensorsFile file(std::as_bytes(std::span(data, size)));
     unsigned sum = 0;
@@ -20,5 +22,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     volatile unsigned keep = sum;
     (void)keep;
   } catch (const flux2::Error&) {}
-  return 0;
 }
+
+#ifndef FLUX2_FUZZ_REPLAY
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+// Half of the changes keep the header readable.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (seed % 2 == 0)
+    if (const size_t changed = flux2_fuzz::mutate_safetensors(data, size, max_size, seed)) return changed;
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+#endif

@@ -4,13 +4,14 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "tests/fuzz/target.h"
 #include "text/bpe_tokenizer.h"
 #include "text/prompt.h"
 #include "text/unicode.h"
 
 // Three parts with a zero byte between: a tokenizer.json, a tokenizer_config.json, a text. Whatever they say, reading
 // them ends in a tokenizer or an Error, encoding in ids of the vocabulary, and decoding in valid UTF-8.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tokenizer) {
   using namespace flux2;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   const auto next_part = [&] {
@@ -31,5 +32,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!is_valid_utf8(tokenizer.decode(ids))) std::abort();
     if (tokenize_prompt(tokenizer, text, 16).ids.size() != 16) std::abort();
   } catch (const Error&) {}
-  return 0;
 }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -51,7 +52,8 @@ Subprocess::Subprocess(const Start& start) {
   out_ = out[0], err_ = err[0];
   if (::write(in[1], start.input.data(), start.input.size()) < 0) { /* it may have ended already */
   }
-  ::close(in[1]);
+  if (start.input_ends) ::close(in[1]);
+  else in_ = in[1];
 }
 
 Subprocess::~Subprocess() {
@@ -59,12 +61,13 @@ Subprocess::~Subprocess() {
     ::kill(pid_, SIGKILL);
     wait();
   }
+  if (in_ >= 0) ::close(in_);
 }
 
-bool Subprocess::read_some() {
+bool Subprocess::read_some(int milliseconds) {
   pollfd ends[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
   if (out_ < 0 && err_ < 0) return false;
-  ::poll(ends, 2, -1);
+  ::poll(ends, 2, milliseconds);
   const auto take = [](pollfd& end, int& fd, std::string& text) {
     if (fd < 0 || !(end.revents & (POLLIN | POLLHUP | POLLERR))) return;
     char buffer[4096];
@@ -85,8 +88,13 @@ bool Subprocess::wait_for_error_text(const std::string& text) {
 
 void Subprocess::signal(int number) { ::kill(pid_, number); }
 
-Finished Subprocess::wait() {
-  while (read_some()) {}
+Finished Subprocess::wait(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (read_some(100)) {
+    if (result_.timed_out || std::chrono::steady_clock::now() < end) continue;
+    result_.timed_out = true;
+    ::kill(pid_, SIGKILL);
+  }
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;

@@ -45,7 +45,7 @@ std::shared_ptr<void> MemoryPool::allocate(size_t bytes) {
     if (!block)
       throw Error(ErrorCode::OutOfMemory,
                   fmt::format("no memory for {} bytes ({} MiB are in use by this stream)", bytes, used_ >> 20),
-                  "use a smaller picture or batch, or quantised weights");
+                  "use a smaller image or batch, or quantised weights");
   }
   used_ += size;
   peak_ = std::max(peak_, used_);

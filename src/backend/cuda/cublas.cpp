@@ -9,6 +9,9 @@
 #include "backend/cuda/cuda_error.h"
 #include "base/error.h"
 
+// Headers before CUDA 12.9 do not know scales for rows. Products are then scaled afterwards (eight_bit_product.cpp).
+#define FLUX2_CUBLAS_SCALES_ROWS (CUBLAS_VER_MAJOR > 12 || (CUBLAS_VER_MAJOR == 12 && CUBLAS_VER_MINOR >= 9))
+
 namespace flux2 {
 
 namespace {
@@ -124,11 +127,13 @@ struct Cublas::Plan {
       operation.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
+#if FLUX2_CUBLAS_SCALES_ROWS
     if (p.a_scales) {
       operation.set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
       operation.set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
       point_at_scales(p);
     }
+#endif
     // The tensor cores' own sums keep 14 bits or so: far more than operands of 4 bits are worth.
     if (p.a.dtype == DType::F8_E4M3) operation.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   }
@@ -148,7 +153,7 @@ Cublas::Cublas(cudaStream_t stream, MatmulPlans& plans) : stream_(stream), remem
   int device = 0, major = 0;
   check_cuda(cudaGetDevice(&device), "starting cuBLASLt");
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "starting cuBLASLt");
-  scales_rows_ = major == 9 && cublasLtGetVersion() >= 120900;
+  scales_rows_ = FLUX2_CUBLAS_SCALES_ROWS && major == 9 && cublasLtGetVersion() >= 120900;
   if (const cudaError_t status = cudaMalloc(&workspace_, kWorkspaceBytes); status != cudaSuccess) {
     cublasLtDestroy(handle_);
     check_cuda(status, "starting cuBLASLt");

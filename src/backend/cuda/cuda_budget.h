@@ -12,9 +12,11 @@ namespace flux2 {
 // The memory that all streams of a device have allocated on the GPU, how much of it is in use, and the limit.
 class CudaBudget {
  public:
-  explicit CudaBudget(size_t limit) : limit_(limit) {}  // 0: all there is
+  // limit 0: all there is. `allow`, if given, may refuse an allocation.
+  explicit CudaBudget(size_t limit, std::function<bool(size_t)> allow = {}) : limit_(limit), allow_(std::move(allow)) {}
 
   bool allows(size_t bytes) const {
+    if (allow_ && !allow_(bytes)) return false;
     const std::lock_guard lock(mutex_);
     return limit_ == 0 || held_ + bytes <= limit_;
   }
@@ -62,6 +64,7 @@ class CudaBudget {
   }
 
   const size_t limit_;
+  const std::function<bool(size_t)> allow_;
   mutable std::mutex mutex_;
   size_t held_ = 0, used_ = 0, peak_ = 0;
   std::mutex trims_mutex_;

@@ -29,7 +29,7 @@ class CudaDevice final : public Device {
       : index_(index),
         properties_(properties_of(index)),
         plans_(options.plan_folder, properties_.name),
-        budget_(std::make_shared<CudaBudget>(options.memory_limit)) {
+        budget_(std::make_shared<CudaBudget>(options.memory_limit, options.allow_allocation)) {
     kernels_ = cuda::kernel_table();
     if (properties_.major != 9) kernels_.linear_swiglu = nullptr;  // written in Hopper's own instructions
   }

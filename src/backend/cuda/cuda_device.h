@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct CudaOptions {
   // is timed.
   std::filesystem::path plan_folder;
   size_t memory_limit = 0;  // bytes that may be taken from the GPU; 0: all there is
+  // For tests: asked before each allocation of the streams. If it returns false, the allocation fails as if the GPU were full.
+  std::function<bool(size_t bytes)> allow_allocation = {};
 };
 
 // Opens the GPU of that number; an Error(Device) that says why when it cannot be used.

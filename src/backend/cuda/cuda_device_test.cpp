@@ -118,6 +118,30 @@ TEST_F(CudaDeviceTest, OutOfMemoryLeavesTheStreamUsable) {
   EXPECT_EQ(Tensor::from(*stream, DType::F32, {3}, std::span<const float>(counting(3))).to_floats(), counting(3));
 }
 
+// Each allocation fails once, with the attempt after it: the pool gives back what lies idle and tries again.
+TEST_F(CudaDeviceTest, EveryAllocationMayFail) {
+  const auto work = [](Stream& on) {
+    for (size_t megabytes : {1, 3, 7, 20}) {
+      const std::vector<float> values = counting(megabytes << 18);
+      const Tensor t = Tensor::from(on, DType::F32, {static_cast<int64_t>(values.size())}, std::span<const float>(values));
+      EXPECT_EQ(t.to_floats(), values);
+    }
+  };
+  for (int at = 1; at <= 12; ++at) {
+    int calls = 0;
+    bool fails = true;
+    const auto limited =
+        open_cuda(0, {.allow_allocation = [&](size_t) { return !fails || (++calls != at && calls != at + 1); }})->open_stream();
+    try {
+      work(*limited);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::OutOfMemory) << at;
+    }
+    fails = false;
+    work(*limited);
+  }
+}
+
 TEST_F(CudaDeviceTest, UploadsAndDownloads) {
   for (size_t n : {size_t{1}, size_t{1000}, size_t{20'000'003}}) {  // the last takes several staging chunks
     const auto values = counting(n);

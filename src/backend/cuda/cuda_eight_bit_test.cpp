@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "backend/cuda/cuda_test.h"
+#include "backend/cuda/kernels/parts.h"
 
 // Activations quantised to e4m3 and int8, products in them, and weights that are dequantised for a product.
 namespace flux2 {
@@ -191,12 +192,12 @@ TEST_P(CudaEightBitTest, Product) {
   }
 }
 
-// Plain sums that a kernel scales: the way of GPUs whose product takes no factors for rows. More rows than fit at a time.
-TEST_P(CudaEightBitTest, ProductsOfManyRows) {
+// GPUs whose product takes no scales of rows compute fp8 in this way, too. More rows than fit at a time.
+TEST_P(CudaEightBitTest, ProductBySums) {
   const int64_t k = 64, n = 32768, m = 2 * rows_of_sums(1 << 20, n) + 3;
   const Tensor x = rounded(random({m, k}, DType::BF16)), w = rounded(random({n, k}, DType::BF16, 0.02));
   const Tensor y = blank({m, n}, DType::BF16);
-  kernels().linear({x, w, nullptr, y});
+  cuda::eight_bit_product_by_sums({x, w, nullptr, y});
   for (int64_t row : {int64_t{0}, m / 2, m - 1}) {
     const Values wanted = product(values_of(x.narrowed(0, row, 1)), values_of(w), 1, n, k);
     EXPECT_LE(relative_error(y.narrowed(0, row, 1).to_doubles(), wanted), 5e-3) << row;

@@ -79,7 +79,7 @@ CudaPool::Block* CudaPool::find_or_grow(size_t bytes, bool small) {
   const std::string limit = budget_->limit() ? fmt::format(" of {} MiB allowed", budget_->limit() >> 20) : "";
   throw Error(ErrorCode::OutOfMemory,
               fmt::format("the GPU has no room for {} MiB more; {} MiB{} are in use", bytes >> 20, budget_->held() >> 20, limit),
-              Hint("use a smaller picture, a quantised model or {0}", {set_option("offload", "stream")}));
+              Hint("use a smaller image, a quantised model or {0}", {set_option("offload", "stream")}));
 }
 
 // The smallest free block that is large enough and not too large, cut to the size wanted.

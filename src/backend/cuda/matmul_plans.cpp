@@ -69,6 +69,8 @@ void MatmulPlans::remember(const std::string& product, const cublasLtMatmulAlgo_
   const std::lock_guard lock(mutex_);
   by_product_[product] = to_text(algorithm);
   by_product_.merge(read());  // another process may have added some
+  constexpr size_t kMostPlans = 10'000;
+  if (by_product_.size() > kMostPlans) by_product_ = {{product, to_text(algorithm)}};
   try {
     const std::string text = Json{{"plans", by_product_}}.dump(1) + "\n";
     AtomicFile file(file_);

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/file_hash.h"
 #include "base/resumable_file.h"
 #include "base/sha256.h"
 #include "hub/registry/part_files.h"
@@ -17,24 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kChunk = 4 << 20;
 constexpr uint64_t kMarkEvery = 64 << 20;
 
 double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-// Reads a file in pieces: f(bytes) returns false to stop.
-template <class F>
-void read_pieces(const fs::path& path, F&& f) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorCode::NotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
-  std::vector<std::byte> buffer(kChunk);
-  while (in) {
-    in.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(buffer.size()));
-    const auto count = static_cast<size_t>(in.gcount());
-    if (count > 0) f(std::span(buffer).first(count));
-  }
-  if (in.bad()) fail(ErrorCode::BadFile, "cannot read {}: {}", path.string(), std::strerror(errno));
-}
 
 void go_on(const CopyProgress& progress, uint64_t done, uint64_t total, const fs::path& file) {
   if (progress && !progress(done, total, file.filename().string())) throw Error(ErrorCode::Cancelled, "stopped");
@@ -123,6 +107,7 @@ std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, con
     const auto counted = [&](uint64_t at, uint64_t, const std::string&) {
       return !progress || progress(done + at, total, c.from.filename().string());
     };
+    if (is_complete(c)) remove_leftover_note(c.to);
     const std::string hash = is_complete(c) ? hash_file(c.to, counted) : copy_one(c, done, total, progress);
     files.push_back({c.to, c.bytes, hash});
     done += c.bytes;

@@ -32,6 +32,21 @@ std::string as_address(const fs::path& path) {
   return text;
 }
 
+// Our own words for the library's codes.
+const char* words_for(int code) {
+  switch (code & 0xff) {
+    case SQLITE_CANTOPEN: return "the file or its folder cannot be opened";
+    case SQLITE_READONLY: return "the file or its folder is read-only";
+    case SQLITE_FULL: return "the disk is full";
+    case SQLITE_IOERR: return "the disk reports an error";
+    case SQLITE_PERM: return "permission denied";
+    case SQLITE_NOTADB: return "it is not a database";
+    case SQLITE_TOOBIG: return "a text in it is too long";
+    case SQLITE_CORRUPT: return "its content is inconsistent";
+    default: return "it does not have the expected tables";
+  }
+}
+
 }  // namespace
 
 // ---- statements ----
@@ -129,7 +144,7 @@ void Database::run(std::string_view sql) const {
 int64_t Database::changes() const { return sqlite3_changes(handle_.get()); }
 
 void Database::refuse(int code) const {
-  const std::string reason = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code);
+  const char* const reason = words_for(code);
   switch (code & 0xff) {
     case SQLITE_NOMEM: throw std::bad_alloc();
     case SQLITE_BUSY:

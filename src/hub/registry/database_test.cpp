@@ -75,7 +75,7 @@ TEST(Database, FailedMigrationKeepsTheOldVersion) {
   constexpr const char* kBroken[] = {kFirst[0], "CREATE TABLE u (a INTEGER); NONSENSE"};
   EXPECT_THAT(refusal([&] { migrate(db, "t", kBroken); }), HasSubstr("BadFile"));
   migrate(db, "t", kBoth);  // as if it had never been tried
-  EXPECT_THAT(refusal([&] { db.run("SELECT * FROM u"); }), HasSubstr("no such table"));
+  EXPECT_THAT(refusal([&] { db.run("SELECT * FROM u"); }), HasSubstr("does not have the expected tables"));
 }
 
 TEST(Database, RejectsAndKeepsAFileThatIsNotADatabase) {

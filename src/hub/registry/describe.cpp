@@ -211,7 +211,7 @@ Described described(const Component& c, const Recognition& r) {
   if (role && type && *role != *type && *type != ModelType::Tokenizer && *type != ModelType::TinyVae)
     d.evidence.push_back(fmt::format("lies in a folder for type {}, yet it is of type {}", name_of(*role), d.type));
   if (record.type == ModelType::Upscaler && c.kind == ComponentKind::Unknown)
-    d.problem = "a model for enlarging pictures, which this version does not run",
+    d.problem = "a model for enlarging images, which this version does not run",
     d.hint = Hint("{0} works without one", {run_command("upscale")});
   const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
   record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
@@ -264,6 +264,7 @@ std::vector<Described> identify(const fs::path& path, const Log& log) {
                           ? fmt::format("this is a {} picture, not a model", recognition.container)
                           : "there is no model in it";
   } catch (const Error& e) {
+    if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
     nothing.problem = e.what();
     nothing.hint = e.hint().plain();
     state = e.code() == ErrorCode::NotFound ? ModelState::Incomplete : ModelState::Damaged;

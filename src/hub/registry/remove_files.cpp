@@ -40,7 +40,7 @@ std::set<fs::path> blobs_in_use(const HubSnapshot& snapshot, const std::vector<f
   return used;
 }
 
-// The file that Python's hub library locks while it writes a blob.
+// The file that Python's huggingface_hub locks while it writes a blob.
 fs::path lock_of(const fs::path& blob) {
   const fs::path repository = blob.parent_path().parent_path();
   return repository.parent_path() / ".locks" / repository.filename() / (blob.filename().string() + ".lock");

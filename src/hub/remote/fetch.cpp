@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "hub/remote/fetch_meter.h"
 #include "hub/remote/file_lock.h"
@@ -68,7 +69,8 @@ class Fetcher {
     const auto threads = std::clamp<size_t>(static_cast<size_t>(std::max(1, options_.files)), 1, 2);
     {
       std::vector<std::jthread> others;
-      for (size_t i = 1; i < std::min(threads, plan_.files.size()); ++i) others.emplace_back([&] { some_files(result); });
+      for (size_t i = 1; i < std::min(threads, plan_.files.size()); ++i)
+        others.push_back(start_thread_if_possible([&] { some_files(result); }));
       some_files(result);
     }
     if (first_error_) std::rethrow_exception(first_error_);
@@ -100,10 +102,15 @@ class Fetcher {
   // What makes two downloads the same bytes. A server that gives no mark leaves the address and the size.
   static std::string key_of(const PlannedFile& f) { return f.etag.empty() ? fmt::format("{} {}", f.url, f.size) : f.etag; }
 
+  uint64_t free_space(const fs::path& folder) const {
+    return options_.free_space ? options_.free_space(folder) : system_free_space(folder);
+  }
+
   void require_space() {
     uint64_t missing = 0;
     for (size_t i = 0; i < plan_.files.size(); ++i) {
       const PlannedFile& f = plan_.files[i];
+      check_limit("download-bytes", f.size, options_.largest_file, printable(f.path) + " has {}", ErrorCode::CannotWrite);
       uint64_t have = f.present ? f.size : 0;
       std::error_code ignored;
       if (const fs::path partial = partial_of(f); !f.present && f.size > 0 && fs::exists(partial, ignored)) {
@@ -117,7 +124,7 @@ class Fetcher {
       missing += f.size - std::min(have, f.size);
     }
     const fs::path folder = cache_ ? cache_->folder() : plan_.root;
-    const uint64_t free = options_.free_space ? options_.free_space(folder) : system_free_space(folder);
+    const uint64_t free = free_space(folder);
     const auto needed = static_cast<uint64_t>(static_cast<double>(missing) * kReserve);
     if (missing > 0 && free < needed)
       throw Error(
@@ -131,7 +138,10 @@ class Fetcher {
     const PlannedFile& f = plan_.files[index];
     if (plan_.from_cache) return finished(f, true, {});
     if (cache_) return bring_to_cache(index);
-    if (f.present && verified_in_place(f)) return finished(f, true, {});
+    if (f.present && verified_in_place(f)) {
+      remove_leftover_note_of(partial_of(f));
+      return finished(f, true, {});
+    }
     return finished(f, false, download(index, f.target));
   }
 
@@ -145,6 +155,7 @@ class Fetcher {
                in_blobs = symlinks && is_file_of_size(cache_->blob(f.etag), f.size);
     std::string sha256;
     if (!in_snapshot && !in_blobs) sha256 = download(index, symlinks ? cache_->blob(f.etag) : f.target);
+    else remove_leftover_note_of(partial_of(f));
     if (!in_snapshot && symlinks) cache_->link(plan_.commit, f.path, f.etag);
     cache_->write_ref(plan_.source.revision, plan_.commit);
     return finished(f, in_snapshot || in_blobs, sha256);
@@ -182,6 +193,9 @@ class Fetcher {
                                     .parts = std::clamp(options_.parts, 1, 8),
                                     .idle_timeout_s = options_.hub.transfer_timeout_s,
                                     .retry = options_.retry,
+                                    .largest = options_.largest_file,
+                                    .keep_free = options_.keep_free,
+                                    .free_space = [this, &file] { return free_space(file.path().parent_path()); },
                                     .cancelled = [this] { return cancelled(); },
                                     .received = [this, index](int64_t bytes) { meter_.received(index, bytes); },
                                     .refuse = [this, &f](const HttpAnswer& answer) { refuse(f, answer); },

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "hub/remote/hub_settings.h"
 #include "hub/remote/retry.h"
@@ -20,6 +21,9 @@ struct FetchOptions {
   int files = 2;                    // files at the same time, 1 or 2
   RetryRules retry = {};
   std::function<bool()> cancelled = {};  // called often, from several threads; returning true ends the download with Cancelled
+
+  uint64_t largest_file = ProcessLimits{}.download_bytes;  // also of a file whose size the server does not tell
+  uint64_t keep_free = uint64_t{1} << 30;                  // bytes of the disk that a file of unknown size leaves
 
   // Free bytes of the file system a folder lies on.
   std::function<uint64_t(const std::filesystem::path&)> free_space = {};  // empty: ask the system

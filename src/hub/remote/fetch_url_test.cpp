@@ -48,6 +48,48 @@ TEST_F(FetchUrl, DownloadsAndHashes) {
   EXPECT_TRUE(fetch_source(*parse_source(server.url() + "/get"), options()).files[0].was_present);
 }
 
+// A server that does not tell the size could send bytes until the disk is full.
+TEST_F(FetchUrl, AFileOfUnknownSizeHasALimit) {
+  HttpServer server([&](const ServedRequest&) { return Reply{.body = all, .content_length = false}; });
+  const Source source = *parse_source(server.url() + "/m.gguf");
+  FetchOptions o = options();
+  const auto refusal = [&]() -> std::string {
+    try {
+      fetch_source(source, o);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::CannotWrite);
+      return e.what();
+    }
+    return "";
+  };
+  o.largest_file = 200'000;
+  EXPECT_THAT(refusal(), HasSubstr("more than 195 KiB, which is the limit"));
+  EXPECT_TRUE(fs::is_empty(scratch.path())) << "what was received is deleted";
+  o = options();
+  o.free_space = [&](const fs::path&) { return o.keep_free - 1; };
+  EXPECT_THAT(refusal(), HasSubstr("does not tell its size"));
+  EXPECT_FALSE(fs::exists(scratch.path() / "m.gguf"));
+  o = options();
+  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(read_text_file(scratch.path() / "m.gguf"), all);
+}
+
+TEST_F(FetchUrl, AFileLargerThanTheLimitIsNotBegun) {
+  HttpServer server([&](const ServedRequest&) { return Reply{.body = all}; });
+  FetchOptions o = options();
+  o.largest_file = all.size() - 1;
+  EXPECT_THROW(fetch_source(*parse_source(server.url() + "/m.gguf"), o), Error);
+  EXPECT_EQ(server.body_bytes_sent(), 0u);
+}
+
+TEST_F(FetchUrl, PartialFileThatIsALinkIsNotFollowed) {
+  HttpServer server([&](const ServedRequest&) { return Reply{.body = all}; });
+  std::ofstream(scratch.path() / "victim") << "precious";
+  fs::create_symlink("victim", scratch.path() / "m.gguf.part");
+  EXPECT_THROW(fetch_source(*parse_source(server.url() + "/m.gguf"), options()), Error);
+  EXPECT_EQ(read_text_file(scratch.path() / "victim"), "precious");
+}
+
 // A server that breaks off in the middle; then one that goes on, answers 200 to a range, or has changed its file.
 TEST_F(FetchUrl, ResumesWithTheServersETag) {
   std::string etag = "\"v1\"", body = all;

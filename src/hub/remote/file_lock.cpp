@@ -1,8 +1,6 @@
 #include "hub/remote/file_lock.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,29 +9,17 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/own_file.h"
 
 namespace flux2 {
-
-namespace {
-
-// Whoever held the lock may have removed the file with it: then ours is a lock on nothing.
-bool is_still(const std::filesystem::path& path, int fd) {
-  struct stat named {
-  }, held{};
-  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &held) == 0 && named.st_dev == held.st_dev &&
-         named.st_ino == held.st_ino;
-}
-
-}  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::function<bool()>& cancelled, const Log& log) {
   std::error_code failure;
   std::filesystem::create_directories(path.parent_path(), failure);
   for (bool told = false;;) {
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path.string(), std::strerror(errno));
+    fd_ = open_own_file(path);
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {
-      if (is_still(path, fd_)) return;
+      if (is_named(path, fd_)) return;  // whoever held the lock may have removed the file: then ours is a lock on nothing
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       log.warn("{} cannot be locked ({}); do not download it twice at the same time", path.string(), std::strerror(errno));
       return;

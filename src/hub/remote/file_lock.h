@@ -7,8 +7,8 @@
 
 namespace flux2 {
 
-// An exclusive lock between processes, of the kind Python's hub library takes on the same file. Waits for another holder, with
-// one message. On a file system without locks it warns and continues without one.
+// An exclusive lock between processes, of the kind Python's huggingface_hub takes on the same file. Waits for another holder,
+// with one message. On a file system without locks it warns and continues without one.
 class FileLock {
  public:
   FileLock(const std::filesystem::path& path, const std::function<bool()>& cancelled, const Log& log);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/start_thread.h"
 
 namespace flux2 {
 
@@ -17,7 +18,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPiece = 1 << 20;  // bytes read at a time
 
-HashBehind::HashBehind(const PartialFile& file) : file_(file), thread_([this](std::stop_token stop) { follow(stop); }) {}
+// Without a thread, finish() reads everything.
+HashBehind::HashBehind(const PartialFile& file)
+    : file_(file), thread_(start_thread_if_possible([this](std::stop_token stop) { follow(stop); })) {}
 
 void HashBehind::follow(const std::stop_token& stop) {
   try {
@@ -47,8 +50,10 @@ void HashBehind::advance(PartialFile::Front front, const std::stop_token& stop) 
 }
 
 std::string HashBehind::finish(uint64_t size) {
-  thread_.request_stop();
-  thread_.join();
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
+  }
   if (thrown_) std::rethrow_exception(thrown_);
   const int attempt = file_.front().attempt;
   advance({size, attempt}, {});

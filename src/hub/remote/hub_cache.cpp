@@ -1,7 +1,5 @@
 #include "hub/remote/hub_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -130,10 +128,14 @@ void HubCache::link(const std::string& commit, const std::string& path, const st
   target = target / "blobs" / etag;
   std::error_code failure;
   if (fs::read_symlink(name, failure) == target) return;
-  const fs::path temporary = name.parent_path() / fmt::format(".{}.{}.link", name.filename().string(), ::getpid());
+  fs::create_symlink(target, name, failure);
+  if (!failure) return;
+  if (failure != std::errc::file_exists) return move_in(commit, path, blob(etag));  // no symlinks on this file system
+  // An old link is replaced in one step; a killed process leaves the new one under its temporary name, which the next one takes.
+  const fs::path temporary = name.parent_path() / fmt::format(".{}.link", name.filename().string());
   fs::remove(temporary, failure);
   fs::create_symlink(target, temporary, failure);
-  if (failure) return move_in(commit, path, blob(etag));  // no symlinks on this file system
+  if (failure) fail(ErrorCode::CannotWrite, "cannot write {}: {}", temporary.string(), failure.message());
   fs::rename(temporary, name, failure);
   if (failure) fail(ErrorCode::CannotWrite, "cannot write {}: {}", name.string(), failure.message());
 }

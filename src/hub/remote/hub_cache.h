@@ -22,7 +22,7 @@ inline bool is_blob_id(std::string_view text) { return is_hex(text, 64) || is_he
 
 bool is_file_of_size(const std::filesystem::path& path, uint64_t size);  // through a link, too
 
-// One repository in the cache shared with Python's hub library:
+// One repository in the cache shared with Python's huggingface_hub:
 //   models--owner--name/blobs/<etag>, snapshots/<commit>/<path> → ../../blobs/<etag>, refs/<revision>, .no_exist/<commit>/<path>
 class HubCache {
  public:
@@ -49,7 +49,7 @@ class HubCache {
   std::filesystem::path cache_, folder_, locks_;
 };
 
-// The location of a file in the cache shared with Python's hub library:
+// The location of a file in the cache shared with Python's huggingface_hub:
 //   CACHE/models--OWNER--NAME/snapshots/COMMIT/path → ../../blobs/HASH
 struct HubSnapshot {
   std::filesystem::path repository_folder;  // CACHE/models--OWNER--NAME

@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// How the hub is reached and where its files are kept, shared with Python's hub library.
+// How the hub is reached and where its files are kept, shared with Python's huggingface_hub.
 struct HubSettings {
   std::string endpoint = "https://huggingface.co";  // no slash at its end
   std::string token;                                // empty: none

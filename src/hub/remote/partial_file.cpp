@@ -1,6 +1,5 @@
 #include "hub/remote/partial_file.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/own_file.h"
 
 namespace flux2 {
 
@@ -32,11 +32,8 @@ constexpr auto kSlow = std::chrono::seconds(5);
 PartialFile::PartialFile(fs::path path, std::string key, uint64_t size, uint64_t segment) : path_(std::move(path)) {
   std::error_code failure;
   if (path_.has_parent_path()) fs::create_directories(path_.parent_path(), failure);
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0) cannot_write(path_);
+  open_locked();
   try {
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      throw Error(ErrorCode::CannotWrite, fmt::format("another process is writing {}", path_.string()), "wait for it to end");
     open_note({std::move(key), size, size == kUnknown ? kEndless : segment});
     // A file shorter than its note says is another file, or one whose note outlived it.
     struct stat status {};
@@ -47,6 +44,19 @@ PartialFile::PartialFile(fs::path path, std::string key, uint64_t size, uint64_t
   } catch (...) {
     ::close(fd_);
     throw;
+  }
+}
+
+// Another process may give the file its final name between our opening it and our lock.
+void PartialFile::open_locked() {
+  for (;;) {
+    fd_ = open_own_file(path_);
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(fd_);
+      throw Error(ErrorCode::CannotWrite, fmt::format("another process is writing {}", path_.string()), "wait for it to end");
+    }
+    if (is_named(path_, fd_)) return;
+    ::close(fd_);
   }
 }
 
@@ -125,8 +135,15 @@ void PartialFile::commit(const fs::path& name) {
   if (came_slowly && ::fdatasync(fd_) != 0) cannot_write(path_);
   std::error_code failure;
   if (name.has_parent_path()) fs::create_directories(name.parent_path(), failure);
+  if (!is_named(path_, fd_))
+    fail(ErrorCode::CannotWrite, "cannot write {}: another process replaced {}", name.string(), path_.string());
   if (::rename(path_.c_str(), name.c_str()) != 0) cannot_write(name);
   note_->remove();
+}
+
+void remove_leftover_note_of(const fs::path& partial) {
+  std::error_code ignored;
+  if (fs::symlink_status(partial, ignored).type() == fs::file_type::not_found) ::unlink((partial.string() + ".note").c_str());
 }
 
 void PartialFile::discard() {

@@ -58,6 +58,7 @@ class PartialFile {
   void discard();
 
  private:
+  void open_locked();
   std::filesystem::path note_path() const;
   void open_note(PartialIdentity identity);
 
@@ -70,5 +71,8 @@ class PartialFile {
   std::unique_ptr<PartialNote> note_;
   int attempt_ = 0;
 };
+
+// A process that was killed just after commit() leaves the note. Deletes it if the partial file is gone.
+void remove_leftover_note_of(const std::filesystem::path& partial);
 
 }  // namespace flux2

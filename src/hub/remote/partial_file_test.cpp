@@ -45,6 +45,15 @@ TEST_F(Partial, SegmentsFillInAnyOrder) {
   EXPECT_FALSE(fs::exists(note));
 }
 
+TEST_F(Partial, NoteOfAKilledProcessIsDeletedOnlyIfTheFileIsComplete) {
+  { PartialFile(path, "k", 2500, 1000).append(1, bytes(1000, 1300)); }
+  remove_leftover_note_of(path);
+  EXPECT_TRUE(fs::exists(note)) << "the download can go on";
+  fs::rename(path, scratch.path() / "done");  // as the last step but one of commit()
+  remove_leftover_note_of(path);
+  EXPECT_FALSE(fs::exists(note));
+}
+
 TEST_F(Partial, ResumesByKey) {
   { PartialFile(path, "k", 2500, 1000).append(1, bytes(1000, 1300)); }
   EXPECT_EQ(PartialFile(path, "k", 2500, 1000).missing(1).begin, 1300u);

@@ -1,7 +1,5 @@
 #include "hub/remote/partial_note.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/own_file.h"
 #include "base/sha256.h"
 #include "base/text.h"
 
@@ -24,10 +23,6 @@ struct PartialNote::Header {
   char key[64];   // its SHA-256, so that any key fits
   char boot[64];  // which start of the machine it was written under
   uint64_t size, segment, segments, reserved;
-};
-
-struct PartialNote::Mark {
-  uint64_t written, durable;
 };
 
 namespace {
@@ -55,21 +50,17 @@ PartialNote::PartialNote(std::filesystem::path path, PartialIdentity identity)
     : path_(std::move(path)), identity_(std::move(identity)) {
   if (identity_.segments() > kMostSegments)
     fail(ErrorCode::InvalidArgument, "a file of {} bytes cannot be downloaded", identity_.size);
-  bytes_ = sizeof(Header) + identity_.segments() * sizeof(Mark);
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
-  if (!adopt(bytes_)) start(bytes_);
-  mapping_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  if (mapping_ == MAP_FAILED) {
+  const size_t bytes = sizeof(Header) + identity_.segments() * sizeof(Mark);
+  fd_ = open_own_file(path_);
+  try {
+    if (!adopt(bytes)) start(bytes);
+  } catch (...) {
     ::close(fd_);
-    fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
+    throw;
   }
 }
 
-PartialNote::~PartialNote() {
-  ::munmap(mapping_, bytes_);
-  ::close(fd_);
-}
+PartialNote::~PartialNote() { ::close(fd_); }
 
 // Whether the file holds a note about the same thing; one from before a restart is set back to what was durable.
 bool PartialNote::adopt(size_t bytes) {
@@ -89,11 +80,12 @@ bool PartialNote::adopt(size_t bytes) {
   for (size_t i = 0; i < marks.size(); ++i)
     if (marks[i].written > length(i) || marks[i].durable > marks[i].written) return false;
   put(wanted.boot, this_boot());
+  marks_ = std::move(marks);
   if (std::memcmp(header.boot, wanted.boot, sizeof header.boot) == 0) return true;
-  for (Mark& m : marks) m.written = m.durable;
+  for (Mark& m : marks_) m.written = m.durable;
   std::memcpy(header.boot, wanted.boot, sizeof header.boot);
-  return ::pwrite(fd_, marks.data(), marks.size() * sizeof(Mark), sizeof header) ==
-             static_cast<ssize_t>(marks.size() * sizeof(Mark)) &&
+  return ::pwrite(fd_, marks_.data(), marks_.size() * sizeof(Mark), sizeof header) ==
+             static_cast<ssize_t>(marks_.size() * sizeof(Mark)) &&
          ::pwrite(fd_, &header, sizeof header, 0) == static_cast<ssize_t>(sizeof header);
 }
 
@@ -105,31 +97,42 @@ void PartialNote::start(size_t bytes) {
   header.size = identity_.size;
   header.segment = identity_.segment;
   header.segments = identity_.segments();
-  std::vector<char> content(bytes);  // written out, so that the mapping never needs a block that a full disk lacks
+  marks_.assign(identity_.segments(), {});
+  std::vector<char> content(bytes);  // written out, so that no number needs a block later that a full disk lacks
   std::memcpy(content.data(), &header, sizeof header);
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, content.data(), bytes, 0) != static_cast<ssize_t>(bytes))
     fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 
-PartialNote::Mark* PartialNote::marks() const { return reinterpret_cast<Mark*>(static_cast<char*>(mapping_) + sizeof(Header)); }
+// Not a mapped file: another process may truncate it.
+void PartialNote::store(size_t segment, size_t field, uint64_t value) {
+  const auto at = static_cast<off_t>(sizeof(Header) + segment * sizeof(Mark) + field * sizeof(uint64_t));
+  ssize_t n;
+  do n = ::pwrite(fd_, &value, sizeof value, at);
+  while (n < 0 && errno == EINTR);
+  if (n != static_cast<ssize_t>(sizeof value))
+    fail(ErrorCode::CannotWrite, "cannot write {}: {}", path_.string(), n < 0 ? std::strerror(errno) : "the disk is full");
+}
 
 uint64_t PartialNote::length(size_t segment) const {
   return identity_.size == 0 ? identity_.segment : std::min(identity_.segment, identity_.size - begin(segment));
 }
 
 uint64_t PartialNote::written(size_t segment) const {
-  return std::atomic_ref(marks()[segment].written).load(std::memory_order_acquire);
+  return std::atomic_ref(marks_[segment].written).load(std::memory_order_acquire);
 }
 
 void PartialNote::set_written(size_t segment, uint64_t bytes) {
-  std::atomic_ref(marks()[segment].written).store(bytes, std::memory_order_release);
+  store(segment, 0, bytes);
+  std::atomic_ref(marks_[segment].written).store(bytes, std::memory_order_release);
 }
 
 void PartialNote::set_durable(size_t segment, uint64_t bytes) {
-  std::atomic_ref(marks()[segment].durable).store(bytes, std::memory_order_release);
+  store(segment, 1, bytes);
+  std::atomic_ref(marks_[segment].durable).store(bytes, std::memory_order_release);
 }
 
-void PartialNote::persist() const { ::msync(mapping_, bytes_, MS_SYNC); }
+void PartialNote::persist() const { ::fdatasync(fd_); }
 
 void PartialNote::remove() { ::unlink(path_.c_str()); }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -17,7 +18,7 @@ struct PartialIdentity {
   bool operator==(const PartialIdentity&) const = default;
 };
 
-// The progress of each segment of a partial file, stored in a mapped file next to it. A stored number survives any end of the
+// The progress of each segment of a partial file, stored in a file next to it. A stored number survives any end of the
 // process immediately, but a power failure only after persist(). Each segment therefore has two numbers; after a restart of the
 // machine, the second one is used.
 class PartialNote {
@@ -39,16 +40,17 @@ class PartialNote {
 
  private:
   struct Header;
-  struct Mark;
+  struct Mark {
+    uint64_t written = 0, durable = 0;
+  };
   bool adopt(size_t bytes);
   void start(size_t bytes);
-  Mark* marks() const;
+  void store(size_t segment, size_t field, uint64_t value);
 
   std::filesystem::path path_;
   PartialIdentity identity_;
   int fd_ = -1;
-  void* mapping_ = nullptr;
-  size_t bytes_ = 0;
+  mutable std::vector<Mark> marks_;
 };
 
 }  // namespace flux2

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -171,9 +172,15 @@ FetchPlan asked_plan(const Source& source, const FetchOptions& options, const Lo
 void require_shards(const FetchPlan& plan) {
   for (const PlannedFile& index : plan.files) {
     if (!index.path.ends_with(".index.json")) continue;
-    const Json map = read_json(index.target).value("weight_map", Json::object());
-    for (const auto& [tensor, file] : map.items()) {
-      const std::string name = file.is_string() ? file.get<std::string>() : std::string();
+    const WeightLimits limits;
+    const Json json =
+        read_json(index.target, {.bytes = limits.header_bytes, .keys = limits.tensors, .values = 2 * limits.tensors});
+    const auto map = json.is_object() ? json.find("weight_map") : json.end();
+    if (!json.is_object() || map == json.end() || !map->is_object())
+      fail(ErrorCode::BadFile, "{} is not an index: it has no weight_map", index.target.string());
+    std::set<std::string> names;
+    for (const auto& [tensor, file] : map->items()) names.insert(file.is_string() ? file.get<std::string>() : std::string());
+    for (const std::string& name : names) {
       if (!is_safe_path(name) || !fs::exists(index.target.parent_path() / name))
         throw Error(ErrorCode::NotFound,
                     fmt::format("the cache contains only a part of {}: {} is missing", plan.source.repository, printable(name)),

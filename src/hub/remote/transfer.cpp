@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "net/http.h"
 
@@ -20,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kWriteAtOnce = 128 << 10;
+constexpr uint64_t kCheckSpaceEvery = 32 << 20;
 constexpr auto kDurableEvery = std::chrono::seconds(5);
 
 // Thrown from one part to end them all: the file has to be asked for from its beginning.
@@ -54,7 +57,7 @@ class Transfer {
     const auto parts = std::min<size_t>(open, static_cast<size_t>(std::max(1, s_.parts)));
     {
       std::vector<std::jthread> threads;
-      for (size_t i = 1; i < parts; ++i) threads.emplace_back([this] { some_parts(); });
+      for (size_t i = 1; i < parts; ++i) threads.push_back(start_thread_if_possible([this] { some_parts(); }));
       some_parts();
     }
     if (first_error_) std::rethrow_exception(first_error_);
@@ -143,6 +146,7 @@ class Transfer {
       if (ranged) start_again(true);  // this part is the only one: its bytes come from the beginning now
     }
     const uint64_t size = file_.size();
+    if (size == PartialFile::kUnknown && total) check_growth(*total, *total - std::min(*total, file_.have()));
     if (size != PartialFile::kUnknown && total && *total != size)
       throw Error(ErrorCode::BadFile, fmt::format("{}: {} bytes were announced, but the server has {}", s_.name, size, *total),
                   "the file may have been replaced; run the command again");
@@ -151,11 +155,33 @@ class Transfer {
 
   uint64_t take(size_t segment, std::span<const std::byte> bytes) {
     const auto wanted = bytes.first(std::min<uint64_t>(bytes.size(), file_.missing(segment).size()));
+    if (file_.size() == PartialFile::kUnknown) check_growth(file_.have() + wanted.size(), wanted.size());
     file_.append(segment, wanted);
     if (s_.received && !wanted.empty()) s_.received(static_cast<int64_t>(wanted.size()));
     make_durable_now_and_then();
     if (wanted.size() < bytes.size()) fail(ErrorCode::Network, "{}: the server sent more bytes than requested", s_.name);
     return wanted.size();
+  }
+
+  // For a file of unknown size: `whole` bytes so far, of which `more` are not on the disk yet.
+  void check_growth(uint64_t whole, uint64_t more) {
+    if (whole > s_.largest) {
+      file_.discard();
+      throw Error(ErrorCode::CannotWrite,
+                  fmt::format("{} has more than {}, which is the limit; what was received has been deleted", s_.name,
+                              byte_text(s_.largest)),
+                  raise_limit("download-bytes", 2 * s_.largest));
+    }
+    if (!s_.free_space) return;
+    if (whole > space_checked_at_ + kCheckSpaceEvery || space_checked_at_ == 0 || more > kCheckSpaceEvery) {
+      space_checked_at_ = whole;
+      const uint64_t free = s_.free_space();
+      if (free < more || free - more < s_.keep_free)
+        throw Error(ErrorCode::CannotWrite,
+                    fmt::format("{}: the server does not tell its size, and the disk has only {} left after {}", s_.name,
+                                byte_text(free), byte_text(file_.have())),
+                    "free some space; the same command then continues the download");
+    }
   }
 
   void start_again(bool whole) {
@@ -189,6 +215,7 @@ class Transfer {
   std::mutex mutex_;  // of the two below
   std::exception_ptr first_error_;
   Clock::time_point durable_at_;
+  uint64_t space_checked_at_ = 0;  // a file of unknown size has one part, so one thread uses this
 };
 
 }  // namespace

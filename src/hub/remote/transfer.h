@@ -47,6 +47,10 @@ struct TransferSettings {
   int parts = 4;     // segments under way at the same time
   double idle_timeout_s = 10;
   RetryRules retry = {};
+  // A server that does not tell the size of a file could send bytes until the disk is full.
+  uint64_t largest = UINT64_MAX;              // bytes of the file
+  uint64_t keep_free = 0;                     // bytes of the disk
+  std::function<uint64_t()> free_space = {};  // of the disk; empty: not checked
   std::function<bool()> cancelled = {};
   std::function<void(int64_t)> received = {};          // additional bytes received; negative if the download has to start over
   std::function<void(const HttpAnswer&)> refuse = {};  // throws the error for an answer that no retry can fix

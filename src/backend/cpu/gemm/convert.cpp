@@ -100,16 +100,63 @@ void decode(const BlockQ4_0& block, T* out) {
   for (int i = 0; i < 16; ++i) out[16 + i] = from_float<T>(scale * static_cast<float>((block.q[i] >> 4) - 8));
 }
 
+struct BlockF8_128 {
+  float scale;
+  uint8_t q[128];
+};
+
+struct BlockNvfp4 {
+  float factor;
+  uint8_t scales[8];
+  uint8_t codes[64];
+};
+
+// These are inlined by force: a call would run code for the baseline instead of the level that was chosen.
+template <class T>
+[[gnu::always_inline]] inline void decode(const BlockF8_128& block, T* out) {
+  const BlockF8_128 b = block;  // out might be where the bytes lie, as far as the compiler knows
+  for (int i = 0; i < 128; ++i) out[i] = from_float<T>(widen_e4m3(b.q[i]) * b.scale);
+}
+
+// e2m1: 0, ½, 1, 1½, 2, 3, 4, 6 and a sign.
+float widen_e2m1(uint8_t v) {
+  const uint32_t magnitude = v & 7u;
+  const uint32_t normal = (magnitude << 22) + (126u << 23), tiny = magnitude == 0 ? 0u : 0x3f000000u;
+  return std::bit_cast<float>((magnitude < 2 ? tiny : normal) | static_cast<uint32_t>(v & 8u) << 28);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void decode(const BlockNvfp4& block, T* out) {
+  const BlockNvfp4 b = block;
+  uint8_t codes[128];
+  float scales[128];
+  for (int i = 0; i < 64; ++i) {
+    codes[2 * i] = b.codes[i] & 15;
+    codes[2 * i + 1] = b.codes[i] >> 4;
+  }
+  for (int group = 0; group < 8; ++group) std::fill_n(scales + 16 * group, 16, widen_e4m3(b.scales[group]) * b.factor);
+  // One loop over everything: with a loop for each group the compiler unrolls and computes the values one by one.
+  for (int i = 0; i < 128; ++i) out[i] = from_float<T>(widen_e2m1(codes[i]) * scales[i]);
+}
+
+template <class Block>
+constexpr int64_t kElementsOf = 32;
+template <>
+constexpr int64_t kElementsOf<BlockF8_128> = 128;
+template <>
+constexpr int64_t kElementsOf<BlockNvfp4> = 128;
+
 // Whole blocks go straight to their place; a block cut by either end goes through a copy.
 template <class T, class Block>
 FLUX2_CLONES void decode_blocks(const Block* blocks, int64_t start, int64_t count, T* out) {
+  constexpr int64_t kElements = kElementsOf<Block>;
   for (int64_t i = start, end = start + count; i < end;) {
-    const int64_t offset = i % 32, n = std::min<int64_t>(32 - offset, end - i);
-    if (n == 32) {
-      decode(blocks[i / 32], out);
+    const int64_t offset = i % kElements, n = std::min<int64_t>(kElements - offset, end - i);
+    if (n == kElements) {
+      decode(blocks[i / kElements], out);
     } else {
-      T whole[32];
-      decode(blocks[i / 32], whole);
+      T whole[kElements];
+      decode(blocks[i / kElements], whole);
       std::copy_n(whole + offset, n, out);
     }
     i += n;
@@ -157,6 +204,8 @@ void convert(DType dtype, const void* row, int64_t start, int64_t count, T* out)
     case DType::I8: return convert_values(static_cast<const int8_t*>(row) + start, count, out);
     case DType::Q8_0: return decode_blocks(static_cast<const BlockQ8_0*>(row), start, count, out);
     case DType::Q4_0: return decode_blocks(static_cast<const BlockQ4_0*>(row), start, count, out);
+    case DType::F8_128: return decode_blocks(static_cast<const BlockF8_128*>(row), start, count, out);
+    case DType::NVFP4: return decode_blocks(static_cast<const BlockNvfp4*>(row), start, count, out);
     default:
       if (is_block_type(dtype)) return decode_any_blocks(dtype, row, start, count, out);
       fail(ErrorCode::Internal, "no matrix product reads {}", name_of(dtype));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/blocks.h"
 
 namespace flux2::gemm {
 namespace {
@@ -72,6 +73,29 @@ TEST(GemmConvert, BlocksCutAtBothEnds) {
       for (int i = 0; i < count; ++i) EXPECT_EQ(got[static_cast<size_t>(i)], want4[static_cast<size_t>(start + i)]);
       EXPECT_EQ(got.back(), -7777.0f);
     }
+}
+
+// Every code with every scale that is a number, decoded with the same bits as everywhere else.
+TEST(GemmConvert, BlocksOfEightAndFourBitFloats) {
+  for (DType dtype : {DType::F8_128, DType::NVFP4}) {
+    const DTypeInfo& d = info(dtype);
+    const int64_t blocks = 96, elements = blocks * d.block_elements;
+    std::vector<uint8_t> bytes(static_cast<size_t>(blocks * d.block_bytes));
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 + i / 251);
+    for (int64_t b = 0; b < blocks; ++b) {
+      const float scale = 0.01f * static_cast<float>(b + 1);
+      std::memcpy(&bytes[static_cast<size_t>(b * d.block_bytes)], &scale, sizeof scale);
+    }
+    std::vector<float> want(static_cast<size_t>(elements)), got(want.size());
+    flux2::decode_blocks(dtype, bytes.data(), elements, want.data());
+    convert(dtype, bytes.data(), 0, elements, got.data());
+    for (size_t i = 0; i < want.size(); ++i) expect_same(got[i], want[i], static_cast<int>(i));
+    for (int start : {1, 100, 128, 200})
+      for (int count : {1, 27, 28, 128, 300}) {
+        convert(dtype, bytes.data(), start, count, got.data());
+        for (int i = 0; i < count; ++i) expect_same(got[static_cast<size_t>(i)], want[static_cast<size_t>(start + i)], i);
+      }
+  }
 }
 
 TEST(GemmConvert, NamesUnsupportedDtypes) {

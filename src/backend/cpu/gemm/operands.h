@@ -8,24 +8,25 @@
 
 namespace flux2::gemm {
 
-// True when every operand (null ones aside) has a dtype the driver reads; F64 belongs to the scalar table.
+// True if the driver can read the dtype of every operand that is not null. The scalar table handles F64.
 bool computes(std::initializer_list<const Tensor*> operands);
 
 Workers workers_of(const Tensor& output);
 
-// A bias as f32 in the stream's memory; null for none.
+// A bias as f32 in the stream's memory; null if there is no bias.
 std::shared_ptr<const float> bias_of(const Tensor* bias, Stream& stream);
 
-// The factors of a weight's rows, one for each; null for none.
+// The scales of a weight, one for each row; null if the weight has no scales.
 std::shared_ptr<const float> scales_of(const Tensor& w, Stream& stream);
 
-// dy [M, N] with column n multiplied by the factor of row n of a weight [N, K]; dy itself when the weight has none.
+// dy [M, N] with column n multiplied by the scale of row n of the weight [N, K]; dy itself if the weight has no scales.
 Tensor times_scales(const Tensor& dy, const Tensor& w);
 
-// y as rows of its last axis: [M, N] with any row stride, or contiguous of any rank.
+// y as a matrix whose rows are its last axis. y is [M, N] with any row stride, or contiguous with any rank.
 Output output_of(const Tensor& y, const float* bias = nullptr);
 
-// An image as T: itself, or for bf16 a copy, made once instead of for each of the taps that read a pixel.
+// An image with values of type T: x itself, or a bf16 copy. The copy is made once, because each pixel is read by several taps of
+// the convolution.
 template <class T>
 Tensor image_as(const Tensor& x);
 

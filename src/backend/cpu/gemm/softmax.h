@@ -8,16 +8,16 @@
 
 namespace flux2::gemm {
 
-// Scores are in powers of two: a key weighs 2^score. Σ 2^score so far over the keys one query has seen, kept relative to
-// the largest of them.
+// The state of the softmax of one query. The weight of a key is 2^score. `max` is the largest score so far, and `sum` is Σ
+// 2^(score − max) over the keys so far.
 struct SoftmaxState {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0.0f;
 };
 
-// Takes in n whole pieces of scores (−∞ marks what must not be seen), each of 8, 12, 16 or 32, and writes 2^(score − max)
-// for the new max, rounded to T (float, or bf16, where what is rounded is itself good to 4e-5; the sum is of what was not
-// rounded). Returns the factor by which what was summed under the old max must be multiplied.
+// Adds n whole pieces of scores to the state. A piece has 8, 12, 16 or 32 scores; −∞ marks keys that the query must not see.
+// Writes 2^(score − max) with the new max to `weights`, rounded to T (float or bf16). For bf16, the values before rounding are
+// accurate to 4e-5. The sum uses the values before rounding. Returns the factor for sums that were computed with the old max.
 template <class T>
 float softmax_step(SoftmaxState& state, Pieces scores, int64_t n, T* weights);
 

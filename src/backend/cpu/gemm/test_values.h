@@ -28,7 +28,8 @@ inline Tensor noise(Stream& stream, DType dtype, const Shape& shape, uint32_t se
   return Tensor::from<float>(stream, dtype, shape, noise(shape.numel(), seed));
 }
 
-// A weight in blocks of any bytes whose half floats, at these offsets, are small numbers.
+// A weight of a block type with pseudo-random bytes. The f16 values at the offsets `halves` of each block are set to small
+// numbers.
 inline Tensor coded_weight(DType dtype, std::initializer_list<size_t> halves, int64_t n, int64_t k) {
   const auto size = static_cast<size_t>(info(dtype).block_bytes);
   std::vector<uint8_t> bytes(static_cast<size_t>(bytes_for(dtype, n * k)));
@@ -41,7 +42,7 @@ inline Tensor coded_weight(DType dtype, std::initializer_list<size_t> halves, in
   return Tensor::host_copy(bytes.data(), dtype, {n, k});
 }
 
-// A weight in blocks, their scales and integers all different.
+// A weight of a block type with varying scales and integers.
 inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
   switch (dtype) {
     case DType::Q5_1: return coded_weight(dtype, {0, 2}, n, k);
@@ -66,7 +67,7 @@ inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
 
 inline double largest_block_scale(DType dtype) { return dtype == DType::Q8_0 || dtype == DType::Q5_1 ? 0.007 : 0.05; }
 
-// What a contiguous weight holds, its scales included.
+// The values of a contiguous weight, multiplied by its scales.
 inline std::vector<float> weight_values(const Tensor& w) {
   std::vector<float> values(static_cast<size_t>(w.numel()));
   convert(w.dtype(), w.raw(), 0, w.numel(), values.data());
@@ -76,7 +77,7 @@ inline std::vector<float> weight_values(const Tensor& w) {
   return values;
 }
 
-// A contiguous weight as the kernel for blocks sees it: types other than Q8_0 and Q4_0 are rounded to int8 first.
+// The values of a contiguous weight that the kernel for block types uses. It first rounds types other than Q8_0 and Q4_0 to int8.
 inline std::vector<float> block_values(const Tensor& w) {
   std::vector<float> values = weight_values(w);
   if (w.dtype() == DType::Q8_0 || w.dtype() == DType::Q4_0) return values;
@@ -93,7 +94,7 @@ inline std::vector<float> rounded_to_bf16(std::vector<float> values) {
   return values;
 }
 
-// Rows of `width` as int8 with one scale each can hold them.
+// Rows of `width` values, rounded to int8 with one scale per row.
 inline std::vector<float> rounded_to_int8(std::vector<float> values, int64_t width) {
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t first = i / static_cast<size_t>(width) * static_cast<size_t>(width);
@@ -106,7 +107,7 @@ inline std::vector<float> rounded_to_int8(std::vector<float> values, int64_t wid
   return values;
 }
 
-// A device of one profile with a stream on it.
+// A CPU device with one profile, and a stream on it.
 struct TestCpu {
   explicit TestCpu(Profile p, int threads = 2)
       : profile(p), device(open_cpu({.threads = threads, .profile = p})), stream(device->open_stream()) {}
@@ -115,7 +116,7 @@ struct TestCpu {
   bool rounds(DType weight, int64_t m) const { return rounds() && weight != DType::F32 && m > 4 && !quantises(weight, m); }
   bool rounds() const { return kernels().in_bf16 != nullptr; }
 
-  // Whether they round the activations to int8 and take the weight's integers as they are.
+  // Whether such products round the activations to int8 and use the integers of the weight unchanged.
   bool quantises(DType weight, int64_t m) const {
     if (m <= 4) return false;
     return weight == DType::I8 ? kernels().in_int8 != nullptr : is_block_type(weight) && kernels().in_blocks;
@@ -128,8 +129,8 @@ struct TestCpu {
   std::shared_ptr<Stream> stream;
 };
 
-// A sum of `terms` products in double with the error an f32 sum of them may have: rounding errors behave like a random walk, and
-// more than three times its length is a failure.
+// A sum of `terms` products in double precision, with the tolerance for the same sum in f32. Rounding errors behave like a random
+// walk. An error of more than three times its expected length is a failure.
 struct Sum {
   double value = 0, magnitude = 0;
   int64_t terms = 0;
@@ -145,7 +146,7 @@ struct Sum {
   }
 };
 
-// Prints the worst place rather than every place.
+// Compares values and reports only the place with the largest error.
 class Agreement {
  public:
   void see(double got, double want, double tolerance, const std::string& where) {

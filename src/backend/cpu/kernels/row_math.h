@@ -4,11 +4,11 @@
 
 namespace flux2::cpu {
 
-// Arithmetic on contiguous rows of n values of C (float or double): what instruction sets do differently. The
-// kernels around it know shapes, strides, dtypes and threads, and are written once. The scalar table is complete;
-// a SIMD level replaces what it does better. Sums run over 16 lanes, lane i taking elements i, i + 16, …, whose
-// totals are then added in halves: an order that depends on n alone and is the same at every level.
-// y may be one of the inputs; otherwise rows do not overlap.
+// Arithmetic on contiguous rows of n values of C (float or double). This is the only part of these kernels that differs between
+// instruction sets. The kernels that call it handle shapes, strides, dtypes and threads, and exist only once. The scalar table is
+// complete. Each SIMD level replaces the functions that it can compute faster. Sums use 16 lanes: lane i adds elements i, i + 16,
+// …, and the totals of the lanes are then added in halves. This order depends only on n and is the same at every level. y may be
+// the same row as an input; otherwise rows must not overlap.
 template <class C>
 struct RowMath {
   void (*silu)(const C* x, C* y, int64_t n);
@@ -34,7 +34,7 @@ struct RowMath {
   void (*weigh)(const C* x, C factor, const C* weight, C* y, int64_t n);  // y = x · factor · weight
   void (*add_deviation)(const C* x, const C* mean, C* sum, int64_t n);    // sum += (x − mean)², each
 
-  // Rotates n/2 pairs, (2i, 2i+1) or (i, i + n/2), by the angles whose cosines and sines are given.
+  // Rotates n/2 pairs of elements, (2i, 2i+1) or (i, i + n/2), by angles that are given by their cosines and sines.
   void (*rotate_neighbours)(const C* x, const C* cosine, const C* sine, C* y, int64_t n);
   void (*rotate_halves)(const C* x, const C* cosine, const C* sine, C* y, int64_t n);
 };

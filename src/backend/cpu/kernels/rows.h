@@ -9,7 +9,7 @@
 
 namespace flux2::cpu {
 
-// Calls f.operator()<C>() with the type a kernel computes in for activations of this dtype.
+// Calls f.operator()<C>(), where C is the type in which kernels compute for activations of this dtype.
 template <class F>
 void with_compute_type(DType dtype, F&& f) {
   if (dtype == DType::F64) f.template operator()<double>();
@@ -26,13 +26,13 @@ inline std::byte* element(const Tensor& t, int64_t offset) {
   return t.data<std::byte>() + offset / d.block_elements * d.block_bytes;
 }
 
-// Reads pieces of a tensor as C. What is stored as contiguous C is read where it lies.
+// Reads pieces of a tensor as values of C. If a piece is stored as contiguous C, it is not copied.
 template <class C>
 class Reader {
  public:
   explicit Reader(const Tensor& t, int64_t stride = 1) : tensor_(t), stride_(stride) {}
 
-  // n values from `offset` on; valid until the next call.
+  // Returns n values, starting at `offset`. The pointer is valid until the next call.
   const C* operator()(int64_t offset, int64_t n) {
     const void* from = element(tensor_, offset);
     if (tensor_.dtype() == kStoredAs<C> && (stride_ == 1 || n == 1)) return static_cast<const C*>(from);
@@ -47,7 +47,7 @@ class Reader {
   std::vector<C> values_;
 };
 
-// Writes pieces of a tensor from C: `begin` says where to put the values, `end` stores them.
+// Writes pieces of a tensor from values of C. `begin` returns the memory for the values, `end` stores them in the tensor.
 template <class C>
 class Writer {
  public:
@@ -82,8 +82,8 @@ std::vector<C> values_of(const Tensor& t) {
   return values;
 }
 
-// The positions common to N tensors of one shape (each with its own strides), walked in row-major order. Axes that
-// lie evenly in all of them are merged, so that plain tensors become one long axis.
+// Visits the positions of N tensors in row-major order. The tensors have the same shape, and each has its own strides. Adjacent
+// axes are merged if the strides of all tensors allow it, so contiguous tensors have one long axis.
 template <size_t N>
 class Walk {
  public:
@@ -105,7 +105,7 @@ class Walk {
 
   int64_t count() const { return count_; }
 
-  // Takes the innermost axis out of the walk: its extent and steps, which the caller then runs over itself.
+  // Removes the innermost axis from the walk and returns its extent and steps. The caller then loops over this axis.
   std::pair<int64_t, Offsets> split_innermost() {
     if (rank_ == 0) return {1, Offsets{}};
     --rank_;
@@ -134,7 +134,7 @@ class Walk {
 template <size_t N>
 Walk(const Shape&, const std::array<Shape, N>&) -> Walk<N>;
 
-// The rows of tensors of one shape: a walk over all axes but the last.
+// The rows of tensors with the same shape: a walk over all axes except the last.
 template <class... Tensors>
 auto rows_of(const Tensor& first, const Tensors&... more) {
   constexpr size_t n = 1 + sizeof...(more);
@@ -142,15 +142,16 @@ auto rows_of(const Tensor& first, const Tensors&... more) {
   return Walk<n>(first.shape().first(leading), {first.strides().first(leading), more.strides().first(leading)...});
 }
 
-// Splits `count` rows of `length` values over the threads in pieces worth waking a thread for; body(begin, end).
+// Distributes `count` rows of `length` values over the threads and calls body(begin, end). Each piece is large enough to be worth
+// waking a thread.
 template <class F>
 void parallel_rows(CpuStream& stream, int64_t count, int64_t length, F&& body) {
   constexpr int64_t kWorthAThread = 16384;
   stream.pool().parallel_ranges(count, std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(length, 1)), body);
 }
 
-// Runs body(n, inputs, output) over y and the inputs, which have its shape and any strides, in short contiguous
-// pieces of C: inputs is an array of pointers. Each element's result must depend on its own inputs alone.
+// Calls body(n, inputs, output) for short contiguous pieces of C, where `inputs` is an array of pointers. All inputs have the
+// shape of y and may have any strides. The result of an element must depend only on the inputs at the same position.
 template <class C, class... Inputs, class F>
 void for_pieces(const Tensor& y, F&& body, const Inputs&... inputs) {
   constexpr size_t kInputs = sizeof...(inputs);

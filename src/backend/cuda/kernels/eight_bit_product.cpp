@@ -31,18 +31,8 @@ Tensor rounded(const Tensor& x, DType dtype) {
   return y;
 }
 
-// Where the library does not apply scales of rows, it gives plain sums, and a kernel of ours scales them. They are made for some
-// rows at a time, so that they need little memory and are still in the cache when they are read.
-void product_by_sums(const LinearArgs& args, const Tensor& x, const Tensor& x_scales, const Tensor& w_scales) {
-  CudaStream& stream = stream_for(args.y);
-  const int64_t rows = x.dim(0), columns = args.w.dim(0), step = rows_of_sums(rows, columns);
-  const Tensor sums = Tensor::like(args.y, args.w.dtype() == DType::I8 ? DType::I32 : DType::F32, {step, columns});
-  for (int64_t first = 0; first < rows; first += step) {
-    const int64_t count = std::min(step, rows - first);
-    const Tensor part = sums.narrowed(0, 0, count), x_part = x.narrowed(0, first, count);
-    stream.cublas().multiply({.a = matrix_of(x_part), .b = matrix_of(args.w), .y = matrix_of(part), .transpose_b = true});
-    scale_sums({part, x_scales.narrowed(0, first, count), w_scales, args.y.narrowed(0, first, count)});
-  }
+Tensor quantised_input(const LinearArgs& args) {
+  return args.x.dtype() == DType::BF16 ? rounded(matrix_operand(args.x), args.w.dtype()) : args.x;
 }
 
 }  // namespace
@@ -56,18 +46,32 @@ bool eight_bit_product_fits(const LinearArgs& args) {
 
 void eight_bit_product(const LinearArgs& args) {
   CudaStream& stream = stream_for(args.y);
-  const Tensor x = args.x.dtype() == DType::BF16 ? rounded(matrix_operand(args.x), args.w.dtype()) : args.x;
+  if (args.w.dtype() == DType::I8 || !stream.cublas().scales_rows()) return eight_bit_product_by_sums(args);
+  const Tensor x = quantised_input(args);
   const Tensor x_scales = row_scales(x, stream), w_scales = row_scales(args.w, stream);
-  if (args.w.dtype() == DType::F8_E4M3 && stream.cublas().scales_rows())
-    stream.cublas().multiply({.a = matrix_of(x),
-                              .b = matrix_of(args.w),
-                              .y = matrix_of(args.y),
-                              .transpose_b = true,
-                              .a_scales = x_scales.data<float>(),
-                              .b_scales = w_scales.data<float>()});
-  else product_by_sums(args, x, x_scales, w_scales);
-  stream.enqueued(args.w.dtype() == DType::I8 ? "linear int8" : "linear fp8",
-                  product_cost(x, args.w, args.y, {x.dim(0), args.w.dim(0), x.dim(1)}));
+  stream.cublas().multiply({.a = matrix_of(x),
+                            .b = matrix_of(args.w),
+                            .y = matrix_of(args.y),
+                            .transpose_b = true,
+                            .a_scales = x_scales.data<float>(),
+                            .b_scales = w_scales.data<float>()});
+  stream.enqueued("linear fp8", product_cost(x, args.w, args.y, {x.dim(0), args.w.dim(0), x.dim(1)}));
+}
+
+void eight_bit_product_by_sums(const LinearArgs& args) {
+  CudaStream& stream = stream_for(args.y);
+  const bool integers = args.w.dtype() == DType::I8;
+  const Tensor x = quantised_input(args);
+  const Tensor x_scales = row_scales(x, stream), w_scales = row_scales(args.w, stream);
+  const int64_t rows = x.dim(0), columns = args.w.dim(0), step = rows_of_sums(rows, columns);
+  const Tensor sums = Tensor::like(args.y, integers ? DType::I32 : DType::F32, {step, columns});
+  for (int64_t first = 0; first < rows; first += step) {
+    const int64_t count = std::min(step, rows - first);
+    const Tensor part = sums.narrowed(0, 0, count), x_part = x.narrowed(0, first, count);
+    stream.cublas().multiply({.a = matrix_of(x_part), .b = matrix_of(args.w), .y = matrix_of(part), .transpose_b = true});
+    stream.enqueued(integers ? "linear int8" : "linear fp8", product_cost(x_part, args.w, part, {count, columns, x.dim(1)}));
+    scale_sums({part, x_scales.narrowed(0, first, count), w_scales, args.y.narrowed(0, first, count)});
+  }
 }
 
 }  // namespace flux2::cuda

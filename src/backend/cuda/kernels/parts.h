@@ -16,7 +16,7 @@ struct Im2colArgs {
 };
 void im2col(const Im2colArgs& args);
 
-// w [O, 3, 3, C] → phases [4, O, 2, 2, C]: the taps with which the four pixels of a ×2 nearest upsample see the small picture,
+// w [O, 3, 3, C] → phases [4, O, 2, 2, C]: the taps with which the four pixels of a ×2 nearest upsample see the small image,
 // phase 2·(row % 2) + column % 2.
 void sum_taps(const Tensor& w, const Tensor& phases);
 // phases [4, B, H, W, C] → y [B, 2H, 2W, C], all contiguous: pixel (i, j) from the phase 2·(i % 2) + j % 2 at (i / 2, j / 2).
@@ -39,6 +39,9 @@ void masked_softmax(const SoftmaxArgs& args);
 // (Device::multiplies), and an x that is BF16 or quantised to that dtype already.
 bool eight_bit_product_fits(const LinearArgs& args);
 void eight_bit_product(const LinearArgs& args);
+// The same on every GPU that multiplies this dtype: the library computes plain sums and scale_sums() applies the scales of the
+// rows. It computes some rows at a time, so that the sums need little memory.
+void eight_bit_product_by_sums(const LinearArgs& args);
 
 // y[M, N] BF16 = sums[M, N] · x_scales[M] · w_scales[N], for sums that are I32 or F32 and contiguous. Rows of y begin at
 // multiples of 16 bytes; N is a multiple of 8.

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string_view>
+
+// Everything the program prints goes through this file. A test checks that no other file writes to standard output or standard
+// error, so texts from files, prompts and servers reach a terminal or a log in one form only: without control sequences.
+namespace flux2 {
+
+enum class Channel { Result, Message };  // standard output and standard error
+
+int descriptor_of(Channel channel);
+bool is_terminal(Channel channel);
+
+// A text, as visible_text() writes it.
+void write_text(Channel channel, std::string_view text);
+
+// The last words of a program that ends at once. For signal handlers and without memory: it calls nothing but write().
+void write_last_words(std::string_view text) noexcept;
+
+// Sequences that the program itself makes: colours, the cursor, images drawn in the terminal.
+void write_sequence(Channel channel, std::string_view bytes);
+
+// Files and images on standard output, as they are. Throws CannotWrite.
+void write_result_bytes(std::span<const std::byte> bytes);
+
+// The file that messages are appended to.
+class LogFile {
+ public:
+  bool open(const std::filesystem::path& path);  // false if it cannot be written
+  bool is_open() const { return file_.is_open(); }
+  void line(std::string_view text);  // does nothing if no file is open
+
+ private:
+  std::ofstream file_;
+};
+
+}  // namespace flux2
