@@ -42,9 +42,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["record"] = {"base", "tensor", "image", "pipeline"};
   m["bench"] = {"base",  "net",  "tensor", "autograd", "ops", "weights", "nn",
                 "model", "text", "image",  "pipeline", "hub", "engine",  "backend/cpu"};
-  m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record"};
-  m["cli"] = {"base",     "net", "tensor", "weights", "model", "text", "image",
-              "pipeline", "hub", "engine", "record",  "bench", "app"};
+  m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
+  m["app"] = {"base",  "net",      "tensor", "weights", "model",  "text",
+              "image", "pipeline", "hub",    "engine",  "record", "train"};
+  m["cli"] = {"base",     "net", "tensor", "weights", "model", "text",  "image",
+              "pipeline", "hub", "engine", "record",  "bench", "train", "app"};
   return m;
 }();
 

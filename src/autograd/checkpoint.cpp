@@ -15,7 +15,7 @@ std::vector<Tensor> cut(const std::vector<Tensor>& inputs) {
 
 }  // namespace
 
-std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& inputs, const HoldBlock& hold) {
   const std::vector<Tensor> first = cut(inputs);
   std::vector<Tensor> outputs = block(first);
 
@@ -38,6 +38,7 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
   for (size_t i = inputs_count; i < recorded.size(); ++i) weights.push_back(recorded[i].grad());
 
   return record_many("checkpoint", std::move(outputs), std::move(recorded), [=](std::span<const Tensor> dy, GradSink& sink) {
+    const std::shared_ptr<const void> held = hold ? hold() : nullptr;
     std::vector<Tensor> again;
     for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
     const std::vector<Tensor> y = block(again);

@@ -33,6 +33,7 @@ class WeightStream final : public BlockSchedule {
 
   void before(size_t block, Stream& stream) override;
   void after(size_t block, Stream& stream) override;
+  bool replaces_weights() const override { return true; }
 
  private:
   struct Slot {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "autograd/checkpoint.h"
+#include "autograd/grad.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/norm.h"
@@ -37,16 +38,17 @@ namespace {
 
 // Blocks whose activations are computed again for the gradient. Everything a gradient flows to is an explicit
 // input; weights are found by checkpoint() itself. The block must outlive the backward pass.
-Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m) {
+Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m, const HoldBlock& hold) {
   return checkpoint(
       [&block, rope](const std::vector<Tensor>& v) {
         return std::vector{block(v[0], rope, {v[1], v[2], v[3]})};
       },
-      {x, m.shift, m.scale, m.gate})[0];
+      {x, m.shift, m.scale, m.gate}, hold)[0];
 }
 
 DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::Streams& x, const Rope& rope,
-                                  const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt) {
+                                  const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt,
+                                  const HoldBlock& hold) {
   const auto y = checkpoint(
       [&block, rope](const std::vector<Tensor>& v) {
         const auto out =
@@ -54,7 +56,8 @@ DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::S
         return std::vector{out.img, out.txt};
       },
       {x.img, x.txt, img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift, img.mlp.scale, img.mlp.gate,
-       txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift, txt.mlp.scale, txt.mlp.gate});
+       txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift, txt.mlp.scale, txt.mlp.gate},
+      hold);
   return {y[0], y[1]};
 }
 
@@ -80,11 +83,24 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   tap(in.taps, "txt_in", s.txt);
   tap(in.taps, "vec", in.vec);
 
+  // A streamed block takes a second turn when its gradient is computed.
+  const auto hold = [&](size_t block) -> HoldBlock {
+    if (!schedule) return {};
+    return [this, block, stream = in.x.stream().shared_from_this()] {
+      return std::make_shared<const BlockTurn>(schedule, block, *stream);
+    };
+  };
+  const auto check_gradient = [&](const Tensor& x) {
+    check(!schedule || in.checkpoint_blocks || !schedule->replaces_weights() || !wants_grad(x),
+          "transformer: gradients of streamed blocks need checkpointing");
+  };
+
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
-    s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod)
+    s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, hold(i))
                              : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
+    check_gradient(s.img);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
   }
@@ -101,13 +117,14 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
     if (in.checkpoint_blocks) {
-      x = checkpointed(single_blocks[i], x, in.rope, single_mod);
+      x = checkpointed(single_blocks[i], x, in.rope, single_mod, hold(double_blocks.size() + i));
     } else {
       const Modulation& next = norm_of(i + 1);
       auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(double_blocks.size() + i)),
                                  next.shift, next.scale, {.as = reader_of_norm(i + 1).takes(x)});
       x = std::move(both.sum), n = std::move(both.normed);
     }
+    check_gradient(x);
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }
   if (in.checkpoint_blocks) n = modulated_norm(x, final_mod.shift, final_mod.scale);

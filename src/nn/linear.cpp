@@ -9,6 +9,7 @@
 namespace flux2 {
 
 Tensor Linear::operator()(const Tensor& x_all) const {
+  if (change) return change->apply(*this, x_all);
   const bool sharded = ranks && ranks->size() > 1;
   const Tensor x = sharded && spread.kind == Spread::Rows ? flux2::spread(x_all, *ranks) : x_all;
   const Tensor y = lora_linear(x, weight, bias, adapters);

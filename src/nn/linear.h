@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,16 @@
 #include "tensor/communicator.h"
 
 namespace flux2 {
+
+struct Linear;
+
+// A change of a layer that is not a plain pair of matrices: those that training applies (LoHa, LoKr, DoRA, dropouts).
+class LayerChange {
+ public:
+  virtual ~LayerChange() = default;
+  // The output of the whole layer, change included, for x [..., in].
+  virtual Tensor apply(const Linear& layer, const Tensor& x) const = 0;
+};
 
 // y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; with LoRA it needs no gradient. If the weight is
 // divided by rows, each rank computes its share of the outputs. If it is divided by columns, each rank reads its share of the
@@ -23,7 +34,7 @@ struct Linear {
   // The dtype with which this layer multiplies an input like x fastest: quantised if the device supports that (ops/linear.h).
   DType takes(const Tensor& x) const;
   // Whether there is only the weight: no adapters, no bias, no other ranks.
-  bool is_plain() const { return adapters.empty() && !has_bias && (!ranks || ranks->size() == 1); }
+  bool is_plain() const { return adapters.empty() && !change && !has_bias && (!ranks || ranks->size() == 1); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
   int64_t in = 0, out = 0;  // of the whole layer
@@ -33,6 +44,7 @@ struct Linear {
 
   Tensor weight, bias;
   std::vector<Lora> adapters;
+  std::shared_ptr<const LayerChange> change;  // replaces the call; it applies the adapters itself if it supports them
 };
 
 // The dtype that all these readers of one tensor prefer; the dtype of x if they differ.

@@ -8,6 +8,7 @@
 namespace flux2 {
 
 class Tensor;
+struct OptimiseArgs;  // tensor/optimiser_kernels.h
 
 // The arguments of each kernel. The op that calls a kernel checks them, so a kernel may trust shapes and dtypes. Unless a comment
 // says otherwise, tensors may be strided views whose last axis is contiguous, floats are F32, F64, BF16 or F16 (the same for all
@@ -381,6 +382,7 @@ struct Kernels {
   void (*norm_rope_grad)(const NormRopeGradArgs&) = nullptr;
   void (*product_add)(const ProductAddArgs&) = nullptr;
   void (*torch_normal)(const TorchNormalArgs&) = nullptr;
+  void (*optimise)(const OptimiseArgs&) = nullptr;
 };
 
 }  // namespace flux2
