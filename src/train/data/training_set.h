@@ -1,0 +1,132 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "train/data/cache_model.h"
+#include "train/data/dataset_config.h"
+
+namespace flux2 {
+
+constexpr int64_t kLatentChannels = 128;
+
+// Height and width of latents: 1/16 of those of the image.
+struct LatentSize {
+  int64_t rows = 0, columns = 0;
+
+  int64_t tokens() const { return rows * columns; }
+  auto operator<=>(const LatentSize&) const = default;
+};
+
+// One image of a dataset as its two cache files describe it.
+struct CachedItem {
+  size_t dataset = 0;  // which dataset of the configuration
+  std::string stem;
+  std::filesystem::path latent_file, text_file;
+  int64_t width = 0, height = 0;  // of the original image, in pixels
+  LatentSize size;
+  std::vector<LatentSize> references;
+  bool has_flip = false, has_mask = false;
+  int64_t caption_variants = 0;  // 0: one caption
+  std::string caption_hash;      // SHA-256 of the caption text
+};
+
+// One visit of an item. All that is drawn at random for it is drawn in epoch(), from the sample index alone.
+struct Sample {
+  size_t item = 0;                  // in TrainingSet::items()
+  uint64_t index = 0;               // the global sample index: the same for any number of ranks, and after a resume
+  bool flipped = false;             // the mirrored latents, references and mask are used
+  bool caption_dropped = false;     // the text states are those of the empty caption
+  bool references_dropped = false;  // the loop must leave the references of this sample out; they are loaded all the same
+  int64_t caption_variant = 0;
+};
+
+// Samples that are computed together: same dataset, same size, same sizes of references.
+struct BatchPlan {
+  size_t dataset = 0;
+  LatentSize size;
+  std::vector<LatentSize> references;
+  std::vector<Sample> samples;  // 1 … batch_size of the dataset
+  bool repeated = false;        // only in deal(): another rank computes this batch too; it fills up the last round
+};
+
+// A batch in host memory. Row-major, one sample after the other.
+struct LoadedBatch {
+  struct Reference {
+    LatentSize size;
+    std::vector<float> values;  // [B, 128, rows, columns]
+  };
+
+  BatchPlan plan;
+  std::vector<float> latents;         // [B, 128, rows, columns]: x0
+  std::vector<Reference> references;  // reference k of every sample; empty without references
+  int64_t text_length = 0, text_width = 0;
+  std::vector<float> text;             // [B, T, C]
+  std::vector<float> mask;             // [B, rows, columns]: weights of the loss, mask_min … 1; empty if all are 1
+  std::vector<float> loss_multiplier;  // [B]
+  bool regularisation = false;         // the dataset has `is_reg`
+
+  int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
+};
+
+// Parts of a batch in which all samples have references or none: samples with `references_dropped` lose theirs and come last.
+// One part if nothing was dropped.
+std::vector<LoadedBatch> split_by_references(LoadedBatch batch);
+
+// Every P-th batch, from the rank-th on. All ranks get the same number: the last round is filled up with batches from the start,
+// marked `repeated`.
+std::vector<BatchPlan> deal(const std::vector<BatchPlan>& epoch, int64_t rank, int64_t ranks);
+
+// The items that the caches of a configuration hold, and the order in which training visits them. Opens cache files only, never
+// images. Immutable, so several threads may use it.
+class TrainingSet {
+ public:
+  // Reads the headers of all cache files. Throws when there is nothing to train on or a file was made for another bucket or
+  // model; an item without text states is left out with a warning.
+  TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, const Log& log = {});
+
+  const std::vector<DatasetConfig>& datasets() const { return datasets_; }
+  const CacheModel& model() const { return model_; }
+  const std::vector<CachedItem>& items() const { return items_; }  // also those of validation datasets
+
+  int64_t training_items() const;     // without repeats
+  int64_t samples_per_epoch() const;  // with repeats
+  int64_t batches_per_epoch() const;
+  bool has_references() const;
+  bool has_validation() const;
+  int64_t largest_tokens() const;  // target and references of one sample together, over training and validation
+
+  // The batches of one epoch (counted from 0) in order, a pure function of its arguments.
+  std::vector<BatchPlan> epoch(uint64_t seed, int64_t epoch) const;
+
+  // The batches of datasets with `validation`, always in the same order, nothing drawn. Sample indices count from 0.
+  std::vector<BatchPlan> validation() const;
+
+  LoadedBatch load(const BatchPlan& plan) const;
+
+  // SHA-256 over one line for each item: dataset, stem, size, bucket, references, caption. Changes when the order would.
+  std::string dataset_hash() const;
+
+ private:
+  struct Bucket {
+    size_t dataset = 0;
+    LatentSize size;
+    std::vector<LatentSize> references;
+    std::vector<size_t> items;  // in the order of cache file names, without repeats
+  };
+
+  void load_text(const Sample& sample, const CachedItem& item, float* out) const;
+
+  std::vector<DatasetConfig> datasets_;
+  CacheModel model_;
+  std::vector<CachedItem> items_;
+  std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
+  std::vector<Bucket> validation_buckets_;
+  std::vector<bool> has_empty_caption_;  // for each dataset
+};
+
+}  // namespace flux2
