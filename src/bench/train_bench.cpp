@@ -7,6 +7,7 @@
 #include "autograd/grad.h"
 #include "engine/model_cost.h"
 #include "engine/rate.h"
+#include "model/block_layers.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/loss.h"
@@ -18,21 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<Linear*> block_layers(Flux2Transformer& transformer) {
-  std::vector<Linear*> layers;
-  for (DoubleBlock& block : transformer.double_blocks)
-    for (DoubleStream* s : {&block.img, &block.txt}) layers.insert(layers.end(), {&s->qkv, &s->proj, &s->mlp_in, &s->mlp_out});
-  for (SingleBlock& block : transformer.single_blocks) layers.insert(layers.end(), {&block.in, &block.out});
-  return layers;
-}
-
 // A model with an adapter on every linear layer of its blocks, and what one step is given.
 class TrainingStep {
  public:
   TrainingStep(const Session& session, const TrainBenchOptions& options)
       : options_(options), transformer_(*session.models.transformer.get()), inputs_(random_step(session, options.shape)) {
     Stream& stream = *session.stream;
-    for (Linear* layer : block_layers(transformer_)) {
+    for (const auto& [path, layer] : block_layers(transformer_)) {
       const auto factor = [&](const Shape& shape, double spread) {
         return parameter(spread * random_tensor(stream, DType::F32, shape, std::to_string(leaves_.size())));
       };

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "model/flux2_transformer.h"
+#include "train/adapters/trained_change.h"
+#include "weights/adapter_file.h"
+
+namespace flux2 {
+
+enum class AdapterForm { Lora, Loha, Lokr };
+
+struct AdapterOptions {
+  AdapterForm form = AdapterForm::Lora;
+  int64_t dim = 4;
+  double alpha = 1;  // 0: dim
+  DropoutRates dropout;
+  int64_t factor = -1;           // LoKr
+  bool dora = false;             // LoRA with magnitudes
+  bool rank_stabilised = false;  // LoRA: alpha / √dim
+  // A layer is left out if one of `exclude` matches its whole path and none of `include` does.
+  std::vector<std::string> exclude, include;
+};
+
+// One trained tensor with its name in adapter files.
+struct TrainedParameter {
+  std::string name;    // "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight"
+  Tensor leaf;         // F32, updated in place
+  bool is_up = false;  // of LoRA+: the matrix that learns faster
+};
+
+// The adapters that are trained on the block layers of a transformer.
+class AdapterNetwork {
+ public:
+  // Attaches a new adapter to each selected layer of `network`, whose weights are frozen. Throws InvalidArgument if nothing is
+  // selected.
+  AdapterNetwork(Flux2Transformer& network, Stream& stream, const AdapterOptions& options, uint64_t seed);
+
+  const std::vector<TrainedParameter>& parameters() const { return parameters_; }
+  size_t modules() const { return modules_.size(); }
+  int64_t parameter_count() const;
+  const AdapterOptions& options() const { return options_; }
+
+  // The samples of the next pass, for dropouts; `training` is false for validation.
+  void begin_pass(const std::vector<uint64_t>& samples, bool training);
+
+  // Must be called after the parameters have changed.
+  void refresh();
+
+  // Limits the norm of every change (training.md 4.7).
+  struct NormReport {
+    int64_t scaled = 0;
+    double mean = 0, largest = 0;
+  };
+  NormReport limit_norms(double limit);
+
+  // As saved: every parameter and the alphas, F32, by name.
+  std::vector<std::pair<std::string, Tensor>> tensors() const;
+
+  // Replaces the values by those of tensors(): each name must be there with its shape.
+  void restore(const std::map<std::string, Tensor>& values);
+
+  // Starts from an adapter file of any LoRA dialect. Throws Incompatible if a module has another rank or alpha than the options
+  // say. Layers that the file does not have start as new and are named in a warning.
+  void start_from(const std::filesystem::path& file, const Log& log);
+
+  // The rank and alpha of a file, the same for all its modules; throws Incompatible if they differ.
+  struct FileShape {
+    int64_t dim = 0;
+    double alpha = 0;
+  };
+  static FileShape shape_of(const std::filesystem::path& file, const Log& log);
+
+  // Attaches the adapters with their present values to another copy of the network, without gradients and dropouts.
+  void attach_for_sampling(Flux2Transformer& copy) const;
+
+ private:
+  struct Module {
+    std::string path;  // "double_blocks.0.img_attn.qkv"
+    std::string name;  // in files: "lora_unet_double_blocks_0_img_attn_qkv"
+    size_t layer = 0;  // its place in block_layers()
+    Linear* linear;
+    std::shared_ptr<TrainedChange> change;
+  };
+
+  void list_parameters();
+
+  AdapterOptions options_;
+  std::shared_ptr<DropoutDraws> draws_;
+  std::vector<Module> modules_;
+  std::vector<TrainedParameter> parameters_;
+};
+
+}  // namespace flux2
