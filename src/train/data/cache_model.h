@@ -18,6 +18,8 @@ struct CacheModel {
 // The sizes of a transformer that decide about its caches.
 struct CacheGeometry {
   int64_t hidden = 0, double_blocks = 0, single_blocks = 0, text_width = 0, text_length = 0;
+
+  bool operator==(const CacheGeometry&) const = default;
 };
 
 // dev, klein-4b and klein-9b have the names that musubi-tuner gives them; a base model and its distilled sibling share theirs.

@@ -4,20 +4,14 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/data/buckets.h"
 
 namespace flux2 {
-
-// Width and height in pixels.
-struct PixelSize {
-  int64_t width = 0, height = 0;
-
-  int64_t area() const { return width * height; }
-  auto operator<=>(const PixelSize&) const = default;
-};
 
 // One [[datasets]] table of a dataset file, complete: values come from the table, else from [general], else they are the
 // defaults. The keys and their meaning are those of musubi-tuner; the part behind `// ours` is new.

@@ -1,26 +1,15 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
-#include "train/data/cache_model.h"
+#include "train/data/cache_names.h"
 #include "train/data/dataset_config.h"
 
 namespace flux2 {
-
-constexpr int64_t kLatentChannels = 128;
-
-// Height and width of latents: 1/16 of those of the image.
-struct LatentSize {
-  int64_t rows = 0, columns = 0;
-
-  int64_t tokens() const { return rows * columns; }
-  auto operator<=>(const LatentSize&) const = default;
-};
 
 // One image of a dataset as its two cache files describe it.
 struct CachedItem {
@@ -85,8 +74,8 @@ std::vector<BatchPlan> deal(const std::vector<BatchPlan>& epoch, int64_t rank, i
 // images. Immutable, so several threads may use it.
 class TrainingSet {
  public:
-  // Reads the headers of all cache files. Throws when there is nothing to train on or a file was made for another bucket or
-  // model; an item without text states is left out with a warning.
+  // Reads the headers of all cache files. Throws when there is nothing to train on, or when a file was made for another bucket or
+  // model or lacks what the configuration asks for. An item without text states is left out with a warning.
   TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, const Log& log = {});
 
   const std::vector<DatasetConfig>& datasets() const { return datasets_; }
@@ -119,14 +108,16 @@ class TrainingSet {
     std::vector<size_t> items;  // in the order of cache file names, without repeats
   };
 
-  void load_text(const Sample& sample, const CachedItem& item, float* out) const;
+  void list_items(size_t dataset, const Log& log);
+  void make_buckets();
+  std::vector<BatchPlan> batches_of(const Bucket& bucket, const std::vector<size_t>& order) const;
+  void load_sample(const BatchPlan& plan, size_t place, LoadedBatch& batch) const;
 
   std::vector<DatasetConfig> datasets_;
   CacheModel model_;
   std::vector<CachedItem> items_;
   std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
   std::vector<Bucket> validation_buckets_;
-  std::vector<bool> has_empty_caption_;  // for each dataset
 };
 
 }  // namespace flux2

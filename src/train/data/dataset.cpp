@@ -1,0 +1,192 @@
+#include "train/data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/path_exists.h"
+#include "base/text.h"
+#include "train/data/json_lines.h"
+#include "train/data/match_files.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class... Args>
+void add_finding(Dataset& dataset, Finding::Kind kind, fmt::format_string<Args...> format, Args&&... args) {
+  dataset.findings.push_back({kind, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+// The images of a folder whose captions are known, with them.
+struct CaptionedFile {
+  ListedFile file;
+  std::string caption;
+};
+
+std::vector<CaptionedFile> captioned_files(Dataset& dataset, const std::vector<ListedFile>& images) {
+  const DatasetConfig& config = dataset.config;
+  std::vector<CaptionedFile> kept;
+  std::vector<std::string> without;
+  for (const ListedFile& image : images) {
+    const fs::path file = image.path.parent_path() / (image.stem + config.caption_extension);
+    if (!config.caption_extension.empty() && is_file(file)) {
+      try {
+        kept.push_back({image, caption_of_file(file)});
+        if (kept.back().caption.empty()) add_finding(dataset, Finding::Warns, "the caption file {} is empty", file.string());
+      } catch (const Error& e) {
+        add_finding(dataset, Finding::Stops, "{}", e.what());
+      }
+    } else if (config.caption_default) {
+      kept.push_back({image, *config.caption_default});
+    } else {
+      without.push_back(image.name);
+    }
+  }
+  const std::string folder = config.image_directory.string();
+  if (images.empty())
+    add_finding(dataset, Finding::Stops, "there are no images in {}; png, jpg, jpeg, webp and bmp files are read", folder);
+  else if (kept.empty() && !without.empty())
+    add_finding(
+        dataset, Finding::Stops,
+        "none of the {} images in {} has a caption: write a text file beside each, for example {}, or set caption_default",
+        images.size(), folder, images.front().stem + config.caption_extension);
+  else if (!without.empty())
+    add_finding(dataset, Finding::Warns, "{} of {} images in {} have no caption file ({}) and are left out: {}", without.size(),
+                images.size(), folder, config.caption_extension, some_of(without));
+  return kept;
+}
+
+void list_folder(Dataset& dataset) {
+  const DatasetConfig& config = dataset.config;
+  const std::vector<fs::path> others = {config.control_directory, config.mask_directory, config.cache_directory};
+  const std::vector<ListedFile> images = list_images(config.image_directory, config.recursive, others);
+  const std::vector<CaptionedFile> kept = captioned_files(dataset, images);
+
+  std::vector<ListedFile> targets;
+  for (const CaptionedFile& c : kept) targets.push_back(c.file);
+  std::vector<std::vector<fs::path>> references(targets.size());
+  if (!config.control_directory.empty()) {
+    references = match_references(targets, list_images(config.control_directory, config.recursive), dataset.findings);
+    std::vector<std::string> missing;
+    for (size_t i = 0; i < targets.size(); ++i)
+      if (references[i].empty()) missing.push_back(targets[i].name);
+    if (!missing.empty())
+      add_finding(dataset, Finding::Stops,
+                  "{} of {} images have no reference in {}: {}; a reference has the name of its image, or that and _0, _1, …",
+                  missing.size(), targets.size(), config.control_directory.string(), some_of(missing));
+  }
+  for (size_t i = 0; i < kept.size(); ++i)
+    dataset.items.push_back({targets[i].path, targets[i].stem, {kept[i].caption}, std::move(references[i]), {}});
+}
+
+void list_lines(Dataset& dataset) {
+  const DatasetConfig& config = dataset.config;
+  size_t number = 0;
+  for (JsonLine& line : read_json_lines(config.image_jsonl_file)) {
+    number = line.number;
+    if (!line.caption) line.caption = config.caption_default;
+    if (!line.caption) {
+      add_finding(dataset, Finding::Stops, "{}, line {}: \"caption\" is missing", config.image_jsonl_file.string(), number);
+      continue;
+    }
+    bool there = true;
+    const auto look = [&](const fs::path& path) {
+      if (is_file(path)) return;
+      there = false;
+      add_finding(dataset, Finding::Stops, "{}, line {}: there is no file {}", config.image_jsonl_file.string(), number,
+                  path.string());
+    };
+    look(line.image);
+    for (const fs::path& path : line.references) look(path);
+    if (there) dataset.items.push_back({line.image, line.image.stem().string(), {*line.caption}, std::move(line.references), {}});
+  }
+  if (number == 0) add_finding(dataset, Finding::Stops, "{} lists no images", config.image_jsonl_file.string());
+}
+
+void find_masks(Dataset& dataset) {
+  const DatasetConfig& config = dataset.config;
+  if (config.mask_directory.empty()) return;
+  std::map<std::pair<std::string, std::string>, fs::path> masks;
+  for (const ListedFile& file : list_images(config.mask_directory, config.recursive)) masks[{file.folder, file.stem}] = file.path;
+  std::vector<std::string> without;
+  for (DatasetItem& item : dataset.items) {
+    const fs::path inside = config.recursive ? item.image.lexically_relative(config.image_directory).parent_path() : fs::path();
+    const auto found = masks.find({inside.generic_string(), item.stem});
+    if (found != masks.end()) item.mask = found->second;
+    else without.push_back(item.image.filename().string());
+  }
+  if (!without.empty())
+    add_finding(dataset, Finding::Warns, "{} of {} images have no mask in {}, so all of the image counts: {}", without.size(),
+                dataset.items.size(), config.mask_directory.string(), some_of(without));
+}
+
+// Two images with one stem would share their cache files.
+void find_equal_stems(Dataset& dataset) {
+  std::map<std::string, const DatasetItem*> seen;
+  for (const DatasetItem& item : dataset.items) {
+    const auto [at, is_new] = seen.emplace(item.stem, &item);
+    if (!is_new)
+      add_finding(dataset, Finding::Stops,
+                  "{} and {} have the same name without folder and extension, so they would share a cache file: rename one",
+                  at->second->image.string(), item.image.string());
+  }
+}
+
+void note_reference_counts(const Dataset& dataset, size_t index, const Log& log) {
+  if (!dataset.has_references()) return;
+  std::map<size_t, size_t> counts;
+  for (const DatasetItem& item : dataset.items) ++counts[item.references.size()];
+  for (const auto& [references, items] : counts)
+    log.info("{}: {} images have {} references", dataset_name(index), items, references);
+}
+
+}  // namespace
+
+std::string dataset_name(size_t index) { return fmt::format("datasets[{}]", index); }
+
+bool Dataset::has_references() const {
+  return std::any_of(items.begin(), items.end(), [](const DatasetItem& item) { return !item.references.empty(); });
+}
+
+Dataset list_dataset(const DatasetConfig& config, const ListOptions& options) {
+  Dataset dataset{config, {}, {}};
+  try {
+    if (config.image_jsonl_file.empty()) list_folder(dataset);
+    else list_lines(dataset);
+    find_masks(dataset);
+    find_equal_stems(dataset);
+  } catch (const Error& e) {
+    add_finding(dataset, Finding::Stops, "{}", e.what());
+  }
+  for (DatasetItem& item : dataset.items) item.captions = caption_texts(config, item.captions.front(), options.caption_variants);
+  return dataset;
+}
+
+void report_findings(const std::vector<Finding>& findings, const Log& log) {
+  std::vector<std::string> stops;
+  for (const Finding& finding : findings)
+    if (finding.kind == Finding::Stops) stops.push_back(finding.text);
+    else log.warn("{}", finding.text);
+  if (stops.empty()) return;
+  const std::string more = stops.size() > 1 ? fmt::format(" (and {} more problems of this kind)", stops.size() - 1) : "";
+  throw Error(ErrorCode::InvalidArgument, stops.front() + more,
+              stops.size() > 1 ? Hint("list all of them with {0}", {run_command("dataset check CONFIG")}) : Hint());
+}
+
+std::vector<Dataset> list_datasets(const std::vector<DatasetConfig>& configs, const ListOptions& options, const Log& log) {
+  std::vector<Dataset> datasets;
+  for (const DatasetConfig& config : configs) {
+    const size_t index = datasets.size();
+    datasets.push_back(list_dataset(config, options));
+    in_context(dataset_name(index), [&] { report_findings(datasets.back().findings, log); });
+    note_reference_counts(datasets.back(), index, log);
+  }
+  return datasets;
+}
+
+}  // namespace flux2
