@@ -143,7 +143,7 @@ TEST_P(EveryAdapter, ContinuesFromItsOwnFile) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryAdapter,
                          testing::Values(Kind{"lora", AdapterForm::Lora, false}, Kind{"dora", AdapterForm::Lora, true},
                                          Kind{"loha", AdapterForm::Loha, false}, Kind{"lokr", AdapterForm::Lokr, false}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& kind) { return std::string(kind.param.name); });
 
 TEST(AdapterNetwork, PatternsSelectLayers) {
   Tiny tiny;

@@ -1,0 +1,162 @@
+#include "train/flow_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "train/adapters/adapter_network.h"
+
+namespace flux2 {
+namespace {
+
+std::vector<float> waves(size_t count, double phase) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i) + phase));
+  return values;
+}
+
+TEST(FlowLoss, GradientsMatchDifferences) {
+  for (const FlowLoss kind : {FlowLoss::Mse, FlowLoss::Huber, FlowLoss::SmoothL1}) {
+    std::vector<float> v = waves(2 * 3 * 128, 0.1);
+    const std::vector<float> target = waves(v.size(), 1.3), mask = {1, 0.5f, 0, 0.25f, 1, 1};
+    const std::vector<double> weight = {0.5, 2.0};
+    const auto total = [&] {
+      const auto r = flow_loss({.velocity = v,
+                                .target = target,
+                                .mask = mask,
+                                .weight = weight,
+                                .tokens = 3,
+                                .kind = kind,
+                                .delta = 0.4,
+                                .divisor = 4});
+      return (r.losses[0] + r.losses[1]) / 4;
+    };
+    const auto r = flow_loss(
+        {.velocity = v, .target = target, .mask = mask, .weight = weight, .tokens = 3, .kind = kind, .delta = 0.4, .divisor = 4});
+    for (const size_t i : {size_t{0}, size_t{200}, size_t{300}, size_t{700}}) {
+      const float kept = v[i];
+      v[i] = kept + 1e-2f;
+      const double up = total();
+      v[i] = kept - 1e-2f;
+      const double down = total();
+      v[i] = kept;
+      EXPECT_NEAR(r.gradient[i], (up - down) / 2e-2, 1e-4 * (0.01 + std::abs(r.gradient[i]) * 100)) << i;
+    }
+  }
+}
+
+TEST(FlowLoss, IsThePlainMeanWithoutMaskAndWeights) {
+  const std::vector<float> v = waves(4 * 128, 0), target = waves(v.size(), 2);
+  double mean = 0;
+  for (size_t i = 0; i < v.size(); ++i)
+    mean += (double{v[i]} - target[i]) * (double{v[i]} - target[i]) / static_cast<double>(v.size());
+  const std::vector<double> weight = {1.0};
+  EXPECT_NEAR(flow_loss({.velocity = v, .target = target, .mask = {}, .weight = weight, .tokens = 4}).losses[0], mean, 1e-12);
+}
+
+TEST(FlowLoss, AMaskOfZerosTeachesNothing) {
+  const std::vector<float> v = waves(2 * 128, 0), target = waves(v.size(), 2), mask = {0, 0};
+  const std::vector<double> weight = {1.0};
+  const auto r = flow_loss({.velocity = v, .target = target, .mask = mask, .weight = weight, .tokens = 2});
+  EXPECT_EQ(r.losses[0], 0);
+  for (const float g : r.gradient) EXPECT_EQ(g, 0);
+}
+
+struct Toy {
+  Toy() : engine({.device = "cpu", .threads = 2, .profile = Profile::Exact}) {
+    session = engine.open_session(engine.random_model("tiny", {.text_encoder = false, .vae = false}));
+    network = *session->models.transformer.get();
+    AdapterOptions o;
+    o.alpha = 4;
+    adapter = std::make_unique<AdapterNetwork>(network, *session->stream, o, 3);
+  }
+  FlowStep step(bool checkpoint) const {
+    return {network, *session->stream, {.seed = 42, .checkpoint_blocks = checkpoint}, [](const Sample& s, LatentSize) {
+              const auto t = static_cast<float>(0.2 + 0.1 * static_cast<double>(s.index));
+              return Timestep{t, t, 1.0};
+            }};
+  }
+  LoadedBatch batch(std::vector<uint64_t> samples, bool references) const {
+    LoadedBatch b;
+    b.plan.size = {2, 3};
+    for (const uint64_t s : samples) b.plan.samples.push_back({.item = 0, .index = s});
+    const auto n = samples.size();
+    for (const uint64_t s : samples) {
+      const auto one = waves(128 * 6, static_cast<double>(s));
+      b.latents.insert(b.latents.end(), one.begin(), one.end());
+      b.loss_multiplier.push_back(1);
+    }
+    b.text_length = 4;
+    b.text_width = network.config.text_width;
+    for (const uint64_t s : samples) {
+      const auto one = waves(static_cast<size_t>(4 * b.text_width), 0.5 + static_cast<double>(s));
+      b.text.insert(b.text.end(), one.begin(), one.end());
+    }
+    if (references) {
+      b.plan.references = {{2, 2}};
+      LoadedBatch::Reference r{.size = {2, 2}, .values = {}};
+      for (size_t i = 0; i < n; ++i) {
+        const auto one = waves(128 * 4, 3.0 + static_cast<double>(samples[i]));
+        r.values.insert(r.values.end(), one.begin(), one.end());
+      }
+      b.references.push_back(std::move(r));
+    }
+    return b;
+  }
+
+  Engine engine;
+  std::unique_ptr<ModelSession> session;
+  Flux2Transformer network{Flux2Config{}};
+  std::unique_ptr<AdapterNetwork> adapter;
+};
+
+// A batch of two gives the sum of the gradients of its samples, so ranks and accumulation can share the work.
+TEST(FlowStep, ABatchIsTheSumOfItsSamples) {
+  for (const bool references : {false, true}) {
+    Toy toy;
+    const FlowStep step = toy.step(false);
+    const auto ignore = [](const std::vector<uint64_t>&) {};
+    const auto both = step.train(toy.batch({1, 2}, references), 2, ignore);
+    const auto first = step.train(toy.batch({1}, references), 2, ignore),
+               second = step.train(toy.batch({2}, references), 2, ignore);
+    EXPECT_NEAR(both.losses[0], first.losses[0], 1e-6);
+    EXPECT_NEAR(both.losses[1], second.losses[0], 1e-6);
+    int compared = 0;
+    for (const TrainedParameter& p : toy.adapter->parameters()) {
+      if (!both.gradients.contains(p.leaf)) continue;
+      const auto a = both.gradients[p.leaf].to_floats(), b = first.gradients[p.leaf].to_floats(),
+                 c = second.gradients[p.leaf].to_floats();
+      double largest = 1e-9;
+      for (const float g : a) largest = std::max(largest, double{std::abs(g)});
+      for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i] + c[i], 2e-5 * largest) << p.name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 10);
+  }
+}
+
+TEST(FlowStep, CheckpointingGivesTheSameBits) {
+  Toy toy;
+  const auto ignore = [](const std::vector<uint64_t>&) {};
+  const auto plain = toy.step(false).train(toy.batch({1, 2}, true), 2, ignore);
+  const auto again = toy.step(true).train(toy.batch({1, 2}, true), 2, ignore);
+  EXPECT_EQ(plain.losses, again.losses);
+  for (const TrainedParameter& p : toy.adapter->parameters()) {
+    if (!plain.gradients.contains(p.leaf)) continue;
+    EXPECT_EQ(plain.gradients[p.leaf].to_floats(), again.gradients[p.leaf].to_floats()) << p.name;
+  }
+}
+
+TEST(FlowStep, ValidationUsesNoiseOfItsOwn) {
+  Toy toy;
+  const FlowStep step = toy.step(false);
+  const double low = step.validate(toy.batch({1}, false), 0.1), high = step.validate(toy.batch({1}, false), 0.9);
+  EXPECT_GT(low, 0);
+  EXPECT_GT(high, 0);
+  EXPECT_NE(low, high);
+  EXPECT_EQ(low, step.validate(toy.batch({1}, false), 0.1));
+}
+
+}  // namespace
+}  // namespace flux2

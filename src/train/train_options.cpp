@@ -1,0 +1,175 @@
+#include "train/train_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace flux2 {
+
+namespace {
+
+template <class Number>
+Number number_in(const TrainField& field, const std::string& text, const char* kind) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size(), "{}: \"{}\" is not {}", field.name, text, kind);
+  if constexpr (std::is_floating_point_v<Number>)
+    check(std::isfinite(value), "{}: \"{}\" is not a finite number", field.name, text);
+  return value;
+}
+int64_t integer_in(const TrainField& field, const std::string& text) { return number_in<int64_t>(field, text, "a whole number"); }
+double real_in(const TrainField& field, const std::string& text) { return number_in<double>(field, text, "a number"); }
+
+bool flag_in(const TrainField& field, const std::string& text) {
+  if (text == "true" || text == "True" || text == "1" || text.empty()) return true;
+  check(text == "false" || text == "False" || text == "0", "{}: \"{}\" is neither true nor false", field.name, text);
+  return false;
+}
+
+// Each form of a member, from text.
+struct Assign {
+  TrainOptions& options;
+  const TrainField& field;
+  const std::vector<std::string>& values;
+
+  const std::string& one() const { return values.back(); }
+  void operator()(bool TrainOptions::*m) const { options.*m = flag_in(field, one()); }
+  void operator()(int64_t TrainOptions::*m) const { options.*m = integer_in(field, one()); }
+  void operator()(double TrainOptions::*m) const { options.*m = real_in(field, one()); }
+  void operator()(std::string TrainOptions::*m) const { options.*m = one(); }
+  void operator()(std::optional<int64_t> TrainOptions::*m) const { options.*m = integer_in(field, one()); }
+  void operator()(std::optional<double> TrainOptions::*m) const { options.*m = real_in(field, one()); }
+  void operator()(std::optional<std::string> TrainOptions::*m) const { options.*m = one(); }
+  void operator()(std::vector<std::string> TrainOptions::*m) const { options.*m = values; }
+};
+
+struct AsJson {
+  const TrainOptions& options;
+
+  template <class T>
+  Json operator()(T TrainOptions::*m) const {
+    return options.*m;
+  }
+  template <class T>
+  Json operator()(std::optional<T> TrainOptions::*m) const {
+    return options.*m ? Json(*(options.*m)) : Json(nullptr);
+  }
+};
+
+}  // namespace
+
+const TrainField* find_train_field(std::string_view name) {
+  std::string wanted(name);
+  std::replace(wanted.begin(), wanted.end(), '-', '_');
+  const auto& fields = train_fields();
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const TrainField& f) { return f.name == wanted; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+void set_train_option(TrainOptions& options, const TrainField& field, const std::vector<std::string>& values) {
+  require(!values.empty(), "no value for {}", field.name);
+  if (!field.words.empty())
+    check(std::find(field.words.begin(), field.words.end(), values.back()) != field.words.end(), "{}: \"{}\" is not one of: {}",
+          field.name, values.back(), fmt::join(field.words, ", "));
+  std::visit(Assign{options, field, values}, field.member);
+}
+
+Json train_options_json(const TrainOptions& options) {
+  Json json = Json::object();
+  for (const TrainField& field : train_fields()) json[field.name] = std::visit(AsJson{options}, field.member);
+  return json;
+}
+
+const std::vector<std::string>& train_preset_names() {
+  static const std::vector<std::string> names = {"character", "style", "edit", "concept"};
+  return names;
+}
+
+std::vector<std::pair<std::string, std::string>> train_preset(std::string_view name, int64_t hidden) {
+  struct Recipe {
+    int64_t dim;
+    const char* rate;
+    int64_t steps;
+    const char* scheduler;
+    const char* warmup;
+  };
+  // Small public experiments with klein; the 9B model needs a lower rate and more steps than the 4B model.
+  const bool large = hidden > 3072;
+  Recipe recipe;
+  if (name == "character") {
+    recipe =
+        large ? Recipe{32, "1e-4", 2500, "constant_with_warmup", "100"} : Recipe{32, "2e-4", 1200, "constant_with_warmup", "50"};
+  } else if (name == "style") {
+    recipe =
+        large ? Recipe{32, "1e-4", 1000, "constant_with_warmup", "100"} : Recipe{16, "3e-4", 800, "constant_with_warmup", "50"};
+  } else if (name == "edit") {
+    recipe = large ? Recipe{64, "1e-4", 2000, "cosine", "250"} : Recipe{32, "1e-4", 2000, "cosine", "250"};
+  } else if (name == "concept") {
+    recipe =
+        large ? Recipe{32, "1e-4", 2000, "constant_with_warmup", "100"} : Recipe{16, "1e-4", 1500, "constant_with_warmup", "50"};
+  } else {
+    fail(ErrorCode::InvalidArgument, "preset: \"{}\" is not one of: {}", name, fmt::join(train_preset_names(), ", "));
+  }
+  const std::string dim = fmt::format("{}", recipe.dim);
+  return {{"network_dim", dim},
+          {"network_alpha", dim},
+          {"learning_rate", recipe.rate},
+          {"max_train_steps", fmt::format("{}", recipe.steps)},
+          {"lr_scheduler", recipe.scheduler},
+          {"lr_warmup_steps", recipe.warmup},
+          {"optimizer_type", "adamw8bit"},
+          {"timestep_sampling", "flux2_shift"},
+          {"gradient_checkpointing", "true"},
+          {"save_every_n_steps", "250"},
+          {"save_last_n_steps", "1000"},
+          {"save_state", "true"},
+          {"save_last_n_steps_state", "250"},
+          {"sample_every_n_steps", "250"}};
+}
+
+void check_train_options(const TrainOptions& o) {
+  const auto at_least = [](const char* name, std::optional<int64_t> value, int64_t low) {
+    check(!value || *value >= low, "{} must be at least {}, not {}", name, low, value.value_or(0));
+  };
+  at_least("max_train_steps", o.max_train_steps, 1);
+  at_least("max_train_epochs", o.max_train_epochs, 1);
+  at_least("gradient_accumulation_steps", o.gradient_accumulation_steps, 1);
+  at_least("network_dim", o.network_dim, 1);
+  at_least("save_every_n_steps", o.save_every_n_steps, 1);
+  at_least("save_every_n_epochs", o.save_every_n_epochs, 1);
+  at_least("sample_every_n_steps", o.sample_every_n_steps, 1);
+  at_least("sample_every_n_epochs", o.sample_every_n_epochs, 1);
+  at_least("validate_every_n_steps", o.validate_every_n_steps, 1);
+  at_least("nan_limit", o.nan_limit, 1);
+  at_least("ranks", o.ranks, 1);
+  at_least("seed", o.seed, 0);
+  check(o.learning_rate >= 0, "learning_rate must not be negative, not {}", o.learning_rate);
+  check(o.max_grad_norm >= 0, "max_grad_norm must not be negative, not {}", o.max_grad_norm);
+  check(o.huber_delta > 0, "huber_delta must be positive, not {}", o.huber_delta);
+  check(!o.max_time || *o.max_time > 0, "max_time must be positive");
+  check(!o.ema_decay || (*o.ema_decay > 0 && *o.ema_decay < 1), "ema_decay must be between 0 and 1");
+  check(!o.scale_weight_norms || *o.scale_weight_norms > 0, "scale_weight_norms must be positive");
+  const int64_t low = o.min_timestep.value_or(0), high = o.max_timestep.value_or(1000);
+  check(low >= 0 && high <= 1000 && low < high, "min_timestep and max_timestep must satisfy 0 ≤ min < max ≤ 1000, not {} and {}",
+        low, high);
+  check(!o.num_timestep_buckets || *o.num_timestep_buckets >= 2, "num_timestep_buckets must be at least 2");
+  check(o.mixed_precision != "fp16", "mixed_precision: fp16 is not supported; use bf16");
+  if (o.fp8_base && !o.fp8_scaled)
+    throw Error(ErrorCode::InvalidArgument, "fp8_base without scales would also round norms and embeddings",
+                Hint("add {0}", {set_option("fp8_scaled")}));
+  check(!o.fp8_scaled || o.fp8_base, "fp8_scaled needs fp8_base");
+  check(!o.dim_from_weights || !o.network_weights.empty(), "dim_from_weights needs network_weights");
+  check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
+  check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",
+        o.base_weights_multiplier.size(), o.base_weights.size());
+  if ((o.sample_every_n_steps || o.sample_every_n_epochs || o.sample_at_first) && o.sample_prompts.empty() && o.preset.empty())
+    throw Error(ErrorCode::InvalidArgument, "sample images need prompts",
+                Hint("name a file with {0}", {set_option("sample_prompts")}));
+}
+
+}  // namespace flux2

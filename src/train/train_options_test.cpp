@@ -1,0 +1,87 @@
+#include "train/train_options.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "train/network_args.h"
+
+namespace flux2 {
+namespace {
+
+void set(TrainOptions& o, const char* name, std::vector<std::string> values) {
+  const TrainField* field = find_train_field(name);
+  ASSERT_NE(field, nullptr) << name;
+  set_train_option(o, *field, values);
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(TrainOptions, NamesAreUniqueAndDescribed) {
+  std::set<std::string> names;
+  for (const TrainField& f : train_fields()) {
+    EXPECT_TRUE(names.insert(f.name).second) << f.name;
+    EXPECT_FALSE(f.help.empty()) << f.name;
+  }
+  for (const IgnoredTrainOption& o : ignored_train_options()) EXPECT_TRUE(names.insert(o.name).second) << o.name;
+}
+
+TEST(TrainOptions, ValuesAreRead) {
+  TrainOptions o;
+  set(o, "max-train-steps", {"20"});
+  set(o, "learning_rate", {"1e-4"});
+  set(o, "network_args", {"rank_dropout=0.1", "exclude_patterns=[r'.*single.*']"});
+  set(o, "gradient_checkpointing", {"true"});
+  EXPECT_EQ(o.max_train_steps, 20);
+  EXPECT_EQ(o.learning_rate, 1e-4);
+  EXPECT_TRUE(o.gradient_checkpointing);
+  const Json json = train_options_json(o);
+  EXPECT_EQ(json["max_train_steps"], 20);
+  EXPECT_TRUE(json["max_train_epochs"].is_null());
+  EXPECT_EQ(json["network_args"].size(), 2u);
+  const NetworkArguments n = parse_network_args(o);
+  EXPECT_EQ(n.adapter.dropout.rank, 0.1);
+  EXPECT_EQ(n.adapter.exclude, (std::vector<std::string>{".*single.*"}));
+}
+
+TEST(TrainOptions, WrongValuesAreNamed) {
+  TrainOptions o;
+  EXPECT_EQ(error_of([&] { set_train_option(o, *find_train_field("max_train_steps"), {"many"}); }),
+            "max_train_steps: \"many\" is not a whole number");
+  EXPECT_EQ(error_of([&] { set_train_option(o, *find_train_field("loss"), {"l3"}); }),
+            "loss: \"l3\" is not one of: mse, huber, smooth_l1");
+  o.network_dim = 0;
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "network_dim must be at least 1, not 0");
+  o.network_dim = 4;
+  o.network_args = {"rank_dropuot=0.1"};
+  EXPECT_NE(error_of([&] { parse_network_args(o); }).find("rank_dropout"), std::string::npos);
+  o.network_args = {};
+  o.network_module = "networks.oft";
+  EXPECT_NE(error_of([&] { parse_network_args(o); }).find("networks.lokr"), std::string::npos);
+}
+
+TEST(TrainOptions, PresetsSetKnownOptions) {
+  for (const std::string& name : train_preset_names())
+    for (const int64_t hidden : {256, 3072, 4096}) {
+      TrainOptions o;
+      for (const auto& [option, value] : train_preset(name, hidden)) {
+        const TrainField* field = find_train_field(option);
+        ASSERT_NE(field, nullptr) << option;
+        set_train_option(o, *field, {value});
+      }
+      EXPECT_EQ(o.network_alpha, static_cast<double>(o.network_dim));
+      EXPECT_EQ(o.timestep_sampling, "flux2_shift");
+    }
+  EXPECT_THROW(train_preset("portrait", 3072), Error);
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,646 @@
+#include "train/training_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "base/counted_random.h"
+#include "train/data/batch_reader.h"
+#include "train/flow_step.h"
+#include "train/log/checkpoint_file.h"
+#include "train/log/retention.h"
+#include "train/log/state_folder.h"
+#include "train/network_args.h"
+#include "train/optimiser/learning_rate.h"
+#include "train/optimiser/optimiser.h"
+#include "train/optimiser/optimiser_names.h"
+#include "train/weight_average.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+uint64_t random_seed() {
+  std::random_device device;
+  return device();
+}
+
+FlowLoss flow_loss_named(const std::string& name) {
+  return name == "huber" ? FlowLoss::Huber : name == "smooth_l1" ? FlowLoss::SmoothL1 : FlowLoss::Mse;
+}
+
+std::vector<double> numbers_in(const std::string& list, const char* option) {
+  std::vector<double> values;
+  size_t start = 0;
+  while (start <= list.size()) {
+    const size_t comma = std::min(list.find(',', start), list.size());
+    const std::string word = list.substr(start, comma - start);
+    try {
+      size_t used = 0;
+      values.push_back(std::stod(word, &used));
+      check(used == word.size(), "{}: \"{}\" is not a number", option, word);
+    } catch (const std::logic_error&) {
+      fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not a number", option, word);
+    }
+    start = comma + 1;
+  }
+  return values;
+}
+
+}  // namespace
+
+TimestepOptions timestep_options(const TrainOptions& o) {
+  const auto bound = [](std::optional<int64_t> t) { return t ? std::optional(static_cast<int>(*t)) : std::nullopt; };
+  return {.method = o.timestep_sampling,
+          .discrete_flow_shift = o.discrete_flow_shift,
+          .sigmoid_scale = o.sigmoid_scale,
+          .weighting_scheme = o.weighting_scheme,
+          .logit_mean = o.logit_mean,
+          .logit_std = o.logit_std,
+          .mode_scale = o.mode_scale,
+          .min_timestep = bound(o.min_timestep),
+          .max_timestep = bound(o.max_timestep),
+          .preserve_distribution_shape = o.preserve_distribution_shape,
+          .num_timestep_buckets = static_cast<int>(o.num_timestep_buckets.value_or(0)),
+          .timestep_offset = o.timestep_offset};
+}
+
+struct TrainingRun::Parts {
+  Parts(TrainingInputs given, TrainOptions chosen);
+
+  RunEnd run();
+  void train_epoch(int64_t epoch);
+  void one_step(std::vector<LoadedBatch> group, int64_t first_micro, const std::vector<double>& divisors);
+  void after_step(bool epoch_ends);
+  void validate();
+  void make_samples(bool by_epoch, int64_t epoch);
+  void save_checkpoint(const std::filesystem::path& file, int64_t epoch);
+  void save_state(const std::filesystem::path& folder);
+  void removed(const std::vector<std::filesystem::path>& files);
+  void resume(const std::filesystem::path& folder);
+  bool is_first_rank() const { return !in.ranks || in.ranks->rank() == 0; }
+  bool finished() const { return step >= total_steps || end_reason; }
+  Timestep draw(const Sample& sample, LatentSize size) const;
+  NamedTensors optimizer_slots() const { return optimiser->slots(); }
+
+  TrainingInputs in;
+  TrainOptions options;
+  AdapterOptions adapter;
+  double lora_plus_ratio = 0;
+  uint64_t seed = 0;
+  std::unique_ptr<AdapterNetwork> network;
+  std::unique_ptr<Optimiser> optimiser;
+  std::unique_ptr<LearningRateSchedule> schedule;
+  std::unique_ptr<WeightAverage> average;
+  std::unique_ptr<FlowStep> objective;
+  std::optional<TimestepSampler> timesteps;
+  mutable std::optional<std::pair<int64_t, StratifiedTimesteps>> strata;  // of an epoch
+  std::optional<RunLog> log;
+  OutputNames names;
+  Retention retention;
+  LossWindow losses;
+  double elapsed_before = 0;
+
+  int64_t ranks = 1;
+  int64_t steps_per_epoch = 0, total_steps = 0, total_epochs = 0;
+  int64_t step = 0, schedule_step = 0, epoch = 0, micro = 0, samples_seen = 0, first_step = 0;
+  int64_t bad_steps = 0;
+  bool resumed = false, sampled_first = false;
+  Clock::time_point began;
+  std::optional<RunEndReason> end_reason;
+  std::string end_message;
+  std::filesystem::path last_file;
+  int64_t saved_state_step = -1, saved_file_step = -1;
+};
+
+TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::move(given)), options(std::move(chosen)) {
+  check_train_options(options);
+  check_output_name(options.output_name);
+  names = {options.output_dir, options.output_name};
+  ranks = in.ranks ? in.ranks->size() : 1;
+  seed = options.seed ? static_cast<uint64_t>(*options.seed) : random_seed();
+  if (in.ranks) in.ranks->broadcast(std::as_writable_bytes(std::span(&seed, 1)));
+
+  // A resumed run continues with the seed of its state, so that a random one is kept.
+  std::optional<std::filesystem::path> folder;
+  if (options.resume) {
+    folder =
+        options.resume->empty() || *options.resume == "newest" ? newest_state(names) : std::filesystem::path(*options.resume);
+    check(folder.has_value(), "there is no complete state of \"{}\" in {} to resume", options.output_name, options.output_dir);
+    if (const auto weights = musubi_state_weights(*folder)) {
+      in.log.warn("{} is a state of musubi-tuner: only its weights are used, counters and optimiser start anew",
+                  folder->string());
+      options.network_weights = weights->string();
+      folder.reset();
+    }
+  }
+  if (folder && !options.seed) seed = read_state_json(*folder).seed;
+  options.seed = static_cast<int64_t>(seed);
+
+  const NetworkArguments network_arguments = parse_network_args(options);
+  adapter = network_arguments.adapter;
+  lora_plus_ratio = network_arguments.lora_plus_ratio;
+  if (options.dim_from_weights) {
+    const auto shape = AdapterNetwork::shape_of(options.network_weights, in.log);
+    adapter.dim = shape.dim;
+    adapter.alpha = shape.alpha;
+  }
+  network = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
+  if (!options.network_weights.empty()) network->start_from(options.network_weights, in.log);
+
+  std::vector<ParameterGroup> groups = {{"unet", options.learning_rate, {}}};
+  if (lora_plus_ratio > 0) groups.push_back({"unet plus", options.learning_rate * lora_plus_ratio, {}});
+  for (const TrainedParameter& p : network->parameters())
+    groups[lora_plus_ratio > 0 && p.is_up ? 1 : 0].tensors.push_back({p.name, p.leaf.detached()});
+  for (const std::string& warning :
+       optimiser_warnings(options.optimizer_type, options.optimizer_args, options.lr_scheduler, options.max_grad_norm))
+    in.log.warn("{}", warning);
+  optimiser = make_optimiser(options.optimizer_type, options.optimizer_args, std::move(groups), seed);
+
+  const int64_t batches = (in.data->batches_per_epoch() + ranks - 1) / ranks;
+  steps_per_epoch = (batches + options.gradient_accumulation_steps - 1) / options.gradient_accumulation_steps;
+  total_steps = options.max_train_epochs ? *options.max_train_epochs * steps_per_epoch : options.max_train_steps;
+  total_epochs = (total_steps + steps_per_epoch - 1) / steps_per_epoch;
+  schedule = std::make_unique<LearningRateSchedule>(
+      LearningRateOptions{.lr_scheduler = options.lr_scheduler,
+                          .lr_warmup_steps = options.lr_warmup_steps,
+                          .lr_decay_steps = options.lr_decay_steps,
+                          .total_steps = total_steps,
+                          .lr_scheduler_num_cycles = static_cast<double>(options.lr_scheduler_num_cycles),
+                          .lr_scheduler_power = options.lr_scheduler_power,
+                          .lr_scheduler_timescale = options.lr_scheduler_timescale,
+                          .lr_scheduler_min_lr_ratio = options.lr_scheduler_min_lr_ratio,
+                          .lr_scheduler_args = options.lr_scheduler_args});
+
+  if (options.ema_decay) {
+    NamedTensors values;
+    for (const TrainedParameter& p : network->parameters()) values.emplace_back(p.name, p.leaf);
+    average = std::make_unique<WeightAverage>(std::move(values), *options.ema_decay, options.ema_warmup);
+  }
+  timesteps.emplace(timestep_options(options));
+  objective = std::make_unique<FlowStep>(*in.network, *in.stream,
+                                         FlowStepOptions{.seed = seed,
+                                                         .loss = flow_loss_named(options.loss),
+                                                         .huber_delta = options.huber_delta,
+                                                         .guidance = options.guidance_scale,
+                                                         .checkpoint_blocks = options.gradient_checkpointing,
+                                                         .activations = in.activations,
+                                                         .before_block = in.before_block},
+                                         [this](const Sample& sample, LatentSize size) { return draw(sample, size); });
+  retention = {options.save_every_n_epochs, options.save_every_n_steps,       options.save_last_n_epochs,
+               options.save_last_n_steps,   options.save_last_n_epochs_state, options.save_last_n_steps_state};
+  if (is_first_rank()) {
+    std::error_code failed;
+    std::filesystem::create_directories(names.folder, failed);
+    if (failed) fail(ErrorCode::CannotWrite, "cannot create {}: {}", names.folder.string(), failed.message());
+    for (const auto& left : remove_leftover_states(names)) in.log.info("removed {}, which a killed run left", left.string());
+  }
+  if (folder) resume(*folder);
+}
+
+Timestep TrainingRun::Parts::draw(const Sample& sample, LatentSize size) const {
+  std::optional<double> stratum;
+  if (const int buckets = timesteps->options().num_timestep_buckets; buckets > 0) {
+    const int64_t count = in.data->samples_per_epoch();
+    if (!strata || strata->first != epoch)
+      strata.emplace(epoch, StratifiedTimesteps(seed, static_cast<uint64_t>(epoch), 0, count, buckets));
+    stratum = strata->second.at(static_cast<int64_t>(sample.index) - epoch * count);
+  }
+  return timesteps->sample(seed, sample.index, size.rows, size.columns, stratum);
+}
+
+void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
+  const LoadedState saved = read_state(folder);
+  const bool other_data = check_resume(saved.state, {.options = train_options_json(options),
+                                                     .dataset_hash = in.data->dataset_hash(),
+                                                     .force = options.resume_force,
+                                                     .log = in.log});
+  network->restore({saved.tensors.weights.begin(), saved.tensors.weights.end()});
+  optimiser->load_slots(saved.tensors.optimizer);
+  Json scalars = Json::object();
+  for (const auto& [name, value] : saved.state.optimizer.scalars) scalars[name] = value;
+  optimiser->load_scalars(scalars);
+  if (average) average->restore(saved.tensors.ema);
+  step = first_step = saved.state.step;
+  schedule_step = saved.state.scheduler.step;
+  epoch = saved.state.epoch;
+  micro = other_data ? 0 : saved.state.micro_in_epoch;
+  samples_seen = saved.state.samples_seen;
+  losses = LossWindow(saved.state.loss_window);
+  elapsed_before = saved.state.elapsed_s;
+  resumed = true;
+  in.log.info("resuming {} at step {}", folder.string(), step);
+}
+
+RunEnd TrainingRun::Parts::run() {
+  began = Clock::now();
+  in.facts.session_id = CountedRandom(seed, 0, static_cast<uint64_t>(unix_now())).words(0)[0];
+  in.facts.started_at = unix_now();
+  if (is_first_rank()) {
+    log.emplace(RunLogOptions{.output_dir = options.output_dir,
+                              .output_name = options.output_name,
+                              .jsonl = options.jsonl,
+                              .logging_dir = options.logging_dir,
+                              .log_prefix = options.log_prefix,
+                              .tracker_name = options.log_tracker_name.empty() ? "network_train" : options.log_tracker_name,
+                              .log_config = options.log_config,
+                              .resumed_step = resumed ? std::optional(step) : std::nullopt,
+                              .losses = losses,
+                              .elapsed_s = elapsed_before,
+                              .report = true,
+                              .on_event = in.on_event,
+                              .now = {},
+                              .log = in.log});
+    log->start({.model = in.data->model().full_name,
+                .modules = static_cast<int64_t>(network->modules()),
+                .parameters = network->parameter_count(),
+                .items = in.data->training_items(),
+                .batches_per_epoch = in.data->batches_per_epoch(),
+                .epochs = total_epochs,
+                .steps = total_steps,
+                .program = in.program,
+                .device = in.device_name,
+                .plan = {},
+                .options = train_options_json(options)});
+  }
+  try {
+    if (options.sample_at_first && !resumed) make_samples(true, 0);
+    while (!finished()) train_epoch(epoch);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::Cancelled) {
+      if (in.ranks) in.ranks->abort(e.what());
+      if (log) log->end({.reason = RunEndReason::Error, .step = step, .message = e.what()});
+      throw;
+    }
+    end_reason = RunEndReason::Interrupted;  // in the middle of a step: weights are those of the last whole step
+  }
+  if (is_first_rank()) {
+    const bool done = !end_reason;
+    save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
+    if (!done || options.save_state || options.save_state_on_train_end)
+      save_state(done ? names.last_state() : names.step_state(step));
+  }
+  if (in.ranks) in.ranks->barrier();
+  RunEnd end{.reason = end_reason.value_or(RunEndReason::Done), .step = step, .message = end_message};
+  if (log) log->end(end);
+  return end;
+}
+
+void TrainingRun::Parts::train_epoch(int64_t number) {
+  const std::vector<BatchPlan> all = in.data->epoch(seed, number);
+  const int64_t rank = in.ranks ? in.ranks->rank() : 0, accumulation = options.gradient_accumulation_steps;
+  std::vector<BatchPlan> own = deal(all, rank, ranks);
+  // How many samples all ranks together see in each micro-step; a batch that only fills up the last round counts once.
+  std::vector<double> global(own.size());
+  for (size_t i = 0; i < all.size(); ++i) global[i / static_cast<size_t>(ranks)] += static_cast<double>(all[i].samples.size());
+
+  const auto count = static_cast<int64_t>(own.size());
+  const std::vector<BatchPlan> left(own.begin() + std::min(micro, count), own.end());
+  BatchReader reader(*in.data, left);
+  while (!finished()) {
+    std::vector<LoadedBatch> group;
+    std::vector<double> divisors;
+    const int64_t first = micro;
+    while (micro < count && static_cast<int64_t>(group.size()) < accumulation) {
+      group.push_back(std::move(*reader.next()));
+      divisors.push_back(global[static_cast<size_t>(micro)] * static_cast<double>(accumulation));
+      ++micro;
+    }
+    if (group.empty()) break;
+    try {
+      one_step(std::move(group), first, divisors);
+    } catch (const Error&) {
+      micro = first;  // a state that is saved now repeats the step that was not finished
+      throw;
+    }
+    const bool epoch_ends = micro >= count;
+    if (epoch_ends) {
+      ++epoch;
+      micro = 0;
+    }
+    after_step(epoch_ends);
+    if (epoch_ends) break;
+  }
+}
+
+void TrainingRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_micro, const std::vector<double>& divisors) {
+  const auto start = Clock::now();
+  RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
+  const std::vector<TrainedParameter>& parameters = network->parameters();
+  std::vector<Tensor> gradients(parameters.size());
+  int64_t seen = 0;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const bool repeated = group[i].plan.repeated;
+    double loss = 0;
+    const double samples = divisors[i] / static_cast<double>(options.gradient_accumulation_steps);
+    seen += static_cast<int64_t>(samples);
+    if (!repeated) {
+      const FlowStep::Result result = objective->train(
+          std::move(group[i]), divisors[i], [&](const std::vector<uint64_t>& indices) { network->begin_pass(indices, true); });
+      for (size_t s = 0; s < result.losses.size(); ++s) {
+        loss += result.losses[s] / samples;
+        report.samples.push_back({result.times[s], result.losses[s]});
+      }
+      report.tokens += result.tokens;
+      for (size_t p = 0; p < parameters.size(); ++p) {
+        if (!result.gradients.contains(parameters[p].leaf)) continue;
+        const Tensor& g = result.gradients[parameters[p].leaf];
+        if (!gradients[p].defined()) {
+          gradients[p] = g;
+        } else {
+          g.device().kernels().binary({Binary::Add, gradients[p], g, gradients[p]});
+        }
+      }
+    }
+    report.losses.push_back(loss);
+  }
+  if (in.ranks && ranks > 1) {
+    in.ranks->all_reduce(std::span<double>(report.losses));
+    std::vector<float> flat;
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const std::vector<float> values =
+          gradients[p].defined() ? gradients[p].to_floats() : std::vector<float>(static_cast<size_t>(parameters[p].leaf.numel()));
+      flat.insert(flat.end(), values.begin(), values.end());
+    }
+    in.ranks->all_reduce(std::span<float>(flat));
+    size_t at = 0;
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      const Tensor& leaf = parameters[p].leaf;
+      const auto length = static_cast<size_t>(leaf.numel());
+      gradients[p] = Tensor::from(*in.stream, DType::F32, leaf.shape(), std::span<const float>(flat).subspan(at, length));
+      at += length;
+    }
+  }
+  // The optimiser's order: LoRA+ has the fast matrices in a group of their own.
+  std::vector<Tensor> ordered;
+  for (const bool second : {false, true})
+    for (size_t p = 0; p < parameters.size(); ++p)
+      if ((lora_plus_ratio > 0 && parameters[p].is_up) == second) ordered.push_back(gradients[p]);
+  const double norm = gradient_norm(ordered);
+  report.grad_norm = norm;
+  if (std::isfinite(norm)) {
+    const double limit = options.max_grad_norm;
+    const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+    const double factor = schedule->factor(schedule_step, options.learning_rate);
+    optimiser->step(ordered, factor, scale);
+    ++schedule_step;
+    network->refresh();
+    report.lr.emplace_back("unet", options.learning_rate * factor);
+    if (lora_plus_ratio > 0) report.lr.emplace_back("unet plus", options.learning_rate * lora_plus_ratio * factor);
+    if (optimiser_named(options.optimizer_type) == OptimiserKind::Prodigy) {
+      const std::vector<double> rates = optimiser->effective_rates();
+      for (size_t g = 0; g < rates.size(); ++g) report.d_lr.emplace_back(g == 0 ? "unet" : "unet plus", rates[g]);
+    }
+    if (options.scale_weight_norms) {
+      const auto limited = network->limit_norms(*options.scale_weight_norms);
+      report.norm_limit = RunStep::NormLimit{limited.scaled, limited.mean, limited.largest};
+    }
+    if (average) {
+      average->update(step + 1);
+      report.ema_decay = average->decay_at(step + 1);
+    }
+    bad_steps = 0;
+  } else {
+    report.skipped = true;
+    if (log)
+      log->warning(
+          {.step = step + 1, .text = fmt::format("step {}: the gradient is not finite, so no weight was changed", step + 1)});
+    if (++bad_steps >= options.nan_limit) {
+      end_reason = RunEndReason::Nan;
+      end_message = fmt::format("{} steps in a row had no finite gradient; try a lower learning rate", bad_steps);
+    }
+  }
+  in.stream->wait();
+  ++step;
+  samples_seen += seen;
+  report.seconds = seconds_since(start);
+  if (in.memory) {
+    const auto [device, host] = in.memory();
+    if (device > 0) report.device_gib = device;
+    report.host_gib = host;
+  }
+  if (log) log->step(report);
+}
+
+void TrainingRun::Parts::after_step(bool epoch_ends) {
+  const auto due = [](std::optional<int64_t> every, int64_t now) { return every && now % *every == 0; };
+  const bool last = step >= total_steps;
+  if (options.validate_every_n_steps && (due(options.validate_every_n_steps, step) || last)) validate();
+
+  StopRequest stop = in.stop ? in.stop() : StopRequest::None;
+  double flags[2] = {stop == StopRequest::End ? 1.0 : 0.0, stop == StopRequest::Save ? 1.0 : 0.0};
+  if (in.ranks) in.ranks->all_reduce(std::span<double>(flags));
+  if (flags[0] > 0) end_reason = end_reason.value_or(RunEndReason::Interrupted);
+  if (options.max_time && seconds_since(began) >= 60 * *options.max_time) end_reason = end_reason.value_or(RunEndReason::Time);
+
+  const bool sample_by_step = due(options.sample_every_n_steps, step);
+  const bool sample_by_epoch = epoch_ends && due(options.sample_every_n_epochs, epoch);
+  if (sample_by_step) make_samples(false, epoch);
+  if (is_first_rank() && !last && !end_reason) {
+    const bool by_step = due(options.save_every_n_steps, step);
+    if (by_step || flags[1] > 0) {
+      save_checkpoint(names.step_checkpoint(step), epoch);
+      if (options.save_state || flags[1] > 0) save_state(names.step_state(step));
+      if (by_step) removed(prune_after_step(names, retention, step, in.log));
+    }
+    if (epoch_ends && due(options.save_every_n_epochs, epoch)) {
+      save_checkpoint(names.epoch_checkpoint(epoch), epoch);
+      if (options.save_state) save_state(names.epoch_state(epoch));
+      removed(prune_after_epoch(names, retention, epoch, in.log));
+    }
+  }
+  if (epoch_ends && log) log->epoch({.step = step, .epoch = epoch});
+  // A moment that is due by step and by epoch is sampled once.
+  if (sample_by_epoch && !sample_by_step) make_samples(true, epoch);
+}
+
+void TrainingRun::Parts::removed(const std::vector<std::filesystem::path>& files) {
+  for (const auto& file : files)
+    if (log) log->removed({.step = step, .file = file});
+}
+
+void TrainingRun::Parts::validate() {
+  if (!in.data->has_validation()) {
+    if (step == first_step + 1 || step == *options.validate_every_n_steps)
+      in.log.warn("validation was asked for, but no dataset is marked `validation`");
+    return;
+  }
+  if (!is_first_rank()) return;
+  network->begin_pass({}, false);
+  optimiser->evaluation_weights();
+  RunValidation report{.step = step, .loss = 0, .by_t = {}};
+  const auto times = numbers_in(options.validation_timesteps, "validation_timesteps");
+  for (const double t : times) {
+    double sum = 0, count = 0;
+    for (const BatchPlan& plan : in.data->validation()) {
+      const LoadedBatch batch = in.data->load(plan);
+      sum += objective->validate(batch, t) * static_cast<double>(batch.size());
+      count += static_cast<double>(batch.size());
+    }
+    report.by_t.emplace_back(t, sum / count);
+    report.loss += sum / count / static_cast<double>(times.size());
+  }
+  optimiser->training_weights();
+  log->validation(report);
+}
+
+void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
+  if (!in.make_samples) return;
+  if (is_first_rank()) {
+    optimiser->evaluation_weights();
+    const bool averaged = average && options.ema_sample;
+    if (averaged) average->exchange();
+    network->refresh();
+    auto copy = std::make_shared<Flux2Transformer>(*in.network);
+    network->attach_for_sampling(*copy);
+    try {
+      for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
+        log->sample(sample);
+    } catch (const Error& e) {
+      // Training is worth more than an image of it.
+      if (e.code() == ErrorCode::Cancelled) end_reason = RunEndReason::Interrupted;
+      else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
+    }
+    if (averaged) average->exchange();
+    optimiser->training_weights();
+    network->refresh();
+  }
+  if (in.ranks) in.ranks->barrier();
+}
+
+void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int64_t at_epoch) {
+  if (saved_file_step == step && file != names.last_checkpoint()) return;
+  RunFacts facts = in.facts;
+  facts.finished_at = unix_now();
+  facts.output_name = options.output_name;
+  facts.learning_rate = options.learning_rate;
+  facts.train_items = in.data->training_items();
+  facts.batches_per_epoch = in.data->batches_per_epoch();
+  facts.epochs = total_epochs;
+  facts.gradient_checkpointing = options.gradient_checkpointing;
+  facts.gradient_accumulation_steps = options.gradient_accumulation_steps;
+  facts.max_train_steps = total_steps;
+  facts.lr_warmup_steps = options.lr_warmup_steps;
+  facts.lr_scheduler = options.lr_scheduler;
+  facts.base_model_version = in.data->model().full_name;
+  if (!options.mixed_precision.empty()) facts.mixed_precision = options.mixed_precision;
+  facts.seed = seed;
+  if (!options.training_comment.empty()) facts.training_comment = options.training_comment;
+  const std::string optimizer_class = optimiser_text(options.optimizer_type, {});
+  facts.optimizer = optimizer_class.substr(0, optimizer_class.find('('));
+  facts.optimizer_args = options.optimizer_args;
+  facts.max_grad_norm = options.max_grad_norm;
+  facts.fp8_base = options.fp8_base;
+  facts.weighting_scheme = options.weighting_scheme;
+  facts.logit_mean = options.logit_mean;
+  facts.logit_std = options.logit_std;
+  facts.mode_scale = options.mode_scale;
+  facts.guidance_scale = options.guidance_scale;
+  facts.timestep_sampling = options.timestep_sampling;
+  facts.sigmoid_scale = options.sigmoid_scale;
+  facts.discrete_flow_shift = options.discrete_flow_shift;
+  facts.steps = step;
+  facts.epoch = at_epoch;
+  facts.network =
+      RunFacts::Network{.module = options.network_module,
+                        .dim = adapter.dim,
+                        .alpha = adapter.alpha,
+                        .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
+                        .args = network_args_json(options)};
+  for (const DatasetConfig& d : in.data->datasets())
+    facts.datasets.push_back(
+        {.width = d.resolution.width,
+         .height = d.resolution.height,
+         .caption_extension = d.caption_extension.empty() ? std::nullopt : std::optional(d.caption_extension),
+         .batch_size = d.batch_size,
+         .num_repeats = d.num_repeats,
+         .enable_bucket = d.enable_bucket,
+         .bucket_no_upscale = d.bucket_no_upscale,
+         .image_directory = d.image_directory.string(),
+         .image_jsonl_file = d.image_jsonl_file.string(),
+         .control_directory = d.control_directory.string(),
+         .has_control = in.data->has_references()});
+  const auto text = [](const std::string& s) { return s.empty() ? std::nullopt : std::optional(s); };
+  facts.modelspec = {
+      .architecture = options.metadata_arch.empty() ? architecture_title(in.data->model().full_name) : options.metadata_arch,
+      .title = text(options.metadata_title),
+      .author = text(options.metadata_author),
+      .description = text(options.metadata_description),
+      .license = text(options.metadata_license),
+      .tags = text(options.metadata_tags),
+      .resolution = text(options.metadata_reso),
+      .min_timestep = options.min_timestep,
+      .max_timestep = options.max_timestep};
+  const CheckpointOptions format{.precision = save_precision_named(options.save_precision),
+                                 .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+  const auto write = [&](const std::filesystem::path& path) {
+    const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
+    if (log)
+      log->checkpoint({.step = step, .epoch = at_epoch, .file = written.file, .sha256 = written.sha256, .bytes = written.bytes});
+  };
+  optimiser->evaluation_weights();
+  write(file);
+  if (average) {
+    average->exchange();
+    write(file.parent_path() / (file.stem().string() + "-ema.safetensors"));
+    average->exchange();
+  }
+  optimiser->training_weights();
+  last_file = file;
+  saved_file_step = step;
+}
+
+void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
+  if (saved_state_step == step && folder != names.last_state()) return;
+  TrainState state;
+  state.program = in.program;
+  state.step = step;
+  state.epoch = epoch;
+  state.micro_in_epoch = micro;
+  state.samples_seen = samples_seen;
+  state.seed = seed;
+  state.options = train_options_json(options);
+  state.dataset_hash = in.data->dataset_hash();
+  state.scheduler = {options.lr_scheduler, schedule_step};
+  state.optimizer.name = options.optimizer_type;
+  state.optimizer.args = options.optimizer_args;
+  state.optimizer.step = schedule_step;
+  const Json scalars = optimiser->scalars();
+  for (const auto& [name, value] : scalars.items()) state.optimizer.scalars[name] = value.get<double>();
+  state.loss_window = log->losses().values();
+  state.elapsed_s = log->elapsed_s();
+  StateTensors tensors{.full_model = false, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
+  if (average) tensors.ema = average->averages();
+  write_state(folder, state, tensors);
+  log->state({.step = step, .epoch = epoch, .folder = folder});
+  saved_state_step = step;
+}
+
+TrainingRun::TrainingRun(TrainingInputs inputs, TrainOptions options)
+    : parts_(std::make_unique<Parts>(std::move(inputs), std::move(options))) {}
+
+TrainingRun::~TrainingRun() = default;
+
+TrainingRun::Totals TrainingRun::totals() const {
+  const Parts& p = *parts_;
+  return {.modules = static_cast<int64_t>(p.network->modules()),
+          .parameters = p.network->parameter_count(),
+          .steps = p.total_steps,
+          .epochs = p.total_epochs,
+          .steps_per_epoch = p.steps_per_epoch,
+          .first_step = p.step};
+}
+
+RunEnd TrainingRun::run() { return parts_->run(); }
+
+std::filesystem::path TrainingRun::last_file() const { return parts_->last_file; }
+
+}  // namespace flux2
