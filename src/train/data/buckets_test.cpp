@@ -9,8 +9,6 @@
 namespace flux2 {
 namespace {
 
-void PrintTo(const PixelSize& size, std::ostream* out) { *out << size.width << "×" << size.height; }
-
 // The table of bucket sizes and choices that musubi-tuner's own code gives.
 struct BucketRow {
   PixelSize resolution;
