@@ -12,7 +12,7 @@ namespace flux2 {
 
 struct ProcessGroupOptions {
   double join_timeout_s = 300;         // until all ranks have arrived
-  double collective_timeout_s = 1800;  // a rank that is alive but does not take part
+  double collective_timeout_s = 7200;  // for a rank that is alive but does not take part: samples and saving take long
   double heartbeat_s = 1;              // how often ranks say that they live
   double silence_s = 10;               // a rank that said nothing for so long counts as dead
 };
@@ -20,7 +20,7 @@ struct ProcessGroupOptions {
 // Several processes of one run, connected over TCP. Rank 0 listens at address:port. Every rank calls the same operations in the
 // same order. Sums are added in rank order, so all ranks hold the same bits, in every run.
 //
-// When a rank ends, is killed or calls abort(), every operation of the others throws Device and names it within a few seconds;
+// When a rank ends, is killed or calls abort(), every operation of the others throws Network and names it within a few seconds;
 // from then on the group is of no use.
 class ProcessGroup : public Communicator {
  public:

@@ -12,11 +12,12 @@ struct RankPlace {
   int local_rank = 0;  // on its machine: which device it uses
   std::string address = "127.0.0.1";
   int port = 29500;
+  std::string token = {};  // processes with another one are refused
 };
 
-// From RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as launchers of distributed training set them. Empty if neither
-// RANK nor WORLD_SIZE is set. Throws InvalidArgument if they contradict each other or one is missing. `get` returns null for an
-// unset variable; the default reads the environment.
+// From RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as launchers of distributed training set them, and
+// FLUX2_RANK_TOKEN. Empty if neither RANK nor WORLD_SIZE is set. Throws InvalidArgument if one of them is missing or makes no
+// sense. `get` returns null for an unset variable; the default reads the environment.
 std::optional<RankPlace> rank_from_environment(const std::function<const char*(const char* name)>& get = {});
 
 }  // namespace flux2
