@@ -91,26 +91,58 @@ WeightStream::WeightStream(std::vector<std::vector<Source>> blocks, Stream& netw
 }
 
 WeightStream::~WeightStream() {
+  end_thread();
+  if (!failure_) copies_->wait();
+}
+
+void WeightStream::end_thread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (!failure_) copies_->wait();
 }
 
-// Turn t copies streamed block t mod n into its place once that is free.
+void WeightStream::expect_gradients(bool there_and_back) {
+  if (there_and_back == there_and_back_ || streamed_.empty()) return;
+  end_thread();
+  if (failure_) std::rethrow_exception(failure_);
+  there_and_back_ = there_and_back;
+  stop_ = false;
+  turns_taken_ = 0;
+  for (Slot& slot : slots_) slot.turns = 0;
+  for (Streamed& block : streamed_) block.ready_for = block.repeated_for = -1;
+  thread_ = start_thread("streaming weights", [this] { run(); });
+}
+
+WeightStream::Streamed& WeightStream::at_turn(int64_t turn) {
+  const size_t n = streamed_.size(), k = static_cast<size_t>(turn) % (there_and_back_ ? 2 * n : n);
+  return streamed_[k < n ? k : 2 * n - 1 - k];
+}
+
+// Turn t copies the streamed block of that turn into its place once that is free. Where a pass turns around, the block is there
+// already.
 void WeightStream::run() {
   try {
     for (int64_t turn = 0;; ++turn) {
       Streamed& block = at_turn(turn);
       Slot& slot = slots_[block.slot];
+      if (turn > 0 && &at_turn(turn - 1) == &block && streamed_.size() > 1) {
+        {
+          const std::lock_guard lock(mutex_);
+          if (stop_) return;
+          ++slot.turns;
+          block.repeated_for = turn;
+        }
+        changed_.notify_all();
+        continue;
+      }
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stop_ || slot.free; });
+        changed_.wait(lock, [&] { return stop_ || slot.turns == 0; });
         if (stop_) return;
-        slot.free = false;
+        slot.turns = 1;
       }
       copies_->wait_for(slot.released);
       for (size_t i = 0; i < block.sources.size(); ++i) copy_in(block.sources[i], block.places[i], *copies_);
@@ -130,13 +162,13 @@ void WeightStream::run() {
 }
 
 void WeightStream::await(std::unique_lock<std::mutex>& lock, int64_t turn) {
-  changed_.wait(lock, [&] { return failure_ || at_turn(turn).ready_for == turn; });
+  changed_.wait(lock, [&] { return failure_ || at_turn(turn).ready_for == turn || at_turn(turn).repeated_for == turn; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
 void WeightStream::release(Slot& slot, std::shared_ptr<void> mark) {
   slot.released = std::move(mark);
-  slot.free = true;
+  slot.turns = std::max(slot.turns - 1, 0);
   changed_.notify_all();
 }
 

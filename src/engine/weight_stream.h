@@ -13,8 +13,8 @@ namespace flux2 {
 
 // Streams weights from the host while the network runs. Blocks alternate between two buffers on the device, each as large as the
 // largest block. While one block computes, a separate thread copies the next one on a separate stream, in the order blocks run;
-// after the last block it continues with the first block of the next pass. Addresses never change, so the network's tensors are
-// set once.
+// after the last block it continues with the first block of the next pass. For training it turns around instead: gradients need
+// the blocks once more in the opposite order. Addresses never change, so the network's tensors are set once.
 //
 // One pass runs at a time.
 class WeightStream final : public BlockSchedule {
@@ -35,21 +35,26 @@ class WeightStream final : public BlockSchedule {
   void after(size_t block, Stream& stream) override;
   bool replaces_weights() const override { return true; }
 
+  // Whether each pass is followed by one in the opposite order. Only what is copied ahead depends on it. Must not be called
+  // during a pass.
+  void expect_gradients(bool there_and_back);
+
  private:
   struct Slot {
-    bool free = true;                // its contents are no longer needed
+    int turns = 0;                   // of its contents that are not over; then it is free
     std::shared_ptr<void> released;  // the point after its last reader
   };
   // A streamed block: what it copies, where to, and the turn for which it is ready.
   struct Streamed {
     std::vector<Tensor> sources, places;
     size_t slot = 0;
-    int64_t ready_for = -1;
+    int64_t ready_for = -1, repeated_for = -1;
     std::shared_ptr<void> ready;
   };
 
   void run();
-  Streamed& at_turn(int64_t turn) { return streamed_[static_cast<size_t>(turn) % streamed_.size()]; }
+  void end_thread();
+  Streamed& at_turn(int64_t turn);
   void await(std::unique_lock<std::mutex>& lock, int64_t turn);
   void release(Slot& slot, std::shared_ptr<void> mark);
 
@@ -60,6 +65,7 @@ class WeightStream final : public BlockSchedule {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t turns_taken_ = 0;  // how many times a streamed block was asked for
+  bool there_and_back_ = false;
   bool stop_ = false;
   std::exception_ptr failure_;
   std::jthread thread_;

@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "autograd/grad.h"
 #include "backend/cpu/cpu_device.h"
+#include "engine/network_bytes.h"
+#include "model/block_layers.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
 
 namespace flux2 {
 namespace {
@@ -25,6 +32,13 @@ class Network {
     for (size_t i = 0; i < blocks; ++i) {
       const BlockTurn turn(schedule, i, *stream);
       for (float v : weights[i].to_floats()) ASSERT_EQ(v, static_cast<float>(i + 1)) << "block " << i;
+    }
+  }
+
+  void pass_back(size_t blocks) {
+    for (size_t i = blocks; i-- > 0;) {
+      const BlockTurn turn(schedule, i, *stream);
+      for (float v : weights[i].to_floats()) ASSERT_EQ(v, static_cast<float>(i + 1)) << "block " << i << ", back";
     }
   }
 
@@ -63,6 +77,80 @@ TEST(WeightStream, RecoversFromAnAbortedPass) {
   const auto device = open_cpu({.threads = 1});
   Network network(*device);
   for (size_t blocks : {3u, 7u, 1u, 5u, 6u, 7u, 7u}) network.pass(blocks);
+}
+
+TEST(WeightStream, RunsThereAndBack) {
+  const auto device = open_cpu({.threads = 1});
+  Network network(*device);
+  auto& schedule = dynamic_cast<WeightStream&>(*network.schedule);
+  network.pass(7);
+  schedule.expect_gradients(true);
+  for (int pass = 0; pass < 30; ++pass) {
+    network.pass(7);
+    network.pass_back(7);
+  }
+  for (int pass = 0; pass < 3; ++pass) network.pass(7);  // images between steps
+  network.pass(7);
+  network.pass_back(7);
+  schedule.expect_gradients(false);
+  network.pass(7);
+}
+
+// A streamed block's gradient needs its own weights, which other blocks have replaced since it ran.
+TEST(WeightStream, GradientsOfStreamedBlocksAreThoseOfResidentOnes) {
+  Flux2Config config;
+  config.hidden = 256;
+  config.double_blocks = 2;
+  config.single_blocks = 3;
+  config.text_width = 48;
+  const auto device = open_cpu({.threads = 2, .profile = Profile::Exact});
+  const auto stream = device->open_stream();
+  const auto random = [&](const Shape& shape, double scale, uint64_t seed) {
+    std::vector<float> values(static_cast<size_t>(shape.numel()));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(scale * std::sin(static_cast<double>(i * 31 + seed)));
+    return Tensor::from(*stream, DType::F32, shape, std::span<const float>(values));
+  };
+  Flux2Transformer network(config);
+  uint64_t seed = 0;
+  network.visit([&](const Parameter& p) {
+    p.tensor = random(p.shape, p.kind == ParameterKind::Vector ? 1 : 1 / std::sqrt(static_cast<double>(p.shape[-1])), ++seed);
+  });
+  const Rope rope = flux2_rope(*stream, std::vector<TokenPosition>(10));
+  const Tensor x = random({1, 6, 128}, 1, 5), txt = random({1, 4, 256}, 1, 6), vec = random({1, 256}, 1, 7);
+  const auto gradients = [&](Flux2Transformer& net) {
+    std::vector<std::vector<float>> all;
+    std::vector<Tensor> leaves;
+    for (const auto& [path, layer] : block_layers(net)) {
+      Lora lora{.down = parameter(random({2, layer->in}, 0.1, 8)), .up = parameter(random({layer->out, 2}, 0.1, 9))};
+      leaves.push_back(lora.down);
+      layer->adapters = {lora};
+    }
+    const Gradients g =
+        backward(mean(square(net({.x = x, .vec = vec, .txt = txt, .rope = rope, .checkpoint_blocks = true, .taps = {}}))));
+    for (const Tensor& leaf : leaves) all.push_back(g.contains(leaf) ? g[leaf].to_floats() : std::vector<float>());
+    return all;
+  };
+  Flux2Transformer resident = network, streamed = network;
+  const auto expected = gradients(resident);
+  std::vector<std::vector<WeightStream::Source>> blocks;
+  BlockNumbers numbers;
+  streamed.visit([&](const Parameter& p) {
+    const auto block = numbers.of(p.name);
+    blocks.resize(numbers.count());
+    if (block && p.kind == ParameterKind::Matrix) {
+      const std::vector<float> values = p.tensor.to_floats();
+      blocks[*block].push_back({Tensor::host_copy(values.data(), DType::F32, p.shape), &p.tensor});
+    }
+  });
+  const auto schedule = std::make_shared<WeightStream>(std::move(blocks), *stream, device->open_stream());
+  streamed.schedule = schedule;
+  for (const bool there_and_back : {false, true}) {
+    schedule->expect_gradients(there_and_back);
+    for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(gradients(streamed), expected) << there_and_back;
+  }
+  // Without checkpointing, the gradient would read the weights of other blocks.
+  EXPECT_THROW(streamed({.x = x, .vec = vec, .txt = txt, .rope = rope, .taps = {}}), Error);
 }
 
 TEST(WeightStream, CanBeDestroyedAtAnyTime) {
