@@ -17,11 +17,11 @@ constexpr std::string_view kTriggerMark = "{trigger}";
 constexpr uint32_t kVariantPurpose = 14;
 constexpr size_t kCaptionBytes = 1 << 20;
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
+// With a space between them where there is none and no comma or full stop follows.
 std::string joined(std::string first, const std::string& second) {
   if (first.empty() || second.empty()) return first + second;
-  if (!is_space(first.back()) && !is_space(second.front())) first += ' ';
+  constexpr std::string_view kSpaces = " \n\t\r", kBeforeNone = " \n\t\r,.;:!?";
+  if (kSpaces.find(first.back()) == kSpaces.npos && kBeforeNone.find(second.front()) == kBeforeNone.npos) first += ' ';
   return first + second;
 }
 

@@ -267,7 +267,7 @@ std::vector<DatasetConfig> read_dataset_config(const Json& content, const fs::pa
     check_dataset(config, where, log);
 
     std::error_code unreadable;
-    const fs::path cache = fs::weakly_canonical(config.cache_directory, unreadable);
+    const fs::path cache = fs::weakly_canonical(fs::absolute(config.cache_directory, unreadable), unreadable);
     const auto same = std::find(caches.begin(), caches.end(), cache);
     check(same == caches.end(), "datasets[{}] and {} have the same cache folder, {}: give one of them another cache_directory",
           same - caches.begin(), where, config.cache_directory.string());
