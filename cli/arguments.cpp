@@ -82,6 +82,17 @@ std::vector<std::string> without_lists(const std::vector<std::string>& words, co
   return single;
 }
 
+// An option with an optional value, given without one, means the value `newest`.
+std::vector<std::string> with_optional_values(std::vector<std::string> words, const std::vector<OptionGroup>& groups) {
+  for (const OptionGroup& group : groups)
+    for (const OptionSpec& option : group.options) {
+      if (!option.value.starts_with('[')) continue;
+      for (size_t i = 0; i < words.size() && words[i] != "--"; ++i)
+        if (words[i] == "--" + option.name && (i + 1 == words.size() || words[i + 1].starts_with('-'))) words[i] += "=newest";
+    }
+  return words;
+}
+
 // What musubi-tuner says about its adapters in lists of their own becomes FILE:STRENGTH:LAYERS. An adapter without a strength in
 // the list has strength 1.
 void complete_adapters(Arguments& arguments, const std::map<ForeignOption::Piece, Arguments::Given>& pieces) {
@@ -134,7 +145,7 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
       own.emplace_back(&option, added);
     }
   for (const ForeignOption& option : foreign) {
-    names.insert(option.name);
+    if (!names.insert(option.name).second) continue;  // this command has an option of that name
     CLI::Option* added = option.values == 0 ? app.add_flag("--" + option.name)
                                             : app.add_option("--" + option.name, keep)->expected(option.values)->take_all();
     others.emplace_back(&option, added);
@@ -146,7 +157,7 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     if (word == "--") break;
     word = with_dashes(word, names);
   }
-  words = without_lists(words, names);
+  words = with_optional_values(without_lists(words, names), groups);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(words);

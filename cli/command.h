@@ -75,5 +75,7 @@ int run_completions(Invocation& run);
 int run_man(Invocation& run);
 int run_selftest(Invocation& run);
 int run_encode_text(Invocation& run);
+int run_train(Invocation& run);
+const std::vector<Command>& train_actions();
 
 }  // namespace flux2

@@ -162,6 +162,21 @@ const std::vector<Command>& commands() {
        run_lora,
        "Reads LoRA, DoRA, LoHa, LoKr, OFT and full differences of all common trainers. generate applies them with "
        "--lora."},
+      {"train",
+       {},
+       "train an adapter (LoRA) on your own images",
+       "[DATASET.toml] [options]",
+       train_options,
+       {"flux2 train cats.toml --preset character --sample_prompts prompts.txt --output_name cats",
+        "flux2 train -m flux.2-klein-base-4b --dataset_config data.toml --network_dim 16 --network_alpha 16 --learning_rate 1e-4 "
+        "--timestep_sampling flux2_shift --max_train_steps 1000 --save_every_n_steps 250 --save_state",
+        "flux2 train cats.toml --preset character --output_name cats --resume"},
+       run_train,
+       "Makes the caches that are missing, then trains. Options have the names of musubi-tuner. Ctrl-C saves and ends; the same "
+       "command with --resume continues. The folder --output_dir receives adapters, states, sample images, a log and "
+       "report.html.",
+       true,
+       train_actions},
       {"config",
        {},
        "read and change the configuration",
@@ -287,7 +302,7 @@ std::string equivalent_command(const std::vector<std::string>& words) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"serve", "client", "train", "dataset"})
+  for (const char* later : {"serve", "client", "dataset"})
     if (name == later) return true;
   return false;
 }

@@ -80,6 +80,7 @@ std::vector<OptionGroup> version_options();
 std::vector<OptionGroup> man_options();
 std::vector<OptionGroup> selftest_options();
 std::vector<OptionGroup> encode_text_options();
+std::vector<OptionGroup> train_options();
 
 const std::vector<ForeignOption>& foreign_options();
 const std::vector<ListOption>& list_options();

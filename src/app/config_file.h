@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/log.h"
 
 namespace flux2 {
@@ -32,6 +33,9 @@ ConfigFile read_project_config(const std::filesystem::path& path, const Log& log
 // toml_config.cpp or toml_missing.cpp: with toml++ or without.
 bool toml_available();
 std::map<std::string, std::vector<std::string>> parse_toml(std::string_view text);
+
+// A whole TOML document as JSON: tables, lists, texts, numbers, true and false.
+Json json_of_toml(std::string_view text);
 
 // The text of a file with one value changed, or removed if `literal` is empty. Comments and everything else are kept.
 std::string edit_toml(std::string_view text, std::string_view section, std::string_view key, std::string_view literal);

@@ -63,6 +63,38 @@ std::string fault_of(const toml::parse_error& e) {
 
 bool toml_available() { return true; }
 
+namespace {
+
+Json json_of_node(const toml::node& node) {
+  if (const toml::table* table = node.as_table()) {
+    Json object = Json::object();
+    for (const auto& [key, value] : *table) object[std::string(key.str())] = json_of_node(value);
+    return object;
+  }
+  if (const toml::array* list = node.as_array()) {
+    Json array = Json::array();
+    for (const toml::node& value : *list) array.push_back(json_of_node(value));
+    return array;
+  }
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto flag = node.value_exact<bool>()) return *flag;
+  if (const auto integer = node.value_exact<int64_t>()) return *integer;
+  if (const auto number = node.value_exact<double>()) return *number;
+  fail(ErrorCode::BadFile, "line {}: dates and times are not supported", node.source().begin.line);
+}
+
+}  // namespace
+
+Json json_of_toml(std::string_view text) {
+  try {
+    check_keys(text);
+    return json_of_node(toml::parse(text));
+  } catch (const toml::parse_error& e) {
+    fail(ErrorCode::BadFile, "line {}, column {}: not valid TOML: {}", e.source().begin.line, e.source().begin.column,
+         fault_of(e));
+  }
+}
+
 std::map<std::string, std::vector<std::string>> parse_toml(std::string_view text) {
   try {
     check_keys(text);

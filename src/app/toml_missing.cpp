@@ -10,4 +10,9 @@ std::map<std::string, std::vector<std::string>> parse_toml(std::string_view) {
               "rebuild with toml++ installed, or use environment variables such as FLUX2_STEPS");
 }
 
+Json json_of_toml(std::string_view) {
+  throw Error(ErrorCode::InvalidArgument, "this build cannot read TOML: it was built without toml++",
+              "use a JSON file with the same keys, or rebuild with toml++ installed");
+}
+
 }  // namespace flux2

@@ -20,6 +20,7 @@ import layouts
 import peft_files
 import schedules
 import tokens
+import training
 from program import Program
 from report import Report
 
@@ -39,7 +40,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders, training):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1

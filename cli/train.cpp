@@ -1,0 +1,222 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "app/training.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/progress_display.h"
+#include "cli/user_input.h"
+#include "train/log/report.h"
+#include "train/ranks/local_ranks.h"
+#include "train/train_options.h"
+
+namespace flux2 {
+
+namespace {
+
+volatile std::sig_atomic_t save_asked = 0;
+
+std::string with_dashes(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+OptionSpec option_of(const TrainField& field) {
+  OptionSpec option{.name = with_dashes(field.name), .value = field.value, .help = field.help, .repeatable = field.is_list()};
+  option.common = field.common;
+  option.words = field.words;
+  return option;
+}
+
+// The one line that shows how training goes.
+class TrainingDisplay {
+ public:
+  explicit TrainingDisplay(Console& console) : console_(console) {}
+
+  void at(const Json& event) {
+    if (console_.progress() == ProgressMode::Json) {
+      console_.event(event);
+      return;
+    }
+    const std::string kind = event.value("event", "");
+    if (kind == "start") steps_ = event.value("steps", int64_t{0});
+    if (kind == "step") step(event);
+    if (kind == "validation")
+      console_.note(fmt::format("step {}: validation loss {:.4f}", event.value("step", int64_t{0}), event.value("loss", 0.0)));
+    if (kind == "checkpoint" || kind == "sample") console_.note("wrote " + event.value("file", ""));
+    if (kind == "state") console_.note("saved state " + event.value("folder", event.value("file", "")));
+    if (kind == "end") console_.clear_status();
+  }
+
+ private:
+  void step(const Json& event) {
+    const auto number = [&](const char* key) {
+      return event.contains(key) && event[key].is_number() ? event[key].get<double>() : 0.0;
+    };
+    const auto at = static_cast<int64_t>(number("step"));
+    double rate = 0;
+    if (event.contains("lr") && event["lr"].is_object() && !event["lr"].empty()) rate = event["lr"].begin().value().get<double>();
+    const double speed = number("it_per_s"), memory = number("device_gib") > 0 ? number("device_gib") : number("host_gib");
+    const std::string line =
+        fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {}  ETA {}  {:.1f} GiB", at, steps_, number("loss_avg"), rate,
+                    speed >= 1 ? fmt::format("{:.2f} steps/s", speed) : fmt::format("{:.2f} s/step", speed > 0 ? 1 / speed : 0),
+                    duration(number("eta_s")), memory);
+    if (console_.progress() == ProgressMode::Bar) {
+      console_.status(line);
+    } else if (console_.progress() == ProgressMode::Plain) {
+      // Off a terminal: at most a line every ten seconds, and always the first and the last step.
+      const auto now = std::chrono::steady_clock::now();
+      if (at != 1 && at != steps_ && now - told_ < std::chrono::seconds(10)) return;
+      told_ = now;
+      console_.note(line);
+    }
+  }
+
+  static std::string duration(double seconds) {
+    const auto s = static_cast<int64_t>(seconds + 0.5);
+    if (s < 60) return fmt::format("{} s", s);
+    if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+    return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+  }
+
+  Console& console_;
+  int64_t steps_ = 0;
+  std::chrono::steady_clock::time_point told_{};
+};
+
+// The words that started this process.
+std::vector<std::string> own_command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  require(!words.empty(), "the command line of this process cannot be read");
+  return words;
+}
+
+int run_train_report(Invocation& run) {
+  check(run.positional.size() == 1, "train report needs the output folder of a training run");
+  const std::filesystem::path folder = run.positional[0];
+  std::filesystem::path log;  // the newest one
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable))
+    if (entry.path().extension() == ".jsonl" && (log.empty() || entry.last_write_time() > std::filesystem::last_write_time(log)))
+      log = entry.path();
+  if (log.empty()) fail(ErrorCode::NotFound, "{} contains no log of a training run (NAME.jsonl)", folder.string());
+  write_report(log, folder / "report.html");
+  run.console.result_path((folder / "report.html").string());
+  return 0;
+}
+
+std::vector<OptionGroup> report_options() {
+  std::vector<OptionGroup> groups;
+  for (OptionGroup& group : generate_options())
+    if (group.title == "Messages") groups.push_back(std::move(group));
+  return groups;
+}
+
+}  // namespace
+
+std::vector<OptionGroup> train_options() {
+  std::vector<OptionGroup> groups;
+  for (const TrainField& field : train_fields()) {
+    if (groups.empty() || groups.back().title != field.group) {
+      const auto found = std::find_if(groups.begin(), groups.end(), [&](const OptionGroup& g) { return g.title == field.group; });
+      if (found != groups.end()) {
+        found->options.push_back(option_of(field));
+        continue;
+      }
+      groups.push_back({field.group, {}});
+    }
+    groups.back().options.push_back(option_of(field));
+  }
+  OptionGroup ignored{"Accepted without effect", {}};
+  for (const IgnoredTrainOption& o : ignored_train_options()) {
+    ignored.options.push_back({.name = with_dashes(o.name), .value = o.value, .help = "no effect: " + o.reason});
+    ignored.options.back().common = false;
+  }
+  for (OptionGroup& group : generate_options())
+    if (group.title == "Model" || group.title == "Device and memory" || group.title == "Messages")
+      groups.push_back(std::move(group));
+  groups.push_back(std::move(ignored));
+  return groups;
+}
+
+const std::vector<Command>& train_actions() {
+  static const std::vector<Command> list = {
+      {"report",
+       {},
+       "write report.html again from the log of a run",
+       "FOLDER",
+       report_options,
+       {"flux2 train report training", "flux2 train report out/fox", "flux2 train report ."},
+       run_train_report}};
+  return list;
+}
+
+int run_train(Invocation& run) {
+  if (run.positional.size() == 1 && !run.settings.has("dataset-config")) {
+    // `flux2 train data.toml` names the dataset.
+  } else {
+    check(run.positional.empty(), "unexpected argument \"{}\"", run.positional.empty() ? "" : run.positional.back());
+  }
+  GivenTrainOptions given;
+  for (const TrainField& field : train_fields())
+    if (const Setting* set = run.settings.find(with_dashes(field.name))) given[field.name] = set->values;
+  if (!run.positional.empty()) given["dataset_config"] = {run.positional[0]};
+
+  // One process for each rank, unless a launcher has started them already.
+  std::unique_ptr<LocalRanks> others;
+  if (const auto ranks = given.find("ranks"); ranks != given.end() && !rank_from_environment()) {
+    TrainOptions parsed;
+    set_train_option(parsed, *find_train_field("ranks"), ranks->second);
+    if (parsed.ranks > 1) others = start_local_ranks(own_command_line(), static_cast<int>(parsed.ranks));
+  }
+  std::signal(SIGUSR1, [](int) { save_asked = 1; });
+  ProgressDisplay display(run.console);
+  TrainingDisplay training(run.console);
+  TrainingFrontEnd front;
+  front.progress = display.progress();
+  front.on_event = [&](const Json& event) { training.at(event); };
+  front.stop = [] {
+    if (interrupt_signal() != 0) return StopRequest::End;
+    if (save_asked != 0) {
+      save_asked = 0;
+      return StopRequest::Save;
+    }
+    return StopRequest::None;
+  };
+  front.tell = [&](const std::string& line) {
+    display.finish();
+    run.console.note(line);
+  };
+  const TrainingResult result = train(run.spec(), given, run, front, others ? std::optional(others->place()) : std::nullopt);
+  if (others) others->wait();
+  display.finish();
+  run.console.clear_status();
+  if (result.file.empty()) return 0;  // only shown, nothing trained
+  if (run.console.json()) {
+    run.console.result(Json{{"file", result.file.string()},
+                            {"report", result.report.string()},
+                            {"reason", name_of(result.end.reason)},
+                            {"step", result.end.step},
+                            {"warnings", run.console.warnings()}}
+                           .dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    run.console.result_path(result.file.string());
+  }
+  switch (result.end.reason) {
+    case RunEndReason::Interrupted:
+      run.console.note("stopped; continue with --resume");
+      return interrupt_signal() != 0 ? 128 + interrupt_signal() : 1;
+    case RunEndReason::Nan: fail(ErrorCode::InvalidArgument, "training stopped: {}", result.end.message);
+    case RunEndReason::Time: run.console.note("the time is up; continue with --resume"); return 0;
+    default: return 0;
+  }
+}
+
+}  // namespace flux2

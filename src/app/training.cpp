@@ -1,0 +1,268 @@
+#include "app/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/model_choice.h"
+#include "app/picture_maker.h"
+#include "app/picture_writer.h"
+#include "app/training_data.h"
+#include "base/json.h"
+#include "base/system_memory.h"
+#include "base/text.h"
+#include "engine/weight_stream.h"
+#include "pipeline/text_states.h"
+#include "pipeline/text_to_image.h"
+#include "train/log/output_names.h"
+#include "train/log/report.h"
+#include "train/optimiser/timesteps.h"
+#include "train/sample_prompts.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr double kGib = 1 << 30;
+
+// The values of a configuration file; section names have no meaning.
+void add_values(const Json& table, GivenTrainOptions& values) {
+  for (const auto& [key, value] : table.items()) {
+    if (value.is_object()) {
+      add_values(value, values);
+      continue;
+    }
+    auto& texts = values[key];
+    texts.clear();
+    for (const Json& item : value.is_array() ? value : Json::array({value}))
+      texts.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+  }
+}
+
+void apply(const GivenTrainOptions& values, const std::string& where, TrainOptions& options) {
+  std::vector<std::string> names;
+  for (const TrainField& f : train_fields()) names.push_back(f.name);
+  for (const IgnoredTrainOption& o : ignored_train_options()) names.push_back(o.name);
+  for (const auto& [name, texts] : values) {
+    if (const TrainField* field = find_train_field(name)) {
+      in_context(where, [&, &t = texts] { set_train_option(options, *field, t); });
+      continue;
+    }
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const std::string near = nearest_word(name, names);
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown option \"{}\"", where, name),
+                near.empty() ? Hint() : Hint(fmt::format("did you mean {}?", near)));
+  }
+}
+
+// The sample prompts with their text states, so that the text encoder is not needed any more.
+struct EncodedPrompt {
+  SamplePrompt sample;
+  ResolvedRequest resolved;
+};
+
+std::vector<SamplePrompt> read_sample_prompts(const std::string& path) {
+  if (path.empty()) return {};
+  const std::string extension = std::filesystem::path(path).extension().string();
+  return in_context(path, [&] {
+    if (extension == ".json" || extension == ".toml") return sample_prompts_from_json(read_json_or_toml(path));
+    return sample_prompts_from_text(read_text_file(path));
+  });
+}
+
+RequestSpec sample_spec(const RequestSpec& base, const SamplePrompt& sample, const ModelFiles& files, uint64_t run_seed) {
+  RequestSpec spec;
+  spec.device = base.device;
+  spec.prompt = sample.prompt;
+  spec.width = sample.width ? sample.width : std::optional<int64_t>(files.defaults.width);
+  spec.height = sample.height ? sample.height : std::optional<int64_t>(files.defaults.height);
+  for (auto* side : {&spec.width, &spec.height}) *side = std::max<int64_t>(16, **side / 16 * 16);
+  spec.steps = sample.steps;
+  spec.seed = static_cast<int64_t>(sample.seed.value_or(run_seed));
+  spec.shift = sample.flow_shift;
+  if (files.defaults.guidance_kind == ModelDefaults::TrueCfg) {
+    spec.negative = sample.negative;
+    spec.cfg = sample.guidance;
+  } else if (files.defaults.guidance_kind == ModelDefaults::Embedded) {
+    spec.guidance = sample.guidance;
+  }
+  if (!sample.references.empty()) spec.input = sample.references;
+  return spec;
+}
+
+Tensor host_states(Session& session, const std::string& prompt, const Progress& progress) {
+  const Tensor states = text_states(session, prompt, "text", progress);
+  const std::vector<float> values = states.to_floats();
+  return Tensor::host_copy(values.data(), DType::F32, {states.dim(1), states.dim(2)});
+}
+
+RunFacts facts_of(const ModelFiles& files) {
+  RunFacts facts;
+  facts.sd_model_name = files.transformer.filename().string();
+  if (!files.vae.empty()) facts.vae_name = files.vae.filename().string();
+  return facts;
+}
+
+}  // namespace
+
+TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden) {
+  TrainOptions options;
+  GivenTrainOptions file;
+  if (const auto named = given.find("config_file"); named != given.end()) {
+    std::string path = named->second.back();
+    if (std::filesystem::path(path).extension().empty()) path += ".toml";
+    add_values(read_json_or_toml(path), file);
+  }
+  std::string preset;
+  for (const GivenTrainOptions* values : {static_cast<const GivenTrainOptions*>(&file), &given})
+    if (const auto named = values->find("preset"); named != values->end()) preset = named->second.back();
+  if (!preset.empty()) {
+    GivenTrainOptions values;
+    for (const auto& [name, value] : train_preset(preset, hidden)) values[name] = {value};
+    apply(values, "preset " + preset, options);
+  }
+  if (!file.empty()) apply(file, given.at("config_file").back(), options);
+  apply(given, "training", options);
+  return options;
+}
+
+TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context,
+                     const TrainingFrontEnd& front, std::optional<RankPlace> place) {
+  RequestSpec spec = asked;
+  const ModelFiles files = choose_model(spec, context);
+  const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer, context.log), ModelPart::Transformer));
+  TrainOptions options = resolve_train_options(given, config.hidden);
+  check_train_options(options);
+  check_output_name(options.output_name);
+  check(!options.dataset_config.empty(), "training needs a dataset configuration");
+  if (files.distilled && !options.force)
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{} is distilled; adapters trained on a distilled model give broken images", files.id),
+                Hint("train on the base model and use the adapter with either, or insist with {0}", {set_option("force")}));
+  if (options.fp8_base && !spec.quant) spec.quant = "fp8";
+  EngineOptions engine_settings = engine_options(spec, context);
+  if (!spec.profile) {
+    const bool host = Engine(engine_settings).device().is_host();
+    const bool rounds = options.mixed_precision.empty() ? !host : options.mixed_precision == "bf16";
+    engine_settings.profile = rounds ? Profile::Fast : Profile::Exact;
+  }
+  if (options.log_with == "wandb" || options.log_with == "all")
+    context.log.warn("wandb's files are not written; TensorBoard files and JSON lines are");
+
+  // Prompts are read before anything is computed, so that mistakes in them cost no time.
+  const std::vector<SamplePrompt> samples = read_sample_prompts(options.sample_prompts);
+  const TrainingDataset dataset = open_training_dataset(options.dataset_config, files, config, context.log);
+  if (!options.show_timesteps.empty()) {
+    const PixelSize size = dataset.configs.front().resolution;
+    const TimestepSampler sampler(timestep_options(options));
+    for (const std::string& line : timestep_histogram(sampler, 0, size.height / 16, size.width / 16)) front.tell(line);
+    return {};
+  }
+  if (!place) place = rank_from_environment();
+  std::unique_ptr<ProcessGroup> group;
+  if (place && place->size > 1)
+    group = ProcessGroup::join(*place, {.join_timeout_s = 60.0 * static_cast<double>(options.ddp_timeout)});
+
+  // One process makes the caches; the others wait for it.
+  const bool first = !group || group->rank() == 0;
+  if (!options.require_cache && first)
+    make_missing_caches(dataset, engine_settings, {.latents = true, .text = true, .options = {.keep_cache = options.keep_cache}},
+                        front.progress, context);
+  if (group) group->barrier();
+  const TrainingSet data(dataset.configs, dataset.model, context.log);
+
+  std::vector<EncodedPrompt> prompts;
+  const auto run_seed = static_cast<uint64_t>(options.seed.value_or(42));
+  if (!samples.empty() && first) {
+    const Engine engine(engine_settings);
+    const auto session = engine.open(files, front.progress, {.transformer = false, .vae = false});
+    for (const SamplePrompt& sample : samples) {
+      EncodedPrompt prompt{sample, resolve(sample_spec(spec, sample, files, run_seed), files, Task::Generate, context.log,
+                                           nullptr, context.limits)};
+      prompt.resolved.request.given_text = host_states(*session, sample.prompt, front.progress);
+      if (prompt.resolved.request.cfg)
+        prompt.resolved.request.given_negative = host_states(*session, prompt.resolved.request.negative, front.progress);
+      prompts.push_back(std::move(prompt));
+    }
+  }
+
+  for (size_t i = 0; i < options.base_weights.size(); ++i) {
+    double strength = 1;
+    if (i < options.base_weights_multiplier.size()) strength = std::stod(options.base_weights_multiplier[i]);
+    engine_settings.adapters.push_back({.path = options.base_weights[i], .strength = strength});
+  }
+  engine_settings.adapter_mode = AdapterMode::Merge;
+  const Engine engine(engine_settings);
+  const auto session = engine.open(files, front.progress, {.text_encoder = false, .vae = !prompts.empty()});
+  const std::shared_ptr<const Flux2Transformer> base = session->models.transformer.get();
+  if (auto* streamed = dynamic_cast<WeightStream*>(base->schedule.get())) streamed->expect_gradients(true);
+  TrainingInputs inputs;
+  inputs.network = std::make_shared<Flux2Transformer>(*base);
+  inputs.stream = session->stream;
+  inputs.activations = session->activations;
+  inputs.data = &data;
+  inputs.facts = facts_of(files);
+  inputs.device_name = engine.device().description();
+  inputs.program = program_version();
+  inputs.ranks = group.get();
+  inputs.stop = front.stop;
+  inputs.on_event = front.on_event;
+  inputs.log = context.log;
+  inputs.memory = [&] {
+    const MemoryUse use = engine.memory_use(*session);
+    return std::pair{engine.device().is_host() ? 0.0 : static_cast<double>(use.peak_device) / kGib,
+                     static_cast<double>(use.peak_resident) / kGib};
+  };
+  const OutputNames names{options.output_dir, options.output_name};
+  if (!prompts.empty())
+    inputs.make_samples = [&](const SampleMoment& moment, std::shared_ptr<const Flux2Transformer> network) {
+      const auto kept = session->models.transformer;
+      session->models.transformer = {network->config, [network] { return network; }};
+      std::vector<RunSample> made;
+      try {
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          const EncodedPrompt& prompt = prompts[i];
+          const std::filesystem::path file = names.sample({.by_epoch = moment.by_epoch,
+                                                           .number = moment.by_epoch ? moment.epoch : moment.step,
+                                                           .index = static_cast<int64_t>(i),
+                                                           .unix_time = static_cast<int64_t>(std::time(nullptr)),
+                                                           .seed = prompt.sample.seed});
+          std::filesystem::create_directories(file.parent_path());
+          PictureWriter writer(prompt.resolved.spec);
+          text_to_image(*session, prompt.resolved.request, front.progress,
+                        [&](const Picture& picture) { writer.write(picture, prompt.resolved.record, file.string()); });
+          made.push_back({.step = moment.step,
+                          .epoch = moment.epoch,
+                          .index = static_cast<int64_t>(i),
+                          .file = file,
+                          .prompt = prompt.sample.prompt,
+                          .seed = prompt.resolved.request.seed});
+        }
+      } catch (...) {
+        session->models.transformer = kept;
+        session->captured_work.clear();
+        throw;
+      }
+      session->models.transformer = kept;
+      session->captured_work.clear();  // the next images have other adapters
+      return made;
+    };
+
+  TrainingRun run(std::move(inputs), options);
+  const TrainingRun::Totals totals = run.totals();
+  if (front.tell && first) {
+    front.tell(fmt::format("{} images, {} batches an epoch, {} steps an epoch, {} epochs, {} steps in all", data.training_items(),
+                           data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
+    front.tell(
+        fmt::format("{} layers with {:.1f} million parameters; the change is multiplied by {:.3g}", totals.modules,
+                    static_cast<double>(totals.parameters) / 1e6,
+                    (options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim))));
+  }
+  TrainingResult result;
+  result.end = run.run();
+  result.file = run.last_file();
+  result.report = names.report();
+  return result;
+}
+
+}  // namespace flux2

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/context.h"
+#include "pipeline/progress.h"
+#include "record/request_spec.h"
+#include "train/ranks/rank_place.h"
+#include "train/training_run.h"
+
+namespace flux2 {
+
+// The training options that were given, by name with underscores; a list has several values.
+using GivenTrainOptions = std::map<std::string, std::vector<std::string>>;
+
+// Defaults, then the preset for a transformer of that width, then the configuration file, then what was given.
+TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden);
+
+// What a front end wants to know, and how it stops a run.
+struct TrainingFrontEnd {
+  Progress progress;                                // of loading, caching and sample images
+  std::function<void(const Json& event)> on_event;  // of the run (train/log/run_log.h)
+  std::function<StopRequest()> stop;
+  std::function<void(const std::string& line)> tell;  // what a person reads before the first step
+};
+
+// Trains as asked: makes the caches that are missing, encodes the sample prompts, loads the transformer and runs. `spec` chooses
+// the model, the device and the memory limits. `place` is that of this process among several; without it the environment decides.
+struct TrainingResult {
+  RunEnd end;
+  std::filesystem::path file;    // the adapter; empty if none was written
+  std::filesystem::path report;  // report.html
+};
+TrainingResult train(const RequestSpec& spec, const GivenTrainOptions& given, const AppContext& context,
+                     const TrainingFrontEnd& front, std::optional<RankPlace> place = {});
+
+}  // namespace flux2

@@ -1,0 +1,266 @@
+"""Training against a PyTorch loop written from the formulas: the adapter after every step, for every kind of adapter."""
+
+import json
+import math
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import reference
+import small_models
+from small_models import Geometry
+
+STEPS, SEED, BATCH = 50, 42, 2
+CAPTIONS = ["a red fox", "an old castle", "the sea at night", "two gulls", "a quiet street"]
+
+
+# ---- Random numbers: Philox4x32-10 with the counter (block, purpose, index).
+def philox(seed, purpose, index, block):
+    c = [block & 0xFFFFFFFF, purpose, index & 0xFFFFFFFF, index >> 32]
+    k = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & 0xFFFFFFFF, (p0 >> 32) ^ c[3] ^ k[1], p0 & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return [(x + 0.5) * 2.0**-32 for x in c]
+
+
+def uniform(seed, purpose, index, element):
+    return philox(seed, purpose, index, element // 4)[element % 4]
+
+
+def normals(seed, purpose, index, count):
+    values = []
+    for block in range((count + 3) // 4):
+        u = philox(seed, purpose, index, block)
+        for a, b in ((u[0], u[1]), (u[2], u[3])):
+            radius = math.sqrt(-2 * math.log(a))
+            values += [radius * math.cos(2 * math.pi * b), radius * math.sin(2 * math.pi * b)]
+    return np.array(values[:count], dtype=np.float64).astype(np.float32)
+
+
+def shuffled(values, seed, purpose, index):
+    values = list(values)
+    for i in range(len(values) - 1, 0, -1):
+        j = int(uniform(seed, purpose, index, i) * (i + 1))
+        values[i], values[j] = values[j], values[i]
+    return values
+
+
+def batches_of_epoch(items, epoch):
+    """One dataset with one bucket: items are shuffled, cut into batches, and the batches are shuffled."""
+    order = shuffled(range(items), SEED, 6, epoch << 32)
+    return shuffled([order[i : i + BATCH] for i in range(0, items, BATCH)], SEED, 7, epoch)
+
+
+# ---- Adapters on the fused layers of the original model, applied to diffusers' separate ones.
+def layers_of(model):
+    """Path → the layers of diffusers that hold its rows, in order."""
+    layers = {}
+    for i, block in enumerate(model.transformer_blocks):
+        a, prefix = block.attn, f"double_blocks.{i}"
+        layers[f"{prefix}.img_attn.qkv"] = [a.to_q, a.to_k, a.to_v]
+        layers[f"{prefix}.img_attn.proj"] = [a.to_out[0]]
+        layers[f"{prefix}.img_mlp.0"] = [block.ff.linear_in]
+        layers[f"{prefix}.img_mlp.2"] = [block.ff.linear_out]
+        layers[f"{prefix}.txt_attn.qkv"] = [a.add_q_proj, a.add_k_proj, a.add_v_proj]
+        layers[f"{prefix}.txt_attn.proj"] = [a.to_add_out]
+        layers[f"{prefix}.txt_mlp.0"] = [block.ff_context.linear_in]
+        layers[f"{prefix}.txt_mlp.2"] = [block.ff_context.linear_out]
+    for i, block in enumerate(model.single_transformer_blocks):
+        layers[f"single_blocks.{i}.linear1"] = [block.attn.to_qkv_mlp_proj]
+        layers[f"single_blocks.{i}.linear2"] = [block.attn.to_out]
+    return layers
+
+
+def factors(dimension):
+    best = (1, dimension)
+    for first in range(1, math.isqrt(dimension) + 1):
+        if dimension % first == 0:
+            best = (first, dimension // first)
+    return best
+
+
+class Adapter:
+    """The trained tensors of one layer, by their names in files, and the weight they make of a frozen one."""
+
+    def __init__(self, kind, weight, dim, alpha, generator):
+        out, inn = weight.shape
+        self.kind, self.alpha, self.scale = kind, alpha, alpha / dim
+
+        def random(*shape):
+            return torch.randn(*shape, generator=generator, dtype=torch.float32) * 0.1
+
+        if kind in ("lora", "dora"):
+            self.parts = {"lora_down.weight": random(dim, inn), "lora_up.weight": random(out, dim) * 0.1}
+            if kind == "dora":
+                self.parts["dora_scale"] = weight.norm(dim=1, keepdim=True).float()
+        elif kind == "loha":
+            self.parts = {
+                "hada_w1_a": random(out, dim), "hada_w1_b": random(dim, inn),
+                "hada_w2_a": random(out, dim) * 0.1, "hada_w2_b": random(dim, inn),
+            }  # fmt: skip
+        else:
+            (ol, ok), (im, i_n) = factors(out), factors(inn)
+            self.parts = {"lokr_w1": random(ol, im)}
+            if 2 * dim < max(ok, i_n):
+                self.parts |= {"lokr_w2_a": random(ok, dim), "lokr_w2_b": random(dim, i_n) * 0.1}
+            else:
+                self.parts["lokr_w2"] = random(ok, i_n) * 0.1
+                self.alpha, self.scale = float(dim), 1.0
+        for p in self.parts.values():
+            p.requires_grad_(True)
+
+    def weight(self, frozen):
+        p = self.parts
+        if self.kind in ("lora", "dora"):
+            changed = frozen + self.scale * p["lora_up.weight"] @ p["lora_down.weight"]
+            if self.kind == "lora":
+                return changed
+            return p["dora_scale"] * changed / changed.norm(dim=1, keepdim=True).detach()
+        if self.kind == "loha":
+            return frozen + self.scale * (p["hada_w1_a"] @ p["hada_w1_b"]) * (p["hada_w2_a"] @ p["hada_w2_b"])
+        w2 = p["lokr_w2"] if "lokr_w2" in p else p["lokr_w2_a"] @ p["lokr_w2_b"]
+        return frozen + self.scale * torch.kron(p["lokr_w1"], w2)
+
+
+def attach(layers, adapter, frozen):
+    start = 0
+    for layer in layers:
+        rows = slice(start, start + layer.out_features)
+        start = rows.stop
+        layer.forward = lambda x, rows=rows: torch.nn.functional.linear(x, adapter.weight(frozen)[rows])
+
+
+def fp8_rows(weight):
+    """e4m3 with a scale for each row, as the program keeps a frozen base in 8 bits."""
+    scale = weight.abs().amax(dim=1, keepdim=True).clamp_min(1e-12) / 448
+    return (weight / scale).to(torch.float8_e4m3fn).to(torch.float32) * scale
+
+
+# ---- The loop.
+def train(model, adapters, items, steps):
+    parameters = [p for a in adapters.values() for p in a.parts.values()]
+    optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01)
+    history, losses, epoch, sample = [], [], 0, 0
+    while len(history) < steps:
+        for batch in batches_of_epoch(len(items), epoch):
+            optimiser.zero_grad()
+            total = 0.0
+            for place in batch:
+                x0, text = items[place]
+                tokens = x0.shape[1] * x0.shape[2]
+                s = math.exp(0.5 + (1.15 - 0.5) / (4096 - 256) * (tokens - 256))
+                n = normals_exact(SEED, 2, sample)
+                v = 1 / (1 + math.exp(-n))
+                t = torch.tensor(np.float32(s * v / (1 + (s - 1) * v)))
+                eps = torch.from_numpy(normals(SEED, 1, sample, x0.numel())).reshape(x0.shape)
+                sample += 1
+                with torch.enable_grad():
+                    pred = velocity(model, (1 - t) * x0 + t * eps, text, t)
+                    loss = ((pred - (eps - x0)) ** 2).mean() / len(batch)
+                loss.backward()
+                total += loss.item()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimiser.step()
+            losses.append(total)
+            history.append({f"{name}.{role}": p.detach().clone() for name, a in adapters.items() for role, p in a.parts.items()})
+            if len(history) == steps:
+                break
+        epoch += 1
+    return history, losses
+
+
+def normals_exact(seed, purpose, index):
+    u = philox(seed, purpose, index, 0)
+    return math.sqrt(-2 * math.log(u[0])) * math.cos(2 * math.pi * u[1])
+
+
+velocity = reference.velocity.__wrapped__  # with gradients
+
+
+def file_name(path):
+    return "lora_unet_" + path.replace(".", "_")
+
+
+def write_dataset(folder):
+    generator = np.random.default_rng(5)
+    images = folder / "images"
+    images.mkdir(parents=True)
+    for i, caption in enumerate(CAPTIONS):
+        # Larger than the bucket in both directions, so that images are scaled and cropped.
+        Image.fromarray(generator.integers(0, 256, (90 + i, 80, 3), dtype=np.uint8)).save(images / f"item{i}.png")
+        (images / f"item{i}.txt").write_text(caption + "\n")
+    config = {
+        "general": {"resolution": [64, 64], "caption_extension": ".txt", "batch_size": BATCH},
+        "datasets": [{"image_directory": str(images), "cache_directory": str(folder / "cache")}],
+    }
+    (folder / "data.json").write_text(json.dumps(config))
+    return folder / "data.json"
+
+
+def read_caches(folder):
+    """x0 and text states of each item, in the order of the cache files' names."""
+    items = []
+    for latent in sorted(p for p in folder.glob("*.safetensors") if not p.stem.endswith("_te")):
+        stem, _, architecture = latent.stem.rsplit("_", 2)
+        values, text = load_file(latent), load_file(folder / f"{stem}_{architecture}_te.safetensors")
+        x0 = next(v for k, v in values.items() if k.startswith("latents_") and "control" not in k)
+        items.append((x0.float(), next(v for k, v in text.items() if k.startswith("ctx_vec")).float()))
+    return items
+
+
+def check_kind(report, program, folder, scratch, data, kind, fp8=False, tolerance=1e-5):
+    name = kind + (" on fp8" if fp8 else "")
+    model = small_models.load_transformer(folder).requires_grad_(False)
+    generator = torch.Generator().manual_seed(3)
+    adapters, start = {}, {}
+    for path, layers in layers_of(model).items():
+        frozen = torch.cat([layer.weight for layer in layers]).detach().clone()
+        if fp8:
+            frozen = fp8_rows(frozen)
+        adapter = Adapter(kind, frozen, 4, 2.0, generator)
+        attach(layers, adapter, frozen)
+        adapters[file_name(path)] = adapter
+        start |= {f"{file_name(path)}.{role}": p.detach() for role, p in adapter.parts.items()}
+        start[f"{file_name(path)}.alpha"] = torch.tensor(adapter.alpha)
+    save_file({k: v.contiguous() for k, v in start.items()}, scratch / "start.safetensors")
+
+    out = scratch / f"out-{name.replace(' ', '-')}"
+    module = {"lora": "lora_flux_2", "dora": "lora_flux_2"}.get(kind, kind)
+    extra = ["--network_args", "dora=True"] if kind == "dora" else []
+    if fp8:
+        extra += ["--fp8_base", "--fp8_scaled"]
+    program.run(
+        "train", "-m", folder, "--dataset_config", data, "--network_module", f"networks.{module}", "--network_dim", 4,
+        "--network_alpha", 2, "--network_weights", scratch / "start.safetensors", "--learning_rate", 1e-3,
+        "--timestep_sampling", "flux2_shift", "--max_train_steps", STEPS, "--save_every_n_steps", 1, "--seed", SEED,
+        "--output_dir", out, "--output_name", "x", "--profile", "exact", "--device", "cpu", "--quiet", *extra,
+    )  # fmt: skip
+    items = read_caches(data.parent / "cache")
+    theirs, losses = train(model, adapters, items, STEPS)
+    for step in (1, 2, 10, 25, STEPS):
+        file = out / ("x.safetensors" if step == STEPS else f"x-step{step:08d}.safetensors")
+        ours = load_file(file)
+        flat = [torch.cat([side[k].flatten() for k in theirs[step - 1]]) for side in (ours, theirs[step - 1])]
+        report.compare(f"{name}: adapter after step {step}", flat[0], flat[1], tolerance)
+    logged = [json.loads(line) for line in (out / "x.jsonl").read_text().splitlines()]
+    logged = torch.tensor([e["loss"] for e in logged if e["event"] == "step"])
+    report.compare(f"{name}: losses", logged, torch.tensor(losses), tolerance)
+    with safe_open(out / "x.safetensors", "pt") as file:
+        report.equal(f"{name}: ss_steps", file.metadata()["ss_steps"], str(STEPS))
+
+
+def run(report, program, scratch):
+    if not report.wants("training"):
+        return
+    with report.area("training"):
+        geometry = Geometry("train", heads=2, double_blocks=1, single_blocks=2, text_length=24, distilled=False)
+        folder = small_models.write_model(geometry, scratch / "train-model", seed=21)
+        data = write_dataset(scratch / "train-data")
+        for kind in ("lora", "dora", "loha", "lokr"):
+            check_kind(report, program, folder, scratch, data, kind)
+        check_kind(report, program, folder, scratch, data, "lora", fp8=True, tolerance=2e-2)
