@@ -35,7 +35,7 @@ std::map<std::string, std::vector<std::string>> files_by_stem(const fs::path& fo
   return files;
 }
 
-std::string latent_encoder(const CacheOptions& options) { return options.encoder + " " + torch_name(options.dtype); }
+std::string latent_encoder(const CacheOptions& options) { return options.encoder + " " + torch_name(options.latent_dtype); }
 
 // The items for which `is_due` says so, asked on several threads.
 std::vector<CacheTask> due_items(const Dataset& dataset, size_t index, const CacheOptions& options,
@@ -143,7 +143,7 @@ void make_latent_caches(const std::vector<Dataset>& datasets, const std::vector<
     LatentCache cache = encoded(decoded.prepared, dataset.config.flip_aug, encode);
     cache.notes = as_notes(decoded.marks);
     const fs::path path = dataset.config.cache_directory / latent_file_name(item.stem, cache.original, model);
-    write_latent_cache(path, std::move(cache), model, options.dtype, options.log);
+    write_latent_cache(path, std::move(cache), model, options.latent_dtype, options.log);
     // A file of the same image in another size would be trained on, too.
     for (const std::string& name : older[tasks[i].dataset][item.stem])
       if (std::error_code ignored; name != path.filename()) fs::remove(path.parent_path() / name, ignored);
@@ -182,8 +182,8 @@ void make_text_caches(const std::vector<Dataset>& datasets, const std::vector<Ca
       std::move(encoded.begin(), end, std::back_inserter(cache.states));
       encoded.erase(encoded.begin(), end);
       cache.notes = caption_notes(cache.captions, options.encoder);
-      write_caption_cache(text_path(datasets[tasks[first].dataset], tasks[first], model), std::move(cache), model, options.dtype,
-                          options.log);
+      write_caption_cache(text_path(datasets[tasks[first].dataset], tasks[first], model), std::move(cache), model,
+                          options.text_dtype, options.log);
       ++first;
       if (progress) progress(static_cast<int64_t>(first), total);
     }

@@ -22,12 +22,12 @@ using CacheProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct CacheOptions {
   bool everything = false;     // also what is up to date
+  bool keep_cache = false;     // the caller does not want remove_foreign_caches()
   bool skip_existing = false;  // keep every file that fits, even if its image or caption has changed
-  bool keep_cache = false;     // do not delete files that belong to no image
   int workers = 0;             // threads that read and scale images; 0: one less than the processor has
   int64_t text_batch = 1;      // texts that are encoded together
   std::string encoder;         // which encoder makes the values; a change makes files out of date
-  DType dtype = DType::F32;    // of the values: F32, BF16 or F16
+  DType latent_dtype = DType::F32, text_dtype = DType::BF16;  // of the values: F32, BF16 or F16
   ImageLimits limits;
   Log log;
 };

@@ -98,7 +98,7 @@ TEST_F(MakeCaches, OnlyWhatChangedIsMadeAgain) {
   EXPECT_THAT(files(), testing::Not(testing::Contains("a_0100x0090_f2xtiny.safetensors")));  // the file of the old size
   options.encoder = "vae 2";
   EXPECT_THAT(make_latents(), ElementsAre("a", "b", "c"));
-  options.dtype = DType::BF16;
+  options.latent_dtype = DType::BF16;
   EXPECT_THAT(make_latents(), ElementsAre("a", "b", "c"));
   EXPECT_THAT(make_latents(), IsEmpty());
   config.resolution = {64, 48};
