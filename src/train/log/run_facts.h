@@ -72,7 +72,7 @@ std::string architecture_title(const std::string& base_model_version);
 
 enum class MetadataKind { Full, Minimal };  // Minimal: only what is needed to load the file, and the model spec
 
-// All keys except the two hashes.
+// All keys except the two hashes. Throws InvalidArgument for a resolution that is none: call it once before training.
 std::map<std::string, std::string> metadata_of(const RunFacts& facts, MetadataKind kind = MetadataKind::Full);
 
 // A number as Python's str() writes a float: 0.0001, 1e-05, 1.0.

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "train/log/checkpoint_file.h"
@@ -45,8 +45,5 @@ void remove_state(const std::filesystem::path& folder);
 
 // If the folder is a state of musubi-tuner (pickles, which are not read): its weights, to start from. Else nothing.
 std::optional<std::filesystem::path> musubi_state_weights(const std::filesystem::path& folder);
-
-// Throws CannotWrite, with both sizes and the folder, unless the disk that holds `folder` has `bytes` free.
-void check_free_space(const std::filesystem::path& folder, uint64_t bytes, const std::string& what);
 
 }  // namespace flux2
