@@ -21,6 +21,7 @@ import peft_files
 import schedules
 import tokens
 import training
+import training_caches
 from program import Program
 from report import Report
 
@@ -40,7 +41,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders, training):
+        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
+                     training_caches):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
