@@ -122,7 +122,7 @@ std::filesystem::path new_event_path(const std::filesystem::path& logging_dir, c
                                      const std::string& tracker, int64_t unix_time) {
   const auto folder = logging_dir / (prefix + compact_time(unix_time)) / tracker;
   for (int n = 0;; ++n) {
-    const auto path = folder / fmt::format("events.out.tfevents.{:010}.flux2.{}.{}", unix_time, ::getpid(), n);
+    auto path = folder / fmt::format("events.out.tfevents.{:010}.flux2.{}.{}", unix_time, ::getpid(), n);
     if (!path_exists(path)) return path;
   }
 }

@@ -8,7 +8,7 @@ namespace flux2 {
 
 void check_free_space(const std::filesystem::path& folder, uint64_t bytes, const std::string& what) {
   std::error_code failure;
-  auto existing = std::filesystem::absolute(folder, failure);
+  auto existing = std::filesystem::absolute(folder.empty() ? "." : folder, failure);
   while (!failure && !path_exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
   if (failure) return;
   const auto space = std::filesystem::space(existing, failure);

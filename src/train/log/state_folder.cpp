@@ -217,6 +217,8 @@ std::optional<fs::path> newest_state(const OutputNames& names) {
     if (!names.is_state_name(entry->path().filename().string()) || !is_folder(entry->path())) continue;
     try {
       const TrainState state = read_state_json(entry->path());
+      // The last state of a run NAME-000001 has the name of a state of the run NAME.
+      if (state.options.contains("output_name") && state.options["output_name"] != names.name) continue;
       const std::pair key(state.saved_at, state.step);
       if (newest && key <= newest_key) continue;
       newest = entry->path();

@@ -143,6 +143,9 @@ TEST(StateFolder, TheNewestCompleteOneIsFound) {
   write_state(names.epoch_state(1), state_at(20), tensors_of(20));
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   write_state(OutputNames{folder.path(), "cat2"}.last_state(), state_at(500), tensors_of(500));
+  TrainState other = state_at(600);
+  other.options["output_name"] = "cat-000007";
+  write_state(OutputNames{folder.path(), "cat-000007"}.last_state(), other, tensors_of(600));
   write_state(names.step_state(30), state_at(30), tensors_of(30));
   fs::remove(names.step_state(30) / "optimizer.safetensors");
   EXPECT_EQ(newest_state(names), names.epoch_state(1));

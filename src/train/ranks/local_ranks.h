@@ -20,7 +20,8 @@ class LocalRanks {
 };
 
 // Starts count − 1 copies of `argv` (the program and its arguments, as main() got them) with the variables of
-// rank_from_environment() set, on a free port of this machine. They end when this process ends, however it ends.
+// rank_from_environment() set, on a free port of this machine. They end when this process ends, however it ends;
+// the system ties them to the thread that calls this, so call it from the main thread.
 std::unique_ptr<LocalRanks> start_local_ranks(const std::vector<std::string>& argv, int count);
 
 }  // namespace flux2
