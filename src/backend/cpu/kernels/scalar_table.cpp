@@ -34,6 +34,7 @@ void install_scalar(Kernels& kernels) {
       .upsample_grad = upsample_grad,
       .modulated_norm = modulated_norm,
       .gated_add = gated_add,
+      .optimise = optimise,
   };
 }
 

@@ -37,5 +37,6 @@ void upsample(const UpsampleArgs&);
 void upsample_grad(const UpsampleGradArgs&);
 void modulated_norm(const ModulatedNormArgs&);
 void gated_add(const GatedAddArgs&);
+void optimise(const OptimiseArgs&);
 
 }  // namespace flux2::cpu

@@ -56,5 +56,6 @@ void quantise_swiglu(const QuantiseSwigluArgs& args);
 void norm_rope(const NormRopeArgs& args);
 void norm_rope_grad(const NormRopeGradArgs& args);
 void torch_normal(const TorchNormalArgs& args);
+void optimise(const OptimiseArgs& args);
 
 }  // namespace flux2::cuda

@@ -57,6 +57,7 @@ Kernels kernel_table() {
   k.norm_rope = gated<norm_rope>;
   k.norm_rope_grad = gated<norm_rope_grad>;
   k.torch_normal = gated<torch_normal>;
+  k.optimise = gated<optimise>;
   return k;
 }
 
