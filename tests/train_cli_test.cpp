@@ -100,6 +100,23 @@ TEST_F(Train, ResumesToTheSameBytes) {
   EXPECT_EQ(values("parts/bars.safetensors"), values("whole/bars.safetensors"));
 }
 
+TEST_F(Train, EveryOptimiserResumesToTheSameBytes) {
+  for (const std::string type : {"adamwschedulefree", "prodigy", "came", "lion8bit"}) {
+    const std::vector<std::string> options = {"--optimizer_type", type, "--network_args", "loraplus_lr_ratio=1"};
+    const auto steps = [&](const char* count, bool resume) {
+      std::vector<std::string> all = options;
+      all.insert(all.end(), {"--max_train_steps", count, "--save_state_on_train_end"});
+      if (resume) all.push_back("--resume");
+      return all;
+    };
+    ASSERT_EQ(train(type + "-whole", steps("4", false)).status, 0);
+    ASSERT_EQ(train(type, steps("2", false)).status, 0);
+    const Finished rest = train(type, steps("4", true));
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_EQ(values(type + "/bars.safetensors"), values(type + "-whole/bars.safetensors")) << type;
+  }
+}
+
 TEST_F(Train, SurvivesKills) {
   const std::vector<std::string> options = {"--max_train_steps", "12",        "--save_every_n_steps", "2",  "--save_state",
                                             "--optimizer_type",  "adamw8bit", "--ema_decay",          "0.9"};

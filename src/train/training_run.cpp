@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "base/counted_random.h"
@@ -35,6 +36,28 @@ uint64_t random_seed() {
 
 FlowLoss flow_loss_named(const std::string& name) {
   return name == "huber" ? FlowLoss::Huber : name == "smooth_l1" ? FlowLoss::SmoothL1 : FlowLoss::Mse;
+}
+
+// The numbers of an optimiser as a state keeps them: element i of a list is "name/i".
+std::map<std::string, double> flat_scalars(const Json& scalars) {
+  std::map<std::string, double> flat;
+  for (const auto& [name, value] : scalars.items()) {
+    if (!value.is_array()) flat[name] = value.get<double>();
+    for (size_t i = 0; value.is_array() && i < value.size(); ++i) flat[fmt::format("{}/{}", name, i)] = value[i].get<double>();
+  }
+  return flat;
+}
+
+Json scalars_from(const std::map<std::string, double>& flat) {
+  Json scalars = Json::object();
+  for (const auto& [key, value] : flat) {
+    const bool whole = std::abs(value) < 0x1p53 && value == std::floor(value);  // counts were whole numbers
+    const Json number = whole ? Json(static_cast<int64_t>(value)) : Json(value);
+    const size_t slash = key.find('/');
+    if (slash == key.npos) scalars[key] = number;
+    else scalars[key.substr(0, slash)].push_back(number);  // sorted by name: lists have fewer than ten elements
+  }
+  return scalars;
 }
 
 std::vector<double> numbers_in(const std::string& list, const char* option) {
@@ -225,9 +248,7 @@ void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
                                                      .log = in.log});
   network->restore({saved.tensors.weights.begin(), saved.tensors.weights.end()});
   optimiser->load_slots(saved.tensors.optimizer);
-  Json scalars = Json::object();
-  for (const auto& [name, value] : saved.state.optimizer.scalars) scalars[name] = value;
-  optimiser->load_scalars(scalars);
+  optimiser->load_scalars(scalars_from(saved.state.optimizer.scalars));
   if (average) average->restore(saved.tensors.ema);
   step = first_step = saved.state.step;
   schedule_step = saved.state.scheduler.step;
@@ -613,8 +634,7 @@ void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
   state.optimizer.name = options.optimizer_type;
   state.optimizer.args = options.optimizer_args;
   state.optimizer.step = schedule_step;
-  const Json scalars = optimiser->scalars();
-  for (const auto& [name, value] : scalars.items()) state.optimizer.scalars[name] = value.get<double>();
+  state.optimizer.scalars = flat_scalars(optimiser->scalars());
   state.loss_window = log->losses().values();
   state.elapsed_s = log->elapsed_s();
   StateTensors tensors{.full_model = false, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
