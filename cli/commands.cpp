@@ -2,6 +2,7 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/dataset.h"
 #include "cli/models/models.h"
 #include "cli/models/options.h"
 
@@ -162,6 +163,17 @@ const std::vector<Command>& commands() {
        run_lora,
        "Reads LoRA, DoRA, LoHa, LoKr, OFT and full differences of all common trainers. generate applies them with "
        "--lora."},
+      {"dataset",
+       {},
+       "check training data and encode it for training",
+       "check|buckets|cache CONFIG [options]",
+       dataset_options,
+       {"flux2 dataset check data.toml", "flux2 dataset buckets data.toml",
+        "flux2 dataset cache data.toml -m flux.2-klein-base-4b"},
+       run_dataset,
+       "CONFIG is a dataset file of musubi-tuner, .toml or .json. `flux2 dataset ACTION --help` describes an action.",
+       false,
+       dataset_actions},
       {"train",
        {},
        "train an adapter (LoRA) on your own images",
@@ -302,7 +314,7 @@ std::string equivalent_command(const std::vector<std::string>& words) {
 }
 
 bool is_later_command(std::string_view name) {
-  for (const char* later : {"serve", "client", "dataset"})
+  for (const char* later : {"serve", "client"})
     if (name == later) return true;
   return false;
 }

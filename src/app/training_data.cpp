@@ -222,7 +222,7 @@ MadeCaches make_missing_caches(const TrainingDataset& dataset, const EngineOptio
   for (const Dataset& d : listed) made.images += static_cast<int64_t>(d.items.size());
   if (what.latents) made.latents = make_latents(listed, dataset, engine_options, options, progress, context);
   if (what.text) made.texts = make_texts(listed, dataset, engine_options, options, progress, context);
-  if (!options.keep_cache) made.removed = remove_foreign_caches(listed, dataset.model, context.log);
+  if (!what.options.keep_cache) made.removed = remove_foreign_caches(listed, dataset.model, context.log);
   return made;
 }
 

@@ -51,13 +51,12 @@ std::vector<CaptionedFile> captioned_files(Dataset& dataset, const std::vector<L
   if (images.empty())
     add_finding(dataset, Finding::Stops, "there are no images in {}; png, jpg, jpeg, webp and bmp files are read", folder);
   else if (kept.empty() && !without.empty())
-    add_finding(
-        dataset, Finding::Stops,
-        "none of the {} images in {} has a caption: write a text file beside each, for example {}, or set caption_default",
-        images.size(), folder, images.front().stem + config.caption_extension);
+    add_finding(dataset, Finding::Stops,
+                "no image in {} has a caption: write a text file beside each, for example {}, or set caption_default", folder,
+                images.front().stem + config.caption_extension);
   else if (!without.empty())
-    add_finding(dataset, Finding::Warns, "{} of {} images in {} have no caption file ({}) and are left out: {}", without.size(),
-                images.size(), folder, config.caption_extension, some_of(without));
+    add_finding(dataset, Finding::Warns, "no caption file ({}) for {} of {} images in {}; left out: {}", config.caption_extension,
+                without.size(), images.size(), folder, some_of(without));
   return kept;
 }
 
@@ -77,8 +76,8 @@ void list_folder(Dataset& dataset) {
       if (references[i].empty()) missing.push_back(targets[i].name);
     if (!missing.empty())
       add_finding(dataset, Finding::Stops,
-                  "{} of {} images have no reference in {}: {}; a reference has the name of its image, or that and _0, _1, …",
-                  missing.size(), targets.size(), config.control_directory.string(), some_of(missing));
+                  "no reference in {} for {} of {} images: {}; a reference has the name of its image, or that and _0, _1, …",
+                  config.control_directory.string(), missing.size(), targets.size(), some_of(missing));
   }
   for (size_t i = 0; i < kept.size(); ++i)
     dataset.items.push_back({targets[i].path, targets[i].stem, {kept[i].caption}, std::move(references[i]), {}});
@@ -121,8 +120,8 @@ void find_masks(Dataset& dataset) {
     else without.push_back(item.image.filename().string());
   }
   if (!without.empty())
-    add_finding(dataset, Finding::Warns, "{} of {} images have no mask in {}, so all of the image counts: {}", without.size(),
-                dataset.items.size(), config.mask_directory.string(), some_of(without));
+    add_finding(dataset, Finding::Warns, "no mask in {} for {} of {} images, so all of the image counts: {}",
+                config.mask_directory.string(), without.size(), dataset.items.size(), some_of(without));
 }
 
 // Two images with one stem would share their cache files.

@@ -61,7 +61,7 @@ TEST(ListDataset, ImagesWithoutCaptionAreLeftOutOrGetTheDefault) {
   DatasetConfig config = folder_config(folder);
   Dataset dataset = list_dataset(config);
   EXPECT_THAT(stems(dataset), ElementsAre("a"));
-  EXPECT_THAT(texts(dataset.findings, Finding::Warns), ElementsAre(HasSubstr("1 of 2 images")));
+  EXPECT_THAT(texts(dataset.findings, Finding::Warns), ElementsAre(HasSubstr("for 1 of 2 images in")));
   EXPECT_THAT(texts(dataset.findings, Finding::Stops), IsEmpty());
   config.caption_default = "something";
   dataset = list_dataset(config);
@@ -93,7 +93,7 @@ TEST(ListDataset, RecursiveFindsFoldersBelow) {
   EXPECT_THAT(stems(dataset), ElementsAre("a", "b", "c"));
   EXPECT_EQ(dataset.items[1].mask, folder / "images/masks/x/b.png");
   EXPECT_TRUE(dataset.items[0].mask.empty());
-  EXPECT_THAT(texts(dataset.findings, Finding::Warns), ElementsAre(HasSubstr("2 of 3 images have no mask")));
+  EXPECT_THAT(texts(dataset.findings, Finding::Warns), ElementsAre(HasSubstr("for 2 of 3 images, so all")));
 }
 
 TEST(ListDataset, EqualStemsStop) {
@@ -109,7 +109,7 @@ TEST(ListDataset, NothingToTrainOnStops) {
   const auto stops = [&] { return texts(list_dataset(folder_config(folder)).findings, Finding::Stops); };
   EXPECT_THAT(stops(), ElementsAre(HasSubstr("there are no images in")));
   folder.image("images/a.png", 16, 16);
-  EXPECT_THAT(stops(), ElementsAre(HasSubstr("none of the 1 images")));
+  EXPECT_THAT(stops(), ElementsAre(HasSubstr("has a caption: write a text file beside each, for example a.txt")));
   EXPECT_THAT(texts(list_dataset(folder_config(folder, "nowhere")).findings, Finding::Stops),
               ElementsAre(HasSubstr("there is no folder")));
 }
@@ -169,7 +169,8 @@ TEST_F(References, LongerNamesChooseFirst) {
 TEST_F(References, MissingOnesStop) {
   targets({"a", "b"});
   references({"a.png"});
-  EXPECT_THAT(texts(list_dataset(config).findings, Finding::Stops), ElementsAre(HasSubstr("1 of 2 images have no reference")));
+  EXPECT_THAT(texts(list_dataset(config).findings, Finding::Stops),
+              ElementsAre(HasSubstr("for 1 of 2 images: b.png; a reference")));
 }
 
 TEST_F(References, NumbersAreRequired) {

@@ -110,18 +110,18 @@ DatasetSurvey survey_dataset(const Dataset& dataset, int threads, const ImageLim
   const auto warn = [&](const std::string& text) { survey.findings.push_back({Finding::Warns, text}); };
   if (!blurred.empty())
     warn(
-        fmt::format("{} are enlarged by more than {}×, which blurs them: {}; use larger images, a smaller resolution or "
-                    "bucket_no_upscale",
+        fmt::format("{} will be blurred, because they are enlarged by more than {}×: {}; use larger images, a smaller resolution "
+                    "or bucket_no_upscale",
                     counted(blurred.size(), items.size()), kMostEnlargement, some_of(blurred)));
   if (!other_aspect.empty())
-    warn(fmt::format("{} have references with other proportions, which are cut to fit and so show another part: {}",
+    warn(fmt::format("references with other proportions for {}; they are cut to fit and so show another part: {}",
                      counted(other_aspect.size(), items.size()), some_of(other_aspect)));
   const auto partial = std::count_if(survey.buckets.begin(), survey.buckets.end(), [&](const BucketCount& bucket) {
     return bucket.images * config.num_repeats < config.batch_size;
   });
   if (partial > 0)
-    warn(fmt::format("{} of {} buckets hold fewer images than a batch of {}: their batches are smaller", partial,
-                     survey.buckets.size(), config.batch_size));
+    warn(fmt::format("too few images for a batch of {} in {} of {} buckets: their batches are smaller", config.batch_size,
+                     partial, survey.buckets.size()));
   return survey;
 }
 

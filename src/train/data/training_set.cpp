@@ -76,11 +76,11 @@ void TrainingSet::list_items(size_t dataset, const Log& log) {
   if (!stale.empty())
     throw Error(
         ErrorCode::Incompatible,
-        fmt::format("{} cache files in {} do not fit the configuration: {}", stale.size(), folder.string(), some_of(stale)),
+        fmt::format("cache files in {} do not fit the configuration ({}): {}", folder.string(), stale.size(), some_of(stale)),
         make_caches_hint());
   if (!without_text.empty())
-    log.warn("{}: {} images have latents in {}, but no text states, and are left out: {}", dataset_name(dataset),
-             without_text.size(), folder.string(), some_of(without_text));
+    log.warn("{}: no text states beside these latents in {} ({}); left out: {}", dataset_name(dataset), folder.string(),
+             without_text.size(), some_of(without_text));
   if (items_.size() == before)
     throw Error(ErrorCode::NotFound, fmt::format("there are no caches of {} in {}", model_.full_name, folder.string()),
                 make_caches_hint());

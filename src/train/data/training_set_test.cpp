@@ -215,13 +215,13 @@ TEST_F(TrainingData, FaultsSayWhatToDo) {
   fs::remove(folder / "cache2/y_f2xtiny_te.safetensors");
   test::KeptLog kept;
   EXPECT_EQ(TrainingSet(configs, model, kept.log()).training_items(), 7);
-  EXPECT_THAT(kept.warnings, ElementsAre(HasSubstr("1 images have latents in")));
+  EXPECT_THAT(kept.warnings, ElementsAre(HasSubstr("no text states beside these latents in")));
   configs[0].resolution = {128, 64};
   try {
     const TrainingSet set(configs, model);
     ADD_FAILURE() << "stale latents were accepted";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("5 cache files in"));
+    EXPECT_THAT(e.what(), HasSubstr("do not fit the configuration (5): "));
     EXPECT_THAT(e.what(), HasSubstr("was made at 64×64, but is 80×96 now"));
     EXPECT_THAT(e.hint().plain(), HasSubstr("dataset cache CONFIG"));
   }
