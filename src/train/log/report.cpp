@@ -227,7 +227,7 @@ std::string settings_table(const RunHistory& history) {
   if (options == history.start.end() || !options->is_object() || options->empty()) return {};
   std::string out = R"(<details open><summary>Settings</summary><div class="box"><table>)";
   for (const auto& [name, value] : options->items()) {
-    if (value.is_null()) continue;
+    if (value.is_null() || value == "" || (value.is_structured() && value.empty())) continue;
     const std::string text =
         value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     out += fmt::format("<tr><th>{}</th><td>{}</td></tr>", html_text(name), html_text(text));

@@ -29,10 +29,14 @@ const std::optional<int64_t>& state_rule(const std::optional<int64_t>& state, co
   return state && *state != 0 ? state : both;
 }
 
-void prune_checkpoint(const fs::path& file, const Log& log, std::vector<fs::path>& removed) {
-  std::error_code failure;
-  if (fs::remove(file, failure)) removed.push_back(file);
-  if (failure) log.warn("cannot remove the old checkpoint {}: {}", file.string(), failure.message());
+// With its average, which is saved beside it.
+void prune_checkpoint(const fs::path& checkpoint, const Log& log, std::vector<fs::path>& removed) {
+  const fs::path average = checkpoint.parent_path() / (checkpoint.stem().string() + "-ema.safetensors");
+  for (const fs::path& file : {checkpoint, average}) {
+    std::error_code failure;
+    if (fs::remove(file, failure)) removed.push_back(file);
+    if (failure) log.warn("cannot remove the old checkpoint {}: {}", file.string(), failure.message());
+  }
 }
 
 void prune_state(const fs::path& folder, const Log& log, std::vector<fs::path>& removed) {

@@ -11,7 +11,7 @@
 namespace flux2 {
 
 // How often training saves, and which older files it removes. Each save removes at most the one file whose number these formulas
-// give, and nothing else that is older.
+// give (with NAME-ema.safetensors beside it), and nothing else that is older.
 struct Retention {
   std::optional<int64_t> every_n_epochs, every_n_steps;            // N
   std::optional<int64_t> last_n_epochs, last_n_steps;              // k; empty: all are kept

@@ -110,7 +110,9 @@ TEST(Retention, PrunesFilesAndFoldersOfThisRunOnly) {
                                    "dog-step00000010-state", "dog-step00000020-state", "dog-step00000030-state",
                                    "dog-step00000040-state"));
   save(names, 50);
-  EXPECT_THAT(prune_after_step(names, rules, 50, {}), ElementsAre(names.step_checkpoint(20), names.step_state(30)));
+  const auto average = folder / "cat-step00000020-ema.safetensors";
+  std::ofstream(average) << "x";
+  EXPECT_THAT(prune_after_step(names, rules, 50, {}), ElementsAre(names.step_checkpoint(20), average, names.step_state(30)));
   EXPECT_THAT(prune_after_step(names, rules, 50, {}), ElementsAre());
 }
 

@@ -192,9 +192,11 @@ std::string svg_chart(const Chart& given) {
   std::vector<std::string> labels;
   for (size_t i = 0; i < chart.series.size(); ++i) {
     const ChartSeries& s = chart.series[i];
+    const bool empty = std::none_of(s.points.begin(), s.points.end(), [](const auto& p) { return std::isfinite(p.second); });
+    labels.push_back(empty ? "" : s.label);
+    if (empty) continue;
     drawing += line_path(f, s, i % 6);
     if (s.look == ChartSeries::Look::Dots || s.points.size() == 1) drawing += dots(f, s, i % 6);
-    labels.push_back(s.label);
   }
   drawing += hover_bands(f, chart);
   return figure(chart.title, drawing, legend(labels), chart.width, chart.height);
