@@ -22,7 +22,7 @@ from bitsandbytes.backends.cpu import ops as bitsandbytes_cpu
 from bitsandbytes.functional import create_dynamic_map
 from bitsandbytes.optim.ademamix import _ReferenceAdEMAMix
 from safetensors.torch import save_file
-from transformers.optimization import Adafactor
+from transformers.optimization import Adafactor, get_scheduler
 
 STEPS = 100
 SHAPES = [(7,), (48, 64), (64, 65), (4100,), (2, 3, 37, 33)]
@@ -77,6 +77,42 @@ def round_as_on_a_gpu():
         out.copy_(codes.to(torch.uint8).view_as(out))
 
     bitsandbytes_cpu._quant_blockwise_fp32_direct = rounded
+
+
+# case: (name, warm-up, decay, our options, options of transformers)
+SCHEDULES = {
+    "linear": ("linear", 10, 0, {}, {}),
+    "cosine": ("cosine", 0, 0, {}, {}),
+    "constant": ("constant_with_warmup", 7, 0, {}, {}),
+    "restarts": ("cosine_with_restarts", 10, 0, {"cycles": 3}, {"num_cycles": 3}),
+    "polynomial": ("polynomial", 10, 0, {"power": 2.0}, {"power": 2.0}),
+    "inverse": ("inverse_sqrt", 10, 0, {}, {}),
+    "inverse_slow": ("inverse_sqrt", 0, 0, {"timescale": 40}, {"timescale": 40}),
+    "least": ("cosine_with_min_lr", 10, 0, {"cycles": 1, "least": 0.1}, {"num_cycles": 0.5, "min_lr_rate": 0.1}),
+    "stable": (
+        "warmup_stable_decay",
+        10,
+        30,
+        {"cycles": 1, "least": 0.2},
+        {"num_stable_steps": 60, "num_decay_steps": 30, "min_lr_ratio": 0.2, "num_cycles": 0.5},
+    ),
+}
+
+
+def write_schedules(folder):
+    factors, metadata = {}, {}
+    for case, (name, warmup, decay, ours, theirs) in SCHEDULES.items():
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
+        total = None if name in ("inverse_sqrt", "warmup_stable_decay", "constant_with_warmup") else 100
+        scheduler = get_scheduler(name, optimizer, warmup, total, scheduler_specific_kwargs=theirs)
+        rates = []
+        for _ in range(110):
+            rates.append(scheduler.get_last_lr()[0] / 1e-3)
+            optimizer.step()
+            scheduler.step()
+        factors[case] = torch.tensor(rates, dtype=torch.float64)
+        metadata[case] = json.dumps({"name": name, "warmup": str(warmup), "decay": str(decay)} | ours)
+    save_file(factors, str(folder / "schedules.safetensors"), metadata)
 
 
 def slots_of_bitsandbytes(optimizer, parameters):
@@ -161,6 +197,7 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         books = {"signed": create_dynamic_map(signed=True), "unsigned": create_dynamic_map(signed=False)}
         save_file(books, str(folder / "code_books.safetensors"))
+        write_schedules(folder)
         round_as_on_a_gpu()
         for name, case in CASES.items():
             write_case(folder, name, *case)

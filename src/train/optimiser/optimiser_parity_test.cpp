@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "train/optimiser/code_books.h"
+#include "train/optimiser/learning_rate.h"
 #include "train/optimiser/optimiser_test.h"
 #include "weights/open_tensor.h"
 #include "weights/safetensors_file.h"
@@ -53,7 +54,7 @@ TEST(OptimiserParity, TrajectoriesOfThePythonOptimisers) {
   for (const auto& path : files) {
     const ParityFile file(path);
     const std::string name = path.stem().string();
-    if (name == "code_books") continue;
+    if (!file.file.metadata().contains("steps")) continue;  // not a trajectory
     const auto device = open_cpu({});
     const auto stream = device->open_stream();
     const int64_t tensors = std::stoll(file.text("tensors")), steps = std::stoll(file.text("steps"));
@@ -107,6 +108,30 @@ TEST(OptimiserParity, TrajectoriesOfThePythonOptimisers) {
     else EXPECT_LE(worst, tolerance) << name;
     EXPECT_LE(evaluation, tolerance) << name;
     EXPECT_LE(unequal, 1e-4 * count) << name;
+  }
+}
+
+TEST(OptimiserParity, SchedulesOfTransformers) {
+  const auto files = parity_files();
+  const auto found = std::find_if(files.begin(), files.end(), [](const auto& f) { return f.stem() == "schedules"; });
+  if (found == files.end()) GTEST_SKIP() << "FLUX2_PARITY_DATA names no folder with schedules";
+  const ParityFile file(*found);
+  for (const auto& [name, factors] : file.tensors) {
+    const Json json = parse_json(file.text(name));
+    LearningRateOptions o{
+        .total_steps = 100, .lr_scheduler_timescale = {}, .lr_scheduler_min_lr_ratio = {}, .lr_scheduler_args = {}};
+    read_member(json, "name", o.lr_scheduler);
+    read_member(json, "warmup", o.lr_warmup_steps);
+    read_member(json, "decay", o.lr_decay_steps);
+    read_member(json, "cycles", o.lr_scheduler_num_cycles);
+    read_member(json, "power", o.lr_scheduler_power);
+    if (json.contains("timescale")) o.lr_scheduler_timescale = json["timescale"].get<int64_t>();
+    if (json.contains("least")) o.lr_scheduler_min_lr_ratio = json["least"].get<double>();
+    const LearningRateSchedule schedule(o);
+    const std::vector<double> expected = factors.to_doubles();
+    ASSERT_EQ(expected.size(), 110u);
+    for (size_t s = 0; s < expected.size(); ++s)
+      EXPECT_NEAR(schedule.factor(static_cast<int64_t>(s), 1e-3), expected[s], 1e-12) << name << " step " << s;
   }
 }
 

@@ -63,6 +63,23 @@ void update_plain(const OptimiseArgs& a) {
       });
 }
 
+// code_of() for a block of values. The searches go on side by side, since each step of a search waits for the one before.
+void store_codes(const float* book, bool is_signed, const float* s, float largest, int64_t n, uint8_t* codes) {
+  if (largest == 0.0f) {
+    std::fill_n(codes, n, code_of(book, is_signed, 0.0f, 0.0f));
+    return;
+  }
+  float v[kCodeBlock];
+  int32_t low[kCodeBlock] = {};
+  for (int64_t e = 0; e < n; ++e) v[e] = s[e] / largest;
+  for (int half = 128; half > 0; half /= 2)
+    for (int64_t e = 0; e < n; ++e) low[e] = search_step(book, v[e], low[e], half);
+  for (int64_t e = 0; e < n; ++e) {
+    const int code = nearest_of_two(book, v[e], low[e]);
+    codes[e] = is_signed ? code_with_sign(book, s[e], code) : static_cast<uint8_t>(code);
+  }
+}
+
 template <OptimiserRule kRule>
 void update_8bit(const OptimiseArgs& a) {
   constexpr int kStates = state_count(kRule);
@@ -92,7 +109,7 @@ void update_8bit(const OptimiseArgs& a) {
             const bool is_signed = has_signed_codes(k);
             const float* book = is_signed ? a.signed_codes : a.unsigned_codes;
             for (int64_t e = 0; e < n; ++e) largest[k] = std::max(largest[k], std::abs(s[k][e]));
-            for (int64_t e = 0; e < n; ++e) codes[e] = code_of(book, is_signed, s[k][e], largest[k]);
+            store_codes(book, is_signed, s[k], largest[k], n, codes);
             static_cast<float*>(t.state[kStates + k])[first / kCodeBlock] = largest[k];
           }
           store_parameters(a, t, first, n, p);
