@@ -77,5 +77,6 @@ int run_selftest(Invocation& run);
 int run_encode_text(Invocation& run);
 int run_train(Invocation& run);
 const std::vector<Command>& train_actions();
+const std::vector<Command>& plan_actions();
 
 }  // namespace flux2

@@ -53,7 +53,10 @@ const std::vector<Command>& commands() {
        {"flux2 plan -m flux.2-klein-9b \"a lighthouse\" --size 1024", "flux2 plan \"a fox\" --quant int8 --batch 4 --device cpu",
         "flux2 plan --json \"a fox\""},
        run_plan,
-       "Reads only the headers of the model files. Counts memory by running the pipeline on a device that computes nothing."},
+       "Reads only the headers of the model files. Counts memory by running the pipeline on a device that computes nothing. "
+       "`flux2 plan train` forecasts training.",
+       false,
+       plan_actions},
       {"shell",
        {},
        "generate images interactively",

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "app/training.h"
+#include "app/training_plan.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/progress_display.h"
@@ -53,6 +54,13 @@ class TrainingDisplay {
     if (kind == "end") console_.clear_status();
   }
 
+  static std::string duration(double seconds) {
+    const auto s = static_cast<int64_t>(seconds + 0.5);
+    if (s < 60) return fmt::format("{} s", s);
+    if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+    return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+  }
+
  private:
   void step(const Json& event) {
     const auto number = [&](const char* key) {
@@ -75,13 +83,6 @@ class TrainingDisplay {
       told_ = now;
       console_.note(line);
     }
-  }
-
-  static std::string duration(double seconds) {
-    const auto s = static_cast<int64_t>(seconds + 0.5);
-    if (s < 60) return fmt::format("{} s", s);
-    if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
-    return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
   }
 
   Console& console_;
@@ -109,6 +110,54 @@ int run_train_report(Invocation& run) {
   if (log.empty()) fail(ErrorCode::NotFound, "{} contains no log of a training run (NAME.jsonl)", folder.string());
   write_report(log, folder / "report.html");
   run.console.result_path((folder / "report.html").string());
+  return 0;
+}
+
+GivenTrainOptions given_options(const Invocation& run) {
+  const bool named = !run.positional.empty() && !run.settings.has("dataset-config");  // `flux2 train data.toml`
+  check(run.positional.size() <= (named ? 1u : 0u), "unexpected argument \"{}\"",
+        run.positional.empty() ? "" : run.positional.back());
+  GivenTrainOptions given;
+  for (const TrainField& field : train_fields())
+    if (const Setting* set = run.settings.find(with_dashes(field.name))) given[field.name] = set->values;
+  if (named) given["dataset_config"] = {run.positional[0]};
+  return given;
+}
+
+int run_plan_train(Invocation& run) {
+  const TrainingForecast f = plan_training(run.spec(), given_options(run), run);
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  if (run.console.json()) {
+    run.console.result(Json{
+        {"model", f.model},
+        {"device", f.device},
+        {"images", f.images},
+        {"width", f.width},
+        {"height", f.height},
+        {"batch", f.batch},
+        {"tokens", f.tokens},
+        {"weight_bytes", f.weights},
+        {"pool_bytes", f.pool},
+        {"peak_bytes", f.peak()},
+        {"limit_bytes", f.limit},
+        {"fits", f.fits()},
+        {"steps", f.steps},
+        {"seconds_per_step", f.seconds_per_step},
+        {"seconds",
+         f.seconds()}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return 0;
+  }
+  run.console.result(fmt::format("{} on {}", f.model, f.device));
+  run.console.result(fmt::format("{} images; the largest batch has {} of {}x{}, {} tokens each", f.images, f.batch, f.width,
+                                 f.height, f.tokens));
+  run.console.result(
+      fmt::format("memory   {:6.2f} GiB: weights {:.2f}, adapter, optimiser and activations {:.2f}, program {:.2f}",
+                  gib(f.peak()), gib(f.weights), gib(f.pool), gib(f.overhead)));
+  run.console.result(fmt::format("of       {:6.2f} GiB{}", gib(f.limit), f.fits() ? "" : ": does not fit"));
+  run.console.result(
+      fmt::format("time     {:.2f} s a step, {} steps: {}", f.seconds_per_step, f.steps, TrainingDisplay::duration(f.seconds())));
+  if (!f.fits())
+    run.console.result("--gradient_checkpointing, --fp8_base --fp8_scaled, a smaller resolution or batch_size need less memory");
   return 0;
 }
 
@@ -146,6 +195,23 @@ std::vector<OptionGroup> train_options() {
   return groups;
 }
 
+const std::vector<Command>& plan_actions() {
+  static const std::vector<Command> list = {
+      {"train",
+       {},
+       "forecast the memory and time of training",
+       "[DATASET.toml] [options of train]",
+       train_options,
+       {"flux2 plan train cats.toml --preset character",
+        "flux2 plan train cats.toml -m flux.2-klein-base-9b --network_dim 32 --fp8_base --fp8_scaled",
+        "flux2 plan train cats.toml --json"},
+       run_plan_train,
+       "Counts memory by rehearsing a step on a device that computes nothing, and measures time "
+       "by training single blocks for a moment.",
+       true}};
+  return list;
+}
+
 const std::vector<Command>& train_actions() {
   static const std::vector<Command> list = {
       {"report",
@@ -159,15 +225,7 @@ const std::vector<Command>& train_actions() {
 }
 
 int run_train(Invocation& run) {
-  if (run.positional.size() == 1 && !run.settings.has("dataset-config")) {
-    // `flux2 train data.toml` names the dataset.
-  } else {
-    check(run.positional.empty(), "unexpected argument \"{}\"", run.positional.empty() ? "" : run.positional.back());
-  }
-  GivenTrainOptions given;
-  for (const TrainField& field : train_fields())
-    if (const Setting* set = run.settings.find(with_dashes(field.name))) given[field.name] = set->values;
-  if (!run.positional.empty()) given["dataset_config"] = {run.positional[0]};
+  const GivenTrainOptions given = given_options(run);
 
   // One process for each rank, unless a launcher has started them already.
   std::unique_ptr<LocalRanks> others;

@@ -8,6 +8,7 @@
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
 #include "app/training_data.h"
+#include "app/training_uploads.h"
 #include "base/json.h"
 #include "base/system_memory.h"
 #include "base/text.h"
@@ -126,9 +127,19 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
   return options;
 }
 
-TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context,
+EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context) {
+  if (options.fp8_base && !spec.quant) spec.quant = "fp8";
+  EngineOptions settings = engine_options(spec, context);
+  if (!spec.profile) {
+    const bool host = Engine(settings).device().is_host();
+    const bool rounds = options.mixed_precision.empty() ? !host : options.mixed_precision == "bf16";
+    settings.profile = rounds ? Profile::Fast : Profile::Exact;
+  }
+  return settings;
+}
+
+TrainingResult train(const RequestSpec& spec, const GivenTrainOptions& given, const AppContext& context,
                      const TrainingFrontEnd& front, std::optional<RankPlace> place) {
-  RequestSpec spec = asked;
   const ModelFiles files = choose_model(spec, context);
   const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer, context.log), ModelPart::Transformer));
   TrainOptions options = resolve_train_options(given, config.hidden);
@@ -139,13 +150,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} is distilled; adapters trained on a distilled model give broken images", files.id),
                 Hint("train on the base model and use the adapter with either, or insist with {0}", {set_option("force")}));
-  if (options.fp8_base && !spec.quant) spec.quant = "fp8";
-  EngineOptions engine_settings = engine_options(spec, context);
-  if (!spec.profile) {
-    const bool host = Engine(engine_settings).device().is_host();
-    const bool rounds = options.mixed_precision.empty() ? !host : options.mixed_precision == "bf16";
-    engine_settings.profile = rounds ? Profile::Fast : Profile::Exact;
-  }
+  EngineOptions engine_settings = training_engine_options(spec, options, context);
   if (options.log_with == "wandb" || options.log_with == "all")
     context.log.warn("wandb's files are not written; TensorBoard files and JSON lines are");
 
@@ -207,6 +212,12 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   inputs.ranks = group.get();
   inputs.stop = front.stop;
   inputs.on_event = front.on_event;
+  const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
+  if (uploads)
+    inputs.on_event = [&](const Json& event) {
+      if (front.on_event) front.on_event(event);
+      uploads->at(event);
+    };
   inputs.log = context.log;
   inputs.memory = [&] {
     const MemoryUse use = engine.memory_use(*session);
@@ -260,6 +271,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   }
   TrainingResult result;
   result.end = run.run();
+  if (uploads) uploads->finish();
   result.file = run.last_file();
   result.report = names.report();
   return result;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/context.h"
+#include "engine/engine.h"
 #include "pipeline/progress.h"
 #include "record/request_spec.h"
 #include "train/ranks/rank_place.h"
@@ -19,6 +20,9 @@ using GivenTrainOptions = std::map<std::string, std::vector<std::string>>;
 
 // Defaults, then the preset for a transformer of that width, then the configuration file, then what was given.
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden);
+
+// The engine for training: the CPU computes in f32 and a GPU in bf16 unless a profile or mixed_precision says otherwise.
+EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context);
 
 // What a front end wants to know, and how it stops a run.
 struct TrainingFrontEnd {

@@ -205,6 +205,17 @@ WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const 
   return Phases(rehearsal, engine, request).working(rehearsal);
 }
 
+CountedTransformer counted_transformer(const Engine& engine, const ModelFiles& files) {
+  CountedTransformer result{.device = open_plan_device(engine.device()), .network = {}, .weights = {}};
+  const NamedWeights weights(open_weights(files.transformer), ModelPart::Transformer);
+  const Counted<Flux2Transformer> counted(detect_flux2(weights), weights, *result.device, engine, engine.quant());
+  result.network = counted.network;
+  result.weights = counted.bytes;
+  return result;
+}
+
+int64_t overhead_bytes(const Engine& engine) { return engine.device().is_host() ? kOnHostBytes + program_bytes() : kOnGpuBytes; }
+
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
   Rehearsal rehearsal(engine, files, request);
   Forecast result{.device = engine.device().name() + ": " + engine.device().description(), .memory = engine.device().memory()};

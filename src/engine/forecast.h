@@ -38,6 +38,18 @@ struct Forecast {
 // The memory that a request needs besides the weights of transformer and text encoder, with the adapters of the engine's options.
 WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const Request& request);
 
+// The transformer of a model on a device that counts memory and computes nothing: its parameters have sizes and no values. Opens
+// headers only.
+struct CountedTransformer {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Flux2Transformer> network;
+  NetworkBytes weights;
+};
+CountedTransformer counted_transformer(const Engine& engine, const ModelFiles& files);
+
+// What a run takes besides weights and activations: the kernels' own memory and, on a CPU, the program.
+int64_t overhead_bytes(const Engine& engine);
+
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
 
 }  // namespace flux2
