@@ -204,9 +204,9 @@ Json KernelOptimiser::scalars() const {
 }
 
 void KernelOptimiser::load_scalars(const Json& scalars) {
-  int64_t step = 0;
+  int64_t step = -1;
   read_member(scalars, "step", step);
-  if (step < 0) fail(ErrorCode::BadFile, "the saved optimiser state counts {} steps", step);
+  if (step < 0) fail(ErrorCode::BadFile, "the saved optimiser state does not say how many steps it has done");
   step_ = step;
   load_numbers(scalars);
 }

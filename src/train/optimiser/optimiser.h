@@ -58,8 +58,9 @@ class Optimiser {
   virtual std::vector<double> effective_rates() const = 0;
 };
 
-// `type` is a name of docs: "adamw8bit", "torch.optim.AdamW", … in any case; `args` are words key=value with Python literals.
-// `seed` is that of stochastic rounding. Without `decay_all`, weight decay leaves out tensors with one axis.
+// `type` is a name that optimiser_named() knows: "adamw8bit", "torch.optim.AdamW", …; `args` are words key=value with Python
+// literals. Without groups, the call only checks these two. `seed` is that of stochastic rounding. Without `decay_all`, weight
+// decay leaves out tensors with one axis.
 std::unique_ptr<Optimiser> make_optimiser(const std::string& type, const std::vector<std::string>& args,
                                           std::vector<ParameterGroup> groups, uint64_t seed = 0, bool decay_all = true);
 

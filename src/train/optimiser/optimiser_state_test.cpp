@@ -77,6 +77,7 @@ TEST(OptimiserState, WrongStateIsAnErrorThatNamesIt) {
   slots[1].second = Tensor::empty(*bench.stream, DType::F32, {8});
   EXPECT_THAT(failure(slots), testing::HasSubstr("t0/v"));
   EXPECT_THROW(optimiser->load_scalars(Json{{"step", -3}}), Error);
+  EXPECT_THROW(optimiser->load_scalars(Json::object()), Error);
   EXPECT_THROW(make_optimiser("adamwschedulefree", {}, bench.groups(1e-3))->load_scalars(Json{{"step", 3}}), Error);
 }
 
