@@ -164,7 +164,13 @@ RequestSpec cache_spec(const Invocation& run) {
   const auto set = [&](const std::string& name, const std::string& value) { own[name] = {{value}, "--" + name}; };
   if (run.settings.has("vae-dtype")) set("vae-dtype", latent_dtype(run) == DType::F32 ? "float32" : "bfloat16");
   if (run.settings.flag("fp8-text-encoder")) set("quant-text-encoder", "fp8");
-  return spec_of(run.settings.with(own));
+  RequestSpec spec = spec_of(run.settings.with(own));
+  // A model that is only configured does not contradict the version that was asked for.
+  if (run.settings.has("model-version") && !run.settings.is_asked("model") && !run.settings.is_asked("dit")) {
+    spec.model.reset();
+    spec.dit.reset();
+  }
+  return spec;
 }
 
 // Shows the scaled images instead of encoding them.

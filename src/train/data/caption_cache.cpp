@@ -110,9 +110,9 @@ void keep_others(const fs::path& path, const CacheModel& model, const std::strin
     check_architecture(old.metadata(), model);
     for (const StoredTensor& t : old.tensors())
       if (!variant_of(t.name) && t.dtype) tensors.push_back({t.name, Tensor::host_copy(t.bytes.data(), *t.dtype, t.shape)});
-    for (const auto& [name, value] : old.metadata()) {
-      const bool known = std::any_of(metadata.begin(), metadata.end(), [&](const auto& m) { return m.first == name; });
-      if (!name.starts_with("flux2.") && !known) metadata.emplace_back(name, value);
+    for (const auto& entry : old.metadata()) {
+      const bool known = std::any_of(metadata.begin(), metadata.end(), [&](const auto& m) { return m.first == entry.first; });
+      if (!entry.first.starts_with("flux2.") && !known) metadata.emplace_back(entry);
     }
     const auto at = old.metadata().find("caption1");
     if (at != old.metadata().end() && at->second != caption) log.info("{}: the caption has changed", path.string());

@@ -64,7 +64,7 @@ PixelSize control_size_in(const Json& value) {
 }
 
 std::string extension_in(const Json& value) {
-  const std::string text = text_in(value);
+  std::string text = text_in(value);
   check(text.find('.') != text.npos && text.find('/') == text.npos, "must be an extension with its dot, like \".txt\"");
   return text;
 }
@@ -193,8 +193,8 @@ Json table_in(const Json& table, const std::string& where, bool general, const L
 }
 
 void read_values(const Json& values, const std::string& where, DatasetConfig& config) {
-  for (const auto& [name, value] : values.items())
-    in_context(fmt::format("{}: {}", where, name), [&] { find_key(name)->read(value, config); });
+  for (const auto& entry : values.items())
+    in_context(fmt::format("{}: {}", where, entry.key()), [&] { find_key(entry.key())->read(entry.value(), config); });
 }
 
 class PathFinder {
@@ -282,7 +282,7 @@ std::vector<std::string> keys_musubi_refuses(const Json& content) {
   const auto look = [&](const Json& table, const std::string& where) {
     if (!table.is_object()) return;
     for (const auto& [name, value] : table.items())
-      if (const ConfigKey* key = find_key(name); !key || !key->of_musubi) refused.push_back(where + "." + name);
+      if (const ConfigKey* key = find_key(name); !key || !key->of_musubi) refused.push_back(fmt::format("{}.{}", where, name));
   };
   if (content.is_object() && content.contains("general")) look(content["general"], "general");
   if (content.is_object() && content.contains("datasets") && content["datasets"].is_array())

@@ -133,6 +133,7 @@ void make_latent_caches(const std::vector<Dataset>& datasets, const std::vector<
     return Decoded{prepare_item(config, item, read_sources(config, item, options.limits, log)), std::move(marks)};
   });
   std::vector<std::map<std::string, std::vector<std::string>>> older;
+  older.reserve(datasets.size());
   for (const Dataset& dataset : datasets) older.push_back(files_by_stem(dataset.config.cache_directory, model));
   const auto total = static_cast<int64_t>(tasks.size());
   if (progress) progress(0, total);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "image/mask.h"
 #include "image/read_image.h"
+#include "train/data/cache_names.h"
 
 namespace flux2 {
 
@@ -77,23 +78,31 @@ PixelSize reference_size(const DatasetConfig& config, PixelSize reference, Pixel
   return config.control_resolution ? free_bucket(reference, *config.control_resolution) : bucket;
 }
 
-PreparedItem prepare_item(const DatasetConfig& config, const DatasetItem& item, const SourceImages& sources) {
+ItemSizes item_sizes(const DatasetConfig& config, const DatasetItem& item, const SourceImages& sources) {
   const Buckets buckets(config.resolution, {config.enable_bucket, config.bucket_no_upscale});
-  PreparedItem prepared;
-  prepared.original = size_of(sources.target);
-  prepared.bucket = buckets.of(prepared.original);
-  check_side(prepared.bucket, item.image, sources.target);
-  prepared.target = fit_to_bucket(sources.target, prepared.bucket);
+  ItemSizes sizes;
+  sizes.original = size_of(sources.target);
+  sizes.bucket = buckets.of(sizes.original);
+  check_side(sizes.bucket, item.image, sources.target);
   for (size_t i = 0; i < sources.references.size(); ++i) {
     const Image& reference = sources.references[i];
-    const PixelSize size =
-        in_context(item.references[i].string(), [&] { return reference_size(config, size_of(reference), prepared.bucket); });
-    check_side(size, item.references[i], reference);
-    prepared.references.push_back(fit_to_bucket(reference, size));
+    sizes.references.push_back(
+        in_context(item.references[i].string(), [&] { return reference_size(config, size_of(reference), sizes.bucket); }));
+    check_side(sizes.references.back(), item.references[i], reference);
   }
-  const auto tokens = static_cast<size_t>(prepared.bucket.area() / (kBucketStep * kBucketStep));
-  if (!sources.mask.pixels.empty()) prepared.mask = latent_mask(sources.mask, prepared.bucket);
-  else if (config.has_masks()) prepared.mask.assign(tokens, 1.0f);
+  return sizes;
+}
+
+PreparedItem prepare_item(const DatasetConfig& config, const DatasetItem& item, const SourceImages& sources) {
+  const ItemSizes sizes = item_sizes(config, item, sources);
+  PreparedItem prepared;
+  prepared.original = sizes.original;
+  prepared.bucket = sizes.bucket;
+  prepared.target = fit_to_bucket(sources.target, sizes.bucket);
+  for (size_t i = 0; i < sources.references.size(); ++i)
+    prepared.references.push_back(fit_to_bucket(sources.references[i], sizes.references[i]));
+  if (!sources.mask.pixels.empty()) prepared.mask = latent_mask(sources.mask, sizes.bucket);
+  else if (config.has_masks()) prepared.mask.assign(static_cast<size_t>(latent_size(sizes.bucket).tokens()), 1.0f);
   return prepared;
 }
 

@@ -27,7 +27,14 @@ struct SourceImages {
 SourceImages read_sources(const DatasetConfig& config, const DatasetItem& item, const ImageLimits& limits = {},
                           const Log& log = {});
 
-// Brings them to their sizes. Throws InvalidArgument, naming the file, if an image is too small.
+// The sizes that the images of an item get. Throws InvalidArgument, naming the file, if an image is too small.
+struct ItemSizes {
+  PixelSize original, bucket;
+  std::vector<PixelSize> references;
+};
+ItemSizes item_sizes(const DatasetConfig& config, const DatasetItem& item, const SourceImages& sources);
+
+// Brings the images to their sizes.
 PreparedItem prepare_item(const DatasetConfig& config, const DatasetItem& item, const SourceImages& sources);
 
 // The size that a reference gets beside a target of this bucket.

@@ -31,11 +31,11 @@ ItemSurvey survey_item(const DatasetConfig& config, const DatasetItem& item, con
   ItemSurvey result;
   try {
     const SourceImages sources = read_sources(config, item, limits);
-    const PreparedItem prepared = prepare_item(config, item, sources);
-    result.size = prepared.original;
-    result.bucket = prepared.bucket;
+    const ItemSizes sizes = item_sizes(config, item, sources);
+    result.size = sizes.original;
+    result.bucket = sizes.bucket;
+    result.reference_sizes = sizes.references;
     for (const Image& image : sources.references) result.references.push_back({image.width, image.height});
-    for (const Image& image : prepared.references) result.reference_sizes.push_back({image.width, image.height});
   } catch (const Error& e) {
     result.error = e.what();
   }

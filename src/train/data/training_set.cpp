@@ -28,6 +28,7 @@ Hint make_caches_hint() { return Hint("make the caches with {0}", {run_command("
 
 std::vector<std::pair<int64_t, int64_t>> widths_and_heights(const std::vector<LatentSize>& sizes) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
+  pairs.reserve(sizes.size());
   for (const LatentSize& size : sizes) pairs.emplace_back(size.columns, size.rows);
   return pairs;
 }
@@ -64,7 +65,7 @@ void TrainingSet::list_items(size_t dataset, const Log& log) {
     }
     const LatentSummary latents = read_latent_summary(folder / name, model_);
     if (const std::string reason = stale_reason(config, latents); !reason.empty()) {
-      stale.push_back(name + " " + reason);
+      stale.push_back(fmt::format("{} {}", name, reason));
       continue;
     }
     const CaptionSummary caption = read_caption_summary(text, model_);
