@@ -170,6 +170,7 @@ TrainingResult train(const RequestSpec& spec, const GivenTrainOptions& given, co
 
   // One process makes the caches; the others wait for it.
   const bool first = !group || group->rank() == 0;
+  const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
   if (!options.require_cache && first)
     make_missing_caches(dataset, engine_settings, {.latents = true, .text = true, .options = {.keep_cache = options.keep_cache}},
                         front.progress, context);
@@ -212,7 +213,6 @@ TrainingResult train(const RequestSpec& spec, const GivenTrainOptions& given, co
   inputs.ranks = group.get();
   inputs.stop = front.stop;
   inputs.on_event = front.on_event;
-  const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
   if (uploads)
     inputs.on_event = [&](const Json& event) {
       if (front.on_event) front.on_event(event);

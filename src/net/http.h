@@ -26,10 +26,10 @@ struct HttpSettings {
 HttpSettings http_settings(const std::function<const char*(const char*)>& environment);
 
 struct HttpRequest {
-  std::string method = "GET";  // GET, HEAD or POST
+  std::string method = "GET";  // GET, HEAD, POST or PUT
   std::string url;
   std::vector<HttpHeader> headers = {};
-  std::string body = {};                 // of a POST
+  std::string body = {};                 // of a POST or PUT
   std::string token = {};                // sent as a bearer token over https, or over http to this machine; never otherwise
   double idle_timeout_s = 10;            // the transfer fails after this time without data
   size_t max_body = 32 << 20;            // of an answer kept in memory

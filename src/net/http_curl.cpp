@@ -81,8 +81,8 @@ class Exchange {
   static size_t on_body(char* data, size_t, size_t size, void* self) {
     return static_cast<Exchange*>(self)->guarded(size, [&](Exchange& e) { return e.body({data, size}); });
   }
-  static int on_time(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    return static_cast<Exchange*>(self)->guarded(0, [](Exchange& e) { return e.in_time(); }) != 0;
+  static int on_time(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t sent) {
+    return static_cast<Exchange*>(self)->guarded(0, [&](Exchange& e) { return e.in_time(sent); }) != 0;
   }
 
   // Exceptions must not cross the C library: they are stored, and returning any number other than `size` ends the transfer.
@@ -132,7 +132,9 @@ class Exchange {
     return true;
   }
 
-  bool in_time() {
+  bool in_time(curl_off_t sent) {
+    if (sent != sent_) last_byte_ = Clock::now();  // the server says nothing while it takes a long body
+    sent_ = sent;
     cancelled_ = request_.cancelled && request_.cancelled();
     idle_ = std::chrono::duration<double>(Clock::now() - last_byte_).count() > request_.idle_timeout_s;
     return !cancelled_ && !idle_;
@@ -142,17 +144,22 @@ class Exchange {
   const HttpSink& sink_;
   HttpAnswer answer_;
   Clock::time_point last_byte_;
+  curl_off_t sent_ = 0;
   bool begun_ = false, unwanted_ = false, cancelled_ = false, idle_ = false;
   std::exception_ptr thrown_;
 };
 
-void append(HeaderList& list, const std::string& name, const std::string& value) {
-  check(name.find_first_of("\r\n") == name.npos && value.find_first_of("\r\n") == value.npos, "the header {} holds a line end",
-        name.substr(0, name.find_first_of("\r\n")));
-  curl_slist* longer = curl_slist_append(list.get(), (name + ": " + value).c_str());
+void append_line(HeaderList& list, const std::string& line) {
+  curl_slist* longer = curl_slist_append(list.get(), line.c_str());
   if (!longer) throw std::bad_alloc();
   static_cast<void>(list.release());
   list.reset(longer);
+}
+
+void append(HeaderList& list, const std::string& name, const std::string& value) {
+  check(name.find_first_of("\r\n") == name.npos && value.find_first_of("\r\n") == value.npos, "the header {} holds a line end",
+        name.substr(0, name.find_first_of("\r\n")));
+  append_line(list, name + ": " + value);
 }
 
 }  // namespace
@@ -209,7 +216,8 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   set_text(CURLOPT_USERAGENT, s.user_agent);
   if (request.method == "HEAD") {
     curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "POST") {
+  } else if (request.method == "POST" || request.method == "PUT") {
+    if (request.method == "PUT") curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, "PUT");  // give_back() resets it
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, request.body.c_str());
   } else {
@@ -218,6 +226,12 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   }
   HeaderList headers;
   for (const HttpHeader& h : request.headers) append(headers, h.name, h.value);
+  if (request.method == "PUT") {
+    // Without these lines the library says that the body is a form, and waits a second for servers that ignore "Expect". A type
+    // given above stays.
+    append_line(headers, "Content-Type:");
+    append_line(headers, "Expect:");
+  }
   if (!request.token.empty() && (url.secure() || url.loopback())) append(headers, "Authorization", "Bearer " + request.token);
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers.get());
   HttpAnswer answer = Exchange(request, sink).run(c);

@@ -1,4 +1,7 @@
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -29,6 +32,67 @@ TEST(HttpClient, SendsTheRequest) {
   EXPECT_EQ(head.body, "");
   EXPECT_EQ(head.header("Content-Length"), "4");
   EXPECT_EQ(server.requests().at(0).target, "/a?b");
+}
+
+TEST(HttpClient, PutSendsTheBodyAsItIs) {
+  HttpServer server([](const ServedRequest& r) {
+    return Reply{.headers = {{"ETag", "\"1\""}, {"X-Type", r.header("content-type")}}, .body = r.method};
+  });
+  const HttpClient client;
+  std::string body(3 << 20, 'x');
+  body[5] = '\0';
+  const auto start = std::chrono::steady_clock::now();
+  const HttpAnswer stored = client.send({.method = "PUT", .url = server.url() + "/part", .body = body});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(900));  // no wait for "100 Continue"
+  EXPECT_EQ(stored.body, "PUT");
+  EXPECT_EQ(stored.header("ETag"), "\"1\"");
+  EXPECT_EQ(stored.header("X-Type"), "");  // in particular no form
+  EXPECT_TRUE(server.requests().at(0).body == body);
+  const HttpAnswer typed =
+      client.send({.method = "PUT", .url = server.url(), .headers = {{"content-type", "image/png"}}, .body = "y"});
+  EXPECT_EQ(typed.header("X-Type"), "image/png");
+  EXPECT_EQ(client.send({.method = "PUT", .url = server.url()}).status, 200);  // no body
+  EXPECT_EQ(server.requests().back().header("content-length"), "0");
+  // The same connection then serves other methods.
+  EXPECT_EQ(client.send({.url = server.url()}).body, "GET");
+  EXPECT_EQ(client.send({.method = "POST", .url = server.url(), .body = "z"}).body, "POST");
+  EXPECT_EQ(client.send({.method = "HEAD", .url = server.url()}).header("Content-Length"), "4");
+}
+
+// A server that reads slowly sends nothing meanwhile; that is not silence.
+TEST(HttpClient, ALongUploadIsNotIdle) {
+  constexpr size_t kBody = 16 << 20;
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int small = 256 << 10;
+  ::setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  std::jthread reader([&] {
+    const int socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    std::vector<char> piece(512 << 10);
+    for (size_t taken = 0; taken < kBody;) {
+      const ssize_t n = ::recv(socket, piece.data(), piece.size(), MSG_WAITALL);
+      if (n <= 0) break;
+      taken += static_cast<size_t>(n);
+      std::this_thread::sleep_for(std::chrono::milliseconds(taken < kBody ? 50 : 0));
+    }
+    const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
+    EXPECT_EQ(::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+    ::close(socket);
+  });
+  const HttpAnswer answer = HttpClient().send({.method = "PUT",
+                                               .url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
+                                               .body = std::string(kBody, 'x'),
+                                               .idle_timeout_s = 1});
+  EXPECT_EQ(answer.failure, "");
+  EXPECT_EQ(answer.body, "done");
+  reader.join();
+  ::close(listener);
 }
 
 TEST(HttpClient, TheTokenGoesOverLoopbackAndHttpsOnly) {

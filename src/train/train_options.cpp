@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace flux2 {
 
@@ -81,7 +82,8 @@ void set_train_option(TrainOptions& options, const TrainField& field, const std:
 
 Json train_options_json(const TrainOptions& options) {
   Json json = Json::object();
-  for (const TrainField& field : train_fields()) json[field.name] = std::visit(AsJson{options}, field.member);
+  for (const TrainField& field : train_fields())
+    if (!field.secret) json[field.name] = std::visit(AsJson{options}, field.member);
   return json;
 }
 
@@ -167,6 +169,14 @@ void check_train_options(const TrainOptions& o) {
   check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
   check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",
         o.base_weights_multiplier.size(), o.base_weights.size());
+  if (o.resume_from_huggingface)
+    throw Error(ErrorCode::InvalidArgument, "resume_from_huggingface is not supported",
+                Hint("download the state folder and name it with {0}", {set_option("resume")}));
+  const size_t slash = o.huggingface_repo_id.find('/');
+  check(o.huggingface_repo_id.empty() || (slash != 0 && slash + 1 < o.huggingface_repo_id.size() && slash != std::string::npos &&
+                                          slash == o.huggingface_repo_id.rfind('/')),
+        "huggingface_repo_id: \"{}\" is not a repository; write owner/name", printable(o.huggingface_repo_id));
+  check(!o.save_state_to_huggingface || !o.huggingface_repo_id.empty(), "save_state_to_huggingface needs huggingface_repo_id");
   if ((o.sample_every_n_steps || o.sample_every_n_epochs || o.sample_at_first) && o.sample_prompts.empty() && o.preset.empty())
     throw Error(ErrorCode::InvalidArgument, "sample images need prompts",
                 Hint("name a file with {0}", {set_option("sample_prompts")}));

@@ -89,6 +89,9 @@ struct TrainOptions {
   std::string training_comment;
   std::string metadata_title, metadata_author, metadata_description, metadata_license, metadata_tags, metadata_reso,
       metadata_arch;
+  std::string huggingface_repo_id, huggingface_repo_type = "model", huggingface_path_in_repo, huggingface_token,
+                                   huggingface_repo_visibility = "private";
+  bool save_state_to_huggingface = false, resume_from_huggingface = false, async_upload = false;
 
   // Samples
   std::string sample_prompts;
@@ -119,6 +122,7 @@ struct TrainField {
   Member member;
   std::vector<std::string> words = {};  // if only these values are valid
   bool common = false;                  // listed by short help
+  bool secret = false;                  // never written anywhere
 
   bool is_list() const { return std::holds_alternative<std::vector<std::string> TrainOptions::*>(member); }
 };
@@ -135,7 +139,7 @@ const std::vector<IgnoredTrainOption>& ignored_train_options();
 // Sets a value from text; a list is replaced. Throws InvalidArgument with the name, the text and what is valid.
 void set_train_option(TrainOptions& options, const TrainField& field, const std::vector<std::string>& values);
 
-// Every option with its value, for states, metadata and logs.
+// Every option with its value, for states, metadata and logs; without secrets.
 Json train_options_json(const TrainOptions& options);
 
 // What a preset sets, for a transformer of that width: option names and values. Throws InvalidArgument for an unknown name.

@@ -52,6 +52,26 @@ TEST(TrainOptions, ValuesAreRead) {
   EXPECT_EQ(n.adapter.exclude, (std::vector<std::string>{".*single.*"}));
 }
 
+TEST(TrainOptions, UploadsAreCheckedAndTokensStayHere) {
+  TrainOptions o;
+  set(o, "huggingface_token", {"hf_secret"});
+  EXPECT_EQ(o.huggingface_token, "hf_secret");
+  EXPECT_EQ(train_options_json(o).dump().find("hf_secret"), std::string::npos);
+  for (const std::string bad : {"name", "/name", "owner/", "a/b/c"}) {
+    o.huggingface_repo_id = bad;
+    EXPECT_EQ(error_of([&] { check_train_options(o); }),
+              "huggingface_repo_id: \"" + bad + "\" is not a repository; write owner/name");
+  }
+  o.huggingface_repo_id = "owner/name";
+  o.save_state_to_huggingface = true;
+  check_train_options(o);
+  o.huggingface_repo_id = "";
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "save_state_to_huggingface needs huggingface_repo_id");
+  TrainOptions resumed;
+  resumed.resume_from_huggingface = true;
+  EXPECT_EQ(error_of([&] { check_train_options(resumed); }), "resume_from_huggingface is not supported");
+}
+
 TEST(TrainOptions, WrongValuesAreNamed) {
   TrainOptions o;
   EXPECT_EQ(error_of([&] { set_train_option(o, *find_train_field("max_train_steps"), {"many"}); }),
