@@ -107,6 +107,14 @@ TEST_F(TrainUpload, TheTokenOfDownloadsIsUsedAndStatesStayHere) {
   EXPECT_TRUE(uploads.files().at("ramp.safetensors") == bytes("out/ramp.safetensors"));
 }
 
+TEST_F(TrainUpload, OfSeveralProcessesOneUploads) {
+  const FakeUploads uploads(hub_);
+  const Finished done = train({"--ranks", "2"}, {{"HF_TOKEN", FakeUploads::kToken}});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(uploads.faults(), ElementsAre());
+  EXPECT_THAT(uploads.summaries(), ElementsAre("ramp.safetensors: step 2"));
+}
+
 TEST_F(TrainUpload, AFailureIsAWarning) {
   hub_.on_hub = [](const ServedRequest&) { return Reply{.status = 500}; };
   for (const bool in_background : {false, true}) {
