@@ -70,10 +70,12 @@ class TrainingDisplay {
     double rate = 0;
     if (event.contains("lr") && event["lr"].is_object() && !event["lr"].empty()) rate = event["lr"].begin().value().get<double>();
     const double speed = number("it_per_s"), memory = number("device_gib") > 0 ? number("device_gib") : number("host_gib");
-    const std::string line =
-        fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {}  ETA {}  {:.1f} GiB", at, steps_, number("loss_avg"), rate,
-                    speed >= 1 ? fmt::format("{:.2f} steps/s", speed) : fmt::format("{:.2f} s/step", speed > 0 ? 1 / speed : 0),
-                    duration(number("eta_s")), memory);
+    std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}", at, steps_, number("loss_avg"), rate);
+    if (speed > 0) {  // not known after the first step, which brings memory into place
+      line += speed >= 1 ? fmt::format("  {:.2f} steps/s", speed) : fmt::format("  {:.2f} s/step", 1 / speed);
+      line += "  ETA " + duration(number("eta_s"));
+    }
+    if (memory > 0) line += fmt::format("  {:.1f} GiB", memory);
     if (console_.progress() == ProgressMode::Bar) {
       console_.status(line);
     } else if (console_.progress() == ProgressMode::Plain) {

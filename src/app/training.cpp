@@ -127,6 +127,17 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
   return options;
 }
 
+RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given) {
+  const auto named = given.find("model_version");
+  if (named == given.end() || named->second.back() == "auto") return spec;
+  TrainOptions checked;
+  set_train_option(checked, *find_train_field("model_version"), named->second);
+  const bool base = checked.model_version == "dev" || checked.model_version.find("base") != std::string::npos;
+  if (spec.dit) spec.base = spec.base.value_or(base);
+  else if (!spec.model) spec.model = "flux.2-" + checked.model_version;
+  return spec;
+}
+
 EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context) {
   if (options.fp8_base && !spec.quant) spec.quant = "fp8";
   EngineOptions settings = engine_options(spec, context);
@@ -138,11 +149,15 @@ EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& opti
   return settings;
 }
 
-TrainingResult train(const RequestSpec& spec, const GivenTrainOptions& given, const AppContext& context,
+TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context,
                      const TrainingFrontEnd& front, std::optional<RankPlace> place) {
+  const RequestSpec spec = with_model_version(asked, given);
   const ModelFiles files = choose_model(spec, context);
   const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer, context.log), ModelPart::Transformer));
   TrainOptions options = resolve_train_options(given, config.hidden);
+  if (options.model_version != "auto")
+    if (const auto variant = find_variant(options.model_version); variant && variant->config != config)
+      context.log.warn("{} is not the size of {}; training goes by the file", files.transformer.string(), options.model_version);
   check_train_options(options);
   check_output_name(options.output_name);
   check(!options.dataset_config.empty(), "training needs a dataset configuration");

@@ -97,7 +97,8 @@ double timed_step(const Engine& engine, Flux2Config config, int64_t doubles, int
 
 }  // namespace
 
-TrainingForecast plan_training(const RequestSpec& spec, const GivenTrainOptions& given, const AppContext& context) {
+TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context) {
+  const RequestSpec spec = with_model_version(asked, given);
   const ModelFiles files = choose_model(spec, context);
   const NamedWeights weights(open_weights(files.transformer, context.log), ModelPart::Transformer);
   const Flux2Config config = detect_flux2(weights);

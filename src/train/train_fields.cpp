@@ -5,6 +5,12 @@ namespace flux2 {
 const std::vector<TrainField>& train_fields() {
   static const std::vector<TrainField> fields = {
       {"dataset_config", "Data", "FILE", "dataset configuration, TOML or JSON", &TrainOptions::dataset_config, {}, true},
+      {"model_version",
+       "Data",
+       "NAME",
+       "dev, klein-4b, klein-base-4b, klein-9b or klein-base-9b (default: auto, from the file)",
+       &TrainOptions::model_version,
+       {"auto", "dev", "klein-4b", "klein-base-4b", "klein-9b", "klein-base-9b"}},
       {"config_file", "Data", "FILE", "TOML file with options; the command line has priority", &TrainOptions::config_file},
       {"preset",
        "Data",

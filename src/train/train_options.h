@@ -16,6 +16,7 @@ namespace flux2 {
 struct TrainOptions {
   // Data
   std::string dataset_config;
+  std::string model_version = "auto";
   std::string config_file;
   std::string preset;
   bool require_cache = false;

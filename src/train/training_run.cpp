@@ -147,6 +147,11 @@ struct TrainingRun::Parts {
 TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::move(given)), options(std::move(chosen)) {
   check_train_options(options);
   check_output_name(options.output_name);
+  if (!options.metadata_reso.empty()) {  // a mistake in it must not wait for the first save
+    RunFacts probe;
+    probe.modelspec.resolution = options.metadata_reso;
+    metadata_of(probe);
+  }
   names = {options.output_dir, options.output_name};
   ranks = in.ranks ? in.ranks->size() : 1;
   seed = options.seed ? static_cast<uint64_t>(*options.seed) : random_seed();
