@@ -43,8 +43,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["bench"] = {"base",  "net",  "tensor", "autograd", "ops", "weights", "nn",
                 "model", "text", "image",  "pipeline", "hub", "engine",  "backend/cpu"};
   m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
-  m["app"] = {"base",  "net",      "tensor", "weights", "model",  "text",
-              "image", "pipeline", "hub",    "engine",  "record", "train"};
+  m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record", "train"};
   m["cli"] = {"base",     "net", "tensor", "weights", "model", "text",  "image",
               "pipeline", "hub", "engine", "record",  "bench", "train", "app"};
   return m;

@@ -9,9 +9,9 @@
 
 namespace flux2 {
 
-// Random numbers without state: a number is a function of a seed, a purpose, an index (of a sample, an epoch, …) and its own place.
-// Results therefore do not depend on the order of calls, on the number of threads or ranks, or on whether a run was resumed.
-// Philox4x32-10 with the counter (block, purpose, index); block b holds the elements 4b … 4b + 3.
+// Random numbers without state: a number is a function of a seed, a purpose, an index (of a sample, an epoch, …) and its own
+// place. Results therefore do not depend on the order of calls, on the number of threads or ranks, or on whether a run was
+// resumed. Philox4x32-10 with the counter (block, purpose, index); block b holds the elements 4b … 4b + 3.
 class CountedRandom {
  public:
   CountedRandom(uint64_t seed, uint32_t purpose, uint64_t index) : seed_(seed), purpose_(purpose), index_(index) {}
