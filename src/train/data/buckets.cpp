@@ -40,9 +40,9 @@ void check_resolution(PixelSize resolution, const Buckets::Options& options) {
 
 PixelSize on_bucket_grid(PixelSize size) { return {to_step(size.width), to_step(size.height)}; }
 
-Buckets::Buckets(PixelSize resolution, Options options)
-    : area_(resolution.area()), no_upscale_(options.enabled && options.no_upscale) {
+Buckets::Buckets(PixelSize resolution, Options options) : no_upscale_(options.enabled && options.no_upscale) {
   check_resolution(resolution, options);
+  area_ = resolution.area();
   if (!options.enabled) {
     sizes_ = {resolution};
     return;

@@ -34,7 +34,7 @@ class Buckets {
   PixelSize of(PixelSize image) const;                            // a side is 0 if the image is too small to keep its size
 
  private:
-  int64_t area_;
+  int64_t area_ = 0;
   bool no_upscale_;
   std::vector<PixelSize> sizes_;
 };
