@@ -29,7 +29,6 @@ std::string with_dashes(std::string name) {
 
 OptionSpec option_of(const TrainField& field) {
   OptionSpec option{.name = with_dashes(field.name), .value = field.value, .help = field.help, .repeatable = field.is_list()};
-  option.common = field.common;
   option.words = field.words;
   return option;
 }
@@ -188,12 +187,14 @@ std::vector<OptionGroup> train_options() {
   OptionGroup ignored{"Accepted without effect", {}};
   for (const IgnoredTrainOption& o : ignored_train_options()) {
     ignored.options.push_back({.name = with_dashes(o.name), .value = o.value, .help = "no effect: " + o.reason});
-    ignored.options.back().common = false;
   }
   for (OptionGroup& group : generate_options())
     if (group.title == "Model" || group.title == "Device and memory" || group.title == "Messages")
       groups.push_back(std::move(group));
   groups.push_back(std::move(ignored));
+  set_common(groups, {"dataset-config", "preset", "max-train-steps", "learning-rate", "network-dim", "network-alpha",
+                      "timestep-sampling", "gradient-checkpointing", "output-dir", "output-name", "save-every-n-steps",
+                      "save-state", "resume", "sample-prompts", "sample-every-n-steps", "model", "device", "help", "help-all"});
   return groups;
 }
 

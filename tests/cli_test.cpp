@@ -48,7 +48,7 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
   EXPECT_EQ(option.status, 2);
   EXPECT_EQ(option.err, "flux2: unknown option --stpes\n  hint: did you mean --steps?\n");
   EXPECT_THAT(flux2({"generat", "x"}).err, HasSubstr("did you mean generate?"));
-  for (const char* later : {"serve", "train", "client"}) {
+  for (const char* later : {"serve", "client"}) {
     const Finished command = flux2({later});
     EXPECT_EQ(command.status, 2) << later;
     EXPECT_THAT(command.err, HasSubstr("not available yet in this version"));

@@ -122,7 +122,6 @@ struct TrainField {
   std::string help;
   Member member;
   std::vector<std::string> words = {};  // if only these values are valid
-  bool common = false;                  // listed by short help
   bool secret = false;                  // never written anywhere
 
   bool is_list() const { return std::holds_alternative<std::vector<std::string> TrainOptions::*>(member); }
