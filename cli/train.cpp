@@ -241,7 +241,11 @@ int run_train(Invocation& run) {
   ProgressDisplay display(run.console);
   TrainingDisplay training(run.console);
   TrainingFrontEnd front;
+  // Among several processes, the first one speaks.
+  const std::optional<RankPlace> place = others ? std::optional(others->place()) : rank_from_environment();
+  const bool speaks = !place || place->rank == 0;
   front.progress = display.progress();
+  if (!speaks) front.progress.report = {};
   front.on_event = [&](const Json& event) { training.at(event); };
   front.stop = [] {
     if (interrupt_signal() != 0) return StopRequest::End;
@@ -255,7 +259,7 @@ int run_train(Invocation& run) {
     display.finish();
     run.console.note(line);
   };
-  const TrainingResult result = train(run.spec(), given, run, front, others ? std::optional(others->place()) : std::nullopt);
+  const TrainingResult result = train(run.spec(), given, run, front, place);
   if (others) others->wait();
   display.finish();
   run.console.clear_status();

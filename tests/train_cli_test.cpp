@@ -162,10 +162,13 @@ TEST_F(Train, TwoProcessesGiveTheGradientOfOne) {
                                             "--max_grad_norm",  "0",   "--learning_rate",   "1"};
   std::vector<std::string> one = options, two = options;
   one.insert(one.end(), {"--gradient_accumulation_steps", "2"});
-  two.insert(two.end(), {"--ranks", "2"});
+  write("prompts.txt", "bars --w 64 --h 64 --s 1 --d 5\n");  // the second process waits while the first makes an image
+  two.insert(two.end(), {"--ranks", "2", "--sample_prompts", "prompts.txt", "--sample_every_n_steps", "1"});
   const Finished single = train("one", one), both = train("two", two);
   ASSERT_EQ(single.status, 0) << single.err;
   ASSERT_EQ(both.status, 0) << both.err;
+  EXPECT_EQ(both.out, "two/bars.safetensors\n");
+  EXPECT_EQ(files_in("two/sample"), 1u);
   const auto a = values("one/bars.safetensors"), b = values("two/bars.safetensors");
   ASSERT_EQ(a.size(), b.size());
   double difference = 0, size = 0;

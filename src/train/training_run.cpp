@@ -1,23 +1,17 @@
-#include "train/training_run.h"
+#include "train/training_parts.h"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <random>
 
 #include "base/counted_random.h"
 #include "train/data/batch_reader.h"
-#include "train/flow_step.h"
-#include "train/log/checkpoint_file.h"
-#include "train/log/retention.h"
 #include "train/log/state_folder.h"
 #include "train/network_args.h"
-#include "train/optimiser/learning_rate.h"
-#include "train/optimiser/optimiser.h"
 #include "train/optimiser/optimiser_names.h"
-#include "train/weight_average.h"
 
 namespace flux2 {
 
@@ -27,8 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
 uint64_t random_seed() {
   std::random_device device;
   return device();
@@ -36,46 +28,6 @@ uint64_t random_seed() {
 
 FlowLoss flow_loss_named(const std::string& name) {
   return name == "huber" ? FlowLoss::Huber : name == "smooth_l1" ? FlowLoss::SmoothL1 : FlowLoss::Mse;
-}
-
-// The numbers of an optimiser as a state keeps them: element i of a list is "name/i".
-std::map<std::string, double> flat_scalars(const Json& scalars) {
-  std::map<std::string, double> flat;
-  for (const auto& [name, value] : scalars.items()) {
-    if (!value.is_array()) flat[name] = value.get<double>();
-    for (size_t i = 0; value.is_array() && i < value.size(); ++i) flat[fmt::format("{}/{}", name, i)] = value[i].get<double>();
-  }
-  return flat;
-}
-
-Json scalars_from(const std::map<std::string, double>& flat) {
-  Json scalars = Json::object();
-  for (const auto& [key, value] : flat) {
-    const bool whole = std::abs(value) < 0x1p53 && value == std::floor(value);  // counts were whole numbers
-    const Json number = whole ? Json(static_cast<int64_t>(value)) : Json(value);
-    const size_t slash = key.find('/');
-    if (slash == key.npos) scalars[key] = number;
-    else scalars[key.substr(0, slash)].push_back(number);  // sorted by name: lists have fewer than ten elements
-  }
-  return scalars;
-}
-
-std::vector<double> numbers_in(const std::string& list, const char* option) {
-  std::vector<double> values;
-  size_t start = 0;
-  while (start <= list.size()) {
-    const size_t comma = std::min(list.find(',', start), list.size());
-    const std::string word = list.substr(start, comma - start);
-    try {
-      size_t used = 0;
-      values.push_back(std::stod(word, &used));
-      check(used == word.size(), "{}: \"{}\" is not a number", option, word);
-    } catch (const std::logic_error&) {
-      fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not a number", option, word);
-    }
-    start = comma + 1;
-  }
-  return values;
 }
 
 }  // namespace
@@ -95,54 +47,6 @@ TimestepOptions timestep_options(const TrainOptions& o) {
           .num_timestep_buckets = static_cast<int>(o.num_timestep_buckets.value_or(0)),
           .timestep_offset = o.timestep_offset};
 }
-
-struct TrainingRun::Parts {
-  Parts(TrainingInputs given, TrainOptions chosen);
-
-  RunEnd run();
-  void train_epoch(int64_t epoch);
-  void one_step(std::vector<LoadedBatch> group, int64_t first_micro, const std::vector<double>& divisors);
-  void after_step(bool epoch_ends);
-  void validate();
-  void make_samples(bool by_epoch, int64_t epoch);
-  void save_checkpoint(const std::filesystem::path& file, int64_t epoch);
-  void save_state(const std::filesystem::path& folder);
-  void removed(const std::vector<std::filesystem::path>& files);
-  void resume(const std::filesystem::path& folder);
-  bool is_first_rank() const { return !in.ranks || in.ranks->rank() == 0; }
-  bool finished() const { return step >= total_steps || end_reason; }
-  Timestep draw(const Sample& sample, LatentSize size) const;
-  NamedTensors optimizer_slots() const { return optimiser->slots(); }
-
-  TrainingInputs in;
-  TrainOptions options;
-  AdapterOptions adapter;
-  double lora_plus_ratio = 0;
-  uint64_t seed = 0;
-  std::unique_ptr<AdapterNetwork> network;
-  std::unique_ptr<Optimiser> optimiser;
-  std::unique_ptr<LearningRateSchedule> schedule;
-  std::unique_ptr<WeightAverage> average;
-  std::unique_ptr<FlowStep> objective;
-  std::optional<TimestepSampler> timesteps;
-  mutable std::optional<std::pair<int64_t, StratifiedTimesteps>> strata;  // of an epoch
-  std::optional<RunLog> log;
-  OutputNames names;
-  Retention retention;
-  LossWindow losses;
-  double elapsed_before = 0;
-
-  int64_t ranks = 1;
-  int64_t steps_per_epoch = 0, total_steps = 0, total_epochs = 0;
-  int64_t step = 0, schedule_step = 0, epoch = 0, micro = 0, samples_seen = 0, first_step = 0;
-  int64_t bad_steps = 0;
-  bool resumed = false, sampled_first = false;
-  Clock::time_point began;
-  std::optional<RunEndReason> end_reason;
-  std::string end_message;
-  std::filesystem::path last_file;
-  int64_t saved_state_step = -1, saved_file_step = -1;
-};
 
 TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::move(given)), options(std::move(chosen)) {
   check_train_options(options);
@@ -243,27 +147,6 @@ Timestep TrainingRun::Parts::draw(const Sample& sample, LatentSize size) const {
     stratum = strata->second.at(static_cast<int64_t>(sample.index) - epoch * count);
   }
   return timesteps->sample(seed, sample.index, size.rows, size.columns, stratum);
-}
-
-void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
-  const LoadedState saved = read_state(folder);
-  const bool other_data = check_resume(saved.state, {.options = train_options_json(options),
-                                                     .dataset_hash = in.data->dataset_hash(),
-                                                     .force = options.resume_force,
-                                                     .log = in.log});
-  network->restore({saved.tensors.weights.begin(), saved.tensors.weights.end()});
-  optimiser->load_slots(saved.tensors.optimizer);
-  optimiser->load_scalars(scalars_from(saved.state.optimizer.scalars));
-  if (average) average->restore(saved.tensors.ema);
-  step = first_step = saved.state.step;
-  schedule_step = saved.state.scheduler.step;
-  epoch = saved.state.epoch;
-  micro = other_data ? 0 : saved.state.micro_in_epoch;
-  samples_seen = saved.state.samples_seen;
-  losses = LossWindow(saved.state.loss_window);
-  elapsed_before = saved.state.elapsed_s;
-  resumed = true;
-  in.log.info("resuming {} at step {}", folder.string(), step);
 }
 
 RunEnd TrainingRun::Parts::run() {
@@ -461,20 +344,23 @@ void TrainingRun::Parts::after_step(bool epoch_ends) {
   const bool last = step >= total_steps;
   if (options.validate_every_n_steps && (due(options.validate_every_n_steps, step) || last)) validate();
 
-  StopRequest stop = in.stop ? in.stop() : StopRequest::None;
-  double flags[2] = {stop == StopRequest::End ? 1.0 : 0.0, stop == StopRequest::Save ? 1.0 : 0.0};
-  if (in.ranks) in.ranks->all_reduce(std::span<double>(flags));
-  if (flags[0] > 0) end_reason = end_reason.value_or(RunEndReason::Interrupted);
-  if (options.max_time && seconds_since(began) >= 60 * *options.max_time) end_reason = end_reason.value_or(RunEndReason::Time);
+  // All ranks must come to the same decision, so what one of them wants, all do.
+  const StopRequest stop = in.stop ? in.stop() : StopRequest::None;
+  const bool late = options.max_time && seconds_since(began) >= 60 * *options.max_time;
+  std::array<double, 3> wishes = {stop == StopRequest::End ? 1.0 : 0.0, late ? 1.0 : 0.0, stop == StopRequest::Save ? 1.0 : 0.0};
+  if (in.ranks) in.ranks->all_reduce(std::span<double>(wishes));
+  if (wishes[0] > 0) end_reason = end_reason.value_or(RunEndReason::Interrupted);
+  if (wishes[1] > 0) end_reason = end_reason.value_or(RunEndReason::Time);
+  const bool save_now = wishes[2] > 0;
 
   const bool sample_by_step = due(options.sample_every_n_steps, step);
   const bool sample_by_epoch = epoch_ends && due(options.sample_every_n_epochs, epoch);
   if (sample_by_step) make_samples(false, epoch);
   if (is_first_rank() && !last && !end_reason) {
     const bool by_step = due(options.save_every_n_steps, step);
-    if (by_step || flags[1] > 0) {
+    if (by_step || save_now) {
       save_checkpoint(names.step_checkpoint(step), epoch);
-      if (options.save_state || flags[1] > 0) save_state(names.step_state(step));
+      if (options.save_state || save_now) save_state(names.step_state(step));
       if (by_step) removed(prune_after_step(names, retention, step, in.log));
     }
     if (epoch_ends && due(options.save_every_n_epochs, epoch)) {
@@ -486,167 +372,6 @@ void TrainingRun::Parts::after_step(bool epoch_ends) {
   if (epoch_ends && log) log->epoch({.step = step, .epoch = epoch});
   // A moment that is due by step and by epoch is sampled once.
   if (sample_by_epoch && !sample_by_step) make_samples(true, epoch);
-}
-
-void TrainingRun::Parts::removed(const std::vector<std::filesystem::path>& files) {
-  for (const auto& file : files)
-    if (log) log->removed({.step = step, .file = file});
-}
-
-void TrainingRun::Parts::validate() {
-  if (!in.data->has_validation()) {
-    if (step == first_step + 1 || step == *options.validate_every_n_steps)
-      in.log.warn("validation was asked for, but no dataset is marked `validation`");
-    return;
-  }
-  if (!is_first_rank()) return;
-  network->begin_pass({}, false);
-  optimiser->evaluation_weights();
-  RunValidation report{.step = step, .loss = 0, .by_t = {}};
-  const auto times = numbers_in(options.validation_timesteps, "validation_timesteps");
-  for (const double t : times) {
-    double sum = 0, count = 0;
-    for (const BatchPlan& plan : in.data->validation()) {
-      const LoadedBatch batch = in.data->load(plan);
-      sum += objective->validate(batch, t) * static_cast<double>(batch.size());
-      count += static_cast<double>(batch.size());
-    }
-    report.by_t.emplace_back(t, sum / count);
-    report.loss += sum / count / static_cast<double>(times.size());
-  }
-  optimiser->training_weights();
-  log->validation(report);
-}
-
-void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
-  if (!in.make_samples) return;
-  if (is_first_rank()) {
-    optimiser->evaluation_weights();
-    const bool averaged = average && options.ema_sample;
-    if (averaged) average->exchange();
-    network->refresh();
-    auto copy = std::make_shared<Flux2Transformer>(*in.network);
-    network->attach_for_sampling(*copy);
-    try {
-      for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
-        log->sample(sample);
-    } catch (const Error& e) {
-      // Training is worth more than an image of it.
-      if (e.code() == ErrorCode::Cancelled) end_reason = RunEndReason::Interrupted;
-      else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
-    }
-    if (averaged) average->exchange();
-    optimiser->training_weights();
-    network->refresh();
-  }
-  if (in.ranks) in.ranks->barrier();
-}
-
-void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int64_t at_epoch) {
-  if (saved_file_step == step && file != names.last_checkpoint()) return;
-  RunFacts facts = in.facts;
-  facts.finished_at = unix_now();
-  facts.output_name = options.output_name;
-  facts.learning_rate = options.learning_rate;
-  facts.train_items = in.data->training_items();
-  facts.batches_per_epoch = in.data->batches_per_epoch();
-  facts.epochs = total_epochs;
-  facts.gradient_checkpointing = options.gradient_checkpointing;
-  facts.gradient_accumulation_steps = options.gradient_accumulation_steps;
-  facts.max_train_steps = total_steps;
-  facts.lr_warmup_steps = options.lr_warmup_steps;
-  facts.lr_scheduler = options.lr_scheduler;
-  facts.base_model_version = in.data->model().full_name;
-  if (!options.mixed_precision.empty()) facts.mixed_precision = options.mixed_precision;
-  facts.seed = seed;
-  if (!options.training_comment.empty()) facts.training_comment = options.training_comment;
-  const std::string optimizer_class = optimiser_text(options.optimizer_type, {});
-  facts.optimizer = optimizer_class.substr(0, optimizer_class.find('('));
-  facts.optimizer_args = options.optimizer_args;
-  facts.max_grad_norm = options.max_grad_norm;
-  facts.fp8_base = options.fp8_base;
-  facts.weighting_scheme = options.weighting_scheme;
-  facts.logit_mean = options.logit_mean;
-  facts.logit_std = options.logit_std;
-  facts.mode_scale = options.mode_scale;
-  facts.guidance_scale = options.guidance_scale;
-  facts.timestep_sampling = options.timestep_sampling;
-  facts.sigmoid_scale = options.sigmoid_scale;
-  facts.discrete_flow_shift = options.discrete_flow_shift;
-  facts.steps = step;
-  facts.epoch = at_epoch;
-  facts.network =
-      RunFacts::Network{.module = options.network_module,
-                        .dim = adapter.dim,
-                        .alpha = adapter.alpha,
-                        .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
-                        .args = network_args_json(options)};
-  for (const DatasetConfig& d : in.data->datasets())
-    facts.datasets.push_back(
-        {.width = d.resolution.width,
-         .height = d.resolution.height,
-         .caption_extension = d.caption_extension.empty() ? std::nullopt : std::optional(d.caption_extension),
-         .batch_size = d.batch_size,
-         .num_repeats = d.num_repeats,
-         .enable_bucket = d.enable_bucket,
-         .bucket_no_upscale = d.bucket_no_upscale,
-         .image_directory = d.image_directory.string(),
-         .image_jsonl_file = d.image_jsonl_file.string(),
-         .control_directory = d.control_directory.string(),
-         .has_control = in.data->has_references()});
-  const auto text = [](const std::string& s) { return s.empty() ? std::nullopt : std::optional(s); };
-  facts.modelspec = {
-      .architecture = options.metadata_arch.empty() ? architecture_title(in.data->model().full_name) : options.metadata_arch,
-      .title = text(options.metadata_title),
-      .author = text(options.metadata_author),
-      .description = text(options.metadata_description),
-      .license = text(options.metadata_license),
-      .tags = text(options.metadata_tags),
-      .resolution = text(options.metadata_reso),
-      .min_timestep = options.min_timestep,
-      .max_timestep = options.max_timestep};
-  const CheckpointOptions format{.precision = save_precision_named(options.save_precision),
-                                 .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
-  const auto write = [&](const std::filesystem::path& path) {
-    const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
-    if (log)
-      log->checkpoint({.step = step, .epoch = at_epoch, .file = written.file, .sha256 = written.sha256, .bytes = written.bytes});
-  };
-  optimiser->evaluation_weights();
-  write(file);
-  if (average) {
-    average->exchange();
-    write(file.parent_path() / (file.stem().string() + "-ema.safetensors"));
-    average->exchange();
-  }
-  optimiser->training_weights();
-  last_file = file;
-  saved_file_step = step;
-}
-
-void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
-  if (saved_state_step == step && folder != names.last_state()) return;
-  TrainState state;
-  state.program = in.program;
-  state.step = step;
-  state.epoch = epoch;
-  state.micro_in_epoch = micro;
-  state.samples_seen = samples_seen;
-  state.seed = seed;
-  state.options = train_options_json(options);
-  state.dataset_hash = in.data->dataset_hash();
-  state.scheduler = {options.lr_scheduler, schedule_step};
-  state.optimizer.name = options.optimizer_type;
-  state.optimizer.args = options.optimizer_args;
-  state.optimizer.step = schedule_step;
-  state.optimizer.scalars = flat_scalars(optimiser->scalars());
-  state.loss_window = log->losses().values();
-  state.elapsed_s = log->elapsed_s();
-  StateTensors tensors{.full_model = false, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
-  if (average) tensors.ema = average->averages();
-  write_state(folder, state, tensors);
-  log->state({.step = step, .epoch = epoch, .folder = folder});
-  saved_state_step = step;
 }
 
 TrainingRun::TrainingRun(TrainingInputs inputs, TrainOptions options)

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include "train/training_parts.h"
+
+namespace flux2 {
+
+namespace {
+
+std::vector<double> numbers_in(const std::string& list, const char* option) {
+  std::vector<double> values;
+  size_t start = 0;
+  while (start <= list.size()) {
+    const size_t comma = std::min(list.find(',', start), list.size());
+    const std::string word = list.substr(start, comma - start);
+    try {
+      size_t used = 0;
+      values.push_back(std::stod(word, &used));
+      check(used == word.size(), "{}: \"{}\" is not a number", option, word);
+    } catch (const std::logic_error&) {
+      fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not a number", option, word);
+    }
+    start = comma + 1;
+  }
+  return values;
+}
+
+}  // namespace
+
+void TrainingRun::Parts::validate() {
+  if (!in.data->has_validation()) {
+    if (step == first_step + 1 || step == *options.validate_every_n_steps)
+      in.log.warn("validation was asked for, but no dataset is marked `validation`");
+    return;
+  }
+  if (!is_first_rank()) return;
+  network->begin_pass({}, false);
+  optimiser->evaluation_weights();
+  RunValidation report{.step = step, .loss = 0, .by_t = {}};
+  const auto times = numbers_in(options.validation_timesteps, "validation_timesteps");
+  for (const double t : times) {
+    double sum = 0, count = 0;
+    for (const BatchPlan& plan : in.data->validation()) {
+      const LoadedBatch batch = in.data->load(plan);
+      sum += objective->validate(batch, t) * static_cast<double>(batch.size());
+      count += static_cast<double>(batch.size());
+    }
+    report.by_t.emplace_back(t, sum / count);
+    report.loss += sum / count / static_cast<double>(times.size());
+  }
+  optimiser->training_weights();
+  log->validation(report);
+}
+
+void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
+  double stopped = 0;
+  if (is_first_rank() && in.make_samples) {
+    optimiser->evaluation_weights();
+    const bool averaged = average && options.ema_sample;
+    if (averaged) average->exchange();
+    network->refresh();
+    auto copy = std::make_shared<Flux2Transformer>(*in.network);
+    network->attach_for_sampling(*copy);
+    try {
+      for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
+        log->sample(sample);
+    } catch (const Error& e) {
+      // Training is worth more than an image of it.
+      if (e.code() == ErrorCode::Cancelled) stopped = 1;
+      else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
+    }
+    if (averaged) average->exchange();
+    optimiser->training_weights();
+    network->refresh();
+  }
+  if (in.ranks) in.ranks->all_reduce(std::span<double>(&stopped, 1));  // the others wait for the images
+  if (stopped > 0) end_reason = RunEndReason::Interrupted;
+}
+
+}  // namespace flux2
