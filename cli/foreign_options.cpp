@@ -50,10 +50,11 @@ bool is_no_option(const std::string& word) { return !word.starts_with('-'); }
 
 const std::vector<ListOption>& list_options() {
   static const std::vector<ListOption> options = {
-      {"lora-weight", is_weights_file},    {"lora-multiplier", is_number},        {"include-patterns", is_pattern},
-      {"exclude-patterns", is_pattern},    {"control-image-path", is_image_file}, {"input-images", is_image_file},
-      {"latent-path", is_weights_file},    {"network-args", is_no_option},        {"optimizer-args", is_no_option},
-      {"lr-scheduler-args", is_no_option}, {"base-weights", is_no_option},        {"base-weights-multiplier", is_number}};
+      {"lora-weight", is_weights_file},      {"lora-multiplier", is_number},        {"include-patterns", is_pattern},
+      {"exclude-patterns", is_pattern},      {"control-image-path", is_image_file}, {"input-images", is_image_file},
+      {"latent-path", is_weights_file},      {"network-args", is_no_option},        {"optimizer-args", is_no_option},
+      {"lr-scheduler-args", is_no_option},   {"base-weights", is_no_option},        {"freeze", is_no_option},
+      {"base-weights-multiplier", is_number}};
   return options;
 }
 

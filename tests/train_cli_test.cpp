@@ -155,6 +155,47 @@ TEST_F(Train, InterruptSavesAndEnds) {
   EXPECT_TRUE(adapter);
 }
 
+TEST_F(Train, TrainsTheWholeTransformer) {
+  const auto with = [&](std::vector<std::string> more) {
+    const std::vector<std::string> options = {"train",
+                                              "data.json",
+                                              "--full",
+                                              "--learning_rate",
+                                              "1e-4",
+                                              "--freeze",
+                                              "img_in",
+                                              "norm",
+                                              "--seed",
+                                              "3",
+                                              "--profile",
+                                              "exact",
+                                              "--output_dir",
+                                              "full",
+                                              "--output_name",
+                                              "bars",
+                                              "--optimizer_type",
+                                              "adafactor",
+                                              "--optimizer_args",
+                                              "relative_step=False",
+                                              "scale_parameter=False"};
+    more.insert(more.begin(), options.begin(), options.end());
+    return flux2(more);
+  };
+  const Finished done = with({"--max_train_steps", "3", "--save_state_on_train_end"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const auto trained = values("full/bars.safetensors");
+  const auto before = open_weights(pico_folder() / "flux-2-pico.safetensors");
+  EXPECT_EQ(trained.size(), before->tensors().size());
+  EXPECT_EQ(trained.at("img_in.weight"), before->open("img_in.weight").to_floats());
+  EXPECT_NE(trained.at("txt_in.weight"), before->open("txt_in.weight").to_floats());
+  EXPECT_TRUE(exists("full/bars-state/model.safetensors"));
+  const Finished rest = with({"--max_train_steps", "4", "--resume"});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  const Finished used = generate({"bars number 1", "-m", "pico", "--dit", "full/bars.safetensors", "--seed", "1", "-o", "x.png"});
+  EXPECT_EQ(used.status, 0) << used.err;
+  EXPECT_EQ(with({"--network_args", "dora=True"}).status, 2);
+}
+
 // Two processes with a batch each compute the gradient of one process that accumulates two batches.
 TEST_F(Train, TwoProcessesGiveTheGradientOfOne) {
   // Plain gradient descent, so that rounding is not amplified.

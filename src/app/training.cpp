@@ -279,10 +279,13 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   if (front.tell && first) {
     front.tell(fmt::format("{} images, {} batches an epoch, {} steps an epoch, {} epochs, {} steps in all", data.training_items(),
                            data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
-    front.tell(
-        fmt::format("{} layers with {:.1f} million parameters; the change is multiplied by {:.3g}", totals.modules,
-                    static_cast<double>(totals.parameters) / 1e6,
-                    (options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim))));
+    const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
+    if (options.full) {
+      front.tell(fmt::format("the whole transformer is trained: {}", size));
+    } else {
+      const double scale = options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim);
+      front.tell(fmt::format("{} layers with {}; the change is multiplied by {:.3g}", totals.modules, size, scale));
+    }
   }
   TrainingResult result;
   result.end = run.run();

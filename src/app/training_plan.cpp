@@ -12,6 +12,7 @@
 #include "train/flow_step.h"
 #include "train/network_args.h"
 #include "train/optimiser/optimiser.h"
+#include "train/whole_network.h"
 
 namespace flux2 {
 
@@ -47,27 +48,33 @@ LoadedBatch blank_batch(const LargestBatch& shape, int64_t text_length, int64_t 
 class StepTrial {
  public:
   StepTrial(Flux2Transformer& network, Stream& stream, DType activations, const TrainOptions& options)
-      : adapter_(network, stream, parse_network_args(options).adapter, 0),
+      : model_(trained(network, stream, options)),
         objective_(network, stream, {.checkpoint_blocks = options.gradient_checkpointing, .activations = activations},
                    [](const Sample&, LatentSize) {
                      return Timestep{0.5f, 0.5f, 1.0};
                    }) {
     ParameterGroup group{"unet", options.learning_rate, {}};
-    for (const TrainedParameter& p : adapter_.parameters()) group.tensors.push_back({p.name, p.leaf.detached()});
+    for (const TrainedParameter& p : model_->parameters()) group.tensors.push_back({p.name, p.leaf.detached()});
     optimiser_ = make_optimiser(options.optimizer_type, options.optimizer_args, {std::move(group)}, 0);
   }
 
   void step(const LoadedBatch& batch) {
     const auto result = objective_.train(batch, static_cast<double>(batch.size()),
-                                         [&](const std::vector<uint64_t>& samples) { adapter_.begin_pass(samples, true); });
+                                         [&](const std::vector<uint64_t>& samples) { model_->begin_pass(samples, true); });
     std::vector<Tensor> gradients;
-    for (const TrainedParameter& p : adapter_.parameters())
+    for (const TrainedParameter& p : model_->parameters())
       gradients.push_back(result.gradients.contains(p.leaf) ? result.gradients[p.leaf] : Tensor());
     optimiser_->step(gradients, 1.0, 1.0);
   }
 
  private:
-  AdapterNetwork adapter_;
+  static std::unique_ptr<TrainedModel> trained(Flux2Transformer& network, Stream& stream, const TrainOptions& options) {
+    if (!options.full) return std::make_unique<AdapterNetwork>(network, stream, parse_network_args(options).adapter, 0);
+    const DType dtype = options.full_bf16 ? DType::BF16 : DType::F32;
+    return std::make_unique<WholeNetwork>(network, stream, WholeNetworkOptions{.dtype = dtype, .freeze = options.freeze});
+  }
+
+  std::unique_ptr<TrainedModel> model_;
   FlowStep objective_;
   std::unique_ptr<Optimiser> optimiser_;
 };

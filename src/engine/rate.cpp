@@ -105,7 +105,9 @@ class RateMeter {
     const auto products = [&](int64_t n) {
       return 26 * static_cast<double>(n * config.hidden) * static_cast<double>(config.hidden);
     };
-    const int64_t n = tokens_for(tokens, host_, products);
+    const auto looks_of = [&](int64_t n) { return 4 * static_cast<double>(n * n) * static_cast<double>(config.hidden); };
+    // Attention is part of the block that is timed; in a small model with many tokens it is nearly all of it.
+    const int64_t n = tokens_for(tokens, host_, [&](int64_t k) { return products(k) + looks_of(k); });
     rates.attention = attention_rate(tokens, config.heads(), config.heads(), Flux2Config::kHeadDim, false);
     SingleBlock block(config);
     block.visit("single_blocks.0.", [&](const Parameter& p) { weights_(p); });
@@ -113,8 +115,7 @@ class RateMeter {
     const Tensor x = random({1, n, config.hidden}), m = random({1, 1, config.hidden});
     const double seconds = seconds_of([&] { block(x, rope, {m, m, m}); });
     const double attention = n == tokens ? 0 : attention_rate(n, config.heads(), config.heads(), Flux2Config::kHeadDim, false);
-    const double looks = 4 * static_cast<double>(n * n) * static_cast<double>(config.hidden);
-    rates.step = rest_rate(products(n), seconds, looks / (attention > 0 ? attention : rates.attention));
+    rates.step = rest_rate(products(n), seconds, looks_of(n) / (attention > 0 ? attention : rates.attention));
   }
 
   void measure_text(const Qwen3Config& config, int64_t tokens, ModelRates& rates) {

@@ -165,6 +165,9 @@ void check_train_options(const TrainOptions& o) {
     throw Error(ErrorCode::InvalidArgument, "fp8_base without scales would also round norms and embeddings",
                 Hint("add {0}", {set_option("fp8_scaled")}));
   check(!o.fp8_scaled || o.fp8_base, "fp8_scaled needs fp8_base");
+  check(o.full || (!o.full_bf16 && o.freeze.empty() && !o.decay_all), "full_bf16, freeze and decay_all need full");
+  check(!o.full || (o.network_weights.empty() && o.network_args.empty() && !o.scale_weight_norms && !o.fp8_base),
+        "network_weights, network_args, scale_weight_norms and fp8_base are for adapters; they cannot be combined with full");
   check(!o.dim_from_weights || !o.network_weights.empty(), "dim_from_weights needs network_weights");
   check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
   check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",

@@ -42,6 +42,11 @@ struct TrainOptions {
   std::optional<double> lr_scheduler_min_lr_ratio;
   std::vector<std::string> lr_scheduler_args;
 
+  // What is trained
+  bool full = false, full_bf16 = false;
+  std::vector<std::string> freeze;
+  bool decay_all = false;
+
   // Adapter
   std::string network_module = "networks.lora_flux_2";
   int64_t network_dim = 4;

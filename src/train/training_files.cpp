@@ -97,12 +97,15 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
   facts.discrete_flow_shift = options.discrete_flow_shift;
   facts.steps = step;
   facts.epoch = at_epoch;
-  facts.network =
-      RunFacts::Network{.module = options.network_module,
-                        .dim = adapter.dim,
-                        .alpha = adapter.alpha,
-                        .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
-                        .args = network_args_json(options)};
+  facts.full_bf16 = options.full_bf16;
+  facts.network.reset();
+  if (!options.full)
+    facts.network =
+        RunFacts::Network{.module = options.network_module,
+                          .dim = adapter.dim,
+                          .alpha = adapter.alpha,
+                          .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
+                          .args = network_args_json(options)};
   for (const DatasetConfig& d : in.data->datasets())
     facts.datasets.push_back(
         {.width = d.resolution.width,
@@ -127,8 +130,10 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
       .resolution = text(options.metadata_reso),
       .min_timestep = options.min_timestep,
       .max_timestep = options.max_timestep};
-  const CheckpointOptions format{.precision = save_precision_named(options.save_precision),
-                                 .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+  // A whole model keeps the type of its weights.
+  const CheckpointOptions format{
+      .precision = options.full ? std::nullopt : std::optional(save_precision_named(options.save_precision)),
+      .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   const auto write = [&](const std::filesystem::path& path) {
     const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
     if (log)
@@ -164,7 +169,7 @@ void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
   state.optimizer.scalars = flat_scalars(optimiser->scalars());
   state.loss_window = log->losses().values();
   state.elapsed_s = log->elapsed_s();
-  StateTensors tensors{.full_model = false, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
+  StateTensors tensors{.full_model = options.full, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
   if (average) tensors.ema = average->averages();
   write_state(folder, state, tensors);
   log->state({.step = step, .epoch = epoch, .folder = folder});

@@ -22,6 +22,7 @@ namespace flux2 {
 struct TrainingRun::Parts {
   Parts(TrainingInputs given, TrainOptions chosen);
 
+  void attach_adapter();
   RunEnd run();
   void train_epoch(int64_t epoch);
   void one_step(std::vector<LoadedBatch> group, int64_t first_micro, const std::vector<double>& divisors);
@@ -42,7 +43,7 @@ struct TrainingRun::Parts {
   AdapterOptions adapter;
   double lora_plus_ratio = 0;
   uint64_t seed = 0;
-  std::unique_ptr<AdapterNetwork> network;
+  std::unique_ptr<TrainedModel> network;
   std::unique_ptr<Optimiser> optimiser;
   std::unique_ptr<LearningRateSchedule> schedule;
   std::unique_ptr<WeightAverage> average;

@@ -12,6 +12,7 @@
 #include "train/log/state_folder.h"
 #include "train/network_args.h"
 #include "train/optimiser/optimiser_names.h"
+#include "train/whole_network.h"
 
 namespace flux2 {
 
@@ -77,16 +78,13 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   if (folder && !options.seed) seed = read_state_json(*folder).seed;
   options.seed = static_cast<int64_t>(seed);
 
-  const NetworkArguments network_arguments = parse_network_args(options);
-  adapter = network_arguments.adapter;
-  lora_plus_ratio = network_arguments.lora_plus_ratio;
-  if (options.dim_from_weights) {
-    const auto shape = AdapterNetwork::shape_of(options.network_weights, in.log);
-    adapter.dim = shape.dim;
-    adapter.alpha = shape.alpha;
+  if (options.full) {
+    network = std::make_unique<WholeNetwork>(
+        *in.network, *in.stream,
+        WholeNetworkOptions{.dtype = options.full_bf16 ? DType::BF16 : DType::F32, .freeze = options.freeze});
+  } else {
+    attach_adapter();
   }
-  network = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
-  if (!options.network_weights.empty()) network->start_from(options.network_weights, in.log);
 
   std::vector<ParameterGroup> groups = {{"unet", options.learning_rate, {}}};
   if (lora_plus_ratio > 0) groups.push_back({"unet plus", options.learning_rate * lora_plus_ratio, {}});
@@ -95,7 +93,8 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   for (const std::string& warning :
        optimiser_warnings(options.optimizer_type, options.optimizer_args, options.lr_scheduler, options.max_grad_norm))
     in.log.warn("{}", warning);
-  optimiser = make_optimiser(options.optimizer_type, options.optimizer_args, std::move(groups), seed);
+  optimiser =
+      make_optimiser(options.optimizer_type, options.optimizer_args, std::move(groups), seed, !options.full || options.decay_all);
 
   const int64_t batches = (in.data->batches_per_epoch() + ranks - 1) / ranks;
   steps_per_epoch = (batches + options.gradient_accumulation_steps - 1) / options.gradient_accumulation_steps;
@@ -138,6 +137,20 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   if (folder) resume(*folder);
 }
 
+void TrainingRun::Parts::attach_adapter() {
+  const NetworkArguments arguments = parse_network_args(options);
+  adapter = arguments.adapter;
+  lora_plus_ratio = arguments.lora_plus_ratio;
+  if (options.dim_from_weights) {
+    const auto shape = AdapterNetwork::shape_of(options.network_weights, in.log);
+    adapter.dim = shape.dim;
+    adapter.alpha = shape.alpha;
+  }
+  auto attached = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
+  if (!options.network_weights.empty()) attached->start_from(options.network_weights, in.log);
+  network = std::move(attached);
+}
+
 Timestep TrainingRun::Parts::draw(const Sample& sample, LatentSize size) const {
   std::optional<double> stratum;
   if (const int buckets = timesteps->options().num_timestep_buckets; buckets > 0) {
@@ -159,7 +172,8 @@ RunEnd TrainingRun::Parts::run() {
                               .jsonl = options.jsonl,
                               .logging_dir = options.logging_dir,
                               .log_prefix = options.log_prefix,
-                              .tracker_name = options.log_tracker_name.empty() ? "network_train" : options.log_tracker_name,
+                              .tracker_name = options.log_tracker_name.empty() ? (options.full ? "fine-tuning" : "network_train")
+                                                                               : options.log_tracker_name,
                               .log_config = options.log_config,
                               .resumed_step = resumed ? std::optional(step) : std::nullopt,
                               .losses = losses,

@@ -144,9 +144,10 @@ def fp8_rows(weight):
 
 
 # ---- The loop.
-def train(model, adapters, items, steps):
-    parameters = [p for a in adapters.values() for p in a.parts.values()]
-    optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01)
+def train(model, named, items, steps, rate=1e-3, decays=lambda p: True):
+    parameters = list(named.values())
+    groups = [{"params": [p for p in parameters if decays(p)]}, {"params": [p for p in parameters if not decays(p)], "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW([g for g in groups if g["params"]], lr=rate, weight_decay=0.01)
     history, losses, epoch, sample = [], [], 0, 0
     while len(history) < steps:
         for batch in batches_of_epoch(len(items), epoch):
@@ -169,7 +170,7 @@ def train(model, adapters, items, steps):
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimiser.step()
             losses.append(total)
-            history.append({f"{name}.{role}": p.detach().clone() for name, a in adapters.items() for role, p in a.parts.items()})
+            history.append({name: p.detach().clone() for name, p in named.items()})
             if len(history) == steps:
                 break
         epoch += 1
@@ -243,7 +244,8 @@ def check_kind(report, program, folder, scratch, data, kind, steps=20, fp8=False
         "--output_dir", out, "--output_name", "x", "--profile", "exact", "--device", "cpu", "--quiet", *extra,
     )  # fmt: skip
     items = read_caches(data.parent / "cache")
-    theirs, losses = train(model, adapters, items, steps)
+    named = {f"{name}.{role}": p for name, a in adapters.items() for role, p in a.parts.items()}
+    theirs, losses = train(model, named, items, steps)
     for step in {1, 2, 10, steps // 2, steps}:
         file = out / ("x.safetensors" if step == steps else f"x-step{step:08d}.safetensors")
         ours = load_file(file)
@@ -254,6 +256,29 @@ def check_kind(report, program, folder, scratch, data, kind, steps=20, fp8=False
     report.compare(f"{name}: losses", logged, torch.tensor(losses), tolerance)
     with safe_open(out / "x.safetensors", "pt") as file:
         report.equal(f"{name}: ss_steps", file.metadata()["ss_steps"], str(steps))
+
+
+def check_full(report, program, folder, scratch, data, steps=20):
+    """The whole transformer; weight decay leaves out vectors."""
+    model = small_models.load_transformer(folder).requires_grad_(True)
+    out = scratch / "out-full"
+    program.run(
+        "train", "-m", folder, "--dataset_config", data, "--full", "--learning_rate", 1e-4, "--timestep_sampling", "flux2_shift",
+        "--max_train_steps", steps, "--seed", SEED, "--output_dir", out, "--output_name", "x", "--profile", "exact",
+        "--device", "cpu", "--quiet",
+    )  # fmt: skip
+    items = read_caches(data.parent / "cache")
+    theirs, losses = train(model, dict(model.named_parameters()), items, steps, rate=1e-4, decays=lambda p: p.ndim > 1)
+    program.run("convert", out / "x.safetensors", "-o", out / "diffusers.safetensors", "--to", "diffusers", "--quiet")
+    ours = load_file(out / "diffusers.safetensors")
+    report.equal("full: tensors", sorted(ours), sorted(theirs[-1]))
+    before = small_models.load_transformer(folder).state_dict()
+    change = [torch.cat([(side[k] - before[k]).flatten() for k in sorted(before)]) for side in (ours, theirs[-1])]
+    report.compare("full: change of the weights", change[0], change[1], 2e-3)  # small next to the weights, which are float32
+    weights = [torch.cat([side[k].flatten() for k in sorted(before)]) for side in (ours, theirs[-1])]
+    report.compare("full: weights", weights[0], weights[1], 1e-5)
+    logged = [json.loads(line) for line in (out / "x.jsonl").read_text().splitlines()]
+    report.compare("full: losses", torch.tensor([e["loss"] for e in logged if e["event"] == "step"]), torch.tensor(losses), 1e-5)
 
 
 def run(report, program, scratch):
@@ -267,3 +292,4 @@ def run(report, program, scratch):
         for kind in ("dora", "loha", "lokr"):
             check_kind(report, program, folder, scratch, data, kind)
         check_kind(report, program, folder, scratch, data, "lora", fp8=True, tolerance=2e-2)
+        check_full(report, program, folder, scratch, data)

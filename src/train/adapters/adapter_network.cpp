@@ -67,12 +67,6 @@ void AdapterNetwork::list_parameters() {
       parameters_.push_back({m.name + "." + part.role, part.value, part.role == "lora_up.weight"});
 }
 
-int64_t AdapterNetwork::parameter_count() const {
-  int64_t count = 0;
-  for (const TrainedParameter& p : parameters_) count += p.leaf.numel();
-  return count;
-}
-
 void AdapterNetwork::begin_pass(const std::vector<uint64_t>& samples, bool training) {
   draws_->samples = samples;
   draws_->active = training;
@@ -82,7 +76,7 @@ void AdapterNetwork::refresh() {
   for (const Module& m : modules_) m.change->refresh(*m.linear);
 }
 
-AdapterNetwork::NormReport AdapterNetwork::limit_norms(double limit) {
+TrainedModel::NormReport AdapterNetwork::limit_norms(double limit) {
   NormReport report;
   for (const Module& m : modules_) {
     const auto limited = m.change->limit_norm(limit);
@@ -106,19 +100,6 @@ std::vector<std::pair<std::string, Tensor>> AdapterNetwork::tensors() const {
     all.emplace_back(m.name + ".alpha", Tensor::host_copy(&alpha, DType::F32, {}));
   }
   return all;
-}
-
-void AdapterNetwork::restore(const std::map<std::string, Tensor>& values) {
-  for (const TrainedParameter& p : parameters_) {
-    const auto found = values.find(p.name);
-    if (found == values.end()) fail(ErrorCode::Incompatible, "the saved adapter has no tensor {}", p.name);
-    if (found->second.shape() != p.leaf.shape())
-      fail(ErrorCode::Incompatible, "the saved adapter has {} with shape {}, this run with {}", p.name, found->second.shape(),
-           p.leaf.shape());
-    const std::vector<float> floats = found->second.to_floats();
-    p.leaf.stream().upload(p.leaf.raw(), floats.data(), floats.size() * sizeof(float));
-  }
-  refresh();
 }
 
 AdapterNetwork::FileShape AdapterNetwork::shape_of(const std::filesystem::path& file, const Log& log) {

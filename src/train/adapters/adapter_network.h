@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "model/flux2_transformer.h"
 #include "train/adapters/trained_change.h"
+#include "train/trained_model.h"
 #include "weights/adapter_file.h"
 
 namespace flux2 {
@@ -25,43 +25,21 @@ struct AdapterOptions {
   std::vector<std::string> exclude, include;
 };
 
-// One trained tensor with its name in adapter files.
-struct TrainedParameter {
-  std::string name;    // "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight"
-  Tensor leaf;         // F32, updated in place
-  bool is_up = false;  // of LoRA+: the matrix that learns faster
-};
-
 // The adapters that are trained on the block layers of a transformer.
-class AdapterNetwork {
+class AdapterNetwork final : public TrainedModel {
  public:
   // Attaches a new adapter to each selected layer of `network`, whose weights are frozen. Throws InvalidArgument if nothing is
   // selected.
   AdapterNetwork(Flux2Transformer& network, Stream& stream, const AdapterOptions& options, uint64_t seed);
 
-  const std::vector<TrainedParameter>& parameters() const { return parameters_; }
-  size_t modules() const { return modules_.size(); }
-  int64_t parameter_count() const;
+  size_t modules() const override { return modules_.size(); }
   const AdapterOptions& options() const { return options_; }
 
-  // The samples of the next pass, for dropouts; `training` is false for validation.
-  void begin_pass(const std::vector<uint64_t>& samples, bool training);
-
-  // Must be called after the parameters have changed.
-  void refresh();
-
-  // Limits the norm of every change (training.md 4.7).
-  struct NormReport {
-    int64_t scaled = 0;
-    double mean = 0, largest = 0;
-  };
-  NormReport limit_norms(double limit);
-
-  // As saved: every parameter and the alphas, F32, by name.
-  std::vector<std::pair<std::string, Tensor>> tensors() const;
-
-  // Replaces the values by those of tensors(): each name must be there with its shape.
-  void restore(const std::map<std::string, Tensor>& values);
+  void begin_pass(const std::vector<uint64_t>& samples, bool training) override;
+  void refresh() override;
+  NormReport limit_norms(double limit) override;
+  std::vector<std::pair<std::string, Tensor>> tensors() const override;  // every parameter and the alphas, F32
+  void attach_for_sampling(Flux2Transformer& copy) const override;
 
   // Starts from an adapter file of any LoRA dialect. Throws Incompatible if a module has another rank or alpha than the options
   // say. Layers that the file does not have start as new and are named in a warning.
@@ -73,9 +51,6 @@ class AdapterNetwork {
     double alpha = 0;
   };
   static FileShape shape_of(const std::filesystem::path& file, const Log& log);
-
-  // Attaches the adapters with their present values to another copy of the network, without gradients and dropouts.
-  void attach_for_sampling(Flux2Transformer& copy) const;
 
  private:
   struct Module {
@@ -91,7 +66,6 @@ class AdapterNetwork {
   AdapterOptions options_;
   std::shared_ptr<DropoutDraws> draws_;
   std::vector<Module> modules_;
-  std::vector<TrainedParameter> parameters_;
 };
 
 }  // namespace flux2
