@@ -25,6 +25,15 @@ function(flux2_optional name prefix module)
   endif()
   pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
   set_property(GLOBAL PROPERTY FLUX2_MODULE_OF_PkgConfig::${prefix} ${module})
+  # The C library contains threads. RE2's -pthread would reach every file, and the compiler cache could share no object between
+  # builds with RE2 and without.
+  if(TARGET PkgConfig::${prefix})
+    get_target_property(options PkgConfig::${prefix} INTERFACE_COMPILE_OPTIONS)
+    if(options)
+      list(REMOVE_ITEM options -pthread)
+      set_property(TARGET PkgConfig::${prefix} PROPERTY INTERFACE_COMPILE_OPTIONS ${options})
+    endif()
+  endif()
 endfunction()
 
 flux2_optional(webp WEBP libwebp)
