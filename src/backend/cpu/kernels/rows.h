@@ -157,7 +157,9 @@ void for_pieces(const Tensor& y, F&& body, const Inputs&... inputs) {
   constexpr size_t kInputs = sizeof...(inputs);
   constexpr int64_t kPiece = 1024;  // input and output pieces stay in the first-level cache
   Walk<kInputs + 1> walk(y.shape(), {y.strides(), inputs.strides()...});
-  const auto [length, steps] = walk.split_innermost();
+  const auto innermost = walk.split_innermost();  // clang 14 captures no parts of it by name
+  const int64_t length = innermost.first;
+  const auto& steps = innermost.second;
   const int64_t pieces = (length + kPiece - 1) / kPiece;
   parallel_rows(cpu_stream(y), walk.count() * pieces, std::min(length, kPiece), [&](int64_t begin, int64_t end) {
     size_t at = 1;
