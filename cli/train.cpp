@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -54,7 +55,7 @@ class TrainingDisplay {
   }
 
   static std::string duration(double seconds) {
-    const auto s = static_cast<int64_t>(seconds + 0.5);
+    const auto s = static_cast<int64_t>(std::llround(seconds));
     if (s < 60) return fmt::format("{} s", s);
     if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
     return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);

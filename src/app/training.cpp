@@ -241,7 +241,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   };
   const OutputNames names{options.output_dir, options.output_name};
   if (!prompts.empty())
-    inputs.make_samples = [&](const SampleMoment& moment, std::shared_ptr<const Flux2Transformer> network) {
+    inputs.make_samples = [&](const SampleMoment& moment, const std::shared_ptr<const Flux2Transformer>& network) {
       const auto kept = session->models.transformer;
       session->models.transformer = {network->config, [network] { return network; }};
       std::vector<RunSample> made;
