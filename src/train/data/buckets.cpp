@@ -78,7 +78,8 @@ Image fit_to_bucket(const Image& image, PixelSize bucket) {
   if (size == bucket) return to_rgb(image, AlphaRule::Drop);
   const auto ratio = [](int64_t to, int64_t from) { return static_cast<double>(to) / static_cast<double>(from); };
   const double scale = std::max(ratio(bucket.width, size.width), ratio(bucket.height, size.height));
-  const int width = static_cast<int>(image.width * scale + 0.5), height = static_cast<int>(image.height * scale + 0.5);
+  const int width = static_cast<int>(std::floor(image.width * scale + 0.5)),
+            height = static_cast<int>(std::floor(image.height * scale + 0.5));
   // Pillow weights the colours of an image with transparency by it when it scales; OpenCV takes every channel alone.
   const Image scaled = scale > 1 ? to_rgb(resize(image, width, height), AlphaRule::Drop)
                                  : shrink_by_area(to_rgb(image, AlphaRule::Drop), width, height);
