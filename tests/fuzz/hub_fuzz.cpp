@@ -64,7 +64,9 @@ FUZZ_TARGET(hub) {
     try {
       call();
     } catch (const Error& e) {
-      if (std::string(e.what()).find("secret") != std::string::npos) __builtin_trap();
+      // An answer that contains the word itself may be quoted; libFuzzer learns the word from this comparison.
+      const bool told = std::string(e.what()).find("secret") != std::string::npos;
+      if (told && flux2_fuzz::text_of(data, size).find("secret") == std::string_view::npos) __builtin_trap();
     }
   };
   attempt([&] { hub.info("a/b", "main"); });

@@ -67,6 +67,7 @@ void list_folder(Dataset& dataset) {
   const std::vector<CaptionedFile> kept = captioned_files(dataset, images);
 
   std::vector<ListedFile> targets;
+  targets.reserve(kept.size());
   for (const CaptionedFile& c : kept) targets.push_back(c.file);
   std::vector<std::vector<fs::path>> references(targets.size());
   if (!config.control_directory.empty()) {
