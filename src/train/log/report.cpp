@@ -227,7 +227,8 @@ std::string settings_table(const RunHistory& history) {
   if (options == history.start.end() || !options->is_object() || options->empty()) return {};
   std::string out = R"(<details open><summary>Settings</summary><div class="box"><table>)";
   for (const auto& [name, value] : options->items()) {
-    if (value.is_null() || value == "" || (value.is_structured() && value.empty())) continue;
+    const bool blank = value.is_string() && value.get_ref<const std::string&>().empty();
+    if (value.is_null() || blank || (value.is_structured() && value.empty())) continue;
     const std::string text =
         value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     out += fmt::format("<tr><th>{}</th><td>{}</td></tr>", html_text(name), html_text(text));
