@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
@@ -95,6 +96,13 @@ Tensor host_states(Session& session, const std::string& prompt, const Progress& 
   const Tensor states = text_states(session, prompt, "text", progress);
   const std::vector<float> values = states.to_floats();
   return Tensor::host_copy(values.data(), DType::F32, {states.dim(1), states.dim(2)});
+}
+
+double number_in_text(const std::string& text) {
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(fault == std::errc() && end == text.data() + text.size(), "base_weights_multiplier: \"{}\" is not a number", text);
+  return value;
 }
 
 RunFacts facts_of(const ModelFiles& files) {
@@ -209,7 +217,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
 
   for (size_t i = 0; i < options.base_weights.size(); ++i) {
     double strength = 1;
-    if (i < options.base_weights_multiplier.size()) strength = std::stod(options.base_weights_multiplier[i]);
+    if (i < options.base_weights_multiplier.size()) strength = number_in_text(options.base_weights_multiplier[i]);
     engine_settings.adapters.push_back({.path = options.base_weights[i], .strength = strength});
   }
   engine_settings.adapter_mode = AdapterMode::Merge;

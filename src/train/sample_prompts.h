@@ -16,7 +16,7 @@ struct SamplePrompt {
   std::string negative = " ";
   std::optional<int64_t> width, height;  // empty: those of the model
   std::optional<int64_t> steps;          // empty: those of the model
-  std::optional<uint64_t> seed;          // empty: the seed of the run
+  std::optional<uint64_t> seed;          // empty: the seed option of the run, else 42
   std::optional<double> guidance;        // true guidance of base models, the input of dev
   std::optional<double> flow_shift;
   std::vector<std::string> references;  // paths

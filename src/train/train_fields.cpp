@@ -98,7 +98,7 @@ const std::vector<TrainField>& train_fields() {
        "WHERE",
        "print how often each timestep is drawn, then stop",
        &TrainOptions::show_timesteps,
-       {"console", "image"}},
+       {"console"}},
       {"guidance_scale", "Objective", "X", "guidance input of dev while training (default: 1)", &TrainOptions::guidance_scale},
       {"loss", "Objective", "NAME", "mse, huber or smooth_l1 (default: mse)", &TrainOptions::loss, {"mse", "huber", "smooth_l1"}},
       {"huber_delta", "Objective", "X", "where huber and smooth_l1 become linear (default: 0.1)", &TrainOptions::huber_delta},

@@ -34,12 +34,13 @@ struct Tiny {
   Flux2Transformer network{Flux2Config{}};
 };
 
-AdapterOptions options_for(AdapterForm form, bool dora = false) {
+AdapterOptions options_for(AdapterForm form, bool dora = false, bool rank_stabilised = false) {
   AdapterOptions o;
   o.form = form;
   o.dim = 4;
   o.alpha = 2;
   o.dora = dora;
+  o.rank_stabilised = rank_stabilised;
   return o;
 }
 
@@ -47,6 +48,7 @@ struct Kind {
   const char* name;
   AdapterForm form;
   bool dora;
+  bool rank_stabilised = false;
 };
 class EveryAdapter : public testing::TestWithParam<Kind> {
  protected:
@@ -57,7 +59,8 @@ TEST_P(EveryAdapter, StartsWithoutAChange) {
   const auto layers = block_layers(tiny.network);
   std::vector<std::vector<float>> before;
   for (const auto& [path, layer] : layers) before.push_back((*layer)(tiny.random({2, 3, layer->in}, 1)).to_floats());
-  const AdapterNetwork adapter(tiny.network, *tiny.session->stream, options_for(GetParam().form, GetParam().dora), 42);
+  const AdapterNetwork adapter(tiny.network, *tiny.session->stream,
+                               options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised), 42);
   EXPECT_EQ(adapter.modules(), layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto after = (*layers[i].layer)(tiny.random({2, 3, layers[i].layer->in}, 1)).to_floats();
@@ -68,7 +71,8 @@ TEST_P(EveryAdapter, StartsWithoutAChange) {
 
 // The gradient of every trained value against a difference quotient, with values that are no longer those of the start.
 TEST_P(EveryAdapter, GradientsMatchDifferences) {
-  AdapterNetwork adapter(tiny.network, *tiny.session->stream, options_for(GetParam().form, GetParam().dora), 7);
+  AdapterNetwork adapter(tiny.network, *tiny.session->stream,
+                         options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised), 7);
   Linear& layer = *block_layers(tiny.network)[0].layer;
   std::map<std::string, Tensor> moved;
   uint64_t k = 0;
@@ -100,7 +104,8 @@ TEST_P(EveryAdapter, GradientsMatchDifferences) {
 
 // What training computes is what the saved file does to the model: this program reads it as any other adapter.
 TEST_P(EveryAdapter, SavedFileHasTheSameEffect) {
-  AdapterNetwork adapter(tiny.network, *tiny.session->stream, options_for(GetParam().form, GetParam().dora), 7);
+  AdapterNetwork adapter(tiny.network, *tiny.session->stream,
+                         options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised), 7);
   std::map<std::string, Tensor> moved;
   uint64_t k = 0;
   for (const TrainedParameter& p : adapter.parameters())
@@ -129,7 +134,7 @@ TEST_P(EveryAdapter, SavedFileHasTheSameEffect) {
 }
 
 TEST_P(EveryAdapter, ContinuesFromItsOwnFile) {
-  const auto options = options_for(GetParam().form, GetParam().dora);
+  const auto options = options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised);
   AdapterNetwork first(tiny.network, *tiny.session->stream, options, 7);
   const auto file = std::filesystem::path(testing::TempDir()) / (std::string(GetParam().name) + "-start.safetensors");
   save_tensors(file, first.tensors());
@@ -142,7 +147,8 @@ TEST_P(EveryAdapter, ContinuesFromItsOwnFile) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryAdapter,
                          testing::Values(Kind{"lora", AdapterForm::Lora, false}, Kind{"dora", AdapterForm::Lora, true},
-                                         Kind{"loha", AdapterForm::Loha, false}, Kind{"lokr", AdapterForm::Lokr, false}),
+                                         Kind{"rslora", AdapterForm::Lora, false, true}, Kind{"loha", AdapterForm::Loha, false},
+                                         Kind{"lokr", AdapterForm::Lokr, false}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 TEST(AdapterNetwork, PatternsSelectLayers) {

@@ -19,7 +19,10 @@ class LoraChange final : public TrainedChange {
   LoraChange(const Linear& layer, Stream& stream, const LoraShape& shape, const ChangeStart& start) : dim_(shape.dim) {
     module_index = start.module_index;
     alpha_ = shape.alpha == 0 ? static_cast<double>(shape.dim) : shape.alpha;
-    scale_ = alpha_ / (shape.rank_stabilised ? std::sqrt(static_cast<double>(dim_)) : static_cast<double>(dim_));
+    const auto dim = static_cast<double>(dim_);
+    // Readers of the file multiply by alpha / dim, so the stored alpha includes the other factor.
+    if (shape.rank_stabilised) alpha_ *= std::sqrt(dim);
+    scale_ = alpha_ / dim;
     std::vector<float> down(static_cast<size_t>(dim_ * layer.in));
     const CountedRandom random(start.seed, kStart, start.module_index);
     const double bound = 1 / std::sqrt(static_cast<double>(layer.in));
