@@ -42,13 +42,15 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
     std::vector<Tensor> again;
     for (size_t i = 0; i < kept.size(); ++i) again.push_back(wanted[i] ? parameter(kept[i]) : kept[i]);
     const std::vector<Tensor> y = block(again);
-    const Gradients gradients = backward(y, dy, GraphUse::Release);
+    // A weight's gradient is passed on as soon as it is complete: those of a whole block need not exist together.
+    const auto pass_on = [&](const GradNode& leaf, const Tensor& gradient) {
+      for (size_t i = 0; i < weights.size(); ++i)
+        if (weights[i].node.get() == &leaf) return sink.add_last(inputs_count + i, gradient), true;
+      return false;
+    };
+    const Gradients gradients = backward(y, dy, GraphUse::Release, pass_on);
     for (size_t i = 0; i < inputs_count; ++i)
       if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const auto found = gradients.by_node.find(weights[i].node.get());
-      if (found != gradients.by_node.end()) sink.add(inputs_count + i, found->second);
-    }
   });
 }
 

@@ -11,6 +11,10 @@ void GradSink::add(size_t input, Tensor gradient) {
   if (wants(input)) gradients_.emplace_back(input, std::move(gradient));
 }
 
+void GradSink::add_last(size_t input, const Tensor& gradient) {
+  if (wants(input) && !(offer_ && offer_(input, gradient))) gradients_.emplace_back(input, gradient);
+}
+
 Tensor GradSink::memory_for(size_t input, const Tensor& like, const Shape& shape) const {
   return gradient_memory(node_.inputs[input], like, shape);
 }
@@ -118,7 +122,7 @@ struct Sum {
 
 }  // namespace
 
-Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use) {
+Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use, const TakeGradient& take) {
   std::unordered_map<const GradNode*, std::vector<Sum>> sums;
   const auto add = [&](const GradEdge& edge, const Tensor& g) {
     auto& slots = sums[edge.node.get()];
@@ -129,26 +133,53 @@ Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> grad
     if (wants_grad(outputs[i]) && gradients[i].defined()) add(outputs[i].grad(), gradients[i]);
 
   Gradients result;
-  for (GradNode* node : latest_first(outputs)) {
-    const auto found = sums.find(node);
-    if (found == sums.end()) continue;  // nothing flows through it
-    std::vector<Tensor> dy;
-    for (Sum& s : found->second) dy.push_back(std::move(s.value));
+  const std::vector<GradNode*> order = latest_first(outputs);
+  const auto is_leaf = [](const GradNode* node) { return !node->backward; };
+  // How many inputs of ops that are not differentiated yet are this leaf; counted only if somebody takes gradients.
+  std::unordered_map<const GradNode*, int64_t> readers;
+  if (take)
+    for (const GradNode* node : order)
+      for (const GradEdge& edge : node->inputs)
+        if (edge.node && is_leaf(edge.node.get())) ++readers[edge.node.get()];
+  const auto finish_leaf = [&](const GradNode* leaf) {
+    const auto found = sums.find(leaf);
+    if (found == sums.end()) return;
+    const Tensor gradient = std::move(found->second[0].value);
     sums.erase(found);
-    if (!node->backward) {
-      result.by_node.emplace(node, dy[0]);
+    if (!take || !take(*leaf, gradient)) result.by_node.emplace(leaf, gradient);
+  };
+  for (GradNode* node : order) {
+    if (is_leaf(node)) {
+      finish_leaf(node);
       continue;
     }
-    require(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
-    GradSink sink(*node);
-    // A gradient without elements changes nothing (ops/empty.h).
-    if (std::any_of(dy.begin(), dy.end(), [](const Tensor& d) { return d.defined() && d.numel() > 0; })) node->backward(dy, sink);
-    if (use == GraphUse::Release) {
-      node->released = true;
-      node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing
-      node->output_memory = nullptr;
+    const auto found = sums.find(node);
+    if (found != sums.end()) {
+      std::vector<Tensor> dy;
+      for (Sum& s : found->second) dy.push_back(std::move(s.value));
+      sums.erase(found);
+      require(!node->released, "{}: its gradient was taken before, and the graph given up with it", node->op);
+      GradSink::Offer offer;
+      if (take)
+        offer = [&](size_t input, const Tensor& gradient) {
+          const GradNode* leaf = node->inputs[input].node.get();
+          return is_leaf(leaf) && readers[leaf] == 1 && !sums.contains(leaf) && take(*leaf, gradient);
+        };
+      GradSink sink(*node, std::move(offer));
+      // A gradient without elements changes nothing (ops/empty.h).
+      if (std::any_of(dy.begin(), dy.end(), [](const Tensor& d) { return d.defined() && d.numel() > 0; }))
+        node->backward(dy, sink);
+      dy.clear();
+      if (use == GraphUse::Release) {
+        node->released = true;
+        node->backward = [](std::span<const Tensor>, GradSink&) {};  // no leaf, but holds nothing
+        node->output_memory = nullptr;
+      }
+      for (auto& [input, g] : sink.take()) add(node->inputs[input], g);
     }
-    for (auto& [input, g] : sink.take()) add(node->inputs[input], g);
+    if (take)
+      for (const GradEdge& edge : node->inputs)
+        if (edge.node && is_leaf(edge.node.get()) && --readers[edge.node.get()] == 0) finish_leaf(edge.node.get());
   }
   return result;
 }

@@ -14,10 +14,14 @@ namespace flux2 {
 // Collects the gradients of one recorded op's inputs while backward() runs.
 class GradSink {
  public:
-  explicit GradSink(const GradNode& node) : node_(node) {}
+  using Offer = std::function<bool(size_t input, const Tensor& gradient)>;
+  explicit GradSink(const GradNode& node, Offer offer = {}) : node_(node), offer_(std::move(offer)) {}
 
   bool wants(size_t input) const;  // if false, there is no need to compute it
   void add(size_t input, Tensor gradient);
+  // Like add, for the last reader of the input's value: a leaf's gradient that is complete with it is given away at once
+  // (TakeGradient), so that the caller does not need to keep it.
+  void add_last(size_t input, const Tensor& gradient);
   // Memory for the gradient of that input, with this shape and the dtype and stream of `like`. If the input is a slice of a
   // larger tensor, this is the corresponding (perhaps strided) slice of the larger gradient, which saves a copy. Otherwise it is
   // new memory.
@@ -26,6 +30,7 @@ class GradSink {
 
  private:
   const GradNode& node_;
+  Offer offer_;
   std::vector<std::pair<size_t, Tensor>> gradients_;
 };
 
@@ -76,9 +81,14 @@ enum class GraphUse {
   Release,  // every op frees its tensors as soon as its gradient is computed
 };
 
+// Is given the gradient of a leaf as soon as it is complete. By then no op that is still to be differentiated reads the leaf's
+// value, so it may be changed. If it returns true, the gradient is not part of Gradients and its memory is freed.
+using TakeGradient = std::function<bool(const GradNode& leaf, const Tensor& gradient)>;
+
 // Differentiates a scalar, or several tensors whose gradients are given.
 Gradients backward(const Tensor& loss, GraphUse use = GraphUse::Keep);
-Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use = GraphUse::Keep);
+Gradients backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, GraphUse use = GraphUse::Keep,
+                   const TakeGradient& take = {});
 
 // Like GradSink::memory_for, for a node that passes on the memory of its own gradient.
 Tensor gradient_memory(const GradEdge& edge, const Tensor& like, const Shape& shape);
