@@ -24,20 +24,20 @@ Tensor scaled(const Tensor& x, double factor) {
 // What the gradient of one change needs, in the dtype of the activations.
 struct Kept {
   Tensor down, up;
-  Tensor inner;  // x · downᵀ [M, r]; for the gradient of up
+  Tensor inner;  // scale · x · downᵀ [M, r]; for the gradient of up
   double scale;
   DType down_dtype, up_dtype;
 };
 
-// dU = scale · dY · up;  d(down) = dUᵀ · X,  d(up) = scale · dYᵀ · U,  dX += dU · down.
-void add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor& x, const Tensor& dx, GradSink& sink) {
+// dU = scale · dY · up;  d(down) = dUᵀ · X,  d(up) = dYᵀ · U. Returns dU, undefined if nobody needs it.
+Tensor add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor& x, GradSink& sink) {
   const Kernels& kernels = d.device().kernels();
   if (sink.wants(input + 1)) {
     const Tensor dup = Tensor::like(d, c.up_dtype, c.up.shape());
     kernels.linear_grad_weight({d, c.inner, dup});
-    sink.add(input + 1, scaled(dup, c.scale));
+    sink.add(input + 1, dup);
   }
-  if (!sink.wants(input) && !dx.defined()) return;
+  if (!sink.wants(input) && !sink.wants(0)) return {};
   const Tensor du = Tensor::like(d, {d.dim(0), c.up.dim(1)});
   kernels.linear_grad_input({d, c.up, du});
   scaled(du, c.scale);
@@ -46,7 +46,7 @@ void add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor& x
     kernels.linear_grad_weight({du, x, ddown});
     sink.add(input, ddown);
   }
-  if (dx.defined()) kernels.product_add({du, c.down, dx, 1.0, false});
+  return du;
 }
 
 }  // namespace
@@ -55,10 +55,15 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
   const Kernels& kernels = x.device().kernels();
   if (changes.empty()) return linear(x, w, bias);
   if (!kernels.product_add || wants_grad(w, bias)) return equation(x, w, bias, changes);
+  require(w.rank() == 2 && x.dim(-1) == w.dim(1), "lora: input {} for a weight of shape {}", x.shape(), w.shape());
 
-  Tensor y = linear(x.detached(), w, bias);
+  // The layer's own product adds to that of its adapters: the reading of what is there hides behind its arithmetic. The other way
+  // round, the adapters would read and write the whole result a second time. 8-bit products and biases cannot add.
+  const bool adapters_first = w.dtype() == x.dtype() && !bias.defined();
+  Tensor y = adapters_first ? Tensor::like(x, x.shape().with(-1, w.dim(0))) : linear(x.detached(), w, bias);
   if (y.numel() == 0) return y;
-  const Tensor flat = matrix_rows(x), out = y.reshaped({flat.dim(0), w.dim(0)});
+  const Tensor flat = matrix_rows(x.detached()), out = y.reshaped({flat.dim(0), w.dim(0)});
+  bool is_written = !adapters_first;  // `out` holds a result to add to
   std::vector<Tensor> inputs = {x};
   std::vector<Kept> kept;
   bool trained = false;
@@ -70,23 +75,38 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
     require_terms("lora", rank, out.shape());
     const Tensor inner = Tensor::like(x, {flat.dim(0), rank});
     kernels.linear({flat, down, nullptr, inner});
-    kernels.product_add({inner, up, out, c.scale, true});
+    scaled(inner, c.scale);
+    if (is_written) {
+      kernels.product_add({inner, up, out, 1.0, true});
+    } else {
+      kernels.linear({inner, up, nullptr, out});
+      is_written = true;
+    }
     kept.push_back({down, up, wants_grad(c.up) ? inner : Tensor(), c.scale, c.down.dtype(), c.up.dtype()});
     inputs.push_back(c.down);
     inputs.push_back(c.up);
     trained = trained || wants_grad(c.down);
   }
+  if (adapters_first) kernels.product_add({flat, w, out, 1.0, true});
   return record_many("lora_linear", {std::move(y)}, std::move(inputs),
                      [kept = std::move(kept), w = w.detached(), flat = trained ? flat : Tensor(), shape = x.shape()](
                          std::span<const Tensor> dy, GradSink& sink) {
                        const Tensor d = matrix_rows(dy[0]);
+                       const Kernels& table = d.device().kernels();
                        Tensor dx;
-                       if (sink.wants(0)) {
-                         dx = Tensor::like(d, {d.dim(0), w.dim(1)});
-                         d.device().kernels().linear_grad_input({d, w, dx});
+                       for (size_t i = 0; i < kept.size(); ++i) {
+                         const Tensor du = add_gradients(kept[i], 1 + 2 * i, d, flat, sink);
+                         if (!sink.wants(0)) continue;
+                         if (dx.defined()) {
+                           table.product_add({du, kept[i].down, dx, 1.0, false});
+                         } else {
+                           dx = Tensor::like(d, {d.dim(0), w.dim(1)});
+                           table.linear_grad_input({du, kept[i].down, dx});
+                         }
                        }
-                       for (size_t i = 0; i < kept.size(); ++i) add_gradients(kept[i], 1 + 2 * i, d, flat, dx, sink);
-                       if (dx.defined()) sink.add(0, dx.reshaped(shape));
+                       if (!dx.defined()) return;
+                       table.product_add({d, w, dx, 1.0, false});
+                       sink.add(0, dx.reshaped(shape));
                      })[0];
 }
 

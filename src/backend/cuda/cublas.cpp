@@ -61,6 +61,24 @@ class Event {
   cudaEvent_t handle_ = nullptr;
 };
 
+// Device memory for as long as products are timed; null if there is none left, or 0 bytes were asked for.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) {
+    if (bytes > 0 && cudaMalloc(&memory_, bytes) != cudaSuccess) {
+      cudaGetLastError();  // running out here is no failure of the product
+      memory_ = nullptr;
+    }
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { cudaFree(memory_); }
+  void* get() const { return memory_; }
+
+ private:
+  void* memory_ = nullptr;
+};
+
 class Layout {
  public:
   // A row-major matrix is a column-major one with rows and columns exchanged.
@@ -198,7 +216,7 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
     plan->algorithm = *remembered;
   } else {
     plan->algorithm = choose(*plan, p);
-    if (remembered_.active() && !is_capturing(stream_) && !p.add) remembered_.remember(description, plan->algorithm);
+    if (remembered_.active() && !is_capturing(stream_)) remembered_.remember(description, plan->algorithm);
   }
   if (plans_.size() >= kMaxPlans) plans_.clear();
   return *plans_.emplace(key, std::move(plan)).first->second;
@@ -214,8 +232,10 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y.data));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y.data));
 
-  // What adds to its result cannot be run for the clock alone.
-  const bool timed = remembered_.active() && !is_capturing(stream_) && !p.add;
+  // A product that adds to its result is timed with its result elsewhere.
+  const bool may_time = remembered_.active() && !is_capturing(stream_);
+  const Scratch elsewhere(may_time && p.add ? static_cast<size_t>(bytes_for(p.y.dtype, p.y.rows * p.y.row_stride)) : 0);
+  const bool timed = may_time && (!p.add || elsewhere.get());
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> choices{};
   int count = 0;
   const cublasStatus_t status =
@@ -231,7 +251,7 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   std::vector<std::vector<double>> times(static_cast<size_t>(count));
   for (int round = 0; round < kTimings; ++round)
     for (size_t i = 0; i < times.size(); ++i) {
-      const double t = time(plan, p, choices[i].algo);
+      const double t = time(plan, p, choices[i].algo, p.add ? elsewhere.get() : p.y.data);
       if (round > 0) times[i].push_back(t);
     }
   const auto median = [](std::vector<double>& t) {
@@ -247,13 +267,13 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   return best;
 }
 
-double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
+double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm, void* result) const {
   // In a model the weights come from memory; here they would lie in the cache from the time before, which favours
   // other algorithms.
   check_cuda(cudaMemsetAsync(workspace_, 0, kWorkspaceBytes, stream_), "timing a product");
   Event begin, end;
   check_cuda(cudaEventRecord(begin, stream_), "timing a product");
-  if (enqueue(plan, p, algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
+  if (enqueue(plan, p, algorithm, result) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
   check_cuda(cudaEventRecord(end, stream_), "timing a product");
   check_cuda(cudaEventSynchronize(end), "timing a product");
   float milliseconds = 0;
@@ -261,21 +281,21 @@ double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
-cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
+cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm, void* result) const {
   const float kept = p.add ? 1.0f : 0.0f;
   const int32_t whole_factor = 1, whole_kept = 0;
   const bool integers = p.a.dtype == DType::I8;
   const void* const factor = integers ? static_cast<const void*>(&whole_factor) : &p.factor;
   const void* const keep = integers ? static_cast<const void*>(&whole_kept) : &kept;
   return cublasLtMatmul(handle_, plan.operation, factor, p.b.data, plan.first, p.a.data, plan.second, keep, p.y.data, plan.result,
-                        p.y.data, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
+                        result, plan.result, &algorithm, workspace_, kWorkspaceBytes, stream_);
 }
 
 void Cublas::multiply(const Product& p) {
   const Plan& plan = plan_for(p);
   if (p.bias) plan.operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.a_scales) plan.point_at_scales(p);
-  check_cublas(enqueue(plan, p, plan.algorithm), "matrix product");
+  check_cublas(enqueue(plan, p, plan.algorithm, p.y.data), "matrix product");
 }
 
 }  // namespace flux2

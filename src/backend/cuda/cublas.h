@@ -54,9 +54,9 @@ class Cublas {
 
   const Plan& plan_for(const Product& product);
   cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& product) const;
-  // Seconds one run takes on these operands, infinite when it cannot; y is overwritten.
-  double time(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
-  cublasStatus_t enqueue(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm) const;
+  // Seconds that one run on these operands takes, infinite if the algorithm cannot run. Overwrites `result`, laid out like y.
+  double time(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm, void* result) const;
+  cublasStatus_t enqueue(const Plan& plan, const Product& product, const cublasLtMatmulAlgo_t& algorithm, void* result) const;
 
   cudaStream_t stream_;
   MatmulPlans& remembered_;

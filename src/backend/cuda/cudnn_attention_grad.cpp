@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cudnn_state.h"
 
 namespace flux2 {
@@ -9,12 +10,14 @@ using namespace cudnn;
 
 namespace {
 
-// What the library stores between its two kernels: the gradients of the scores of so many heads at a time. At 4608 tokens that
-// is 6 heads; all 24 at once take 12 % less time and 0.76 GB more, with which a checkpointed step would not stay under 10 GB.
+// How dq, a sum over all keys, is formed. In fixed order: the library stores the gradients of the scores of all heads, then
+// multiplies them with k. Otherwise each block of keys adds its part to an F32 sum as it finishes, so the last bits of dq vary
+// from run to run, but the scores are never stored. The first way is used up to so many bytes of scores; there it is the faster
+// one too.
 constexpr int64_t kScoreBytes = int64_t{300} << 20;
 
 // The places among the pointers of a plan.
-enum Number : int64_t { kQ, kK, kV, kY, kLogSum, kDy, kDq, kDk, kDv, kRowSum, kScale, kOne, kPointers };
+enum Number : int64_t { kQ, kK, kV, kY, kLogSum, kDy, kDq, kDk, kDv, kRowSum, kDqSum, kScale, kOne, kPointers };
 
 // Builds the equations of the gradient operation by operation. Between tensors nothing is stored: the library recognises the
 // whole and runs its own kernel for it.
@@ -45,10 +48,12 @@ class Equations {
     return intermediate(
         {0, CUDNN_DATA_BFLOAT16, {batch_, heads_, keys_, queries_}, {heads_ * queries_ * keys_, queries_ * keys_, 1, keys_}});
   }
-  const Descriptor& rows() {
-    return intermediate(
-        {0, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, width_}, {heads_ * queries_ * width_, queries_ * width_, width_, 1}});
+  // F32 [B, H, S, D], contiguous.
+  TensorSpec rows_in_memory(int64_t number) const {
+    return {
+        number, CUDNN_DATA_FLOAT, {batch_, heads_, queries_, width_}, {heads_ * queries_ * width_, queries_ * width_, width_, 1}};
   }
+  const Descriptor& rows() { return intermediate(rows_in_memory(0)); }
 
   const Descriptor& pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
     const Descriptor& function = work_.helper(CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
@@ -108,8 +113,7 @@ class Equations {
 TensorSpec turned(int64_t number, const Tensor& t) { return spec(number, t, {0, 2, 3, 1}); }
 
 // p = exp(scale · q kᵀ − log Σ),  D = Σ dy · y,  ds = scale · p · (dy vᵀ − D);  dv = pᵀ dy,  dk = dsᵀ q,  dq = ds k.
-// dq as one product rather than as sums of parts: only then are its terms added in a fixed order.
-Operations describe_attention_grad(const AttentionGradArgs& a) {
+Operations describe_attention_grad(const AttentionGradArgs& a, bool fixed_order) {
   Equations e(a);
   const auto heads = [&](int64_t number, const Tensor& t) -> const Descriptor& { return e.given(spec(number, t, kHeadsSecond)); };
   const Descriptor &q = heads(kQ, a.q), &dy = heads(kDy, a.dy), &k = e.given(turned(kK, a.k)), &v = e.given(turned(kV, a.v));
@@ -132,40 +136,45 @@ Operations describe_attention_grad(const AttentionGradArgs& a) {
   e.product(e.view(ds, e.scores_turned()), q, heads(kDk, a.dk));
   TensorSpec keys = spec(0, a.k, kHeadsSecond);
   keys.type = CUDNN_DATA_FLOAT;
-  e.product(ds, e.view(k, e.intermediate(keys)), heads(kDq, a.dq));
+  const Descriptor& turned_keys = e.view(k, e.intermediate(keys));
+  if (fixed_order) {
+    e.product(ds, turned_keys, heads(kDq, a.dq));
+  } else {
+    e.pointwise(CUDNN_POINTWISE_IDENTITY, e.product(ds, turned_keys, e.given(e.rows_in_memory(kDqSum))), nullptr,
+                heads(kDq, a.dq));
+  }
   return e.take();
 }
 
 }  // namespace
 
-bool Cudnn::attention_grad(const AttentionGradArgs& all) {
-  const int64_t batch = all.q.dim(0), queries = all.q.dim(1), heads = all.q.dim(2), keys = all.k.dim(1), width = all.q.dim(3);
-  if (!state_ || all.causal || all.key_mask || all.k.dim(2) != heads || (width != 64 && width != 128)) return false;
-  for (const Tensor* t : {&all.q, &all.k, &all.v, &all.y, &all.dy, &all.dq, &all.dk, &all.dv})
+bool Cudnn::attention_grad(const AttentionGradArgs& a) {
+  const int64_t batch = a.q.dim(0), queries = a.q.dim(1), heads = a.q.dim(2), keys = a.k.dim(1), width = a.q.dim(3);
+  if (!state_ || a.causal || a.key_mask || a.k.dim(2) != heads || (width != 64 && width != 128)) return false;
+  for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y, &a.dy, &a.dq, &a.dk, &a.dv})
     if (!is_readable(*t)) return false;
 
-  const int64_t at_once = std::clamp<int64_t>(kScoreBytes / (2 * batch * queries * keys), 1, heads);
-  const int64_t parts = (heads + at_once - 1) / at_once, most = (heads + parts - 1) / parts;
-  const auto row_sums = state_->pool->allocate(static_cast<size_t>(batch * most * queries) * sizeof(float));
+  const bool fixed_order = 2 * batch * heads * queries * keys <= kScoreBytes;
+  Key key{2};
+  for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y, &a.dy, &a.dq, &a.dk, &a.dv}) add_layout(key, *t);
+  const Plan* plan = state_->plan_for(key, [&] { return describe_attention_grad(a, fixed_order); });
+  if (!plan) return false;
+  const auto rows = static_cast<size_t>(batch * heads * queries);
+  const auto row_sums = state_->pool->allocate(rows * sizeof(float));
+  const size_t dq_bytes = fixed_order ? 0 : rows * static_cast<size_t>(width) * sizeof(float);
+  const auto dq_sum = fixed_order ? nullptr : state_->pool->allocate(dq_bytes);
+  constexpr size_t kClearsItself = 90600;  // the version since which the library sets the sums to 0
+  if (dq_sum && cudnnGetVersion() < kClearsItself)
+    check_cuda(cudaMemsetAsync(dq_sum.get(), 0, dq_bytes, state_->stream), "attention's gradient");
   const float one = 1.0f;
-  for (int64_t first = 0; first < heads; first += most) {
-    const int64_t n = std::min(most, heads - first);
-    const auto some = [&](const Tensor& t) { return t.narrowed(2, first, n); };
-    const Tensor q = some(all.q), k = some(all.k), v = some(all.v), y = some(all.y), dy = some(all.dy), dq = some(all.dq),
-                 dk = some(all.dk), dv = some(all.dv), log_sum = all.log_sum.narrowed(1, first, n);
-    const AttentionGradArgs a{q, k, v, y, log_sum, dy, dq, dk, dv, nullptr, all.scale, false};
-    Key key{2};
-    for (const Tensor* t : {&q, &k, &v, &y, &dy, &dq, &dk, &dv}) add_layout(key, *t);
-    const Plan* plan = state_->plan_for(key, [&] { return describe_attention_grad(a); });
-    if (!plan) return false;  // the first part already: later ones have the same layout or fewer heads
-    std::array<const void*, kPointers> pointers{};
-    const std::array<const Tensor*, 9> tensors{&q, &k, &v, &y, &log_sum, &dy, &dq, &dk, &dv};
-    for (size_t i = 0; i < tensors.size(); ++i) pointers[i] = tensors[i]->raw();
-    pointers[kRowSum] = row_sums.get();
-    pointers[kScale] = &a.scale;
-    pointers[kOne] = &one;
-    state_->run(*plan, pointers);
-  }
+  std::array<const void*, kPointers> pointers{};
+  const std::array<const Tensor*, 9> tensors{&a.q, &a.k, &a.v, &a.y, &a.log_sum, &a.dy, &a.dq, &a.dk, &a.dv};
+  for (size_t i = 0; i < tensors.size(); ++i) pointers[i] = tensors[i]->raw();
+  pointers[kRowSum] = row_sums.get();
+  pointers[kDqSum] = dq_sum.get();
+  pointers[kScale] = &a.scale;
+  pointers[kOne] = &one;
+  state_->run(*plan, pointers);
   return true;
 }
 

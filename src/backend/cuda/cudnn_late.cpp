@@ -27,6 +27,8 @@ extern "C" {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return late<cudnnCreate>("cudnnCreate")(handle); }
 
+size_t cudnnGetVersion() { return late<cudnnGetVersion>("cudnnGetVersion")(); }
+
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return late<cudnnDestroy>("cudnnDestroy")(handle); }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {

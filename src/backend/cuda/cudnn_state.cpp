@@ -41,7 +41,7 @@ bool is_readable(const Tensor& t) {
 
 }  // namespace cudnn
 
-Cudnn::State::State(cudaStream_t stream, std::shared_ptr<CudaPool> memory) : pool(std::move(memory)) {
+Cudnn::State::State(cudaStream_t queue, std::shared_ptr<CudaPool> memory) : pool(std::move(memory)), stream(queue) {
   cudnn::check_cudnn(cudnnCreate(&handle), "starting cuDNN");
   cudnnSetStream(handle, stream);
 }

@@ -60,6 +60,7 @@ struct Cudnn::State {
   static constexpr size_t kMaxPlans = 4096;
 
   std::shared_ptr<CudaPool> pool;
+  cudaStream_t stream = nullptr;
   cudnnHandle_t handle = nullptr;
   std::map<cudnn::Key, std::optional<cudnn::Plan>> plans;
 };
