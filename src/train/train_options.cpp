@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/optimiser/optimiser_names.h"
 
 namespace flux2 {
 
@@ -168,6 +169,17 @@ void check_train_options(const TrainOptions& o) {
   check(o.full || (!o.full_bf16 && o.freeze.empty() && !o.decay_all), "full_bf16, freeze and decay_all need full");
   check(!o.full || (o.network_weights.empty() && o.network_args.empty() && !o.scale_weight_norms && !o.fp8_base),
         "network_weights, network_args, scale_weight_norms and fp8_base are for adapters; they cannot be combined with full");
+  check(!o.gradient_checkpointing || o.activation_policy != "p0",
+        "gradient_checkpointing computes blocks twice, and activation_policy p0 does not; use one of them");
+  check(!o.gradient_checkpointing_cpu_offload || o.gradient_checkpointing || o.activation_policy == "p1" ||
+            o.activation_policy == "p2",
+        "gradient_checkpointing_cpu_offload needs gradient_checkpointing, or activation_policy p1 or p2");
+  check(!o.fused_backward_pass || o.full, "fused_backward_pass needs full: the gradients of adapters are small");
+  check(!o.fused_backward_pass || (o.gradient_accumulation_steps == 1 && o.ranks == 1),
+        "fused_backward_pass changes the weights in every backward pass, so it does not work with gradient_accumulation_steps or "
+        "ranks above 1");
+  check(!o.fused_backward_pass || optimiser_named(o.optimizer_type) != OptimiserKind::Prodigy,
+        "Prodigy looks at all gradients before it changes a weight, so it does not work with fused_backward_pass");
   check(!o.dim_from_weights || !o.network_weights.empty(), "dim_from_weights needs network_weights");
   check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
   check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",

@@ -46,6 +46,7 @@ struct TrainOptions {
   bool full = false, full_bf16 = false;
   std::vector<std::string> freeze;
   bool decay_all = false;
+  bool fused_backward_pass = false;
 
   // Adapter
   std::string network_module = "networks.lora_flux_2";
@@ -79,7 +80,8 @@ struct TrainOptions {
   int64_t nan_limit = 5;
 
   // Memory
-  bool gradient_checkpointing = false;
+  bool gradient_checkpointing = false, gradient_checkpointing_cpu_offload = false;
+  std::string activation_policy;
   std::string mixed_precision;
   bool fp8_base = false, fp8_scaled = false;
 
