@@ -1,5 +1,6 @@
 // Compiled for AVX2 and F16C, without FMA: a product that is rounded once less would give other bytes. It calls no function of a
 // shared header, which the linker might keep in this file's form for machines that lack the instructions.
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "weights/row_encoders.h"
@@ -182,11 +183,17 @@ void to_q4_0(const float* x, int64_t count, void* out) {
   }
 }
 
+// clang 14 does not know the word f16c in __builtin_cpu_supports().
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 }  // namespace
 
 const RowEncoders* avx2_row_encoders() {
   static const RowEncoders table{widen_bf16, largest_magnitude, to_int8, to_e4m3, to_q8_0, to_q4_0};
-  static const bool usable = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  static const bool usable = __builtin_cpu_supports("avx2") && has_f16c();
   return usable ? &table : nullptr;
 }
 
