@@ -75,9 +75,12 @@ const TrainField* find_train_field(std::string_view name) {
 
 void set_train_option(TrainOptions& options, const TrainField& field, const std::vector<std::string>& values) {
   require(!values.empty(), "no value for {}", field.name);
-  if (!field.words.empty())
-    check(std::find(field.words.begin(), field.words.end(), values.back()) != field.words.end(), "{}: \"{}\" is not one of: {}",
-          field.name, values.back(), fmt::join(field.words, ", "));
+  if (!field.words.empty() && std::find(field.words.begin(), field.words.end(), values.back()) == field.words.end()) {
+    const std::string near = nearest_word(values.back(), field.words);
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{}: \"{}\" is not one of: {}", field.name, printable(values.back()), fmt::join(field.words, ", ")),
+                near.empty() ? Hint() : Hint(fmt::format("did you mean {}?", near)));
+  }
   std::visit(Assign{options, field, values}, field.member);
 }
 
@@ -192,7 +195,15 @@ void check_train_options(const TrainOptions& o) {
                                           slash == o.huggingface_repo_id.rfind('/')),
         "huggingface_repo_id: \"{}\" is not a repository; write owner/name", printable(o.huggingface_repo_id));
   check(!o.save_state_to_huggingface || !o.huggingface_repo_id.empty(), "save_state_to_huggingface needs huggingface_repo_id");
-  if ((o.sample_every_n_steps || o.sample_every_n_epochs || o.sample_at_first) && o.sample_prompts.empty() && o.preset.empty())
+  check(o.train.empty() || o.full, "train chooses a part of the whole model, so it needs full");
+  check(o.train != "vae" || !o.fused_backward_pass,
+        "fused_backward_pass is for the transformer; it cannot be combined with train vae");
+  check(!o.text_encoder_lr || o.train == "transformer+text_encoder", "text_encoder_lr needs train transformer+text_encoder");
+  check(!o.text_encoder_lr || *o.text_encoder_lr >= 0, "text_encoder_lr must not be negative, not {}",
+        o.text_encoder_lr.value_or(0));
+  check(o.train == "vae" || o.vae_crop == 0, "vae_crop needs train vae");
+  if (o.train != "vae" && (o.sample_every_n_steps || o.sample_every_n_epochs || o.sample_at_first) && o.sample_prompts.empty() &&
+      o.preset.empty())
     throw Error(ErrorCode::InvalidArgument, "sample images need prompts",
                 Hint("name a file with {0}", {set_option("sample_prompts")}));
 }

@@ -43,6 +43,11 @@ struct TrainOptions {
   std::vector<std::string> lr_scheduler_args;
 
   // What is trained
+  std::string train;  // empty: an adapter, or with `full` the transformer
+  std::optional<double> text_encoder_lr;
+  int64_t vae_crop = 0;
+  double vae_l1 = 1, vae_mse = 2, vae_edges = 0.5, vae_kl = 2e-5;
+  int64_t vae_statistics = 2560;
   bool full = false, full_bf16 = false;
   std::vector<std::string> freeze;
   bool decay_all = false;
