@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_error.h"
+#include "backend/cuda/op_timer.h"
 #include "base/error.h"
 
 // Headers before CUDA 12.9 do not know scales for rows. Products are then scaled afterwards (eight_bit_product.cpp).
@@ -48,18 +49,6 @@ bool is_capturing(cudaStream_t stream) {
   check_cuda(cudaStreamIsCapturing(stream, &status), "matrix product");
   return status != cudaStreamCaptureStatusNone;
 }
-
-class Event {
- public:
-  Event() { check_cuda(cudaEventCreate(&handle_), "timing a product"); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { cudaEventDestroy(handle_); }
-  operator cudaEvent_t() const { return handle_; }
-
- private:
-  cudaEvent_t handle_ = nullptr;
-};
 
 // Device memory for as long as products are timed; null if there is none left, or 0 bytes were asked for.
 class Scratch {
@@ -271,14 +260,9 @@ double Cublas::time(const Plan& plan, const Product& p, const cublasLtMatmulAlgo
   // In a model the weights come from memory; here they would lie in the cache from the time before, which favours
   // other algorithms.
   check_cuda(cudaMemsetAsync(workspace_, 0, kWorkspaceBytes, stream_), "timing a product");
-  Event begin, end;
-  check_cuda(cudaEventRecord(begin, stream_), "timing a product");
-  if (enqueue(plan, p, algorithm, result) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<double>::infinity();
-  check_cuda(cudaEventRecord(end, stream_), "timing a product");
-  check_cuda(cudaEventSynchronize(end), "timing a product");
-  float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
-  return 1e-3 * static_cast<double>(milliseconds);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const double seconds = seconds_on(stream_, [&] { status = enqueue(plan, p, algorithm, result); });
+  return status == CUBLAS_STATUS_SUCCESS ? seconds : std::numeric_limits<double>::infinity();
 }
 
 cublasStatus_t Cublas::enqueue(const Plan& plan, const Product& p, const cublasLtMatmulAlgo_t& algorithm, void* result) const {

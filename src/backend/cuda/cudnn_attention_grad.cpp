@@ -157,15 +157,10 @@ bool Cudnn::attention_grad(const AttentionGradArgs& a) {
   const bool fixed_order = 2 * batch * heads * queries * keys <= kScoreBytes;
   Key key{2};
   for (const Tensor* t : {&a.q, &a.k, &a.v, &a.y, &a.dy, &a.dq, &a.dk, &a.dv}) add_layout(key, *t);
-  const Plan* plan = state_->plan_for(key, [&] { return describe_attention_grad(a, fixed_order); });
-  if (!plan) return false;
   const auto rows = static_cast<size_t>(batch * heads * queries);
   const auto row_sums = state_->pool->allocate(rows * sizeof(float));
   const size_t dq_bytes = fixed_order ? 0 : rows * static_cast<size_t>(width) * sizeof(float);
   const auto dq_sum = fixed_order ? nullptr : state_->pool->allocate(dq_bytes);
-  constexpr size_t kClearsItself = 90600;  // the version since which the library sets the sums to 0
-  if (dq_sum && cudnnGetVersion() < kClearsItself)
-    check_cuda(cudaMemsetAsync(dq_sum.get(), 0, dq_bytes, state_->stream), "attention's gradient");
   const float one = 1.0f;
   std::array<const void*, kPointers> pointers{};
   const std::array<const Tensor*, 9> tensors{&a.q, &a.k, &a.v, &a.y, &a.log_sum, &a.dy, &a.dq, &a.dk, &a.dv};
@@ -174,6 +169,13 @@ bool Cudnn::attention_grad(const AttentionGradArgs& a) {
   pointers[kDqSum] = dq_sum.get();
   pointers[kScale] = &a.scale;
   pointers[kOne] = &one;
+  const auto describe = [&] { return describe_attention_grad(a, fixed_order); };
+  // Sums in any order differ between runs anyway, so the plan may be chosen by the clock.
+  const Plan* plan = fixed_order ? state_->plan_for(key, describe) : state_->fastest_plan_for(key, describe, pointers);
+  if (!plan) return false;
+  constexpr size_t kClearsItself = 90600;  // the version since which the library sets the sums to 0
+  if (dq_sum && cudnnGetVersion() < kClearsItself)
+    check_cuda(cudaMemsetAsync(dq_sum.get(), 0, dq_bytes, state_->stream), "attention's gradient");
   state_->run(*plan, pointers);
   return true;
 }

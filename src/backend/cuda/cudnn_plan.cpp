@@ -68,13 +68,13 @@ Descriptor& Operations::operation(cudnnBackendDescriptorType_t type) {
   return made;
 }
 
-Plan::Plan(cudnnHandle_t handle, Operations operations) : operations_(std::move(operations)) {
-  build(handle, CUDNN_HEUR_MODE_A);
-  if (!plan_) build(handle, CUDNN_HEUR_MODE_FALLBACK);
+Plan::Plan(cudnnHandle_t handle, Operations operations, int choice) : operations_(std::move(operations)) {
+  build(handle, CUDNN_HEUR_MODE_A, choice);
+  if (!plan_ && choice == 0) build(handle, CUDNN_HEUR_MODE_FALLBACK, choice);
   if (!plan_) fail(ErrorCode::Device, "cuDNN has no plan for this work");
 }
 
-void Plan::build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode) {
+void Plan::build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode, int choice) {
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const Descriptor* operation : operations_.operations_) operations.push_back(operation->handle());
   Descriptor& graph = built_.emplace_back(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
@@ -101,7 +101,7 @@ void Plan::build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode) {
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle)
         .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configurations[static_cast<size_t>(i)]);
-    if (cudnnBackendFinalize(plan.handle()) != CUDNN_STATUS_SUCCESS) continue;
+    if (cudnnBackendFinalize(plan.handle()) != CUDNN_STATUS_SUCCESS || choice-- > 0) continue;
     int64_t bytes = 0;
     check_cudnn(
         cudnnBackendGetAttribute(plan.handle(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, nullptr, &bytes),

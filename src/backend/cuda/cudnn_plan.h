@@ -58,17 +58,18 @@ class Operations {
   std::vector<const Descriptor*> operations_;
 };
 
-// Operations compiled for the GPU: the first of the library's suggestions that it can build.
+// Operations compiled for the GPU: of the library's suggestions that it can build, the one numbered `choice`. Throws if there are
+// fewer.
 class Plan {
  public:
-  Plan(cudnnHandle_t handle, Operations operations);
+  Plan(cudnnHandle_t handle, Operations operations, int choice = 0);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   // pointers[i] belongs to the tensor numbered i, null where there is none; a HostValue's points into host memory.
   void run(cudnnHandle_t handle, std::span<const void* const> pointers, void* workspace) const;
 
  private:
-  void build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode);
+  void build(cudnnHandle_t handle, cudnnBackendHeurMode_t mode, int choice);
 
   Operations operations_;
   std::deque<Descriptor> built_;

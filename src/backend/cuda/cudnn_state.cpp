@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/op_timer.h"
+
 namespace flux2 {
 
 namespace cudnn {
@@ -49,6 +52,44 @@ Cudnn::State::State(cudaStream_t queue, std::shared_ptr<CudaPool> memory) : pool
 Cudnn::State::~State() {
   plans.clear();
   cudnnDestroy(handle);
+}
+
+double Cudnn::State::seconds_of(const cudnn::Plan& plan, std::span<const void* const> pointers) {
+  constexpr int kRuns = 3;
+  run(plan, pointers);  // the first run loads the kernel
+  return seconds_on(stream,
+                    [&] {
+                      for (int i = 0; i < kRuns; ++i) run(plan, pointers);
+                    }) /
+         kRuns;
+}
+
+const cudnn::Plan* Cudnn::State::fastest_plan_for(const cudnn::Key& key, const std::function<cudnn::Operations()>& describe,
+                                                  std::span<const void* const> pointers) {
+  constexpr int kSuggestions = 6;
+  constexpr size_t kWorkspace = size_t{64} << 20;  // more memory than the first one and this much is not worth the time
+  constexpr double kWorthwhile = 0.98;             // of the time so far
+  const bool is_new = !plans.contains(key);
+  const cudnn::Plan* first = plan_for(key, describe);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &capture), "running a plan of cuDNN");
+  if (!is_new || !first || capture != cudaStreamCaptureStatusNone) return first;
+  const size_t most = first->workspace_bytes() + kWorkspace;
+  std::optional<cudnn::Plan>& best = plans.at(key);
+  double best_time = seconds_of(*best, pointers);
+  for (int choice = 1; choice < kSuggestions; ++choice) {
+    try {
+      cudnn::Plan other(handle, describe(), choice);
+      if (other.workspace_bytes() > most) continue;
+      if (const double t = seconds_of(other, pointers); t < kWorthwhile * best_time) {
+        best_time = t;
+        best.emplace(std::move(other));
+      }
+    } catch (const Error&) {
+      break;  // there are no more suggestions
+    }
+  }
+  return &*best;
 }
 
 void Cudnn::State::run(const cudnn::Plan& plan, std::span<const void* const> pointers) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,11 @@ struct Cudnn::State {
     return &*plan;
   }
 
+  // The same, but the fastest of the library's first suggestions, each run a few times on these pointers. While a graph is
+  // captured nothing can be timed, and the first suggestion is taken.
+  const cudnn::Plan* fastest_plan_for(const cudnn::Key& key, const std::function<cudnn::Operations()>& describe,
+                                      std::span<const void* const> pointers);
+
   void run(const cudnn::Plan& plan, std::span<const void* const> pointers);
 
   // The number of plans is limited, so that a server that sees many image sizes does not grow forever. Plans are never discarded,
@@ -63,6 +69,9 @@ struct Cudnn::State {
   cudaStream_t stream = nullptr;
   cudnnHandle_t handle = nullptr;
   std::map<cudnn::Key, std::optional<cudnn::Plan>> plans;
+
+ private:
+  double seconds_of(const cudnn::Plan& plan, std::span<const void* const> pointers);
 };
 
 }  // namespace flux2

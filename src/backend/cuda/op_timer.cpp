@@ -9,6 +9,18 @@
 
 namespace flux2 {
 
+namespace {
+
+struct TimingEvent {
+  TimingEvent() { check_cuda(cudaEventCreate(&handle), "timing work"); }
+  TimingEvent(const TimingEvent&) = delete;
+  TimingEvent& operator=(const TimingEvent&) = delete;
+  ~TimingEvent() { cudaEventDestroy(handle); }
+  cudaEvent_t handle = nullptr;
+};
+
+}  // namespace
+
 OpTimer::~OpTimer() {
   for (const Mark& m : marks_) cudaEventDestroy(m.event);
 }
@@ -37,6 +49,17 @@ std::vector<OpTime> OpTimer::totals() const {
   for (auto& [name, total] : by_op) list.push_back(std::move(total));
   std::sort(list.begin(), list.end(), [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
   return list;
+}
+
+double seconds_on(cudaStream_t stream, const std::function<void()>& work) {
+  const TimingEvent begin, end;
+  check_cuda(cudaEventRecord(begin.handle, stream), "timing work");
+  work();
+  check_cuda(cudaEventRecord(end.handle, stream), "timing work");
+  check_cuda(cudaEventSynchronize(end.handle), "timing work");
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, begin.handle, end.handle), "timing work");
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 }  // namespace flux2

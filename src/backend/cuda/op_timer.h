@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,8 @@ class OpTimer {
   cudaStream_t stream_;
   std::vector<Mark> marks_;
 };
+
+// Seconds that the stream spends on `work`, waiting for its end.
+double seconds_on(cudaStream_t stream, const std::function<void()>& work);
 
 }  // namespace flux2
