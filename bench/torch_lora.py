@@ -1,11 +1,13 @@
-"""One step of training a LoRA (forward, flow-matching loss, gradients of every adapter) in flux2 beside PyTorch: the same
-shapes, random bf16 weights, F32 adapters on every linear layer of the blocks, one run on one GPU, medians.
+"""One step of training a LoRA (forward, flow-matching loss, gradients of every adapter, clipping, AdamW) in flux2 beside PyTorch:
+the same shapes, random bf16 weights, F32 adapters on every linear layer of the blocks, one run on one GPU, medians.
   python3 bench/torch_lora.py --flux2 build/flux2 [--variant klein-4b] [--size 1024] [--rank 32] [--json FILE]
-PyTorch runs eagerly with its own attention; checkpointed, each block is computed again (torch.utils.checkpoint)."""
+PyTorch runs eagerly and compiled (torch.compile of the whole model, which takes minutes; --no-compile leaves it out), with its own
+attention and its fused AdamW. Checkpointed, each block is computed again (torch.utils.checkpoint), eagerly only."""
 import argparse
 import json
 import statistics
 import subprocess
+import time
 
 import torch
 import torch.nn.functional as F
@@ -45,26 +47,33 @@ class Adapted(torch_flux2.Flux2):
         return checkpoint(function, *arguments, use_reentrant=False) if self.checkpointed else function(*arguments)
 
 
-def torch_step(model, arguments, target):
+def torch_step(model, parameters, optimiser, arguments, target):
     loss = F.mse_loss(model(*arguments).float(), target)
     loss.backward()
-    for pair in model.adapters.values():
-        for tensor in pair:
-            tensor.grad = None
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
 
 
-def torch_case(weights, args, checkpointed):
+def torch_case(weights, args, checkpointed, compiled):
     model = Adapted(weights, args.rank, checkpointed)
+    parameters = [tensor for pair in model.adapters.values() for tensor in pair]
+    optimiser = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     arguments = gpu_compare.inputs(args.variant, args.size, 0, "cuda")
     target = torch.randn(arguments[0].shape, device="cuda")
+    called = torch.compile(model, dynamic=False) if compiled else model
+    start = time.time()
     for _ in range(3):
-        torch_step(model, arguments, target)
+        torch_step(called, parameters, optimiser, arguments, target)
+    torch.cuda.synchronize()
+    if compiled:
+        print(f"compiled in {time.time() - start:.0f} s", flush=True)
     torch.cuda.reset_peak_memory_stats()
     times = []
     for _ in range(args.repeat):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        torch_step(model, arguments, target)
+        torch_step(called, parameters, optimiser, arguments, target)
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end))
@@ -85,14 +94,16 @@ def main():
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--json")
     args = parser.parse_args()
 
     weights = gpu_compare.random_weights(args.variant, "cuda")
     results = {}
-    for checkpointed in (False, True):
-        case = "checkpointed" if checkpointed else "plain"
-        theirs, ours = torch_case(weights, args, checkpointed), flux2_case(args, checkpointed)
+    for case, checkpointed, compiled in (("eager", False, False), ("compiled", False, True), ("checkpointed", True, False)):
+        if compiled and args.no_compile:
+            continue
+        theirs, ours = torch_case(weights, args, checkpointed, compiled), flux2_case(args, checkpointed)
         torch.cuda.empty_cache()
         results[case] = {"torch": theirs, "flux2": ours}
         print(f"{args.variant} {args.size} rank {args.rank} {case}: PyTorch {theirs['ms']:.1f} ms, {theirs['peak_bytes'] / 1e9:.1f} GB; "

@@ -33,7 +33,7 @@ struct TrainBench {
 };
 
 // Times one step on random weights and inputs: forward, flow-matching loss, gradients of all adapters, which are F32 whatever
-// the activations are. The optimiser is not part of it.
+// the activations are, their norm and AdamW.
 TrainBench bench_train(const Engine& engine, const TrainBenchOptions& options);
 
 }  // namespace flux2
