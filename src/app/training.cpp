@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "app/autoencoder_training.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
@@ -132,6 +133,7 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
   }
   if (!file.empty()) apply(file, given.at("config_file").back(), options);
   apply(given, "training", options);
+  if (!options.train.empty()) options.full = true;
   return options;
 }
 
@@ -169,6 +171,8 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   check_train_options(options);
   check_output_name(options.output_name);
   check(!options.dataset_config.empty(), "training needs a dataset configuration");
+  if (options.train == "vae")
+    return train_autoencoder(spec, options, files, config, context, front, place ? place : rank_from_environment());
   if (files.distilled && !options.force)
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} is distilled; adapters trained on a distilled model give broken images", files.id),

@@ -46,8 +46,11 @@ TrainingSet::TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, 
     : datasets_(std::move(datasets)), model_(std::move(model)) {
   for (size_t d = 0; d < datasets_.size(); ++d) in_context(dataset_name(d), [&] { list_items(d, log); });
   make_buckets();
-  if (buckets_.empty())
-    throw Error(ErrorCode::InvalidArgument, "every dataset has validation = true, so there is nothing to train on");
+}
+
+TrainingSet::TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, std::vector<CachedItem> items, LoadBatch load)
+    : datasets_(std::move(datasets)), model_(std::move(model)), items_(std::move(items)), load_(std::move(load)) {
+  make_buckets();
 }
 
 void TrainingSet::list_items(size_t dataset, const Log& log) {
@@ -109,6 +112,8 @@ void TrainingSet::make_buckets() {
   }
   for (auto& [key, bucket] : sorted)
     (datasets_[bucket.dataset].validation ? validation_buckets_ : buckets_).push_back(std::move(bucket));
+  if (buckets_.empty())
+    throw Error(ErrorCode::InvalidArgument, "every dataset has validation = true, so there is nothing to train on");
 }
 
 int64_t TrainingSet::training_items() const {
@@ -209,6 +214,7 @@ std::vector<BatchPlan> TrainingSet::validation() const {
 }
 
 LoadedBatch TrainingSet::load(const BatchPlan& plan) const {
+  if (load_) return load_(plan);
   const DatasetConfig& config = datasets_.at(plan.dataset);
   LoadedBatch batch;
   batch.plan = plan;

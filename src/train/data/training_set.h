@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ struct LoadedBatch {
   };
 
   BatchPlan plan;
-  std::vector<float> latents;         // [B, 128, rows, columns]: x0
+  std::vector<float> latents;  // [B, 128, rows, columns]: x0
+  std::vector<float> pixels;   // [B, 16 · rows, 16 · columns, 3] of −1 … 1, of a set of images; then the others are empty
   std::vector<Reference> references;  // reference k of every sample; empty without references
   int64_t text_length = 0, text_width = 0;
   std::vector<float> text;             // [B, T, C]
@@ -77,6 +79,9 @@ class TrainingSet {
   // Reads the headers of all cache files. Throws when there is nothing to train on, or when a file was made for another bucket or
   // model or lacks what the configuration asks for. An item without text states is left out with a warning.
   TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, const Log& log = {});
+  // Items that are not in caches; `load` makes their batches, on any thread.
+  using LoadBatch = std::function<LoadedBatch(const BatchPlan& plan)>;
+  TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, std::vector<CachedItem> items, LoadBatch load);
 
   const std::vector<DatasetConfig>& datasets() const { return datasets_; }
   const CacheModel& model() const { return model_; }
@@ -118,6 +123,7 @@ class TrainingSet {
   std::vector<CachedItem> items_;
   std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
   std::vector<Bucket> validation_buckets_;
+  LoadBatch load_;  // empty: from caches
 };
 
 }  // namespace flux2
