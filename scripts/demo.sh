@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the program and makes a picture with the bundled model: demo.png.
+# Builds the program and generates an image with the bundled model: demo.png.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -10,11 +10,11 @@ build/flux2 generate "$prompt" --model models/pico --seed 1 --output demo.png --
 
 cat <<END
 
-The picture is $PWD/demo.png
+The image is $PWD/demo.png
 
 Try next:
   build/flux2 generate "a panda on a green background with yellow dots" -m models/pico -o panda.png --show auto
   build/flux2 generate "a castle on a pink background" -m models/pico --batch 4 -o castles/
-  build/flux2 inspect demo.png       what made this picture
+  build/flux2 inspect demo.png       what made this image
   build/flux2 help                   everything else
 END

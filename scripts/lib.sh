@@ -30,7 +30,7 @@ missing_packages() {
 need_packages() {
   [[ ${FLUX2_SKIP_PACKAGES:-} != 1 ]] || return 0
   if ! command -v dpkg-query >/dev/null; then
-    printf 'This is no Debian or Ubuntu; the build goes on with what is here. It needs, in Debian names:\n  %s\n' "$*" >&2
+    printf 'This is not Debian or Ubuntu, so no packages are installed. The build needs these, by their Debian names:\n  %s\n' "$*" >&2
     return 0
   fi
   local missing as_root=()
