@@ -1,4 +1,4 @@
-// Adapters in the whole engine: at run time, merged, on a quantised base, and taken back.
+// Adapters in the whole engine: applied at run time, merged, on a quantised model, and removed again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -92,7 +92,7 @@ struct Loaded {
     model = engine.open(locate_model(query, {}), {});
   }
 
-  // A small picture, before it is rounded to 8 bits.
+  // A small image, before it is rounded to 8 bits.
   std::vector<float> picture() const {
     Request request;
     request.prompt = "a red fox";
@@ -175,9 +175,9 @@ TEST(EngineAdapters, FiveStylesOnEveryBase) {
     const char* name;
     fs::path transformer;
     Quant quant;
-    double merged;  // how far the merged picture may be from that at run time; negative: it is not merged
+    double merged;  // largest difference between merging and applying at run time; negative: not merged
   };
-  // Into bf16 the sum of weight and change is rounded, which moves a weight by up to 2⁻⁹ of itself: 2.0e-3 here. In f32 1.6e-6.
+  // Merging into bf16 rounds each sum to within 2⁻⁹ of itself, which gives 2.0e-3 here. In f32 it is 1.6e-6.
   for (const Base& base : {Base{"f32", write_f32_transformer(), Quant::None, 1e-5}, Base{"bf16", kTransformer, Quant::None, 3e-3},
                            Base{"int8", kTransformer, Quant::Int8, -1}, Base{"q8_0", kTransformer, Quant::Q8_0, -1}}) {
     const Loaded loaded({}, AdapterMode::Runtime, base.quant, base.transformer);
@@ -210,7 +210,7 @@ TEST(EngineAdapters, StrengthsChangeWithoutReloading) {
   EXPECT_EQ(loaded.model->models.transformer.get(), network) << "nothing was loaded again";
 }
 
-// Where the weights of two layers of a network lie: one that the LoKr of write_adapter changes, and one that it does not.
+// The addresses of two layers' weights: one layer is changed by the LoKr of write_adapter, the other is not.
 struct Weights {
   explicit Weights(const Flux2Transformer& n)
       : changed(n.single_blocks[0].out.weight.raw()), other(n.single_blocks[0].in.weight.raw()) {}

@@ -19,7 +19,7 @@ class RandomRequests {
 
   Request next() {
     Request r;
-    // Most fields of most requests are valid: otherwise the first absurd one would always decide.
+    // Most fields of most requests are valid. Otherwise every request would be refused for its first absurd field.
     r.width = r.height = 32;
     if (rarely()) r.width = one_of({-16, 0, 1, 15, 16, 17, 32, 48, 16400, INT_MAX, INT_MIN, INT_MAX - 15});
     if (rarely()) r.height = one_of({-16, 0, 1, 15, 16, 17, 32, 48, 16400, INT_MAX, INT_MIN, INT_MAX - 15});
@@ -111,7 +111,7 @@ TEST(AnyRequest, IsRefusedOrRuns) {
       ++ran;
     } catch (const Error& e) {
       ++(e.code() == ErrorCode::Cancelled ? stopped : refused);
-      // Guidance of any finite size may leave the range of numbers; the networks are not damaged then.
+      // Very large guidance may overflow. That is an error of the request, not of the model files.
       EXPECT_TRUE(e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::Cancelled ||
                   e.code() == ErrorCode::Incompatible)
           << i << ": " << name_of(e.code()) << ": " << e.what();

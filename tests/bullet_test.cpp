@@ -1,5 +1,5 @@
-// One single-stream block through every seam: f32 and bf16, quantised weights, its gradient under checkpoint(),
-// two ranks that share it, and a GPU with a captured graph. The block's own lines are the same in all of them.
+// One single-stream block through every interface: f32 and bf16, quantised weights, its gradient under checkpoint(),
+// two ranks that share it, and a GPU with a captured graph. The code of the block is the same in all cases.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 const Flux2Config kSmall{.hidden = 256, .double_blocks = 0, .single_blocks = 1, .text_width = 96};
 constexpr int64_t kTokens = 21;
 
-// A block's weights in a file, so that the real loader brings them in.
+// A block's weights in a file, so that the real loader loads them.
 std::shared_ptr<const WeightSource> block_file() {
   const auto device = scalar_device();
   const auto stream = device->open_stream();

@@ -72,14 +72,14 @@ TEST_F(CliInstall, ARepositoryBecomesNamedParts) {
   ASSERT_EQ(online({"generate", "a fox", "-s", "2", "-S", "3", "-o", "b.png", "-m", (folder_ / "toy").string()}).status, 0);
   EXPECT_EQ(read_image(folder_ / "a.png"), read_image(folder_ / "b.png"));
 
-  // Offline it is all here; again nothing is sent.
+  // Everything is cached, so it works offline and nothing is sent.
   const uint64_t sent = hub_->storage().body_bytes_sent();
   EXPECT_EQ(json({"models", "install", "owner/model", "--offline"}).size(), 4u);
   EXPECT_EQ(json({"models", "install", "owner/model"}).size(), 4u);
   EXPECT_EQ(hub_->storage().body_bytes_sent(), sent);
   EXPECT_EQ(json({"models", "list"}).size(), 5u);  // and the bundled one
 
-  // Gone with their files: links first, then the blobs.
+  // Removing the models also deletes their files: first the links, then the blobs.
   ASSERT_EQ(online({"models", "remove", "toy", "--files", "-y"}).status, 0);
   EXPECT_FALSE(fs::exists(parts[0]["path"].get<std::string>()));
   EXPECT_FALSE(exists("hf/hub/models--owner--model/blobs/" + hash_of(bytes("toy/transformer/" + kWeights))));

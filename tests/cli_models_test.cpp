@@ -1,4 +1,4 @@
-// `flux2 models` and names of the registry, judged by what the program then does.
+// `flux2 models` and registered names, as a user sees them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST_F(CliModels, ScanShowsThenRegisters) {
   EXPECT_THAT(flux2({"models", "list"}).out,
               AllOf(HasSubstr("toy-vae"), HasSubstr(vae["key"].get<std::string>()), HasSubstr("10.2 MiB")));
 
-  // Looked at again, a model keeps what its user said about it.
+  // A second scan keeps the name and description that the user gave to a model.
   ASSERT_EQ(
       flux2({"models", "edit", "tiny", "--name", "mine", "--description", "for tests", "--trigger", "x", "--steps", "3"}).status,
       0);
@@ -97,7 +97,7 @@ TEST_F(CliModels, NameIsEquivalentToThePath) {
   ASSERT_EQ(flux2({"config", "set", "generate.model", "second"}).status, 0);
   EXPECT_EQ(picture({}), b);
 
-  // The autoencoder alone is exchanged.
+  // Only the autoencoder is replaced.
   const Image mixed = picture({"-m", "first", "--vae", "b/vae"});
   EXPECT_NE(mixed, a);
   EXPECT_EQ(picture({"-m", "first", "--vae", "b-vae"}), mixed);
@@ -105,7 +105,7 @@ TEST_F(CliModels, NameIsEquivalentToThePath) {
   EXPECT_EQ(picture({"-m", "first"}), mixed);
   ASSERT_EQ(flux2({"models", "edit", "first", "--vae", ""}).status, 0);
   EXPECT_EQ(picture({"-m", "first"}), a);
-  EXPECT_EQ(flux2({"models", "edit", "first", "--vae", "second"}).status, 2);  // that is no autoencoder
+  EXPECT_EQ(flux2({"models", "edit", "first", "--vae", "second"}).status, 2);  // that is not an autoencoder
 
   ASSERT_EQ(flux2({"convert", "first", "-o", "first.gguf", "--quant", "q8_0"}).status, 0);
   EXPECT_THAT(flux2({"inspect", "first.gguf"}).out, HasSubstr("transformer: FLUX.2"));
@@ -135,7 +135,7 @@ TEST_F(CliModels, AnInstalledCopyIsComplete) {
   const std::string content = read_text_file(vae["path"].get<std::string>());
   EXPECT_EQ(vae["sha256"], sha256(std::as_bytes(std::span(content))));
 
-  // Again it is the same, and another of the same name stands beside it.
+  // The same file is not copied again; a different file with the same name gets a name of its own.
   synth("a");
   EXPECT_EQ(json({"models", "install", "a"})[0]["key"], made[0]["key"]);
   synth("z/a", "7");
@@ -203,7 +203,7 @@ TEST_F(CliModels, ListsMissingFilesAndOrphans) {
   EXPECT_EQ(json({"models", "list", "--type", "vae"})[0]["state"], "missing");
   EXPECT_EQ(flux2({"models", "verify"}).status, 4);
 
-  // A model that cannot run says what it lacks.
+  // For a model that cannot run, the missing part is named.
   fs::create_directories(folder_ / "alone");
   fs::rename(folder_ / "a/flux-2-tiny.safetensors", folder_ / "alone/x.safetensors");
   ASSERT_EQ(flux2({"models", "install", "alone/x.safetensors", "--in-place"}).status, 0);

@@ -1,4 +1,4 @@
-// Previews of steps, judged by their pixels.
+// Previews of steps: their pixels are checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class CliPreview : public Cli {
   }
 };
 
-// What a linear preview can show of a picture: eight pixels are one.
+// What a linear preview can show of an image: 8×8 pixels become one.
 Image coarse(const Image& image) { return resize(image, image.width / 8, image.height / 8, ResizeFilter::Bilinear); }
 
 TEST_F(CliPreview, TheLastLinearPreviewLooksLikeThePicture) {
@@ -45,7 +45,7 @@ TEST_F(CliPreview, TheLastLinearPreviewLooksLikeThePicture) {
   std::cout << "linear preview: " << psnr << " dB\n";
   EXPECT_GT(psnr, 24);
 
-  // Looking does not change the picture.
+  // Previews do not change the image.
   ASSERT_EQ(make({"-o", "alone.png"}).status, 0);
   EXPECT_EQ(picture("alone.png"), final);
 }

@@ -1,4 +1,4 @@
-// Prompts from files and pictures, with choices in them, several in one run.
+// Prompts from files and images, prompts with wildcards, several prompts in one run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ TEST_F(CliPrompts, ChoicesAreMadeForEveryPictureOfABatch) {
     const Json settings = settings_of(path);
     prompts.insert(settings["prompt"].get<std::string>());
     seeds.insert(settings["seed"].get<uint64_t>());
-    // A picture alone chooses what it chose in the batch.
+    // An image that is generated alone gets the same choices as in the batch.
     if (settings["seed"] == 9) {
       ASSERT_EQ(flux2({"generate", words[0], "-S", "9", "-s", "1", "-o", "single.png"}).status, 0);
       EXPECT_EQ(settings_of("single.png")["prompt"], settings["prompt"]);
@@ -57,7 +57,7 @@ TEST_F(CliPrompts, ChoicesAreMadeForEveryPictureOfABatch) {
   EXPECT_THAT(missing.err, HasSubstr("no beast.txt"));
   ASSERT_EQ(generate({"a __beast__ {x|y}", "--wildcards", "off", "-o", "off.png"}).status, 0);
   EXPECT_EQ(settings_of("off.png")["prompt"], "a __beast__ {x|y}");
-  // What a picture says is taken as it stands.
+  // A prompt that was read from an image is not expanded again.
   ASSERT_EQ(generate({"--from", "off.png", "-o", "again.png"}).status, 0);
   EXPECT_EQ(settings_of("again.png")["prompt"], "a __beast__ {x|y}");
 }
@@ -90,7 +90,7 @@ TEST_F(CliPrompts, EveryLineOfAFileHasItsOwnOptions) {
   EXPECT_THAT(wrong.err, HasSubstr("--q in line 2"));
 }
 
-// An interruption ends the picture that is being made and keeps those before it.
+// An interruption stops the current image and keeps the finished ones.
 TEST_F(CliPrompts, AnInterruptionKeepsFinishedPictures) {
   write("prompts.txt", "a red circle --s 1 --o first.png\na blue star --s 60 --w 512 --h 512 --o second.png\n");
   Subprocess process(start({"generate", "--prompt-file", "prompts.txt", "--progress", "json"}));
@@ -119,7 +119,8 @@ TEST_F(CliPrompts, SettingsComeFromPicturesOfOtherPrograms) {
   EXPECT_EQ(request["seed"], 77);
   EXPECT_EQ(request["width"], 96);
   EXPECT_EQ(request["height"], 64);
-  request = dry_run({"--from", "a1111.png", "--steps", "2", "-S", "5", "a red heart"})[0];  // what is said here wins
+  request =
+      dry_run({"--from", "a1111.png", "--steps", "2", "-S", "5", "a red heart"})[0];  // the command line overrides the image
   EXPECT_EQ(request["prompt"], "a red heart");
   EXPECT_EQ(request["steps"], 2);
   EXPECT_EQ(request["seed"], 5);

@@ -1,4 +1,4 @@
-// What a picture says about itself is used again: its model, its quantisation, its mask. And files that are not what they seem.
+// The settings recorded in an image are reused: its model, its quantisation, its mask. Also: files with wrong contents.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class CliReuse : public Cli {
   Json settings_of(const std::string& name) const { return parse_json(flux2({"inspect", "--json", name}).out)["settings"]; }
 };
 
-TEST_F(CliReuse, TheRecordedQuantisationIsUsedAgain) {
+TEST_F(CliReuse, RecordedQuantisationIsReused) {
   ASSERT_EQ(generate({"a red circle", "-S", "3", "--quant", "q4_0", "-o", "q.png"}).status, 0);
   ASSERT_EQ(generate({"a red circle", "-S", "3", "-o", "plain.png"}).status, 0);
   ASSERT_NE(picture("q.png"), picture("plain.png"));
@@ -34,20 +34,20 @@ TEST_F(CliReuse, TheRecordedQuantisationIsUsedAgain) {
   EXPECT_EQ(picture("other.png"), picture("plain.png"));
 }
 
-TEST_F(CliReuse, TheRecordedModelIsUsedAgain) {
+TEST_F(CliReuse, RecordedModelIsReused) {
   ASSERT_EQ(flux2({"convert", pico("flux-2-pico.safetensors"), "-o", "small.gguf", "--quant", "q4_0", "-q"}).status, 0);
   ASSERT_EQ(generate({"a red circle", "-S", "3", "-m", "small.gguf", "-o", "s.png"}).status, 0);
   const Json model = settings_of("s.png")["model"];
   EXPECT_EQ(model["file"], "small.gguf");
 
-  // The file lies beside the picture.
+  // The file is next to the image.
   EXPECT_EQ(flux2({"verify", "s.png"}).out, "s.png: identical\n");
   const Finished again = flux2({"generate", "--from", "s.png", "-o", "again.png"});
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("another file")));
   EXPECT_EQ(picture("again.png"), picture("s.png"));
 
-  // It is gone, and the bundled model of that name is another file.
+  // The file is gone, and the bundled model with that name is a different file.
   fs::create_directories(folder_ / "elsewhere");
   fs::rename(folder_ / "small.gguf", folder_ / "elsewhere/small.gguf");
   const Finished gone = flux2({"verify", "s.png"});
@@ -79,7 +79,7 @@ TEST_F(CliReuse, AModelThatIsNotInstalledIsNamed) {
   EXPECT_THAT(from.err, HasSubstr("which is not installed; the default model is used"));
 }
 
-TEST_F(CliReuse, AMaskIsUsedAgainOrAskedFor) {
+TEST_F(CliReuse, MaskIsReusedOrRequested) {
   Image canvas(160, 128, 3), mask(160, 128, 1);
   for (size_t i = 0; i < canvas.pixels.size(); ++i) canvas.pixels[i] = static_cast<uint8_t>(i / 5);
   for (int y = 30; y < 80; ++y) std::fill_n(mask.at(40, y), 50, uint8_t{255});
@@ -133,7 +133,7 @@ TEST_F(CliReuse, ImagesComeFromStandardInput) {
   EXPECT_THAT(flux2({"edit", "-i", "-", "a cat"}, "no picture").err, HasSubstr("standard input"));
 }
 
-TEST_F(CliReuse, InspectSaysThatGarbageIsNoPictureAndNoModel) {
+TEST_F(CliReuse, InspectRefusesGarbage) {
   const Finished fake = flux2({"inspect", write("fake.png", "this is not a picture, whatever its name says")});
   EXPECT_EQ(fake.status, 4);
   EXPECT_THAT(fake.err, HasSubstr("fake.png is not an image that this program reads, and not a model either"));
@@ -220,7 +220,7 @@ TEST_F(CliReuse, LatentsAreSavedAndDecodedLater) {
   EXPECT_EQ(flux2({"generate", "--latent_path", pico("ae.safetensors"), "-o", "n.png"}).status, 4);
 }
 
-TEST_F(CliReuse, MusubisMemoryOptionsDoWhatTheySay) {
+TEST_F(CliReuse, MusubiMemoryOptionsTakeEffect) {
   const std::vector<std::string> common = {"a red circle", "-S", "3"};
   const auto made = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());

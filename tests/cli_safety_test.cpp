@@ -1,4 +1,4 @@
-// What a prompt, a file or a setting contains cannot make the program read, write or print what it should not.
+// No prompt, file or setting can make the program read, write or print what it should not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class CliSafety : public Cli {
  protected:
   bool has_toml() const { return flux2({"version", "-v"}).out.find("config files: yes") != std::string::npos; }
 
-  // An image of a stranger, with this record inside.
+  // An image from a stranger that contains this record.
   void write_image(const std::string& name, const GenerationRecord& record) const {
     const Image image(32, 32, 3);
     save_image(folder_ / name, encode_png(image, picture_metadata(record, {}, ImageFormat::Png)));
@@ -106,7 +106,7 @@ TEST_F(CliSafety, ALongTagInAPromptIsText) {
   EXPECT_EQ(done.status, 0) << done.err.substr(0, 1000);
 }
 
-TEST_F(CliSafety, AStrangersImageNamesNoOtherFiles) {
+TEST_F(CliSafety, MetadataCannotNameOtherFiles) {
   fs::create_directories(folder_ / "private");
   fs::create_directories(folder_ / "pictures");
   save_image(folder_ / "private/photo.png", encode_png(Image(32, 32, 3)));
@@ -147,7 +147,7 @@ TEST_F(CliSafety, AStrangersImageNamesNoOtherFiles) {
   EXPECT_EQ(flux2({"generate", "--from", "pictures/e.png", "-o", "z.png"}).status, 2);
 }
 
-TEST_F(CliSafety, NothingForeignControlsTheTerminal) {
+TEST_F(CliSafety, ForeignTextCannotControlTheTerminal) {
   const std::string evil =
       "fox \x1b]0;owned\x07 \xc2\x9b"
       "31m \xe2\x80\xae gpj \xe2\x81\xa6 \r over";
@@ -177,7 +177,7 @@ TEST_F(CliSafety, NothingForeignControlsTheTerminal) {
     terminal.wait();
     EXPECT_TRUE(is_clean(terminal.output())) << words.front() << " " << words.back();
   }
-  // JSON says the same as before.
+  // The meaning of the JSON output is unchanged.
   EXPECT_EQ(parse_json(flux2({"inspect", "--json", "a.png"}).out)["settings"]["prompt"], evil);
 }
 
@@ -190,7 +190,7 @@ TEST_F(CliSafety, AbsurdCountsAreRefusedAtOnce) {
   EXPECT_THAT(flux2({"plan", "a fox", "--repeat", "1000000"}).err, HasSubstr("the limit is 100000"));
   EXPECT_THAT(generate({"a fox", "--size", "9000x64"}).err, HasSubstr("9000 pixels; the limit is 4096"));
   EXPECT_THAT(flux2({"generate", "a fox", "-s", "300"}).err, HasSubstr("300 steps; the limit is 256"));
-  // What is allowed is planned without doing it.
+  // A request within the limits is accepted; plan does not run it.
   const Finished large = flux2({"plan", "a fox", "-b", "1024", "--repeat", "100000", "-s", "256", "--json"});
   EXPECT_EQ(large.status, 0) << large.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));

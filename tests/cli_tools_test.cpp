@@ -1,4 +1,4 @@
-// grid, verify and upscale: judged by the pixels and texts they leave behind.
+// grid, verify, upscale, lora and convert: their images and metadata are checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::array<double, 3> mean_colour(const Image& image) {
   return sum;
 }
 
-// Whether the words stand somewhere in the picture.
+// Whether the text is drawn somewhere in the image.
 bool shows(const Image& sheet, const std::string& words) {
   Image text(static_cast<int>(words.size()) * kLetterWidth, 9, 3);
   std::fill(text.pixels.begin(), text.pixels.end(), uint8_t{255});
@@ -71,11 +71,11 @@ TEST_F(CliTools, GridIsASheetOfItsSingleImages) {
   EXPECT_EQ(cells[5]["prompt"], "a green star");
   for (const char* label : {"steps 1", "steps 2", "seed 5", "seed 6", "a red circle", "a green star"})
     EXPECT_TRUE(shows(sheet, label)) << label;
-  // A cell is what generate makes of its settings.
+  // A cell is the image that generate makes with the same settings.
   expect_made(flux2({"generate", "a green star", "-s", "2", "-S", "5", "--size", "64x64", "-o", "single.png"}));
   EXPECT_EQ(picture("single.png"), picture("g/" + cells[5]["file"].get<std::string>()));
 
-  // Without an axis for it there is one seed, drawn once; a lossy sheet alone if that is wanted.
+  // Without a seed axis, all cells share one random seed. --sheet-only writes no single images; the sheet may be lossy.
   expect_made(flux2({"grid", "a cat", "--x", "steps=1,2", "--size", "64", "--sheet-only", "--cell", "32", "-o", "s.jpg"}));
   EXPECT_FALSE(exists("s-01.jpg"));
   const Json small = settings_of("s.jpg")["grid"]["cells"];
@@ -99,7 +99,7 @@ TEST_F(CliTools, VerifyRegeneratesTheImage) {
   EXPECT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(same.out, "p-01.png: identical\np-02.png: identical\n");
 
-  // One pixel off is found, and passes when that is tolerated.
+  // A single changed pixel is found; --tolerance accepts it.
   Image changed = picture("p-01.png");
   uint8_t& sample = changed.at(40, 30)[1];
   sample = static_cast<uint8_t>(sample > 128 ? sample - 9 : sample + 9);
@@ -169,7 +169,7 @@ TEST_F(CliTools, AdaptersAreAnAxisAndPartOfTheRecord) {
   EXPECT_THAT(flux2({"verify", "sheet-02.png", "--lora", "ink.safetensors:0.5"}).err, HasSubstr("other adapters"));
 }
 
-// Text of the progress that tells of loading a model.
+// The line of the progress output that reports loading.
 size_t times_loaded(const Finished& finished) {
   size_t count = 0;
   for (size_t at = 0; (at = finished.err.find("\"name\":\"load\",\"step\":0", at)) != std::string::npos; ++at) ++count;
@@ -286,11 +286,11 @@ TEST_F(CliTools, UpscaleEnlarges) {
 TEST_F(CliTools, UpscaleRedrawsWithThePictureAsReference) {
   expect_made(flux2({"generate", "a large red circle in the center on a blue background", "-S", "3", "-o", "original.png"}));
   const Image original = picture("original.png");
-  save_image(folder_ / "small.png", encode_png(resize(original, 68, 64)));  // says nothing about itself
+  save_image(folder_ / "small.png", encode_png(resize(original, 68, 64)));  // contains no settings
   expect_made(flux2({"upscale", "small.png", "--method", "redraw", "-p", "a large red circle in the center on a blue background",
                      "-S", "3", "-o", "large.png"}));
   const Image large = picture("large.png");
-  ASSERT_EQ(large.width, 136);  // though models make multiples of 16
+  ASSERT_EQ(large.width, 136);  // although the model's sizes are multiples of 16
   ASSERT_EQ(large.height, 128);
   const auto wanted = mean_colour(original), got = mean_colour(large);
   for (size_t c = 0; c < 3; ++c) EXPECT_NEAR(got[c], wanted[c], 20) << c;

@@ -1,5 +1,5 @@
-// Models whose tensors have other extents than they should: 0, 1, one more or less, huge. Each is loaded and run as a real model
-// is. It is refused by a sentence that names the tensor, or it runs; it never crashes, hangs, or is called a bug of ours.
+// Models with tensors of wrong extents: 0, 1, one more or less, huge. Each model is loaded and run like a real one. It is refused
+// with a message that names the tensor, or it runs. It never crashes or hangs, and the message is never an internal error.
 //
 // By default two mutations of every tensor are tried. FLUX2_MUTATIONS=64 tries 64 of each, which takes some minutes.
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 struct Mutation {
   std::vector<int64_t> shape;
-  bool with_data = true;  // the file has as many bytes as the shape needs; otherwise as many as before
+  bool with_data = true;  // the file is as large as the new shape needs; otherwise its size is unchanged
 };
 
 constexpr int64_t kMostBytes = int64_t{8} << 20;  // of a tensor that is written
@@ -194,7 +194,7 @@ TEST_F(DamagedShape, NormWithoutElements) {
   }
 }
 
-// Weights that are not numbers were reported as a bug of ours.
+// Weights that are not numbers used to be reported as an internal error.
 TEST_F(DamagedShape, WeightsThatAreNotNumbers) {
   const auto source = open_weights(golden_path("tiny/flux-2-klein-tiny.safetensors"));
   ModelFiles files = tiny_model();

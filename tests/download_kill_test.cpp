@@ -30,7 +30,7 @@ struct DownloadKill : testing::Test {
   Start start{.arguments = {test::fetch_tool(), FakeHub::kRepository},
               .environment = {{"HF_HOME", scratch.path().string()}, {"HF_ENDPOINT", hub.endpoint()}}};
 
-  // What the killed process has left, complete or in part.
+  // The complete and partial files that the killed process left behind.
   uint64_t bytes_there() const {
     const std::string etag = sha256(std::as_bytes(std::span(hub.files.at("m.safetensors").content)));
     const HubCache cache(scratch.path() / "hub", FakeHub::kRepository);
@@ -54,7 +54,7 @@ struct DownloadKill : testing::Test {
   }
 };
 
-// One download, killed again and again at random moments until it has run to its end.
+// One download that is killed at random moments until it succeeds.
 TEST_F(DownloadKill, ResumesAfterKill) {
   std::mt19937 random(12);
   hub.storage_bytes_per_s = 8 << 20;
@@ -73,7 +73,7 @@ TEST_F(DownloadKill, ResumesAfterKill) {
   RecordProperty("bytes_sent", std::to_string(sent));
 }
 
-// Twenty downloads, each killed once; the second run asks only for what the first has not written.
+// Twenty downloads, each killed once. The second run requests only the bytes that the first did not write.
 TEST_F(DownloadKill, SecondRunRequestsOnlyMissingBytes) {
   std::mt19937 random(13);
   for (int i = 0; i < kKills; ++i) {

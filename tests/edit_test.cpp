@@ -1,4 +1,4 @@
-// Properties of editing that hold whatever the weights are, on the tiny model in profile exact.
+// Properties of editing that hold for any weights, on the tiny model in profile exact.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ TEST_F(Edit, ImageIsEncodedOnce) {
   request.batch = 2;
   EXPECT_EQ(encoded(request), 2);
   const auto before = latents_of(request);
-  request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};  // the same samples in other memory
+  request.references = {picture(64, 48, 0.1f), picture(32, 64, 0.07f)};  // the same samples, copied
   request.prompt = "a blue dog";
   EXPECT_EQ(encoded(request), 0);
   request.prompt = "a red cat";
@@ -95,7 +95,7 @@ TEST_F(Edit, NegativePassCanOmitReferences) {
   request.negative_references = false;
   const auto without = latents_of(request);
   EXPECT_NE(with, without);
-  // Guidance 1 leaves the positive pass alone, whatever the negative one saw.
+  // With guidance 1 the result is that of the positive pass, whatever the negative pass saw.
   request.cfg = 1.0;
   const auto one = latents_of(request);
   request.cfg.reset();
@@ -172,7 +172,7 @@ TEST_F(Edit, StrengthStartsFromTheNoisedImage) {
              clean = recorded->open("canvas.latents").to_floats(), start = recorded->open("latents.0").to_floats();
   ASSERT_EQ(sigmas.size(), 3u);
   for (size_t i = 0; i < start.size(); ++i) ASSERT_NEAR(start[i], sigmas[0] * noise[i] + (1 - sigmas[0]) * clean[i], 1e-6);
-  // A mask that keeps everything gives the canvas back, whatever happens in between.
+  // With a mask that keeps everything, the result is the canvas.
   request.canvas->mask.assign(12, 0.0f);
   EXPECT_EQ(latents_of(request), clean);
   request.canvas->mask.assign(12, 1.0f);

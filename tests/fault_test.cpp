@@ -1,5 +1,6 @@
-// Commands whose N-th write, rename, allocation … fails end with a sentence or with success, and never leave a wrong file.
-// FLUX2_FAULTS=all tries every N, for allocations every N with another chain of callers; without it a few of each.
+// If the N-th write, rename, allocation … of a command fails, the command ends with an error message or succeeds, and never
+// leaves a wrong file. FLUX2_FAULTS=all tries every N (for allocations, one N per call stack); without it, a few of each kind are
+// tried.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr double kLongestRun = 60;   // seconds; a run that takes longer waits for something that never happens
 constexpr size_t kSample = 3;        // points of each kind in the fast suite
-constexpr size_t kFinishEvery = 25;  // allocations after which the next run is looked at too
+constexpr size_t kFinishEvery = 25;  // after every 25th allocation, the next run is checked too
 
 struct FaultCase {
   std::string job, kind;

@@ -1,4 +1,4 @@
-// A model in every kind of file: what its storage does to the weights explains what it does to a picture.
+// A model in every file format: the error of its weights explains the error of its images.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -105,13 +105,13 @@ TEST_F(Formats, UnroundedFormatsGiveIdenticalImages) {
   EXPECT_EQ(picture(folder_ / "x.gguf"), plain);
 }
 
-// A file of int8 rows runs as it is stored: like the same rows made while loading, in both profiles.
+// An int8 file is used as stored. It gives the same image as quantising to int8 while loading, in both profiles.
 TEST_F(Formats, Int8FileEqualsQuantisingWhileLoading) {
   const fs::path source = kTiny / "flux-2-klein-tiny.safetensors", out = folder_ / "int8.safetensors";
   convert_model(NamedWeights(open_weights(source), ModelPart::Transformer),
                 {.out = out, .choice = {.type = quantisation_named("int8")}});
   EXPECT_EQ(NamedWeights(open_weights(out), ModelPart::Transformer).dtype("single_blocks.0.linear1.weight"), DType::I8);
-  // The text encoder is quantised on loading alone: with both it is the same.
+  // Quant::Int8 also quantises the text encoder, so both runs ask for it.
   for (const Profile profile : {Profile::Exact, Profile::Fast})
     EXPECT_EQ(picture(out, Quant::Int8, profile), picture(source, Quant::Int8, profile));
 }

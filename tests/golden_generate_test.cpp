@@ -95,7 +95,7 @@ TEST(GoldenGenerate, Bf16StepsUnderTheReferencesTimeRounding) {
   }
 }
 
-// Picture k of a batch is the single picture of seed + k, bit for bit.
+// Image k of a batch is bit-identical to the single image with seed + k.
 TEST(Batch, EqualsSinglePicturesInExact) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
   const auto model = engine.open(tiny_model(), {});
@@ -138,7 +138,7 @@ TEST(Session, CachesPromptsAndCanBeStopped) {
   EXPECT_EQ(pictures, 0);
 }
 
-// A tile does not see beyond its edge, so pictures differ a little; the joint must not show.
+// A tile does not see beyond its edge, so the images differ slightly; the seam must not be visible.
 TEST(Generate, TiledDecodingIsCloseToTheWhole) {
   const Engine engine({.device = "cpu", .threads = 2});
   const auto model = engine.open(tiny_model(), {});

@@ -1,4 +1,5 @@
-// The three networks in profile exact against the reference, block by block, so that the first one to diverge is named.
+// Compares the three networks in profile exact with the reference, block by block, so that a failure names the first block that
+// differs.
 #include <gtest/gtest.h>
 
 #include "autograd/grad.h"
@@ -20,7 +21,7 @@ Engine exact_engine(const std::string& device = "cpu") {
   return Engine({.device = device, .threads = 2, .profile = Profile::Exact});
 }
 
-// The CPU, and a GPU where there is one: the same numbers on both.
+// The CPU, and the GPU if there is one: both must give the same numbers.
 std::vector<std::string> devices() {
   std::vector<std::string> names = {"cpu"};
   if (gpu_count() > 0) names.push_back("cuda");
@@ -38,7 +39,7 @@ std::vector<TokenPosition> positions(const Golden& g) {
 
 Tensor batch_of_one(const Tensor& x) { return reshape(x, {1, x.dim(0), x.dim(1)}); }
 
-// Compares every tap the reference recorded and returns the worst relative error.
+// Compares every tensor that the reference recorded and returns the worst relative error.
 class TapChecker {
  public:
   TapChecker(const Golden& golden, bool pictures) : golden_(golden), pictures_(pictures) {}
@@ -203,7 +204,7 @@ void check_gradients(const std::string& device, Profile profile, double limit) {
     // The file's norms were added up in f32, which costs some 1e-4 for the largest matrices.
     const double norm = g["norm." + p.name].to_doubles()[0];
     EXPECT_NEAR(norm_of(mine) / norm, 1.0, std::max(limit, 1e-3)) << p.name;
-    // Some matrices begin with values far smaller than most of theirs; bf16 rounds sums that hold both.
+    // Some matrices begin with values that are far smaller than the others; in bf16 their sums are rounded together.
     const auto count = static_cast<ptrdiff_t>(std::min<size_t>(64, mine.size()));
     const double share = norm * std::sqrt(static_cast<double>(count) / static_cast<double>(mine.size()));
     compare("head." + p.name, {mine.begin(), mine.begin() + count}, g["head." + p.name], dtype == DType::BF16 ? share : 0.0);

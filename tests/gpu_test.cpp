@@ -53,7 +53,7 @@ TEST_F(GpuTest, NoiseIsBitIdenticalToPyTorch) {
     }
 }
 
-// 8-bit pixels are made on the device; values around every step between two of them, and beyond the ends.
+// 8-bit pixels are computed on the device. Tests values near every rounding boundary and outside the range.
 TEST_F(GpuTest, PixelsMatchTheHost) {
   const Engine engine({.device = "cuda"});
   const auto stream = engine.device().shared_from_this()->open_stream();
@@ -87,7 +87,7 @@ TEST_F(GpuTest, TwoRunsGiveTheSameBytes) {
   EXPECT_EQ(a, picture_of(*second, request)) << "another session";
 }
 
-// Kept references are read where they lie while a step is replayed.
+// A replayed step reads the kept references in place.
 TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
   const Engine engine({.device = "cuda"});
   const auto model = engine.open(tiny_model(), {});
@@ -108,7 +108,7 @@ TEST_F(GpuTest, KeptReferencesGiveTheSameBytes) {
   EXPECT_EQ(picture_of(*model, request), replayed);
 }
 
-// A captured step holds the strength it was captured with: changing it must not replay the old one.
+// A captured step contains the strength of the adapter, so it must not be replayed after the strength has changed.
 TEST_F(GpuTest, StrengthsOfAdaptersAreNotReplayed) {
   const auto path = std::filesystem::path(testing::TempDir()) / "flux2_gpu_adapter.safetensors";
   const auto values = [](int64_t count, float scale) {
@@ -146,8 +146,8 @@ TEST_F(GpuTest, MemoryDoesNotGrow) {
   const auto model = engine.open(tiny_model(), {});
   const Stream& stream = *model->stream;
   Request request = small_request();
-  // Sizes and prompts come and go, so that captured work is made and thrown away. Both counts are taken after a whole number of
-  // rounds, when the same sizes are remembered.
+  // Sizes and prompts alternate, so that captured work is created and discarded. Both counts are taken after a whole number of
+  // rounds, when the same sizes are cached.
   const auto generate = [&](int i) {
     request.seed = static_cast<uint64_t>(i);
     request.width = 64 + 16 * (i % 9);
@@ -193,7 +193,7 @@ TEST_F(GpuTest, MemoryLimitIsKept) {
   EXPECT_LE(engine.device().memory().available, limit / 2);
 }
 
-// At the size where our own products and the libraries' fastest ones are taken.
+// Large enough to use our own products and the fastest ones of the libraries.
 TEST_F(GpuTest, ACapturedStepOfKlein4bGivesTheSameBytes) {
   const Engine engine({.device = "cuda"});
   if (engine.device().memory().available < int64_t{20} << 30) GTEST_SKIP() << "needs 20 GB";

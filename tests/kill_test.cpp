@@ -1,5 +1,5 @@
-// A command that is killed at any moment leaves nothing incomplete under the name of a file, and the next run leaves no trace of
-// it. FLUX2_KILLS=100 kills each command 100 times; without it, 10 times.
+// A command that is killed at any moment leaves no incomplete file under a final name, and the next run cleans up after it.
+// FLUX2_KILLS=100 kills each command 100 times; without it, 10 times.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -53,7 +53,7 @@ TEST_P(Kill, NextRunFinishesAndLeavesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, Kill, testing::ValuesIn(Kill::all()), [](const auto& test) { return test.param; });
 
-// Several processes that number their pictures in one folder keep each other's.
+// Several processes that number their images in one folder do not overwrite each other's images.
 class Processes : public JobTest {};
 
 TEST_F(Processes, DoNotOverwriteEachOthersPictures) {

@@ -1,4 +1,4 @@
-// A limit of memory on the CPU is kept, or refused before the work begins.
+// A memory limit on the CPU is respected, or the request is refused before it starts.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ Outcome generate(const EngineOptions& options, const Request& request) {
   try {
     const auto session = engine.open(tiny_model(), {}, {.working = working_bytes(engine, tiny_model(), request)});
     Request second = request;
-    second.prompt = "another prompt";  // the encoder comes back beside the transformer
+    second.prompt = "another prompt";  // the encoder is loaded again while the transformer is in memory
     for (const Request* r : {&request, const_cast<const Request*>(&second)})
       text_to_image(*session, *r, {}, [](const Picture&) {});
   } catch (const Error& e) {
@@ -43,7 +43,7 @@ Outcome generate(const EngineOptions& options, const Request& request) {
   return outcome;
 }
 
-// In a process of its own, whose peak begins with what it takes now.
+// In a separate process, because the peak of a process never decreases.
 Outcome in_child(const EngineOptions& options, const Request& request) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("no pipe");

@@ -1,4 +1,5 @@
-// Every op case's gradient against central differences, in double on the scalar kernels, and on every device against those.
+// Compares the gradient of every op case with central differences (in double, scalar kernels), and every device with the scalar
+// kernels.
 #include <gtest/gtest.h>
 
 #include "autograd/checkpoint.h"
@@ -102,7 +103,7 @@ TEST_P(OpGradientAgreement, WithScalarKernels) {
       const double limit = rounds ? 2e-2 : 4 * tolerance(DType::F32, c.terms + 64);
       for (size_t i = 0; i < actual.size(); ++i) {
         const Difference d = difference(actual[i], expected[i]);
-        // Inputs and weights are of unit size: a gradient that nearly cancels is held to the error of its terms.
+        // Inputs and weights are about 1. If a gradient nearly cancels, its tolerance is that of its terms.
         EXPECT_TRUE(d.relative <= limit || d.worst <= limit) << c.name << " input " << i << " " << name_of(dtype) << " on "
                                                              << other.name << ": " << d.str() << ", limit " << limit;
       }
@@ -118,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpGradientAgreement, testing::ValuesIn(affordabl
   return name;
 });
 
-// Gradients that only some inputs want: nothing is computed for the others.
+// Only some inputs need a gradient: nothing is computed for the others.
 TEST(Gradients, OnlyForTensorsThatNeedThem) {
   const auto stream = scalar_device()->open_stream();
   const Tensor a = parameter(random_tensor(*stream, DType::F64, {3, 4}, 1)), b = random_tensor(*stream, DType::F64, {3, 4}, 2);
@@ -139,7 +140,7 @@ TEST(Gradients, AddUp) {
   EXPECT_LE(difference(g[a], 4.0 * a.detached() + (1.0 + 0.0 * a.detached())).relative, 1e-15);
 }
 
-// A graph that was given up says so instead of answering wrongly.
+// Using a released graph again is an error instead of a wrong result.
 TEST(Gradients, ReleasedGraphsAreUsedOnce) {
   const auto stream = scalar_device()->open_stream();
   const Tensor a = parameter(random_tensor(*stream, DType::F64, {64, 64}, 1));
@@ -151,7 +152,7 @@ TEST(Gradients, ReleasedGraphsAreUsedOnce) {
   EXPECT_THROW(backward(loss), Error);
 }
 
-// What a frozen layer was given is not kept for its gradient.
+// The input of a frozen layer is not kept for its gradient.
 TEST(Gradients, FrozenWeightsKeepNothing) {
   const auto stream = scalar_device()->open_stream();
   const Tensor w = random_tensor(*stream, DType::F32, {16, 64}, 1);
@@ -161,7 +162,7 @@ TEST(Gradients, FrozenWeightsKeepNothing) {
   EXPECT_LT(stream->used_bytes() - before, static_cast<size_t>(x.bytes()));  // y alone, not the sum
 }
 
-// A chain of many thousand ops is taken apart without exhausting the stack.
+// Releasing a chain of many thousand ops does not overflow the stack.
 TEST(Gradients, LongChains) {
   const auto stream = scalar_device()->open_stream();
   const Tensor a = parameter(random_tensor(*stream, DType::F64, {2}, 1));
@@ -171,7 +172,7 @@ TEST(Gradients, LongChains) {
   EXPECT_EQ(g[a].to_doubles(), (std::vector<double>{1.0, 1.0}));
 }
 
-// Two outputs, captured weights, inputs that want nothing: the same bits as without checkpoint.
+// Two outputs, captured weights, inputs without gradients: the same bits as without checkpoint().
 TEST(Checkpoint, SameBits) {
   const auto stream = scalar_device()->open_stream();
   for (DType dtype : {DType::F32, DType::BF16}) {

@@ -1,5 +1,5 @@
-// The bundled model obeys its prompts: what can be measured in the pixels is measured. Background colour, colour of
-// the named shape and the place of its centre, for 24 prompts and two seeds each.
+// The bundled model follows its prompts. The test measures the colour of the background, the colour of the shape and the position
+// of its centre, for 24 prompts with two seeds each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Rgb = std::array<double, 3>;
 
-// The colours as the pictures the model learnt from have them.
+// The colours of the images that the model was trained on.
 const std::map<std::string, Rgb> kColours = {{"red", {226, 42, 40}},     {"blue", {42, 92, 224}},    {"green", {45, 155, 66}},
                                              {"yellow", {255, 214, 42}}, {"purple", {135, 56, 190}}, {"orange", {255, 146, 30}},
                                              {"gray", {142, 142, 142}},  {"pink", {255, 145, 200}},  {"black", {16, 16, 16}},
@@ -50,12 +50,12 @@ Rgb pixel(const Image& image, int x, int y) {
   return {static_cast<double>(p[0]), static_cast<double>(p[1]), static_cast<double>(p[2])};
 }
 
-// The background is what most of the rim shows; the shape is what differs from it.
+// The background is the most frequent colour of the border; the shape is what differs from it.
 Seen look(const Image& image) {
   std::map<std::string, int> rim, inside;
   std::map<std::string, Rgb> sum;
   const int n = image.width;
-  for (int i = 2; i < n - 10; ++i)  // the last few pixels of the lower right corner carry a blemish of the decoder
+  for (int i = 2; i < n - 10; ++i)  // the decoder leaves an artefact in the lower right corner
     for (const auto& [x, y] : {std::pair{i, 2}, {2, i}, {i, n - 3}, {n - 3, i}}) ++rim[name_of_colour(pixel(image, x, y))];
   Seen seen;
   seen.background = std::max_element(rim.begin(), rim.end(), [](auto& a, auto& b) { return a.second < b.second; })->first;

@@ -1,4 +1,4 @@
-// Whole generations with weights in fewer bits, on every device: what it costs against the reference's trace in f32.
+// Whole generations with quantised weights on every device: their error against the reference's trace in f32.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ TEST_P(QuantisedModelOn, FinalLatentsStayNearTheReference) {
   }
 }
 
-// One factor for a whole matrix, and one for its inputs, as BFL's own files have them.
+// One scale for a whole matrix, and one for its inputs, as in BFL's own files.
 void write_fp8_file(const std::filesystem::path& path) {
   const auto stream = Engine({.device = "cpu", .threads = 2}).device().open_stream();
   const NamedWeights weights(open_weights(tiny_model().transformer), ModelPart::Transformer);

@@ -1,4 +1,4 @@
-// What happens when a run is stopped, or memory runs out.
+// Stopping a run, and running out of memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -77,7 +77,7 @@ TEST(Cancel, ADeadlineEndsARun) {
   EXPECT_EQ(steps_done, 1);
 }
 
-// The memory of a small computer: no single piece may be larger than a limit.
+// Memory in which no single allocation may exceed a limit.
 class LimitedStream final : public CpuStream {
  public:
   using CpuStream::CpuStream;
@@ -102,7 +102,7 @@ struct Result {
   std::vector<std::string> warnings;
 };
 
-// With no more than `limit` bytes in one piece while the picture is decoded.
+// Allows at most `limit` bytes in one allocation while the image is decoded.
 Result run(Session& session, LimitedStream& stream, const Request& request, size_t limit = SIZE_MAX) {
   Result result;
   session.stream = stream.shared_from_this();
@@ -159,7 +159,7 @@ TEST(DecodeWithoutMemory, FailsIfTheSmallestTilesDoNotFit) {
   }
 }
 
-// A smooth picture with an edge in it.
+// A smooth image with one edge.
 Planes scene(int width, int height) {
   Planes planes{width, height, {}};
   for (int c = 0; c < 3; ++c)
@@ -175,7 +175,7 @@ struct Difference {
   double mean = 0, largest = 0;
 };
 
-// Of the pixels that two sets of latents decode to, in steps of 8-bit values.
+// The difference of the pixels that two sets of latents decode to, in 8-bit steps.
 Difference difference_of_pixels(const ModelSession& session, const Tensor& a, const Tensor& b, int64_t rows, int64_t columns) {
   const auto x = session.models.vae->decode(a, rows, columns).to_floats(),
              y = session.models.vae->decode(b, rows, columns).to_floats();

@@ -1,4 +1,4 @@
-// Sessions that share a model: what each makes is its own, whatever the others do meanwhile.
+// Sessions that share a model: each gives its own results, whatever the others do at the same time.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ fs::path lora(const std::string& name, uint32_t seed) {
                               {"double_blocks.0.img_attn.proj.lora_B.weight", matrix(kWidth, 4, seed + 3)}});
 }
 
-// A LoKr, which cannot be computed beside the weights.
+// A LoKr, which must be merged into the weights.
 fs::path lokr() {
   return write_adapter("lokr", {{"lycoris_single_transformer_blocks_0_attn_to_out.lokr_w1", matrix(4, 4, 1)},
                                 {"lycoris_single_transformer_blocks_0_attn_to_out.lokr_w2", matrix(kWidth / 4, kWidth, 2)}});
@@ -65,7 +65,7 @@ std::vector<std::string> devices() {
   return names;
 }
 
-// What several sessions on one model make at once, each on a thread of its own; two pictures each.
+// The images of several sessions on one model at the same time, each on its own thread; two images each.
 struct Caller {
   std::vector<AdapterChoice> adapters;
   Request request;

@@ -1,4 +1,4 @@
-// How the program ends when it is told to, or when its surroundings change under it.
+// How the program ends after signals, and when streams or files change while it runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ class Signals : public JobTest {
     Finished done;
     const double seconds = seconds_to_end(process, {SIGTERM}, done);
     EXPECT_LT(seconds, kMostSeconds) << what << " after " << after_ms << " ms";
-    // It may have ended before the signal.
+    // The program may end before the signal arrives.
     EXPECT_TRUE(done.status == 128 + SIGTERM || done.status == 0) << what << ": " << done.status << "\n" << done.err;
     EXPECT_THAT(temporaries(), testing::IsEmpty()) << what;
   }
@@ -89,7 +89,7 @@ TEST_F(Signals, SigtermEndsAnInstallationFromAStalledServer) {
   }
 }
 
-// A call of the system that never returns.
+// A system call that never returns.
 TEST_F(Signals, SigtermEndsAProgramThatHangs) {
   for (const char* name : {"convert", "generate", "merge"}) {
     begin_anew();

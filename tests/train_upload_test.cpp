@@ -97,7 +97,7 @@ TEST_F(TrainUpload, AdaptersAndStatesArrive) {
   EXPECT_EQ(uploads.summaries().at(0), "ramp-step00000001.safetensors: step 1");
 }
 
-TEST_F(TrainUpload, TheTokenOfDownloadsIsUsedAndStatesStayHere) {
+TEST_F(TrainUpload, UsesTheTokenOfDownloadsAndUploadsNoStates) {
   const FakeUploads uploads(hub_);
   const Finished done =
       train({"--save_state_on_train_end", "--huggingface_repo_visibility", "public"}, {{"HF_TOKEN", FakeUploads::kToken}});
@@ -107,7 +107,7 @@ TEST_F(TrainUpload, TheTokenOfDownloadsIsUsedAndStatesStayHere) {
   EXPECT_TRUE(uploads.files().at("ramp.safetensors") == bytes("out/ramp.safetensors"));
 }
 
-TEST_F(TrainUpload, OfSeveralProcessesOneUploads) {
+TEST_F(TrainUpload, OnlyOneOfSeveralProcessesUploads) {
   const FakeUploads uploads(hub_);
   const Finished done = train({"--ranks", "2"}, {{"HF_TOKEN", FakeUploads::kToken}});
   ASSERT_EQ(done.status, 0) << done.err;
