@@ -23,7 +23,7 @@ fs::path scratch() {
   return folder;
 }
 
-// What a parameter was at a time, for a run that saved at every one of `times`.
+// The value of a parameter at a time, for a run that saved at each of `times`.
 double parameter(double time, size_t index) { return std::sin(0.01 * time * static_cast<double>(index + 1)) + 0.001 * time; }
 
 fs::path save(const std::string& name, double time, DType dtype, const std::map<std::string, std::string>& metadata) {
@@ -48,7 +48,7 @@ TEST(AdapterAverage, ExponentsArePublishedOnes) {
   EXPECT_THROW(ema_exponent(0), Error);
 }
 
-// The closed form against the integral it stands for, and against the update a trainer makes at every step.
+// Compares the closed form with the integral that it replaces, and with the update that a trainer makes at every step.
 TEST(AdapterAverage, WeightsAreThoseOfTheIntegral) {
   const std::vector<double> times = {200, 400, 500, 1000};
   const double gamma = ema_exponent(0.15);

@@ -119,7 +119,7 @@ std::vector<std::string> weights_of(const Adapter& adapter) {
   return names;
 }
 
-// Metadata that tells about the training and is not about names.
+// Metadata about the training; metadata about tensor names is left out.
 std::map<std::string, std::string> kept_metadata(const Adapter& adapter) {
   std::map<std::string, std::string> kept;
   for (const auto& [key, value] : adapter.file().source->metadata())

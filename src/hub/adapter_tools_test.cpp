@@ -65,7 +65,7 @@ std::vector<float> merged(const HostMatrix& w, const std::string& name, const Ad
   return sum.values;
 }
 
-TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
+TEST(AdapterTools, ConvertedAdaptersHaveTheSameEffect) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const NamedWeights base = tiny();
   const Flux2Config config = detect_flux2(base);
@@ -85,7 +85,7 @@ TEST(AdapterTools, ConvertedAdaptersDoTheSame) {
   }
 }
 
-// Cut into queries, keys and values each piece has the same first matrix; joined again there is one of it.
+// After splitting into queries, keys and values, all parts share the first matrix; joining them stores it once.
 TEST(AdapterTools, SplittingKeepsTheRank) {
   const fs::path folder = scratch_folder(), lora = write_lora(folder);
   const Flux2Config config = detect_flux2(tiny());

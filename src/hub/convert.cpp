@@ -36,7 +36,7 @@ struct Encoding {
   }
 };
 
-// What all files of one conversion share.
+// Shared by all files of one conversion.
 struct Work {
   const NamedWeights& weights;
   const ConvertOptions& options;
@@ -78,7 +78,7 @@ class FileWriter {
   }
 
  private:
-  // Whatever decides the bytes: the header, which tells names and types, and the files read.
+  // Everything that determines the bytes: the header (names and types) and the source files.
   std::string fingerprint() const {
     std::string text = plan_.header;
     for (const StoredTensor& t : work_.weights.source().tensors())
@@ -102,7 +102,7 @@ class FileWriter {
     }
     const std::vector<std::byte> zeros(plan_.padding_of(t));
     file_.write(zeros);
-    // Else the pages of all tensors read so far would push out what others need.
+    // Otherwise the pages of all tensors read so far would displace memory that other programs need.
     if (t.role != Role::Text) work_.weights.forget_pages(t.canonical);
   }
 
@@ -163,12 +163,12 @@ void write_json(const fs::path& path, const Json& json) {
   file.commit();
 }
 
-// transformers brings all weights to the type that config.json names.
+// transformers converts all weights to the type that config.json names.
 const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::F16 ? "float16" : "bfloat16"; }
 
 std::string index_name(const std::string& stem) { return stem + ".safetensors.index.json"; }
 
-// What the libraries that read folders look for beside the weights.
+// The files that diffusers and transformers expect next to the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
                         const std::vector<ConvertPlan>& plans, const std::vector<std::string>& names) {
   Json config = config_of(weights);

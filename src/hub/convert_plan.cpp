@@ -53,7 +53,7 @@ class Planner {
     return gguf_ ? ggml_type_of(t.dtype) && t.scales == Scales::None : !is_block_type(t.dtype);
   }
 
-  // As it is where the file can hold it. Scales beside the elements are taken into the values.
+  // Unchanged if the file format supports the type. Separate scales are multiplied into the values.
   Quantisation kept(const std::string& name) const {
     const DType t = stored(name);
     return holds({t}) && !is_eight_bit(t) ? Quantisation{t} : Quantisation{DType::BF16};
@@ -69,7 +69,7 @@ class Planner {
     return is_block_type(kept(name).dtype) || is_eight_bit(stored(name)) ? Quantisation{DType::BF16} : kept(name);
   }
 
-  // Rows that blocks do not fill fall back to a finer type that they do.
+  // If the row length is not a multiple of the block, a type with smaller blocks is used.
   Quantisation fitting(const std::string& name, const Shape& shape, const Quantisation& type, const QuantRule* rule) const {
     if (!holds(type)) {
       const std::string why = fmt::format("{} cannot be stored in {} files", type.name(), gguf_ ? "GGUF" : "safetensors");
@@ -178,7 +178,7 @@ class Planner {
     return list;
   }
 
-  // What llama.cpp and we read instead of a config.json, as far as shapes tell.
+  // Metadata that llama.cpp and we read instead of a config.json, as far as shapes determine it.
   void add_language_keys(std::vector<GgufPair>& list) const {
     uint32_t layers = 0;
     while (weights_.has(fmt::format("model.layers.{}.input_layernorm.weight", layers))) ++layers;

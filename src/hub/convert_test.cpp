@@ -133,7 +133,7 @@ TEST(Convert, ReportMatchesTheFile) {
   EXPECT_EQ(after.shape("double_blocks.0.img_attn.qkv.weight"), (Shape{768, 256}));
 }
 
-// As Qwen publishes its encoders: scales of 128 × 128, everything outside the layers as it was, config.json beside it.
+// Like Qwen's own FP8 files: scales for 128 × 128 blocks, tensors outside the layers unchanged, and a config.json.
 TEST(Convert, Fp8TextEncoderMatchesQwensLayout) {
   const NamedWeights before = text_encoder();
   ConvertOptions o = options("encoder", FileLayout::Diffusers, "fp8_block");
@@ -167,7 +167,7 @@ TEST(Convert, AFolderInSeveralFiles) {
   EXPECT_EQ(after.names(), before.names());
   for (const std::string& name : before.names()) EXPECT_EQ(values(after, name), values(before, name)) << name;
 
-  // Stopped in the third file it goes on there: nothing has its name before all is complete.
+  // A run that was stopped in the third file continues there; no file gets its name before all are complete.
   ConvertOptions again = o;
   again.out = o.out.parent_path() / "again";
   again.progress = [&](uint64_t done, uint64_t total, const std::string&) { return done < total / 2; };
@@ -194,7 +194,7 @@ TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {
   EXPECT_EQ(required_part(recognise(o.out), ComponentKind::TextEncoder).qwen3->layers, 28);
 }
 
-TEST(Convert, RulesDecideByName) {
+TEST(Convert, RulesSelectTensorsByName) {
   const ConvertOptions o =
       options("x.gguf", FileLayout::Gguf, "q4_0", {"img_mlp=q6_k", "double_blocks=keep", "^final_layer=f16"});
   convert_model(transformer(), o);
@@ -219,7 +219,7 @@ TEST(Convert, BlocksThatDoNotFillRowsFallBack) {
   EXPECT_EQ(NamedWeights(open_weights(o.out), ModelPart::Transformer).dtype("txt_in.weight"), DType::Q8_0);
 }
 
-// What a process leaves that is killed while it writes a small file beside its output.
+// The temporary file of a process that was killed while it wrote its notes.
 TEST(Convert, RemovesTemporariesOfKilledRuns) {
   ConvertOptions o{.out = scratch_folder() / "series",
                    .as_folder = true,

@@ -35,8 +35,8 @@ std::vector<int> layer_list(const Json& value, const std::string& where) {
   return layers;
 }
 
-// Takes from a model_index.json what the tensors of a model do not tell: its name, and in the section "flux2" steps, guidance,
-// width, height, text_length and text_layers. What it leaves out stays as it is; `path` is for messages.
+// Reads from a model_index.json what the tensors do not show: the name of the model and, in its section "flux2", steps, guidance,
+// width, height, text_length and text_layers. Missing keys keep their defaults; `path` is for messages.
 void apply_model_index(const Json& index, const std::filesystem::path& path, ModelFiles& files) {
   const std::string where = path.string();
   const auto name = index.find("name");
@@ -111,7 +111,7 @@ class Locator {
         Hint("install one with {0}, or give a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
   }
 
-  // A transformer's file beside a model's name: the name says how it is run and where its other parts are.
+  // A transformer file together with a model name: the name determines the defaults and the other parts.
   void take_rest_from(const std::string& name, ChosenModel& chosen) {
     const auto variant = find_variant(name);
     if (variant && variant->config == chosen.config()) {
@@ -142,7 +142,7 @@ class Locator {
       if (bundled.config() == chosen.config())
         chosen.root = bundled.root, chosen.index = bundled.index, chosen.training = bundled.training;
     } catch (const Error& e) {
-      log_.debug("{}", e.what());  // a damaged bundled model is no reason to refuse another one
+      log_.debug("{}", e.what());  // a damaged bundled model must not prevent the use of others
     }
     files_.reasons.resize(reasons);
     return chosen;
@@ -160,7 +160,7 @@ class Locator {
                   Hint("give the path with {0}", {set_option("model", "PATH")}));
     if (!query_.names_only && path_exists(name)) return open_path(name);
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
-    // A whole name is worth more than the beginning of one: pico is the bundled model although pico-q4 is registered.
+    // An exact name wins over the beginning of a longer one: pico is the bundled model even if pico-q4 is registered.
     if (const auto* part = query_.registered.find_exact(name, ComponentKind::Transformer)) return open_registered(*part);
     if (is_bundled_name(name)) return open_bundled();
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
@@ -185,8 +185,8 @@ class Locator {
                 Hint("install it with {0}", {install_command(wanted.id)}));
   }
 
-  // Every transformer that is registered or lies in the folders, one for a folder that describes a single model. Folders
-  // called like the wanted variant come first.
+  // Every transformer that is registered or found in the folders; a folder that describes one model counts once. Folders
+  // with the name of the requested variant come first.
   std::vector<ChosenModel> installed_models(const Variant* wanted = nullptr) {
     std::vector<fs::path> roots;
     for (const fs::path& folder : folders_) {

@@ -49,7 +49,7 @@ class PartFinder {
   }
 
  private:
-  // The folders in which parts are looked for: the model's own folder first, then wherever models are installed.
+  // The folders that are searched for parts: the model's own folder first, then the model folders.
   std::vector<fs::path> part_roots(const ChosenModel& chosen) const {
     std::vector<fs::path> roots = {chosen.root};
     if (chosen.self_contained()) return roots;
@@ -97,8 +97,8 @@ class PartFinder {
              {install_command(match ? match->id : kDefaultInstall), set_option(field)}));
   }
 
-  // The first candidate that `fits`, in the model's own folder or elsewhere. A candidate of the kind that cannot be
-  // used is worth a message of its own when there is no better one.
+  // The first candidate that `fits`, in the model's own folder or elsewhere. If none fits, the message names a candidate of
+  // the right kind that cannot be used.
   template <class Fits>
   fs::path search(const ChosenModel& chosen, ComponentKind kind, const Fits& fits) {
     std::optional<Error> refusal;
@@ -119,8 +119,8 @@ class PartFinder {
     refuse_missing(chosen, kind);
   }
 
-  // What may be a part of that kind, best first, and whether it lies in the model's own folder. Registered parts come after
-  // the model's own and before those that merely lie in a model folder.
+  // Candidates for a part of that kind, best first, and whether each is in the model's own folder. Parts in that folder come
+  // first, then registered parts, then files in other model folders.
   std::vector<std::pair<fs::path, bool>> part_candidates(const ChosenModel& chosen, ComponentKind kind) const {
     std::vector<std::pair<fs::path, bool>> found;
     for (const fs::path& path : candidates_quietly(chosen.root, kind, log_)) found.emplace_back(path, true);
@@ -136,7 +136,7 @@ class PartFinder {
 
   void find_vae(const ChosenModel& chosen) {
     const auto fits = [&](const Component& c, bool own) {
-      // Autoencoders of small models lie in the same folders, and their latents mean something else.
+      // The same folders may contain autoencoders of small models, whose latents are incompatible.
       const int64_t base = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
       if (!own && base != 128 && !(base == 96 && !c.vae->has_encoder))
         fail(ErrorCode::Incompatible, "{} is the autoencoder of a small model (width {})", c.path.string(), base);
@@ -214,7 +214,7 @@ class PartFinder {
       files_.tokenizer = *path;
       return;
     }
-    // The encoder's own folder and its neighbours before other models'.
+    // The encoder's own folder and its neighbours come before those of other models.
     std::vector<fs::path> found;
     for (const fs::path& root : {files_.text_encoder, files_.text_encoder.parent_path()})
       for (const fs::path& path : candidates_quietly(root, ComponentKind::Tokenizer, log_)) found.push_back(path);

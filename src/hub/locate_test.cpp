@@ -89,7 +89,7 @@ TEST_F(Locate, PartsNamedOnTheCommandLine) {
   fs::remove(a / "model_index.json");
   fs::remove(a / "ae.safetensors");
   const std::string text = refused();
-  // Without its index the tiny model is read like a published one: states after layers 9, 18 and 27.
+  // Without its index, the tiny model is treated like a published one, which needs the outputs of layers 9, 18 and 27.
   EXPECT_THAT(text, HasSubstr("has 7 layers, but the model needs the output of layer 27"));
   query.model = b.string();
   const ModelFiles files = locate();
@@ -140,7 +140,7 @@ TEST_F(Locate, EveryVariableOfTheReference) {
   EXPECT_EQ(files.text_encoder, other_large / "text_encoder");
   EXPECT_EQ(files.tokenizer, other_large / "tokenizer");
 
-  // The command line wins.
+  // The command line takes precedence.
   query.model = (small / "x.safetensors").string();
   query.vae = small / "vae";
   EXPECT_EQ(locate().vae, small / "vae");

@@ -24,8 +24,8 @@ double dot(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-// Makes the rows orthonormal, one after the other and twice over, since one pass leaves what rounding has left. Rows that
-// depend on those before them become zero.
+// Makes the rows orthonormal, one after the other, in two passes, because rounding errors remain after one. Rows that depend on
+// earlier rows become zero.
 void orthonormalise_rows(HostMatrix& a) {
   for (int64_t i = 0; i < a.rows; ++i) {
     const double before = std::sqrt(dot(a.row(i), a.row(i), a.columns));

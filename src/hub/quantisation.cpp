@@ -38,7 +38,7 @@ constexpr std::array<TypeName, 20> kTypeNames = {{{"keep", {}},
                                                   {"q3_k", {{DType::Q3_K}}},
                                                   {"q2_k", {{DType::Q2_K}}}}};
 
-// By stored names, of any model.
+// By the names that the file stores, for any model.
 bool is_block_weight(const StoredTensor& t) {
   if (t.shape.rank() < 2) return false;
   if (!block_of(t.name).empty()) return true;

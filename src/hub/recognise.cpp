@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the first bytes say about files that hold no weights; empty when they may.
+// What a file is, by its first bytes, if it cannot contain weights; otherwise empty.
 struct Sniffed {
   Recognition::Kind kind = Recognition::Kind::Unknown;
   std::string container, note;
@@ -30,7 +30,7 @@ Sniffed sniff(const fs::path& path) {
   const auto first = file->bytes().first(std::min<size_t>(16, file->bytes().size()));
   const std::string head(reinterpret_cast<const char*>(first.data()), first.size());
   using Kind = Recognition::Kind;
-  // The length in front of a safetensors header may begin like anything: 1152 bytes like a pickle.
+  // The length at the start of a safetensors file may look like another format: 1152 looks like a pickle.
   if (head.size() > 8 && head.compare(4, 5, std::string_view("\0\0\0\0{", 5)) == 0) return {};
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02") || head.starts_with("\x80\x04"))
     return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; safetensors and GGUF files are"};
@@ -40,7 +40,7 @@ Sniffed sniff(const fs::path& path) {
   return {};
 }
 
-// Counts what a component's prefix covers; without one, everything that no other component's prefix covers.
+// Counts the tensors with the component's prefix; without a prefix, those that match no prefix of another component.
 void measure(Component& c, const WeightSource& source, const std::vector<Component>& all) {
   for (const StoredTensor& t : source.tensors()) {
     const bool taken = c.prefix.empty() && std::any_of(all.begin(), all.end(), [&](const Component& other) {
@@ -196,7 +196,7 @@ const Component& required_part(const Recognition& r, ComponentKind wanted) {
       if (!c.usable()) found = &c;
   if (found) {
     std::string text = found->problem;
-    // Messages of the model folder name the file already.
+    // Messages about a model folder name the file already.
     if (!text.starts_with(r.path.string())) text = fmt::format("{}: {}", r.path.string(), text);
     throw Error(ErrorCode::Incompatible, text, found->hint);
   }

@@ -19,7 +19,7 @@ struct Layer {
   std::string first_key;  // as stored
 };
 
-// What one layer says about the family of the model it was made for.
+// What one layer shows about the model family of the adapter.
 struct Verdict {
   std::string family;  // empty: nothing
   std::string evidence;
@@ -28,7 +28,7 @@ struct Verdict {
 bool has(const std::string& name, const char* part) { return name.find(part) != std::string::npos; }
 bool ends(const std::string& name, const char* tail) { return name.ends_with(tail); }
 
-// The number behind `part`, where it is not the end of a longer word; −1 when there is none.
+// The number after `part`, if `part` is not the end of a longer word; −1 if there is none.
 int64_t index_behind(const std::string& name, const std::string& part) {
   for (size_t at = name.find(part); at != std::string::npos; at = name.find(part, at + 1)) {
     if (part == "transformer_blocks_" && at >= 7 && name.compare(at - 7, 7, "single_") == 0) continue;
@@ -101,7 +101,7 @@ Verdict judge(const std::vector<Layer>& layers, int64_t width) {
   return {};
 }
 
-// Letters and digits of what the metadata calls the base model.
+// The base model that the metadata names, reduced to letters and digits.
 std::string base_named_by(const std::map<std::string, std::string>& metadata) {
   std::string text;
   for (const char* key : {"modelspec.architecture", "ss_base_model_version"})

@@ -15,7 +15,7 @@ struct Family {
   std::vector<const char*> all;  // every one of these is part of some name
 };
 
-// Ordered: a family whose names include another's stands before it.
+// The order matters: a family whose names include those of another family comes first.
 const std::vector<Family>& families() {
   static const std::vector<Family> list = {
       {"Chroma", {"distilled_guidance_layer."}},
@@ -39,7 +39,7 @@ const std::vector<Family>& families() {
   return list;
 }
 
-// Ways of quantising that this program does not read, recognised by the tensors beside a weight.
+// Quantisation formats that this program cannot read, recognised by the tensors next to a weight.
 const std::vector<Family>& quantisations() {
   static const std::vector<Family> list = {
       {"Nunchaku (SVDQuant)", {".qweight", ".wscales"}},

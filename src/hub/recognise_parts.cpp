@@ -21,7 +21,7 @@ Component component_of(ComponentKind kind, const NamedWeights& weights) {
   return c;
 }
 
-// Names and shapes a model of this geometry should have and has not.
+// Tensors that a model of this geometry needs and that are missing or have a wrong shape.
 std::vector<std::string> faults_of(const Flux2Config& config, const NamedWeights& weights) {
   std::vector<std::string> faults;
   Flux2Transformer(config).visit([&](const Parameter& p) {
@@ -123,7 +123,7 @@ struct TextFamily {
   std::string family, problem;
 };
 
-// Encoders of other families, told by names, or by what a GGUF file calls itself.
+// Encoders of other families, recognised by tensor names or by the architecture of a GGUF file.
 std::optional<TextFamily> foreign_encoder(const WeightSource& source, const NameTests& names, std::string& evidence) {
   const auto seen = [&](const StoredTensor* t) {
     if (t) evidence = t->name;

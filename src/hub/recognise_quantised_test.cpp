@@ -1,4 +1,4 @@
-// Header-only files of every way models are quantised in the wild: what they are, how they are stored, what they need.
+// Header-only files for every published way to quantise a model: what is recognised, how it is stored, what it needs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

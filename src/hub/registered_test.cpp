@@ -38,7 +38,7 @@ TEST(Registered, NamesKeysAndBeginnings) {
 
 struct LocateRegistered : ::testing::Test {
   fs::path folder = scratch_folder();
-  // Parts that lie in places nobody would look at.
+  // Parts in folders that are not searched.
   fs::path klein = write_stripped(folder / "1/klein-base.safetensors", transformer_tensors(klein_4b_config()));
   fs::path vae = write_stripped(folder / "2/v.safetensors", vae_tensors({}));
   fs::path wide = write_stripped(folder / "3/8b.safetensors", qwen3_tensors(4096));

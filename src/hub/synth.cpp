@@ -82,7 +82,7 @@ class ModelWriter {
         pieces[s.name] = {&t, std::move(s.rows)};
       }
     }
-    // PyTorch counts the batches a norm has seen; loaders that want every buffer look for it.
+    // PyTorch counts the batches that a norm has seen; strict loaders require this tensor.
     constexpr const char* kCounter = "bn.num_batches_tracked";
     if (component.part == ModelPart::Autoencoder) declared.push_back({kCounter, DType::I64, {}});
 

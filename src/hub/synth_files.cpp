@@ -23,7 +23,7 @@ void write_json(const fs::path& path, const Json& json) {
   file.commit();
 }
 
-// How a byte-level tokenizer writes a byte: printable Latin-1 as itself, the others from U+0100 on.
+// How a byte-level tokenizer writes a byte: printable Latin-1 characters unchanged, all others from U+0100 on.
 std::string byte_symbol(int byte) {
   const auto printable = [](int b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
   char32_t code = static_cast<char32_t>(byte);
@@ -36,7 +36,7 @@ std::string byte_symbol(int byte) {
   return symbol;
 }
 
-// Frequent English pairs; each side is a byte symbol or an earlier merge. Ġ stands for the space.
+// Frequent English pairs; each side is a byte symbol or an earlier merge. Ġ is the space.
 constexpr std::pair<std::string_view, std::string_view> kMerges[] = {
     {"Ġ", "a"}, {"Ġ", "t"}, {"h", "e"}, {"i", "n"},  {"Ġt", "he"}, {"r", "e"},   {"o", "n"},
     {"e", "r"}, {"a", "t"}, {"Ġ", "o"}, {"Ġo", "n"}, {"n", "d"},   {"Ġa", "nd"}, {"Ġ", "in"},
@@ -49,7 +49,7 @@ struct TemplateToken {
 constexpr TemplateToken kTemplateTokens[] = {
     {"<|endoftext|>", true}, {"<|im_start|>", true}, {"<|im_end|>", true}, {"<think>", false}, {"</think>", false}};
 
-// The same turns that our own prompt template renders.
+// The same conversation that our own prompt template renders.
 constexpr const char* kChatTemplate =
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
@@ -85,7 +85,7 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
     index["tokenizer"] = {"transformers", "Qwen2TokenizerFast"};
     index["is_distilled"] = m.distilled;
   }
-  // What diffusers takes as arguments of a call and a small model needs told; published ones have these by default.
+  // Values that diffusers expects as arguments. Published models use its defaults; a small model must state them.
   if (d.text_layers != ModelDefaults{}.text_layers || d.text_length != ModelDefaults{}.text_length) {
     index["name"] = m.name;
     index["flux2"] = {{"text_length", d.text_length},

@@ -52,7 +52,7 @@ TrainingKind training_kind(const TrainingSigns& signs) {
   for (const char* key : {"modelspec.title", "modelspec.architecture", "ss_base_model_version", "general.name"})
     if (const auto text = signs.metadata.find(key); text != signs.metadata.end())
       if (const auto kind = told_by(text->second, fmt::format("the file's metadata ({})", key))) return *kind;
-  // The file and the folder of the model, which lies above a component's own folder.
+  // The file and the folder of the model, which contains the folder of the component.
   int names = 0;
   for (std::filesystem::path at = signs.path; names < 2 && !at.filename().empty(); at = at.parent_path()) {
     const std::string name = at.filename().string();

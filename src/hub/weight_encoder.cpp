@@ -17,7 +17,7 @@ int64_t blocks_in(int64_t extent, int64_t side) { return (extent + side - 1) / s
 
 float range_of(DType dtype) { return dtype == DType::I8 ? 127.0f : 448.0f; }
 
-// `count` values in 8 bits, and what these stand for. Rounded as while loading (weights/quantise), to the last bit.
+// `count` values rounded to 8 bits, and their decoded values: bit-identical to quantising while loading (weights/quantise).
 void eight_bits(DType dtype, const float* x, int64_t count, float largest, std::byte* out, float* back) {
   const float factor = largest > 0 ? range_of(dtype) / largest : 0.0f, scale = largest / range_of(dtype);
   if (dtype == DType::I8) round_to_int8(x, count, factor, reinterpret_cast<int8_t*>(out));
@@ -63,7 +63,7 @@ size_t WeightEncoder::row_bytes() const {
   return static_cast<size_t>(type_.scales == Scales::Nvfp4 ? rows_.width() / 2 : bytes_for(type_.dtype, rows_.width()));
 }
 
-// The largest magnitude of what shares a scale, over the largest number of the type.
+// The largest magnitude of the values that share a scale, divided by the largest number of the type.
 void WeightEncoder::find_scales(ThreadPool& threads) {
   const int64_t width = type_.scales == Scales::Blocks ? kScaleBlock : rows_.width();
   const int64_t height = type_.scales == Scales::Rows     ? 1

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kPiece = 1 << 18;  // elements at a time, a multiple of every block
 constexpr size_t kNamed = 10;
 
-// The index of the first value that is no number, or −1.
+// The index of the first value that is not a finite number, or −1.
 int64_t first_bad(const StoredTensor& t) {
   std::vector<float> values;
   const auto look = [&](int64_t begin, int64_t count) -> int64_t {
@@ -51,7 +51,7 @@ int64_t first_bad(const StoredTensor& t) {
   return -1;
 }
 
-// Hashes every file; what differs from the recorded hash is said.
+// Hashes every file and reports those that differ from the recorded hash.
 std::string check_hashes(Registry& registry, ModelRecord& record, const CheckOptions& options) {
   std::string problem;
   uint64_t done = 0;
@@ -72,7 +72,7 @@ std::string check_hashes(Registry& registry, ModelRecord& record, const CheckOpt
   return problem;
 }
 
-// Whether the header still says the same.
+// Whether the header still describes the same model.
 std::string check_header(const ModelRecord& record, const Log& log) {
   if (record.type == ModelType::Tokenizer) return {};
   for (const Described& part : identify(record.path, log)) {

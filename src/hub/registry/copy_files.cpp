@@ -29,7 +29,7 @@ bool is_complete(const PlannedCopy& copy) {
   return fs::file_size(copy.to, missing) == copy.bytes && !missing;
 }
 
-// Something that changes when the source does.
+// Changes whenever the source changes.
 std::string fingerprint(const PlannedCopy& copy) {
   return fmt::format("{}\n{}\n{}", fs::absolute(copy.from).string(), copy.bytes,
                      fs::last_write_time(copy.from).time_since_epoch().count());
@@ -41,7 +41,7 @@ std::string copy_one(const PlannedCopy& copy, uint64_t before, uint64_t total, c
   uint64_t at = 0, marked = out.resumed_from();
   read_pieces(copy.from, [&](std::span<const std::byte> bytes) {
     hash.add(bytes);
-    // What an earlier attempt wrote is read for the hash alone.
+    // The bytes that an earlier attempt wrote are read only for the hash.
     const uint64_t have = out.size() > at ? std::min<uint64_t>(out.size() - at, bytes.size()) : 0;
     out.write(bytes.subspan(have));
     at += bytes.size();

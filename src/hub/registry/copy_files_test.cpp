@@ -55,7 +55,7 @@ TEST(CopyFiles, ResumesAfterAnInterruption) {
   EXPECT_EQ(files[0].sha256, hash_of(bytes));
   EXPECT_TRUE(read_text_file(folder / "to/x.safetensors", {.bytes = bytes.size()}) == bytes);
   EXPECT_FALSE(fs::exists(partial));
-  // Done already: nothing is written again.
+  // The copy is complete, so nothing is written again.
   const auto before = fs::last_write_time(folder / "to/x.safetensors");
   EXPECT_EQ(copy_files(plan, {})[0].sha256, files[0].sha256);
   EXPECT_EQ(fs::last_write_time(folder / "to/x.safetensors"), before);

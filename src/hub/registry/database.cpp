@@ -32,7 +32,7 @@ std::string as_address(const fs::path& path) {
   return text;
 }
 
-// Our own words for the library's codes.
+// Our own messages for the error codes of the library.
 const char* words_for(int code) {
   switch (code & 0xff) {
     case SQLITE_CANTOPEN: return "the file or its folder cannot be opened";
@@ -106,14 +106,14 @@ void Database::open(Access access) {
   };
   const std::string address = as_address(path_);
   int code = attempt(address, SQLITE_OPEN_READWRITE | (access == Access::Write ? SQLITE_OPEN_CREATE : 0));
-  // On a file system that cannot be written there is nobody else to wait for.
+  // On a read-only file system nobody else can hold a lock.
   if (access == Access::Read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY))
     code = attempt(address + "?immutable=1", SQLITE_OPEN_READONLY);
   if (code != SQLITE_OK) refuse(code);
   if (access == Access::Write) prepare_for_sharing();
 }
 
-// Write-ahead logging: readers go on while somebody writes. Changing to it needs the file alone for a moment, which the
+// Write-ahead logging lets others read while one process writes. Switching to it needs exclusive access for a moment, which the
 // busy time-out does not cover.
 void Database::prepare_for_sharing() const {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);

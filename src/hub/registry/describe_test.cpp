@@ -40,7 +40,7 @@ TEST(Describe, IdentifiesATransformerByItsGeometry) {
   EXPECT_EQ(base.record.source.kind, "path");
   EXPECT_EQ(base.record.state, ModelState::Ready);
 
-  // Nothing tells whether this one is distilled: assumed, and not written down.
+  // Nothing shows whether this one is distilled. It is assumed but not recorded.
   const Described bare = only(write_stripped(folder / "x.safetensors", transformer_tensors(klein_9b_config())));
   EXPECT_EQ(bare.record.variant, "flux.2-klein-9b");
   EXPECT_TRUE(bare.record.gated);
@@ -82,7 +82,7 @@ TEST(Describe, AFolderGivesItsParts) {
   EXPECT_THAT(names, ElementsAre("main tiny", "vae toy-vae", "text_encoder toy-text-encoder", "tokenizer toy-tokenizer"));
 }
 
-TEST(Describe, AHubCacheTellsSourceAndHash) {
+TEST(Describe, AHubCacheShowsSourceAndHash) {
   const fs::path folder = scratch_folder() / "models--black-forest-labs--FLUX.2-klein-base-4B";
   const std::string hash = "9c5fed22b76baea749d88fc2abe3ad53245e7b21a0d353a762665eea00043b92";
   write_stripped(folder / "blobs" / hash, transformer_tensors(klein_4b_config()));

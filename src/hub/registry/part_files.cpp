@@ -26,7 +26,7 @@ bool belongs_to(const fs::path& path, ModelType type) {
   return is_weights(path) || name == "config.json" || name.ends_with(".safetensors.index.json");
 }
 
-// The parts of a series that one of them names; the file itself otherwise.
+// All files of the sharded set that this file belongs to, or the file alone.
 std::vector<fs::path> series_of(const fs::path& file) {
   const auto series = series_name(file);
   if (!series || series->count < 1) return {file};

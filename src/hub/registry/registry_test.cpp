@@ -92,11 +92,11 @@ TEST(Registry, NamesAreUniqueAndKeysStay) {
   EXPECT_EQ(two.name, "Klein-2");
   EXPECT_EQ(three.name, "klein-3");
   EXPECT_EQ((std::set{one.key, two.key, three.key}).size(), 3u);
-  // Removed and added again it is the same model.
+  // After removing and adding it again, it is the same model.
   EXPECT_TRUE(registry.remove(two.key));
   EXPECT_FALSE(registry.remove(two.key));
   EXPECT_EQ(added("/m/2", "other").key, two.key);
-  // The same file may hold several parts.
+  // The same file may contain several parts.
   ModelRecord vae = full_record("/m/1");
   vae.type = ModelType::Vae;
   EXPECT_NE(registry.add(vae).key, one.key);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Whether the file itself, its folder's links resolved, lies below a folder.
+// Whether a file is inside a folder. Links of its parent folders are resolved; the file itself may be a link.
 bool lies_below(const fs::path& file, const fs::path& folder) {
   std::error_code failure;
   const fs::path real = fs::weakly_canonical(file.parent_path(), failure), root = fs::weakly_canonical(folder, failure);
@@ -29,7 +29,7 @@ fs::path blob_of(const fs::path& link) {
   return failure ? fs::path() : (link.parent_path() / target).lexically_normal();
 }
 
-// Blobs that some snapshot of the repository still links to, those links aside that are about to go.
+// Blobs that snapshots of the repository still link to, not counting the links that will be deleted.
 std::set<fs::path> blobs_in_use(const HubSnapshot& snapshot, const std::vector<fs::path>& going) {
   std::set<fs::path> used;
   std::error_code failure;
@@ -52,7 +52,7 @@ void remove_one(const fs::path& path) {
   if (failure) fail(ErrorCode::CannotWrite, "cannot delete {}: {}", path.string(), failure.message());
 }
 
-// Takes away folders that hold nothing any more, up to but not including `top`.
+// Deletes folders that are now empty, up to but not including `top`.
 void remove_empty_folders(fs::path folder, const fs::path& top) {
   std::error_code failure;
   while (folder != top && lies_below(folder, top) && fs::is_empty(folder, failure) && !failure) {

@@ -44,7 +44,7 @@ TEST(RemoveFiles, OnlyInTheDataFolder) {
 
   const ModelRecord outside = record_of("3", root / "mine.safetensors", {root / "mine.safetensors"});
   EXPECT_THAT(refusal([&] { plan_removal(outside, {}, data); }), HasSubstr("InvalidArgument"));
-  // A link in the data folder to somewhere else does not make that place ours.
+  // A link from the data folder to another place does not allow deleting files there.
   fs::create_directory_symlink(root, data / "models/link");
   const ModelRecord linked = record_of("4", data / "models/link/mine.safetensors", {data / "models/link/mine.safetensors"});
   EXPECT_THAT(refusal([&] { plan_removal(linked, {}, data); }), HasSubstr("InvalidArgument"));

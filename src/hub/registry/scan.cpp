@@ -22,7 +22,7 @@ bool is_below(const fs::path& path, const fs::path& root) {
   return a == root.end();
 }
 
-// Pickles are worth a word: people have them and wonder why nothing happens.
+// Pickle files are mentioned, because people would wonder why nothing happens.
 bool is_pickle(const fs::path& path) {
   for (const char* extension : {".ckpt", ".pt", ".pth"})
     if (path.extension() == extension) return true;
@@ -38,7 +38,7 @@ class Scan {
     if (!fs::is_directory(root_, failure))
       throw Error(ErrorCode::InvalidArgument, fmt::format("{} is not a folder", folder.string()),
                   Hint("{0} shows what a file is", {run_command("models identify FILE")}));
-    // A snapshot is links to the blobs beside it.
+    // A snapshot consists of links to the blobs of the same repository.
     if (const auto snapshot = hub_snapshot_of(root_)) boundary_ = snapshot->repository_folder;
     else boundary_ = root_;
   }
@@ -79,7 +79,7 @@ class Scan {
       if (is_pickle(entry->path()) && inside(entry->path())) add(entry->path());
   }
 
-  // Of a repository in a hub cache the snapshots, the one that a branch names first; blobs have no names to go by.
+  // In a hub cache, the snapshots are read, starting with that of a branch. Blobs have no names to recognise them by.
   std::vector<fs::path> inner_folders(const fs::path& folder) const {
     if (hub_repository_named(folder.filename().string()).empty()) return folders_in(folder);
     std::vector<fs::path> snapshots = folders_in(folder / "snapshots");

@@ -54,7 +54,7 @@ TEST(Scan, FindsThePartsOfFolders) {
                                    "tokenizer d/tokenizer"));
 }
 
-TEST(Scan, FollowsNoLinkOutOfTheFolder) {
+TEST(Scan, DoesNotFollowLinksOutOfTheFolder) {
   const fs::path root = scratch_folder();
   write_stripped(root / "outside/vae.safetensors", vae_tensors({}));
   write_stripped(root / "inside/real/vae.safetensors", vae_tensors({}));
@@ -80,7 +80,7 @@ TEST(Scan, ReadsAHubCacheByItsSnapshots) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].record.source, (ModelSource{"hub", "owner/name", "222"}));
   EXPECT_EQ(found[0].record.sha256, hash);
-  EXPECT_EQ(scan_folder(repository / "snapshots/111").size(), 1u);  // its own blobs are no foreign place
+  EXPECT_EQ(scan_folder(repository / "snapshots/111").size(), 1u);  // links to its own blobs are followed
 }
 
 TEST(Scan, StopsWhenAsked) {
