@@ -31,7 +31,7 @@ struct Parts {
   std::string layers;
 };
 
-// A colon may belong to the name: what follows it is a strength only where it is a number, or nothing before another colon.
+// A colon may be part of the name. The text after it is a strength if it is a number, or empty before another colon.
 Parts split(const std::string& text) {
   if (!path_exists(text))
     for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
@@ -74,7 +74,7 @@ bool is_lora_tag(std::string_view body) {
   return !number.empty() && number.find_first_not_of("0123456789.") == number.npos;
 }
 
-// The registered adapter of that name, with the strength the user likes it to have.
+// The registered adapter with that name, and its preferred strength.
 std::optional<AdapterChoice> find_registered(const std::string& name, const AppContext& context) {
   const auto registry = look_into_registry(context);
   const auto record = registry ? registry->find(name) : std::nullopt;
@@ -131,7 +131,7 @@ std::vector<AdapterChoice> adapter_choices(const RequestSpec& spec, const AppCon
 }
 
 AdapterChoice adapter_by_name(const std::string& text, const std::string& origin, const AppContext& context) {
-  // The name ends at the first colon: whether a file of the whole text exists must not matter.
+  // The name ends at the first colon, whether or not a file with the whole text as its name exists.
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string name = text.substr(0, colon);
   if (!is_plain_name(name))

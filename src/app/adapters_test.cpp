@@ -99,7 +99,7 @@ TEST(LoraTags, AreNamesAndNeverPaths) {
       EXPECT_EQ(e.hint().suggestions, (std::vector{set_option("lora", "FILE:STRENGTH")}));
     }
   }
-  // A file of the current folder is no installed adapter.
+  // A file in the current folder is not an installed adapter.
   const fs::path before = fs::current_path();
   std::ofstream(folder / "local.safetensors") << "x";
   fs::current_path(folder);

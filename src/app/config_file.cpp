@@ -76,7 +76,7 @@ std::string edit_toml(std::string_view text, std::string_view section, std::stri
   std::vector<std::string> lines = lines_of(text), result;
   const std::string entry = std::string(key) + " = " + std::string(literal);
   bool inside = false, seen_section = false, done = literal.empty();
-  size_t insert_at = 0;  // behind the last line of the section that says something
+  size_t insert_at = 0;  // after the last line of the section that is not blank
   for (std::string& line : lines) {
     const std::string_view content = trimmed(line);
     if (content.starts_with('[')) {

@@ -17,7 +17,7 @@ namespace flux2 {
 
 namespace {
 
-// "1048576", or "1024x1024" for the same.
+// "1048576" or, with the same meaning, "1024x1024".
 std::optional<int64_t> pixel_limit(const RequestSpec& spec) {
   if (!spec.ref_pixels) return std::nullopt;
   if (spec.ref_pixels->find('x') == std::string::npos) return std::stoll(*spec.ref_pixels);
@@ -87,7 +87,7 @@ std::vector<GivenPicture> InputImages::references(const RequestSpec& spec) {
 
 namespace {
 
-// Beside the picture or here; empty when there is none with that content.
+// Next to the image or in the current folder; empty if no file has that content.
 std::string file_with(const std::string& name, const std::string& sha256, const std::string& picture) {
   namespace fs = std::filesystem;
   if (!is_plain_name(name)) return "";  // anybody may have written the record

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kLargestSide = 4096 / 16;  // latents
 
-// musubi-tuner's texts, and the fields they stand for.
+// The metadata keys of musubi-tuner and the fields that they set.
 constexpr std::pair<const char*, const char*> kTexts[] = {{"seeds", "seed"},         {"prompt", "prompt"},
                                                           {"height", "height"},      {"width", "width"},
                                                           {"infer_steps", "steps"},  {"embedded_cfg_scale", "guidance"},

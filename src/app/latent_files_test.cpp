@@ -70,7 +70,7 @@ TEST_F(LatentFiles, AreWhatMusubiTunerWrites) {
   EXPECT_EQ(texts.at("infer_steps"), "4");
   EXPECT_EQ(texts.at("embedded_cfg_scale"), "2.5");
 
-  // Its own files have no record of ours, and in batch mode one axis more.
+  // Files of musubi-tuner have no record of flux2; in batch mode they have one more axis.
   const std::vector<float> values = picture().latents;
   save_tensors(path_, {{"latent", Tensor::host_copy(values.data(), DType::F32, {1, 128, 2, 3})}},
                {{"seeds", "12"}, {"prompt", "a cat"}, {"infer_steps", "4"}, {"guidance_scale", "None"}});

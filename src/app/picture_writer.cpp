@@ -48,7 +48,7 @@ bool save_bytes(const fs::path& path, std::span<const std::byte> bytes, bool may
   return true;
 }
 
-// A killed run left its files in the folder that it wrote to, which may have had another date or number than ours.
+// A killed run may have left files in a folder with another date or number than ours.
 void remove_leftovers(const fs::path& folder) {
   remove_stale_temporaries(folder);
   std::error_code failure;
@@ -56,7 +56,7 @@ void remove_leftovers(const fs::path& folder) {
     if (entry->is_directory(failure) && !entry->is_symlink(failure)) remove_stale_temporaries(entry->path());
 }
 
-// The folders in front of the first token of a pattern.
+// The folders before the first token of a pattern.
 std::string without_tokens(const std::string& target) {
   const size_t token = target.find_first_of("{%");
   if (token == target.npos) return target;
@@ -78,7 +78,7 @@ PictureWriter::PictureWriter(const RequestSpec& spec, ToStandardOutput to_standa
   writes_latents_ = spec.output_type.value_or("images") != "images";
 }
 
-// "fox.png" → "fox.safetensors"; folders and patterns with {ext} as they are.
+// "fox.png" → "fox.safetensors"; folders and patterns with {ext} stay unchanged.
 std::string PictureWriter::latents_target(const std::string& target) const {
   const fs::path path(target);
   std::error_code ignored;
@@ -143,7 +143,7 @@ bool PictureWriter::keeps_existing(const std::string& target) const {
 
 fs::path PictureWriter::save_as_next(const std::string& target, const GenerationRecord& record,
                                      const std::function<bool(const fs::path&, bool)>& save) const {
-  constexpr int kAttempts = 10'000;  // each one is lost to another process that saved a picture
+  constexpr int kAttempts = 10'000;  // an attempt fails if another process takes the name first
   const bool may_replace = !keeps_existing(target);
   for (int i = 0; i < kAttempts; ++i)
     if (fs::path path = next_path(target, record); save(path, may_replace)) return path;

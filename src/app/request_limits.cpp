@@ -34,14 +34,14 @@ void check_count(const char* limit, int64_t found, int64_t allowed, const std::s
   try {
     check_limit(limit, static_cast<uint64_t>(std::max<int64_t>(found, 0)), static_cast<uint64_t>(allowed), what,
                 ErrorCode::InvalidArgument);
-  } catch (const Error& e) {  // a request needs no trust in a source
+  } catch (const Error& e) {  // the usual hint is about trusting a file, which does not apply to requests
     throw Error(
         e.code(), e.what(),
         e.hint().empty() ? Hint("ask for less") : Hint("ask for less, or raise the limit with {0}", e.hint().suggestions));
   }
 }
 
-// As many as there are, for messages: "--input: {} references are given".
+// Checks the length of a list; the message reads "--input: {} references are given".
 void check_list(const char* limit, const RequestSpec& spec, const char* field, const RequestSpec::Texts& list, int64_t allowed,
                 const char* what) {
   if (list) check_count(limit, static_cast<int64_t>(list->size()), allowed, spec.origin(field) + ": {} " + what);

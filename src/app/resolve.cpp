@@ -30,7 +30,7 @@ uint64_t choose_seed(const RequestSpec& spec, int batch) {
   return static_cast<uint64_t>(seed);
 }
 
-// What a sampler of this model does with guidance.
+// How this model uses guidance.
 void resolve_guidance(const RequestSpec& spec, const ModelFiles& model, Request& request, const Log& log) {
   const ModelDefaults& defaults = model.defaults;
   std::optional<double> cfg = spec.cfg;
@@ -96,7 +96,7 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
     check(index <= references.size(), "{}: there are {} references, not {}", spec.origin("match"), references.size(), index);
     return size_of_reference(references[index - 1], log);
   }
-  // A configured size or a preset is about images without references.
+  // A configured size or a preset applies to images without references.
   const bool asked = spec.is_asked("width") || spec.is_asked("height");
   const bool configured = (spec.width || spec.height) && !spec.preset;
   if (!references.empty() && !no_match && !asked && !configured) return size_of_reference(references[0], log);
@@ -105,7 +105,7 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
   return valid_picture_size(wanted, spec.strict.value_or(false), log, std::max({wanted.width, wanted.height, kUsualSide}));
 }
 
-// Whether keys and values of references are computed once. Models are trained for one way or the other.
+// Whether keys and values of references are computed once. Each model is trained for one of the two ways.
 bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, bool any_references, const Log& log) {
   const std::string how = spec.ref_kv.value_or("auto");
   const bool reuse = how == "on" || (how == "auto" && model.kv);
@@ -115,7 +115,7 @@ bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, boo
   return any_references && reuse;
 }
 
-// With a strength below 1 the first image is what the run starts from.
+// With a strength below 1, the run starts from the first image.
 void start_from_image(const RequestSpec& spec, const std::vector<GivenPicture>& references, Request& request,
                       GenerationRecord& record) {
   const bool is_reference = spec.context.value_or("refs") == "refs";
@@ -228,7 +228,7 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
 RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
   RequestSpec spec = record.request;
   if (!with_seed) spec.seed.reset();
-  // A text that is empty and a guidance of 0 mean that the other program wrote none.
+  // Other programs write an empty text or a guidance of 0 when none was set.
   if (spec.negative && spec.negative->empty()) spec.negative.reset();
   if (spec.guidance && *spec.guidance <= 0) spec.guidance.reset();
   if (spec.cfg && *spec.cfg <= 0) spec.cfg.reset();

@@ -24,7 +24,7 @@ InpaintOptions inpaint_options_of(const RequestSpec& spec, const Log& log) {
     options.crop = InpaintOptions::Crop::On;
     options.padding = std::stoi(crop);
   }
-  // A configured size or a preset is about whole images; here the request itself has to ask for one.
+  // A configured size or a preset applies to whole images. Here only a size in the request itself counts.
   if (!diffusers && spec.is_asked("width") && spec.is_asked("height")) {
     const PictureSize wanted{static_cast<int>(*spec.width), static_cast<int>(*spec.height)};
     const PictureSize size = valid_picture_size(wanted, spec.strict.value_or(false), log);
@@ -33,14 +33,14 @@ InpaintOptions inpaint_options_of(const RequestSpec& spec, const Log& log) {
   return options;
 }
 
-// The canvas and its mask, extended where that is asked for.
+// The canvas and its mask, extended if the request says so.
 struct Masked {
   std::shared_ptr<const Image> canvas;
   Image mask;
   PictureRecord mask_record;
 };
 
-// A mask of another size is scaled, unless it has another shape than the image.
+// A mask of another size is scaled, unless its aspect ratio differs from that of the image.
 Image mask_for(const Image& canvas, const PictureRecord& name, const GivenPicture& given, const Log& log) {
   constexpr double kLargestStretch = 1.03;
   Image mask = mask_of_picture(*given.image);
@@ -74,7 +74,7 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
     in_context(spec.origin("mask_box"), [&] { add_box(masked.mask, parse_box(box)); });
   if (spec.mask_invert.value_or(false)) invert(masked.mask);
 
-  // Transparency that is the mask is painted over; other transparency stays.
+  // If transparency is the mask, the canvas becomes opaque; otherwise transparency is kept.
   const bool as_it_is = canvas.channels == 3 || (canvas.channels == 4 && !transparent);
   masked.canvas = as_it_is ? given.image : std::make_shared<const Image>(to_rgb(canvas));
   if (spec.extend) {
@@ -85,7 +85,7 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
   return masked;
 }
 
-// What resolve_generate() sees: the references behind the canvas, the size to work at, nothing to start from.
+// The spec for resolve_generate(): the references after the canvas, the size of the region, no starting image.
 RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
   spec.input->erase(spec.input->begin());
   spec.width = inpaint.width(), spec.height = inpaint.height();

@@ -112,7 +112,7 @@ TEST_F(InpaintOptionsOf, FindTheMaskOfAnImageAgain) {
       return std::string(e.what()) + " | " + e.hint().plain();
     }
   };
-  file("mask.png", Image(640, 480, 1));  // another content
+  file("mask.png", Image(640, 480, 1));  // a different file
   EXPECT_THAT(missing(), HasSubstr("was inpainted with the mask mask.png, which is not beside it | pass the mask to"));
   record.mask_name.clear();
   EXPECT_THAT(missing(), HasSubstr("does not say which file it was"));
@@ -128,7 +128,7 @@ TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
   EXPECT_EQ(extended.finish(Image(752, 480, 3)).width, 740);
 }
 
-// What a picture says about its making asks for the same again.
+// The record of an image gives the same request again.
 TEST_F(InpaintOptionsOf, RoundTripInTheRecord) {
   const GenerationRecord record = ask({"-i", canvas_, "--mask-box", "9,9,80,80", "--grow", "3", "--feather", "0", "--extend",
                                        "0,0,16,0", "--strength", "0.5", "--align", "off", "--sampler", "heun", "--seed", "5"})

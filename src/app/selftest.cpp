@@ -127,7 +127,7 @@ void compare(SelftestResult& result, const Stages& found, const Json& expected) 
   for (const auto& [stage, values] : {std::pair{"text", &found.text}, {"latents", &found.latents}, {"image", &found.image}}) {
     const double d = deviation(*values, numbers_of(expected, stage));
     if (result.stage.empty() || d > result.deviation) result.stage = stage, result.deviation = d;
-    // What comes after a wrong stage is wrong as well: the first one is named.
+    // Stages after a wrong one are wrong too, so the first is reported.
     if (d > result.tolerance && result.problem.empty()) {
       result.problem = fmt::format("the {} differ{} from the stored result by {:.2g}, more than {:.2g}",
                                    stage == std::string_view("text") ? "text states" : stage,
@@ -149,7 +149,7 @@ ModelFiles bundled_files(const AppContext& context) {
   return locate_model(query, context.log);
 }
 
-// The files that decide the results, relative to the model's folder.
+// The files that determine the results, relative to the model's folder.
 std::vector<fs::path> tested_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))

@@ -43,14 +43,14 @@ TEST_F(Selftest, PassesHere) {
   EXPECT_TRUE(report.files_intact);
   EXPECT_LT(result(report, "cpu:scalar exact").deviation, 1e-5);
   EXPECT_TRUE(result(report, "file ae.safetensors").passed());
-  // The tolerances are worth something: what is less exact deviates more than the next stricter one allows.
+  // The tolerances are tight: a less exact profile exceeds the tolerance of the next stricter one.
   EXPECT_GT(result(report, "cpu fast int8").deviation, 1e-3);
 }
 
 TEST_F(Selftest, NamesDamagedFilesAndWrongResults) {
   const fs::path reference = folder_ / "selftest.json";
   Json json = read_json(reference);
-  // As if the transformer computed something else.
+  // Simulates a transformer that computes wrong values.
   for (Json& value : json["results"]["latents"]) value = value.get<double>() * 1.5;
   std::ofstream(reference) << json.dump();
   std::ofstream(folder_ / "tokenizer/tokenizer_config.json", std::ios::app) << "\n";

@@ -102,7 +102,7 @@ TEST(Settings, SpecRecordsTheOriginOfValues) {
   EXPECT_FALSE(spec.is_asked("height"));
 }
 
-// Every field a configuration may set comes back through its environment variable and its key.
+// Every field that a configuration may set can be set by its environment variable and by its key.
 TEST(Settings, EveryConfigurableFieldComesFromEnvironmentAndFile) {
   for (const Field& f : request_fields()) {
     if (f.section.empty() || f.later || f.type == FieldType::Size) continue;

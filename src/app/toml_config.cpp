@@ -52,7 +52,7 @@ void check_keys(std::string_view text) {
   }
 }
 
-// What the library says behind the part of its grammar it was in: "expected '=', saw 'x'".
+// The part of the library's message after the name of the grammar rule: "expected '=', saw 'x'".
 std::string fault_of(const toml::parse_error& e) {
   const std::string_view words = e.description();
   const size_t colon = words.find(": ");

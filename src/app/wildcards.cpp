@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kDeepest = 32;                  // choices inside choices, files inside files
 constexpr size_t kLongest = size_t{1} << 20;  // bytes of an expanded prompt
-constexpr size_t kMostWork = 20'000'000;      // letters and alternatives looked at: files may name each other many times
+constexpr size_t kMostWork = 20'000'000;      // characters and alternatives visited: files may name each other many times
 constexpr size_t kNone = std::string_view::npos;
 
 bool is_escape(std::string_view text, size_t at) {
@@ -36,7 +36,7 @@ std::vector<size_t> matching_braces(std::string_view text) {
   return match;
 }
 
-// The parts between the | of a group's own level; one part means that it is no choice.
+// The parts between the | of a group, without those of inner groups; one part means that the braces are plain text.
 std::vector<std::string_view> alternatives(std::string_view text, size_t open, const std::vector<size_t>& match) {
   std::vector<std::string_view> parts;
   size_t start = open + 1, end = match[open];
@@ -70,7 +70,7 @@ bool is_json_object(std::string_view text) {
   }
 }
 
-// "2::blue" → 2 and "blue"; without a weight it is 1.
+// "2::blue" → 2 and "blue"; the default weight is 1.
 std::pair<double, std::string_view> weighted(std::string_view text) {
   double weight = 1;
   const std::string_view body = trimmed(text);

@@ -69,7 +69,7 @@ TEST_P(EveryAdapter, StartsWithoutAChange) {
   }
 }
 
-// The gradient of every trained value against a difference quotient, with values that are no longer those of the start.
+// Compares the gradient of every trained value with a difference quotient, at values other than the initial ones.
 TEST_P(EveryAdapter, GradientsMatchDifferences) {
   AdapterNetwork adapter(tiny.network, *tiny.session->stream,
                          options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised), 7);
@@ -102,7 +102,7 @@ TEST_P(EveryAdapter, GradientsMatchDifferences) {
   EXPECT_GE(checked, 6);
 }
 
-// What training computes is what the saved file does to the model: this program reads it as any other adapter.
+// The saved file changes the model exactly as training did; it is read like any other adapter.
 TEST_P(EveryAdapter, SavedFileHasTheSameEffect) {
   AdapterNetwork adapter(tiny.network, *tiny.session->stream,
                          options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised), 7);

@@ -29,7 +29,7 @@ const std::optional<int64_t>& state_rule(const std::optional<int64_t>& state, co
   return state && *state != 0 ? state : both;
 }
 
-// With its average, which is saved beside it.
+// Together with its average (EMA) in a second file.
 void prune_checkpoint(const fs::path& checkpoint, const Log& log, std::vector<fs::path>& removed) {
   const fs::path average = checkpoint.parent_path() / (checkpoint.stem().string() + "-ema.safetensors");
   for (const fs::path& file : {checkpoint, average}) {

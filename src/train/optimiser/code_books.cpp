@@ -8,8 +8,8 @@ namespace flux2 {
 namespace {
 
 // Decade i, 10^(i − 6), holds 2^i values (twice that without signs): the midpoints between equally spaced values from 0.1 to 1.
-// Everything is formed in F32 and the
-// upper half is counted down from 1, as PyTorch's linspace does, on which bitsandbytes builds its books.
+// Computed in F32, with the
+// upper half counted down from 1, as in PyTorch's linspace, which bitsandbytes uses for its code books.
 std::array<float, 256> dynamic_book(bool is_signed) {
   std::array<float, 256> book{};
   size_t at = 0;

@@ -1,4 +1,4 @@
-// Every optimiser for 50 steps against the formulas, written here once more as plain loops in double.
+// Compares 50 steps of every optimiser with its formulas, written again here as plain loops in double.
 #include <algorithm>
 #include <functional>
 #include <map>
