@@ -31,3 +31,16 @@ size_t mutate_safetensors(uint8_t* data, size_t size, size_t max_size, unsigned 
 size_t mutate_gguf(uint8_t* data, size_t size, unsigned seed);
 
 }  // namespace flux2_fuzz
+
+// Lets the fuzzer try `mutated`, one of the calls above, for half of its changes: FUZZ_MUTATOR(mutate_gguf(data, size, seed))
+#ifdef FLUX2_FUZZ_REPLAY
+#define FUZZ_MUTATOR(mutated)
+#else
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#define FUZZ_MUTATOR(mutated)                                                                             \
+  extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) { \
+    if (seed % 2 == 0)                                                                                    \
+      if (const size_t changed = flux2_fuzz::mutated) return changed;                                     \
+    return LLVMFuzzerMutate(data, size, max_size);                                                        \
+  }
+#endif

@@ -24,13 +24,4 @@ FUZZ_TARGET(safetensors) {
   } catch (const flux2::Error&) {}
 }
 
-#ifndef FLUX2_FUZZ_REPLAY
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
-
-// Half of the changes keep the header readable.
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  if (seed % 2 == 0)
-    if (const size_t changed = flux2_fuzz::mutate_safetensors(data, size, max_size, seed)) return changed;
-  return LLVMFuzzerMutate(data, size, max_size);
-}
-#endif
+FUZZ_MUTATOR(mutate_safetensors(data, size, max_size, seed))
