@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// "style.safetensors:0.7:double_blocks" → the file, its strength and the layers it may change (hub/adapter_tools.h), where the
-// latter two may be left out. A plain name is looked up in the registry, which may have a default strength for it, then in the
+// "style.safetensors:0.7:double_blocks" → the file, its strength and the layers it may change (hub/adapter_tools.h). Strength and
+// layers are optional. A plain name is looked up in the registry, which may have a default strength for it, then in the
 // model folders and their `loras` folders.
 AdapterChoice adapter_choice(const std::string& text, const AppContext& context);
 
@@ -27,7 +27,7 @@ std::vector<AdapterChoice> adapter_choices(const RequestSpec& spec, const AppCon
 std::vector<std::string> adapters_beside(const std::vector<std::string>& all, const std::vector<std::string>& own,
                                          const AppContext& context);
 
-// Takes <lora:NAME:STRENGTH> out of a prompt; `found` gets "NAME:STRENGTH" for each. Takes time in proportion to the prompt.
+// Takes <lora:NAME:STRENGTH> out of a prompt; `found` gets "NAME:STRENGTH" for each. The time is linear in the prompt.
 std::string without_lora_tags(const std::string& prompt, std::vector<std::string>& found);
 
 }  // namespace flux2

@@ -16,15 +16,15 @@ namespace flux2 {
 struct ConfigFile {
   std::filesystem::path path;
   std::map<std::string, std::vector<std::string>> values;
-  // A flux2.toml of the current folder, which anybody may have written: `values` holds only what such a file may set
-  // (Field::project) and `refused` the other keys.
+  // True for the flux2.toml of the current folder, which anybody may have written. `values` then contains only what such
+  // a file may set (Field::project), and `refused` the other keys.
   bool is_project = false;
   std::vector<std::string> refused = {};
 
   const std::string* find(const std::string& key) const;
 };
 
-// Empty when there is no such file. A damaged one is a BadFile with the line.
+// Empty if there is no such file. Throws BadFile, with the line, if it cannot be read.
 ConfigFile read_config(const std::filesystem::path& path, const Log& log);
 
 // The same for the flux2.toml of a project.
@@ -40,7 +40,7 @@ Json json_of_toml(std::string_view text);
 // The text of a file with one value changed, or removed if `literal` is empty. Comments and everything else are kept.
 std::string edit_toml(std::string_view text, std::string_view section, std::string_view key, std::string_view literal);
 
-// A value typed by the user as TOML: numbers, true, false and lists as they are, everything else as a string.
+// A value typed by the user, written as TOML: numbers, true, false and lists unchanged, everything else as a string.
 std::string toml_literal(std::string_view value);
 
 }  // namespace flux2

@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// Prompt templates by name; {prompt} is where the prompt goes. Those of the configuration's [styles] sections override the
-// built-in ones, the project's override the user's.
+// Prompt templates by name; {prompt} is where the prompt goes. The [styles] sections of configurations override the
+// built-in templates, and those of the project override those of the user.
 using Styles = std::map<std::string, std::string>;
 Styles all_styles(const AppContext& context);
 

@@ -10,20 +10,20 @@
 
 namespace flux2 {
 
-// Where text states are kept; empty without a data folder.
+// The folder for text states; empty if there is no data folder.
 std::filesystem::path text_cache_folder(const AppContext& context);
 
-// Text states on disk, so that a prompt that was encoded by an earlier run needs no text encoder. One safetensors file a prompt,
-// named after a hash of everything that decides the states. Above the limit the files that were not used for the longest time go.
+// Text states on disk, so that a prompt that was encoded by an earlier run needs no text encoder. One safetensors file for each
+// prompt, named by a hash of everything that the states depend on. Above the limit, the least recently used files are deleted.
 class TextCache {
  public:
-  // `how` names what else decides the states: device, profile, quantisation.
+  // `how` names what else the states depend on: device, profile, quantisation.
   TextCache(std::filesystem::path folder, int64_t limit_bytes, const ModelFiles& model, const std::string& how,
             const std::filesystem::path& hashes);
 
-  // Puts the states into the session's cache if they are stored. True when they are there afterwards.
+  // Loads stored states into the session's cache. Returns whether the cache has them now.
   bool bring(Session& session, const std::string& prompt) const;
-  // Stores the states that the session's cache holds, unless they are stored already.
+  // Stores the states of the session's cache, unless they are stored already.
   void keep(Session& session, const std::string& prompt) const;
 
  private:

@@ -11,10 +11,10 @@
 
 namespace flux2 {
 
-// Prompts with choices in them. {red|green|2::blue} becomes one of its alternatives, blue twice as often as each of the
-// others; alternatives may be empty and may hold choices themselves. __animal__ becomes a line of animal.txt, again with
-// choices of its own (# comments and blank lines are skipped). \{, \|, \} and \_ stand for the character itself. Braces
-// without a | are left as they stand, and so is a whole prompt that is a JSON object.
+// Prompts with choices. {red|green|2::blue} is replaced by one of its alternatives, blue twice as often as each of the
+// others; alternatives may be empty and may contain choices. __animal__ is replaced by a line of animal.txt, which may
+// contain choices too (# comments and blank lines are skipped). \{, \|, \} and \_ give the character itself. Braces
+// without | and prompts that are JSON objects are not changed.
 class Wildcards {
  public:
   // The folders that are searched for files, in order.

@@ -43,7 +43,7 @@ struct BpeFiles {
 };
 
 // A folder with tokenizer.json, or with vocab.json and merges.txt; or the path of a tokenizer.json.
-// tokenizer_config.json beside it (and added_tokens.json for the pair) adds to it.
+// tokenizer_config.json in the same folder (and added_tokens.json for the pair) is read too.
 // Throws NotFound, BadFile, or Incompatible for a tokenizer of another kind than this program implements.
 BpeFiles read_bpe_files(const std::filesystem::path& path);
 
