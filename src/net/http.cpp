@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "net/hide_token.h"
 #include "net/url.h"
 
 namespace flux2 {
@@ -56,7 +57,9 @@ bool is_redirect(const HttpAnswer& answer) {
   }
 }
 
-HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink) {
+namespace {
+
+HttpAnswer follow(const HttpClient& client, HttpRequest request, const HttpSink& sink) {
   for (int hops = 0;; ++hops) {
     HttpAnswer answer = client.send(request, sink);
     if (!is_redirect(answer)) return answer;
@@ -71,6 +74,17 @@ HttpAnswer send_following(const HttpClient& client, HttpRequest request, const H
     if (answer.status == 303) request.method = request.method == "HEAD" ? "HEAD" : "GET";
     request.url = next;
   }
+}
+
+}  // namespace
+
+HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink) {
+  const std::string token = request.token;
+  return hiding_token(token, [&] {
+    HttpAnswer answer = follow(client, std::move(request), sink);
+    answer.failure = hide_token(std::move(answer.failure), token);  // it may name the host of a redirect
+    return answer;
+  });
 }
 
 std::optional<uint64_t> decimal(std::string_view text) {

@@ -75,7 +75,7 @@ class HttpClient {
 };
 
 // Sends a request and follows redirects, at most ten. The token and other secret headers are dropped if scheme, host or port
-// change. A redirect from https to plain http is an error.
+// change. A redirect from https to plain http is an error. Neither errors nor `failure` contain the token.
 HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink = {});
 
 bool is_redirect(const HttpAnswer& answer);  // a 301, 302, 303, 307 or 308 that says where to

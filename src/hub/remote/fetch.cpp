@@ -17,6 +17,7 @@
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/hub_client.h"
 #include "hub/remote/transfer.h"
+#include "net/hide_token.h"
 #include "net/url.h"
 
 namespace flux2 {
@@ -282,7 +283,7 @@ class Fetcher {
 }  // namespace
 
 Downloaded fetch(const FetchPlan& plan, const FetchOptions& options, const FetchProgress& progress, const Log& log) {
-  return Fetcher(plan, options, progress, log).run();
+  return hiding_token(options.hub.token, [&] { return Fetcher(plan, options, progress, log).run(); });
 }
 
 Downloaded fetch_source(const Source& source, const FetchOptions& options, const FetchProgress& progress, const Log& log) {

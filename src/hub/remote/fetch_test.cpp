@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "hub/remote/hub_cache.h"
+#include "hub/remote/hub_client.h"
 #include "hub/remote/partial_file.h"
 #include "hub/remote/transfer.h"
 #include "tests/support/fake_hub.h"
@@ -467,6 +468,50 @@ TEST_F(Fetch, CanBeCancelledAndContinued) {
   EXPECT_EQ(content(got.files.at(0).local), hub.files.at("m.safetensors").content);
   ASSERT_EQ(hub.storage().requests().size(), 1u);
   EXPECT_EQ(hub.storage().requests()[0].header("range"), fmt::format("bytes={}-{}", had, (8 << 20) - 1));
+}
+
+// The hub knows the token and may put it wherever it likes.
+TEST_F(Fetch, ShowsNoTokenThatTheHubRepeats) {
+  const std::string secret = "hf_secret";
+  const Reply file_with_it{.headers = {{"X-Repo-Commit", FakeHub::kCommit}},
+                           .body = R"([{"type":"file","path":"hf_\u0073ecret.safetensors","oid":"a","size":1}])"};
+  const std::pair<std::string, Reply> answers[] = {
+      {"a name", file_with_it},
+      {"an unsafe name", {.body = R"([{"type":"file","path":"../hf_secret","oid":"a","size":1}])"}},
+      {"the next page", {.headers = {{"Link", "<https://elsewhere.example/hf_secret>; rel=\"next\""}}, .body = "[]"}},
+      {"a redirect", {.status = 302, .headers = {{"Location", "/hf_secret"}}}},
+      {"a host that does not exist", {.status = 302, .headers = {{"Location", "http://hf_secret.invalid/"}}}},
+      {"an error", {.status = 418, .headers = {{"X-Error-Message", "hf_secret"}}}},
+      {"an error in JSON", {.status = 400, .body = R"({"error":"hf_\u0073ecret"})"}},
+      {"an error that passes", {.status = 503, .headers = {{"X-Error-Message", "hf_secret"}}, .body = secret}},
+      {"a twofold key", {.body = R"({"hf_secret":1,"hf_secret":2})"}},
+      {"no JSON", {.body = secret}}};
+  for (const auto& [what, answer] : answers) {
+    FakeHub hub(model_files());
+    hub.on_hub = [&answer](const ServedRequest&) { return answer; };
+    FetchOptions o = options(hub);
+    o.retry.tries = 2;
+    for (const bool api : {true, false}) {
+      const HttpClient http;
+      const HubClient client(http, o.hub, {.retry = o.retry, .cancelled = {}, .log = log});
+      const Error e = failure_of([&] {
+        if (api) client.list(FakeHub::kRepository, "main");
+        else fetch_source(kWhole, o, {}, log);
+      });
+      EXPECT_EQ((e.what() + e.hint().plain()).find(secret), std::string::npos) << what << ": " << e.what();
+    }
+  }
+  for (const std::string& line : warnings) EXPECT_EQ(line.find(secret), std::string::npos) << line;
+}
+
+TEST_F(Fetch, HidesTheTokenInTheLicence) {
+  FakeHub hub(model_files());
+  hub.on_hub = [&](const ServedRequest& request) -> std::optional<Reply> {
+    if (request.target.find("/revision/") == std::string::npos) return std::nullopt;
+    return Reply{.body = std::string(R"({"sha":")") + FakeHub::kCommit + R"(","cardData":{"license":"hf_\u0073ecret"}})"};
+  };
+  const HttpClient http;
+  EXPECT_EQ(HubClient(http, options(hub).hub, {}).info(FakeHub::kRepository, "main").licence, "(token)");
 }
 
 }  // namespace

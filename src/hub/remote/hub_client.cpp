@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/remote/hub_cache.h"
+#include "net/hide_token.h"
 #include "net/http.h"
 #include "net/url.h"
 
@@ -45,13 +46,16 @@ Json body_of(const HttpAnswer& answer) {
   return in_context("the answer of " + printable(answer.url), [&] { return parse_json(answer.body); });
 }
 
-std::optional<RemoteFile> file_of(const Json& entry) {
+// Names of files are shown, logged and stored, so none may contain the token.
+std::optional<RemoteFile> file_of(const Json& entry, const std::string& token) {
   if (!entry.is_object() || text_of(entry, "type") != "file") return std::nullopt;
   RemoteFile file{.path = text_of(entry, "path"), .etag = text_of(entry, "oid")};
   if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) file.etag = text_of(*lfs, "oid");
   if (const auto size = entry.find("size"); size != entry.end() && size->is_number_unsigned()) file.size = size->get<uint64_t>();
   if (!is_safe_path(file.path))
     fail(ErrorCode::Network, "the hub lists the file {}, whose path is not safe to write", printable(file.path));
+  if (!token.empty() && file.path.find(token) != file.path.npos)
+    fail(ErrorCode::Network, "the hub lists a file whose name contains the token that was sent to it");
   return file;
 }
 
@@ -82,12 +86,26 @@ HttpAnswer HubClient::ask(const std::string& method, const std::string& url) con
   Retry retry(manner_.retry, manner_.cancelled, manner_.log);
   for (;;) {
     HttpAnswer answer = method == "HEAD" ? http_.send(request) : send_following(http_, request);
+    answer.failure = hide_token(std::move(answer.failure), settings_.token);
     if (!is_worth_retrying(answer)) return answer;
-    retry.wait(answer, printable(url));
+    retry.wait(answer, hide_token(printable(url), settings_.token));
   }
 }
 
 RepositoryInfo HubClient::info(const std::string& repository, const std::string& revision) const {
+  return hiding_token(settings_.token, [&] { return asked_info(repository, revision); });
+}
+
+std::vector<RemoteFile> HubClient::list(const std::string& repository, const std::string& revision) const {
+  return hiding_token(settings_.token, [&] { return asked_list(repository, revision); });
+}
+
+std::optional<FileMetadata> HubClient::metadata(const std::string& repository, const std::string& revision,
+                                                const std::string& path) const {
+  return hiding_token(settings_.token, [&] { return asked_metadata(repository, revision, path); });
+}
+
+RepositoryInfo HubClient::asked_info(const std::string& repository, const std::string& revision) const {
   const HttpAnswer answer = ask("GET", api_url(settings_, repository, "revision", revision));
   if (!answer.ok()) fail_hub(answer, question(repository, revision));
   const Json body = body_of(answer);
@@ -100,11 +118,12 @@ RepositoryInfo HubClient::info(const std::string& repository, const std::string&
     info.licence = text_of(*card, "license");
     if (info.licence.empty() || info.licence == "other")
       if (const std::string name = text_of(*card, "license_name"); !name.empty()) info.licence = name;
+    info.licence = hide_token(std::move(info.licence), settings_.token);
   }
   return info;
 }
 
-std::vector<RemoteFile> HubClient::list(const std::string& repository, const std::string& revision) const {
+std::vector<RemoteFile> HubClient::asked_list(const std::string& repository, const std::string& revision) const {
   std::vector<RemoteFile> files;
   std::optional<std::string> url = api_url(settings_, repository, "tree", revision) + "?recursive=true";
   for (int page = 0; url; ++page) {
@@ -114,7 +133,7 @@ std::vector<RemoteFile> HubClient::list(const std::string& repository, const std
     const Json body = body_of(answer);
     if (!body.is_array()) fail(ErrorCode::Network, "the listing of {} is not a list", repository);
     for (const Json& entry : body)
-      if (auto file = file_of(entry)) files.push_back(std::move(*file));
+      if (auto file = file_of(entry, settings_.token)) files.push_back(std::move(*file));
     url = next_page(answer);
     if (url && !same_origin(*url, settings_.endpoint))
       fail(ErrorCode::Network, "the listing of {} continues on another host, {}", repository, printable(*url));
@@ -122,8 +141,8 @@ std::vector<RemoteFile> HubClient::list(const std::string& repository, const std
   return files;
 }
 
-std::optional<FileMetadata> HubClient::metadata(const std::string& repository, const std::string& revision,
-                                                const std::string& path) const {
+std::optional<FileMetadata> HubClient::asked_metadata(const std::string& repository, const std::string& revision,
+                                                      const std::string& path) const {
   // Relative redirects lead on within the hub; the headers we want come with the first answer that leads elsewhere.
   std::string url = file_url(settings_, repository, revision, path);
   HttpAnswer answer = ask("HEAD", url);

@@ -33,7 +33,8 @@ struct FileMetadata {
 
 std::string file_url(const HubSettings& hub, const std::string& repository, const std::string& revision, const std::string& path);
 
-// Requests to the hub's API. May be used from any number of threads.
+// Requests to the hub's API. May be used from any number of threads. No error, log line or name of a file contains the token,
+// whatever the hub answers.
 class HubClient {
  public:
   struct Manner {
@@ -55,6 +56,10 @@ class HubClient {
   HubQuestion question(const std::string& repository, const std::string& revision, const std::string& path = {}) const;
 
  private:
+  RepositoryInfo asked_info(const std::string& repository, const std::string& revision) const;
+  std::vector<RemoteFile> asked_list(const std::string& repository, const std::string& revision) const;
+  std::optional<FileMetadata> asked_metadata(const std::string& repository, const std::string& revision,
+                                             const std::string& path) const;
   HttpAnswer ask(const std::string& method, const std::string& url) const;
 
   const HttpClient& http_;

@@ -4,13 +4,14 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/remote/retry.h"
+#include "net/hide_token.h"
 
 namespace flux2 {
 
 namespace {
 
-// The hub's own words, which must not carry the token back to the screen.
-std::string words_of(const HttpAnswer& answer, const std::string& token) {
+// The hub's own words.
+std::string words_of(const HttpAnswer& answer) {
   std::string words = answer.header("X-Error-Message").value_or("");
   if (words.empty() && answer.body.starts_with("{")) {
     try {
@@ -20,9 +21,6 @@ std::string words_of(const HttpAnswer& answer, const std::string& token) {
       words.clear();  // an answer of something else than the hub
     }
   }
-  constexpr std::string_view kHidden = "(token)";
-  for (size_t at = 0; !token.empty() && (at = words.find(token, at)) != words.npos; at += kHidden.size())
-    words.replace(at, token.size(), kHidden);
   return printable(words);
 }
 
@@ -30,14 +28,8 @@ std::string told(const std::string& words) { return words.empty() ? std::string(
 
 const char* const kSetToken = "set HF_TOKEN to a token with read access, or log in with the Python library";
 
-}  // namespace
-
-bool is_entry_missing(const HttpAnswer& answer) {
-  return answer.status == 404 && answer.header("X-Error-Code") == "EntryNotFound";
-}
-
-void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
-  const std::string code = answer.header("X-Error-Code").value_or(""), words = words_of(answer, q.token),
+[[noreturn]] void throw_error_of(const HttpAnswer& answer, const HubQuestion& q) {
+  const std::string code = answer.header("X-Error-Code").value_or(""), words = words_of(answer),
                     page = q.endpoint + "/" + q.repository;
   const auto error = [&](ErrorCode kind, const std::string& sentence, const std::string& hint) {
     return Error(kind, sentence + told(words), hint);
@@ -83,6 +75,20 @@ void fail_hub(const HttpAnswer& answer, const HubQuestion& q) {
   throw error(ErrorCode::Network,
               fmt::format("{} answers {} for {}", q.endpoint, answer.status, q.path.empty() ? q.repository : printable(q.path)),
               "try again later");
+}
+
+}  // namespace
+
+bool is_entry_missing(const HttpAnswer& answer) {
+  return answer.status == 404 && answer.header("X-Error-Code") == "EntryNotFound";
+}
+
+void fail_hub(const HttpAnswer& answer, const HubQuestion& question) {
+  try {
+    throw_error_of(answer, question);
+  } catch (const Error& e) {
+    throw without_token(e, question.token);
+  }
 }
 
 }  // namespace flux2

@@ -10,6 +10,7 @@
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/hub_client.h"
 #include "hub/remote/known_files.h"
+#include "net/hide_token.h"
 #include "net/http.h"
 #include "net/url.h"
 
@@ -82,6 +83,8 @@ FetchPlan plan_url(const Source& source, const FetchOptions& options, const Log&
   if (const std::string name = told_name(answer); !name.empty()) file.path = name;
   if (!is_safe_path(file.path) || file.path.find('/') != file.path.npos)
     fail(ErrorCode::Network, "{} names its file {}, which is not safe to write", printable(source.url), printable(file.path));
+  if (!options.hub.token.empty() && file.path.find(options.hub.token) != file.path.npos)
+    fail(ErrorCode::Network, "{} names its file like the token that was sent to it", printable(source.url));
   if (!is_fetched_kind(file.path))
     throw Error(
         ErrorCode::Incompatible,
@@ -239,7 +242,9 @@ uint64_t FetchPlan::missing_bytes() const {
   return bytes;
 }
 
-FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Log& log) {
+namespace {
+
+FetchPlan plan_of(const Source& source, const FetchOptions& options, const Log& log) {
   if (source.repository.empty()) return plan_url(source, options, log);
   const bool plain = !options.local_dir.empty();
   if (options.hub.offline && plain)
@@ -253,12 +258,18 @@ FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Lo
     if (e.code() != ErrorCode::Network || plain) throw;
     try {
       FetchPlan plan = cached_plan(source, options);
-      log.warn("{}; using the cached files", e.what());
+      log.warn("{}; using the cached files", hide_token(e.what(), options.hub.token));
       return plan;
     } catch (const Error&) {
       throw Error(e);
     }
   }
+}
+
+}  // namespace
+
+FetchPlan plan_fetch(const Source& source, const FetchOptions& options, const Log& log) {
+  return hiding_token(options.hub.token, [&] { return plan_of(source, options, log); });
 }
 
 }  // namespace flux2

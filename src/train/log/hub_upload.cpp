@@ -12,6 +12,7 @@
 #include "base/path_exists.h"
 #include "base/text.h"
 #include "hub/remote/hub_errors.h"
+#include "net/hide_token.h"
 #include "net/url.h"
 
 namespace flux2 {
@@ -88,8 +89,9 @@ HttpAnswer HubUpload::ask(HttpRequest request) const {
   Retry retry(manner_.retry, manner_.cancelled, manner_.log);
   for (;;) {
     HttpAnswer answer = send_(request);
+    answer.failure = hide_token(std::move(answer.failure), target_.hub.token);
     if (!is_worth_retrying(answer)) return answer;
-    retry.wait(answer, printable(parse_url(request.url).host));
+    retry.wait(answer, hide_token(printable(parse_url(request.url).host), target_.hub.token));
   }
 }
 
@@ -121,6 +123,10 @@ void HubUpload::create_repository() const {
 }
 
 void HubUpload::upload(const std::vector<UploadFile>& files, const std::string& summary) const {
+  hiding_token(target_.hub.token, [&] { send_all(files, summary); });
+}
+
+void HubUpload::send_all(const std::vector<UploadFile>& files, const std::string& summary) const {
   std::vector<Item> items;
   for (const UploadFile& f : files) {
     std::error_code failure;

@@ -38,7 +38,7 @@ struct UploadManner {
 };
 
 // Puts files into a repository of the hub: large ones by way of its storage, small ones inside the commit. The token goes to the
-// hub and nowhere else.
+// hub and nowhere else, and no error contains it.
 class HubUpload {
  public:
   HubUpload(UploadTarget target, HttpSender send, UploadManner manner = {});
@@ -49,6 +49,7 @@ class HubUpload {
  private:
   struct Item;
 
+  void send_all(const std::vector<UploadFile>& files, const std::string& summary) const;
   HttpAnswer ask(HttpRequest request) const;
   Json post(const std::string& url, const Json& body, const char* content_type) const;
   void ask_modes(std::vector<Item>& items) const;
