@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/component_text.h"
 #include "engine/engine.h"
+#include "engine/gpu_ranks.h"
 #include "hub/recognise.h"
 #include "hub/registry/registry.h"
 
@@ -61,6 +62,11 @@ int run_doctor(Invocation& run) {
   Report report;
   for (const DeviceReport& device : list_devices())
     report.add("device", device.usable, device.name + ": " + device.description, device.name == "cpu");
+  if (gpu_is_there()) {
+    const GpuSums sums = gpu_sums();
+    report.add("several GPUs", sums.problem.empty(),
+               sums.problem.empty() ? "NCCL " + sums.version : sums.problem + ": training sums gradients on the host", false);
+  }
   struct sysinfo system {};
   if (::sysinfo(&system) == 0) {
     const uint64_t unit = system.mem_unit;

@@ -3,6 +3,7 @@
 #include "base/pattern.h"
 #include "cli/command.h"
 #include "engine/engine.h"
+#include "engine/gpu_ranks.h"
 #include "hub/registry/registry.h"
 #include "image/colour_profile.h"
 #include "image/format.h"
@@ -29,6 +30,7 @@ int run_version(Invocation& run) {
                         {"writes", names(available_formats())},
                         {"colour_profiles", profiles_available()},
                         {"cuda", built_with_cuda()},
+                        {"nccl", built_with_nccl()},
                         {"toml", toml_available()},
                         {"registry", registry_available()},
                         {"downloads", HttpClient::available()},
@@ -49,6 +51,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("WebP:         {}", yes(webp)));
   console.result(fmt::format("ICC profiles: {}", yes(profiles_available())));
   console.result(fmt::format("CUDA:         {}", yes(built_with_cuda())));
+  console.result(fmt::format("NCCL:         {}", yes(built_with_nccl())));
   console.result(fmt::format("config files: {}", yes(toml_available())));
   console.result(fmt::format("registry:     {}", yes(registry_available())));
   console.result(fmt::format("downloads:    {}", yes(HttpClient::available())));

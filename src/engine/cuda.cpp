@@ -1,5 +1,7 @@
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/nccl_communicator.h"
 #include "engine/backends.h"
+#include "engine/gpu_ranks.h"
 
 namespace flux2 {
 
@@ -25,6 +27,19 @@ std::vector<DeviceReport> gpu_reports() {
   }
   if (reports.empty()) reports.push_back({"cuda", no_cuda_reason(), false});
   return reports;
+}
+
+GpuSums gpu_sums() {
+  GpuSums sums{.problem = nccl_problem(), .version = {}};
+  if (sums.problem.empty()) sums.version = nccl_version();
+  return sums;
+}
+
+std::string gpu_identity(Stream& stream) { return cuda_identity(stream); }
+
+std::shared_ptr<StreamCommunicator> open_gpu_sums(const std::shared_ptr<Stream>& stream,
+                                                  const StreamCommunicatorOptions& options) {
+  return open_nccl(stream, options);
 }
 
 }  // namespace flux2

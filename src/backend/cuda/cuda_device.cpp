@@ -97,6 +97,19 @@ std::string cuda_problem(int index) {
   return {};
 }
 
+std::string cuda_identity(Stream& stream) {
+  const auto* cuda = dynamic_cast<const CudaStream*>(&stream);
+  if (!cuda) return {};
+  const OutsideCaptures here;
+  cuda->make_current();
+  int index = 0;
+  check_cuda(cudaGetDevice(&index), "asking for the GPU");
+  const cudaDeviceProp properties = properties_of(index);
+  std::string digits;
+  for (const char byte : properties.uuid.bytes) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return digits;
+}
+
 std::shared_ptr<Device> open_cuda(int index, const CudaOptions& options) {
   const int count = cuda_device_count();
   if (count == 0)

@@ -17,6 +17,9 @@ std::string cuda_problem(int index);
 // Why there is no GPU at all: no driver, or one that is too old.
 std::string no_cuda_reason();
 
+// The UUID of a stream's GPU in hexadecimal digits; empty if the stream belongs to another kind of device.
+std::string cuda_identity(Stream& stream);
+
 struct CudaOptions {
   // The folder where the fastest algorithms of matrix products are stored. Empty: the library's first choice is used and nothing
   // is timed.
