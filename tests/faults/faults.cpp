@@ -3,9 +3,8 @@
 //   FLUX2_FAULT=KIND:N       the N-th call of that kind fails (1 is the first)
 //   FLUX2_FAULT=KIND:N+      that call and all later ones fail, as on a full disk
 //   FLUX2_FAULT=KIND:0       none fails
-//   FLUX2_FAULT_COUNT=FILE   receives the number of calls of that kind; for malloc, lines with the numbers of those calls that
-//   come
-//                            from a new place (a new chain of callers), and then the count
+//   FLUX2_FAULT_COUNT=FILE   receives the number of calls of that kind; for malloc, first the numbers of those calls that come
+//                            from a new place (a new chain of callers), one a line
 //   FLUX2_FAULT_TRACE=1      writes the callers of the call that fails to standard error, as addresses for addr2line
 //
 // Kinds: write, short (a write that takes only half), hang (a write that never returns), fsync, rename, mmap, malloc, thread.
