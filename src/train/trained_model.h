@@ -12,9 +12,10 @@ namespace flux2 {
 
 // One trained tensor with its name in files.
 struct TrainedParameter {
-  std::string name;    // "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "img_in.weight"
-  Tensor leaf;         // contiguous F32 or BF16, updated in place
-  bool is_up = false;  // of LoRA+: the matrix that learns faster
+  std::string name;         // "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "img_in.weight"
+  Tensor leaf;              // contiguous F32 or BF16, updated in place
+  bool is_up = false;       // of LoRA+: the matrix that learns faster
+  bool is_encoder = false;  // of the text encoder, which has a learning rate of its own
 };
 
 // What a run trains: adapters on a frozen network, or the network itself. It is attached to the layers of a network.
@@ -40,6 +41,15 @@ class TrainedModel {
 
   // As saved, by name.
   virtual std::vector<std::pair<std::string, Tensor>> tensors() const = 0;
+
+  // Further parts of the model, each saved in a file of its own: NAME, this suffix and ".safetensors".
+  struct Companion {
+    std::string suffix;
+    std::vector<std::pair<std::string, Tensor>> tensors;
+  };
+  virtual std::vector<Companion> companions() const { return {}; }
+  // What restore() needs.
+  virtual std::vector<std::pair<std::string, Tensor>> state_tensors() const { return tensors(); }
 
   // Makes a copy of the network compute with the present values, without gradients and dropouts.
   virtual void attach_for_sampling(Flux2Transformer& copy) const = 0;

@@ -43,7 +43,11 @@ void mirror_rows(std::vector<float>& values, int64_t columns) {
 }  // namespace
 
 TrainingSet::TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, const Log& log)
-    : datasets_(std::move(datasets)), model_(std::move(model)) {
+    : TrainingSet(std::move(datasets), std::move(model), std::shared_ptr<const CaptionTable>(), log) {}
+
+TrainingSet::TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, std::shared_ptr<const CaptionTable> captions,
+                         const Log& log)
+    : datasets_(std::move(datasets)), model_(std::move(model)), captions_(std::move(captions)) {
   for (size_t d = 0; d < datasets_.size(); ++d) in_context(dataset_name(d), [&] { list_items(d, log); });
   make_buckets();
 }
@@ -62,13 +66,30 @@ void TrainingSet::list_items(size_t dataset, const Log& log) {
     const auto parsed = parse_latent_file_name(name, model_);
     if (!parsed) continue;
     const fs::path text = folder / text_file_name(parsed->stem, model_);
-    if (!is_file(text)) {
+    const CaptionTable::Entry* entry = captions_ ? captions_->find(dataset, parsed->stem) : nullptr;
+    if (captions_ ? entry == nullptr : !is_file(text)) {
       without_text.push_back(name);
       continue;
     }
     const LatentSummary latents = read_latent_summary(folder / name, model_);
     if (const std::string reason = stale_reason(config, latents); !reason.empty()) {
       stale.push_back(fmt::format("{} {}", name, reason));
+      continue;
+    }
+    if (entry) {
+      const auto variants = static_cast<int64_t>(entry->variants.size());
+      items_.push_back({dataset,
+                        parsed->stem,
+                        folder / name,
+                        {},
+                        latents.original.width,
+                        latents.original.height,
+                        latents.target,
+                        latents.references,
+                        latents.has_flip,
+                        latents.has_mask,
+                        variants > 1 ? variants : 0,
+                        entry->hash});
       continue;
     }
     const CaptionSummary caption = read_caption_summary(text, model_);
@@ -83,13 +104,14 @@ void TrainingSet::list_items(size_t dataset, const Log& log) {
         fmt::format("cache files in {} do not fit the configuration ({}): {}", folder.string(), stale.size(), some_of(stale)),
         make_caches_hint());
   if (!without_text.empty())
-    log.warn("{}: no text states beside these latents in {} ({}); left out: {}", dataset_name(dataset), folder.string(),
-             without_text.size(), some_of(without_text));
+    log.warn("{}: no {} these latents in {} ({}); left out: {}", dataset_name(dataset),
+             captions_ ? "caption belongs to" : "text states beside", folder.string(), without_text.size(),
+             some_of(without_text));
   if (items_.size() == before)
-    throw Error(ErrorCode::NotFound, fmt::format("there are no caches of {} in {}", model_.full_name, folder.string()),
+    throw Error(ErrorCode::NotFound, fmt::format("{} contains no caches of {}", folder.string(), model_.full_name),
                 make_caches_hint());
   const fs::path empty = folder / empty_text_file_name(model_);
-  if (config.caption_dropout_rate > 0 && !config.validation) {
+  if (!captions_ && config.caption_dropout_rate > 0 && !config.validation) {
     if (!is_file(empty))
       throw Error(ErrorCode::NotFound,
                   fmt::format("caption_dropout_rate needs the states of the empty caption, {}", empty.string()),
@@ -249,6 +271,14 @@ void TrainingSet::load_sample(const BatchPlan& plan, size_t place, LoadedBatch& 
     for (const float weight : cache.mask) batch.mask.push_back(std::max(weight, static_cast<float>(config.mask_min)));
   }
 
+  if (captions_) {
+    const CaptionTable::Entry& entry = *captions_->find(item.dataset, item.stem);
+    const auto variant = static_cast<size_t>(sample.caption_variant);
+    const CaptionTokens& tokens = sample.caption_dropped ? captions_->empty() : entry.variants.at(variant);
+    batch.token_ids.insert(batch.token_ids.end(), tokens.ids.begin(), tokens.ids.end());
+    batch.token_mask.insert(batch.token_mask.end(), tokens.mask.begin(), tokens.mask.end());
+    return;
+  }
   const auto states = static_cast<size_t>(model_.text_length * model_.text_width);
   batch.text.resize((place + 1) * states);
   const fs::path text = sample.caption_dropped ? config.cache_directory / empty_text_file_name(model_) : item.text_file;
@@ -270,7 +300,7 @@ std::string TrainingSet::dataset_hash() const {
 }
 
 std::vector<BatchPlan> deal(const std::vector<BatchPlan>& epoch, int64_t rank, int64_t ranks) {
-  check(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank {} of {}", rank, ranks);
+  check(ranks >= 1 && rank >= 0 && rank < ranks, "rank {} is not one of {} ranks", rank, ranks);
   std::vector<BatchPlan> dealt;
   const auto count = static_cast<int64_t>(epoch.size());
   if (count == 0) return dealt;
@@ -295,7 +325,7 @@ LoadedBatch chosen_samples(const LoadedBatch& batch, const std::vector<size_t>& 
   else part.plan.references.clear();
   const auto samples = batch.plan.samples.size();
   for (const size_t place : places) {
-    const auto copy = [&](std::vector<float>& to, const std::vector<float>& from) {
+    const auto copy = [&](auto& to, const auto& from) {
       const size_t one = from.size() / samples;
       const auto begin = from.begin() + static_cast<ptrdiff_t>(place * one);
       to.insert(to.end(), begin, begin + static_cast<ptrdiff_t>(one));
@@ -303,6 +333,8 @@ LoadedBatch chosen_samples(const LoadedBatch& batch, const std::vector<size_t>& 
     part.plan.samples.push_back(batch.plan.samples[place]);
     copy(part.latents, batch.latents);
     copy(part.text, batch.text);
+    copy(part.token_ids, batch.token_ids);
+    copy(part.token_mask, batch.token_mask);
     copy(part.mask, batch.mask);
     copy(part.loss_multiplier, batch.loss_multiplier);
     for (size_t r = 0; r < part.references.size(); ++r) copy(part.references[r].values, batch.references[r].values);

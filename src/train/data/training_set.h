@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "train/data/cache_names.h"
+#include "train/data/caption_tokens.h"
 #include "train/data/dataset_config.h"
 
 namespace flux2 {
@@ -56,10 +58,11 @@ struct LoadedBatch {
   std::vector<float> pixels;   // [B, 16 · rows, 16 · columns, 3] of −1 … 1, of a set of images; then the others are empty
   std::vector<Reference> references;  // reference k of every sample; empty without references
   int64_t text_length = 0, text_width = 0;
-  std::vector<float> text;             // [B, T, C]
-  std::vector<float> mask;             // [B, rows, columns]: weights of the loss, mask_min … 1; empty if all are 1
-  std::vector<float> loss_multiplier;  // [B]
-  bool regularisation = false;         // the dataset has `is_reg`
+  std::vector<float> text;                     // [B, T, C]
+  std::vector<int32_t> token_ids, token_mask;  // [B, T], instead of `text` if the text encoder is trained
+  std::vector<float> mask;                     // [B, rows, columns]: weights of the loss, mask_min … 1; empty if all are 1
+  std::vector<float> loss_multiplier;          // [B]
+  bool regularisation = false;                 // the dataset has `is_reg`
 
   int64_t size() const { return static_cast<int64_t>(plan.samples.size()); }
 };
@@ -79,6 +82,9 @@ class TrainingSet {
   // Reads the headers of all cache files. Throws when there is nothing to train on, or when a file was made for another bucket or
   // model or lacks what the configuration asks for. An item without text states is left out with a warning.
   TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, const Log& log = {});
+  // The same with captions as tokens (LoadedBatch::token_ids); text caches are not read.
+  TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, std::shared_ptr<const CaptionTable> captions,
+              const Log& log = {});
   // Items that are not in caches; `load` makes their batches, on any thread.
   using LoadBatch = std::function<LoadedBatch(const BatchPlan& plan)>;
   TrainingSet(std::vector<DatasetConfig> datasets, CacheModel model, std::vector<CachedItem> items, LoadBatch load);
@@ -123,7 +129,8 @@ class TrainingSet {
   std::vector<CachedItem> items_;
   std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
   std::vector<Bucket> validation_buckets_;
-  LoadBatch load_;  // empty: from caches
+  LoadBatch load_;                                // empty: from caches
+  std::shared_ptr<const CaptionTable> captions_;  // null: text states are in caches
 };
 
 }  // namespace flux2

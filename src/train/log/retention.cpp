@@ -29,10 +29,10 @@ const std::optional<int64_t>& state_rule(const std::optional<int64_t>& state, co
   return state && *state != 0 ? state : both;
 }
 
-// Together with its average (EMA) in a second file.
+// Together with its average (EMA) and the text encoders that were trained with them, in files of their own.
 void prune_checkpoint(const fs::path& checkpoint, const Log& log, std::vector<fs::path>& removed) {
-  const fs::path average = checkpoint.parent_path() / (checkpoint.stem().string() + "-ema.safetensors");
-  for (const fs::path& file : {checkpoint, average}) {
+  for (const char* suffix : {"", "-ema", "-text_encoder", "-ema-text_encoder"}) {
+    const fs::path file = checkpoint.parent_path() / (checkpoint.stem().string() + suffix + ".safetensors");
     std::error_code failure;
     if (fs::remove(file, failure)) removed.push_back(file);
     if (failure) log.warn("cannot remove the old checkpoint {}: {}", file.string(), failure.message());

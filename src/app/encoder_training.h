@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/training_data.h"
+#include "model/qwen3.h"
+#include "text/bpe_tokenizer.h"
+#include "train/data/caption_tokens.h"
+#include "train/train_options.h"
+
+namespace flux2 {
+
+// What training the text encoder together with the transformer needs besides the encoder itself.
+struct EncoderTraining {
+  std::shared_ptr<const BpeTokenizer> tokenizer;
+  std::shared_ptr<const CaptionTable> captions;
+  int text_length = 0;
+};
+
+// Tokenises all captions of the dataset. Throws Incompatible if the tokenizer does not belong to the encoder, and OutOfMemory if
+// both networks with their gradients do not fit into the memory of the device.
+EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const Flux2Config& transformer,
+                                         const TrainOptions& options, const Engine& engine, const Log& log);
+
+// The text states [T, C] of a prompt, in F32 on the host.
+Tensor states_of(const EncoderTraining& training, const Qwen3Encoder& encoder, const std::string& prompt, Stream& stream,
+                 DType activations);
+
+}  // namespace flux2
