@@ -10,6 +10,7 @@
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
 #include "app/training_data.h"
+#include "app/training_ranks.h"
 #include "app/training_uploads.h"
 #include "base/json.h"
 #include "base/system_memory.h"
@@ -161,7 +162,8 @@ EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& opti
 
 TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context,
                      const TrainingFrontEnd& front, std::optional<RankPlace> place) {
-  const RequestSpec spec = with_model_version(asked, given);
+  if (!place) place = rank_from_environment();
+  const RequestSpec spec = on_own_gpu(with_model_version(asked, given), place);
   const ModelFiles files = choose_model(spec, context);
   const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer, context.log), ModelPart::Transformer));
   TrainOptions options = resolve_train_options(given, config.hidden);
@@ -172,7 +174,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   check_output_name(options.output_name);
   check(!options.dataset_config.empty(), "training needs a dataset configuration");
   if (options.train == "vae")
-    return train_autoencoder(spec, options, files, config, context, front, place ? place : rank_from_environment());
+    return train_autoencoder(spec, options, files, config, context, front, place);
   if (files.distilled && !options.force)
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} is distilled; adapters trained on a distilled model give broken images", files.id),
@@ -190,10 +192,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     for (const std::string& line : timestep_histogram(sampler, 0, size.height / 16, size.width / 16)) front.tell(line);
     return {};
   }
-  if (!place) place = rank_from_environment();
-  std::unique_ptr<ProcessGroup> group;
-  if (place && place->size > 1)
-    group = ProcessGroup::join(*place, {.join_timeout_s = 60.0 * static_cast<double>(options.ddp_timeout)});
+  const std::unique_ptr<ProcessGroup> group = join_ranks(options, place);
 
   // One process makes the caches; the others wait for it.
   const bool first = !group || group->rank() == 0;
@@ -238,6 +237,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   inputs.device_name = engine.device().description();
   inputs.program = program_version();
   inputs.ranks = group.get();
+  inputs.device_sums = open_gradient_sums(options, group.get(), session->stream, context.log);
   inputs.stop = front.stop;
   inputs.on_event = front.on_event;
   if (uploads)

@@ -221,6 +221,12 @@ const std::vector<TrainField>& train_fields() {
       {"ranks", "Several processes", "N", "processes on this machine that share the work (default: 1)", &TrainOptions::ranks},
       {"ddp_timeout", "Several processes", "MINUTES", "how long ranks wait for each other (default: 5)",
        &TrainOptions::ddp_timeout},
+      {"ddp_backend",
+       "Several processes",
+       "NAME",
+       "how gradients are summed: nccl on GPUs, sockets on the host, or auto (nccl if every rank has a GPU of its own)",
+       &TrainOptions::ddp_backend,
+       {"auto", "nccl", "sockets"}},
       {"force", "Length", "", "train a distilled model although base models give better results", &TrainOptions::force},
   };
   return fields;

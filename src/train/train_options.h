@@ -119,6 +119,7 @@ struct TrainOptions {
   // Several processes
   int64_t ranks = 1;
   int64_t ddp_timeout = 5;
+  std::string ddp_backend = "auto";
 
   bool force = false;
 };

@@ -12,6 +12,7 @@
 #include "train/log/state_folder.h"
 #include "train/network_args.h"
 #include "train/optimiser/optimiser_names.h"
+#include "train/ranks/device_sums.h"
 #include "train/whole_network.h"
 
 namespace flux2 {
@@ -285,8 +286,12 @@ void TrainingRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_
     }
     report.losses.push_back(loss);
   }
-  if (in.ranks && ranks > 1) {
-    in.ranks->all_reduce(std::span<double>(report.losses));
+  if (in.ranks && ranks > 1) in.ranks->all_reduce(std::span<double>(report.losses));
+  if (in.device_sums) {
+    std::vector<Shape> shapes;
+    for (const TrainedParameter& p : parameters) shapes.push_back(p.leaf.shape());
+    sum_on_device(*in.device_sums, *in.stream, shapes, gradients);
+  } else if (in.ranks && ranks > 1) {
     std::vector<float> flat;
     for (size_t p = 0; p < parameters.size(); ++p) {
       const std::vector<float> values =

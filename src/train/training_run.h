@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
+#include "tensor/stream_communicator.h"
 #include "train/adapters/adapter_network.h"
 #include "train/data/training_set.h"
 #include "train/log/run_facts.h"
@@ -42,6 +43,7 @@ struct TrainingInputs {
   std::string device_name;        // for the log
   std::string program;            // name and version, for states
   ProcessGroup* ranks = nullptr;  // null: one process
+  std::shared_ptr<StreamCommunicator> device_sums;  // sums gradients on the device; null: `ranks` does
 
   // Makes the sample images of a moment with this network and returns them. Empty: none are made.
   std::function<std::vector<RunSample>(const SampleMoment&, std::shared_ptr<const Flux2Transformer> network)> make_samples;

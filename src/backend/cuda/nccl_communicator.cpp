@@ -44,7 +44,7 @@ class PatientWait {
     checked_ = now;
     if (check_ranks_) check_ranks_();
     if (std::chrono::duration<double>(now - begun_).count() > seconds_)
-      fail(ErrorCode::Network, "{}: the other ranks did not take part within {:.0f} seconds", what_, seconds_);
+      fail(ErrorCode::Device, "{}: the other ranks did not take part within {:.0f} seconds", what_, seconds_);
   }
 
  private:

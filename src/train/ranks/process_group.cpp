@@ -75,7 +75,7 @@ class ChainGroup final : public ProcessGroup {
   void all_reduce(std::span<double> values) override { sum(values, Operation::SumDouble); }
 
   void broadcast(std::span<std::byte> bytes, int from) override {
-    check(from >= 0 && from < size(), "there is no rank {}", from);
+    check(from >= 0 && from < size(), "rank {} is not one of {} ranks", from, size());
     begin({0, bytes.size(), Operation::Broadcast, from});
     const bool from_below = from < rank();
     size_t received = from == rank() ? bytes.size() : 0, sent_up = 0, sent_down = 0;
@@ -96,6 +96,10 @@ class ChainGroup final : public ProcessGroup {
   void barrier() override {
     std::array<float, 1> nothing = {};
     all_reduce(std::span<float>(nothing));
+  }
+
+  void check_ranks() override {
+    if (watch_->has_failed()) watch_->throw_failure();
   }
 
   void abort(const std::string& reason) override { watch_->fail_all(rank(), fmt::format("rank {}: {}", rank(), reason)); }
@@ -198,6 +202,7 @@ class SingleGroup final : public ProcessGroup {
   void all_reduce(std::span<double>) override {}
   void broadcast(std::span<std::byte>, int) override {}
   void barrier() override {}
+  void check_ranks() override {}
   void abort(const std::string&) override {}
 
  private:

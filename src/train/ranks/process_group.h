@@ -34,6 +34,8 @@ class ProcessGroup : public Communicator {
   virtual void all_reduce(std::span<double> values) = 0;
   virtual void broadcast(std::span<std::byte> bytes, int from = 0) = 0;  // the same size on every rank
   virtual void barrier() = 0;
+  // Throws what the operations would throw if a rank has ended. For those who wait for the ranks in another way; does not wait.
+  virtual void check_ranks() = 0;
   virtual void abort(const std::string& reason) = 0;  // tells the others; never throws
 };
 
