@@ -3,6 +3,7 @@
 #include <string>
 
 #include "app/training.h"
+#include "app/training_memory.h"
 
 namespace flux2 {
 
@@ -13,12 +14,9 @@ struct TrainingForecast {
   int64_t images = 0, width = 0, height = 0;  // of the largest bucket
   int64_t batch = 0, tokens = 0;              // of its batches; tokens of one sample
   int64_t steps = 0;
-  int64_t weights = 0, pool = 0, overhead = 0;  // bytes; the pool holds adapters, optimiser and activations
-  int64_t limit = 0;
-  double seconds_per_step = 0;
+  TrainingMemory memory;
+  double seconds_per_step = 0;  // without the time that streaming blocks adds
 
-  int64_t peak() const { return weights + pool + overhead; }
-  bool fits() const { return peak() <= limit; }
   double seconds() const { return seconds_per_step * static_cast<double>(steps); }
 };
 TrainingForecast plan_training(const RequestSpec& spec, const GivenTrainOptions& given, const AppContext& context);

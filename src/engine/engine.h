@@ -27,6 +27,8 @@ struct EngineOptions {
   std::optional<Quant> encoder_quant = {};  // of the text encoder's; empty: the same
   Offload offload = Offload::Auto;
   size_t streamed_blocks = 0;  // the last blocks of the transformer, which are streamed even if they fit
+  // Blocks of the transformer that are streamed, by number; if there are any, they are the only ones. Training chooses them.
+  std::vector<size_t> chosen_blocks = {};
   int64_t decode_tile = -1;    // positions a side; 0: never in tiles; −1: when memory is short
   bool decode_in_f32 = false;  // as profile exact does
   // The memory limit in bytes: of the device or, on a CPU, of the whole process. 0: what is available. On a CPU, load() rejects a

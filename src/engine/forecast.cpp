@@ -214,6 +214,31 @@ CountedTransformer counted_transformer(const Engine& engine, const ModelFiles& f
   return result;
 }
 
+namespace {
+
+CountedTransformer counted_geometry(std::shared_ptr<Device> device, const Flux2Config& config, Quant quant, DType activations) {
+  CountedTransformer result{.device = std::move(device), .network = std::make_shared<Flux2Transformer>(config), .weights = {}};
+  const auto stream = result.device->open_stream();
+  BlockNumbers numbers;
+  result.network->visit([&](const Parameter& p) {
+    p.tensor = Tensor::empty(*stream, loaded_dtype(p, DType::BF16, quant, activations), p.shape);
+    const auto block = numbers.of(p.name);
+    result.weights.blocks.resize(numbers.count());
+    (block ? result.weights.blocks[*block] : result.weights.outside) += p.tensor.bytes();
+  });
+  return result;
+}
+
+}  // namespace
+
+CountedTransformer counted_transformer(const Engine& engine, const Flux2Config& config) {
+  return counted_geometry(open_plan_device(engine.device()), config, engine.quant(), engine.activations());
+}
+
+CountedTransformer counted_on_gpu(const Flux2Config& config, Quant quant) {
+  return counted_geometry(open_plan_gpu({}), config, quant, DType::BF16);
+}
+
 int64_t overhead_bytes(const Engine& engine) { return engine.device().is_host() ? kOnHostBytes + program_bytes() : kOnGpuBytes; }
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {

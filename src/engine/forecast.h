@@ -46,6 +46,9 @@ struct CountedTransformer {
   NetworkBytes weights;
 };
 CountedTransformer counted_transformer(const Engine& engine, const ModelFiles& files);
+// The same without files: bf16 weights, quantised as the engine does it; or on a GPU that need not be there.
+CountedTransformer counted_transformer(const Engine& engine, const Flux2Config& config);
+CountedTransformer counted_on_gpu(const Flux2Config& config, Quant quant);
 
 // What a run takes besides weights and activations: the kernels' own memory and, on a CPU, the program.
 int64_t overhead_bytes(const Engine& engine);

@@ -47,6 +47,11 @@ struct LoadSettings {
   std::shared_ptr<QuantisedCache> cache;  // null: none
   bool memory_is_short = false;
   size_t resident_blocks = std::numeric_limits<size_t>::max();
+  std::vector<size_t> chosen = {};  // blocks that are streamed besides those behind resident_blocks
+
+  bool streams(size_t block) const {
+    return block >= resident_blocks || std::find(chosen.begin(), chosen.end(), block) != chosen.end();
+  }
 };
 
 template <class Network>
@@ -57,13 +62,13 @@ auto visit_of(Network& network) {
 // Makes the pages of the blocks that do not stay take turns. A schedule of pages changes nothing itself, so that sessions share
 // it.
 template <class Network>
-void take_turns_on_host(Network& network, const NamedWeights& weights, size_t resident_blocks) {
+void take_turns_on_host(Network& network, const NamedWeights& weights, const LoadSettings& settings) {
   BlockNumbers numbers;
   std::vector<std::vector<std::string>> names;
   network.visit([&](const Parameter& p) {
     const auto block = numbers.of(p.name);
     names.resize(numbers.count());
-    if (block && *block >= resident_blocks && p.kind == ParameterKind::Matrix) names[*block].push_back(p.name);
+    if (block && settings.streams(*block) && p.kind == ParameterKind::Matrix) names[*block].push_back(p.name);
   });
   network.schedule = std::make_shared<PageSchedule>(weights, std::move(names));
 }
@@ -84,7 +89,7 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
   BlockNumbers numbers;
   const auto streamed = [&](const Parameter& p) {
     const auto block = numbers.of(p.name);
-    return block && *block >= settings.resident_blocks;
+    return block && settings.streams(*block);
   };
   LoadOptions options{.stream = *settings.stream,
                       .activations = settings.activations,
@@ -103,8 +108,8 @@ std::shared_ptr<const Network> load_network(const NamedWeights& weights, const t
   // Writing in the background keeps the matrices in memory even after the network is unloaded.
   if (!to_keep.empty()) settings.cache->keep(wanted, std::move(to_keep), settings.memory_is_short);
   if constexpr (requires { network->schedule; })
-    if (settings.stream->device().is_host() && settings.resident_blocks < block_count(*network))
-      take_turns_on_host(*network, weights, settings.resident_blocks);
+    if (settings.stream->device().is_host() && (settings.resident_blocks < block_count(*network) || !settings.chosen.empty()))
+      take_turns_on_host(*network, weights, settings);
   settings.stream->wait();  // sessions read the weights on streams of their own
   return network;
 }
@@ -233,7 +238,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
          loaded->transformer.weights->source().description(), transformer_config->text_width);
   const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
   if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, quant() != Quant::None ? quant() : encoder_quant());
-  if (options_.streamed_blocks > 0 && host && (quant() != Quant::None || encoder_quant() != Quant::None))
+  if ((options_.streamed_blocks > 0 || !options_.chosen_blocks.empty()) && host && (quant() != Quant::None || encoder_quant() != Quant::None))
     options_.log.warn("weights that are quantised while loading stay in memory: no blocks are swapped");
   if (transformer_config &&
       (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
@@ -255,12 +260,16 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   }
   if (transformer_config) {
     LoadedPart& part = loaded->transformer;
-    part.resident_blocks = placement.transformer_blocks;
     part.blocks = transformer_bytes.blocks.size();
+    LoadSettings limited = with_blocks(placement.transformer_blocks, quant());
+    if (!options_.chosen_blocks.empty() && !(host && quant() != Quant::None)) {
+      limited.resident_blocks = part.blocks;
+      limited.chosen = options_.chosen_blocks;
+    }
+    part.resident_blocks = std::min(limited.resident_blocks, part.blocks - limited.chosen.size());
     models.transformer = before && is_same(part, before->transformer)
                              ? before->models.transformer
-                             : resident<Flux2Transformer>("transformer", part.weights, *transformer_config,
-                                                          with_blocks(part.resident_blocks, quant()));
+                             : resident<Flux2Transformer>("transformer", part.weights, *transformer_config, limited);
   }
 
   std::vector<std::filesystem::path> ahead;  // in the order they will be wanted

@@ -21,7 +21,7 @@ class PageSchedule final : public BlockSchedule {
   void after(size_t block, Stream&) override {
     for (const std::string& name : names_[block]) weights_.forget_pages(name);
   }
-  bool replaces_weights() const override { return false; }  // pages are read again from the file
+  bool replaces_weights(size_t) const override { return false; }  // pages are read again from the file
 
  private:
   NamedWeights weights_;

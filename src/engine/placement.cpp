@@ -47,6 +47,15 @@ int64_t NetworkBytes::with_resident(size_t resident) const {
   return std::accumulate(blocks.begin(), first_streamed, outside) + 2 * largest;
 }
 
+int64_t NetworkBytes::with_streamed(const std::vector<size_t>& streamed) const {
+  int64_t bytes = total(), largest = 0;
+  for (const size_t block : streamed) {
+    bytes -= blocks.at(block);
+    largest = std::max(largest, blocks[block]);
+  }
+  return bytes + std::min<int64_t>(2, static_cast<int64_t>(streamed.size())) * largest;
+}
+
 std::string Placement::str(const NetworkBytes& transformer) const {
   std::string text = encoder_leaves ? "the text encoder is unloaded after use" : "all networks stay in memory";
   if (transformer_blocks < transformer.blocks.size())

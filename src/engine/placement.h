@@ -27,6 +27,7 @@ struct NetworkBytes {
   int64_t total() const;
   // Bytes if only the first `resident` blocks stay and the others share two buffers; all bytes if all blocks stay.
   int64_t with_resident(size_t resident) const;
+  int64_t with_streamed(const std::vector<size_t>& streamed) const;  // the same for any blocks, by number
 };
 
 // The memory that a run needs besides the weights of transformer and text encoder: activations, the autoencoder, adapters.

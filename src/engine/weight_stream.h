@@ -33,7 +33,7 @@ class WeightStream final : public BlockSchedule {
 
   void before(size_t block, Stream& stream) override;
   void after(size_t block, Stream& stream) override;
-  bool replaces_weights() const override { return true; }
+  bool replaces_weights(size_t block) const override { return position_[block] >= 0; }
 
   // Whether each pass is followed by one in the opposite order. Only what is copied ahead depends on it. Must not be called
   // during a pass.

@@ -17,9 +17,9 @@ class BlockSchedule {
   virtual void before(size_t block, Stream& stream) = 0;
   // Work that is enqueued after this call does not read the block's weights in this pass.
   virtual void after(size_t block, Stream& stream) = 0;
-  // Whether the memory of a block's weights holds another block's after after(). Gradients then need checkpoint(), which takes
-  // a second turn for each block.
-  virtual bool replaces_weights() const = 0;
+  // Whether the memory of this block's weights holds another block's after after(). Its gradient then needs checkpoint(), which
+  // takes a second turn for the block.
+  virtual bool replaces_weights(size_t block) const = 0;
 };
 
 // Marks the time during which a block runs, by its lifetime. Does nothing without a schedule.

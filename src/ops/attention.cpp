@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/grad.h"
 #include "ops/activation.h"
@@ -23,6 +24,9 @@ Tensor log_sum_for(const Tensor& q) {
   return Tensor::like(q, q.dtype() == DType::F64 ? DType::F64 : DType::F32, {q.dim(0), q.dim(2), q.dim(1)});
 }
 
+// What the first of two runs left, if there is anything.
+KeptAttention taken(KeptAttention* kept) { return kept ? std::exchange(*kept, {}) : KeptAttention{}; }
+
 float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float>(q.dim(3))); }
 
 }  // namespace
@@ -34,15 +38,18 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   const float scale = options.scale != 0 ? options.scale : default_scale(q);
   const bool recording = wants_grad(q, k, v);
 
-  Tensor y = Tensor::like(q);
-  Tensor log_sum;
-  if (recording) log_sum = log_sum_for(q);
   const Tensor mask = options.key_mask;
-  if (y.numel() > 0)
-    q.device().kernels().attention(
-        {q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale, options.causal});
+  auto [y, log_sum] = taken(recording ? options.kept : nullptr);
+  if (!y.defined()) {
+    y = Tensor::like(q);
+    if (recording) log_sum = log_sum_for(q);
+    if (y.numel() > 0)
+      q.device().kernels().attention(
+          {q, k, v, y, mask.defined() ? &mask : nullptr, recording ? &log_sum : nullptr, scale, options.causal});
+    if (recording && options.kept) *options.kept = {y, log_sum};
+  }
   Tensor out = record("attention", y, {q, k, v},
-                      [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum, mask, scale,
+                      [q = q.detached(), k = k.detached(), v = v.detached(), y = y.detached(), log_sum = log_sum, mask, scale,
                        causal = options.causal](const Tensor& dy, GradSink& sink) {
                         const Tensor dq = sink.memory_for(0, q, q.shape()), dk = sink.memory_for(1, k, k.shape()),
                                      dv = sink.memory_for(2, v, v.shape());
@@ -55,8 +62,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return reshape(out, {q.dim(0), q.dim(1), q.dim(2) * q.dim(3)});
 }
 
-Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
-                               std::optional<DType> as) {
+Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up, std::optional<DType> as,
+                               KeptAttention* kept) {
   check_heads(q, k, v);
   require(gate_up.rank() == 3 && gate_up.dim(0) == q.dim(0) && gate_up.dim(1) == q.dim(1) && gate_up.dim(2) % 2 == 0,
           "attention beside swiglu: queries {} beside {}", q.shape(), gate_up.shape());
@@ -74,15 +81,21 @@ Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v
   Tensor y = Tensor::like(q, {q.dim(0), q.dim(1), width + hidden});
   require_terms("attention beside swiglu", width * hidden, y.shape());
   if (y.numel() == 0) return y;
-  Tensor log_sum;
-  if (wants_grad(q, k, v)) log_sum = log_sum_for(q);
+  const bool recording = wants_grad(q, k, v);
   const float scale = default_scale(q);
-  kernels.attention(
-      {q, k, v, y.narrowed(2, 0, width).reshaped(q.shape()), nullptr, log_sum.defined() ? &log_sum : nullptr, scale, false});
+  const Tensor part = y.narrowed(2, 0, width).reshaped(q.shape());
+  auto [before, log_sum] = taken(recording ? kept : nullptr);
+  if (before.defined()) {
+    part.copy_from(before);
+  } else {
+    if (recording) log_sum = log_sum_for(q);
+    kernels.attention({q, k, v, part, nullptr, recording ? &log_sum : nullptr, scale, false});
+    if (recording && kept) *kept = {part.contiguous(), log_sum};
+  }
   kernels.swiglu({gate_up.narrowed(2, 0, hidden), gate_up.narrowed(2, hidden, hidden), y.narrowed(2, width, hidden)});
   return record("attention_beside_swiglu", y, {q, k, v, gate_up},
-                [q = q.detached(), k = k.detached(), v = v.detached(), gate_up = gate_up.detached(), y = y.detached(), log_sum,
-                 width, hidden, scale](const Tensor& dy, GradSink& sink) {
+                [q = q.detached(), k = k.detached(), v = v.detached(), gate_up = gate_up.detached(), y = y.detached(),
+                 log_sum = log_sum, width, hidden, scale](const Tensor& dy, GradSink& sink) {
                   const Kernels& table = dy.device().kernels();
                   if (sink.wants(3)) {
                     const Tensor d = sink.memory_for(3, gate_up, gate_up.shape());

@@ -6,10 +6,18 @@
 
 namespace flux2 {
 
+// The result of an attention inside a block that runs twice (checkpoint()). The first call puts its result here; the second call
+// takes it instead of computing it again.
+struct KeptAttention {
+  Tensor y;        // [B, S, H, D]
+  Tensor log_sum;  // [B, H, S]
+};
+
 struct AttentionOptions {
   float scale = 0;  // 0: 1 / √D
   bool causal = false;
-  Tensor key_mask;  // I32 [B, T], 0 hides a key; undefined: all are visible
+  Tensor key_mask;                // I32 [B, T], 0 hides a key; undefined: all are visible
+  KeptAttention* kept = nullptr;  // only for results that need a gradient
 };
 
 // softmax(scale · q kᵀ) v per head: q [B, S, H, D]; k, v [B, T, G, D] with G dividing H (query head h reads key
@@ -19,7 +27,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 // [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block. Both are
 // written where the next product reads them, in the dtype it prefers (ops/linear.h).
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
-                               std::optional<DType> as = {});
+                               std::optional<DType> as = {}, KeptAttention* kept = nullptr);
 
 // The same with the MLP's first product: [ attention(q, k, v) ‖ linear_swiglu(x, w) ], x [B, S, K], w [2M, K].
 Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w);

@@ -20,9 +20,9 @@ struct Nothing {
   }
 };
 
-// The table with every kernel replaced by one that does nothing; what is missing stays missing.
-Kernels muted(Kernels table) {
-  const auto mute = [](auto&... entries) { ((entries = entries ? decltype(+entries)(Nothing{}) : nullptr), ...); };
+// The table with every kernel replaced by one that does nothing; what is missing stays missing, unless `all` are wanted.
+Kernels muted(Kernels table, bool all = false) {
+  const auto mute = [all](auto&... entries) { ((entries = all || entries ? decltype(+entries)(Nothing{}) : nullptr), ...); };
   auto& [fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,
          layer_norm_grad, rms_norm, rms_norm_grad, group_norm, group_norm_grad, rope, attention, attention_grad, swiglu,
          swiglu_grad, embedding, embedding_grad, conv2d, conv2d_grad_input, conv2d_grad_weight, upsample, upsample_grad,
@@ -42,6 +42,22 @@ void unpack_for_product(const Tensor& w, const Tensor& x, const Tensor& y) {
   const bool in_eight_bits = y.dtype() == DType::BF16 && y.device().multiplies(w.dtype());
   if (!in_eight_bits) Tensor::like(y, is_float(x.dtype()) ? x.dtype() : y.dtype(), w.shape());
   else if (w.dtype() == DType::I8) Tensor::like(y, DType::I32, {rows_of_sums(y.dim(0), y.dim(1)), y.dim(1)});
+}
+
+// A product with the gradient of its result reads the weight in the dtype of the activations.
+void unpack_for_gradient(const Tensor& w, const Tensor& like) {
+  if (!is_float(w.dtype())) Tensor::like(like, w.shape());
+}
+
+// Attention's gradient adds up in F32: one value for each row of scores, and the queries' gradient unless all scores are kept
+// (backend/cuda/cudnn_attention_grad.cpp).
+void work_of_attention_grad(const AttentionGradArgs& a) {
+  constexpr int64_t kScoreBytes = int64_t{300} << 20;
+  const int64_t batch = a.q.dim(0), queries = a.q.dim(1), heads = a.q.dim(2);
+  const Tensor row_sums = Tensor::like(a.q, DType::F32, {batch, heads, queries});
+  const int64_t scores = 2 * batch * heads * queries * a.k.dim(1);
+  if (scores <= kScoreBytes) Tensor::like(a.q, DType::U8, {scores});
+  else Tensor::like(a.q, DType::F32, a.q.shape());
 }
 
 // Shared with the memory it lent, which may outlive the stream.
@@ -104,9 +120,19 @@ class PlanDevice final : public Device {
         multiplies_f8_(target.multiplies(DType::F8_E4M3)),
         multiplies_i8_(target.multiplies(DType::I8)) {
     kernels_ = muted(target.kernels());
-    if (host_) return;
-    kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
-    if (kernels_.linear_swiglu) kernels_.linear_swiglu = [](const LinearSwigluArgs& a) { unpack_for_product(a.w, a.x, a.y); };
+    if (!host_) count_work();
+  }
+  // A GPU that need not be there, with all kernels and 8-bit products.
+  explicit PlanDevice(const MemorySize& memory)
+      : name_("cuda"),
+        description_("a GPU that is not here"),
+        host_(false),
+        graphs_(true),
+        memory_(memory),
+        multiplies_f8_(true),
+        multiplies_i8_(true) {
+    kernels_ = muted({}, true);
+    count_work();
   }
   std::string name() const override { return name_; }
   std::string description() const override { return description_; }
@@ -119,6 +145,16 @@ class PlanDevice final : public Device {
   std::shared_ptr<Stream> open_stream() override { return std::make_shared<PlanStream>(shared_from_this()); }
 
  private:
+  // What a GPU's kernels take for themselves.
+  void count_work() {
+    kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
+    if (kernels_.linear_swiglu) kernels_.linear_swiglu = [](const LinearSwigluArgs& a) { unpack_for_product(a.w, a.x, a.y); };
+    if (kernels_.linear_grad_input)
+      kernels_.linear_grad_input = [](const LinearGradInputArgs& a) { unpack_for_gradient(a.w, a.dy); };
+    if (kernels_.product_add) kernels_.product_add = [](const ProductAddArgs& a) { unpack_for_gradient(a.w, a.x); };
+    if (kernels_.attention_grad) kernels_.attention_grad = [](const AttentionGradArgs& a) { work_of_attention_grad(a); };
+  }
+
   std::string name_, description_;
   bool host_, graphs_;
   MemorySize memory_;
@@ -128,6 +164,8 @@ class PlanDevice final : public Device {
 }  // namespace
 
 std::shared_ptr<Device> open_plan_device(const Device& target) { return std::make_shared<PlanDevice>(target); }
+
+std::shared_ptr<Device> open_plan_gpu(const MemorySize& memory) { return std::make_shared<PlanDevice>(memory); }
 
 size_t restart_peak(Stream& stream) { return static_cast<PlanStream&>(stream).restart_peak(); }
 
