@@ -8,6 +8,11 @@ namespace flux2 {
 
 namespace {
 
+[[noreturn]] void refuse_nccl(const std::string& problem) {
+  throw Error(ErrorCode::Device, fmt::format("NCCL cannot sum the gradients: {}", problem),
+              Hint("sum them on the host with {0}", {set_option("ddp_backend", "sockets")}));
+}
+
 double seconds_of_patience(const TrainOptions& options) { return 60.0 * static_cast<double>(options.ddp_timeout); }
 
 }  // namespace
@@ -19,7 +24,10 @@ RequestSpec on_own_gpu(RequestSpec spec, const std::optional<RankPlace>& place) 
 
 std::unique_ptr<ProcessGroup> join_ranks(const TrainOptions& options, const std::optional<RankPlace>& place) {
   const RankPlace own = place.value_or(RankPlace{});
-  if (own.size == 1 && options.ddp_backend != "nccl") return nullptr;
+  const bool nccl = options.ddp_backend == "nccl";
+  if (own.size == 1 && !nccl) return nullptr;
+  // Before anything is computed, although all ranks must agree later.
+  if (const std::string problem = nccl ? gpu_sums().problem : std::string(); !problem.empty()) refuse_nccl(problem);
   return ProcessGroup::join(own, {.join_timeout_s = seconds_of_patience(options)});
 }
 
@@ -31,9 +39,7 @@ std::shared_ptr<StreamCommunicator> open_gradient_sums(const TrainOptions& optio
   offer.problem = offer.device_id.empty() ? stream->device().name() + " is not an NVIDIA GPU" : gpu_sums().problem;
   offer.open = [&](const StreamCommunicatorOptions& place) { return open_gpu_sums(stream, place); };
   const DeviceSums sums = open_device_sums(*group, offer, seconds_of_patience(options));
-  if (!sums.communicator && options.ddp_backend == "nccl")
-    throw Error(ErrorCode::Device, fmt::format("NCCL cannot sum the gradients: {}", sums.problem),
-                Hint("sum them on the host with {0}", {set_option("ddp_backend", "sockets")}));
+  if (!sums.communicator && options.ddp_backend == "nccl") refuse_nccl(sums.problem);
   if (group->rank() != 0) return sums.communicator;
   if (sums.communicator) log.info("gradients are summed by {} over {} GPU(s)", sums.communicator->name(), group->size());
   else if (!stream->device().is_host()) log.warn("gradients are summed on the host, which is slower: {}", sums.problem);
