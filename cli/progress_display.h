@@ -32,7 +32,7 @@ class ProgressDisplay {
 
   Console& console_;
   Clock::time_point started_, phase_started_{}, drawn_{}, reported_{};
-  std::array<double, 6> spent_{};  // by phase
+  std::array<double, kPhases> spent_{};  // by phase
   Phase phase_ = Phase::Load;
   int step_ = 0, steps_ = 0;
 };

@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/progress_display.h"
 #include "cli/user_input.h"
+#include "record/request_fields.h"
 #include "train/log/report.h"
 #include "train/ranks/local_ranks.h"
 #include "train/train_options.h"
@@ -115,19 +116,35 @@ int run_train_report(Invocation& run) {
   return 0;
 }
 
+// The request that chooses model, device and memory. Options of training such as --preset and --seed have the names of request
+// fields but another meaning, so these fields are left out.
+RequestSpec request_of(const Invocation& run) {
+  SettingLayer layer;
+  for (const Field& field : request_fields()) {
+    const std::string name = option_name(field);
+    if (const Setting* set = run.settings.find(name); set && !find_train_field(field.name)) layer[name] = *set;
+  }
+  Settings settings;
+  settings.add(std::move(layer));
+  return spec_of(settings);
+}
+
 GivenTrainOptions given_options(const Invocation& run) {
   const bool named = !run.positional.empty() && !run.settings.has("dataset-config");  // `flux2 train data.toml`
   check(run.positional.size() <= (named ? 1u : 0u), "unexpected argument \"{}\"",
         run.positional.empty() ? "" : run.positional.back());
   GivenTrainOptions given;
   for (const TrainField& field : train_fields())
-    if (const Setting* set = run.settings.find(with_dashes(field.name))) given[field.name] = set->values;
+    if (const Setting* set = run.settings.find(with_dashes(field.name)); set && !set->is_default) given[field.name] = set->values;
+  for (const IgnoredTrainOption& o : ignored_train_options())
+    if (run.settings.has(with_dashes(o.name))) given[o.name] = {""};
   if (named) given["dataset_config"] = {run.positional[0]};
   return given;
 }
 
 int run_plan_train(Invocation& run) {
-  const TrainingForecast f = plan_training(run.spec(), given_options(run), run);
+  const TrainingForecast f = plan_training(request_of(run), given_options(run), run);
+  const TrainingMemory& m = f.memory;
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   if (run.console.json()) {
     run.console.result(Json{
@@ -138,11 +155,13 @@ int run_plan_train(Invocation& run) {
         {"height", f.height},
         {"batch", f.batch},
         {"tokens", f.tokens},
-        {"weight_bytes", f.weights},
-        {"pool_bytes", f.pool},
-        {"peak_bytes", f.peak()},
-        {"limit_bytes", f.limit},
-        {"fits", f.fits()},
+        {"weight_bytes", m.weights},
+        {"pool_bytes", m.pool},
+        {"peak_bytes", m.peak()},
+        {"limit_bytes", m.limit},
+        {"fits", m.fits()},
+        {"activations", m.str()},
+        {"streamed_blocks", m.streamed.size()},
         {"steps", f.steps},
         {"seconds_per_step", f.seconds_per_step},
         {"seconds",
@@ -154,11 +173,13 @@ int run_plan_train(Invocation& run) {
                                  f.height, f.tokens));
   run.console.result(
       fmt::format("memory   {:6.2f} GiB: weights {:.2f}, adapter, optimiser and activations {:.2f}, program {:.2f}",
-                  gib(f.peak()), gib(f.weights), gib(f.pool), gib(f.overhead)));
-  run.console.result(fmt::format("of       {:6.2f} GiB{}", gib(f.limit), f.fits() ? "" : ": does not fit"));
+                  gib(m.peak()), gib(m.weights), gib(m.pool), gib(m.overhead)));
+  run.console.result(fmt::format("of       {:6.2f} GiB{}", gib(m.limit), m.fits() ? "" : ": does not fit"));
+  run.console.result("where    " + m.str());
   run.console.result(
       fmt::format("time     {:.2f} s a step, {} steps: {}", f.seconds_per_step, f.steps, TrainingDisplay::duration(f.seconds())));
-  if (!f.fits())
+  if (!m.streamed.empty()) run.console.result("         streamed blocks may add to this time");
+  if (!m.fits())
     run.console.result("--gradient_checkpointing, --fp8_base --fp8_scaled, a smaller resolution or batch_size need less memory");
   return 0;
 }
@@ -185,10 +206,10 @@ std::vector<OptionGroup> train_options() {
     }
     groups.back().options.push_back(option_of(field));
   }
-  OptionGroup ignored{"Accepted without effect", {}};
-  for (const IgnoredTrainOption& o : ignored_train_options()) {
-    ignored.options.push_back({.name = with_dashes(o.name), .value = o.value, .help = "no effect: " + o.reason});
-  }
+  OptionGroup ignored{"Without effect, or refused", {}};
+  for (const IgnoredTrainOption& o : ignored_train_options())
+    ignored.options.push_back(
+        {.name = with_dashes(o.name), .value = o.value, .help = (o.refused ? "refused: " : "no effect: ") + o.reason});
   for (OptionGroup& group : generate_options())
     if (group.title == "Model" || group.title == "Device and memory" || group.title == "Messages")
       groups.push_back(std::move(group));
@@ -260,7 +281,7 @@ int run_train(Invocation& run) {
     display.finish();
     run.console.note(line);
   };
-  const TrainingResult result = train(run.spec(), given, run, front, place);
+  const TrainingResult result = train(request_of(run), given, run, front, place);
   if (others) others->wait();
   display.finish();
   run.console.clear_status();

@@ -113,7 +113,7 @@ TEST_F(DatasetCli, BadInputGetsOneSentence) {
   config(R"("image_directory": "images", "caption_extension": ".txt", "resolution": [100, 64])");
   EXPECT_THAT(message({"dataset", "cache", "data.json"}, 2), HasSubstr("for example 96×64; or set enable_bucket = true"));
   config(R"("image_directory": "nowhere", "caption_extension": ".txt")");
-  EXPECT_THAT(message({"dataset", "cache", "data.json"}, 2), HasSubstr("datasets[0]: there is no folder nowhere"));
+  EXPECT_THAT(message({"dataset", "cache", "data.json"}, 2), HasSubstr("datasets[0]: the folder nowhere does not exist"));
   config(R"("image_directory": "images", "caption_extension": ".txt", "control_directory": "images")");
   fs::remove(folder_ / "images/b.txt");
   EXPECT_THAT(message({"dataset", "cache", "data.json", "--model_version", "klein-3b"}, 2), HasSubstr("klein-3b"));
@@ -135,7 +135,7 @@ TEST_F(DatasetCli, BucketsAreATable) {
   EXPECT_EQ(json({"dataset", "buckets", "data.json"})["warnings"].size(), 2u);  // the bucket with one image, too
 }
 
-TEST_F(DatasetCli, CacheMakesFilesOnceAndRemovesStrangers) {
+TEST_F(DatasetCli, CacheMakesFilesOnceAndRemovesForeignOnes) {
   Json result = json({"dataset", "cache", "data.json"});
   EXPECT_EQ(result["architecture"], "flux_2_custom_572ee0");
   EXPECT_EQ(result["latents"], 3);
@@ -160,7 +160,7 @@ TEST_F(DatasetCli, CacheMakesFilesOnceAndRemovesStrangers) {
   EXPECT_EQ(bytes("cache/a_0160x0096_f2x572ee0.safetensors"), before);
 }
 
-// The values are those that the other commands compute: of an image that needs no scaling and of a prompt.
+// The cached values equal those of `vae encode` and `encode-text`, for an image that needs no scaling.
 TEST_F(DatasetCli, CachedValuesAreThoseOfTheEncoders) {
   image("one/a.png", 64, 64);
   write("one/a.txt", "a red circle");

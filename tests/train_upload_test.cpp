@@ -132,17 +132,42 @@ TEST_F(TrainUpload, AFailureIsAWarning) {
 TEST_F(TrainUpload, WithoutATokenOrANetworkNothingIsSent) {
   const Finished nameless = train({});
   EXPECT_EQ(nameless.status, 0) << nameless.err;
-  EXPECT_THAT(nameless.err, HasSubstr("nothing is uploaded to owner/model: there is no token"));
+  EXPECT_THAT(nameless.err, HasSubstr("nothing is uploaded to owner/model: no token is set"));
   const Finished offline = train({"--huggingface_token", "hf_x"}, {{"HF_HUB_OFFLINE", "1"}});
   EXPECT_EQ(offline.status, 0) << offline.err;
   EXPECT_THAT(offline.err, HasSubstr("nothing is uploaded to owner/model: HF_HUB_OFFLINE is set"));
   EXPECT_EQ(hub_.hub().requests().size(), 0u);
 }
 
+TEST_F(TrainUpload, AStateOfTheHubIsResumed) {
+  const Finished whole = train({"--save_every_n_steps", "1", "--save_state", "--no_metadata"}, {{"HF_HUB_OFFLINE", "1"}});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out/ramp-step00000001-state"))
+    hub_.files["states/first/" + entry.path().filename().string()] = {.content = read_text_file(entry.path())};
+  const std::string last = bytes("out/ramp.safetensors");
+  // As a value of its own, and as musubi-tuner's flag beside the place in `resume`.
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--resume_from_huggingface", "owner/model/states/first"},
+                                              {"--resume", "owner/model/states/first:main", "--resume_from_huggingface"}}) {
+    fs::remove_all(folder_ / "out");
+    std::vector<std::string> words = how;
+    words.insert(words.end(), {"--no_metadata", "--huggingface_token", "hf_x"});
+    const Finished resumed = train(words);
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(bytes("out/ramp.safetensors") == last);
+    EXPECT_THAT(read_text_file(folder_ / "out/ramp.jsonl"), Not(HasSubstr("\"step\":1,")));  // it began with step 2
+  }
+}
+
 TEST_F(TrainUpload, MistakesAreNamedBeforeTraining) {
-  const Finished resumed = train({"--resume_from_huggingface"});
-  EXPECT_EQ(resumed.status, 2);
-  EXPECT_THAT(resumed.err, HasSubstr("resume_from_huggingface is not supported"));
+  const Finished nowhere = train({"--resume_from_huggingface"});
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("resume_from_huggingface needs one place of a state: write owner/name/folder"));
+  const Finished short_place = train({"--resume_from_huggingface", "owner/model"});
+  EXPECT_EQ(short_place.status, 2);
+  EXPECT_THAT(short_place.err, HasSubstr("\"owner/model\" is not a folder of a repository"));
+  const Finished missing = train({"--resume_from_huggingface", "owner/model/states/none"});
+  EXPECT_NE(missing.status, 0);
+  EXPECT_THAT(missing.err, HasSubstr("states/none"));
   const Finished name = train({"--huggingface_repo_id", "model"});
   EXPECT_EQ(name.status, 2);
   EXPECT_THAT(name.err, HasSubstr("\"model\" is not a repository; write owner/name"));

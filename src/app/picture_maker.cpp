@@ -13,6 +13,7 @@
 #include "pipeline/tiles.h"
 #include "record/generation_record.h"
 #include "record/request_fields.h"
+#include "tensor/peak_meter.h"
 
 namespace flux2 {
 
@@ -33,7 +34,7 @@ int64_t decode_tile(const RequestSpec& spec) {
   return tile == "auto" ? -1 : tile == "off" ? 0 : std::stoll(tile) / 16;
 }
 
-// With "auto" the cache stays small beside the disk, and holds only what takes seconds to make.
+// With "auto", the cache uses a small part of the disk and contains only networks that take seconds to quantise.
 QuantisedCacheOptions quant_cache(const RequestSpec& spec, const AppContext& context) {
   const std::string size = spec.quant_cache.value_or("auto");
   if (size == "off") return {};
@@ -50,7 +51,7 @@ QuantisedCacheOptions quant_cache(const RequestSpec& spec, const AppContext& con
   return options;
 }
 
-// What a run opens: the adapters of its first request; those of the others at strength 0, to be checked before any image is made.
+// The adapters that a run opens: those of its first request, and the others at strength 0, so that errors are reported early.
 std::vector<AdapterChoice> adapters_of(std::span<const ResolvedRequest> requests) {
   std::vector<AdapterChoice> all;
   for (const ResolvedRequest& resolved : requests)
@@ -75,7 +76,7 @@ class PictureMaker::Stopwatch {
     Progress progress = outer;
     progress.report = [this, report = outer.report](Phase phase, int step, int steps) {
       const auto now = Clock::now();
-      // What passed since the last report belongs to the phase that was running then, unless this one just begins.
+      // The time since the last report belongs to the phase that was running then, unless this phase just begins.
       if (step > 0 && phase == phase_)
         spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();
       phase_ = phase, reported_ = now;
@@ -90,7 +91,7 @@ class PictureMaker::Stopwatch {
   using Clock = std::chrono::steady_clock;
   Clock::time_point reported_ = Clock::now();
   Phase phase_ = Phase::Load;
-  std::array<double, 6> spent_{};  // by phase
+  std::array<double, kPhases> spent_{};  // by phase
 };
 
 std::filesystem::path quant_cache_folder(const AppContext& context) { return data_path(context.environment, "cache/quantised"); }
@@ -130,7 +131,7 @@ void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progres
   load_model(progress);
 }
 
-// What the requests need beside weights, and which prompts are worth encoding together.
+// The memory that the requests need besides weights, and the prompts that should be encoded together.
 void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   decodes_only_ = !requests.empty() && std::all_of(requests.begin(), requests.end(),
                                                    [](const ResolvedRequest& r) { return r.request.given_latents.defined(); });
@@ -140,7 +141,7 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
     for (const ResolvedRequest& resolved : requests)
       working_ = WorkingBytes::largest(working_, working_bytes(*engine_, files_, resolved.request));
   }
-  // Where bringing the encoder back means copying or rounding its weights again.
+  // If reloading the encoder means copying or quantising its weights again.
   prompts_.clear();
   if (!engine_->device().is_host() || engine_->encoder_quant() != Quant::None)
     for (const ResolvedRequest& resolved : requests) {
@@ -182,6 +183,8 @@ void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const Lo
 
 // Shapes and memory, for people who ask for every detail.
 void PictureMaker::log_phase(const Request& request, Phase phase) const {
+  auto* meter = dynamic_cast<PeakMeter*>(session_->stream.get());
+  const size_t peak = meter ? meter->restart_peak() : session_->stream->peak_bytes();
   const Models& models = session_->models;
   const int64_t text = models.text_length, image = request.tokens(), references = request.reference_tokens();
   std::string shape;
@@ -198,14 +201,15 @@ void PictureMaker::log_phase(const Request& request, Phase phase) const {
       break;
     case Phase::Decode: shape = fmt::format("image [{}, {}, 3]", request.height, request.width); break;
     case Phase::Load:
+    case Phase::EncodeImages:
     case Phase::Save: return;
   }
   const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  context_.log.debug("{}: {}; pool {:.1f} MiB in use, {:.1f} MiB at most so far", name_of(phase), shape,
-                     mib(session_->stream->used_bytes()), mib(session_->stream->peak_bytes()));
+  context_.log.debug("{}: {}; pool {:.1f} MiB at most in this phase, {:.1f} MiB still in use", name_of(phase), shape, mib(peak),
+                     mib(session_->stream->used_bytes()));
 }
 
-// Once, when memory ran out: images one at a time, and on a GPU streamed weights. False when that was done before.
+// After running out of memory, tries once with single images and, on a GPU, streamed weights. False if this was tried before.
 bool PictureMaker::step_down(const Error& error, const Progress& progress) {
   if (stepped_down_) return false;
   stepped_down_ = true;
@@ -246,7 +250,7 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
   int delivered = 0;
   const auto attempt = [&] {
     Stopwatch watch;
-    Request rest = resolved.request;  // what an attempt before this one did not finish
+    Request rest = resolved.request;  // the images that an earlier attempt did not finish
     rest.seed += static_cast<uint64_t>(delivered);
     rest.batch -= delivered;
     const int first = delivered;
@@ -297,7 +301,7 @@ int64_t PictureMaker::peak_bytes() const {
 
 namespace {
 
-// What decides about the engine, and the transformer that would have to be loaded again.
+// The settings that require another engine or a reload of the transformer.
 std::string engine_key_of(const RequestSpec& spec, const ModelFiles& model) {
   std::string key = model.transformer.string() + "\n";
   for (const Field& f : request_fields())

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "app/adapter_references.h"
 #include "app/adapters.h"
 #include "app/presets.h"
 #include "app/recorded_model.h"
@@ -160,6 +161,7 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
       ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images, context.limits);
       if (round == 0) warn_of_long_sequence(resolved.request, context.log);
       resolved.adapters = adapter_choices(own, context);
+      follow_adapters(resolved, run.model, round == 0 ? context.log : Log{});
       add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr, context.limits);
     }
   return run;

@@ -6,10 +6,13 @@
 #include <charconv>
 
 #include "app/autoencoder_training.h"
+#include "app/encoder_training.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
 #include "app/training_data.h"
+#include "app/training_download.h"
+#include "app/training_memory.h"
 #include "app/training_ranks.h"
 #include "app/training_uploads.h"
 #include "base/json.h"
@@ -18,6 +21,7 @@
 #include "engine/weight_stream.h"
 #include "pipeline/text_states.h"
 #include "pipeline/text_to_image.h"
+#include "record/request_fields.h"
 #include "train/log/output_names.h"
 #include "train/log/report.h"
 #include "train/optimiser/timesteps.h"
@@ -43,6 +47,23 @@ void add_values(const Json& table, GivenTrainOptions& values) {
   }
 }
 
+GivenTrainOptions config_file_of(const GivenTrainOptions& given) {
+  GivenTrainOptions values;
+  const auto named = given.find("config_file");
+  if (named == given.end()) return values;
+  std::string path = named->second.back();
+  if (std::filesystem::path(path).extension().empty()) path += ".toml";
+  add_values(read_json_or_toml(path), values);
+  return values;
+}
+
+// Settings of the model and of the engine, which a configuration file of musubi-tuner has among its options: dit, vae, …
+const Field* model_setting(const std::string& name) {
+  if (find_train_field(name)) return nullptr;
+  const Field* field = find_field(name);
+  return field && (field->chooses_model || field->loads_model) ? field : nullptr;
+}
+
 void apply(const GivenTrainOptions& values, const std::string& where, TrainOptions& options) {
   std::vector<std::string> names;
   for (const TrainField& f : train_fields()) names.push_back(f.name);
@@ -52,6 +73,8 @@ void apply(const GivenTrainOptions& values, const std::string& where, TrainOptio
       in_context(where, [&, &t = texts] { set_train_option(options, *field, t); });
       continue;
     }
+    for (const IgnoredTrainOption& o : ignored_train_options())
+      check(!o.refused || o.name != name, "{}: {} is not supported: {}", where, name, o.reason);
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const std::string near = nearest_word(name, names);
     throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown option \"{}\"", where, name),
@@ -114,16 +137,23 @@ RunFacts facts_of(const ModelFiles& files) {
   return facts;
 }
 
+// The batch of an epoch that needs most memory.
+BatchShape largest_batch(const TrainingSet& data, const ModelFiles& files, const Flux2Config& config, uint64_t seed) {
+  BatchShape largest;
+  for (const BatchPlan& plan : data.epoch(seed, 0)) {
+    const BatchShape here{plan.size, plan.references, static_cast<int64_t>(plan.samples.size()), files.defaults.text_length,
+                          config.text_width};
+    if (here.samples * here.tokens() > largest.samples * largest.tokens()) largest = here;
+  }
+  return largest;
+}
+
 }  // namespace
 
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden) {
   TrainOptions options;
-  GivenTrainOptions file;
-  if (const auto named = given.find("config_file"); named != given.end()) {
-    std::string path = named->second.back();
-    if (std::filesystem::path(path).extension().empty()) path += ".toml";
-    add_values(read_json_or_toml(path), file);
-  }
+  GivenTrainOptions file = config_file_of(given);
+  std::erase_if(file, [](const auto& value) { return model_setting(value.first) != nullptr; });  // see with_model_version()
   std::string preset;
   for (const GivenTrainOptions* values : {static_cast<const GivenTrainOptions*>(&file), &given})
     if (const auto named = values->find("preset"); named != values->end()) preset = named->second.back();
@@ -139,8 +169,13 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
 }
 
 RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given) {
-  const auto named = given.find("model_version");
-  if (named == given.end() || named->second.back() == "auto") return spec;
+  GivenTrainOptions values = config_file_of(given);
+  for (const auto& [name, texts] : values)
+    if (const Field* field = model_setting(name); field && !get_value(spec, *field))
+      set_value(spec, *field, parse_value(*field, texts, fmt::format("{}: {}", given.at("config_file").back(), name)));
+  if (const auto version = given.find("model_version"); version != given.end()) values["model_version"] = version->second;
+  const auto named = values.find("model_version");
+  if (named == values.end() || named->second.back() == "auto") return spec;
   TrainOptions checked;
   set_train_option(checked, *find_train_field("model_version"), named->second);
   const bool base = checked.model_version == "dev" || checked.model_version.find("base") != std::string::npos;
@@ -152,7 +187,10 @@ RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given)
 EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context) {
   if (options.fp8_base && !spec.quant) spec.quant = "fp8";
   EngineOptions settings = engine_options(spec, context);
-  if (!spec.profile) {
+  if (options.deterministic) {
+    check(!spec.profile || *spec.profile == "exact", "deterministic needs profile exact, not {}", spec.profile.value_or(""));
+    settings.profile = Profile::Exact;
+  } else if (!spec.profile) {
     const bool host = Engine(settings).device().is_host();
     const bool rounds = options.mixed_precision.empty() ? !host : options.mixed_precision == "bf16";
     settings.profile = rounds ? Profile::Fast : Profile::Exact;
@@ -171,7 +209,12 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     if (const auto variant = find_variant(options.model_version); variant && variant->config != config)
       context.log.warn("{} is not the size of {}; training goes by the file", files.transformer.string(), options.model_version);
   check_train_options(options);
+  check_swapped_blocks(spec, options, config);
   check_output_name(options.output_name);
+  check(!options.output_preservation || !options.require_cache,
+        "output_preservation_class must be encoded, but require_cache forbids the text encoder");
+  if (files.kv && !options.kv_references)
+    context.log.warn("{} was trained with kv_references; training without it teaches the model another rule", files.id);
   check(!options.dataset_config.empty(), "training needs a dataset configuration");
   if (options.train == "vae")
     return train_autoencoder(spec, options, files, config, context, front, place);
@@ -192,28 +235,42 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     for (const std::string& line : timestep_histogram(sampler, 0, size.height / 16, size.width / 16)) front.tell(line);
     return {};
   }
+  if (const auto state = state_on_hub(options)) {
+    options.resume = download_state(*state, options.huggingface_token, context, front.progress.cancelled).string();
+    options.resume_from_huggingface.reset();
+  }
   const std::unique_ptr<ProcessGroup> group = join_ranks(options, place);
+
+  std::optional<EncoderTraining> encoder_training;  // if the text encoder is trained too
+  if (options.train == "transformer+text_encoder")
+    encoder_training = prepare_encoder_training(dataset, config, options, Engine(engine_settings), context.log);
 
   // One process makes the caches; the others wait for it.
   const bool first = !group || group->rank() == 0;
   const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
   if (!options.require_cache && first)
-    make_missing_caches(dataset, engine_settings, {.latents = true, .text = true, .options = {.keep_cache = options.keep_cache}},
+    make_missing_caches(dataset, engine_settings,
+                        {.latents = true, .text = !encoder_training, .options = {.keep_cache = options.keep_cache}},
                         front.progress, context);
   if (group) group->barrier();
-  const TrainingSet data(dataset.configs, dataset.model, context.log);
+  const TrainingSet data(dataset.configs, dataset.model, encoder_training ? encoder_training->captions : nullptr, context.log);
 
   std::vector<EncodedPrompt> prompts;
   const auto run_seed = static_cast<uint64_t>(options.seed.value_or(42));
-  if (!samples.empty() && first) {
+  Tensor class_text;
+  const bool makes_samples = !samples.empty() && first;
+  if (makes_samples || options.output_preservation) {
     const Engine engine(engine_settings);
     const auto session = engine.open(files, front.progress, {.transformer = false, .vae = false});
-    for (const SamplePrompt& sample : samples) {
+    if (options.output_preservation) class_text = host_states(*session, options.output_preservation_class, front.progress);
+    for (const SamplePrompt& sample : makes_samples ? samples : std::vector<SamplePrompt>{}) {
       EncodedPrompt prompt{sample, resolve(sample_spec(spec, sample, files, run_seed), files, Task::Generate, context.log,
                                            nullptr, context.limits)};
-      prompt.resolved.request.given_text = host_states(*session, sample.prompt, front.progress);
-      if (prompt.resolved.request.cfg)
-        prompt.resolved.request.given_negative = host_states(*session, prompt.resolved.request.negative, front.progress);
+      Request& request = prompt.resolved.request;
+      request.reuse_reference_keys = options.kv_references && !request.references.empty();
+      request.references_at_zero = options.zero_cond_t && !options.kv_references && !request.references.empty();
+      request.given_text = host_states(*session, sample.prompt, front.progress);
+      if (request.cfg) request.given_negative = host_states(*session, request.negative, front.progress);
       prompts.push_back(std::move(prompt));
     }
   }
@@ -224,16 +281,53 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     engine_settings.adapters.push_back({.path = options.base_weights[i], .strength = strength});
   }
   engine_settings.adapter_mode = AdapterMode::Merge;
-  const Engine engine(engine_settings);
-  const auto session = engine.open(files, front.progress, {.text_encoder = false, .vae = !prompts.empty()});
-  const std::shared_ptr<const Flux2Transformer> base = session->models.transformer.get();
-  if (auto* streamed = dynamic_cast<WeightStream*>(base->schedule.get())) streamed->expect_gradients(true);
   TrainingInputs inputs;
-  inputs.network = std::make_shared<Flux2Transformer>(*base);
+  WorkingBytes working;
+  {
+    const TrainingMemory memory =
+        plan_training_memory(Engine(engine_settings), files, spec, options, largest_batch(data, files, config, run_seed));
+    if (!memory.fits())
+      context.log.warn("training needs about {:.1f} GiB of memory, but only {:.1f} GiB are available",
+                       static_cast<double>(memory.peak()) / kGib, static_cast<double>(memory.limit) / kGib);
+    if (first && front.tell && (!memory.streamed.empty() || !activation_policy_of(options))) front.tell(memory.str());
+    inputs.block_memory = memory.block_memory;
+    working = {memory.pool, memory.pool};
+    engine_settings.streamed_blocks = 0;
+    engine_settings.chosen_blocks = memory.streamed;
+    if (!memory.on_host) engine_settings.offload = Offload::None;  // no other blocks are streamed
+  }
+  const Engine engine(engine_settings);
+  const auto session = engine.open(files, front.progress, {.text_encoder = encoder_training.has_value(), .vae = !prompts.empty(), .working = working});
+  {
+    const std::shared_ptr<const Flux2Transformer> base = session->models.transformer.get();
+    if (auto* streamed = dynamic_cast<WeightStream*>(base->schedule.get())) streamed->expect_gradients(true);
+    inputs.network = std::make_shared<Flux2Transformer>(*base);
+  }
+  // The run makes copies of the weights that it trains; nothing else shall keep the originals.
+  if (options.full) {
+    session->models.transformer.let_go();
+    session->adapters->let_go();
+    session->model->models.transformer.let_go();
+  }
   inputs.stream = session->stream;
   inputs.activations = session->activations;
   inputs.data = &data;
   inputs.facts = facts_of(files);
+  inputs.class_text = class_text;
+  if (encoder_training) {
+    inputs.text_encoder = session->models.text_encoder.get();
+    inputs.text_encoder_source = session->model->text_encoder.weights;
+    inputs.use_text_encoder = [&](const std::shared_ptr<const Qwen3Encoder>& encoder) {
+      const auto encoded = [&](const std::string& text) {
+        return states_of(*encoder_training, *encoder, text, *session->stream, session->activations);
+      };
+      for (EncodedPrompt& prompt : prompts) {
+        Request& request = prompt.resolved.request;
+        request.given_text = encoded(prompt.sample.prompt);
+        if (request.cfg) request.given_negative = encoded(request.negative);
+      }
+    };
+  }
   inputs.device_name = engine.device().description();
   inputs.program = program_version();
   inputs.ranks = group.get();
@@ -293,7 +387,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
                            data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
     if (options.full) {
-      front.tell(fmt::format("the whole transformer is trained: {}", size));
+      front.tell(fmt::format("the whole transformer{} is trained: {}", encoder_training ? " with its text encoder" : "", size));
     } else {
       const double scale = options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim);
       front.tell(fmt::format("{} layers with {}; the change is multiplied by {:.3g}", totals.modules, size, scale));

@@ -21,7 +21,8 @@ using GivenTrainOptions = std::map<std::string, std::vector<std::string>>;
 // Defaults, then the preset for a transformer of that width, then the configuration file, then what was given.
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden);
 
-// The request with the model that model_version names: a published model, or beside a file only whether it is a base model.
+// The request with what the configuration file says about model and engine (dit, vae, …), and with the model that model_version
+// names: a published model, or beside a file only whether it is a base model.
 RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given);
 
 // The engine for training: the CPU computes in f32 and a GPU in bf16 unless a profile or mixed_precision says otherwise.

@@ -72,7 +72,7 @@ fs::path tokenizer_near(const fs::path& encoder) {
   for (const fs::path& root : {encoder, encoder.parent_path()})
     if (const auto found = candidates_in(root, ComponentKind::Tokenizer); !found.empty()) return found.front();
   if (holds_gguf_tokenizer(encoder)) return encoder;
-  throw Error(ErrorCode::NotFound, fmt::format("there is no tokenizer beside the text encoder {}", encoder.string()),
+  throw Error(ErrorCode::NotFound, fmt::format("the text encoder {} has no tokenizer beside it", encoder.string()),
               Hint("name it with {0}", {set_option("tokenizer")}));
 }
 
@@ -138,7 +138,7 @@ int64_t make_latents(const std::vector<Dataset>& listed, const TrainingDataset& 
   const auto encode = [&](int width, int height, const std::vector<float>& planes) {
     return to_planes(encode_picture(*session, Planes{width, height, planes}, progress).to_floats(), kLatentChannels);
   };
-  make_latent_caches(listed, tasks, dataset.model, encode, options, reporting(progress, Phase::EncodeReferences));
+  make_latent_caches(listed, tasks, dataset.model, encode, options, reporting(progress, Phase::EncodeImages));
   return static_cast<int64_t>(tasks.size());
 }
 

@@ -11,7 +11,7 @@ std::unique_ptr<TrainingUploads> TrainingUploads::create(const TrainOptions& opt
   HubSettings hub = hub_settings(context.environment, options.huggingface_token);
   const char* obstacle = hub.offline                ? "HF_HUB_OFFLINE is set"
                          : !HttpClient::available() ? "this build has no HTTP client"
-                         : hub.token.empty()        ? "there is no token; set huggingface_token or HF_TOKEN"
+                         : hub.token.empty()        ? "no token is set; use huggingface_token or HF_TOKEN"
                                                     : nullptr;
   if (obstacle != nullptr) {
     context.log.warn("nothing is uploaded to {}: {}", options.huggingface_repo_id, obstacle);

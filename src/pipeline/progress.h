@@ -10,7 +10,8 @@
 
 namespace flux2 {
 
-enum class Phase { Load, Text, EncodeReferences, Denoise, Decode, Save };
+enum class Phase { Load, Text, EncodeReferences, Denoise, Decode, Save, EncodeImages };  // the last: for the caches of training
+constexpr size_t kPhases = 7;
 
 inline const char* name_of(Phase phase) {
   switch (phase) {
@@ -20,6 +21,7 @@ inline const char* name_of(Phase phase) {
     case Phase::Denoise: return "denoise";
     case Phase::Decode: return "decode";
     case Phase::Save: return "save";
+    case Phase::EncodeImages: return "encode images";
   }
   return "";
 }

@@ -42,6 +42,7 @@ struct Request {
   std::vector<std::shared_ptr<const Planes>> references;
   bool reuse_reference_keys = false;  // klein-9B-KV: references are processed once, seeing only each other; their keys and values
                                       // are reused at every step
+  bool references_at_zero = false;    // references are conditioned on time 0, for adapters that were trained so
   bool negative_references = true;    // the negative pass of true guidance sees them too
 
   std::optional<Canvas> canvas;

@@ -19,9 +19,10 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
                            .rope = Rope{in[4], in[5], c.rope.pairs},
                            .keep = in[0].dim(1),
                            .references = c.memory ? &c.memory->keys : nullptr,
+                           .reference_vec = in[7].defined() ? transformer->condition(in[7], in[2]) : Tensor(),
                            .before_block = replayed ? BeforeBlock{} : before_block});
   };
-  const std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references};
+  const std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references, c.reference_time};
   if (!replayed) return work(inputs).cast(DType::F32);
   // Kept keys are read in place, so work is captured separately for each memory.
   const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
@@ -77,6 +78,7 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
     c.memory = remember_references(transformer_, session_, request_, references, before_block_);
   } else if (references.count() > 0) {
     c.references = repeated(references.tokens.cast(session_.activations), c.text.dim(0));
+    if (request_.references_at_zero) c.reference_time = sinusoid(session_, request_, c.text.dim(0), 0);
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
   }
   c.rope = flux2_rope(*session_.stream, positions);

@@ -17,6 +17,7 @@ struct StepConditions {
   Tensor text;                                    // [R, T, H] after the text projection
   Tensor guidance;                                // sinusoid [R, 256]; undefined for models that take none
   Tensor references;                              // [R, Nr, 128], behind the latents; undefined without
+  Tensor reference_time;                          // their sinusoid [R, 256]; undefined: that of the latents
   std::shared_ptr<const ReferenceMemory> memory;  // of references that are not in the sequence
   Rope rope;                                      // over text, image and reference positions
 };

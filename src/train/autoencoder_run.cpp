@@ -11,6 +11,7 @@
 #include "image/write_image.h"
 #include "train/autoencoder_step.h"
 #include "train/data/ordered_workers.h"
+#include "train/initial_weights.h"
 #include "train/log/state_folder.h"
 #include "train/optimiser/optimiser.h"
 #include "train/optimiser/optimiser_names.h"
@@ -105,7 +106,7 @@ AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(
   if (options.resume) {
     folder =
         options.resume->empty() || *options.resume == "newest" ? newest_state(names) : std::filesystem::path(*options.resume);
-    check(folder.has_value(), "there is no complete state of \"{}\" in {} to resume", options.output_name, options.output_dir);
+    check(folder.has_value(), "{} contains no complete state of \"{}\" to resume", options.output_dir, options.output_name);
   }
   seed = seed_of(options, folder);
   options.seed = static_cast<int64_t>(seed);
@@ -114,6 +115,7 @@ AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(
       *in.autoencoder, in.source, *in.stream,
       TrainedAutoencoderOptions{
           .dtype = options.full_bf16 ? DType::BF16 : DType::F32, .activations = in.activations, .freeze = options.freeze});
+  if (options.from_scratch) initialise(network->parameters(), seed);
   ParameterGroup group{"vae", options.learning_rate, {}};
   for (const TrainedParameter& p : network->parameters()) group.tensors.push_back({p.name, p.leaf.detached()});
   for (const std::string& warning :
@@ -387,8 +389,8 @@ void AutoencoderRun::Parts::save_checkpoint(const std::filesystem::path& file, i
   if (saved_file_step == step && file != names.last_checkpoint()) return;
   RunFacts facts = facts_at({step, at_epoch, total_steps, total_epochs}, in.facts, options, *in.data);
   if (options.metadata_arch.empty()) facts.modelspec.architecture = "Flux.2-autoencoder";
-  const CheckpointOptions format{.precision = std::nullopt,
-                                 .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+  const CheckpointFormat format{.precision = std::nullopt,
+                                .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   const auto write = [&](const std::filesystem::path& path) {
     const LatentStatistics s =
         measure_latents(network->plain(), *in.data, seed, options.vae_statistics, *in.stream, in.activations);

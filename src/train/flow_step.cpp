@@ -1,8 +1,8 @@
 #include "train/flow_step.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "base/counted_random.h"
 #include "nn/timestep.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
@@ -11,7 +11,6 @@ namespace flux2 {
 
 namespace {
 
-constexpr uint32_t kNoise = 1, kValidationNoise = 13;
 constexpr size_t kRopesKept = 16;
 
 struct Slope {
@@ -30,18 +29,23 @@ Slope penalty(double error, FlowLoss kind, double delta) {
   return {};
 }
 
-// Samples [B, 128, rows, columns] as tokens [B, rows · columns, 128].
-std::vector<float> tokens_of(std::span<const float> planes, int64_t batch, LatentSize size) {
-  std::vector<float> tokens(planes.size());
-  const auto n = static_cast<size_t>(size.tokens()), channels = static_cast<size_t>(kLatentChannels);
-  for (size_t b = 0; b < static_cast<size_t>(batch); ++b)
-    for (size_t c = 0; c < channels; ++c)
-      for (size_t i = 0; i < n; ++i) tokens[(b * n + i) * channels + c] = planes[(b * channels + c) * n + i];
-  return tokens;
-}
-
 Tensor upload(Stream& stream, DType dtype, const Shape& shape, const std::vector<float>& values) {
   return Tensor::from(stream, dtype, shape, std::span<const float>(values));
+}
+
+void add_gradients(Gradients& sums, Gradients more) {
+  if (sums.by_node.empty()) {
+    sums = std::move(more);
+    return;
+  }
+  for (auto& [node, gradient] : more.by_node) {
+    Tensor& sum = sums.by_node[node];
+    if (!sum.defined()) {
+      sum = gradient;
+    } else {
+      sum.device().kernels().binary({Binary::Add, sum, gradient, sum});
+    }
+  }
 }
 
 }  // namespace
@@ -75,126 +79,123 @@ FlowLossResult flow_loss(const FlowLossInput& in) {
   return result;
 }
 
-FlowStep::Inputs FlowStep::noised(const LoadedBatch& batch, uint32_t purpose, const DrawTimestep& draw) const {
-  const LatentSize size = batch.plan.size;
-  const auto per_sample = static_cast<size_t>(kLatentChannels * size.tokens());
-  Inputs inputs;
-  std::vector<float> x(batch.latents.size()), target(batch.latents.size()), noise(per_sample);
-  for (size_t b = 0; b < batch.plan.samples.size(); ++b) {
-    const Sample& sample = batch.plan.samples[b];
-    const Timestep time = draw(sample, size);
-    CountedRandom(options_.seed, purpose, sample.index).normals(noise);
-    for (size_t i = 0; i < per_sample; ++i) {
-      const size_t at = b * per_sample + i;
-      x[at] = (1 - time.t) * batch.latents[at] + time.t * noise[i];
-      target[at] = noise[i] - batch.latents[at];
-    }
-    inputs.times.push_back(time);
-  }
-  inputs.x = tokens_of(x, batch.size(), size);
-  inputs.target = tokens_of(target, batch.size(), size);
-  return inputs;
+std::vector<FlowInputs> FlowStep::prepare(LoadedBatch whole) const {
+  std::vector<FlowInputs> passes;
+  for (const LoadedBatch& batch : split_by_references(std::move(whole)))
+    passes.push_back(noised(batch, options_.seed, FlowNoise::Training, draw_, options_.activations));
+  return passes;
 }
 
-const Rope& FlowStep::rope_for(const LoadedBatch& batch) const {
+const Rope& FlowStep::rope_for(const FlowInputs& inputs) const {
+  const int64_t text_length = inputs.text_length();
   for (auto kept = ropes_.begin(); kept != ropes_.end(); ++kept)
-    if (kept->shape.size == batch.plan.size && kept->shape.references == batch.plan.references &&
-        kept->text_length == batch.text_length) {
+    if (kept->shape.size == inputs.plan.size && kept->shape.references == inputs.plan.references &&
+        kept->text_length == text_length) {
       ropes_.splice(ropes_.begin(), ropes_, kept);
       return ropes_.front().rope;
     }
-  auto positions = text_positions(batch.text_length);
+  auto positions = text_positions(text_length);
   const auto add = [&](LatentSize size, int32_t t) {
     const auto more = picture_positions(size.rows, size.columns, t);
     positions.insert(positions.end(), more.begin(), more.end());
   };
-  add(batch.plan.size, 0);
-  for (size_t k = 0; k < batch.references.size(); ++k) add(batch.references[k].size, 10 + 10 * static_cast<int32_t>(k));
+  add(inputs.plan.size, 0);
+  for (size_t k = 0; k < inputs.references.size(); ++k) add(inputs.plan.references[k], 10 + 10 * static_cast<int32_t>(k));
   BatchPlan shape;
-  shape.size = batch.plan.size;
-  shape.references = batch.plan.references;
-  ropes_.push_front({std::move(shape), batch.text_length, flux2_rope(stream_, positions)});
+  shape.size = inputs.plan.size;
+  shape.references = inputs.plan.references;
+  ropes_.push_front({std::move(shape), text_length, flux2_rope(stream_, positions)});
   if (ropes_.size() > kRopesKept) ropes_.pop_back();
   return ropes_.front().rope;
 }
 
-Tensor FlowStep::velocity(const LoadedBatch& batch, const Inputs& inputs) const {
-  const int64_t b = batch.size(), n = batch.plan.size.tokens();
+Tensor FlowStep::velocity(const Flux2Transformer& network, const FlowInputs& inputs, const Tensor& text) const {
+  const int64_t n = inputs.plan.size.tokens();
   const DType dtype = options_.activations;
-  std::vector<Tensor> parts = {upload(stream_, dtype, {b, n, kLatentChannels}, inputs.x)};
-  for (const LoadedBatch::Reference& r : batch.references)
-    parts.push_back(upload(stream_, dtype, {b, r.size.tokens(), kLatentChannels}, tokens_of(r.values, b, r.size)));
+  std::vector<Tensor> parts = {inputs.x.to(stream_).cast(dtype)};
+  for (const Tensor& r : inputs.references) parts.push_back(r.to(stream_).cast(dtype));
   std::vector<float> times;
   for (const Timestep& t : inputs.times) times.push_back(1000 * t.model_time);
-  Tensor guidance;
-  if (network_.config.guidance) {
-    const std::vector<float> values(static_cast<size_t>(b), static_cast<float>(1000 * options_.guidance));
-    guidance = timestep_embedding(stream_, values, dtype);
-  }
-  const Tensor text = upload(stream_, dtype, {b, batch.text_length, batch.text_width}, batch.text);
-  return cast(network_({.x = parts.size() == 1 ? parts[0] : concat(parts, 1),
-                        .vec = network_.condition(timestep_embedding(stream_, times, dtype), guidance),
-                        .txt = network_.embed_text(text),
-                        .rope = rope_for(batch),
-                        .keep = n,
-                        .checkpoint_blocks = options_.checkpoint_blocks,
-                        .taps = {},
-                        .before_block = options_.before_block}),
+  const auto sinusoid_of = [&](double value) {
+    return timestep_embedding(stream_, std::vector<float>(inputs.times.size(), static_cast<float>(1000 * value)), dtype);
+  };
+  const Tensor guidance = network.config.guidance ? sinusoid_of(options_.guidance) : Tensor();
+  const bool zero = (options_.zero_cond_t || options_.kv_references) && !inputs.references.empty();
+  return cast(network({.x = parts.size() == 1 ? parts[0] : concat(parts, 1),
+                       .vec = network.condition(timestep_embedding(stream_, times, dtype), guidance),
+                       .txt = network.embed_text(text.to(stream_).cast(dtype)),
+                       .rope = rope_for(inputs),
+                       .keep = n,
+                       .reference_vec = zero ? network.condition(sinusoid_of(0), guidance) : Tensor(),
+                       .references_apart = options_.kv_references,
+                       .checkpoint_blocks = options_.checkpoint_blocks,
+                       .block_memory = options_.block_memory,
+                       .input_store = options_.input_store.get(),
+                       .taps = {},
+                       .before_block = options_.before_block}),
               DType::F32);
 }
 
-FlowLossResult FlowStep::loss_of(const LoadedBatch& batch, const Inputs& inputs, std::span<const float> velocity,
-                                 double divisor) const {
-  std::vector<double> weights;
-  for (size_t i = 0; i < inputs.times.size(); ++i) weights.push_back(inputs.times[i].weight * batch.loss_multiplier[i]);
+FlowLossResult FlowStep::loss_of(const FlowInputs& inputs, std::span<const float> velocity, double divisor) const {
   return flow_loss({.velocity = velocity,
                     .target = inputs.target,
-                    .mask = batch.mask,
-                    .weight = weights,
-                    .tokens = batch.plan.size.tokens(),
+                    .mask = inputs.mask,
+                    .weight = inputs.loss_weight,
+                    .tokens = inputs.plan.size.tokens(),
                     .kind = options_.loss,
                     .delta = options_.huber_delta,
                     .divisor = divisor});
 }
 
-FlowStep::Result FlowStep::train(LoadedBatch whole, double divisor,
-                                 const std::function<void(const std::vector<uint64_t>&)>& before_pass) const {
+FlowStep::Result FlowStep::train(const std::vector<FlowInputs>& passes, double divisor, const BeforePass& before_pass,
+                                 const TakeGradient& take) const {
+  check(!take || passes.size() == 1,
+        "a batch with and without references needs two passes, and fused_backward_pass allows one; use a batch size of 1");
   Result result;
-  for (const LoadedBatch& batch : split_by_references(std::move(whole))) {
+  for (const FlowInputs& inputs : passes) {
     std::vector<uint64_t> samples;
-    for (const Sample& s : batch.plan.samples) samples.push_back(s.index);
+    for (const Sample& s : inputs.plan.samples) samples.push_back(s.index);
     before_pass(samples);
-    const Inputs inputs = noised(batch, kNoise, draw_);
-    const Tensor v = velocity(batch, inputs);
-    const FlowLossResult loss = loss_of(batch, inputs, v.to_floats(), divisor);
+    const Tensor v = velocity(inputs);
+    const FlowLossResult loss = loss_of(inputs, v.to_floats(), divisor);
     result.losses.insert(result.losses.end(), loss.losses.begin(), loss.losses.end());
     for (const Timestep& t : inputs.times) result.times.push_back(t.t);
-    int64_t tokens = batch.text_length + batch.plan.size.tokens();
-    for (const auto& r : batch.references) tokens += r.size.tokens();
-    result.tokens += batch.size() * tokens;
-    Gradients gradients = backward(std::vector<Tensor>{v},
-                                   std::vector<Tensor>{upload(stream_, DType::F32, v.shape(), loss.gradient)}, GraphUse::Release);
-    if (result.gradients.by_node.empty()) {
-      result.gradients = std::move(gradients);
-    } else {
-      for (auto& [node, gradient] : gradients.by_node) {
-        Tensor& sum = result.gradients.by_node[node];
-        if (!sum.defined()) {
-          sum = gradient;
-        } else {
-          sum.device().kernels().binary({Binary::Add, sum, gradient, sum});
-        }
-      }
-    }
+    result.tokens += inputs.tokens();
+    if (take && !std::all_of(loss.losses.begin(), loss.losses.end(), [](double l) { return std::isfinite(l); })) break;
+    Gradients gradients =
+        backward(std::vector<Tensor>{v}, std::vector<Tensor>{upload(stream_, DType::F32, v.shape(), loss.gradient)},
+                 GraphUse::Release, take);
+    add_gradients(result.gradients, std::move(gradients));
+    if (options_.preservation > 0) preserve(inputs, divisor, result.losses.size() - loss.losses.size(), result);
   }
   return result;
 }
 
+void FlowStep::preserve(const FlowInputs& inputs, double divisor, size_t first, Result& result) const {
+  const Tensor text = options_.class_text.to(stream_).cast(options_.activations);
+  const Tensor repeated =
+      text.reshaped({1, text.dim(0), text.dim(1)}).expanded({inputs.size(), text.dim(0), text.dim(1)}).contiguous();
+  const std::vector<float> wanted = velocity(*options_.base, inputs, repeated).to_floats();
+  const Tensor v = velocity(network_, inputs, repeated);
+  const std::vector<double> weights(static_cast<size_t>(inputs.size()), options_.preservation);
+  const FlowLossResult loss = flow_loss({.velocity = v.to_floats(),
+                                         .target = wanted,
+                                         .mask = {},
+                                         .weight = weights,
+                                         .tokens = inputs.plan.size.tokens(),
+                                         .divisor = divisor});
+  for (size_t i = 0; i < loss.losses.size(); ++i) result.losses[first + i] += loss.losses[i];
+  add_gradients(result.gradients,
+                backward(std::vector<Tensor>{v}, std::vector<Tensor>{upload(stream_, DType::F32, v.shape(), loss.gradient)},
+                         GraphUse::Release));
+}
+
 double FlowStep::validate(const LoadedBatch& batch, double t) const {
-  const Inputs inputs = noised(batch, kValidationNoise, [&](const Sample&, LatentSize) {
+  const DrawTimestep fixed = [&](const Sample&, LatentSize) {
     return Timestep{static_cast<float>(t), static_cast<float>(t), 1.0};
-  });
-  const FlowLossResult loss = loss_of(batch, inputs, velocity(batch, inputs).to_floats(), 1.0);
+  };
+  const FlowInputs inputs = noised(batch, options_.seed, FlowNoise::Validation, fixed, options_.activations);
+  const FlowLossResult loss = loss_of(inputs, velocity(inputs).to_floats(), 1.0);
   double sum = 0;
   for (const double value : loss.losses) sum += value;
   return sum / static_cast<double>(loss.losses.size());

@@ -7,8 +7,7 @@
 #include "autograd/grad.h"
 #include "model/flux2_transformer.h"
 #include "nn/rope_table.h"
-#include "train/data/training_set.h"
-#include "train/optimiser/timesteps.h"
+#include "train/flow_inputs.h"
 
 namespace flux2 {
 
@@ -34,19 +33,31 @@ struct FlowStepOptions {
   uint64_t seed = 0;
   FlowLoss loss = FlowLoss::Mse;
   double huber_delta = 0.1;
-  double guidance = 1.0;  // input of models that take it
+  double guidance = 1.0;       // input of models that take it
+  bool zero_cond_t = false;    // references are conditioned on time 0
+  bool kv_references = false;  // that, and references see only each other: the rule of klein-9B-KV
+  // Output preservation: the weight of a second loss, the text states [T, C] of the class on the host, and the network without
+  // adapters.
+  double preservation = 0;
+  Tensor class_text = {};
+  std::shared_ptr<const Flux2Transformer> base = {};
+  std::function<Tensor(const FlowInputs& inputs)> text_states = {};  // of a text encoder that is trained too; empty: inputs.text
   bool checkpoint_blocks = false;
   DType activations = DType::F32;
-  std::function<void()> before_block = {};  // may stop a pass by throwing
+  std::function<void()> before_block = {};            // may stop a pass by throwing
+  std::vector<BlockMemory> block_memory = {};         // what each block keeps; empty: as checkpoint_blocks says
+  std::shared_ptr<InputStore> input_store = nullptr;  // where the inputs of blocks are kept meanwhile; null: on the device
 };
 
 // One pass of the flow-matching objective (training.md §3.1): x_t = (1 − t)·x0 + t·ε, target ε − x0.
 class FlowStep {
  public:
-  using DrawTimestep = std::function<Timestep(const Sample& sample, LatentSize size)>;
-
   FlowStep(const Flux2Transformer& network, Stream& stream, FlowStepOptions options, DrawTimestep draw)
       : network_(network), stream_(stream), options_(std::move(options)), draw_(std::move(draw)) {}
+
+  // The passes of a batch with their noise: one, or two if only some samples lose their references. Takes most of the time that a
+  // step needs on the host, and can be called from any thread.
+  std::vector<FlowInputs> prepare(LoadedBatch batch) const;
 
   struct Result {
     std::vector<double> losses;  // of each sample
@@ -54,22 +65,28 @@ class FlowStep {
     int64_t tokens = 0;          // that the transformer saw
     Gradients gradients;
   };
-  // The gradients of the sum of the samples' losses, divided by `divisor`. Samples without references run in a pass of their
-  // own; `before_pass` is called with the samples of each pass.
-  Result train(LoadedBatch batch, double divisor, const std::function<void(const std::vector<uint64_t>&)>& before_pass) const;
+  // The gradients of the sum of the samples' losses, divided by `divisor`. `before_pass` is called with the samples of each pass.
+  // If `take` is given and the loss is finite, it gets each gradient as soon as it is complete, and may change the parameter;
+  // there must then be one pass only. Output preservation runs every pass twice with gradients and once without.
+  using BeforePass = std::function<void(const std::vector<uint64_t>& samples)>;
+  Result train(const std::vector<FlowInputs>& passes, double divisor, const BeforePass& before_pass,
+               const TakeGradient& take = {}) const;
+  Result train(LoadedBatch batch, double divisor, const BeforePass& before_pass) const {
+    return train(prepare(std::move(batch)), divisor, before_pass);
+  }
 
   // The mean loss of a batch at a fixed t, with noise of its own. No gradients.
   double validate(const LoadedBatch& batch, double t) const;
 
  private:
-  struct Inputs {
-    std::vector<float> x, target;  // [B, N, 128]
-    std::vector<Timestep> times;
-  };
-  Inputs noised(const LoadedBatch& batch, uint32_t purpose, const DrawTimestep& draw) const;
-  Tensor velocity(const LoadedBatch& batch, const Inputs& inputs) const;
-  FlowLossResult loss_of(const LoadedBatch& batch, const Inputs& inputs, std::span<const float> velocity, double divisor) const;
-  const Rope& rope_for(const LoadedBatch& batch) const;
+  Tensor velocity(const Flux2Transformer& network, const FlowInputs& inputs, const Tensor& text) const;
+  Tensor velocity(const FlowInputs& inputs) const {
+    return velocity(network_, inputs, options_.text_states ? options_.text_states(inputs) : inputs.text);
+  }
+  // Adds the loss λ · mean (v(class) − v_base(class))² of each sample and its gradients to `result`, from sample `first` on.
+  void preserve(const FlowInputs& inputs, double divisor, size_t first, Result& result) const;
+  FlowLossResult loss_of(const FlowInputs& inputs, std::span<const float> velocity, double divisor) const;
+  const Rope& rope_for(const FlowInputs& inputs) const;
 
   const Flux2Transformer& network_;
   Stream& stream_;

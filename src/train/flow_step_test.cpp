@@ -71,11 +71,52 @@ struct Toy {
     o.alpha = 4;
     adapter = std::make_unique<AdapterNetwork>(network, *session->stream, o, 3);
   }
-  FlowStep step(bool checkpoint) const {
-    return {network, *session->stream, {.seed = 42, .checkpoint_blocks = checkpoint}, [](const Sample& s, LatentSize) {
+  FlowStep step(FlowStepOptions options) const {
+    options.seed = 42;
+    return {network, *session->stream, std::move(options), [](const Sample& s, LatentSize) {
               const auto t = static_cast<float>(0.2 + 0.1 * static_cast<double>(s.index));
               return Timestep{t, t, 1.0};
             }};
+  }
+  FlowStep step(bool checkpoint) const { return step(FlowStepOptions{.checkpoint_blocks = checkpoint}); }
+  // Second matrices that are not 0, so that the adapter changes the model.
+  void move_adapter() const {
+    for (const TrainedParameter& p : adapter->parameters()) {
+      const auto values = waves(static_cast<size_t>(p.leaf.numel()), 0.3);
+      for (size_t i = 0; i < values.size(); ++i) p.leaf.data<float>()[i] += 0.05f * values[i];
+    }
+    adapter->refresh();
+  }
+  // The gradients against differences of Σ losses / 2, at the largest element of some parameters.
+  void expect_gradients(const FlowStep& step, bool references) const {
+    const auto ignore = [](const std::vector<uint64_t>&) {};
+    const auto total = [&] {
+      const auto r = step.train(batch({1, 2}, references), 2, ignore);
+      return (r.losses[0] + r.losses[1]) / 2;
+    };
+    const auto result = step.train(batch({1, 2}, references), 2, ignore);
+    int compared = 0;
+    for (size_t n = 0; n < adapter->parameters().size(); n += 5) {
+      const TrainedParameter& p = adapter->parameters()[n];
+      if (!result.gradients.contains(p.leaf)) continue;
+      const auto g = result.gradients[p.leaf].to_floats();
+      size_t at = 0;
+      for (size_t i = 0; i < g.size(); ++i)
+        if (std::abs(g[i]) > std::abs(g[at])) at = i;
+      float& value = p.leaf.data<float>()[at];
+      const float kept = value, h = 2e-2f;
+      value = kept + h;
+      adapter->refresh();
+      const double up = total();
+      value = kept - h;
+      adapter->refresh();
+      const double down = total();
+      value = kept;
+      adapter->refresh();
+      EXPECT_NEAR((up - down) / (2 * double{h}), g[at], 2e-2 * std::abs(g[at]) + 1e-6) << p.name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 3);
   }
   LoadedBatch batch(std::vector<uint64_t> samples, bool references) const {
     LoadedBatch b;
@@ -146,6 +187,40 @@ TEST(FlowStep, CheckpointingGivesTheSameBits) {
     if (!plain.gradients.contains(p.leaf)) continue;
     EXPECT_EQ(plain.gradients[p.leaf].to_floats(), again.gradients[p.leaf].to_floats()) << p.name;
   }
+}
+
+TEST(FlowStep, ReferenceRulesChangeTheLossAndHaveGradients) {
+  Toy toy;
+  toy.move_adapter();
+  const auto ignore = [](const std::vector<uint64_t>&) {};
+  const auto loss = [&](const FlowStepOptions& options, bool references) {
+    return toy.step(options).train(toy.batch({1}, references), 1, ignore).losses[0];
+  };
+  const FlowStepOptions zero{.zero_cond_t = true}, kv{.kv_references = true};
+  EXPECT_GT(std::abs(loss({}, true) - loss(zero, true)), 1e-7);
+  EXPECT_GT(std::abs(loss(kv, true) - loss(zero, true)), 1e-7);
+  EXPECT_EQ(loss({}, false), loss(zero, false));  // nothing to change without references
+  EXPECT_EQ(loss({}, false), loss(kv, false));
+  toy.expect_gradients(toy.step(zero), true);
+  toy.expect_gradients(toy.step(kv), true);
+}
+
+// The second loss is 0 while the adapter changes nothing, and its gradient belongs to the sum.
+TEST(FlowStep, OutputPreservationComparesWithTheModelWithoutAdapter) {
+  Toy toy;
+  FlowStepOptions options;
+  options.preservation = 3;
+  const auto text = waves(static_cast<size_t>(4 * toy.network.config.text_width), 2.5);
+  options.class_text = Tensor::host_copy(text.data(), DType::F32, {4, toy.network.config.text_width});
+  options.base = toy.session->models.transformer.get();
+  const auto ignore = [](const std::vector<uint64_t>&) {};
+  const auto loss = [&](const FlowStep& step) { return step.train(toy.batch({1, 2}, false), 2, ignore).losses; };
+  EXPECT_EQ(loss(toy.step(options)), loss(toy.step(false)));
+  toy.move_adapter();
+  const auto with = loss(toy.step(options)), without = loss(toy.step(false));
+  EXPECT_GT(with[0], without[0] + 1e-5);
+  EXPECT_GT(with[1], without[1] + 1e-5);
+  toy.expect_gradients(toy.step(options), false);
 }
 
 TEST(FlowStep, ValidationUsesNoiseOfItsOwn) {

@@ -138,6 +138,29 @@ std::vector<std::pair<std::string, std::string>> train_preset(std::string_view n
           {"sample_every_n_steps", "250"}};
 }
 
+std::optional<std::string> state_on_hub(const TrainOptions& o) {
+  if (!o.resume_from_huggingface) return {};
+  const std::string& text = *o.resume_from_huggingface;
+  if (text == "false" || text == "False") return {};
+  const bool is_flag = text.empty() || text == "true" || text == "True", named = o.resume && !o.resume->empty();
+  check(is_flag == named, "resume_from_huggingface needs one place of a state: {}",
+        named ? "resume must not name another" : "write owner/name/folder");
+  return is_flag ? *o.resume : text;
+}
+
+std::vector<double> validation_times(const TrainOptions& options) {
+  const TrainField& field = *find_train_field("validation_timesteps");
+  const std::string& list = options.validation_timesteps;
+  std::vector<double> times;
+  for (size_t start = 0; start <= list.size();) {
+    const size_t comma = std::min(list.find(',', start), list.size());
+    times.push_back(real_in(field, std::string(trimmed(std::string_view(list).substr(start, comma - start)))));
+    check(times.back() >= 0 && times.back() <= 1, "validation_timesteps: {} is not between 0 and 1", times.back());
+    start = comma + 1;
+  }
+  return times;
+}
+
 void check_train_options(const TrainOptions& o) {
   const auto at_least = [](const char* name, std::optional<int64_t> value, int64_t low) {
     check(!value || *value >= low, "{} must be at least {}, not {}", name, low, value.value_or(0));
@@ -153,6 +176,14 @@ void check_train_options(const TrainOptions& o) {
   at_least("validate_every_n_steps", o.validate_every_n_steps, 1);
   at_least("nan_limit", o.nan_limit, 1);
   at_least("ranks", o.ranks, 1);
+  validation_times(o);
+  check(!o.output_preservation || *o.output_preservation > 0, "output_preservation must be positive, not {}",
+        o.output_preservation.value_or(0));
+  check(
+      o.output_preservation.has_value() == !o.output_preservation_class.empty(),
+      "output_preservation and output_preservation_class need each other: a weight, and the prompt whose results stay the same");
+  check(!o.output_preservation || !o.full,
+        "output_preservation compares the model with and without its adapter; it cannot be combined with full");
   at_least("seed", o.seed, 0);
   check(o.learning_rate >= 0, "learning_rate must not be negative, not {}", o.learning_rate);
   check(o.max_grad_norm >= 0, "max_grad_norm must not be negative, not {}", o.max_grad_norm);
@@ -187,9 +218,7 @@ void check_train_options(const TrainOptions& o) {
   check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
   check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",
         o.base_weights_multiplier.size(), o.base_weights.size());
-  if (o.resume_from_huggingface)
-    throw Error(ErrorCode::InvalidArgument, "resume_from_huggingface is not supported",
-                Hint("download the state folder and name it with {0}", {set_option("resume")}));
+  state_on_hub(o);
   const size_t slash = o.huggingface_repo_id.find('/');
   check(o.huggingface_repo_id.empty() || (slash != 0 && slash + 1 < o.huggingface_repo_id.size() && slash != std::string::npos &&
                                           slash == o.huggingface_repo_id.rfind('/')),
@@ -198,6 +227,7 @@ void check_train_options(const TrainOptions& o) {
   check(o.train.empty() || o.full, "train chooses a part of the whole model, so it needs full");
   check(o.train != "vae" || !o.fused_backward_pass,
         "fused_backward_pass is for the transformer; it cannot be combined with train vae");
+  check(!o.from_scratch || o.full, "from_scratch needs full: an adapter starts from a trained model");
   check(!o.text_encoder_lr || o.train == "transformer+text_encoder", "text_encoder_lr needs train transformer+text_encoder");
   check(!o.text_encoder_lr || *o.text_encoder_lr >= 0, "text_encoder_lr must not be negative, not {}",
         o.text_encoder_lr.value_or(0));

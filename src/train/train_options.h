@@ -44,6 +44,7 @@ struct TrainOptions {
 
   // What is trained
   std::string train;  // empty: an adapter, or with `full` the transformer
+  bool from_scratch = false;
   std::optional<double> text_encoder_lr;
   int64_t vae_crop = 0;
   double vae_l1 = 1, vae_mse = 2, vae_edges = 0.5, vae_kl = 2e-5;
@@ -78,11 +79,15 @@ struct TrainOptions {
   double timestep_offset = 0;
   std::string show_timesteps;
   double guidance_scale = 1.0;
+  bool zero_cond_t = false, kv_references = false;
   std::string loss = "mse";
   double huber_delta = 0.1;
   std::optional<int64_t> validate_every_n_steps;
   std::string validation_timesteps = "0.1,0.3,0.5,0.7,0.9";
+  std::optional<double> output_preservation;
+  std::string output_preservation_class;
   int64_t nan_limit = 5;
+  bool deterministic = false;
 
   // Memory
   bool gradient_checkpointing = false, gradient_checkpointing_cpu_offload = false;
@@ -104,7 +109,8 @@ struct TrainOptions {
       metadata_arch;
   std::string huggingface_repo_id, huggingface_repo_type = "model", huggingface_path_in_repo, huggingface_token,
                                    huggingface_repo_visibility = "private";
-  bool save_state_to_huggingface = false, resume_from_huggingface = false, async_upload = false;
+  bool save_state_to_huggingface = false, async_upload = false;
+  std::optional<std::string> resume_from_huggingface;  // see state_on_hub()
 
   // Samples
   std::string sample_prompts;
@@ -143,9 +149,10 @@ struct TrainField {
 const std::vector<TrainField>& train_fields();
 const TrainField* find_train_field(std::string_view name);  // dashes and underscores are equal
 
-// Options of musubi-tuner that are accepted and have no effect here, with the reason. `value` as above.
+// Options of musubi-tuner that have no effect here, with the reason. `value` as above.
 struct IgnoredTrainOption {
   std::string name, value, reason;
+  bool refused = false;  // the run would not do what the option asks for; `reason` says what to do instead
 };
 const std::vector<IgnoredTrainOption>& ignored_train_options();
 
@@ -158,6 +165,13 @@ Json train_options_json(const TrainOptions& options);
 // What a preset sets, for a transformer of that width: option names and values. Throws InvalidArgument for an unknown name.
 const std::vector<std::string>& train_preset_names();
 std::vector<std::pair<std::string, std::string>> train_preset(std::string_view name, int64_t hidden);
+
+// The place of a state on a hub to resume from: resume_from_huggingface, or `resume` if that is only a flag, as in musubi-tuner.
+// Throws InvalidArgument if both name one or neither does.
+std::optional<std::string> state_on_hub(const TrainOptions& options);
+
+// The noise levels at which the validation loss is measured. Throws InvalidArgument if one is not a number between 0 and 1.
+std::vector<double> validation_times(const TrainOptions& options);
 
 // Combinations that cannot work, before anything is read.
 void check_train_options(const TrainOptions& options);

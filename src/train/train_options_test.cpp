@@ -68,8 +68,14 @@ TEST(TrainOptions, UploadsAreCheckedAndTokensStayHere) {
   o.huggingface_repo_id = "";
   EXPECT_EQ(error_of([&] { check_train_options(o); }), "save_state_to_huggingface needs huggingface_repo_id");
   TrainOptions resumed;
-  resumed.resume_from_huggingface = true;
-  EXPECT_EQ(error_of([&] { check_train_options(resumed); }), "resume_from_huggingface is not supported");
+  resumed.resume_from_huggingface = "";
+  EXPECT_EQ(error_of([&] { check_train_options(resumed); }),
+            "resume_from_huggingface needs one place of a state: write owner/name/folder");
+  resumed.resume = "owner/name/folder";
+  EXPECT_EQ(error_of([&] { check_train_options(resumed); }), "");
+  resumed.resume_from_huggingface = "owner/name/other";
+  EXPECT_EQ(error_of([&] { check_train_options(resumed); }),
+            "resume_from_huggingface needs one place of a state: resume must not name another");
 }
 
 TEST(TrainOptions, WrongValuesAreNamed) {
@@ -101,6 +107,32 @@ TEST(TrainOptions, PresetsSetKnownOptions) {
       EXPECT_EQ(o.timestep_sampling, "flux2_shift");
     }
   EXPECT_THROW(train_preset("portrait", 3072), Error);
+}
+
+TEST(TrainOptions, ValidationTimestepsAreCheckedAtTheStart) {
+  TrainOptions o;
+  EXPECT_EQ(validation_times(o), (std::vector<double>{0.1, 0.3, 0.5, 0.7, 0.9}));
+  o.validation_timesteps = "0.25, 1";
+  EXPECT_EQ(validation_times(o), (std::vector<double>{0.25, 1}));
+  o.validation_timesteps = "0.1,x";
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "validation_timesteps: \"x\" is not a number");
+  o.validation_timesteps = "0.1,";
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "validation_timesteps: \"\" is not a number");
+  o.validation_timesteps = "500";
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "validation_timesteps: 500 is not between 0 and 1");
+}
+
+TEST(TrainOptions, OutputPreservationNeedsWeightAndClass) {
+  TrainOptions o;
+  o.output_preservation = 1;
+  EXPECT_NE(error_of([&] { check_train_options(o); }).find("need each other"), std::string::npos);
+  o.output_preservation_class = "a cat";
+  EXPECT_EQ(error_of([&] { check_train_options(o); }), "");
+  o.full = true;
+  EXPECT_NE(error_of([&] { check_train_options(o); }).find("cannot be combined with full"), std::string::npos);
+  o.full = false;
+  o.output_preservation = 0;
+  EXPECT_NE(error_of([&] { check_train_options(o); }).find("must be positive"), std::string::npos);
 }
 
 }  // namespace

@@ -45,13 +45,19 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
                           .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
                           .args = network_args_json(options)};
   // A whole model keeps the type of its weights.
-  const CheckpointOptions format{
+  const CheckpointFormat format{
       .precision = options.full ? std::nullopt : std::optional(save_precision_named(options.save_precision)),
       .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   const auto write = [&](const std::filesystem::path& path) {
     const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
     if (log)
       log->checkpoint({.step = step, .epoch = at_epoch, .file = written.file, .sha256 = written.sha256, .bytes = written.bytes});
+    for (const TrainedModel::Companion& part : network->companions()) {
+      const WrittenCheckpoint beside =
+          write_checkpoint(path.parent_path() / (path.stem().string() + part.suffix + ".safetensors"), part.tensors, facts, format);
+      if (log)
+        log->checkpoint({.step = step, .epoch = at_epoch, .file = beside.file, .sha256 = beside.sha256, .bytes = beside.bytes});
+    }
   };
   optimiser->evaluation_weights();
   write(file);
@@ -83,7 +89,7 @@ void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
   state.optimizer.scalars = flat_scalars(optimiser->scalars());
   state.loss_window = log->losses().values();
   state.elapsed_s = log->elapsed_s();
-  StateTensors tensors{.full_model = options.full, .weights = network->tensors(), .optimizer = optimizer_slots(), .ema = {}};
+  StateTensors tensors{.full_model = options.full, .weights = network->state_tensors(), .optimizer = optimizer_slots(), .ema = {}};
   if (average) tensors.ema = average->averages();
   write_state(folder, state, tensors);
   log->state({.step = step, .epoch = epoch, .folder = folder});

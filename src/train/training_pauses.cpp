@@ -4,28 +4,6 @@
 
 namespace flux2 {
 
-namespace {
-
-std::vector<double> numbers_in(const std::string& list, const char* option) {
-  std::vector<double> values;
-  size_t start = 0;
-  while (start <= list.size()) {
-    const size_t comma = std::min(list.find(',', start), list.size());
-    const std::string word = list.substr(start, comma - start);
-    try {
-      size_t used = 0;
-      values.push_back(std::stod(word, &used));
-      check(used == word.size(), "{}: \"{}\" is not a number", option, word);
-    } catch (const std::logic_error&) {
-      fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not a number", option, word);
-    }
-    start = comma + 1;
-  }
-  return values;
-}
-
-}  // namespace
-
 void TrainingRun::Parts::validate() {
   if (!in.data->has_validation()) {
     if (step == first_step + 1 || step == *options.validate_every_n_steps)
@@ -36,7 +14,7 @@ void TrainingRun::Parts::validate() {
   network->begin_pass({}, false);
   optimiser->evaluation_weights();
   RunValidation report{.step = step, .loss = 0, .by_t = {}};
-  const auto times = numbers_in(options.validation_timesteps, "validation_timesteps");
+  const auto times = validation_times(options);
   for (const double t : times) {
     double sum = 0, count = 0;
     for (const BatchPlan& plan : in.data->validation()) {
@@ -61,6 +39,7 @@ void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
     auto copy = std::make_shared<Flux2Transformer>(*in.network);
     network->attach_for_sampling(*copy);
     try {
+      if (encoder && in.use_text_encoder) in.use_text_encoder(std::make_shared<Qwen3Encoder>(encoder->plain()));
       for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
         log->sample(sample);
     } catch (const Error& e) {

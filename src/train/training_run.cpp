@@ -8,7 +8,10 @@
 #include <random>
 
 #include "base/counted_random.h"
-#include "train/data/batch_reader.h"
+#include "train/activation_policy.h"
+#include "train/fused_step.h"
+#include "train/host_activations.h"
+#include "train/initial_weights.h"
 #include "train/log/state_folder.h"
 #include "train/network_args.h"
 #include "train/optimiser/optimiser_names.h"
@@ -60,6 +63,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   }
   names = {options.output_dir, options.output_name};
   ranks = in.ranks ? in.ranks->size() : 1;
+  check(ranks == 1 || !options.fused_backward_pass, "fused_backward_pass does not work with several processes");
   seed = options.seed ? static_cast<uint64_t>(*options.seed) : random_seed();
   if (in.ranks) in.ranks->broadcast(std::as_writable_bytes(std::span(&seed, 1)));
 
@@ -68,7 +72,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   if (options.resume) {
     folder =
         options.resume->empty() || *options.resume == "newest" ? newest_state(names) : std::filesystem::path(*options.resume);
-    check(folder.has_value(), "there is no complete state of \"{}\" in {} to resume", options.output_name, options.output_dir);
+    check(folder.has_value(), "{} contains no complete state of \"{}\" to resume", options.output_dir, options.output_name);
     if (const auto weights = musubi_state_weights(*folder)) {
       in.log.warn("{} is a state of musubi-tuner: only its weights are used, counters and optimiser start anew",
                   folder->string());
@@ -79,18 +83,38 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   if (folder && !options.seed) seed = read_state_json(*folder).seed;
   options.seed = static_cast<int64_t>(seed);
 
+  std::shared_ptr<const Flux2Transformer> base;
+  if (options.output_preservation) base = std::make_shared<Flux2Transformer>(*in.network);  // before it gets adapters
+  if (options.zero_cond_t || options.kv_references) {
+    in.facts.extra["ss_flux2_references"] = options.kv_references ? "kv" : "zero_cond_t";
+    if (!in.data->has_references())
+      in.log.warn("{} is about reference images, but no dataset has any",
+                  options.kv_references ? "kv_references" : "zero_cond_t");
+  }
   if (options.full) {
     network = std::make_unique<WholeNetwork>(
         *in.network, *in.stream,
         WholeNetworkOptions{.dtype = options.full_bf16 ? DType::BF16 : DType::F32, .freeze = options.freeze});
+    if (in.text_encoder) {
+      auto both = std::make_unique<TrainedTextEncoder>(
+          std::move(network), *in.text_encoder, in.text_encoder_source, *in.stream,
+          TrainedTextEncoderOptions{.dtype = options.full_bf16 ? DType::BF16 : DType::F32,
+                                    .activations = in.activations,
+                                    .freeze = options.freeze});
+      encoder = both.get();
+      network = std::move(both);
+      in.text_encoder.reset();
+    }
+    if (options.from_scratch) initialise(network->parameters(), seed);
   } else {
     attach_adapter();
   }
 
   std::vector<ParameterGroup> groups = {{"unet", options.learning_rate, {}}};
   if (lora_plus_ratio > 0) groups.push_back({"unet plus", options.learning_rate * lora_plus_ratio, {}});
+  if (encoder) groups.push_back({"text_encoder", options.text_encoder_lr.value_or(options.learning_rate), {}});
   for (const TrainedParameter& p : network->parameters())
-    groups[lora_plus_ratio > 0 && p.is_up ? 1 : 0].tensors.push_back({p.name, p.leaf.detached()});
+    groups[in_second_group(p) ? 1 : 0].tensors.push_back({p.name, p.leaf.detached()});
   for (const std::string& warning :
        optimiser_warnings(options.optimizer_type, options.optimizer_args, options.lr_scheduler, options.max_grad_norm))
     in.log.warn("{}", warning);
@@ -123,9 +147,17 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
                                                          .loss = flow_loss_named(options.loss),
                                                          .huber_delta = options.huber_delta,
                                                          .guidance = options.guidance_scale,
+                                                         .zero_cond_t = options.zero_cond_t,
+                                                         .kv_references = options.kv_references,
+                                                         .preservation = options.output_preservation.value_or(0),
+                                                         .class_text = in.class_text,
+                                                         .base = base,
+                                                         .text_states = encoder_states(),
                                                          .checkpoint_blocks = options.gradient_checkpointing,
                                                          .activations = in.activations,
-                                                         .before_block = in.before_block},
+                                                         .before_block = in.before_block,
+                                                         .block_memory = kept_by_blocks(),
+                                                         .input_store = input_store()},
                                          [this](const Sample& sample, LatentSize size) { return draw(sample, size); });
   retention = {options.save_every_n_epochs, options.save_every_n_steps,       options.save_last_n_epochs,
                options.save_last_n_steps,   options.save_last_n_epochs_state, options.save_last_n_steps_state};
@@ -136,6 +168,25 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
     for (const auto& left : remove_leftover_states(names)) in.log.info("removed {}, which a killed run left", left.string());
   }
   if (folder) resume(*folder);
+}
+
+std::function<Tensor(const FlowInputs&)> TrainingRun::Parts::encoder_states() const {
+  if (!encoder) return {};
+  return [this](const FlowInputs& inputs) {
+    return encoder->states(inputs.token_ids.to(*in.stream), inputs.token_mask.to(*in.stream));
+  };
+}
+
+std::vector<BlockMemory> TrainingRun::Parts::kept_by_blocks() const {
+  if (!in.block_memory.empty()) return in.block_memory;
+  const size_t blocks = in.network->double_blocks.size() + in.network->single_blocks.size();
+  return block_memory(activation_policy_of(options).value_or(ActivationPolicy::P1), blocks);
+}
+
+// A CPU has nothing to gain from it.
+std::shared_ptr<InputStore> TrainingRun::Parts::input_store() const {
+  if (!options.gradient_checkpointing_cpu_offload || in.stream->device().is_host()) return nullptr;
+  return std::make_shared<HostActivations>(in.stream);
 }
 
 void TrainingRun::Parts::attach_adapter() {
@@ -155,10 +206,14 @@ void TrainingRun::Parts::attach_adapter() {
 Timestep TrainingRun::Parts::draw(const Sample& sample, LatentSize size) const {
   std::optional<double> stratum;
   if (const int buckets = timesteps->options().num_timestep_buckets; buckets > 0) {
-    const int64_t count = in.data->samples_per_epoch();
-    if (!strata || strata->first != epoch)
-      strata.emplace(epoch, StratifiedTimesteps(seed, static_cast<uint64_t>(epoch), 0, count, buckets));
-    stratum = strata->second.at(static_cast<int64_t>(sample.index) - epoch * count);
+    const int64_t count = in.data->samples_per_epoch(), number = static_cast<int64_t>(sample.index) / count;
+    const std::lock_guard lock(strata_mutex);
+    auto found = strata.find(number);
+    if (found == strata.end()) {
+      if (strata.size() == 2) strata.erase(strata.begin());
+      found = strata.emplace(number, StratifiedTimesteps(seed, static_cast<uint64_t>(number), 0, count, buckets)).first;
+    }
+    stratum = found->second.at(static_cast<int64_t>(sample.index) % count);
   }
   return timesteps->sample(seed, sample.index, size.rows, size.columns, stratum);
 }
@@ -197,7 +252,12 @@ RunEnd TrainingRun::Parts::run() {
   }
   try {
     if (options.sample_at_first && !resumed) make_samples(true, 0);
-    while (!finished()) train_epoch(epoch);
+    const int64_t rank = in.ranks ? in.ranks->rank() : 0;
+    batches = std::make_unique<BatchQueue>(*in.data, seed,
+                                           BatchQueue::Place{.epoch = epoch, .micro = micro, .rank = rank, .ranks = ranks},
+                                           [this](LoadedBatch batch) { return objective->prepare(std::move(batch)); });
+    while (!finished()) train_epoch();
+    batches.reset();
   } catch (const Error& e) {
     if (e.code() != ErrorCode::Cancelled) {
       if (in.ranks) in.ranks->abort(e.what());
@@ -218,29 +278,18 @@ RunEnd TrainingRun::Parts::run() {
   return end;
 }
 
-void TrainingRun::Parts::train_epoch(int64_t number) {
-  const std::vector<BatchPlan> all = in.data->epoch(seed, number);
-  const int64_t rank = in.ranks ? in.ranks->rank() : 0, accumulation = options.gradient_accumulation_steps;
-  std::vector<BatchPlan> own = deal(all, rank, ranks);
-  // How many samples all ranks together see in each micro-step; a batch that only fills up the last round counts once.
-  std::vector<double> global(own.size());
-  for (size_t i = 0; i < all.size(); ++i) global[i / static_cast<size_t>(ranks)] += static_cast<double>(all[i].samples.size());
-
-  const auto count = static_cast<int64_t>(own.size());
-  const std::vector<BatchPlan> left(own.begin() + std::min(micro, count), own.end());
-  BatchReader reader(*in.data, left);
+void TrainingRun::Parts::train_epoch() {
+  const int64_t count = batches->per_epoch(), accumulation = options.gradient_accumulation_steps;
+  if (micro >= count) {  // a state of a run with fewer ranks, whose epochs have more micro-steps
+    ++epoch;
+    micro = 0;
+  }
   while (!finished()) {
-    std::vector<LoadedBatch> group;
-    std::vector<double> divisors;
+    std::vector<MicroStep> group;
     const int64_t first = micro;
-    while (micro < count && static_cast<int64_t>(group.size()) < accumulation) {
-      group.push_back(std::move(*reader.next()));
-      divisors.push_back(global[static_cast<size_t>(micro)] * static_cast<double>(accumulation));
-      ++micro;
-    }
-    if (group.empty()) break;
+    for (; micro < count && static_cast<int64_t>(group.size()) < accumulation; ++micro) group.push_back(batches->next());
     try {
-      one_step(std::move(group), first, divisors);
+      one_step(std::move(group), first);
     } catch (const Error&) {
       micro = first;  // a state that is saved now repeats the step that was not finished
       throw;
@@ -255,20 +304,24 @@ void TrainingRun::Parts::train_epoch(int64_t number) {
   }
 }
 
-void TrainingRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_micro, const std::vector<double>& divisors) {
+void TrainingRun::Parts::one_step(std::vector<MicroStep> group, int64_t first_micro) {
   const auto start = Clock::now();
   RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
   const std::vector<TrainedParameter>& parameters = network->parameters();
   std::vector<Tensor> gradients(parameters.size());
+  const double factor = schedule->factor(schedule_step, options.learning_rate);
+  std::optional<FusedStep> fused;
+  if (options.fused_backward_pass) fused.emplace(*optimiser, parameters, factor, options.max_grad_norm);
   int64_t seen = 0;
-  for (size_t i = 0; i < group.size(); ++i) {
-    const bool repeated = group[i].plan.repeated;
+  for (const MicroStep& one : group) {
     double loss = 0;
-    const double samples = divisors[i] / static_cast<double>(options.gradient_accumulation_steps);
+    const double samples = one.samples;
     seen += static_cast<int64_t>(samples);
-    if (!repeated) {
+    if (!one.passes.empty()) {
       const FlowStep::Result result = objective->train(
-          std::move(group[i]), divisors[i], [&](const std::vector<uint64_t>& indices) { network->begin_pass(indices, true); });
+          one.passes, samples * static_cast<double>(options.gradient_accumulation_steps),
+          [&](const std::vector<uint64_t>& indices) { network->begin_pass(indices, true); },
+          fused ? fused->take() : TakeGradient());
       for (size_t s = 0; s < result.losses.size(); ++s) {
         loss += result.losses[s] / samples;
         report.samples.push_back({result.times[s], result.losses[s]});
@@ -311,18 +364,23 @@ void TrainingRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_
   std::vector<Tensor> ordered;
   for (const bool second : {false, true})
     for (size_t p = 0; p < parameters.size(); ++p)
-      if ((lora_plus_ratio > 0 && parameters[p].is_up) == second) ordered.push_back(gradients[p]);
-  const double norm = gradient_norm(ordered);
+      if (in_second_group(parameters[p]) == second) ordered.push_back(gradients[p]);
+  const double norm = fused ? fused->norm() : gradient_norm(ordered);
   report.grad_norm = norm;
-  if (std::isfinite(norm)) {
+  if (fused && !fused->skipped().empty() && log)
+    log->warning(
+        {.step = step + 1,
+         .text = fmt::format("step {}: the gradient of {} is not finite, so it was not changed", step + 1, fused->skipped())});
+  if (fused ? fused->began() : std::isfinite(norm)) {
     const double limit = options.max_grad_norm;
     const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-    const double factor = schedule->factor(schedule_step, options.learning_rate);
-    optimiser->step(ordered, factor, scale);
+    if (!fused) optimiser->step(ordered, factor, scale);
     ++schedule_step;
     network->refresh();
     report.lr.emplace_back("unet", options.learning_rate * factor);
     if (lora_plus_ratio > 0) report.lr.emplace_back("unet plus", options.learning_rate * lora_plus_ratio * factor);
+    if (encoder)
+      report.lr.emplace_back("text_encoder", options.text_encoder_lr.value_or(options.learning_rate) * factor);
     if (optimiser_named(options.optimizer_type) == OptimiserKind::Prodigy) {
       const std::vector<double> rates = optimiser->effective_rates();
       for (size_t g = 0; g < rates.size(); ++g) report.d_lr.emplace_back(g == 0 ? "unet" : "unet plus", rates[g]);
@@ -335,16 +393,16 @@ void TrainingRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_
       average->update(step + 1);
       report.ema_decay = average->decay_at(step + 1);
     }
-    bad_steps = 0;
   } else {
     report.skipped = true;
     if (log)
       log->warning(
           {.step = step + 1, .text = fmt::format("step {}: the gradient is not finite, so no weight was changed", step + 1)});
-    if (++bad_steps >= options.nan_limit) {
-      end_reason = RunEndReason::Nan;
-      end_message = fmt::format("{} steps in a row had no finite gradient; try a lower learning rate", bad_steps);
-    }
+  }
+  bad_steps = std::isfinite(norm) ? 0 : bad_steps + 1;
+  if (bad_steps >= options.nan_limit) {
+    end_reason = RunEndReason::Nan;
+    end_message = fmt::format("{} steps in a row had no finite gradient; try a lower learning rate", bad_steps);
   }
   in.stream->wait();
   ++step;

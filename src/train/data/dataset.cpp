@@ -49,7 +49,7 @@ std::vector<CaptionedFile> captioned_files(Dataset& dataset, const std::vector<L
   }
   const std::string folder = config.image_directory.string();
   if (images.empty())
-    add_finding(dataset, Finding::Stops, "there are no images in {}; png, jpg, jpeg, webp and bmp files are read", folder);
+    add_finding(dataset, Finding::Stops, "{} contains no images; png, jpg, jpeg, webp and bmp files are read", folder);
   else if (kept.empty() && !without.empty())
     add_finding(dataset, Finding::Stops,
                 "no image in {} has a caption: write a text file beside each, for example {}, or set caption_default", folder,
@@ -98,7 +98,7 @@ void list_lines(Dataset& dataset) {
     const auto look = [&](const fs::path& path) {
       if (is_file(path)) return;
       there = false;
-      add_finding(dataset, Finding::Stops, "{}, line {}: there is no file {}", config.image_jsonl_file.string(), number,
+      add_finding(dataset, Finding::Stops, "{}, line {}: the file {} does not exist", config.image_jsonl_file.string(), number,
                   path.string());
     };
     look(line.image);

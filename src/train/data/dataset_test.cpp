@@ -107,11 +107,11 @@ TEST(ListDataset, NothingToTrainOnStops) {
   const DataFolder folder;
   std::filesystem::create_directories(folder / "images");
   const auto stops = [&] { return texts(list_dataset(folder_config(folder)).findings, Finding::Stops); };
-  EXPECT_THAT(stops(), ElementsAre(HasSubstr("there are no images in")));
+  EXPECT_THAT(stops(), ElementsAre(HasSubstr("contains no images")));
   folder.image("images/a.png", 16, 16);
   EXPECT_THAT(stops(), ElementsAre(HasSubstr("has a caption: write a text file beside each, for example a.txt")));
   EXPECT_THAT(texts(list_dataset(folder_config(folder, "nowhere")).findings, Finding::Stops),
-              ElementsAre(HasSubstr("there is no folder")));
+              ElementsAre(HasSubstr("does not exist")));
 }
 
 TEST(ListDatasets, ThrowsTheFirstFaultAndLogsWarnings) {
@@ -123,7 +123,7 @@ TEST(ListDatasets, ThrowsTheFirstFaultAndLogsWarnings) {
   EXPECT_THAT(test::message_of([&] {
                 list_datasets({folder_config(folder), folder_config(folder, "no")});
               }),
-              HasSubstr("datasets[1]: there is no folder"));
+              HasSubstr("datasets[1]: the folder"));
 }
 
 // The rules of control_directory.
@@ -212,9 +212,9 @@ TEST_F(Lines, FaultsNameTheLine) {
   };
   EXPECT_THAT(stops("{\"image_path\": \"a.png\"}"), ElementsAre(HasSubstr("line 1: \"caption\" is missing")));
   EXPECT_THAT(stops("\n{\"image_path\": \"nothing.png\", \"caption\": \"\"}"),
-              ElementsAre(HasSubstr("line 2: there is no file nothing.png")));
+              ElementsAre(HasSubstr("line 2: the file nothing.png does not exist")));
   EXPECT_THAT(stops("{\"image_path\": \"a.png\", \"caption\": \"\", \"control_path\": \"no.png\"}"),
-              ElementsAre(HasSubstr("there is no file no.png")));
+              ElementsAre(HasSubstr("the file no.png does not exist")));
   EXPECT_THAT(stops("{\"caption\": \"x\"}"), ElementsAre(HasSubstr("line 1: \"image_path\" is missing")));
   EXPECT_THAT(stops("{\"image_path\": 3}"), ElementsAre(HasSubstr("\"image_path\" must be a text in quotes")));
   EXPECT_THAT(stops("{\"image_path\": \"a.png\", \"caption\": \"x\", \"control_path_x\": \"r0.png\"}"),

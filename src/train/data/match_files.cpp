@@ -40,7 +40,7 @@ std::optional<uint64_t> number_of(const std::string& stem) {
 }  // namespace
 
 std::vector<ListedFile> list_images(const fs::path& folder, bool recursive, const std::vector<fs::path>& except) {
-  if (!is_folder(folder)) fail(ErrorCode::NotFound, "there is no folder {}", folder.string());
+  if (!is_folder(folder)) fail(ErrorCode::NotFound, "the folder {} does not exist", folder.string());
   std::vector<ListedFile> files;
   const auto excluded = [&](const fs::path& path) {
     return std::any_of(except.begin(), except.end(), [&](const fs::path& other) {

@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "train/data/batch_reader.h"
 #include "train/data/make_caches.h"
 #include "train/data/test_data.h"
 
@@ -14,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::DataFolder;
 using test::message_of;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -210,7 +210,7 @@ TEST_F(TrainingData, RanksGetEveryBatchOnceAndTheSameNumber) {
 
 TEST_F(TrainingData, FaultsSayWhatToDo) {
   EXPECT_THAT(message_of([&] { TrainingSet(configs, model); }),
-              HasSubstr("datasets[0]: there are no caches of flux_2_custom_tiny in"));
+              AllOf(HasSubstr("datasets[0]: "), HasSubstr("contains no caches of flux_2_custom_tiny")));
   made();
   fs::remove(folder / "cache2/y_f2xtiny_te.safetensors");
   test::KeptLog kept;
@@ -243,32 +243,6 @@ TEST_F(TrainingData, HashChangesWithTheData) {
   EXPECT_NE(after, before);
   configs[2].resolution = {48, 48};
   EXPECT_NE(made().dataset_hash(), after);
-}
-
-TEST_F(TrainingData, ReaderGivesTheSameBatches) {
-  const TrainingSet set = made();
-  const auto plans = set.epoch(42, 1);
-  BatchReader reader(set, plans);
-  for (const BatchPlan& plan : plans) {
-    const auto batch = reader.next();
-    ASSERT_TRUE(batch);
-    EXPECT_EQ(batch->latents, set.load(plan).latents);
-    EXPECT_EQ(batch->plan.samples[0].index, plan.samples[0].index);
-  }
-  EXPECT_FALSE(reader.next());
-  EXPECT_FALSE(BatchReader(set, {}).next());
-  BatchReader left_alone(set, plans);
-  left_alone.next();
-}
-
-TEST_F(TrainingData, ReaderThrowsAtTheBatchThatFails) {
-  const TrainingSet set = made();
-  const auto plans = set.epoch(42, 0);  // "zy ce …"
-  fs::remove(folder / "cache0/c_f2xtiny_te.safetensors");
-  BatchReader reader(set, plans);
-  EXPECT_TRUE(reader.next());
-  EXPECT_THAT(message_of([&] { reader.next(); }), HasSubstr("c_f2xtiny_te.safetensors"));
-  EXPECT_THAT(message_of([&] { reader.next(); }), HasSubstr("c_f2xtiny_te.safetensors"));
 }
 
 }  // namespace

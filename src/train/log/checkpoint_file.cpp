@@ -15,14 +15,14 @@ namespace {
 
 using Declared = SafetensorsWriter::Declared;
 
-DType stored_type(const Tensor& tensor, const CheckpointOptions& options) {
+DType stored_type(const Tensor& tensor, const CheckpointFormat& options) {
   return options.precision && is_float(tensor.dtype()) ? *options.precision : tensor.dtype();
 }
 
 // Gives the values of tensors as the file holds them, one at a time.
 class StoredBytes {
  public:
-  StoredBytes(const NamedTensors& tensors, const CheckpointOptions& options) : options_(options) {
+  StoredBytes(const NamedTensors& tensors, const CheckpointFormat& options) : options_(options) {
     for (const auto& [name, tensor] : tensors) {
       require(tensor.defined(), "tensor {} to be saved has no values", name);
       by_name_[name] = &tensor;
@@ -58,7 +58,7 @@ class StoredBytes {
     return rounded<float>(values, [](float v) { return v; });
   }
 
-  const CheckpointOptions& options_;
+  const CheckpointFormat& options_;
   std::map<std::string, const Tensor*, std::less<>> by_name_;
   std::vector<std::byte> bytes_;
   Tensor held_;
@@ -111,7 +111,7 @@ DType save_precision_named(std::string_view name) {
 }
 
 WrittenCheckpoint write_checkpoint(const std::filesystem::path& file, const NamedTensors& tensors, const RunFacts& facts,
-                                   const CheckpointOptions& options) {
+                                   const CheckpointFormat& options) {
   check(!tensors.empty(), "a checkpoint needs at least one tensor");
   std::vector<Declared> declared;
   for (const auto& [name, tensor] : tensors) declared.push_back({name, stored_type(tensor, options), tensor.shape()});

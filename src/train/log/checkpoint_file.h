@@ -19,7 +19,7 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 // "float" and "fp32", "fp16", "bf16". Throws InvalidArgument for anything else.
 DType save_precision_named(std::string_view name);
 
-struct CheckpointOptions {
+struct CheckpointFormat {
   std::optional<DType> precision = DType::F32;  // F32, F16 or BF16 for every tensor; empty: each keeps its own
   MetadataKind metadata = MetadataKind::Full;
 };
@@ -34,6 +34,6 @@ struct WrittenCheckpoint {
 // Writes an adapter, or with facts.network empty a full model, as one safetensors file. Tensors may be on any device. The file
 // appears under its name when it is complete. Throws CannotWrite before it writes anything if the disk has too little space.
 WrittenCheckpoint write_checkpoint(const std::filesystem::path& file, const NamedTensors& tensors, const RunFacts& facts,
-                                   const CheckpointOptions& options = {});
+                                   const CheckpointFormat& options = {});
 
 }  // namespace flux2

@@ -131,6 +131,7 @@ std::map<std::string, std::string> metadata_of(const RunFacts& f, MetadataKind k
   m["ss_base_model_version"] = f.base_model_version;
   if (f.network) add_network(*f.network, m);
   add_modelspec(f, m);
+  for (const auto& [key, value] : f.extra) m[key] = value;
   if (kind == MetadataKind::Minimal) return in_utf8(std::move(m));
 
   const auto number = [](int64_t value) { return fmt::format("{}", value); };
@@ -172,7 +173,6 @@ std::map<std::string, std::string> metadata_of(const RunFacts& f, MetadataKind k
   m["ss_training_finished_at"] = python_number(f.finished_at);
   m["ss_steps"] = number(f.steps);
   m["ss_epoch"] = number(f.epoch);
-  for (const auto& [key, value] : f.extra) m[key] = value;
   return in_utf8(std::move(m));
 }
 

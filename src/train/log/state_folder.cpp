@@ -113,7 +113,7 @@ NamedTensors read_tensors(const fs::path& file) {
 }
 
 Json read_complete_json(const fs::path& folder) {
-  if (!is_folder(folder)) fail(ErrorCode::NotFound, "there is no state folder {}", folder.string());
+  if (!is_folder(folder)) fail(ErrorCode::NotFound, "the state folder {} does not exist", folder.string());
   return in_context("reading state " + folder.string(), [&] {
     if (!is_file(folder / kStateJson)) fail(ErrorCode::BadFile, "{} is missing, so this is not a complete state", kStateJson);
     Json json = read_json(folder / kStateJson, kStateJsonLimits);

@@ -117,7 +117,7 @@ TEST(StateFolder, GivesBackWhatWasWritten) {
 TEST(StateFolder, IncompleteFoldersAreRefused) {
   const TestFolder folder;
   const fs::path path = folder / "cat-state";
-  EXPECT_EQ(error_of([&] { read_state(path); }), "there is no state folder " + path.string());
+  EXPECT_EQ(error_of([&] { read_state(path); }), "the state folder " + path.string() + " does not exist");
   write_state(path, state_at(1), tensors_of(1));
   fs::resize_file(path / "optimizer.safetensors", 100);
   EXPECT_THAT(error_of([&] { read_state(path); }), HasSubstr("optimizer.safetensors has 100 bytes instead of"));

@@ -65,7 +65,7 @@ const NamedOptimiser& find_optimiser(const std::string& type) {
   const std::string module = dot == std::string::npos ? "" : lower.substr(0, dot);
   for (const NamedOptimiser& known : kNamedOptimisers)
     if (name == known.name && (module.empty() || is_one_of(module, known.module))) return known;
-  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no optimiser \"{}\"", printable(type)),
+  throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" is not an optimiser of flux2", printable(type)),
               Hint("the nearest is {0}", {set_option("optimizer_type", nearest_words(name, optimiser_names(), 1).front())}));
 }
 

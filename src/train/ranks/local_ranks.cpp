@@ -148,7 +148,7 @@ class ForkedRanks final : public LocalRanks {
 
 std::unique_ptr<LocalRanks> start_local_ranks(const std::vector<std::string>& argv, int count) {
   check(count >= 1 && count <= 1024, "{} ranks cannot be started", count);
-  check(!argv.empty(), "there is no program to start");
+  check(!argv.empty(), "the command line of the ranks is empty");
   return std::make_unique<ForkedRanks>(argv, count);
 }
 

@@ -37,6 +37,8 @@ std::optional<RankPlace> rank_from_environment(const std::function<const char*(c
   if (!get("LOCAL_RANK").empty()) place.local_rank = number_in_environment("LOCAL_RANK", get("LOCAL_RANK"), 0, kMostRanks - 1);
   if (!get("MASTER_ADDR").empty()) place.address = get("MASTER_ADDR");
   if (!get("MASTER_PORT").empty()) place.port = number_in_environment("MASTER_PORT", get("MASTER_PORT"), 1, 65535);
+  // torchrun listens at this port itself and tells its processes so; the ranks meet at the next one.
+  if (get("TORCHELASTIC_USE_AGENT_STORE") == "True") place.port += place.port < 65535 ? 1 : -1;
   place.token = get("FLUX2_RANK_TOKEN");
   return place;
 }

@@ -46,6 +46,16 @@ TEST(RankPlace, IsReadFromTheEnvironment) {
   EXPECT_EQ(place_in({{"RANK", "1"}, {"WORLD_SIZE", "2"}})->local_rank, 1);
 }
 
+// torchrun keeps MASTER_PORT for itself.
+TEST(RankPlace, LeavesThePortOfTorchrunAlone) {
+  const auto port = [](const char* given, const char* agent) {
+    return place_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", given}, {"TORCHELASTIC_USE_AGENT_STORE", agent}})->port;
+  };
+  EXPECT_EQ(port("29500", "True"), 29501);
+  EXPECT_EQ(port("65535", "True"), 65534);
+  EXPECT_EQ(port("29500", "False"), 29500);
+}
+
 TEST(RankPlace, RefusesWhatMakesNoSense) {
   using ::testing::HasSubstr;
   EXPECT_THAT(refusal_of({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is missing"));
