@@ -118,7 +118,7 @@ TEST(WeightStream, GradientsOfStreamedBlocksAreThoseOfResidentOnes) {
   });
   const Rope rope = flux2_rope(*stream, std::vector<TokenPosition>(10));
   const Tensor x = random({1, 6, 128}, 1, 5), txt = random({1, 4, 256}, 1, 6), vec = random({1, 256}, 1, 7);
-  const auto gradients = [&](Flux2Transformer& net) {
+  const auto gradients = [&](Flux2Transformer& net, const std::vector<BlockMemory>& memory = {}) {
     std::vector<std::vector<float>> all;
     std::vector<Tensor> leaves;
     for (const auto& [path, layer] : block_layers(net)) {
@@ -126,25 +126,37 @@ TEST(WeightStream, GradientsOfStreamedBlocksAreThoseOfResidentOnes) {
       leaves.push_back(lora.down);
       layer->adapters = {lora};
     }
-    const Gradients g =
-        backward(mean(square(net({.x = x, .vec = vec, .txt = txt, .rope = rope, .checkpoint_blocks = true, .taps = {}}))));
+    const Gradients g = backward(mean(square(
+        net({.x = x, .vec = vec, .txt = txt, .rope = rope, .checkpoint_blocks = true, .block_memory = memory, .taps = {}}))));
     for (const Tensor& leaf : leaves) all.push_back(g.contains(leaf) ? g[leaf].to_floats() : std::vector<float>());
     return all;
   };
-  Flux2Transformer resident = network, streamed = network;
+  Flux2Transformer resident = network, streamed = network, partly = network;
   const auto expected = gradients(resident);
-  std::vector<std::vector<WeightStream::Source>> blocks;
-  BlockNumbers numbers;
-  streamed.visit([&](const Parameter& p) {
-    const auto block = numbers.of(p.name);
-    blocks.resize(numbers.count());
-    if (block && p.kind == ParameterKind::Matrix) {
-      const std::vector<float> values = p.tensor.to_floats();
-      blocks[*block].push_back({Tensor::host_copy(values.data(), DType::F32, p.shape), &p.tensor});
-    }
-  });
-  const auto schedule = std::make_shared<WeightStream>(std::move(blocks), *stream, device->open_stream());
-  streamed.schedule = schedule;
+  const auto stream_blocks = [&](Flux2Transformer& net, const std::function<bool(size_t)>& chosen) {
+    std::vector<std::vector<WeightStream::Source>> blocks;
+    BlockNumbers numbers;
+    net.visit([&](const Parameter& p) {
+      const auto block = numbers.of(p.name);
+      blocks.resize(numbers.count());
+      if (block && chosen(*block) && p.kind == ParameterKind::Matrix) {
+        const std::vector<float> values = p.tensor.to_floats();
+        blocks[*block].push_back({Tensor::host_copy(values.data(), DType::F32, p.shape), &p.tensor});
+      }
+    });
+    auto schedule = std::make_shared<WeightStream>(std::move(blocks), *stream, device->open_stream());
+    net.schedule = schedule;
+    return schedule;
+  };
+  // Some blocks are streamed and computed twice; the others stay and keep everything.
+  stream_blocks(partly, [](size_t block) { return block == 1 || block == 3; })->expect_gradients(true);
+  std::vector<BlockMemory> mixed(5);
+  mixed[1].recompute = mixed[3].recompute = true;
+  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(gradients(partly, mixed), expected);
+  mixed[3].recompute = false;
+  EXPECT_THROW(gradients(partly, mixed), Error);
+
+  const auto schedule = stream_blocks(streamed, [](size_t) { return true; });
   for (const bool there_and_back : {false, true}) {
     schedule->expect_gradients(there_and_back);
     for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(gradients(streamed), expected) << there_and_back;

@@ -1,4 +1,5 @@
 // What training needs of memory: fused steps, policies of activations, inputs of blocks on the host.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include "engine/engine.h"
 #include "engine/forecast.h"
 #include "hub/variants.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
 #include "train/adapters/adapter_network.h"
 #include "train/fused_step.h"
 #include "train/host_activations.h"
@@ -89,6 +92,38 @@ TEST(FusedStep, GivesTheBytesOfTheOrdinaryStep) {
       for (const bool checkpoint : {false, true})
         EXPECT_EQ(after_steps(dtype, type, true, checkpoint, 3), plain) << name_of(dtype) << " " << type << " " << checkpoint;
     }
+}
+
+// A leaf that is read in several places, also inside a checkpoint, is given away once, when all of them are done.
+TEST(TakeGradient, IsCalledWhenTheGradientIsComplete) {
+  const Engine engine({.device = "cpu", .threads = 1, .profile = Profile::Exact});
+  const auto stream = engine.device().open_stream();
+  const std::vector<float> numbers = {1, -2, 3}, others = {0.5f, 4, -1};
+  const auto leaf = [&](const std::vector<float>& v) {
+    return parameter(Tensor::from(*stream, DType::F32, {3}, std::span<const float>(v)));
+  };
+  const Tensor w = leaf(numbers), u = leaf(others);
+  const auto loss = [&] {
+    const Tensor inside = checkpoint([&](const std::vector<Tensor>& x) { return std::vector{x[0] * w * w}; }, {u})[0];
+    return sum(inside + square(w) + 3.0 * u);
+  };
+  const Gradients expected = backward(loss());
+  for (const bool keep_w : {false, true}) {
+    std::vector<const GradNode*> taken;
+    const Tensor y = loss();
+    Tensor one = Tensor::like(y);
+    one.fill(1.0);
+    const Gradients rest =
+        backward(std::span(&y, 1), std::span(&one, 1), GraphUse::Release, [&](const GradNode& node, const Tensor& g) {
+          taken.push_back(&node);
+          const Tensor& its = &node == w.grad().node.get() ? w : u;
+          EXPECT_EQ(g.to_floats(), expected[its].to_floats());
+          return !(keep_w && &node == w.grad().node.get());
+        });
+    EXPECT_THAT(taken, testing::UnorderedElementsAre(w.grad().node.get(), u.grad().node.get()));
+    EXPECT_EQ(rest.contains(w), keep_w);
+    EXPECT_FALSE(rest.contains(u));
+  }
 }
 
 TEST(FusedStep, ClipsEachGradientByItself) {
