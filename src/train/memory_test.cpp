@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "engine/engine.h"
@@ -257,8 +256,6 @@ TEST(TrainingMemory, StaysWithinTheGoals) {
                    fmt::format("{:.2f}", counted));
     EXPECT_LE(counted, goal.gigabytes) << goal.variant << " " << goal.side << (goal.full ? " full" : "")
                                        << (goal.streamed ? " streamed" : "") << " quant " << static_cast<int>(goal.quant);
-    printf("%s %d quant %d full %d: %.2f GB, goal %.1f\n", goal.variant, static_cast<int>(goal.side),
-           static_cast<int>(goal.quant), goal.full, counted, goal.gigabytes);
   }
 }
 
@@ -278,7 +275,6 @@ TEST(TrainingMemory, TheRehearsalAgreesWithTheRun) {
     StepTrial trial(network, session->stream, engine.activations(), options, memory, false);
     for (int i = 0; i < 2; ++i) trial.step(shape.blank());
     const int64_t measured = static_cast<int64_t>(session->stream->peak_bytes()) - before;
-    printf("counted %.3f MB measured %.3f MB\n", static_cast<double>(expected) / 1e6, static_cast<double>(measured) / 1e6);
     EXPECT_NEAR(static_cast<double>(expected) / static_cast<double>(measured), 1.0, 0.08);
   };
   TrainOptions options;
@@ -302,7 +298,6 @@ TEST(TrainingMemory, InputsOnTheHostSaveDeviceMemory) {
   attention.policy = ActivationPolicy::P2;
   everything.policy = ActivationPolicy::P0;
   const double p1 = counted_gigabytes(plain), p2 = counted_gigabytes(attention);
-  printf("p1 %.2f p1 on host %.2f p2 %.2f p0 %.2f\n", p1, counted_gigabytes(on_host), p2, counted_gigabytes(everything));
   EXPECT_LT(counted_gigabytes(on_host), p1 - 0.5);  // 25 inputs of 28 MB
   EXPECT_NEAR(p2 - p1, 0.71, 0.15);                 // training.md 7.5 without x1 of double blocks
   EXPECT_GT(counted_gigabytes(everything), p2 + 4);
@@ -341,9 +336,9 @@ TEST_P(TrainingMemoryOnGpu, IsWhatWasCounted) {
     fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   const double measured = static_cast<double>(session->stream->peak_bytes()) / 1e9, counted = counted_gigabytes(goal);
-  printf("%s %d quant %d full %d policy %d on host %d: measured %.2f GB, counted %.2f GB, %.1f ms\n", goal.variant,
-         static_cast<int>(goal.side), static_cast<int>(goal.quant), goal.full, static_cast<int>(goal.policy), goal.on_host,
-         measured, counted, 1e3 * fastest);
+  GTEST_LOG_(INFO) << fmt::format("{} {} {} full {} policy {} on host {}: {:.2f} GB, counted {:.2f} GB, {:.1f} ms", goal.variant,
+                                  goal.side, name_of(goal.quant), goal.full, static_cast<int>(goal.policy), goal.on_host,
+                                  measured, counted, 1e3 * fastest);
   EXPECT_NEAR(counted / measured, 1.0, 0.08);
   EXPECT_LE(measured, goal.gigabytes);
 }
