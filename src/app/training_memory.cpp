@@ -84,12 +84,14 @@ TrainingMemory plan_training_memory(const Engine& engine, const ModelFiles& file
   // On a CPU, the engine itself gives up the pages of mapped blocks.
   const bool may_stream = !host && !options.full && engine.options().offload != Offload::None && plan.streamed.empty() &&
                           plan.block_memory[0].recompute;
-  for (size_t count = 1; may_stream && !plan.fits() && count <= plan.blocks; ++count) {
+  // What is chosen freely leaves some room: a GPU's pool holds more than it hands out, and libraries take a little.
+  const int64_t usable = host ? plan.limit : plan.limit - plan.limit / 12;
+  for (size_t count = 1; may_stream && plan.peak() > usable && count <= plan.blocks; ++count) {
     plan.streamed = spread_blocks(count, plan.blocks);
     plan.weights = weight_bytes();
   }
   if (!policy && plan.fits()) {
-    const ChosenActivations chosen = choose_activations(plan.blocks, plan.limit - plan.weights - plan.overhead, step_bytes,
+    const ChosenActivations chosen = choose_activations(plan.blocks, usable - plan.weights - plan.overhead, step_bytes,
                                                         [&](size_t block) { return contains_block(plan.streamed, block); });
     plan.block_memory = chosen.memory;
     plan.pool = chosen.bytes;
