@@ -57,5 +57,13 @@ TEST(Placement, FollowsExplicitSettings) {
   for (const std::string& name : offload_names()) EXPECT_EQ(name_of(offload_named(name)), name);
 }
 
+TEST(Placement, AnyBlocksCanShareTheTwoBuffers) {
+  const NetworkBytes network{.outside = 10, .blocks = {5, 7, 3}};
+  EXPECT_EQ(network.with_streamed({}), 25);
+  EXPECT_EQ(network.with_streamed({1}), 25);     // one buffer, as large as the block
+  EXPECT_EQ(network.with_streamed({0, 2}), 27);  // two buffers of the larger block
+  EXPECT_EQ(network.with_streamed({0, 1, 2}), 24);
+}
+
 }  // namespace
 }  // namespace flux2

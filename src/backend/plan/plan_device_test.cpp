@@ -54,6 +54,28 @@ TEST(PlanDevice, AQuantisedWeightIsDequantisedForItsProduct) {
   }
 }
 
+TEST(PlanDevice, AGpuThatIsNotHereHasEveryKernelAndItsMemory) {
+  const auto device = open_plan_gpu({.total = 8000, .available = 7000});
+  EXPECT_FALSE(device->is_host());
+  EXPECT_EQ(device->memory().available, 7000);
+  EXPECT_TRUE(device->multiplies(DType::F8_E4M3));
+  const Kernels& kernels = device->kernels();
+  EXPECT_NE(kernels.norm_rope_grad, nullptr);
+  EXPECT_NE(kernels.optimise, nullptr);
+  const auto stream = device->open_stream();
+  // The gradient of a product reads its weight as bf16; forwards, 8-bit numbers are multiplied as they are.
+  const Tensor x = Tensor::empty(*stream, DType::BF16, {1, 512}), y = Tensor::empty(*stream, DType::BF16, {1, 1024});
+  const Tensor w = Tensor::host_empty(DType::F8_E4M3, {1024, 512});
+  const size_t used = stream->used_bytes(), unpacked = 1024 * 512 * 2;
+  restart_peak(*stream);
+  kernels.linear({x, w, nullptr, y});
+  EXPECT_EQ(restart_peak(*stream), used);
+  kernels.linear_grad_input({y, w, x});
+  EXPECT_EQ(restart_peak(*stream), used + unpacked);
+  kernels.product_add({y, w, x, 1.0, false});
+  EXPECT_EQ(restart_peak(*stream), used + unpacked);
+}
+
 TEST(PlanDevice, AGraphKeepsWhatItsWorkNeeded) {
   const auto target = std::make_shared<Target>();
   const auto stream = open_plan_device(*target)->open_stream();
