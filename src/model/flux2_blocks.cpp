@@ -1,5 +1,6 @@
 #include "model/flux2_blocks.h"
 
+#include "autograd/grad.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
@@ -22,6 +23,9 @@ KeyValue attended(const Tensor& k, const Tensor& v, const Attending& attending) 
   if (!attending.others) return {k, v};
   return {joined(k, attending.others->k), joined(v, attending.others->v)};
 }
+
+// The gradient of a gate reads what the gate multiplies.
+Values read_by_gradient(const Tensor& gate, Values values) { return wants_grad(gate) ? Values::Needed : values; }
 
 }  // namespace
 
@@ -50,8 +54,10 @@ SingleBlock::SingleBlock(const Flux2Config& config, Communicator* ranks)
 }
 
 // x ← x + gate ⊙ W_out [ attention(q, k, v) ‖ swiglu(u) ]   where [q k v u] = W_in · modulated_norm(x)
-Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m) const {
-  return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale, {.as = in.takes(x)}), rope));
+Tensor SingleBlock::operator()(const Tensor& x, const Rope& rope, const Modulation& m, const Attending& attending) const {
+  Attending how = attending;
+  how.values = read_by_gradient(m.gate, attending.values);
+  return gated_add(x, m.gate, branch(modulated_norm(x, m.shift, m.scale, {.as = in.takes(x)}), rope, how), how.values);
 }
 
 Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& attending) const {
@@ -65,7 +71,7 @@ Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& a
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({norm(qk)});
   const auto [keys, values] = attended(k, v, attending);
-  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1])));
+  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1]), attending.kept), attending.values);
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -84,9 +90,11 @@ Heads DoubleStream::heads(const Tensor& x, const Modulation& m) const {
   return split_heads(qkv(modulated_norm(x, m.shift, m.scale, {.as = qkv.takes(x)})));
 }
 
-Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const {
+Tensor DoubleStream::finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp,
+                            Values values) const {
   const auto [y, n] = gated_add_norm(x, attention.gate, proj(a), mlp.shift, mlp.scale, {.as = mlp_in.takes(x)});
-  return gated_add(y, mlp.gate, mlp_out(mlp_in.then_swiglu(n, mlp_out)));
+  const Values read = read_by_gradient(mlp.gate, values);
+  return gated_add(y, mlp.gate, mlp_out(mlp_in.then_swiglu(n, mlp_out), read), read);
 }
 
 void DoubleStream::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -102,10 +110,10 @@ DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope,
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
   const auto [q, k] = rope.after_norms({txt.norm(t.qk), img.norm(i.qk)});
   const auto [keys, values] = attended(k, concat({t.v, i.v}, 1), attending);
-  const Tensor a = attention(q, keys, values);
+  const Tensor a = attention(q, keys, values, {.key_mask = {}, .kept = attending.kept});
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
-  return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp),
-          .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp)};
+  return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp, attending.values),
+          .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp, attending.values)};
 }
 
 Tensor DoubleBlock::image_only(const Tensor& x, const Rope& rope, const Modulations& m, const Attending& attending) const {

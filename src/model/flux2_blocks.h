@@ -6,6 +6,7 @@
 #include "model/flux2_config.h"
 #include "nn/linear.h"
 #include "nn/rope_table.h"
+#include "ops/attention.h"
 
 namespace flux2 {
 
@@ -35,6 +36,8 @@ struct KeyValue {
 struct Attending {
   const KeyValue* others = nullptr;
   KeyValue* own = nullptr;
+  KeptAttention* kept = nullptr;   // see ops/attention.h
+  Values values = Values::Needed;  // of the block's outputs
 };
 
 // Cuts [B, S, 3·H·D] into queries and keys, and values.
@@ -45,7 +48,7 @@ struct SingleBlock {
   SingleBlock() = default;
   explicit SingleBlock(const Flux2Config& config, Communicator* ranks = nullptr);
 
-  Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m) const;
+  Tensor operator()(const Tensor& x, const Rope& rope, const Modulation& m, const Attending& attending = {}) const;
   // What the block adds to x, before the gate, from n = modulated_norm(x).
   Tensor branch(const Tensor& n, const Rope& rope, const Attending& attending = {}) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
@@ -62,7 +65,8 @@ struct DoubleStream {
 
   Heads heads(const Tensor& x, const Modulation& m) const;
   // x after the attention's output a and the MLP have been added.
-  Tensor finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp) const;
+  Tensor finish(const Tensor& x, const Tensor& a, const Modulation& attention, const Modulation& mlp,
+                Values values = Values::Needed) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 
   Linear qkv, proj, mlp_in, mlp_out;

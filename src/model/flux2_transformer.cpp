@@ -38,26 +38,45 @@ namespace {
 
 // Blocks whose activations are computed again for the gradient. Everything a gradient flows to is an explicit
 // input; weights are found by checkpoint() itself. The block must outlive the backward pass.
-Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m, const HoldBlock& hold) {
-  return checkpoint(
-      [&block, rope](const std::vector<Tensor>& v) {
-        return std::vector{block(v[0], rope, {v[1], v[2], v[3]})};
+struct SecondRun {
+  bool keep_attention = false;
+  CheckpointOptions options;
+
+  std::shared_ptr<KeptAttention> kept() const { return keep_attention ? std::make_shared<KeptAttention>() : nullptr; }
+};
+
+// The block with its outputs computed the first time and left out the second time.
+template <class Run>
+std::vector<Tensor> checkpointed(const Run& run_block, const std::vector<Tensor>& inputs, const SecondRun& run) {
+  const auto kept = run.kept();
+  const auto with = [=](Values values) -> Block {
+    return [=](const std::vector<Tensor>& v) { return run_block(v, Attending{.kept = kept.get(), .values = values}); };
+  };
+  CheckpointOptions options = run.options;
+  options.second = with(Values::Unused);
+  return checkpoint(with(Values::Needed), inputs, options);
+}
+
+Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope, const Modulation& m, const SecondRun& run) {
+  return checkpointed(
+      [&block, rope](const std::vector<Tensor>& v, const Attending& attending) {
+        return std::vector{block(v[0], rope, {v[1], v[2], v[3]}, attending)};
       },
-      {x, m.shift, m.scale, m.gate}, hold)[0];
+      {x, m.shift, m.scale, m.gate}, run)[0];
 }
 
 DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::Streams& x, const Rope& rope,
                                   const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt,
-                                  const HoldBlock& hold) {
-  const auto y = checkpoint(
-      [&block, rope](const std::vector<Tensor>& v) {
-        const auto out =
-            block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}}, {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}});
+                                  const SecondRun& run) {
+  const auto y = checkpointed(
+      [&block, rope](const std::vector<Tensor>& v, const Attending& attending) {
+        const auto out = block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}},
+                               {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}}, attending);
         return std::vector{out.img, out.txt};
       },
       {x.img, x.txt, img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift, img.mlp.scale, img.mlp.gate,
        txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift, txt.mlp.scale, txt.mlp.gate},
-      hold);
+      run);
   return {y[0], y[1]};
 }
 
@@ -67,8 +86,16 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) &&
             in.vec.shape() == Shape{in.x.dim(0), config.hidden},
         "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
+  if (in.reference_vec.defined()) return with_reference_vec(in);
   const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
-  check(!in.references || (!in.checkpoint_blocks && in.references->size() == double_blocks.size() + single_blocks.size()),
+  const size_t blocks = double_blocks.size() + single_blocks.size();
+  check(in.block_memory.empty() || in.block_memory.size() == blocks, "transformer: {} policies for {} blocks",
+        in.block_memory.size(), blocks);
+  const auto memory_of = [&](size_t block) {
+    return in.block_memory.empty() ? BlockMemory{.recompute = in.checkpoint_blocks} : in.block_memory[block];
+  };
+  check(!in.references || (!in.checkpoint_blocks && in.block_memory.empty() &&
+                           in.references->size() == double_blocks.size() + single_blocks.size()),
         "transformer: kept references of {} blocks for another model, or for training",
         in.references ? in.references->size() : 0);
   const auto others = [&](size_t block) { return Attending{.others = in.references ? &(*in.references)[block] : nullptr}; };
@@ -84,23 +111,25 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   tap(in.taps, "vec", in.vec);
 
   // A streamed block takes a second turn when its gradient is computed.
-  const auto hold = [&](size_t block) -> HoldBlock {
-    if (!schedule) return {};
-    return [this, block, stream = in.x.stream().shared_from_this()] {
-      return std::make_shared<const BlockTurn>(schedule, block, *stream);
-    };
+  const auto second_run = [&](size_t block, size_t stored) {
+    SecondRun run{memory_of(block).keep_attention, {.store = in.input_store, .stored = stored}};
+    if (schedule)
+      run.options.hold = [this, block, stream = in.x.stream().shared_from_this()] {
+        return std::make_shared<const BlockTurn>(schedule, block, *stream);
+      };
+    return run;
   };
-  const auto check_gradient = [&](const Tensor& x) {
-    check(!schedule || in.checkpoint_blocks || !schedule->replaces_weights() || !wants_grad(x),
+  const auto check_gradient = [&](size_t block, const Tensor& x) {
+    check(!schedule || memory_of(block).recompute || !schedule->replaces_weights(block) || !wants_grad(x),
           "transformer: gradients of streamed blocks need checkpointing");
   };
 
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
-    s = in.checkpoint_blocks ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, hold(i))
-                             : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
-    check_gradient(s.img);
+    s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, second_run(i, 2))
+                               : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
+    check_gradient(i, s.img);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
   }
@@ -112,22 +141,27 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   const auto reader_of_norm = [&](size_t block) -> const Linear& {
     return block < single_blocks.size() ? single_blocks[block].in : final_linear;
   };
-  if (!in.checkpoint_blocks) n = modulated_norm(x, norm_of(0).shift, norm_of(0).scale, {.as = reader_of_norm(0).takes(x)});
+  const auto normed = [&](size_t block) {
+    return modulated_norm(x, norm_of(block).shift, norm_of(block).scale, {.as = reader_of_norm(block).takes(x)});
+  };
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
-    const BlockTurn turn(schedule, double_blocks.size() + i, in.x.stream());
-    if (in.checkpoint_blocks) {
-      x = checkpointed(single_blocks[i], x, in.rope, single_mod, hold(double_blocks.size() + i));
+    const size_t block = double_blocks.size() + i;
+    const BlockTurn turn(schedule, block, in.x.stream());
+    if (memory_of(block).recompute) {
+      x = checkpointed(single_blocks[i], x, in.rope, single_mod, second_run(block, 1));
+      n = {};
     } else {
+      if (!n.defined()) n = normed(i);
       const Modulation& next = norm_of(i + 1);
-      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(double_blocks.size() + i)),
-                                 next.shift, next.scale, {.as = reader_of_norm(i + 1).takes(x)});
+      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(block)), next.shift, next.scale,
+                                 {.as = reader_of_norm(i + 1).takes(x)});
       x = std::move(both.sum), n = std::move(both.normed);
     }
-    check_gradient(x);
+    check_gradient(block, x);
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }
-  if (in.checkpoint_blocks) n = modulated_norm(x, final_mod.shift, final_mod.scale);
+  if (!n.defined()) n = normed(single_blocks.size());
   return final_linear(narrow(n, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens));
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "autograd/checkpoint.h"
 #include "model/block_schedule.h"
 #include "model/flux2_blocks.h"
 #include "model/taps.h"
@@ -10,6 +12,12 @@ namespace flux2 {
 
 // Keys and values of reference tokens in every block, double blocks first.
 using ReferenceKeys = std::vector<KeyValue>;
+
+// What a block keeps until its gradient is computed.
+struct BlockMemory {
+  bool recompute = false;       // only its inputs: the block runs once more for its gradient
+  bool keep_attention = false;  // with `recompute`: also the result of attention, which is then not computed again
+};
 
 // The FLUX.2 diffusion transformer: a velocity for every latent token from noisy latents, time and text.
 // Plain layers, immutable once loaded, shared by many sessions.
@@ -23,13 +31,19 @@ struct Flux2Transformer {
   Tensor condition(const Tensor& time, const Tensor& guidance) const;
 
   struct Inputs {
-    Tensor x;                                   // [B, I, 128] latent tokens: target first, then references
-    Tensor vec;                                 // [B, H] from condition()
-    Tensor txt;                                 // [B, T, H] from embed_text()
-    const Rope& rope;                           // over text, then image positions
-    int64_t keep = 0;                           // how many image tokens need a velocity; 0: all
-    const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
-    bool checkpoint_blocks = false;             // for gradients: save memory by running each block twice
+    Tensor x;                                        // [B, I, 128] latent tokens: target first, then references
+    Tensor vec;                                      // [B, H] from condition()
+    Tensor txt;                                      // [B, T, H] from embed_text()
+    const Rope& rope;                                // over text, then image positions
+    int64_t keep = 0;                                // how many image tokens need a velocity; 0: all
+    const ReferenceKeys* references = nullptr;       // seen by all tokens, when they are not among x
+    // If defined, the tokens of x behind the first `keep` are references with a conditioning vector of their own [B, H], that of
+    // time 0. Only klein-9B-KV was trained so.
+    Tensor reference_vec;
+    bool references_apart = false;                   // and see only each other, as in klein-9B-KV
+    bool checkpoint_blocks = false;                  // for gradients: save memory by running each block twice
+    std::span<const BlockMemory> block_memory = {};  // the same for each block by itself; empty: as checkpoint_blocks says
+    InputStore* input_store = nullptr;               // where the inputs of blocks that run twice are kept; null: they stay
     Taps taps;
     BeforeBlock before_block = {};
   };
@@ -54,6 +68,9 @@ struct Flux2Transformer {
   std::vector<SingleBlock> single_blocks;
   Linear final_modulation, final_linear;
   std::shared_ptr<BlockSchedule> schedule;  // when not all blocks are in memory; double blocks come first
+
+ private:
+  Tensor with_reference_vec(const Inputs& inputs) const;
 };
 
 }  // namespace flux2

@@ -8,11 +8,11 @@
 
 namespace flux2 {
 
-Tensor Linear::operator()(const Tensor& x_all) const {
-  if (change) return change->apply(*this, x_all);
+Tensor Linear::operator()(const Tensor& x_all, Values values) const {
+  if (change) return change->apply(*this, x_all, values);
   const bool sharded = ranks && ranks->size() > 1;
   const Tensor x = sharded && spread.kind == Spread::Rows ? flux2::spread(x_all, *ranks) : x_all;
-  const Tensor y = lora_linear(x, weight, bias, adapters);
+  const Tensor y = lora_linear(x, weight, bias, adapters, sharded ? Values::Needed : values);
   return sharded && spread.kind == Spread::Columns ? all_reduce(y, *ranks) : y;
 }
 

@@ -17,8 +17,8 @@ struct Linear;
 class LayerChange {
  public:
   virtual ~LayerChange() = default;
-  // The output of the whole layer, change included, for x [..., in].
-  virtual Tensor apply(const Linear& layer, const Tensor& x) const = 0;
+  // The output of the whole layer, change included, for x [..., in]. Values that nobody reads may be computed all the same.
+  virtual Tensor apply(const Linear& layer, const Tensor& x, Values values) const = 0;
 };
 
 // y = x · weightᵀ + bias, plus its adapters. The weight may be quantised; with LoRA it needs no gradient. If the weight is
@@ -28,7 +28,7 @@ struct Linear {
   Linear() = default;
   Linear(int64_t in, int64_t out, bool has_bias = false) : in(in), out(out), has_bias(has_bias) {}
 
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x, Values values = Values::Needed) const;
   // swiglu of the outputs [gate | up], in the dtype that the next layer prefers.
   Tensor then_swiglu(const Tensor& x, const Linear& next) const;
   // The dtype with which this layer multiplies an input like x fastest: quantised if the device supports that (ops/linear.h).

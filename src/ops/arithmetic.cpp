@@ -54,13 +54,13 @@ Tensor affine(const Tensor& x, double factor, double offset) {
 Tensor operator*(double factor, const Tensor& x) { return affine(x, factor, 0.0); }
 Tensor operator+(double offset, const Tensor& x) { return affine(x, 1.0, offset); }
 
-Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z) {
+Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z, Values values) {
   auto* fused = x.device().kernels().gated_add;
   if (!fused) return x + gate * z;
   require(x.shape() == z.shape() && x.rank() == 3 && gate.shape() == x.shape().with(1, 1), "gated_add: {} + {} · {}", x.shape(),
           gate.shape(), z.shape());
   Tensor y = Tensor::like(x);
-  if (y.numel() > 0) fused({x, gate, z, y});
+  if (y.numel() > 0 && values == Values::Needed) fused({x, gate, z, y});
   return record("gated_add", std::move(y), {x, gate, z},
                 [gate = gate.detached(), kept_z = wants_grad(gate) ? z.detached() : Tensor()](const Tensor& dy, GradSink& sink) {
                   sink.add(0, dy);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/linear.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -14,7 +15,7 @@ Tensor operator+(double offset, const Tensor& x);
 Tensor affine(const Tensor& x, double factor, double offset);  // factor · x + offset
 
 // x + gate · z, the end of every residual block; gate [B, 1, C] for x, z [B, S, C].
-Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z);
+Tensor gated_add(const Tensor& x, const Tensor& gate, const Tensor& z, Values values = Values::Needed);
 
 // Sums over the axes on which `shape` has extent 1 (or which it lacks in front): the gradient of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);

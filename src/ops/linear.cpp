@@ -13,14 +13,15 @@ Tensor matrix_rows(const Tensor& x) {
   return (even ? x : x.contiguous()).reshaped({x.numel() / std::max<int64_t>(x.dim(-1), 1), x.dim(-1)});
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Values values) {
   require(w.rank() == 2 && x.dim(-1) == w.dim(1), "linear: input {} for a weight of shape {}", x.shape(), w.shape());
   require(!bias.defined() || bias.shape() == Shape{w.dim(0)}, "linear: bias {} for a weight of shape {}",
           bias.defined() ? bias.shape() : Shape{}, w.shape());
   Tensor y = Tensor::like(x, is_float(x.dtype()) ? x.dtype() : DType::BF16, x.shape().with(-1, w.dim(0)));
   require_terms("linear", w.dim(1), y.shape());
   const Tensor flat = matrix_rows(x);
-  if (y.numel() > 0) x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
+  if (y.numel() > 0 && values == Values::Needed)
+    x.device().kernels().linear({flat, w, bias.defined() ? &bias : nullptr, matrix_rows(y)});
   // x is kept only for the gradient of the weight: a frozen layer keeps no activations.
   return record("linear", std::move(y), {x, w, bias},
                 [kept = wants_grad(w) ? flat : Tensor(), shape = x.shape(), w = w.detached(), bias = bias.detached()](

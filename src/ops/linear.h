@@ -4,10 +4,14 @@
 
 namespace flux2 {
 
+// Whether somebody reads the values of a result. When a block runs a second time for its gradient (checkpoint()), nobody reads
+// what its last ops compute: with Unused, they record their gradient and leave the result uninitialised.
+enum class Values { Needed, Unused };
+
 // y = x · wᵀ + bias over the last axis: x [..., K], w [N, K], bias [N] or undefined. w may be stored in any dtype, quantised
 // blocks included; y has the dtype of x, or BF16 where x is quantised (see below). A weight that needs a gradient must have a
 // float type.
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Values values = Values::Needed);
 
 // swiglu(linear(x, w)) for w [2M, K] = [gate | up].
 Tensor linear_swiglu(const Tensor& x, const Tensor& w);

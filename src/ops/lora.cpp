@@ -51,16 +51,16 @@ Tensor add_gradients(const Kept& c, size_t input, const Tensor& d, const Tensor&
 
 }  // namespace
 
-Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes) {
+Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes, Values values) {
   const Kernels& kernels = x.device().kernels();
-  if (changes.empty()) return linear(x, w, bias);
+  if (changes.empty()) return linear(x, w, bias, values);
   if (!kernels.product_add || wants_grad(w, bias)) return equation(x, w, bias, changes);
   require(w.rank() == 2 && x.dim(-1) == w.dim(1), "lora: input {} for a weight of shape {}", x.shape(), w.shape());
 
   // The layer's own product adds to that of its adapters: the reading of what is there hides behind its arithmetic. The other way
   // round, the adapters would read and write the whole result a second time. 8-bit products and biases cannot add.
-  const bool adapters_first = w.dtype() == x.dtype() && !bias.defined();
-  Tensor y = adapters_first ? Tensor::like(x, x.shape().with(-1, w.dim(0))) : linear(x.detached(), w, bias);
+  const bool needed = values == Values::Needed, adapters_first = w.dtype() == x.dtype() && !bias.defined();
+  Tensor y = adapters_first || !needed ? Tensor::like(x, x.shape().with(-1, w.dim(0))) : linear(x.detached(), w, bias);
   if (y.numel() == 0) return y;
   const Tensor flat = matrix_rows(x.detached()), out = y.reshaped({flat.dim(0), w.dim(0)});
   bool is_written = !adapters_first;  // `out` holds a result to add to
@@ -73,21 +73,27 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
             "lora: {} and {} for a weight of shape {}", c.down.shape(), c.up.shape(), w.shape());
     const Tensor down = c.down.detached().cast(x.dtype()), up = c.up.detached().cast(x.dtype());
     require_terms("lora", rank, out.shape());
-    const Tensor inner = Tensor::like(x, {flat.dim(0), rank});
-    kernels.linear({flat, down, nullptr, inner});
-    scaled(inner, c.scale);
-    if (is_written) {
+    const bool trains_up = wants_grad(c.up);
+    Tensor inner;
+    if (needed || trains_up) {
+      inner = Tensor::like(x, {flat.dim(0), rank});
+      kernels.linear({flat, down, nullptr, inner});
+      scaled(inner, c.scale);
+    }
+    if (!needed) {
+      // nothing is added to a result that nobody reads
+    } else if (is_written) {
       kernels.product_add({inner, up, out, 1.0, true});
     } else {
       kernels.linear({inner, up, nullptr, out});
       is_written = true;
     }
-    kept.push_back({down, up, wants_grad(c.up) ? inner : Tensor(), c.scale, c.down.dtype(), c.up.dtype()});
+    kept.push_back({down, up, trains_up ? inner : Tensor(), c.scale, c.down.dtype(), c.up.dtype()});
     inputs.push_back(c.down);
     inputs.push_back(c.up);
     trained = trained || wants_grad(c.down);
   }
-  if (adapters_first) kernels.product_add({flat, w, out, 1.0, true});
+  if (needed && adapters_first) kernels.product_add({flat, w, out, 1.0, true});
   return record_many("lora_linear", {std::move(y)}, std::move(inputs),
                      [kept = std::move(kept), w = w.detached(), flat = trained ? flat : Tensor(), shape = x.shape()](
                          std::span<const Tensor> dy, GradSink& sink) {

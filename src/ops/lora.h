@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "ops/linear.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -15,6 +16,7 @@ struct Lora {
 
 // linear(x, w, bias) plus the changes, each added to the product in place if the device supports that. The adapters may have
 // another float dtype than x, such as F32 with BF16: they are rounded for the products; their gradients are not.
-Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes);
+Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const std::vector<Lora>& changes,
+                   Values values = Values::Needed);
 
 }  // namespace flux2

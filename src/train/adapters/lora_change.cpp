@@ -38,12 +38,12 @@ class LoraChange final : public TrainedChange {
     refresh(layer);
   }
 
-  Tensor apply(const Linear& layer, const Tensor& x) const override {
+  Tensor apply(const Linear& layer, const Tensor& x, Values values) const override {
     const Lora own{.down = part(0), .up = part(1), .scale = scale_};
     if (parts_.size() == 2 && !drops()) {
       std::vector<Lora> all = layer.adapters;
       all.push_back(own);
-      return lora_linear(x, layer.weight, layer.bias, all);
+      return lora_linear(x, layer.weight, layer.bias, all, values);
     }
     const Tensor base = lora_linear(x, layer.weight, layer.bias, layer.adapters);
     Tensor inner = linear(x, cast(own.down, x.dtype()));

@@ -50,7 +50,7 @@ class LohaChange final : public TrainedChange {
     add_part("hada_w2_b", stream, {dim, layer.in}, values.normal(dim * layer.in, 1.0));
   }
 
-  Tensor apply(const Linear& layer, const Tensor& x) const override {
+  Tensor apply(const Linear& layer, const Tensor& x, Values /*values*/) const override {
     const Tensor delta = scale_ * (matrix_product(part(0), part(1)) * matrix_product(part(2), part(3)));
     Tensor change = linear(x, cast(delta, x.dtype()));
     if (const Tensor mask = row_mask(x, layer.out); mask.defined()) change = change * mask;
@@ -84,7 +84,7 @@ class LokrChange final : public TrainedChange {
   }
 
   // kron(w1, w2) is never formed: x as [rows, in.first, in.second], multiplied by w2, then by w1.
-  Tensor apply(const Linear& layer, const Tensor& x) const override {
+  Tensor apply(const Linear& layer, const Tensor& x, Values /*values*/) const override {
     const Tensor w1 = cast(part(0), x.dtype());
     const Tensor w2 = cast(parts_.size() == 2 ? part(1) : matrix_product(part(1), part(2)), x.dtype());
     const int64_t rows = x.numel() / layer.in;
