@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -98,9 +99,11 @@ def main():
     parser.add_argument("--json")
     args = parser.parse_args()
 
+    # Whether padding a matrix pays is measured while compiling, which ended with an illegal memory access in PyTorch 2.11.
+    torch._inductor.config.shape_padding = False
     weights = gpu_compare.random_weights(args.variant, "cuda")
     results = {}
-    for case, checkpointed, compiled in (("eager", False, False), ("compiled", False, True), ("checkpointed", True, False)):
+    for case, checkpointed, compiled in (("eager", False, False), ("checkpointed", True, False), ("compiled", False, True)):
         if compiled and args.no_compile:
             continue
         theirs, ours = torch_case(weights, args, checkpointed, compiled), flux2_case(args, checkpointed)
