@@ -1,6 +1,9 @@
-// Stages of a run apart, and what a run tells about itself.
+// Stages of a run that are run separately, and the messages of a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
 
 #include "image/read_image.h"
 #include "tests/support/program.h"
@@ -20,7 +23,7 @@ class Stages : public Cli {
   }
 };
 
-TEST_F(Stages, TextIsEncodedApart) {
+TEST_F(Stages, TextIsEncodedSeparately) {
   const Finished encoded = flux2({"encode-text", "a red circle", "-n", "blue", "-o", "fox.safetensors", "--profile", "exact"});
   ASSERT_EQ(encoded.status, 0) << encoded.err;
   EXPECT_EQ(encoded.out, "fox.safetensors\n");
@@ -60,6 +63,19 @@ TEST_F(Stages, VeryVerboseShowsShapesAndMemory) {
   EXPECT_THAT(generate({"a red circle", "-v", "-o", "b.png"}).err, Not(HasSubstr("tokens a pass")));
 }
 
+// Decoding needs more memory than the steps. A second image shows that its steps are measured separately.
+TEST_F(Stages, VeryVerboseShowsThePeakOfEachPhase) {
+  const Finished run = generate({"a red circle", "--repeat", "2", "-vv", "-o", "a.png"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const std::regex line("(denoise|decode): .*pool ([0-9.]+) MiB at most in this phase");
+  std::map<std::string, std::vector<double>> peaks;
+  for (std::sregex_iterator at(run.err.begin(), run.err.end(), line), end; at != end; ++at)
+    peaks[(*at)[1]].push_back(std::stod((*at)[2]));
+  ASSERT_EQ(peaks["denoise"].size(), 2u) << run.err;
+  ASSERT_EQ(peaks["decode"].size(), 2u) << run.err;
+  EXPECT_LT(peaks["denoise"][1], 0.5 * peaks["decode"][0]);
+}
+
 TEST_F(Stages, LongSequencesAreMentioned) {
   EXPECT_THAT(generate({"a fox", "--size", "4096", "--dry-run"}).err, HasSubstr("65536 tokens"));
   EXPECT_THAT(generate({"a fox", "--size", "1024", "--dry-run"}).err, Not(HasSubstr("tokens")));
@@ -86,7 +102,7 @@ TEST_F(Stages, ANamedModelThatIsNotInstalledIsOffered) {
   EXPECT_TRUE(terminal.wait_for("flux2 models install flux.2-klein-4b"));
   EXPECT_EQ(terminal.wait(), 3);
 
-  // -y does not ask. Nobody answers there, so that downloading fails at once.
+  // -y does not ask. No server listens at that address, so the download fails at once.
   Start yes = start({"generate", "a fox", "-m", "flux.2-klein-4b", "-y"});
   yes.environment["HF_ENDPOINT"] = "http://127.0.0.1:9";
   const Finished fetched = run(yes);

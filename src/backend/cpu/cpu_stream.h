@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels/row_math.h"
 #include "backend/cpu/memory_pool.h"
 #include "base/thread_pool.h"
+#include "tensor/peak_meter.h"
 #include "tensor/tensor.h"
 
 namespace flux2 {
@@ -44,7 +45,7 @@ inline const cpu::RowMath<double>& CpuDevice::row_math<double>() const {
 }
 
 // Kernels run to the end before they return, so a stream is little more than its memory.
-class CpuStream : public Stream {
+class CpuStream : public Stream, public PeakMeter {
  public:
   explicit CpuStream(std::shared_ptr<CpuDevice> device);
 
@@ -59,6 +60,7 @@ class CpuStream : public Stream {
 
   size_t peak_bytes() const override { return memory_->peak_bytes(); }
   size_t used_bytes() const override { return memory_->used_bytes(); }
+  size_t restart_peak() override { return memory_->restart_peak(); }
 
   CpuDevice& cpu() const { return static_cast<CpuDevice&>(device()); }
   ThreadPool& pool() const { return cpu().pool(); }

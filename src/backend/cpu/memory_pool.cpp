@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/system_memory.h"
@@ -49,6 +50,7 @@ std::shared_ptr<void> MemoryPool::allocate(size_t bytes) {
   }
   used_ += size;
   peak_ = std::max(peak_, used_);
+  recent_peak_ = std::max(recent_peak_, used_);
   lock.unlock();
   return {block, [pool = shared_from_this(), size](void* p) { pool->give_back(p, size); }};
 }
@@ -77,6 +79,11 @@ size_t MemoryPool::used_bytes() const {
 size_t MemoryPool::peak_bytes() const {
   std::lock_guard lock(mutex_);
   return peak_;
+}
+
+size_t MemoryPool::restart_peak() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(recent_peak_, used_);
 }
 
 size_t MemoryPool::cached_bytes() const {

@@ -21,6 +21,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   size_t used_bytes() const;    // in blocks handed out
   size_t peak_bytes() const;    // the largest used_bytes so far
+  size_t restart_peak();        // the largest used_bytes since the previous call
   size_t cached_bytes() const;  // in blocks kept for reuse
 
  private:
@@ -29,7 +30,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   mutable std::mutex mutex_;
   std::multimap<size_t, void*> free_;  // by size
-  size_t used_ = 0, peak_ = 0, cached_ = 0;
+  size_t used_ = 0, peak_ = 0, recent_peak_ = 0, cached_ = 0;
 };
 
 }  // namespace flux2

@@ -44,6 +44,17 @@ TEST(MemoryPool, CountsUsedAndPeak) {
   EXPECT_EQ(pool->peak_bytes(), size_t{2} << 20);
 }
 
+TEST(MemoryPool, MeasuresThePeakOfEachPhase) {
+  const auto pool = std::make_shared<MemoryPool>();
+  const auto kept = pool->allocate(1 << 20);
+  pool->allocate(4 << 20);
+  EXPECT_EQ(pool->restart_peak(), size_t{5} << 20);
+  pool->allocate(2 << 20);
+  EXPECT_EQ(pool->restart_peak(), size_t{3} << 20);
+  EXPECT_EQ(pool->restart_peak(), size_t{1} << 20);
+  EXPECT_EQ(pool->peak_bytes(), size_t{5} << 20);
+}
+
 TEST(MemoryPool, KeepsLittleMoreThanThePeak) {
   const auto pool = std::make_shared<MemoryPool>();
   for (size_t mib = 1; mib <= 40; ++mib) {

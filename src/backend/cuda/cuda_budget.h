@@ -31,6 +31,7 @@ class CudaBudget {
   void use(size_t bytes) {
     const std::lock_guard lock(mutex_);
     peak_ = std::max(peak_, used_ += bytes);
+    recent_peak_ = std::max(recent_peak_, used_);
   }
   void let_go(size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -55,6 +56,10 @@ class CudaBudget {
 
   size_t held() const { return locked(held_); }
   size_t peak() const { return locked(peak_); }  // of what was in use
+  size_t restart_peak() {                        // the peak since the previous call
+    const std::lock_guard lock(mutex_);
+    return std::exchange(recent_peak_, used_);
+  }
   size_t limit() const { return limit_; }
 
  private:
@@ -66,7 +71,7 @@ class CudaBudget {
   const size_t limit_;
   const std::function<bool(size_t)> allow_;
   mutable std::mutex mutex_;
-  size_t held_ = 0, used_ = 0, peak_ = 0;
+  size_t held_ = 0, used_ = 0, peak_ = 0, recent_peak_ = 0;
   std::mutex trims_mutex_;
   std::list<Trim> trims_;
 };

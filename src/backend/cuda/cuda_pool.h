@@ -40,6 +40,7 @@ class CudaPool : public std::enable_shared_from_this<CudaPool> {
 
   // Blocks in use, and those that a graph keeps for its replays; the peak is that of all pools under one budget.
   size_t peak_bytes() const { return budget_->peak(); }
+  size_t restart_peak() { return budget_->restart_peak(); }  // the peak since the previous call
   size_t used_bytes() const;
 
  private:

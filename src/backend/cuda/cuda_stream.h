@@ -11,11 +11,12 @@
 #include "backend/cuda/op_timer.h"
 #include "backend/cuda/staging.h"
 #include "tensor/device.h"
+#include "tensor/peak_meter.h"
 
 namespace flux2 {
 
 // A CUDA stream with its memory, its matrix products and its library kernels. One thread uses it at a time.
-class CudaStream final : public Stream {
+class CudaStream final : public Stream, public PeakMeter {
  public:
   CudaStream(std::shared_ptr<Device> device, int index, MatmulPlans& plans, std::shared_ptr<CudaBudget> budget);
   ~CudaStream() override;
@@ -32,6 +33,7 @@ class CudaStream final : public Stream {
   std::vector<OpTime> time_ops(const std::function<void()>& work) override;
   size_t peak_bytes() const override { return pool_->peak_bytes(); }
   size_t used_bytes() const override { return pool_->used_bytes(); }
+  size_t restart_peak() override { return pool_->restart_peak(); }
 
   cudaStream_t handle() const { return handle_; }
   Cublas& cublas() { return *cublas_; }
