@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -74,16 +75,29 @@ int run(Console& console, std::vector<std::string> words) {
   return command.run(invocation);
 }
 
-// Some destructors of libraries need memory; without it they cannot return, and C++ ends the program here.
+std::atomic<bool> g_memory_ran_out = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+// The new-handler: called when an allocation fails.
+[[noreturn]] void note_lack_of_memory() {
+  g_memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+// Some functions of libraries need memory and may not throw: destructors, and the iterators over folders of libstdc++ 12. Without
+// memory C++ ends the program here, at times without telling the exception.
 [[noreturn]] void end_unhandled() {
   delete_noted_temporaries();
+  bool memory_ran_out = g_memory_ran_out;
   try {
     if (std::current_exception()) std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
-    write_last_words("flux2: not enough memory\n");
-    ::_exit(exit_code(ErrorCode::OutOfMemory));
+    memory_ran_out = true;
   } catch (...) {
     write_last_words("flux2: internal error: an exception was not handled\n");
+  }
+  if (memory_ran_out) {
+    write_last_words("flux2: not enough memory\n");
+    ::_exit(exit_code(ErrorCode::OutOfMemory));
   }
   std::abort();
 }
@@ -106,6 +120,7 @@ int main(int argc, char** argv) {
   using namespace flux2;
   open_standard_streams();
   std::set_terminate(end_unhandled);
+  std::set_new_handler(note_lack_of_memory);
   watch_interrupts();
   Console console;
   try {

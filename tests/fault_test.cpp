@@ -99,6 +99,32 @@ TEST_P(Fault, EndsWithASentenceOrSuccess) {
               c.all_later ? "+" : "", all.size(), tried, succeeded);
 }
 
+// The iterators over folders of libstdc++ 12 end the program when they get no memory, whatever the caller catches.
+class MemoryInLibraries : public Fault {};
+
+TEST_P(MemoryInLibraries, EndsWithASentence) {
+  const Job failing = job(GetParam().job);
+  learn(failing);
+  if (HasFatalFailure()) return;
+  int failed = 0;
+  for (int n = 1; n <= 10; ++n) {
+    begin_anew();
+    Start s = with_fault(failing, "malloc:" + std::to_string(n));
+    s.environment["FLUX2_FAULT_CALLER"] = "directory_iterator";
+    const Finished done = run(s, kLongestRun);
+    if (done.status == 0) break;
+    ++failed;
+    EXPECT_EQ(done.status, 5) << n << ": " << done.err;
+    EXPECT_NE(done.err.find("flux2: not enough memory"), std::string::npos) << n << ": " << done.err;
+    EXPECT_EQ(problem_after_interruption(failing, true), "") << n;
+  }
+  EXPECT_GT(failed, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, MemoryInLibraries,
+                         testing::Values(FaultCase{"convert", "malloc"}, FaultCase{"generate", "malloc"}),
+                         [](const auto& test) { return test.param.job; });
+
 INSTANTIATE_TEST_SUITE_P(Calls, Fault, testing::ValuesIn(cases()), [](const auto& test) {
   return test.param.job + "_" + test.param.kind + (test.param.all_later ? "_and_later" : "");
 });

@@ -5,6 +5,7 @@
 //   FLUX2_FAULT=KIND:0       none fails
 //   FLUX2_FAULT_COUNT=FILE   receives the number of calls of that kind; for malloc, first the numbers of those calls that come
 //                            from a new place (a new chain of callers), one a line
+//   FLUX2_FAULT_CALLER=NAME  only calls with a function of a library among their callers whose symbol contains this count
 //   FLUX2_FAULT_TRACE=1      writes the callers of the call that fails to standard error, as addresses for addr2line
 //
 // Kinds: write, short (a write that takes only half), hang (a write that never returns), fsync, rename, mmap, malloc, thread.
@@ -44,6 +45,7 @@ Kind g_kind = None;
 long g_at = 0;
 bool g_all_later = false, g_trace = false;
 int g_places = -1;  // a file descriptor
+const char* g_caller = nullptr;
 std::atomic<bool> g_armed = false;
 std::atomic<long> g_calls = 0;
 uintptr_t g_begin = 0, g_end = 0;  // of the program's own code
@@ -79,9 +81,23 @@ bool is_new_place() {
   }
 }
 
+bool is_called_by(const char* name) {
+  void* frames[24];
+  const int depth = backtrace(frames, 24);
+  for (int i = 0; i < depth; ++i) {
+    Dl_info function = {};
+    if (dladdr(frames[i], &function) != 0 && function.dli_sname && strstr(function.dli_sname, name)) return true;
+  }
+  return false;
+}
+
 bool fails(Kind kind) {
   if (g_kind != kind || !g_armed || t_inside) return false;
   t_inside = true;
+  if (g_caller && !is_called_by(g_caller)) {
+    t_inside = false;
+    return false;
+  }
   const long n = ++g_calls;
   if (kind == Malloc && g_places >= 0 && is_new_place()) write_number(n);
   const bool now = g_at > 0 && (g_all_later ? n >= g_at : n == g_at);
@@ -124,6 +140,7 @@ __attribute__((constructor)) void begin() {
   if (g_kind == None) abort();
   g_at = strtol(colon + 1, nullptr, 10);
   g_all_later = what[strlen(what) - 1] == '+';
+  g_caller = getenv("FLUX2_FAULT_CALLER");
   if (const char* file = getenv("FLUX2_FAULT_COUNT")) {
     g_places = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     void* frames[2];
@@ -242,10 +259,16 @@ void _exit(int status) {
 
 }  // extern "C"
 
-void* operator new(size_t size) {
-  if (fails(Malloc)) throw std::bad_alloc();
-  if (void* memory = __libc_malloc(size == 0 ? 1 : size)) return memory;
+// As the standard says: the handler first.
+[[noreturn]] static void fail_new() {
+  if (const std::new_handler handler = std::get_new_handler()) handler();
   throw std::bad_alloc();
+}
+
+void* operator new(size_t size) {
+  if (fails(Malloc)) fail_new();
+  if (void* memory = __libc_malloc(size == 0 ? 1 : size)) return memory;
+  fail_new();
 }
 void* operator new[](size_t size) { return operator new(size); }
 void* operator new(size_t size, const std::nothrow_t&) noexcept {
@@ -253,9 +276,9 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 }
 void* operator new[](size_t size, const std::nothrow_t& tag) noexcept { return operator new(size, tag); }
 void* operator new(size_t size, std::align_val_t alignment) {
-  if (fails(Malloc)) throw std::bad_alloc();
+  if (fails(Malloc)) fail_new();
   if (void* memory = __libc_memalign(static_cast<size_t>(alignment), size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
+  fail_new();
 }
 void* operator new[](size_t size, std::align_val_t alignment) { return operator new(size, alignment); }
 void operator delete(void* memory) noexcept { free(memory); }
