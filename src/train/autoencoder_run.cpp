@@ -392,9 +392,11 @@ void AutoencoderRun::Parts::save_checkpoint(const std::filesystem::path& file, i
   const CheckpointFormat format{.precision = std::nullopt,
                                 .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   const auto write = [&](const std::filesystem::path& path) {
-    const LatentStatistics s =
-        measure_latents(network->plain(), *in.data, seed, options.vae_statistics, *in.stream, in.activations);
-    network->set_statistics(s.mean, s.variance);
+    if (network->trains_encoder()) {
+      const LatentStatistics s =
+          measure_latents(network->plain(), *in.data, seed, options.vae_statistics, *in.stream, in.activations);
+      network->set_statistics(s.mean, s.variance);
+    }
     const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
     log->checkpoint({.step = step, .epoch = at_epoch, .file = written.file, .sha256 = written.sha256, .bytes = written.bytes});
   };

@@ -63,6 +63,11 @@ NamedTensors TrainedAutoencoder::weights() const {
   return all;
 }
 
+bool TrainedAutoencoder::trains_encoder() const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [](const TrainedParameter& p) { return p.name.starts_with("encoder."); });
+}
+
 void TrainedAutoencoder::set_statistics(const std::vector<double>& mean, const std::vector<double>& variance) {
   Stream& stream = vae_.running_mean.stream();
   vae_.running_mean = Tensor::from<double>(stream, DType::F32, vae_.running_mean.shape(), mean);

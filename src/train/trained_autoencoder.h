@@ -34,6 +34,8 @@ class TrainedAutoencoder final : public TrainedModel {
   NamedTensors weights() const;                                          // the parameters alone, for states
   void attach_for_sampling(Flux2Transformer& /*copy*/) const override {}
 
+  // Whether the encoder changes. If it does not, neither do latents and their statistics, and transformers still fit.
+  bool trains_encoder() const;
   void set_statistics(const std::vector<double>& mean, const std::vector<double>& variance);
 
  private:
