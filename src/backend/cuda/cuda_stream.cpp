@@ -52,8 +52,7 @@ void CudaStream::download(void* host, const void* device_memory, size_t bytes) {
   // The stream first, so that a failure of earlier work carries that work's name.
   wait();
   const OutsideCaptures here;
-  if (bytes > 0) check_cuda(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, handle_), "download");
-  check_cuda(cudaStreamSynchronize(handle_), "download");
+  if (bytes > 0) staging_.download(host, device_memory, bytes, handle_);
 }
 
 void CudaStream::wait() {

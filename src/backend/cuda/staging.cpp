@@ -12,8 +12,9 @@ namespace flux2 {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{32} << 20;
-constexpr size_t kPieceBytes = size_t{1} << 20;   // what one reader copies at a time
-constexpr size_t kSmallBytes = size_t{64} << 10;  // the driver copies this much aside by itself
+constexpr size_t kPieceBytes = size_t{1} << 20;     // what one reader copies at a time
+constexpr size_t kSmallBytes = size_t{64} << 10;    // the driver copies this much aside by itself
+constexpr size_t kDownloadBytes = size_t{8} << 20;  // transferred at a time while the bytes before are copied on
 
 }  // namespace
 
@@ -44,6 +45,17 @@ void Staging::fill(std::byte* to, const std::byte* from, size_t bytes) {
   });
 }
 
+Staging::Chunk& Staging::next_chunk() {
+  Chunk& chunk = chunks_[next_];
+  next_ = (next_ + 1) % chunks_.size();
+  if (!chunk.memory) {
+    chunk.memory = pinned_memory(kChunkBytes);
+    check_cuda(cudaEventCreateWithFlags(&chunk.sent, cudaEventDisableTiming), "page-locking host memory");
+  }
+  check_cuda(cudaEventSynchronize(chunk.sent), "copy");  // an event never recorded counts as passed
+  return chunk;
+}
+
 void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaStream_t stream) {
   if (bytes <= kSmallBytes) {
     check_cuda(cudaMemcpyAsync(device_memory, host, bytes, cudaMemcpyHostToDevice, stream), "upload");
@@ -52,13 +64,7 @@ void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaSt
   auto* to = static_cast<std::byte*>(device_memory);
   const auto* from = static_cast<const std::byte*>(host);
   while (bytes > 0) {
-    Chunk& chunk = chunks_[next_];
-    next_ = (next_ + 1) % chunks_.size();
-    if (!chunk.memory) {
-      chunk.memory = pinned_memory(kChunkBytes);
-      check_cuda(cudaEventCreateWithFlags(&chunk.sent, cudaEventDisableTiming), "upload");
-    }
-    check_cuda(cudaEventSynchronize(chunk.sent), "upload");  // an event never recorded counts as passed
+    const Chunk& chunk = next_chunk();
     const size_t n = std::min(bytes, kChunkBytes);
     fill(static_cast<std::byte*>(chunk.memory.get()), from, n);
     check_cuda(cudaMemcpyAsync(to, chunk.memory.get(), n, cudaMemcpyHostToDevice, stream), "upload");
@@ -67,6 +73,34 @@ void Staging::upload(void* device_memory, const void* host, size_t bytes, cudaSt
     from += n;
     bytes -= n;
   }
+}
+
+void Staging::download(void* host, const void* device_memory, size_t bytes, cudaStream_t stream) {
+  if (bytes <= kDownloadBytes) {
+    check_cuda(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream), "download");
+    check_cuda(cudaStreamSynchronize(stream), "download");
+    return;
+  }
+  auto* to = static_cast<std::byte*>(host);
+  const auto* from = static_cast<const std::byte*>(device_memory);
+  const Chunk* arriving = nullptr;  // the bytes before `start`
+  size_t arriving_bytes = 0;
+  const auto empty_chunk = [&](size_t start) {
+    if (!arriving) return;
+    check_cuda(cudaEventSynchronize(arriving->sent), "download");
+    fill(to + start - arriving_bytes, static_cast<const std::byte*>(arriving->memory.get()), arriving_bytes);
+  };
+  for (size_t start = 0; start < bytes;) {
+    const size_t n = std::min(bytes - start, kDownloadBytes);
+    const Chunk& chunk = next_chunk();
+    check_cuda(cudaMemcpyAsync(chunk.memory.get(), from + start, n, cudaMemcpyDeviceToHost, stream), "download");
+    check_cuda(cudaEventRecord(chunk.sent, stream), "download");
+    empty_chunk(start);
+    arriving = &chunk;
+    arriving_bytes = n;
+    start += n;
+  }
+  empty_chunk(bytes);
 }
 
 }  // namespace flux2
