@@ -215,7 +215,8 @@ TEST(FlowStep, OutputPreservationComparesWithTheModelWithoutAdapter) {
   options.base = toy.session->models.transformer.get();
   const auto ignore = [](const std::vector<uint64_t>&) {};
   const auto loss = [&](const FlowStep& step) { return step.train(toy.batch({1, 2}, false), 2, ignore).losses; };
-  EXPECT_EQ(loss(toy.step(options)), loss(toy.step(false)));
+  const auto at_first = loss(toy.step(options)), plain = loss(toy.step(false));
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(at_first[i], plain[i], 1e-9);  // fused kernels round differently
   toy.move_adapter();
   const auto with = loss(toy.step(options)), without = loss(toy.step(false));
   EXPECT_GT(with[0], without[0] + 1e-5);
