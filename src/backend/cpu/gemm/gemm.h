@@ -7,7 +7,7 @@
 
 namespace flux2 {
 
-// Replaces the matrix products of a table (linear, convolution, attention and their gradients, except that of attention) with
+// Replaces the matrix products of a table (linear, convolution, attention and their gradients) with
 // blocked, packed and multi-threaded ones for the instruction sets of this machine.
 //
 // Exact: f32 products, each summed over K in an order that depends on K alone. Fast: operands are rounded to bf16 where the

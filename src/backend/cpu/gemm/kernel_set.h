@@ -25,6 +25,7 @@ void upsample_conv2d(const UpsampleConv2dArgs& args, const KernelSet& set);
 void conv2d_grad_input(const Conv2dGradInputArgs& args, const KernelSet& set);
 void conv2d_grad_weight(const Conv2dGradWeightArgs& args, const KernelSet& set);
 void attention(const AttentionArgs& args, const KernelSet& set);
+void attention_grad(const AttentionGradArgs& args, const KernelSet& set);
 
 // Table entries are plain functions, so the set they use is part of their type.
 template <const KernelSet& set>
@@ -38,6 +39,7 @@ void install(Kernels& kernels) {
   kernels.conv2d_grad_input = [](const Conv2dGradInputArgs& args) { conv2d_grad_input(args, set); };
   kernels.conv2d_grad_weight = [](const Conv2dGradWeightArgs& args) { conv2d_grad_weight(args, set); };
   kernels.attention = [](const AttentionArgs& args) { attention(args, set); };
+  kernels.attention_grad = [](const AttentionGradArgs& args) { attention_grad(args, set); };
 }
 
 // A set with what installs it.

@@ -2,6 +2,7 @@
 # the instruction set it uses and entered only when the processor has it.
 set(GEMM_SOURCES
   gemm/attention.cpp
+  gemm/attention_grad.cpp
   gemm/ceiling.cpp
   gemm/conv2d.cpp
   gemm/convert.cpp

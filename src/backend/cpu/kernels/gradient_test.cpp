@@ -129,6 +129,35 @@ TEST_P(GradientTest, Attention) {
   }
 }
 
+// F32 gradients against those in F64: several blocks of queries, grouped heads, strided tensors, rows that see no key.
+TEST_P(GradientTest, AttentionInF32) {
+  struct Case {
+    int64_t queries, keys, heads, groups, width;
+    bool causal, masked;
+  };
+  for (const Case& c : {Case{1, 1, 1, 1, 4, false, false}, Case{300, 70, 4, 2, 24, false, true},
+                        Case{530, 530, 2, 2, 16, true, false}, Case{40, 40, 4, 1, 20, true, true}}) {
+    std::vector<int32_t> seen(static_cast<size_t>(2 * c.keys));
+    for (size_t i = 0; i < seen.size(); ++i) seen[i] = (i * 7) % 5 < 3 && i % static_cast<size_t>(c.keys) > 2;
+    const Tensor mask = ints({2, c.keys}, seen);
+    const Shape wide_q{2, c.queries, c.heads + 1, c.width}, wide_k{2, c.keys, c.groups + 1, c.width};
+    const Tensor wide[] = {random(wide_q), random(wide_k), random(wide_k), random(wide_q)};
+    const auto run = [&](DType dtype) {
+      const auto view = [&](const Tensor& t) { return t.cast(dtype).narrowed(2, 1, t.dim(2) - 1); };
+      const auto result = [&](const Shape& shape) { return zeros(shape, dtype).narrowed(2, 0, shape[2] - 1); };
+      const Tensor q = view(wide[0]), k = view(wide[1]), v = view(wide[2]), dy = view(wide[3]);
+      const Tensor y = zeros(q.shape(), dtype), log_sum = zeros({2, c.heads, c.queries}, dtype);
+      const Tensor* masked = c.masked ? &mask : nullptr;
+      kernels.attention({q, k, v, y, masked, &log_sum, 0.3f, c.causal});
+      std::vector<Tensor> d = {result(wide_q), result(wide_k), result(wide_k)};
+      kernels.attention_grad({q, k, v, y, log_sum, dy, d[0], d[1], d[2], masked, 0.3f, c.causal});
+      return d;
+    };
+    const std::vector<Tensor> precise = run(DType::F64), single = run(DType::F32);
+    for (size_t i = 0; i < single.size(); ++i) expect_close(single[i], precise[i].to_doubles(), 4 * tolerance(DType::F32));
+  }
+}
+
 TEST_P(GradientTest, Conv2d) {
   for (const ConvShape conv : {ConvShape{1, 1, 1}, ConvShape{2, 0, 0}, ConvShape{2, 1, 0}}) {
     const int64_t h = conv.stride == 1 ? 4 : 2, w = conv.stride == 1 ? 5 : 2;

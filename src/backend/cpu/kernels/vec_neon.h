@@ -17,6 +17,13 @@ inline void store(float* p, const Vec& x) {
   for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, x.v[i]);
 }
 
+// The sum of all lanes in the order of add_halves(), without going through memory.
+inline float sum_of_lanes(const Vec& x) {
+  const float32x4_t four = vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3]));
+  const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+
 inline Vec operator+(const Vec& a, const Vec& b) {
   return lanewise([](auto x, auto y) { return vaddq_f32(x, y); }, a, b);
 }
@@ -72,5 +79,8 @@ inline Pairs load_pairs(const float* p) {
   return pairs;
 }
 inline void store_pairs(float* p, const Pairs& pairs) {
-  for (int i = 0; i < 4; ++i) vst2q_f32(p + 8 * i, float32x4x2_t{{pairs.even.v[i], pairs.odd.v[i]}});
+  for (int i = 0; i < 4; ++i) {
+    const float32x4x2_t both = {{pairs.even.v[i], pairs.odd.v[i]}};
+    vst2q_f32(p + 8 * i, both);  // a macro in clang, which commas in braces would split
+  }
 }
