@@ -101,10 +101,11 @@ void complete_adapters(Arguments& arguments, const std::map<ForeignOption::Piece
   for (const auto& [piece, given] : pieces) {
     const bool paired = adapters != arguments.options.end() && adapters->second.spelled == "--lora-weight";
     if (!paired || given.values.size() > adapters->second.values.size())
-      throw Error(ErrorCode::InvalidArgument,
-                  fmt::format("{} has {} values, --lora-weight {}", given.spelled, given.values.size(),
-                              paired ? adapters->second.values.size() : 0),
-                  "the first value belongs to the first --lora-weight; --lora FILE:STRENGTH:LAYERS says all at once");
+      throw Error(
+          ErrorCode::InvalidArgument,
+          fmt::format("{} has {} values, but --lora-weight has {}", given.spelled, given.values.size(),
+                      paired ? adapters->second.values.size() : 0),
+          "the first value belongs to the first file of --lora-weight; --lora FILE:STRENGTH:LAYERS gives all three together");
   }
   const auto value = [&](ForeignOption::Piece piece, size_t i) -> std::string {
     const auto given = pieces.find(piece);

@@ -66,6 +66,9 @@ TEST(Arguments, UnderstandsMusubisLists) {
   const Arguments a = parse({"--lora_weight", "a.safetensors", "b.safetensors", "--lora_multiplier", "0.5", "-0.25", "a fox"});
   EXPECT_THAT(a.options.at("lora").values, ElementsAre("a.safetensors:0.5", "b.safetensors:-0.25"));
   EXPECT_THAT(a.positional, ElementsAre("a fox"));
+  // As in musubi-tuner, values belong to files by position, and a file without one has strength 1.
+  EXPECT_THAT(parse({"--lora_multiplier", "0.5", "--lora_weight", "a.safetensors", "b.safetensors"}).options.at("lora").values,
+              ElementsAre("a.safetensors:0.5", "b.safetensors:1"));
   EXPECT_THAT(parse({"--lora_weight", "a.safetensors", "a fox"}).positional, ElementsAre("a fox"));
   const Arguments b = parse({"--lora_weight", "a.safetensors", "--lora-weight", "b.safetensors", "--include_patterns",
                              "single_.*", "double", "--exclude_patterns", "linear2", "--lora_multiplier", "2"});
@@ -73,8 +76,8 @@ TEST(Arguments, UnderstandsMusubisLists) {
   EXPECT_THAT(parse({"--lora_weight", "a.safetensors", "--exclude_patterns", "mlp"}).options.at("lora").values,
               ElementsAre("a.safetensors::!mlp"));
   EXPECT_THAT(failure({"--lora_weight", "a.safetensors", "--lora_multiplier", "1", "2"}),
-              HasSubstr("--lora-multiplier has 2 values, --lora-weight 1"));
-  EXPECT_THAT(failure({"--lora", "a.safetensors", "--lora_multiplier", "1"}), HasSubstr("--lora-weight 0"));
+              HasSubstr("--lora-multiplier has 2 values, but --lora-weight has 1"));
+  EXPECT_THAT(failure({"--lora", "a.safetensors", "--lora_multiplier", "1"}), HasSubstr("--lora-weight has 0"));
   EXPECT_THAT(parse({"--control_image_path", "a.png", "b.jpg", "--prompt", "x"}).options.at("input").values,
               ElementsAre("a.png", "b.jpg"));
   EXPECT_THAT(parse({"--latent_path", "a.safetensors", "b.safetensors"}).options.at("latent-path").values,

@@ -207,7 +207,7 @@ CompletedArguments arguments_of(const Command& command, const Command* parent) {
   found.first.words = actions_in(command.arguments);
   Completed& others = found.others;
   others.files =
-      contains(command.arguments, "FILE") || contains(command.arguments, "PICTURE") || contains(command.arguments, "PATH");
+      contains(command.arguments, "FILE") || contains(command.arguments, "IMAGE") || contains(command.arguments, "PATH");
   others.folders = contains(command.arguments, "FOLDER");
   if (parent && contains(command.arguments, "NAME|KEY")) others.models = "any";
   if (parent && contains(command.arguments, "SOURCE")) others.words = starter_names(), others.files = true;

@@ -6,12 +6,13 @@
 
 namespace flux2 {
 
-// "transformer: FLUX.2 klein 4B", "tokenizer"
+// "transformer: FLUX.2 klein 4B", "tokenizer". The family is left out if the variant names it: "Qwen3-like of width 128".
 inline std::string component_text(const Component& component) {
+  const bool named = component.variant.find(component.family) != std::string::npos;
   std::string text = name_of(component.kind);
   if (!component.family.empty() || !component.variant.empty()) text += ":";
-  for (const std::string* part : {&component.family, &component.variant})
-    if (!part->empty()) text += " " + *part;
+  if (!component.family.empty() && !named) text += " " + component.family;
+  if (!component.variant.empty()) text += " " + component.variant;
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "app/registry_access.h"
+#include "base/text.h"
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/user_input.h"
@@ -108,7 +109,10 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report,
 }  // namespace
 
 int run_convert(Invocation& run) {
-  check(run.positional.size() == 1, "convert needs one file or folder");
+  check(!run.positional.empty(), "convert needs a file or a folder");
+  if (run.positional.size() > 1)
+    throw Error(ErrorCode::InvalidArgument, "unexpected argument \"" + printable(run.positional[1]) + "\"",
+                "-o names the result: -o " + printable(run.positional[1]));
   ConvertOptions options = options_of(run);
   const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"},
                                                  run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");

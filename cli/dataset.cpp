@@ -75,7 +75,7 @@ std::vector<OptionGroup> cache_options() {
        {"fp8-text-encoder", 0, "", "the same as --quant-text-encoder fp8"},
        {"batch-size", 0, "N", "texts that are encoded together (default: 4); no effect on images, which are encoded one by one"},
        kWorkersOption,
-       {"caption-variants", 0, "N", "orders of tags that shuffle_tags makes of a caption (default: 8)"},
+       {"caption-variants", 0, "N", "shuffle_tags: how many orders of its tags each caption gets (default: 8)"},
        {.name = "debug-mode",
         .value = "HOW",
         .help = "only show what the images are scaled and cut to. console: in the terminal; video or image: as JPEG files in the "
@@ -337,7 +337,8 @@ const std::vector<Command>& dataset_actions() {
        check_options,
        {"flux2 dataset check data.toml", "flux2 dataset check data.toml --musubi", "flux2 dataset check data.json --json"},
        run_dataset_check,
-       "Reads the dataset file and every image. Errors: images that cannot be read, missing references, equal names, nothing to "
+       "Reads the dataset file and every image. Errors: images that cannot be read, missing references, two images with one "
+       "name, nothing to "
        "train on. Warnings: missing captions and masks, images that are enlarged, references with other proportions. The exit "
        "status is 2 if training would stop."},
       {"buckets",
@@ -348,7 +349,7 @@ const std::vector<Command>& dataset_actions() {
        {"flux2 dataset buckets data.toml", "flux2 dataset buckets data.toml --json",
         "flux2 dataset buckets --dataset_config data.toml"},
        run_dataset_buckets,
-       "Images share a batch if they have the same size, and their references, too. The last batch of each bucket may be "
+       "Images share a batch if they and their references have the same sizes. The last batch of each bucket may be "
        "smaller."},
       {"cache",
        {},
@@ -359,8 +360,9 @@ const std::vector<Command>& dataset_actions() {
         "flux2 dataset cache --dataset_config data.toml --model_version klein-base-4b --vae ae.safetensors --text_encoder "
         "text_encoder/ --skip_existing"},
        run_dataset_cache,
-       "The files are those of musubi-tuner, in both directions. Without options, what is missing or has changed is made again, "
-       "and files of images that are gone are deleted. `flux2 train` does the same before it begins."},
+       "The files have the format of musubi-tuner, and each program can use the files of the other. Without options, flux2 "
+       "writes files that are missing or out of date, and deletes files of images that no longer exist. `flux2 train` does the "
+       "same before it begins."},
   };
   return list;
 }

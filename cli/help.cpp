@@ -18,7 +18,8 @@ std::string option_lines(const OptionSpec& option) {
 
 // What most people use; the overview lists the other commands by name alone.
 bool is_common(const Command& command) {
-  for (const char* name : {"generate", "edit", "inpaint", "upscale", "shell", "models", "inspect", "config", "doctor", "help"})
+  for (const char* name :
+       {"generate", "edit", "inpaint", "upscale", "shell", "train", "models", "inspect", "config", "doctor", "help"})
     if (command.name == name) return true;
   return false;
 }

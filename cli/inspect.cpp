@@ -91,7 +91,7 @@ Json picture_json(const std::string& path, const Limits& limits) {
 
 void print_picture(Invocation& run, const Json& json) {
   Console& console = run.console;
-  console.result(fmt::format("{}: {} picture, {}x{}", json["file"].get<std::string>(), json["format"].get<std::string>(),
+  console.result(fmt::format("{}: {} image, {}x{}", json["file"].get<std::string>(), json["format"].get<std::string>(),
                              json["width"].get<int>(), json["height"].get<int>()));
   if (run.settings.flag("raw")) {
     for (const auto& [key, value] : json["texts"].items())

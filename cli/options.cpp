@@ -207,7 +207,7 @@ std::vector<OptionGroup> inpaint_options() {
 }
 
 std::vector<OptionGroup> inspect_options() {
-  return {{"Output", {{"raw", 0, "", "the stored texts as they are"}}}, control_group()};
+  return {{"Output", {{"raw", 0, "", "print the stored texts unchanged"}}}, control_group()};
 }
 
 std::vector<OptionGroup> tokenize_options() {
@@ -230,18 +230,18 @@ std::vector<OptionGroup> bench_options() {
   return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
            {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
                        {"klein-4b", "klein-9b", "dev", "tiny"}),
-            {"size", 0, "PX|WxH", "of the picture, multiples of 16 (default: 1024; quant: 256)"},
-            {"batch", 'b', "N", "pictures in one step (default: 1)"},
-            {"refs", 0, "N", "reference pictures of the same size in a step (default: 0)"},
-            {"repeat", 0, "N", "passes; the median counts (default: 10, on a CPU 3)"},
-            {"only", 0, "LIST", "of text, step, decode, encode, picture; gemm: of f32, bf16, int8, … (default: all)"},
-            {"per-op", 0, "", "on a GPU: which ops the time goes to"}}},
+            {"size", 0, "PX|WxH", "size of the image, multiples of 16 (default: 1024; quant: 256)"},
+            {"batch", 'b', "N", "images in one step (default: 1)"},
+            {"refs", 0, "N", "reference images of the same size in a step (default: 0)"},
+            {"repeat", 0, "N", "number of passes; the result is their median (default: 10, on a CPU 3)"},
+            {"only", 0, "LIST", "what to measure: text, step, decode, encode, picture; gemm: f32, bf16, int8, … (default: all)"},
+            {"per-op", 0, "", "on a GPU: how much time each op takes"}}},
           {"train: forward, loss and the gradients of adapters on every linear layer of the blocks",
-           {{"rank", 0, "N", "of the adapters (default: 32)"},
-            {"checkpoint", 0, "", "compute each block again for its gradient instead of keeping what it computed"}}},
+           {{"rank", 0, "N", "rank of the adapters (default: 32)"},
+            {"checkpoint", 0, "", "compute each block a second time for its gradient instead of keeping its tensors"}}},
           {"gemm: the CPU's matrix products on klein-4B's shapes",
            {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
-            {"seconds", 0, "S", "spent on each product (default: 0.5)"}}},
+            {"seconds", 0, "S", "time to measure each product for (default: 0.5)"}}},
           {"Device",
            {option("device"), option("threads", 't'), option("quant"), option("max_ram"), option("max_vram"), option("offload"),
             option("profile")}},
@@ -252,26 +252,28 @@ std::vector<OptionGroup> convert_options() {
   return {
       {"Conversion",
        {{"out", 'o', "FILE|FOLDER",
-         "the file to write, .gguf or .safetensors; a folder gets config.json, too, as diffusers reads it"},
-        with_words({"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: by the name of the file; diffusers in a folder)"},
-                   {"bfl", "diffusers", "comfy", "gguf"}),
+         "the file to write, .gguf or .safetensors; a folder also gets the config.json that diffusers reads"},
+        with_words(
+            {"to", 0, "LAYOUT", "bfl, diffusers, comfy or gguf (default: from the name of the file; diffusers for a folder)"},
+            {"bfl", "diffusers", "comfy", "gguf"}),
         with_words({"quant", 0, "TYPE",
-                    "of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
+                    "type of the matrices inside blocks: keep, f32, f16, bf16; safetensors: fp8, fp8_block, int8, nvfp4; GGUF: "
                     "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, iq4_nl, iq4_xs, q3_k, q2_k (default: keep)"},
                    {"keep", "f32",  "f16",  "bf16", "fp8",  "fp8_block", "int8",   "nvfp4",  "q8_0", "q6_k",
                     "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0",      "iq4_nl", "iq4_xs", "q3_k", "q2_k"}),
-        {"quant-rule", 0, "REGEX=TYPE", "for tensors whose original name matches; the first rule that does decides", true},
-        {"fp8-text-encoder", 0, "", "the text encoder as Qwen publishes it in FP8: --part text-encoder --quant fp8_block"},
-        {"shard-size", 0, "GB", "a folder's weights become several files above this; 0: never (default: 10)"},
-        with_words({"part", 0, "NAME", "transformer, text-encoder or vae, of an input that holds several"},
+        {"quant-rule", 0, "REGEX=TYPE", "type of the tensors whose original name matches; the first rule that matches is used",
+         true},
+        {"fp8-text-encoder", 0, "", "the format of Qwen's own FP8 files; the same as --part text-encoder --quant fp8_block"},
+        {"shard-size", 0, "GB", "in a folder: split weights into files of at most this size; 0: never (default: 10)"},
+        with_words({"part", 0, "NAME", "which part to convert if the input contains several: transformer, text-encoder or vae"},
                    {"transformer", "text-encoder", "vae"}),
-        {"report", 0, "", "list the error of every tensor, not of the three worst alone"},
+        {"report", 0, "", "list the error of every tensor instead of the three worst"},
         option("threads", 't')}},
       {"Calibration",
        {{"calibrate", 0, "FILE",
-         "prompts, a line each with options like --w --h --s --d: make their pictures with the source and with the "
-         "result and tell how far they are apart"},
-        rare(option("model", 'm', "calibrate: where the other parts are, if not beside the source")),
+         "a file with one prompt per line, with options like --w --h --s --d: generate images with the source and with "
+         "the result, and print how much they differ"},
+        rare(option("model", 'm', "calibrate: the model with the other parts, if they are not next to the source")),
         rare(option("dit", 0, "calibrate: the transformer, when another part is converted")),
         rare(option("vae", 0, "calibrate: the autoencoder")),
         rare(option("text_encoder", 0, "calibrate: the text encoder")),
@@ -288,9 +290,8 @@ std::vector<OptionGroup> lora_options() {
                        {"kohya", "peft", "bfl", "comfy"}),
             {"into", 0, "MODEL", "merge: the transformer's file, a model's folder or a registered name"},
             {"rank", 0, "N", "extract: 1 to 4096 (default: 32)"},
-            {"sigma-rel", 0, "X",
-             "ema: how far back the average over files of one run reaches, as a part of it, 0.01 to 0.28 (default: 0.15)"},
-            {"model", 'm', "ID|PATH", "check, convert: the model it is for, where its width does not tell"}}},
+            {"sigma-rel", 0, "X", "ema: width of the average as a share of the training so far, 0.01 to 0.28 (default: 0.15)"},
+            {"model", 'm', "ID|PATH", "check, convert: the model of the adapter, if its width does not show it"}}},
           control_group()};
 }
 

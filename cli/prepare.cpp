@@ -78,8 +78,9 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
 
 std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   if (run.positional.size() > 1)
-    throw Error(ErrorCode::InvalidArgument, "unexpected argument \"" + run.positional[1] + "\"",
-                "put the whole prompt in quotes");
+    throw Error(
+        ErrorCode::InvalidArgument, "unexpected argument \"" + run.positional[1] + "\"",
+        is_file(run.positional[0]) ? "an image is given with -i: -i " + run.positional[0] : "put the whole prompt in quotes");
   const Setting* option = run.settings.find("prompt");
   const Setting* file = run.settings.find("prompt-file");
   const bool from_picture = option && !option->origin.starts_with("--prompt");  // --from: any other prompt replaces it

@@ -100,11 +100,20 @@ const std::vector<Variable>& other_variables() {
       {"HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME",
        "where downloads are kept, shared with Python's huggingface_hub"},
       {"HF_ENDPOINT", "address of the model hub (default: https://huggingface.co)"},
-      {"HF_HUB_OFFLINE", "1: no network access, like --offline"},
+      {"HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE", "1: no network access, like --offline"},
       {"HF_HUB_DOWNLOAD_TIMEOUT, HF_HUB_ETAG_TIMEOUT", "seconds without an answer before a download is retried"},
       {"HF_HUB_DISABLE_SYMLINKS", "1: the cache contains copies instead of links"},
       {"HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "proxies; lower case works too"},
+      {"SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_DIR",
+       "file or folder with the certificates that downloads trust; the first that is set counts (default: the system's)"},
+      {"RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE",
+       "place of this process among several that train together; launchers such as torchrun set them"},
+      {"FLUX2_LIMITS_NAME", "limits for input, such as FLUX2_LIMITS_PIXELS; docs/security.md lists them"},
       {"NO_COLOR", "if it is set, messages have no colour"},
+      {"TERM, COLORTERM, TERM_PROGRAM, TMUX", "how this terminal draws images with --show; the terminal sets them"},
+      {"KITTY_WINDOW_ID, GHOSTTY_RESOURCES_DIR, ITERM_SESSION_ID, KONSOLE_VERSION",
+       "the same, for terminals that can show images"},
+      {"LC_ALL, LC_CTYPE, LANG", "whether the terminal shows UTF-8"},
   };
   return list;
 }

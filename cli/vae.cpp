@@ -46,9 +46,9 @@ Coder open_coder(Invocation& run, ProgressDisplay& display) {
 Image on_grid(Image image, Invocation& run) {
   const int width = image.width / kGrid * kGrid, height = image.height / kGrid * kGrid;
   check(width > 0 && height > 0 && width <= kLargestSide && height <= kLargestSide,
-        "a picture of {}x{} cannot be encoded: sides go from {} to {}", image.width, image.height, kGrid, kLargestSide);
+        "an image of {}x{} cannot be encoded: sides go from {} to {}", image.width, image.height, kGrid, kLargestSide);
   if (width == image.width && height == image.height) return image;
-  check(!run.settings.flag("strict"), "a picture of {}x{}: sides must be multiples of {}", image.width, image.height, kGrid);
+  check(!run.settings.flag("strict"), "an image of {}x{}: sides must be multiples of {}", image.width, image.height, kGrid);
   run.console.warn(
       fmt::format("{}x{} is cropped to {}x{}: sides are multiples of {}", image.width, image.height, width, height, kGrid));
   return centre_crop(image, width, height);

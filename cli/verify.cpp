@@ -31,7 +31,8 @@ GenerationRecord record_of(const std::string& path, const Limits& limits) {
     throw Error(ErrorCode::Incompatible, path + " was made with --private, so it does not contain its prompt");
   if (record.kind != "generate" && record.kind != "edit")
     throw Error(ErrorCode::Incompatible,
-                fmt::format("{} is a picture of the kind \"{}\", which is not made from its settings alone", path, record.kind));
+                fmt::format("{} was made by {}, whose images cannot be made again from their settings alone", path, record.kind),
+                "only images of generate and edit can be verified");
   return record;
 }
 

@@ -108,7 +108,7 @@ TEST_F(CliModels, NameIsEquivalentToThePath) {
   EXPECT_EQ(flux2({"models", "edit", "first", "--vae", "second"}).status, 2);  // that is not an autoencoder
 
   ASSERT_EQ(flux2({"convert", "first", "-o", "first.gguf", "--quant", "q8_0"}).status, 0);
-  EXPECT_THAT(flux2({"inspect", "first.gguf"}).out, HasSubstr("transformer: FLUX.2"));
+  EXPECT_THAT(flux2({"inspect", "first.gguf"}).out, HasSubstr("transformer: custom FLUX.2"));
   EXPECT_EQ(flux2({"tokenize", "--tokenizer", "a-tokenizer", "a fox"}).out,
             flux2({"tokenize", "--tokenizer", "a/tokenizer", "a fox"}).out);
 }

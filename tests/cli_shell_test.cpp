@@ -39,24 +39,28 @@ TEST_F(CliShell, ASession) {
   enter("steps=3 seed=7");
   ASSERT_TRUE(terminal.wait_for("seed = 7"));
   ASSERT_TRUE(terminal.wait_for("steps = 3"));
-  enter("steps=1000");  // leaves the old one
+  enter("steps=1000");  // refused: the old value stays
   ASSERT_TRUE(terminal.wait_for("1000 steps; the limit is 256"));
   enter("stepz=4");
   ASSERT_TRUE(terminal.wait_for("did you mean steps?"));
+  for (const auto& [typed, meant] : {std::pair{"hlep", "help"}, {"steps 4", "steps=4"}, {"set size 96x64", "size=96x64"}}) {
+    enter(typed);
+    ASSERT_TRUE(terminal.wait_for(std::string("did you mean ") + meant + "?"));
+  }
 
-  // A prompt makes a picture, which is drawn and becomes $1.
+  // A prompt generates an image, which is drawn and becomes $1.
   enter("a large red circle in the center on a blue background");
   ASSERT_TRUE(terminal.wait_for("$1  out/1.png  128x128  seed 7"));
   EXPECT_THAT(terminal.passed(), HasSubstr("\x1b[38;2;"));
   EXPECT_THAT(terminal.passed(), HasSubstr("▀"));
   ASSERT_TRUE(terminal.wait_for(kPrompt));
 
-  // It can be edited, with a size in front of the words.
+  // The image can be edited, with a size before the prompt.
   enter("$1 96x64 make it green");
   ASSERT_TRUE(terminal.wait_for("$2  out/2.png  96x64  seed 7  make it green"));
   ASSERT_TRUE(terminal.wait_for(kPrompt));
 
-  // Words of commands may begin a prompt.
+  // A prompt may start with the name of a command.
   enter("open sea at night");
   ASSERT_TRUE(terminal.wait_for("$3  out/3.png  128x128"));
   ASSERT_TRUE(terminal.wait_for(kPrompt));
@@ -88,26 +92,26 @@ TEST_F(CliShell, ASession) {
   EXPECT_EQ(edited["references"][0]["name"], "1.png");
   EXPECT_EQ(saved["prompt"], "make it green");
   EXPECT_EQ(read_image(folder_ / "kept/edited.jpg").width, 96);
-  EXPECT_EQ(settings_of("out/3.png")["kind"], "generate");  // the reference was for one prompt alone
+  EXPECT_EQ(settings_of("out/3.png")["kind"], "generate");  // the reference applied to one prompt only
   std::set<uint64_t> seeds;
   for (const char* explored : {"out/4.png", "out/5.png", "out/6.png"})
     seeds.insert(settings_of(explored)["seed"].get<uint64_t>());
   EXPECT_EQ(seeds.size(), 3u);
-  // What was typed is remembered for the next time.
+  // The lines are saved for the next session.
   EXPECT_THAT(bytes("home/history"), HasSubstr("\n$1 96x64 make it green\n"));
 }
 
 TEST_F(CliShell, LinesCanBeEditedCompletedAndRecalled) {
   PseudoTerminal terminal(shell({"--show", "off"}));
   ASSERT_TRUE(terminal.wait_for(kPrompt));
-  // "stps=4" with the e put in between, and the end of the key completed by Tab.
+  // "stps=4", then the missing e is inserted, and Tab completes the key.
   terminal.type("stps=4\x1b[D\x1b[D\x1b[D\x1b[De\r");
   ASSERT_TRUE(terminal.wait_for("steps = 4"));
   terminal.type("neg\t");
   ASSERT_TRUE(terminal.wait_for("negative="));
   terminal.type("dark\r");
   ASSERT_TRUE(terminal.wait_for("negative = dark"));
-  // Two lines up, one word away, another number.
+  // Recalls the line before the last one, deletes a word and types another number.
   terminal.type("\x1b[A\x1b[A");
   ASSERT_TRUE(terminal.wait_for("steps=4"));
   terminal.type(
@@ -115,9 +119,9 @@ TEST_F(CliShell, LinesCanBeEditedCompletedAndRecalled) {
       "5\r");
   ASSERT_TRUE(terminal.wait_for("steps = 5"));
   terminal.type("s\t\t");
-  ASSERT_TRUE(terminal.wait_for("save"));  // all that begins with s is listed
+  ASSERT_TRUE(terminal.wait_for("save"));  // everything that starts with s is listed
   ASSERT_TRUE(terminal.wait_for("seed="));
-  // Ctrl-C gives the line up; twice in a row it leaves.
+  // Ctrl-C discards the line; a second one leaves the shell.
   terminal.type("\x03");
   ASSERT_TRUE(terminal.wait_for("^C"));
   terminal.type("\x03");
@@ -168,7 +172,7 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
   EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.err, HasSubstr("there is no command \"nonsense\""));
   EXPECT_EQ(bytes("kept.txt"), "prompt=\"a red circle\"\nseed=3\nsteps=1\n");
-  // Without a terminal and without words there is only help.
+  // Without a terminal and without arguments, the program prints help.
   EXPECT_EQ(flux2({}).status, 2);
 }
 

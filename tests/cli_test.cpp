@@ -1,4 +1,4 @@
-// The program as a user meets it: started as a process, judged by its exit status, its streams and its files.
+// The program as a user runs it: the tests start it as a process and check its exit status, its streams and its files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ TEST_F(Cli, HelpOfEveryCommandSucceeds) {
     const Finished by_option = flux2({command, "--help"}), by_command = flux2({"help", command});
     EXPECT_EQ(by_option.status, 0) << command;
     EXPECT_EQ(by_command.status, 0) << command;
-    // `config` is a topic as well, which follows the help of the command.
+    // `config` is a topic too; its text follows the help of the command.
     EXPECT_TRUE(by_command.out.starts_with(by_option.out)) << command;
     EXPECT_THAT(by_option.out, HasSubstr("Examples:"));
   }
@@ -54,8 +54,11 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
     EXPECT_THAT(command.err, HasSubstr("not available yet in this version"));
   }
   EXPECT_THAT(flux2({"models", "instal", "x"}).err, HasSubstr("did you mean install?"));
-  EXPECT_EQ(generate({}).status, 2);            // no prompt
-  EXPECT_EQ(generate({"a", "fox"}).status, 2);  // a prompt without quotes
+  EXPECT_EQ(generate({}).status, 2);  // no prompt
+  EXPECT_THAT(generate({"a", "fox"}).err, HasSubstr("put the whole prompt in quotes"));
+  write("photo.png", "any file");
+  EXPECT_THAT(flux2({"edit", "photo.png", "a fox"}).err, HasSubstr("-i photo.png"));
+  EXPECT_THAT(flux2({"convert", "a.safetensors", "b.gguf"}).err, HasSubstr("-o b.gguf"));
   EXPECT_EQ(generate({"a fox", "--size", "100x100", "--strict"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--size", "16x16"}).status, 2);
   EXPECT_EQ(generate({"a fox", "-o", "x.gif"}).status, 2);
@@ -102,7 +105,7 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsExitSeven) {
   const Finished blocked = generate({"a fox", "-o", "file/x.png"});
   EXPECT_EQ(blocked.status, 7);
   EXPECT_THAT(blocked.err, HasSubstr("file/x.png"));
-  EXPECT_THAT(blocked.err, Not(HasSubstr("denoise")));  // said before the work
+  EXPECT_THAT(blocked.err, Not(HasSubstr("denoise")));  // reported before the image is computed
 }
 
 TEST_F(Cli, GuidanceIsLockedOnADistilledModel) {
@@ -199,7 +202,7 @@ TEST_F(Cli, PromptsComeFromStandardInputAndFiles) {
   EXPECT_EQ(listed.out, "one.png\ntwo.png\n") << listed.err;
 }
 
-TEST_F(Cli, PicturesCarryTheirSettings) {
+TEST_F(Cli, ImagesContainTheirSettings) {
   ASSERT_EQ(generate({"a red circle, \"big\"", "-n", "dark", "-S", "11", "-o", "x.png", "--sidecar"}).status, 0);
   const Json found = parse_json(flux2({"inspect", "--json", "x.png"}).out);
   EXPECT_EQ(found["source"], "flux2");
@@ -213,7 +216,7 @@ TEST_F(Cli, PicturesCarryTheirSettings) {
   EXPECT_THAT(flux2({"inspect", "x.png"}).out, HasSubstr("a red circle"));
   EXPECT_THAT(bytes("x.png"), Not(HasSubstr(folder_.string())));
 
-  // The same settings make the same picture again, in another format too as far as that goes.
+  // The same settings give the same image again; a lossy format gives a similar one.
   ASSERT_EQ(flux2({"generate", "--from", "x.png", "-o", "again.png"}).status, 0);
   EXPECT_EQ(read_image(folder_ / "again.png"), read_image(folder_ / "x.png"));
   ASSERT_EQ(flux2({"generate", "--from", "x.png", "-o", "again.jpg"}).status, 0);
@@ -315,7 +318,7 @@ TEST_F(Cli, EditsTakeTheSizeOfTheirReference) {
   const Json record = parse_json(flux2({"inspect", "--json", "b.png"}).out)["settings"];
   EXPECT_EQ(record["kind"], "edit");
   EXPECT_EQ(record["references"][0]["name"], "a.png");
-  // The same without the reference is another picture.
+  // Without the reference, the image is different.
   ASSERT_EQ(generate({"a blue square", "-S", "1", "--size", "96x112", "-o", "c.png"}).status, 0);
   EXPECT_NE(read_image(folder_ / "c.png"), picture);
   const Finished alone = flux2({"edit", "a blue square"});

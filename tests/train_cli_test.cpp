@@ -224,6 +224,14 @@ TEST_F(Train, TwoProcessesGiveTheGradientOfOne) {
   EXPECT_LE(std::sqrt(difference / size), 1e-6);
 }
 
+// --preset and --seed are also options of generate, with other values.
+TEST_F(Train, PresetsSetOptions) {
+  const Finished done = train("out", {"--preset", "character", "--max_train_steps", "1"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(open_weights(folder_ / "out/bars.safetensors")->metadata().at("ss_gradient_checkpointing"), "True");
+  EXPECT_THAT(train("bad", {"--preset", "draft"}).err, HasSubstr("character"));
+}
+
 TEST_F(Train, MistakesAreNamed) {
   const auto mistake = [&](std::vector<std::string> more, const std::string& sentence) {
     const Finished done = train("bad", std::move(more));

@@ -36,9 +36,9 @@ const std::vector<Command>& model_actions() {
         "flux2 models scan /data --json"},
        run_models_scan,
        "Recognises single files, sharded sets, diffusers folders, the folders of other tools (diffusion_models, unet, vae, "
-       "text_encoders, clip, loras, upscale_models) and hub caches. Follows no link out of the folder. --add registers what "
-       "can be used, in place; what is registered already is looked at again and keeps its name and description. Without a "
-       "folder: the model folders."},
+       "text_encoders, clip, loras, upscale_models) and hub caches. Does not follow links out of the folder. --add registers the "
+       "usable models where they are; models that are registered already are updated and keep their name and description. "
+       "Without FOLDER, the model folders are searched."},
       {"identify",
        {},
        "identify a file or folder and show the evidence, without registering it",
@@ -76,8 +76,8 @@ const std::vector<Command>& model_actions() {
        models_remove_options,
        {"flux2 models remove ink", "flux2 models remove flux.2-klein-4b --files", "flux2 models remove 1f0c9a3b2d --files -y"},
        run_models_remove,
-       "Asks first. Deletes files only in the data folder and in hub caches, there the links and then blobs nobody else "
-       "needs; files that another registered model uses stay."},
+       "Asks first. Deletes files only in the data folder and in hub caches, and never files that another registered model "
+       "or another snapshot of a hub cache uses."},
       {"verify",
        {},
        "check files of registered models: size, SHA-256, header, values",
@@ -117,8 +117,8 @@ const std::vector<Command>& model_actions() {
        {"flux2 models cache list", "flux2 models cache clear", "flux2 models cache list --json"},
        run_models_cache,
        "With --quant on a CPU the quantised weights are written to the data folder, so that the next start maps them instead of "
-       "quantising again. --quant-cache sets how much space they may take, or turns this off. Weights that were not used for "
-       "the longest time are deleted first. With --text-cache the text states of prompts are kept, too."},
+       "quantising again. --quant-cache sets how much space they may take, or turns this off. The least recently used "
+       "weights are deleted first. With --text-cache, the text states of prompts are kept too."},
       {"synth",
        {},
        "create a model with random weights",

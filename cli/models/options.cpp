@@ -33,13 +33,14 @@ std::vector<OptionGroup> models_scan_options() {
 }
 
 std::vector<OptionGroup> models_install_options() {
-  return with_messages({"Installation",
-                        {{"name", 0, "NAME", "its name (default: from what it is)"},
-                         {"in-place", 0, "", "use the files where they are instead of copying them"},
-                         {"revision", 0, "NAME", "branch, tag or commit of a repository (default: main)"},
-                         {"local-dir", 0, "FOLDER", "plain files in this folder instead of the cache shared with Python"},
-                         {"token", 0, "TEXT", "for gated repositories; HF_TOKEN or the token file keep it out of your history"},
-                         {"dry-run", 0, "", "list files, sizes and destinations; download nothing"}}});
+  return with_messages(
+      {"Installation",
+       {{"name", 0, "NAME", "its name (default: from the kind of model)"},
+        {"in-place", 0, "", "use the files where they are instead of copying them"},
+        {"revision", 0, "NAME", "branch, tag or commit of a repository (default: main)"},
+        {"local-dir", 0, "FOLDER", "download plain files into this folder instead of the cache shared with Python"},
+        {"token", 0, "TEXT", "token for gated repositories; HF_TOKEN or the token file keeps it out of your shell history"},
+        {"dry-run", 0, "", "list files, sizes and destinations; download nothing"}}});
 }
 
 std::vector<OptionGroup> models_edit_options() {
@@ -48,10 +49,10 @@ std::vector<OptionGroup> models_edit_options() {
                          {"description", 0, "TEXT", "a free text"},
                          {"trigger", 0, "TEXT", "a phrase that triggers an adapter; may be repeated", true},
                          {"steps", 0, "N", "default number of steps"},
-                         {"guidance", 0, "X", "guidance, for models that have one"},
-                         {"width", 0, "PX", "picture width"},
-                         {"height", 0, "PX", "picture height"},
-                         {"lora-weight", 0, "X", "strength of an adapter, -4 to 4"},
+                         {"guidance", 0, "X", "default guidance, for models that have one"},
+                         {"width", 0, "PX", "default width of images"},
+                         {"height", 0, "PX", "default height of images"},
+                         {"lora-weight", 0, "X", "default strength of an adapter, -4 to 4"},
                          {"vae", 0, "NAME|KEY", "the registered autoencoder to use with this model"},
                          {"text-encoder", 0, "NAME|KEY", "the registered text encoder"},
                          {"tokenizer", 0, "NAME|KEY", "the registered tokenizer"}}});
@@ -73,12 +74,12 @@ std::vector<OptionGroup> models_synth_options() {
          .help = "klein-4b, klein-9b, dev or tiny (default: tiny)",
          .words = {"klein-4b", "klein-9b", "dev", "tiny"}},
         {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
-        {"vae-width", 0, "N", "the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
+        {"vae-width", 0, "N", "channels of the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
         {.name = "layout", .value = "NAME", .help = "bfl or diffusers (default: bfl)", .words = {"bfl", "diffusers"}},
         {.name = "dtype", .value = "NAME", .help = "bf16 or f32 (default: bf16)", .words = {"bf16", "f32"}},
         {"seed", 0, "N", "of the weights (default: 0)"},
         {"base", 0, "", "a base model: not distilled"},
-        {"needed-layers", 0, "", "leave out the text encoder's layers that are never read"},
+        {"needed-layers", 0, "", "leave out the layers of the text encoder that FLUX.2 does not use"},
         {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
         {"out", 0, "FOLDER", "where to write it"}}});
 }

@@ -86,14 +86,14 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"show", "", "the settings", none, show},
       {"set", "KEY=VALUE…", "change settings; the word may be left out", pairs, set},
       {"reset", "[KEY]", "unset a key, or all", maybe_key, reset},
-      {"run", "[N]", "make a picture with the settings, or N; an empty line does the same", maybe_number, run},
-      {"explore", "N [PROMPT]", "make N small pictures with different seeds", number_first, explore},
-      {"use", "$N", "take all settings of a picture", picture, use},
-      {"save", "[$N] PATH", "copy a picture, the last one by default", maybe_picture_and_path, save},
+      {"run", "[N]", "make an image with the settings, or N; an empty line does the same", maybe_number, run},
+      {"explore", "N [PROMPT]", "make N small images with different seeds", number_first, explore},
+      {"use", "$N", "take all settings of an image", picture, use},
+      {"save", "[$N] PATH", "copy an image, the last one by default", maybe_picture_and_path, save},
       {"load", "PATH", "make a file the next $N", path, load},
-      {"refs", "", "the pictures so far", none, refs},
+      {"refs", "", "the images so far", none, refs},
       {"model", "[ID|PATH]", "which model, or another one", at_most_one, model},
-      {"open", "[$N]", "open a picture in the desktop's viewer", maybe_picture, open},
+      {"open", "[$N]", "open an image in the desktop's viewer", maybe_picture, open},
       {"history", "", "lines entered before", none, history},
       {"undo", "", "take the last change of settings back", none, undo},
       {"plan", "", "forecast memory and time", none, plan},
@@ -108,7 +108,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
 }
 
 void ShellCommands::help(Shell& shell, const Words&) {
-  say(shell, "a prompt              makes a picture; $1 $2 768x512 in front of it are references and a size");
+  say(shell, "a prompt              makes an image; $1 $2 768x512 in front of it are references and a size");
   say(shell, "key=value …           changes settings; key=none unsets one");
   for (const Entry& entry : all())
     if (entry.help) {
@@ -222,7 +222,7 @@ void ShellCommands::load(Shell& shell, const Words& a) {
 }
 
 void ShellCommands::refs(Shell& shell, const Words&) {
-  if (shell.pictures_.empty()) say(shell, "no pictures yet");
+  if (shell.pictures_.empty()) say(shell, "no images yet");
   for (size_t i = 0; i < shell.pictures_.size(); ++i) shell.show_line(i);
   if (const std::string inputs = shell.settings_.text("input"); !inputs.empty()) say(shell, "inputs = " + inputs);
 }
@@ -245,7 +245,7 @@ void ShellCommands::open(Shell& shell, const Words& a) {
   char* const arguments[] = {program.data(), path.data(), nullptr};
   pid_t child = 0;
   if (const int failure = ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, arguments, environ); failure != 0)
-    throw Error(ErrorCode::NotFound, fmt::format("cannot start xdg-open: {}", std::strerror(failure)), "the picture is " + path);
+    throw Error(ErrorCode::NotFound, fmt::format("cannot start xdg-open: {}", std::strerror(failure)), "the image is " + path);
   int status = 0;
   ::waitpid(child, &status, 0);  // it hands the file over and ends
   check(status == 0, "xdg-open could not show {}", path);

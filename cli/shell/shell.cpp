@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <new>
 
@@ -32,12 +33,34 @@ std::string take_word(std::string_view& text) {
   return word;
 }
 
-// One word that is almost a command is a typing mistake rather than a prompt.
-std::string nearest_command(const std::string& text) {
-  if (text.find_first_of(" \t") != text.npos || text.size() < 4) return {};
-  for (const std::string& name : shell_command_names())
-    if (name.size() >= 4 && edit_distance(text, name) <= 1) return name;
-  return {};
+bool is_setting(const std::string& word) {
+  const auto& keys = ShellSettings::keys();
+  return std::find(keys.begin(), keys.end(), word) != keys.end();
+}
+
+// "hlep" and "help": two neighbouring letters are swapped.
+bool is_swapped(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  const auto [left, right] = std::mismatch(a.begin(), a.end(), b.begin());
+  return a.end() - left >= 2 && left[0] == right[1] && left[1] == right[0] && std::equal(left + 2, a.end(), right + 2);
+}
+
+// A word that is almost a command, and a setting without "=" such as "steps 4" or "set steps 4", are mistakes rather than
+// prompts. Returns what was probably meant, or an empty string.
+std::string probably_meant(const std::string& text) {
+  std::string_view rest = text;
+  std::string word = take_word(rest);
+  if (rest.empty()) {
+    if (word.size() < 4) return {};
+    for (const std::string& name : shell_command_names())
+      if (name.size() >= 4 && (edit_distance(word, name) <= 1 || is_swapped(word, name))) return name;
+    return {};
+  }
+  const bool set = word == "set";
+  if (set) word = take_word(rest);
+  const bool one_word = !rest.empty() && rest.find_first_of(" \t") == rest.npos;
+  const bool value = one_word && (set || (rest[0] >= '0' && rest[0] <= '9'));
+  return value && is_setting(word) ? word + "=" + std::string(rest) : std::string();
 }
 
 bool is_size(const std::string& word) {
@@ -98,8 +121,8 @@ void Shell::interpret(const std::string& line) {
   if (text.empty()) make(once_);
   else if (run_command(text)) return;
   else if (const auto pairs = key_values(text)) change(*pairs);
-  else if (const std::string near = nearest_command(text); !near.empty())
-    throw Error(ErrorCode::InvalidArgument, fmt::format("there is no command \"{}\"; did you mean {}?", text, near),
+  else if (const std::string meant = probably_meant(text); !meant.empty())
+    throw Error(ErrorCode::InvalidArgument, fmt::format("there is no command \"{}\"; did you mean {}?", text, meant),
                 "to use it as a prompt: prompt=\"" + text + "\"");
   else take_prompt(text);
 }
@@ -117,7 +140,7 @@ size_t Shell::index_of(const std::string& word) const {
   const auto number = picture_number(word);
   check(number.has_value(), "\"{}\" is not an image: use $1, $2, …, or $ for the last one", word);
   check(!pictures_.empty(), "no image has been generated yet");
-  check(*number <= static_cast<int>(pictures_.size()), "there is no ${}: the last picture is ${}", *number, pictures_.size());
+  check(*number <= static_cast<int>(pictures_.size()), "there is no ${}: the last image is ${}", *number, pictures_.size());
   return *number == 0 ? pictures_.size() - 1 : static_cast<size_t>(*number - 1);
 }
 

@@ -212,7 +212,7 @@ Alignment measure_alignment(const Image& picture, const Image& original, const I
 }
 
 Image aligned(const Image& picture, const Alignment& a) {
-  require(picture.channels == 3, "align: a picture of {} channels", picture.channels);
+  require(picture.channels == 3, "align: an image of {} channels", picture.channels);
   if (a.is_identity()) return picture;
   const FloatPlanes planes = shrunk_planes(picture, 1);
   Image out(picture.width, picture.height, 3);

@@ -7,7 +7,7 @@
 namespace flux2 {
 
 Image::Image(int w, int h, int c) : width(w), height(h), channels(c) {
-  require(c == 1 || c == 3 || c == 4, "a picture has 1, 3 or 4 channels, not {}", c);
+  require(c == 1 || c == 3 || c == 4, "an image has 1, 3 or 4 channels, not {}", c);
   check_image_size(w, h, {.side = kMaxImageSide, .pixels = kMaxImagePixels});
   pixels.resize(row_bytes() * static_cast<size_t>(h));
 }
@@ -53,7 +53,7 @@ void rgb_row(const Image& image, int y, AlphaRule rule, uint8_t* out) {
 
 Image crop(const Image& image, int left, int top, int width, int height) {
   require(left >= 0 && top >= 0 && width > 0 && height > 0 && width <= image.width - left && height <= image.height - top,
-          "crop {}×{} at ({}, {}) lies outside a picture of {}×{}", width, height, left, top, image.width, image.height);
+          "crop {}×{} at ({}, {}) lies outside an image of {}×{}", width, height, left, top, image.width, image.height);
   Image part(width, height, image.channels);
   for (int y = 0; y < height; ++y) std::copy_n(image.at(left, top + y), part.row_bytes(), part.row(y));
   return part;

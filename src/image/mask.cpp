@@ -164,7 +164,7 @@ Image feathered(const Image& mask, int radius) {
 void blend(Image& kept, const Image& made, const Image& mask) {
   require(kept.width == made.width && kept.height == made.height && mask.width == made.width && mask.height == made.height &&
               kept.channels >= 3 && made.channels == 3 && mask.channels == 1,
-          "blend: pictures of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width,
+          "blend: images of {}x{} and {}x{} by a mask of {}x{}", kept.width, kept.height, made.width, made.height, mask.width,
           mask.height);
   uint8_t* to = kept.pixels.data();
   const uint8_t* from = made.pixels.data();

@@ -109,7 +109,7 @@ class NearestColour {
 }  // namespace
 
 PaletteImage reduce_colours(const Image& rgb, int max_colours) {
-  require(rgb.channels == 3, "reduce_colours: the picture has {} channels", rgb.channels);
+  require(rgb.channels == 3, "reduce_colours: the image has {} channels", rgb.channels);
   require(max_colours >= 2 && max_colours <= 256, "reduce_colours: {} colours", max_colours);
   PaletteImage result{rgb.width, rgb.height, median_cut(rgb, static_cast<size_t>(max_colours)), {}};
   result.indices.resize(static_cast<size_t>(rgb.width) * static_cast<size_t>(rgb.height));

@@ -45,7 +45,7 @@ void interleave(std::span<const float> chw, Image& image, ToByte to_byte) {
 
 Image to_rgb8(std::span<const float> chw, int height, int width, Rounding rounding) {
   Image image(width, height, 3);
-  require(chw.size() == image.pixels.size(), "to_rgb8: {} samples for a picture of {}×{}", chw.size(), width, height);
+  require(chw.size() == image.pixels.size(), "to_rgb8: {} samples for an image of {}×{}", chw.size(), width, height);
   if (rounding == Rounding::Trunc) {
     interleave(chw, image, [](float x) { return static_cast<int32_t>(127.5f * (x + 1.0f)); });
   } else {
@@ -55,7 +55,7 @@ Image to_rgb8(std::span<const float> chw, int height, int width, Rounding roundi
 }
 
 std::vector<float> from_rgb8(const Image& image) {
-  require(image.channels == 3, "from_rgb8: the picture has {} channels; convert it with to_rgb first", image.channels);
+  require(image.channels == 3, "from_rgb8: the image has {} channels; convert it with to_rgb first", image.channels);
   std::array<float, 256> values;
   for (int i = 0; i < 256; ++i) values[i] = 2.0f * (static_cast<float>(i) / 255.0f) - 1.0f;
   std::vector<float> chw(image.pixels.size());

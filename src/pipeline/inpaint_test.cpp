@@ -166,7 +166,7 @@ std::string refusal(const std::function<void()>& f) {
 
 TEST(Inpaint, RejectsInvalidInputWithOneSentence) {
   EXPECT_THAT(refusal([] { Inpaint(photo(64, 64), Image(64, 64, 1), {}); }), HasSubstr("the mask is empty"));
-  EXPECT_THAT(refusal([] { Inpaint(photo(64, 64), Image(64, 65, 1), {}); }), HasSubstr("the mask is 64x65, the picture 64x64"));
+  EXPECT_THAT(refusal([] { Inpaint(photo(64, 64), Image(64, 65, 1), {}); }), HasSubstr("the mask is 64x65, the image 64x64"));
   for (const char* wrong : {"", "1,2,3", "1,2,3,x", "1,2,3,99999", "-1,2,3,4"})
     EXPECT_THAT(refusal([&] { parse_margins(wrong); }), HasSubstr("is not valid")) << wrong;
 }

@@ -27,7 +27,7 @@ std::string lower(std::string text) {
 
 // ---- types ----
 
-// The role that other tools give to a folder of that name.
+// The role that other tools give to a folder with this name.
 std::optional<ModelType> role_of(const fs::path& path) {
   for (fs::path at = path.parent_path(); !at.filename().empty(); at = at.parent_path()) {
     const std::string name = at.filename().string();
@@ -55,7 +55,7 @@ std::optional<ModelType> type_of(const Component& c) {
 
 // ---- names ----
 
-// The name of the folder, file or repository that a part belongs to, past names that say nothing.
+// The name of the folder, file or repository that a part belongs to; generic names such as "model" are skipped.
 std::string owner_of(const fs::path& path) {
   static const std::set<std::string> kSilent = {"transformer",
                                                 "vae",
@@ -261,7 +261,7 @@ std::vector<Described> identify(const fs::path& path, const Log& log) {
     std::vector<Described> parts = describe(recognition);
     if (!parts.empty()) return parts;
     nothing.problem = recognition.kind == Recognition::Kind::Image
-                          ? fmt::format("this is a {} picture, not a model", recognition.container)
+                          ? fmt::format("this is a {} image, not a model", recognition.container)
                           : "there is no model in it";
   } catch (const Error& e) {
     if (e.code() == ErrorCode::OutOfMemory) throw;  // this says nothing about the file
