@@ -96,7 +96,8 @@ TEST_F(TrainMemory, ImpossibleCombinationsAreRefused) {
   refused({"--activation_policy", "p7"}, "p7");
 }
 
-// The forecast of memory is within 8 % of what a run takes. Caches are made before, because encoders are not part of it.
+// The forecast of memory is near what a run takes, apart from what a process of this size needs anyway (pools alone are compared
+// in src/train/memory_test.cpp). Caches are made before, because encoders are not part of it.
 TEST_F(TrainMemory, TheForecastIsNearTheRun) {
   const std::vector<std::string> options = {"--network_dim", "8", "--require_cache"};
   ASSERT_EQ(train("first", {"--network_dim", "8"}).status, 0);
@@ -111,7 +112,8 @@ TEST_F(TrainMemory, TheForecastIsNearTheRun) {
     if (event.contains("host_gib") && event["host_gib"].is_number()) measured = event["host_gib"].get<double>() * (1 << 30);
   }
   ASSERT_GT(measured, 0);
-  EXPECT_NEAR(forecast["peak_bytes"].get<double>() / measured, 1.0, 0.08) << measured / (1 << 20) << " MiB";
+  constexpr double kMebibyte = 1 << 20;
+  EXPECT_NEAR(forecast["peak_bytes"].get<double>() / kMebibyte, measured / kMebibyte, 32 + 0.08 * measured / kMebibyte);
 }
 
 }  // namespace

@@ -30,9 +30,12 @@ std::string ChosenActivations::str() const {
   size_t everything = 0, attention = 0, inputs = 0;
   for (const BlockMemory& m : memory) ++(!m.recompute ? everything : m.keep_attention ? attention : inputs);
   std::vector<std::string> parts;
-  if (everything > 0) parts.push_back(fmt::format("{} blocks keep everything", everything));
-  if (attention > 0) parts.push_back(fmt::format("{} keep their input and attention", attention));
-  if (inputs > 0) parts.push_back(fmt::format("{} keep their input", inputs));
+  const auto add = [&](size_t count, const char* what) {
+    if (count > 0) parts.push_back(fmt::format("{}{} keep {}", count, parts.empty() ? " blocks" : "", what));
+  };
+  add(everything, "everything");
+  add(attention, "their input and attention");
+  add(inputs, "only their input");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -27,10 +27,10 @@ TEST(ActivationPolicy, AutoTakesWhatFits) {
   EXPECT_EQ(chosen(1000).str(), "10 blocks keep everything");
   EXPECT_EQ(chosen(600).str(), "10 blocks keep everything");
   EXPECT_EQ(chosen(599).str(), "9 blocks keep everything, 1 keep their input and attention");
-  EXPECT_EQ(chosen(220).str(), "10 keep their input and attention");
-  EXPECT_EQ(chosen(219).str(), "9 keep their input and attention, 1 keep their input");
-  EXPECT_EQ(chosen(160).str(), "10 keep their input");
-  EXPECT_EQ(chosen(10).str(), "10 keep their input");
+  EXPECT_EQ(chosen(220).str(), "10 blocks keep their input and attention");
+  EXPECT_EQ(chosen(219).str(), "9 blocks keep their input and attention, 1 keep only their input");
+  EXPECT_EQ(chosen(160).str(), "10 blocks keep only their input");
+  EXPECT_EQ(chosen(10).str(), "10 blocks keep only their input");
   EXPECT_EQ(chosen(10).bytes, 160);
   EXPECT_LE(chosen(300).bytes, 300);
   EXPECT_TRUE(chosen(599).memory.front().recompute);

@@ -84,13 +84,12 @@ std::vector<std::vector<float>> after_steps(DType dtype, const std::string& type
 }
 
 TEST(FusedStep, GivesTheBytesOfTheOrdinaryStep) {
-  for (const DType dtype : {DType::F32, DType::BF16})
-    for (const char* type : {"adafactor", "adamw8bit"}) {
-      const auto plain = after_steps(dtype, type, false, true, 3);
-      EXPECT_NE(plain, after_steps(dtype, type, false, true, 2));
-      for (const bool checkpoint : {false, true})
-        EXPECT_EQ(after_steps(dtype, type, true, checkpoint, 3), plain) << name_of(dtype) << " " << type << " " << checkpoint;
-    }
+  for (const auto& [dtype, type] : {std::pair{DType::F32, "adamw8bit"}, std::pair{DType::BF16, "adafactor"}}) {
+    const auto plain = after_steps(dtype, type, false, true, 2);
+    EXPECT_NE(plain, after_steps(dtype, type, false, true, 1));
+    for (const bool checkpoint : {false, true})
+      EXPECT_EQ(after_steps(dtype, type, true, checkpoint, 2), plain) << name_of(dtype) << " " << type << " " << checkpoint;
+  }
 }
 
 // A leaf that is read in several places, also inside a checkpoint, is given away once, when all of them are done.
