@@ -35,7 +35,7 @@ class BucketImages {
   PreparedItem read(size_t item) const {
     const auto& [dataset, listed] = items_[item];
     const DatasetConfig& config = datasets_[dataset].config;
-    PreparedItem prepared = prepare_item(config, *listed, read_sources(config, *listed, options_.limits, options_.log));
+    PreparedItem prepared = prepare_item(config, *listed, read_sources(config, *listed, options_.limits));
     keep(item, prepared.target);
     return prepared;
   }
