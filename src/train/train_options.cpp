@@ -142,7 +142,11 @@ std::optional<std::string> state_on_hub(const TrainOptions& o) {
   if (!o.resume_from_huggingface) return {};
   const std::string& text = *o.resume_from_huggingface;
   if (text == "false" || text == "False") return {};
-  const bool is_flag = text.empty() || text == "true" || text == "True", named = o.resume && !o.resume->empty();
+  // "newest" is what an option without its value means.
+  const auto says_nothing = [](const std::string& word) {
+    return word.empty() || word == "newest" || word == "true" || word == "True";
+  };
+  const bool is_flag = says_nothing(text), named = o.resume && !says_nothing(*o.resume);
   check(is_flag == named, "resume_from_huggingface needs one place of a state: {}",
         named ? "resume must not name another" : "write owner/name/folder");
   return is_flag ? *o.resume : text;
