@@ -264,7 +264,7 @@ TEST(TrainingMemory, TheRehearsalAgreesWithTheRun) {
   const auto random = engine.random_model("tiny", {.text_encoder = false, .vae = false});
   const Flux2Config& config = random->models.transformer.config();
   const CountedTransformer counted = counted_transformer(engine, config);
-  const BatchShape shape{{12, 16}, {}, 2, 64, config.text_width};
+  const BatchShape shape{{8, 8}, {}, 1, 64, config.text_width};
   const auto compare = [&](const TrainOptions& options, ActivationPolicy policy) {
     const auto memory = block_memory(policy, counted.weights.blocks.size());
     const int64_t expected = counted_step_bytes(*counted.network, engine.activations(), options, memory, shape);
@@ -272,7 +272,7 @@ TEST(TrainingMemory, TheRehearsalAgreesWithTheRun) {
     Flux2Transformer network = *session->models.transformer.get();
     const auto before = static_cast<int64_t>(session->stream->used_bytes());
     StepTrial trial(network, session->stream, engine.activations(), options, memory, false);
-    for (int i = 0; i < 2; ++i) trial.step(shape.blank());
+    trial.step(shape.blank());
     const int64_t measured = static_cast<int64_t>(session->stream->peak_bytes()) - before;
     EXPECT_NEAR(static_cast<double>(expected) / static_cast<double>(measured), 1.0, 0.08);
   };
