@@ -216,8 +216,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   if (files.kv && !options.kv_references)
     context.log.warn("{} was trained with kv_references; training without it teaches the model another rule", files.id);
   check(!options.dataset_config.empty(), "training needs a dataset configuration");
-  if (options.train == "vae")
-    return train_autoencoder(spec, options, files, config, context, front, place);
+  if (options.train == "vae") return train_autoencoder(spec, options, files, config, context, front, place);
   if (files.distilled && !options.force)
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} is distilled; adapters trained on a distilled model give broken images", files.id),
@@ -297,7 +296,8 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     if (!memory.on_host) engine_settings.offload = Offload::None;  // no other blocks are streamed
   }
   const Engine engine(engine_settings);
-  const auto session = engine.open(files, front.progress, {.text_encoder = encoder_training.has_value(), .vae = !prompts.empty(), .working = working});
+  const auto session = engine.open(files, front.progress,
+                                   {.text_encoder = encoder_training.has_value(), .vae = !prompts.empty(), .working = working});
   {
     const std::shared_ptr<const Flux2Transformer> base = session->models.transformer.get();
     if (auto* streamed = dynamic_cast<WeightStream*>(base->schedule.get())) streamed->expect_gradients(true);

@@ -46,26 +46,27 @@ std::vector<Tensor> checkpoint(const Block& block, const std::vector<Tensor>& in
   std::vector<GradEdge> weights;
   for (size_t i = inputs_count; i < recorded.size(); ++i) weights.push_back(recorded[i].grad());
 
-  return record_many("checkpoint", std::move(outputs), std::move(recorded),
-                     [=, hold = options.hold, second = options.second ? options.second : block](std::span<const Tensor> dy, GradSink& sink) {
-                       const std::shared_ptr<const void> held = hold ? hold() : nullptr;
-                       std::vector<Tensor> again;
-                       for (size_t i = 0; i < kept.size(); ++i) {
-                         const Tensor x = i < stored.size() ? stored[i]() : kept[i];
-                         again.push_back(wanted[i] ? parameter(x) : x);
-                       }
-                       const std::vector<Tensor> y = second(again);
-                       // A weight's gradient is passed on as soon as it is complete: those of a whole block need not exist
-                       // together.
-                       const auto pass_on = [&](const GradNode& leaf, const Tensor& gradient) {
-                         for (size_t i = 0; i < weights.size(); ++i)
-                           if (weights[i].node.get() == &leaf) return sink.add_last(inputs_count + i, gradient), true;
-                         return false;
-                       };
-                       const Gradients gradients = backward(y, dy, GraphUse::Release, pass_on);
-                       for (size_t i = 0; i < inputs_count; ++i)
-                         if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
-                     });
+  return record_many(
+      "checkpoint", std::move(outputs), std::move(recorded),
+      [=, hold = options.hold, second = options.second ? options.second : block](std::span<const Tensor> dy, GradSink& sink) {
+        const std::shared_ptr<const void> held = hold ? hold() : nullptr;
+        std::vector<Tensor> again;
+        for (size_t i = 0; i < kept.size(); ++i) {
+          const Tensor x = i < stored.size() ? stored[i]() : kept[i];
+          again.push_back(wanted[i] ? parameter(x) : x);
+        }
+        const std::vector<Tensor> y = second(again);
+        // A weight's gradient is passed on as soon as it is complete: those of a whole block need not exist
+        // together.
+        const auto pass_on = [&](const GradNode& leaf, const Tensor& gradient) {
+          for (size_t i = 0; i < weights.size(); ++i)
+            if (weights[i].node.get() == &leaf) return sink.add_last(inputs_count + i, gradient), true;
+          return false;
+        };
+        const Gradients gradients = backward(y, dy, GraphUse::Release, pass_on);
+        for (size_t i = 0; i < inputs_count; ++i)
+          if (wanted[i] && gradients.contains(again[i])) sink.add(i, gradients[again[i]]);
+      });
 }
 
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& block, const Tensor& input) {

@@ -238,7 +238,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
          loaded->transformer.weights->source().description(), transformer_config->text_width);
   const Placement placement = loaded->placement = place(encoder_bytes, transformer_bytes, parts.working);
   if (host && options_.memory_limit > 0 && !placement.fits) refuse(placement, quant() != Quant::None ? quant() : encoder_quant());
-  if ((options_.streamed_blocks > 0 || !options_.chosen_blocks.empty()) && host && (quant() != Quant::None || encoder_quant() != Quant::None))
+  if ((options_.streamed_blocks > 0 || !options_.chosen_blocks.empty()) && host &&
+      (quant() != Quant::None || encoder_quant() != Quant::None))
     options_.log.warn("weights that are quantised while loading stay in memory: no blocks are swapped");
   if (transformer_config &&
       (placement.transformer_blocks < transformer_bytes.blocks.size() || (placement.encoder_leaves && !host)))
