@@ -114,10 +114,12 @@ TEST(MappedFile, WritingBytesOfATruncatedFileNamesIt) {
   change_found();
 }
 
-// AddressSanitizer reports the signal and exits with status 1.
+// The sanitizers report the signal and exit with a status of their own.
 bool ends_by_bus_error(int status) {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__)
   return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+#elif defined(__SANITIZE_THREAD__)
+  return WIFEXITED(status) && WEXITSTATUS(status) == 66;
 #else
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
 #endif
