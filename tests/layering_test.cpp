@@ -40,8 +40,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["engine"] = {"base", "net",   "tensor",   "autograd", "ops",         "weights",      "nn",          "model",
                  "text", "image", "pipeline", "hub",      "backend/cpu", "backend/cuda", "backend/plan"};
   m["record"] = {"base", "tensor", "image", "pipeline"};
-  m["bench"] = {"base",  "net",  "tensor", "autograd", "ops", "weights", "nn",
-                "model", "text", "image",  "pipeline", "hub", "engine",  "backend/cpu"};
+  m["bench"] = {"base", "net",   "tensor",   "autograd", "ops",    "weights",     "nn",   "model",
+                "text", "image", "pipeline", "hub",      "engine", "backend/cpu", "train"};
   m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
   m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record", "train"};
   m["cli"] = {"base",     "net", "tensor", "weights", "model", "text",  "image",

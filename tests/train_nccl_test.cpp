@@ -58,7 +58,7 @@ TEST_F(TrainNccl, IsRefusedOnACpu) {
   const Finished done = train("out", {"--ddp_backend", "nccl"});
   EXPECT_NE(done.status, 0);
   EXPECT_THAT(done.err, HasSubstr("NCCL cannot sum the gradients: "));
-  EXPECT_THAT(done.err, HasSubstr("--ddp_backend sockets"));
+  EXPECT_THAT(done.err, HasSubstr("--ddp-backend sockets"));
   EXPECT_FALSE(exists("out/bars.safetensors"));
 }
 

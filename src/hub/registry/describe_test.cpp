@@ -110,7 +110,7 @@ TEST(Describe, ReportsUnusableFiles) {
   EXPECT_THAT(refusal([&] { require_usable({flux1}, folder / "f.safetensors"); }), HasSubstr("FLUX.1"));
 
   write_file(folder / "p.png", "\x89PNG\r\n\x1a\n");
-  EXPECT_THAT(only(folder / "p.png").problem, HasSubstr("PNG picture"));
+  EXPECT_THAT(only(folder / "p.png").problem, HasSubstr("PNG image"));
   EXPECT_EQ(only(folder / "p.png").type, "unknown");
   const Described big = only(write_stripped(folder / "upscale_models/4x.safetensors", {{"body.0.weight", {64, 3, 3, 3}}}));
   EXPECT_EQ(big.type, "upscaler");
