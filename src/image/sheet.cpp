@@ -89,8 +89,8 @@ void paste(Image& sheet, const Image& picture, const SheetPlace& place) {
 Sheet make_sheet(std::span<const SheetBlock> blocks, int cell, int most) {
   require(!blocks.empty(), "a sheet without images");
   for (const SheetBlock& block : blocks) {
-    require(block.cells.size() == block.rows.size() * block.columns.size(), "a sheet of {}×{} with {} images",
-            block.rows.size(), block.columns.size(), block.cells.size());
+    require(block.cells.size() == block.rows.size() * block.columns.size(), "a sheet of {}×{} with {} images", block.rows.size(),
+            block.columns.size(), block.cells.size());
     for (const Image& image : block.cells) require(image.width == 0 || image.channels == 3, "a sheet is made of RGB images");
   }
   Layout l = lay_out(blocks, cell);

@@ -84,8 +84,7 @@ Inpaint::Inpaint(std::shared_ptr<const Image> canvas, const Image& mask, const I
     : canvas_(std::move(canvas)), options_(options) {
   check(canvas_->channels >= 3 && mask.channels == 1, "inpainting needs a colour image and a mask with one channel");
   check(mask.width == canvas_->width && mask.height == canvas_->height,
-        "the mask is {}x{}, the image {}x{}: they need the same size", mask.width, mask.height, canvas_->width,
-        canvas_->height);
+        "the mask is {}x{}, the image {}x{}: they need the same size", mask.width, mask.height, canvas_->width, canvas_->height);
   if (!bounds(mask))
     throw Error(ErrorCode::InvalidArgument, "the mask is empty: nothing would be regenerated",
                 Hint("white areas are regenerated; {0} swaps white and black", {set_option("mask_invert")}));
