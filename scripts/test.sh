@@ -52,7 +52,10 @@ say "running the tests of $folder"
 report=$PWD/$folder/test-report.xml
 rm -f "$report"
 status=0
-ctest --test-dir "$folder" -j "$(build_jobs)" --output-on-failure --output-junit "$report" "${selection[@]}" >&2 || status=$?
+# A folder of its own, so that two runs on one machine do not meet, and nothing is left behind.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+TMPDIR=$scratch TEST_TMPDIR=$scratch ctest --test-dir "$folder" -j "$(build_jobs)" --output-on-failure --output-junit "$report" "${selection[@]}" >&2 || status=$?
 
 # The first element of the report carries the totals: <testsuite … tests="9" failures="1" disabled="0" skipped="2" …>
 count() {
