@@ -53,8 +53,8 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
     if (log)
       log->checkpoint({.step = step, .epoch = at_epoch, .file = written.file, .sha256 = written.sha256, .bytes = written.bytes});
     for (const TrainedModel::Companion& part : network->companions()) {
-      const WrittenCheckpoint beside =
-          write_checkpoint(path.parent_path() / (path.stem().string() + part.suffix + ".safetensors"), part.tensors, facts, format);
+      const WrittenCheckpoint beside = write_checkpoint(
+          path.parent_path() / (path.stem().string() + part.suffix + ".safetensors"), part.tensors, facts, format);
       if (log)
         log->checkpoint({.step = step, .epoch = at_epoch, .file = beside.file, .sha256 = beside.sha256, .bytes = beside.bytes});
     }
@@ -89,7 +89,8 @@ void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
   state.optimizer.scalars = flat_scalars(optimiser->scalars());
   state.loss_window = log->losses().values();
   state.elapsed_s = log->elapsed_s();
-  StateTensors tensors{.full_model = options.full, .weights = network->state_tensors(), .optimizer = optimizer_slots(), .ema = {}};
+  StateTensors tensors{
+      .full_model = options.full, .weights = network->state_tensors(), .optimizer = optimizer_slots(), .ema = {}};
   if (average) tensors.ema = average->averages();
   write_state(folder, state, tensors);
   log->state({.step = step, .epoch = epoch, .folder = folder});
