@@ -98,9 +98,8 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
     if (in.text_encoder) {
       auto both = std::make_unique<TrainedTextEncoder>(
           std::move(network), *in.text_encoder, in.text_encoder_source, *in.stream,
-          TrainedTextEncoderOptions{.dtype = options.full_bf16 ? DType::BF16 : DType::F32,
-                                    .activations = in.activations,
-                                    .freeze = options.freeze});
+          TrainedTextEncoderOptions{
+              .dtype = options.full_bf16 ? DType::BF16 : DType::F32, .activations = in.activations, .freeze = options.freeze});
       encoder = both.get();
       network = std::move(both);
       in.text_encoder.reset();
@@ -379,8 +378,7 @@ void TrainingRun::Parts::one_step(std::vector<MicroStep> group, int64_t first_mi
     network->refresh();
     report.lr.emplace_back("unet", options.learning_rate * factor);
     if (lora_plus_ratio > 0) report.lr.emplace_back("unet plus", options.learning_rate * lora_plus_ratio * factor);
-    if (encoder)
-      report.lr.emplace_back("text_encoder", options.text_encoder_lr.value_or(options.learning_rate) * factor);
+    if (encoder) report.lr.emplace_back("text_encoder", options.text_encoder_lr.value_or(options.learning_rate) * factor);
     if (optimiser_named(options.optimizer_type) == OptimiserKind::Prodigy) {
       const std::vector<double> rates = optimiser->effective_rates();
       for (size_t g = 0; g < rates.size(); ++g) report.d_lr.emplace_back(g == 0 ? "unet" : "unet plus", rates[g]);
