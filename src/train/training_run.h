@@ -41,7 +41,7 @@ struct TrainingInputs {
   DType activations = DType::F32;
   std::vector<BlockMemory> block_memory;  // what each block keeps for its gradient; empty: as the options say
   const TrainingSet* data = nullptr;
-  RunFacts facts;                 // what is known about model and files; the run fills in the rest
+  RunFacts facts;  // what is known about model and files; the run fills in the rest
   // The text encoder, if it is trained too, as loaded; the data must then give tokens.
   std::shared_ptr<const Qwen3Encoder> text_encoder;
   std::shared_ptr<const NamedWeights> text_encoder_source;
