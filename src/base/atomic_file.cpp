@@ -1,5 +1,6 @@
 #include "base/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -131,14 +133,19 @@ bool AtomicFile::commit_new() {
   return true;
 }
 
+// Reads the folder by itself: the iterators of libstdc++ 12 end the program when they get no memory.
 void remove_stale_temporaries(const fs::path& folder) {
-  std::error_code failure;
-  for (fs::directory_iterator entry(folder.empty() ? fs::path(".") : folder, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    if (!is_temporary_name(entry->path().filename().string())) continue;
-    const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  struct Closer {
+    void operator()(DIR* list) const { ::closedir(list); }
+  };
+  const std::unique_ptr<DIR, Closer> list(::opendir(folder.empty() ? "." : folder.c_str()));
+  if (!list) return;
+  while (const dirent* entry = ::readdir(list.get())) {
+    if (!is_temporary_name(entry->d_name)) continue;
+    const fs::path path = folder / entry->d_name;
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(entry->path(), fd)) ::unlink(entry->path().c_str());
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(path, fd)) ::unlink(path.c_str());
     ::close(fd);
   }
 }
