@@ -31,12 +31,12 @@ struct Flux2Transformer {
   Tensor condition(const Tensor& time, const Tensor& guidance) const;
 
   struct Inputs {
-    Tensor x;                                        // [B, I, 128] latent tokens: target first, then references
-    Tensor vec;                                      // [B, H] from condition()
-    Tensor txt;                                      // [B, T, H] from embed_text()
-    const Rope& rope;                                // over text, then image positions
-    int64_t keep = 0;                                // how many image tokens need a velocity; 0: all
-    const ReferenceKeys* references = nullptr;       // seen by all tokens, when they are not among x
+    Tensor x;                                   // [B, I, 128] latent tokens: target first, then references
+    Tensor vec;                                 // [B, H] from condition()
+    Tensor txt;                                 // [B, T, H] from embed_text()
+    const Rope& rope;                           // over text, then image positions
+    int64_t keep = 0;                           // how many image tokens need a velocity; 0: all
+    const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
     // If defined, the tokens of x behind the first `keep` are references with a conditioning vector of their own [B, H], that of
     // time 0. Only klein-9B-KV was trained so.
     Tensor reference_vec;

@@ -21,8 +21,8 @@ class Cudnn {
 
   // Without causal or key_mask.
   bool attention(const AttentionArgs& args);
-  // The same, with as many key heads as query heads, 64 or 128 wide. Over long sequences the order of the sums of dq is not fixed:
-  // its last bits vary from run to run.
+  // The same, with as many key heads as query heads, 64 or 128 wide. Over long sequences the order of the sums of dq is not
+  // fixed: its last bits vary from run to run.
   bool attention_grad(const AttentionGradArgs& args);
 
   // Channels that are multiples of 8, all tensors BF16 and contiguous. The residual, of y's shape, is added before rounding.
