@@ -97,14 +97,17 @@ std::vector<SamplePrompt> read_sample_prompts(const std::string& path) {
   });
 }
 
+// Sample images are small and quick unless a prompt asks for more, as in musubi-tuner.
+constexpr int64_t kSampleSide = 256, kSampleSteps = 20;
+
 RequestSpec sample_spec(const RequestSpec& base, const SamplePrompt& sample, const ModelFiles& files, uint64_t run_seed) {
   RequestSpec spec;
   spec.device = base.device;
   spec.prompt = sample.prompt;
-  spec.width = sample.width ? sample.width : std::optional<int64_t>(files.defaults.width);
-  spec.height = sample.height ? sample.height : std::optional<int64_t>(files.defaults.height);
+  spec.width = sample.width.value_or(std::min<int64_t>(kSampleSide, files.defaults.width));
+  spec.height = sample.height.value_or(std::min<int64_t>(kSampleSide, files.defaults.height));
   for (auto* side : {&spec.width, &spec.height}) *side = std::max<int64_t>(16, **side / 16 * 16);
-  spec.steps = sample.steps;
+  spec.steps = sample.steps.value_or(std::min<int64_t>(kSampleSteps, files.defaults.steps));
   spec.seed = static_cast<int64_t>(sample.seed.value_or(run_seed));
   spec.shift = sample.flow_shift;
   if (files.defaults.guidance_kind == ModelDefaults::TrueCfg) {

@@ -14,17 +14,17 @@ namespace flux2 {
 struct SamplePrompt {
   std::string prompt;
   std::string negative = " ";
-  std::optional<int64_t> width, height;  // empty: those of the model
-  std::optional<int64_t> steps;          // empty: those of the model
+  std::optional<int64_t> width, height;  // empty: 256, or those of a smaller model
+  std::optional<int64_t> steps;          // empty: 20, or those of the model if it needs fewer
   std::optional<uint64_t> seed;          // empty: the seed option of the run, else 42
   std::optional<double> guidance;        // true guidance of base models, the input of dev
   std::optional<double> flow_shift;
   std::vector<std::string> references;  // paths
 };
 
-// musubi-tuner's text format: one prompt a line, `#` starts a comment line, options follow as ` --w 512 --h 512 --s 20 --d 42 --g
-// 4
-// --n NEGATIVE --fs SHIFT --ci IMAGE`. Its options without a meaning for FLUX.2 (l, f, i, ei, cn, of) are accepted.
+// musubi-tuner's text format: one prompt a line, `#` starts a comment line, options follow as
+// ` --w 512 --h 512 --s 20 --d 42 --g 4 --n NEGATIVE --fs SHIFT --ci IMAGE`.
+// Its options without a meaning for FLUX.2 (l, f, i, ei, cn, of) are accepted.
 std::vector<SamplePrompt> sample_prompts_from_text(std::string_view text);
 
 // A list of texts in that format or of objects {"prompt", "negative_prompt", "width", "height", "sample_steps", "seed",
