@@ -121,8 +121,7 @@ TEST_P(MemoryInLibraries, EndsWithASentence) {
   EXPECT_GT(failed, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, MemoryInLibraries,
-                         testing::Values(FaultCase{"convert", "malloc"}, FaultCase{"generate", "malloc"}),
+INSTANTIATE_TEST_SUITE_P(Folders, MemoryInLibraries, testing::Values(FaultCase{"generate", "malloc"}),
                          [](const auto& test) { return test.param.job; });
 
 INSTANTIATE_TEST_SUITE_P(Calls, Fault, testing::ValuesIn(cases()), [](const auto& test) {
