@@ -75,7 +75,7 @@ void change(Invocation& run, const std::string& key, const std::string& literal)
           "configuration key \"{}\": only letters, digits, - and _", key);
   check_config_value(key, literal);
   const std::filesystem::path path = run.user.path;
-  check(!path.empty(), "there is no data folder: set FLUX2_HOME or HOME");
+  check(!path.empty(), "flux2 has no data folder: set FLUX2_HOME or HOME");
   std::error_code ignored;
   const bool exists = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
   const std::string edited = edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);

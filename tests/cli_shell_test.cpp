@@ -170,7 +170,7 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
   EXPECT_THAT(piped.out, HasSubstr("$1  x.png  128x128  seed 3  a red circle\n"));
   EXPECT_THAT(piped.out, HasSubstr("$2  x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  it's a cat's life\n"));
-  EXPECT_THAT(piped.err, HasSubstr("there is no command \"nonsense\""));
+  EXPECT_THAT(piped.err, HasSubstr("\"nonsense\" is not a command"));
   EXPECT_EQ(bytes("kept.txt"), "prompt=\"a red circle\"\nseed=3\nsteps=1\n");
   // Without a terminal and without arguments, the program prints help.
   EXPECT_EQ(flux2({}).status, 2);

@@ -320,7 +320,7 @@ bool run_shell_command(Shell& shell, const std::string& line) {
     check(!forced, "{} is used like this: {} {}", name, name, entry.arguments);
     return false;
   }
-  check(!forced, "there is no command \"{}\"; help lists them", name);
+  check(!forced, "\"{}\" is not a command; help lists all commands", name);
   return false;
 }
 

@@ -122,7 +122,7 @@ void Shell::interpret(const std::string& line) {
   else if (run_command(text)) return;
   else if (const auto pairs = key_values(text)) change(*pairs);
   else if (const std::string meant = probably_meant(text); !meant.empty())
-    throw Error(ErrorCode::InvalidArgument, fmt::format("there is no command \"{}\"; did you mean {}?", text, meant),
+    throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" is not a command; did you mean {}?", text, meant),
                 "to use it as a prompt: prompt=\"" + text + "\"");
   else take_prompt(text);
 }

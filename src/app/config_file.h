@@ -24,7 +24,7 @@ struct ConfigFile {
   const std::string* find(const std::string& key) const;
 };
 
-// Empty if there is no such file. Throws BadFile, with the line, if it cannot be read.
+// Empty if the file does not exist. Throws BadFile, with the line, if it cannot be read.
 ConfigFile read_config(const std::filesystem::path& path, const Log& log);
 
 // The same for the flux2.toml of a project.

@@ -10,7 +10,7 @@
 
 namespace flux2 {
 
-// The folder for text states; empty if there is no data folder.
+// The folder for text states; empty if flux2 has no data folder.
 std::filesystem::path text_cache_folder(const AppContext& context);
 
 // Text states on disk, so that a prompt that was encoded by an earlier run needs no text encoder. One safetensors file for each

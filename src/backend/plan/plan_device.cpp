@@ -20,7 +20,7 @@ struct Nothing {
   }
 };
 
-// The table with every kernel replaced by one that does nothing; what is missing stays missing, unless `all` are wanted.
+// The table with every kernel replaced by one that does nothing; kernels that are missing stay missing, unless `all` is set.
 Kernels muted(Kernels table, bool all = false) {
   const auto mute = [all](auto&... entries) { ((entries = all || entries ? decltype(+entries)(Nothing{}) : nullptr), ...); };
   auto& [fill, copy, unary, unary_grad, binary, scale, sum, linear, linear_grad_input, linear_grad_weight, layer_norm,

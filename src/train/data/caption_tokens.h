@@ -16,8 +16,8 @@ struct CaptionTokens {
   std::vector<int32_t> ids, mask;
 };
 
-// The captions of datasets as tokens, for training the text encoder too: its states change with every step, so there is no cache
-// of them.
+// The captions of datasets as tokens, for training the text encoder too: its states change with every step, so they are
+// not cached.
 class CaptionTable {
  public:
   using Tokenise = std::function<CaptionTokens(const std::string& text)>;

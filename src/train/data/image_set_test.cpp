@@ -81,7 +81,7 @@ TEST_F(ImageSet, SquaresComeFromTheImageAndDependOnTheSample) {
     for (const BatchPlan& plan : set.epoch(1, epoch)) {
       EXPECT_EQ(plan.size, (LatentSize{2, 2}));
       const LoadedBatch batch = set.load(plan);
-      EXPECT_EQ(batch.pixels, again.load(plan).pixels);  // decoded anew, the same
+      EXPECT_EQ(batch.pixels, again.load(plan).pixels);  // decoded a second time
       different.insert(batch.pixels);
     }
   EXPECT_EQ(different.size(), 8u);
