@@ -54,7 +54,8 @@ void check_autoencoder_options(const TrainOptions& o) {
   check(o.base_weights.empty(), "base_weights are adapters for the transformer");
 }
 
-AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(std::move(given)), options(std::move(chosen)) {
+AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(std::move(given)) {
+  options = std::move(chosen);
   check_train_options(options);
   check_autoencoder_options(options);
   check_output_name(options.output_name);

@@ -53,7 +53,8 @@ TimestepOptions timestep_options(const TrainOptions& o) {
           .timestep_offset = o.timestep_offset};
 }
 
-TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::move(given)), options(std::move(chosen)) {
+TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::move(given)) {
+  options = std::move(chosen);
   check_train_options(options);
   check_output_name(options.output_name);
   if (!options.metadata_reso.empty()) {  // a mistake in it must not wait for the first save
