@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "server/http/exchange.h"
+
+namespace flux2 {
+
+struct ListenOptions {
+  std::string host = "127.0.0.1";
+  int port = 8190;                                           // 0: any free port
+  std::filesystem::path socket = {};                         // a Unix socket instead of a port
+  std::filesystem::path tls_certificate = {}, tls_key = {};  // both or none
+  std::filesystem::path upload_folder;                       // where large parts of forms go while they arrive
+  int io_threads = 2;
+  int handler_threads = 4;
+  uint64_t header_bytes = 16 << 10;
+  int parts = 64;
+  uint64_t part_in_memory = 256 << 10;
+  std::chrono::seconds byte_timeout{30};  // without a byte from a client that owes one, or of an idle connection
+  size_t connections = 4096;
+  Log log;
+};
+
+// What the listener asks about a request before it reads the body.
+struct Admission {
+  uint64_t body_limit = 1 << 20;
+  std::optional<HttpResponse> refusal;  // answered instead, without reading the body
+};
+
+// The HTTP/1.1 server. Boost.Beast and Asio are seen by the sources of this folder only. A few I/O threads carry every
+// connection; handlers run on a small pool.
+class HttpListener {
+ public:
+  // Called on an I/O thread with the head of a request (no body yet); must be quick.
+  using Admit = std::function<Admission(const ServerRequest& head)>;
+  // Called on a pool thread with the whole request.
+  using Handle = std::function<void(const Exchange&)>;
+  // Called on a pool thread for a WebSocket handshake that admit() let pass: messages to the client go through the channel
+  // (text frames). Refuse by throwing HttpError.
+  using Accept = std::function<void(const ServerRequest& head, EventStream::Channel& channel)>;
+
+  HttpListener(ListenOptions options, Admit admit, Handle handle);
+  ~HttpListener();  // stop(0)
+
+  void start();      // binds and listens; throws CannotWrite naming the address that is in use
+  int port() const;  // the one chosen
+  std::string url() const;
+  // Stops accepting, lets answers under way finish for at most `grace`, closes event streams, joins all threads.
+  void stop(std::chrono::milliseconds grace);
+
+  struct Counts {
+    int64_t connections = 0, streams = 0, requests = 0;
+  };
+  Counts counts() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flux2
