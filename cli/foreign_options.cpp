@@ -6,23 +6,23 @@ namespace flux2 {
 
 namespace {
 
-using Values = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
-std::function<std::string(const Values&)> always(std::string value) {
-  return [value = std::move(value)](const Values&) { return value; };
+std::function<std::string(const Texts&)> always(std::string value) {
+  return [value = std::move(value)](const Texts&) { return value; };
 }
 
-std::string size_from_height_and_width(const Values& v) { return v.at(1) + "x" + v.at(0); }
+std::string size_from_height_and_width(const Texts& v) { return v.at(1) + "x" + v.at(0); }
 // musubi-tuner's --save_path is a folder.
-std::string folder_unless_image(const Values& v) {
+std::string folder_unless_image(const Texts& v) {
   const std::string& path = v.at(0);
   for (const char* extension : {".png", ".jpg", ".jpeg", ".webp", ".ppm", "/"})
     if (path.ends_with(extension)) return path;
   return path + "/";
 }
-std::string output_until(const Values& v) { return v.at(0) == "latents" ? "latent" : v.at(0) == "image" ? "images" : v.at(0); }
-std::string noise_of_generator(const Values& v) { return "torch-" + v.at(0); }
-std::string counted_from_one(const Values& v) {
+std::string output_until(const Texts& v) { return v.at(0) == "latents" ? "latent" : v.at(0) == "image" ? "images" : v.at(0); }
+std::string noise_of_generator(const Texts& v) { return "torch-" + v.at(0); }
+std::string counted_from_one(const Texts& v) {
   return v.at(0).find_first_not_of("0123456789") == std::string::npos && v.at(0).size() < 6
              ? std::to_string(std::stoi("0" + v.at(0)) + 1)
              : v.at(0);
@@ -75,7 +75,7 @@ const std::vector<ForeignOption>& foreign_options() {
       {"batch-count", 1, "batch"},
       {"linear", 0, "schedule", always("linear")},
       {"power", 0, "schedule", always("power")},
-      {"power-alpha", 1, "schedule", [](const Values& v) { return "power:" + v.at(0); }},
+      {"power-alpha", 1, "schedule", [](const Texts& v) { return "power:" + v.at(0); }},
       {"model-name", 1, "model"},
       {"model-version", 1, "model"},
       {"rng", 1, "noise", noise_of_generator},
