@@ -40,8 +40,8 @@ struct Admission {
 // connection; handlers run on a small pool.
 class HttpListener {
  public:
-  // Called on an I/O thread with the head of a request (no body yet); must be quick.
-  using Admit = std::function<Admission(const ServerRequest& head)>;
+  // Called on an I/O thread with the head of a request (no body yet); must be quick. May fill in what the path captured.
+  using Admit = std::function<Admission(ServerRequest& head)>;
   // Called on a pool thread with the whole request.
   using Handle = std::function<void(const Exchange&)>;
   // Called on a pool thread for a WebSocket handshake that admit() let pass: messages to the client go through the channel
