@@ -65,6 +65,11 @@ Statement& Statement::bind(std::string_view text) {
   return *this;
 }
 
+Statement& Statement::bind_real(double value) {
+  if (const int code = sqlite3_bind_double(handle_.get(), ++bound_, value); code != SQLITE_OK) database_->refuse(code);
+  return *this;
+}
+
 bool Statement::step() {
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
@@ -73,6 +78,8 @@ bool Statement::step() {
 }
 
 int64_t Statement::integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
+
+double Statement::real(int column) const { return sqlite3_column_double(handle_.get(), column); }
 
 std::string Statement::text(int column) const {
   const auto* data = sqlite3_column_text(handle_.get(), column);
@@ -149,8 +156,8 @@ void Database::refuse(int code) const {
     case SQLITE_NOMEM: throw std::bad_alloc();
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw Error(ErrorCode::CannotWrite, fmt::format("{} is in use by another process", path_.string()),
-                  "try again when that has finished");
+      throw DatabaseBusy(ErrorCode::CannotWrite, fmt::format("{} is in use by another process", path_.string()),
+                         "try again when that has finished");
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_FULL:

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -17,12 +19,14 @@ class Statement {
  public:
   Statement& bind(int64_t value);
   Statement& bind(std::string_view text);
+  Statement& bind_real(double value);
   bool step();
   void run() {
     while (step()) {}
   }
 
   int64_t integer(int column) const;
+  double real(int column) const;
   std::string text(int column) const;  // of any type, "" for NULL
 
  private:
@@ -34,6 +38,11 @@ class Statement {
   class Database const* database_ = nullptr;
   std::unique_ptr<sqlite3_stmt, Finalize> handle_;
   int bound_ = 0;
+};
+
+// Another process or connection holds the file. Trying again may help.
+struct DatabaseBusy : Error {
+  using Error::Error;
 };
 
 // A connection to an SQLite file. Every failure is an Error that names the file: BadFile for a damaged or foreign one,

@@ -31,6 +31,15 @@ TEST(Database, RoundTripsValues) {
   EXPECT_FALSE(row.step());
 }
 
+TEST(Database, RoundTripsRealNumbers) {
+  const Database db(scratch_folder() / "x.db", Database::Access::Write);
+  db.run("CREATE TABLE t (a REAL)");
+  db.prepare("INSERT INTO t VALUES (?)").bind_real(0.1).run();
+  Statement row = db.prepare("SELECT a FROM t");
+  ASSERT_TRUE(row.step());
+  EXPECT_EQ(row.real(0), 0.1);
+}
+
 TEST(Database, RollsBackAnUnfinishedTransaction) {
   const Database db(scratch_folder() / "x.db", Database::Access::Write);
   db.run("CREATE TABLE t (a INTEGER)");

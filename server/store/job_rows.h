@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hub/registry/database.h"
+#include "server/store/job_store.h"
+
+namespace flux2 {
+
+// The SQL of the job tables. Every call runs inside a transaction of the caller.
+class JobRows {
+ public:
+  explicit JobRows(const Database& database) : database_(database) {}
+
+  int64_t one(std::string_view sql, const std::vector<std::string>& values = {}) const;  // 0 without a row
+
+  // The last parameter of the condition is the number of rows, −1 for all.
+  std::vector<Job> select(const std::string& condition, const std::vector<std::string>& values, int64_t limit) const;
+  std::optional<Job> find(const std::string& id) const;
+  std::vector<Job> first_waiting(const std::string& lane, int64_t limit) const;
+  JobStore::Counts count(const std::string& lane) const;
+  bool holds(const std::string& id, const std::string& worker) const;  // the worker runs this job
+  bool is_paused() const;
+
+  void add(const Job& job) const;
+  Job hold(Job job, const std::string& worker, int64_t now) const;  // it runs from now on
+  void set_progress(const Job& job) const;
+  void finish(const Job& job) const;
+  void end(const std::string& id, const char* state, int64_t now) const;
+  void requeue(const std::string& id) const;
+  void add_image(const std::string& id, const JobImage& image) const;
+  void forget_images(const std::string& id) const;
+  // The jobs, which wait in one lane, take each other's places, so that they run in this order.
+  void exchange_places(const std::vector<Job>& jobs) const;
+
+ private:
+  std::vector<JobImage> images_of(const std::string& id) const;
+
+  const Database& database_;
+};
+
+constexpr int64_t kLeaseMs = 30'000;
+constexpr const char* kHeld = "state IN ('running', 'cancelling')";  // by a worker
+constexpr const char* kFinal = "state IN ('completed', 'failed', 'cancelled')";
+
+}  // namespace flux2

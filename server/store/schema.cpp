@@ -1,0 +1,48 @@
+#include "server/store/schema.h"
+
+namespace flux2 {
+
+namespace {
+
+// Absent texts are '', absent times 0, absent JSON ''.
+constexpr const char* kJobSteps[] = {
+    "CREATE TABLE jobs ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, priority INTEGER NOT NULL,"
+    "  seq INTEGER NOT NULL UNIQUE, lane TEXT NOT NULL, model_key TEXT NOT NULL, merge_key TEXT NOT NULL, request TEXT NOT NULL,"
+    "  resolved TEXT NOT NULL, result TEXT NOT NULL, error TEXT NOT NULL, phase TEXT NOT NULL, step INTEGER NOT NULL,"
+    "  steps INTEGER NOT NULL, progress REAL NOT NULL, message TEXT NOT NULL, client_ref TEXT NOT NULL,"
+    "  idempotency_key TEXT NOT NULL, request_hash TEXT NOT NULL, retry_of TEXT NOT NULL, worker TEXT NOT NULL,"
+    "  lease_until INTEGER NOT NULL, cancel INTEGER NOT NULL, created INTEGER NOT NULL, started INTEGER NOT NULL,"
+    "  finished INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX jobs_by_order ON jobs (state, lane, priority DESC, seq);"
+    "CREATE INDEX jobs_by_worker ON jobs (worker, state);"
+    "CREATE UNIQUE INDEX jobs_by_idempotency_key ON jobs (idempotency_key) WHERE idempotency_key <> '';"
+    "CREATE TABLE job_images ("
+    "  job TEXT NOT NULL, idx INTEGER NOT NULL, asset TEXT NOT NULL, seed INTEGER NOT NULL, width INTEGER NOT NULL,"
+    "  height INTEGER NOT NULL, PRIMARY KEY (job, idx)) WITHOUT ROWID;"
+    "CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, data TEXT NOT NULL, at INTEGER NOT NULL);"
+    "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"};
+
+constexpr const char* kStudioSteps[] = {
+    "CREATE TABLE assets ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, kind TEXT NOT NULL, path TEXT NOT NULL, mime TEXT NOT NULL,"
+    "  sha256 TEXT NOT NULL, job TEXT NOT NULL, parent TEXT NOT NULL, bytes INTEGER NOT NULL, width INTEGER NOT NULL,"
+    "  height INTEGER NOT NULL, created INTEGER NOT NULL, missing INTEGER NOT NULL, UNIQUE (project, sha256, kind)) WITHOUT "
+    "ROWID;"
+    "CREATE INDEX assets_by_job ON assets (job) WHERE job <> ''"};
+
+constexpr const char* kAccessSteps[] = {
+    "CREATE TABLE api_keys ("
+    "  id TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, scope TEXT NOT NULL, created INTEGER NOT NULL,"
+    "  used INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE sessions ("
+    "  hash TEXT PRIMARY KEY, key TEXT NOT NULL, scope TEXT NOT NULL, created INTEGER NOT NULL, seen INTEGER NOT NULL)"
+    "  WITHOUT ROWID"};
+
+}  // namespace
+
+void migrate_jobs(const Database& database) { migrate(database, "jobs", kJobSteps); }
+void migrate_studio(const Database& database) { migrate(database, "studio", kStudioSteps); }
+void migrate_access(const Database& database) { migrate(database, "access", kAccessSteps); }
+
+}  // namespace flux2
