@@ -25,20 +25,51 @@ function(flux2_module name)
   endif()
 endfunction()
 
-# flux2_test(ops_tests SOURCES x_test.cpp DEPENDS ops backend_cpu [LABELS slow]): a GoogleTest program whose cases ctest runs.
+# flux2_test(op_tests SOURCES x_test.cpp DEPENDS ops backend_cpu [LABELS cli|slow] [SEPARATE]): a GoogleTest program. CTest runs it
+# whole, in a few parts, because every process costs its start (an open GPU, a search for leaks). With SEPARATE, cli or slow each
+# test is a process: those start programs, take long or measure their process, and should not wait for each other.
 function(flux2_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(${name} PRIVATE flux2_${dep})
   endforeach()
-  target_link_libraries(${name} PRIVATE flux2_warnings flux2_test_paths GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE flux2_warnings flux2_test_paths flux2_test_main GTest::gtest GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${FLUX2_TEST_OPTIMISATION})
+  set(tests ${ARG_SOURCES})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")  # other sources may belong to several programs
   if(FLUX2_UNITY_TESTS)
-    set(tests ${ARG_SOURCES})
-    list(FILTER tests INCLUDE REGEX "_test\\.cpp$")  # other sources may belong to several programs
     flux2_unity(${name} ${tests})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set(cost 0)
+  if("slow" IN_LIST ARG_LABELS)
+    set(cost 100)  # begins first, so that the others run beside it
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 COST ${cost})
+  if(NOT ARG_SEPARATE AND NOT "cli" IN_LIST ARG_LABELS AND NOT "slow" IN_LIST ARG_LABELS)
+    list(LENGTH tests parts)
+    if(parts GREATER 4)
+      set(parts 4)
+    endif()
+    flux2_run_whole(${name} ${parts} "${ARG_LABELS}")
+  endif()
+endfunction()
+
+# flux2_run_whole(program parts labels), directly after gtest_discover_tests: PROGRAM_1of4, PROGRAM_2of4 … take the place of its
+# tests, which `ctest -C single` still runs one by one.
+function(flux2_run_whole name parts labels)
+  get_property(scripts DIRECTORY PROPERTY TEST_INCLUDE_FILES)
+  list(POP_BACK scripts discovered)
+  set(text "if(CTEST_CONFIGURATION_TYPE STREQUAL \"single\")\n  include(\"${discovered}\")\nelse()\n")
+  foreach(part RANGE 1 ${parts})
+    math(EXPR index "${part} - 1")
+    set(test ${name}_${part}of${parts})
+    string(APPEND text "  add_test(${test} \"$<TARGET_FILE:${name}>\")\n"
+      "  set_tests_properties(${test} PROPERTIES LABELS \"${labels}\" TIMEOUT 1500 COST 10 ENVIRONMENT\n"
+      "    \"GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index};FLUX2_TEST_NAME=${test}\")\n")
+  endforeach()
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_whole.cmake)
+  file(GENERATE OUTPUT ${script} CONTENT "${text}endif()\n")
+  set_property(DIRECTORY PROPERTY TEST_INCLUDE_FILES ${scripts} ${script})
 endfunction()

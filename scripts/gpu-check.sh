@@ -18,7 +18,8 @@ gpu_build() {
 
 gpu_test() {
   local status=0 sanitizer tests=$folder/src/backend/cuda/backend_cuda_tests
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 -R 'Cuda|OpAgreement|Bullet|Golden|Quantised|Gpu' || status=$?
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 4 -C single \
+    -R 'Cuda|OpAgreement|Bullet|Golden|Quantised|Gpu' || status=$?
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   if [[ -x $sanitizer ]]; then
     say "memcheck over the fast cases of $tests"

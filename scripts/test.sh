@@ -55,17 +55,41 @@ status=0
 # A folder of its own, so that two runs on one machine do not meet, and nothing is left behind.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-TMPDIR=$scratch TEST_TMPDIR=$scratch ctest --test-dir "$folder" -j "$(build_jobs)" --output-on-failure --output-junit "$report" "${selection[@]}" >&2 || status=$?
+mkdir "$scratch/journals" "$scratch/tmp"
+TMPDIR=$scratch/tmp TEST_TMPDIR=$scratch/tmp FLUX2_TEST_JOURNALS=$scratch/journals ctest --test-dir "$folder" -j "$(build_jobs)" \
+  --output-on-failure --output-junit "$report" "${selection[@]}" >&2 || status=$?
 
-# The first element of the report carries the totals: <testsuite … tests="9" failures="1" disabled="0" skipped="2" …>
-count() {
-  local n
-  n=$(sed -n "/<testsuite/,/>/s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" 2>/dev/null | head -n 1) || true
-  echo "${n:-0}"
+# Says which tests failed, then "PASSED FAILED SKIPPED" in the last line. A process of CTest is one test, or a part of a program
+# with a journal (tests/support/test_main.cpp) of lines like "begin Suite.Test" and "passed Suite.Test".
+count_tests() {
+  awk -v journals="$scratch/journals" '
+    function fail(what) { ++count["failed"]; print "failed: " what }
+    /<testcase / {
+      match($0, / name="[^"]*"/); name = substr($0, RSTART + 7, RLENGTH - 8)
+      match($0, / status="[^"]*"/); status = substr($0, RSTART + 9, RLENGTH - 10)
+      before = count["failed"]; running = ""
+      while ((found = getline line < (journals "/" name)) > 0) {
+        split(line, word, " ")
+        running = word[1] == "begin" ? word[2] : ""
+        if (word[1] == "failed") fail(word[2] " in " name)
+        else if (word[1] != "begin") ++count[word[1]]
+      }
+      whole = found == 0  # and -1 where there is no journal
+      if (running != "") fail(running ", which ended " name)
+      else if (whole && status == "fail" && count["failed"] == before) fail(name ", outside of its tests")
+      else if (!whole && status == "fail") fail(name)
+      else if (!whole && status == "notrun" && (getline reason) > 0 && reason !~ /"SKIP_/) fail(name ", which did not run")
+      else if (!whole) ++count[status == "run" ? "passed" : "skipped"]
+    }
+    END { print count["passed"] + 0, count["failed"] + 0, count["skipped"] + 0 }' "$report"
 }
-failed=$(count failures)
-skipped=$(( $(count skipped) + $(count disabled) ))
-passed=$(( $(count tests) - failed - skipped ))
+totals="0 0 0"
+if [[ -f $report ]]; then
+  counted=$(count_tests)
+  totals=${counted##*$'\n'}
+  [[ $counted == "$totals" ]] || printf '%s\n' "${counted%$'\n'*}"
+fi
+read -r passed failed skipped <<<"$totals"
 # Nothing run, or a bad end without a failed test, is no success.
 if (( failed == 0 && (passed == 0 || status != 0) )); then failed=1; fi
 echo "configured in $configured s, built in $(( built - configured )) s, tested in $(( SECONDS - built )) s"
