@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "base/json.h"
 #include "engine/backends.h"
 #include "ops/view.h"
+#include "pipeline/texts_to_images.h"
 #include "tests/support/golden.h"
 
 namespace flux2 {
@@ -115,6 +118,46 @@ TEST(Batch, EqualsSinglePicturesInExact) {
     EXPECT_EQ(together[k].seed, alone[k].seed);
     EXPECT_EQ(together[k].decoded.planes().values, alone[k].decoded.planes().values) << "picture " << k;
   }
+}
+
+// Requests of several people, computed as one batch, give each of them the images of their own request.
+TEST(Batch, OfSeveralPromptsEqualsSinglePicturesInExact) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  const auto session = engine.open(tiny_model());
+  for (const std::optional<double> cfg : {std::optional<double>(), std::optional<double>(2.5)}) {
+    std::vector<Request> requests(3);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].prompt = "prompt number " + std::to_string(i);
+      requests[i].negative = "not " + std::to_string(i);
+      requests[i].width = 64, requests[i].height = 96;
+      requests[i].steps = 2;
+      requests[i].cfg = cfg;
+      requests[i].seed = 100 * i;
+    }
+    requests[1].batch = 2;
+    std::map<std::pair<size_t, int>, std::vector<float>> together;
+    texts_to_images(*session, requests, {}, [&](size_t request, const Picture& picture) {
+      EXPECT_EQ(picture.seed, requests[request].seed + static_cast<uint64_t>(picture.index));
+      together[{request, picture.index}] = picture.decoded.planes().values;
+    });
+    ASSERT_EQ(together.size(), 4u);
+    for (size_t i = 0; i < requests.size(); ++i)
+      text_to_image(*session, requests[i], {}, [&](const Picture& picture) {
+        EXPECT_EQ(picture.decoded.planes().values, (together[{i, picture.index}])) << i << " " << picture.index;
+      });
+  }
+}
+
+TEST(Batch, RefusesRequestsThatDiffer) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  const auto session = engine.open(tiny_model());
+  Request one, other;
+  for (Request* request : {&one, &other}) request->prompt = "x", request->width = request->height = 64, request->steps = 1;
+  EXPECT_TRUE(can_run_together(one, other));
+  other.height = 96;
+  EXPECT_FALSE(can_run_together(one, other));
+  const std::vector<Request> both = {one, other};
+  EXPECT_THROW(texts_to_images(*session, both, {}, [](size_t, const Picture&) {}), Error);
 }
 
 TEST(Session, CachesPromptsAndCanBeStopped) {

@@ -13,6 +13,7 @@
 #include "pipeline/latents.h"
 #include "pipeline/references.h"
 #include "pipeline/text_states.h"
+#include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -183,29 +184,77 @@ PhaseTimes decode_given(Session& session, const Request& request, const Progress
   return times;
 }
 
+// One of the images that requests ask for together.
+struct WantedImage {
+  size_t request;
+  int index;  // within its request
+};
+
+std::vector<WantedImage> wanted_images(std::span<const Request> requests) {
+  std::vector<WantedImage> wanted;
+  for (size_t r = 0; r < requests.size(); ++r)
+    for (int k = 0; k < requests[r].batch; ++k) wanted.push_back({r, k});
+  return wanted;
+}
+
+// The text of a group of images: one row if they share it, else one for each image.
+TextConditions text_of_group(const std::vector<TextConditions>& texts, std::span<const WantedImage> group) {
+  const bool same = std::all_of(group.begin(), group.end(), [&](const WantedImage& w) { return w.request == group[0].request; });
+  if (same) return texts[group[0].request];
+  std::vector<Tensor> positive, negative;
+  for (const WantedImage& image : group) {
+    positive.push_back(texts[image.request].positive);
+    if (texts[image.request].negative.defined()) negative.push_back(texts[image.request].negative);
+  }
+  return {concat(positive, 0), negative.empty() ? Tensor() : concat(negative, 0)};
+}
+
 }  // namespace
 
-PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
-                         const std::function<void(Picture)>& deliver) {
-  check_request(request, session.models);
-  if (request.given_latents.defined()) return decode_given(session, request, progress, deliver);
+bool can_run_together(const Request& a, const Request& b) {
+  const auto plain = [](const Request& r) {
+    return r.references.empty() && !r.canvas && !r.given_text.defined() && !r.given_negative.defined() &&
+           !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
+  };
+  return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
+         a.cfg == b.cfg && a.sampler == b.sampler && a.sigmas() == b.sigmas() && a.time_rounding == b.time_rounding;
+}
+
+PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, const Progress& progress,
+                           const std::function<void(size_t request, Picture picture)>& deliver) {
+  check(!requests.empty(), "no request to run");
+  for (const Request& request : requests) {
+    check_request(request, session.models);
+    check(&request == requests.data() || can_run_together(requests[0], request), "these requests cannot run as one batch");
+  }
+  const Request& first = requests[0];
+  if (first.given_latents.defined())
+    return decode_given(session, first, progress, [&](Picture picture) { deliver(0, std::move(picture)); });
   PhaseTimes times;
   Stopwatch watch;
   const Models& models = session.models;
   const int64_t channels = models.transformer.config().channels;
-  std::future<std::vector<float>> drawn = first_noise(request, channels, *session.stream);
-  if (models.text_encoder && needs_encoder(session, request)) {
+  std::future<std::vector<float>> drawn = first_noise(first, channels, *session.stream);
+  const auto encodes = [&](const Request& request) { return needs_encoder(session, request); };
+  if (models.text_encoder && std::any_of(requests.begin(), requests.end(), encodes)) {
     if (session.text_begins) session.text_begins(session);
     models.text_encoder.get();
   }
   times.load = watch.lap();
-  Conditions conditions;
-  conditions.text = encode_text(session, request, progress);
+  // An encoder that is unloaded after use encodes all prompts while it is in memory.
+  for (const Request& request : requests.subspan(1)) {
+    session.prompts_ahead.push_back(request.prompt);
+    if (request.cfg) session.prompts_ahead.push_back(request.negative);
+  }
+  std::vector<TextConditions> texts;
+  for (const Request& request : requests) texts.push_back(encode_text(session, request, progress));
   times.text = watch.lap();
-  conditions.references = encode_references(session, request, progress);
-  if (request.canvas) {
+  Conditions conditions;
+  conditions.text = texts[0];
+  conditions.references = encode_references(session, first, progress);
+  if (first.canvas) {
     progress.at(Phase::EncodeReferences, 0, 1);
-    conditions.canvas = encode_picture(session, *request.canvas->picture, progress);
+    conditions.canvas = encode_picture(session, *first.canvas->picture, progress);
     progress.at(Phase::EncodeReferences, 1, 1);
   }
   times.references = watch.lap();
@@ -213,28 +262,40 @@ PhaseTimes text_to_image(Session& session, const Request& request, const Progres
   const WaitAtEnd wait(*session.stream);
   times.load += watch.lap();
 
-  const int64_t tokens = tokens_of_pass(request, conditions) * (request.cfg ? 2 : 1);
-  const int group = static_cast<int>(std::clamp<int64_t>(session.tokens_at_once / tokens, 1, request.batch));
-  for (int first = 0; first < request.batch; first += group) {
-    const int count = std::min(group, request.batch - first);
+  const std::vector<WantedImage> wanted = wanted_images(requests);
+  const int64_t tokens = tokens_of_pass(first, conditions) * (first.cfg ? 2 : 1);
+  const auto most = std::clamp<int64_t>(session.tokens_at_once / tokens, 1, static_cast<int64_t>(wanted.size()));
+  for (size_t begin = 0; begin < wanted.size(); begin += static_cast<size_t>(most)) {
+    const auto group = std::span(wanted).subspan(begin, std::min(static_cast<size_t>(most), wanted.size() - begin));
     std::vector<std::vector<float>> noise;
-    for (int k = first; k < first + count; ++k)
-      noise.push_back(k == 0 ? drawn.get()
-                             : noise_for(request, channels, request.seed + static_cast<uint64_t>(k), *session.stream));
-    const Tensor latents = denoise(session, request, conditions, noise, progress);
+    for (const WantedImage& image : group) {
+      const Request& request = requests[image.request];
+      noise.push_back(drawn.valid()
+                          ? drawn.get()
+                          : noise_for(request, channels, request.seed + static_cast<uint64_t>(image.index), *session.stream));
+    }
+    conditions.text = text_of_group(texts, group);
+    const Tensor latents = denoise(session, first, conditions, noise, progress);
     times.denoise += watch.lap();
 
+    const int count = static_cast<int>(group.size());
     for (int k = 0; k < count; ++k) {
+      const WantedImage& image = group[static_cast<size_t>(k)];
       progress.at(Phase::Decode, k, count);
       const Tensor z = latents.narrowed(0, k, 1).contiguous();
-      Picture picture = picture_of(session, request, z, first + k, progress);
+      Picture picture = picture_of(session, requests[image.request], z, image.index, progress);
       times.decode += watch.lap();
-      deliver(std::move(picture));
+      deliver(image.request, std::move(picture));
       watch.lap();
       progress.at(Phase::Decode, k + 1, count);
     }
   }
   return times;
+}
+
+PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
+                         const std::function<void(Picture)>& deliver) {
+  return texts_to_images(session, {&request, 1}, progress, [&](size_t, Picture picture) { deliver(std::move(picture)); });
 }
 
 }  // namespace flux2
