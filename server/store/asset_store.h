@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "hub/registry/database.h"
 
 namespace flux2 {
@@ -15,20 +16,27 @@ namespace flux2 {
 // A stored image, mask or upload.
 struct Asset {
   std::string id;             // 26 characters
-  std::string project, kind;  // image, temporary, mask, upload, reference, sheet
+  std::string project, kind;  // image, mask, upload, reference, sheet, temporary
   std::string path;           // relative to the data folder
   std::string mime, sha256, job, parent;
   uint64_t bytes = 0;
-  int width = 0, height = 0;
+  int width = 0, height = 0;  // as shown
   int64_t created = 0;
   bool missing = false;  // the file is gone
+};
+
+struct AssetFilter {
+  std::string project, kind, job;
+  std::string before;  // assets older than this id
+  int limit = 50;
 };
 
 // Images below the data folder and their rows in flux2.db. A file is written completely, then renamed, then its row is inserted,
 // so a kill leaves at most a file without a row, which sweep() removes. Thread-safe.
 class AssetStore {
  public:
-  AssetStore(const std::filesystem::path& data_folder);
+  // Images over the limits are refused before they are decoded.
+  explicit AssetStore(const std::filesystem::path& data_folder, ImageLimits limits = Limits::for_server().image);
 
   // Stores encoded image bytes. The type comes from the bytes: PNG, JPEG, WebP, BMP or PNM; anything else is InvalidArgument.
   // Identical bytes of one project and kind are stored once. `fields` gives project, kind, job and parent.
@@ -36,11 +44,13 @@ class AssetStore {
   Asset put_file(const std::filesystem::path& file, Asset fields);  // moves it
 
   std::optional<Asset> get(const std::string& id) const;
-  std::filesystem::path path_of(const Asset& asset) const;  // throws NotFound if the file is gone
-  bool remove(const std::string& id);                       // row first, then file
-
-  // Removes the assets of a kind that were created before that time (ms since 1970). Returns how many.
-  int remove_older(const std::string& kind, int64_t before);
+  std::vector<Asset> list(const AssetFilter& filter) const;  // newest first
+  int64_t count(const AssetFilter& filter) const;            // all pages together
+  std::filesystem::path path_of(const Asset& asset) const;   // throws NotFound if the file is gone
+  // A small copy, at most 384 pixels per side, as WebP or, without it, JPEG. Made at the first call.
+  std::filesystem::path thumbnail(const Asset& asset) const;
+  bool remove(const std::string& id);                            // row first, then files
+  int remove_older(const std::string& kind, int64_t before_ms);  // those of one kind that were stored before; their number
 
   // Called at start: removes files without a row that are older than `age_seconds`, marks rows without a file.
   struct Swept {
@@ -51,8 +61,13 @@ class AssetStore {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  std::optional<Asset> find_equal(const Asset& asset) const;
+  void write_file(std::span<const std::byte> bytes, const std::filesystem::path& relative) const;
+  void remove_files(const Asset& asset) const;
+
   std::filesystem::path folder_;
-  mutable std::mutex mutex_;
+  ImageLimits limits_;
+  mutable std::mutex mutex_;  // guards database_
   Database database_;
 };
 

@@ -16,6 +16,7 @@ constexpr const char* kJobSteps[] = {
     "  finished INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE INDEX jobs_by_order ON jobs (state, lane, priority DESC, seq);"
     "CREATE INDEX jobs_by_worker ON jobs (worker, state);"
+    "CREATE INDEX jobs_by_end ON jobs (finished);"
     "CREATE UNIQUE INDEX jobs_by_idempotency_key ON jobs (idempotency_key) WHERE idempotency_key <> '';"
     "CREATE TABLE job_images ("
     "  job TEXT NOT NULL, idx INTEGER NOT NULL, asset TEXT NOT NULL, seed INTEGER NOT NULL, width INTEGER NOT NULL,"

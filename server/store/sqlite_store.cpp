@@ -203,16 +203,16 @@ class SqliteStore : public JobStore {
   }
 
   void prune(int64_t now) override {
+    const int64_t events_until = last_event() - kKeptEvents, jobs_until = oldest_end_kept(now);
+    const bool any = reading([&] {
+      return rows_.one(fmt::format("SELECT EXISTS (SELECT 1 FROM events WHERE id <= {}) OR EXISTS (SELECT 1 FROM jobs WHERE {})",
+                                   events_until, ended_before(jobs_until))) != 0;
+    });
+    if (!any) return;
     writing([&] {
-      database_.prepare(fmt::format("DELETE FROM jobs WHERE {} AND finished < ?", kFinal)).bind(now - kKeptMs).run();
-      database_
-          .prepare(fmt::format("DELETE FROM jobs WHERE {0} AND id NOT IN (SELECT id FROM jobs WHERE {0} ORDER BY finished DESC, "
-                               "id DESC LIMIT ?)",
-                               kFinal))
-          .bind(kKeptJobs)
-          .run();
-      database_.run("DELETE FROM job_images WHERE job NOT IN (SELECT id FROM jobs)");
-      drop_events_until(rows_.one("SELECT coalesce(max(id), 0) FROM events") - kKeptEvents);
+      database_.run(fmt::format("DELETE FROM job_images WHERE job IN (SELECT id FROM jobs WHERE {})", ended_before(jobs_until)));
+      database_.run("DELETE FROM jobs WHERE " + ended_before(jobs_until));
+      drop_events_until(events_until);
     });
   }
 
@@ -295,6 +295,17 @@ class SqliteStore : public JobStore {
   // Asked without the write lock, because idle workers ask often.
   bool anything_to_claim(const std::string& lane) {
     return reading([&] { return rows_.one("SELECT 1 FROM jobs WHERE state = 'queued' AND lane = ? LIMIT 1", {lane}) != 0; });
+  }
+
+  static std::string ended_before(int64_t time) { return fmt::format("finished > 0 AND finished < {}", time); }
+
+  // Final jobs that ended earlier are dropped: they are too old, or there are too many newer ones.
+  int64_t oldest_end_kept(int64_t now) {
+    return reading([&] {
+      const int64_t of_the_last = rows_.one(
+          fmt::format("SELECT finished FROM jobs WHERE finished > 0 ORDER BY finished DESC LIMIT 1 OFFSET {}", kKeptJobs - 1));
+      return std::max(now - kKeptMs, of_the_last);
+    });
   }
 
   // ---- inside a transaction ----
