@@ -22,7 +22,7 @@ namespace {
 volatile std::sig_atomic_t g_signal = 0;
 
 // How long the program may take to end by itself after SIGTERM.
-constexpr suseconds_t kGraceMicroseconds = 1'500'000;
+volatile std::sig_atomic_t g_grace_ms = 1500;
 
 // The commands look at g_signal between pieces of work, and then end with their files in order. Where that takes too long (a slow
 // disk, a library that does not return), SIGALRM ends the program.
@@ -36,8 +36,8 @@ extern "C" void note_signal(int signal) {
   g_signal = signal;
   if (signal != SIGTERM) return;
   itimerval grace{};
-  grace.it_value.tv_sec = kGraceMicroseconds / 1'000'000;
-  grace.it_value.tv_usec = kGraceMicroseconds % 1'000'000;
+  grace.it_value.tv_sec = g_grace_ms / 1000;
+  grace.it_value.tv_usec = g_grace_ms % 1000 * 1000;
   ::setitimer(ITIMER_REAL, &grace, nullptr);
 }
 
@@ -73,6 +73,8 @@ void open_standard_streams() {
 }
 
 int interrupt_signal() { return g_signal; }
+
+void allow_time_to_end(int seconds) { g_grace_ms = seconds * 1000; }
 
 void forget_interrupt() {
   if (g_signal != SIGINT) return;

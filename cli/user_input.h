@@ -16,6 +16,9 @@ void watch_interrupts();
 // messages would be written into that file.
 void open_standard_streams();
 
+// From here on, the program may take this long to end after SIGTERM. For commands with much to put in order.
+void allow_time_to_end(int seconds);
+
 // The signal that came, or 0.
 int interrupt_signal();
 

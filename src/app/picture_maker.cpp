@@ -10,6 +10,7 @@
 #include "base/file_hash.h"
 #include "engine/forecast.h"
 #include "hub/recognise.h"
+#include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
 #include "record/generation_record.h"
 #include "record/request_fields.h"
@@ -247,36 +248,52 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
 
 void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress,
                         const OnPreview& on_preview) {
-  int delivered = 0;
+  Together calls{
+      .deliver = [&](size_t, const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record)); }};
+  if (on_preview) calls.on_preview = [&](size_t, const Image& preview, const StepDone& step) { on_preview(preview, step); };
+  make_together({&resolved, 1}, calls, progress);
+}
+
+void PictureMaker::make_together(std::span<const ResolvedRequest> requests, const Together& calls, const Progress& progress) {
+  std::vector<int> delivered(requests.size());  // images of each request
   const auto attempt = [&] {
     Stopwatch watch;
-    Request rest = resolved.request;  // the images that an earlier attempt did not finish
-    rest.seed += static_cast<uint64_t>(delivered);
-    rest.batch -= delivered;
-    const int first = delivered;
+    std::vector<Request> rest;  // the images that an earlier attempt did not finish
+    std::vector<size_t> which;  // the request that each of them belongs to
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Request request = requests[i].request;
+      if (request.batch <= delivered[i]) continue;
+      request.seed += static_cast<uint64_t>(delivered[i]);
+      request.batch -= delivered[i];
+      rest.push_back(std::move(request));
+      which.push_back(i);
+    }
+    const std::vector<int> before = delivered;
+    const ResolvedRequest& first = requests[which[0]];
     session_->trace = trace_;
-    if (!decodes_only_) engine_->use_adapters(*session_, resolved.adapters);
+    if (!decodes_only_) engine_->use_adapters(*session_, first.adapters);
     Progress own = watch.around(progress);
-    own.report = [this, &resolved, report = own.report](Phase phase, int step, int steps) {
-      if (step == steps) log_phase(resolved.request, phase);
+    own.report = [this, &first, report = own.report](Phase phase, int step, int steps) {
+      if (step == steps) log_phase(first.request, phase);
       report(phase, step, steps);
     };
-    std::vector<std::string> prompts = {rest.prompt};
-    if (rest.cfg) prompts.push_back(rest.negative);
+    std::vector<std::string> prompts;
+    for (const Request& request : rest) {
+      prompts.push_back(request.prompt);
+      if (request.cfg) prompts.push_back(request.negative);
+    }
     if (text_cache_ && !trace_)
       for (const std::string& prompt : prompts) text_cache_->bring(*session_, prompt);
     std::optional<StepPreview> preview;
-    if (resolved.spec.preview != "off" && (on_preview || resolved.spec.preview_file)) {
-      preview.emplace(resolved.spec, *session_, data_path(context_.environment, "cache"));
-      own.step_done = [&](const StepDone& step) {
-        const Image image = preview->step_done(step);
-        if (on_preview) on_preview(image, step);
-      };
+    if (first.spec.preview != "off" && (calls.on_preview || first.spec.preview_file)) {
+      preview.emplace(first.spec, *session_, data_path(context_.environment, "cache"));
+      own.step_done = [&](const StepDone& step) { show_step(step, *preview, requests, delivered, calls); };
     }
-    const PhaseTimes times = text_to_image(*session_, rest, own, [&](Picture picture) {
-      picture.index += first;
-      deliver(picture, completed(resolved, watch));
-      ++delivered;
+    const PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
+      const size_t i = which[request];
+      picture.index += before[i];
+      calls.deliver(i, picture, completed(requests[i], watch));
+      ++delivered[i];
     });
     if (text_cache_)
       for (const std::string& prompt : prompts) text_cache_->keep(*session_, prompt);
@@ -292,6 +309,24 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
     if (e.code() != ErrorCode::OutOfMemory || !step_down(e, progress)) throw;
     attempt();
   }
+}
+
+// The preview of the first image that each request has in this batch.
+void PictureMaker::show_step(const StepDone& step, StepPreview& preview, std::span<const ResolvedRequest> requests,
+                             std::span<const int> delivered, const Together& calls) {
+  int64_t row = 0;
+  for (size_t i = 0; i < requests.size() && row < step.x.dim(0); ++i) {
+    const int64_t left = requests[i].request.batch - delivered[i];
+    if (left == 0) continue;
+    const Tensor x = step.x.narrowed(0, row, 1), v = step.v.narrowed(0, row, 1);
+    const Image image = preview.step_done({step.step, step.steps, step.sigma, step.rows, step.columns, x, v});
+    if (calls.on_preview) calls.on_preview(i, image, step);
+    row += left;
+  }
+}
+
+bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b) {
+  return a.adapters == b.adapters && !a.finish && !b.finish && can_run_together(a.request, b.request);
 }
 
 int64_t PictureMaker::peak_bytes() const {
@@ -335,6 +370,11 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
   maker_->load(requests, progress);
   key_ = key, engine_key_ = engine_key;
   return *maker_;
+}
+
+void ModelKeeper::drop() {
+  maker_.reset();
+  key_.clear(), engine_key_.clear();
 }
 
 }  // namespace flux2

@@ -17,6 +17,8 @@
 
 namespace flux2 {
 
+class StepPreview;
+
 // Where weights that were quantised while loading are kept (weights/quantised_cache.h); empty without a data folder.
 std::filesystem::path quant_cache_folder(const AppContext& context);
 
@@ -47,6 +49,13 @@ class PictureMaker {
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {},
             const OnPreview& on_preview = {});
 
+  // The images of several requests as one batch. The functions also receive which request an image belongs to.
+  struct Together {
+    std::function<void(size_t request, const Picture& picture, GenerationRecord record)> deliver;
+    std::function<void(size_t request, const Image& preview, const StepDone& step)> on_preview = {};
+  };
+  void make_together(std::span<const ResolvedRequest> requests, const Together& calls, const Progress& progress = {});
+
   const ModelFiles& files() const { return files_; }
   const Engine& engine() const { return *engine_; }
   ModelSession& session() const { return *session_; }
@@ -64,6 +73,8 @@ class PictureMaker {
   bool step_down(const Error& error, const Progress& progress);
   void log_phase(const Request& request, Phase phase) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
+  static void show_step(const StepDone& step, StepPreview& preview, std::span<const ResolvedRequest> requests,
+                        std::span<const int> delivered, const Together& calls);
 
   const AppContext& context_;
   ModelFiles files_;
@@ -81,6 +92,10 @@ class PictureMaker {
   bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };
 
+// Whether the images of two requests can be one batch: they use the same adapters and differ in prompts, seeds and the number of
+// images alone.
+bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b);
+
 // Keeps the model that was used last in memory: requests for the same files on the same device find it there.
 class ModelKeeper {
  public:
@@ -94,6 +109,7 @@ class ModelKeeper {
   PictureMaker& maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
                           const Progress& progress = {});
   PictureMaker* maker() const { return maker_.get(); }  // the one in memory
+  void drop();                                          // frees it
 
  private:
   const AppContext& context_;

@@ -156,18 +156,23 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
   WrittenPicture written{"-", std::move(image)};
   const auto bytes =
       encode_image(written.image, format, metadata ? *metadata : picture_metadata(record, metadata_, format), options_);
-  if (target == "-") {
-    to_standard_output_(bytes);
-  } else {
-    written.path = save_as_next(target, record,
-                                [&](const fs::path& path, bool may_replace) { return save_bytes(path, bytes, may_replace); });
-    if (spec_.sidecar.value_or(false)) {
-      const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-      save_text(written.path.string() + ".json", json);
-    }
+  written.path = write_encoded(bytes, record, target);
+  if (target != "-" && spec_.sidecar.value_or(false)) {
+    const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    save_text(written.path.string() + ".json", json);
   }
-  ++targets_[target].written;
   return written;
+}
+
+fs::path PictureWriter::write_encoded(std::span<const std::byte> bytes, const GenerationRecord& record,
+                                      const std::string& target) {
+  fs::path path = "-";
+  if (target == "-") to_standard_output_(bytes);
+  else
+    path = save_as_next(target, record,
+                        [&](const fs::path& next, bool may_replace) { return save_bytes(next, bytes, may_replace); });
+  ++targets_[target].written;
+  return path;
 }
 
 WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target,

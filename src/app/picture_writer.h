@@ -40,6 +40,11 @@ class PictureWriter {
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);
 
+  // Saves an image file that was encoded elsewhere, in the format that format_for() names.
+  std::filesystem::path write_encoded(std::span<const std::byte> bytes, const GenerationRecord& record,
+                                      const std::string& target);
+  ImageFormat format_for(const std::string& target) const;  // from the request, else from the target's extension
+
   Image image_of(const Picture& picture) const;  // in 8 bits, rounded as the request says
   // The file that the next image for this target gets.
   std::filesystem::path next_path(const std::string& target, const GenerationRecord& record) const;
@@ -50,7 +55,6 @@ class PictureWriter {
     bool keeps_existing = false;
   };
 
-  ImageFormat format_for(const std::string& target) const;
   std::string latents_target(const std::string& target) const;
   bool keeps_existing(const std::string& target) const;
   // Calls save(path, may_replace) with the next path for this target, again with another path as long as it returns false:

@@ -49,8 +49,8 @@ void check_list(const char* limit, const RequestSpec& spec, const char* field, c
 
 }  // namespace
 
-Limits limits_of(const GetEnv& environment, const ConfigFile& user) {
-  Limits limits;
+Limits limits_of(const GetEnv& environment, const ConfigFile& user, Limits defaults) {
+  Limits limits = defaults;
   for (const LimitField& field : limit_fields()) {
     const std::string key = std::string("limits.") + field.name, variable = environment_name_of(field);
     if (const std::string* text = user.find(key)) set_limit(limits, field, *text, key + " in " + user.path.filename().string());

@@ -30,17 +30,17 @@ constexpr uint64_t kAnyBytes = uint64_t{1} << 50, kAnyCount = 1'000'000'000;
 
 Limits Limits::for_server() {
   Limits l;
-  l.request = {.side = 2048,
-               .pixels = int64_t{2048} * 2048,
-               .batch = 8,
+  l.request = {.side = 4096,
+               .pixels = int64_t{4096} * 4096,
+               .batch = 16,
                .repeat = 1,
-               .steps = 100,
-               .references = 8,
+               .steps = 256,
+               .references = 16,
                .adapters = 8,
                .prompt_bytes = 32 << 10,
                .prompts = 1,
                .reference_pixels = int64_t{2048} * 2048};
-  l.image = {.side = 16384, .pixels = int64_t{1} << 26, .file_bytes = size_t{32} << 20, .metadata_bytes = size_t{4} << 20};
+  l.image = {.side = 16384, .pixels = int64_t{1} << 26, .file_bytes = size_t{50} << 20, .metadata_bytes = size_t{4} << 20};
   l.text.bytes = size_t{8} << 20;
   l.json = {.bytes = size_t{1} << 20, .keys = 20'000, .values = 100'000, .depth = 32, .can_be_raised = true};
   l.weights.tensors = 100'000;
