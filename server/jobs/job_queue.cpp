@@ -1,0 +1,241 @@
+#include "server/jobs/job_queue.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "server/http/errors.h"
+#include "server/jobs/job_request.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr const char* kRetryAfterSeconds = "5";
+
+// Equal for requests that differ only in the order of members.
+std::string hash_of(const JobQueue::Submission& submission) {
+  const std::string text =
+      !submission.sent.empty()
+          ? submission.sent
+          : nlohmann::json(submission.request).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string all = submission.kind + "\n" + submission.project + "\n" + text;
+  return sha256(std::as_bytes(std::span(all)));
+}
+
+int attempt_of(const Job& job) {
+  if (!job.resolved.is_object()) return 1;
+  const auto found = job.resolved.find("attempt");
+  return found != job.resolved.end() && found->is_number_integer() ? found->get<int>() : 1;
+}
+
+}  // namespace
+
+JobStore::Inserted JobQueue::submit(const Submission& submission) {
+  Job job;
+  job.id = new_id();
+  job.kind = submission.kind;
+  job.lane = submission.lane;
+  job.project = submission.project;
+  job.client_ref = submission.client_ref;
+  job.model_key = submission.model_key;
+  job.merge_key = submission.merge_key.empty() ? merge_key_of(submission.request) : submission.merge_key;
+  job.priority = submission.priority;
+  job.request = submission.request;
+  if (!submission.warnings.empty()) job.result = {{"warnings", submission.warnings}};
+  if (submission.attempt > 1) job.resolved = {{"attempt", submission.attempt}};
+  job.idempotency_key = submission.idempotency_key;
+  job.request_hash = hash_of(submission);
+  job.retry_of = submission.retry_of;
+  job.created = now_ms();
+
+  JobStore::Inserted inserted;
+  try {
+    inserted = store_.insert(job, limit_);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::Incompatible) {
+      HttpError error(409, "idempotency_key_reused", e.what(), "Idempotency-Key");
+      error.hint = e.hint().plain();
+      throw error;
+    }
+    if (e.code() == ErrorCode::Refused) {
+      HttpError error(429, "queue_full", e.what());
+      error.hint = e.hint().plain();
+      error.headers = {{"retry-after", kRetryAfterSeconds}};
+      throw error;
+    }
+    throw;
+  }
+  if (inserted.existed) return inserted;
+  events_.publish("job.queued", job_to_json(inserted.job, store_, false), inserted.job.id);
+  publish_queue();
+  wake();
+  return inserted;
+}
+
+void JobQueue::when_finished(const std::string& id, std::function<void(const Job&)> call) {
+  uint64_t ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ticket = next_ticket_++;
+    waiting_.emplace(id, Waiting{ticket, std::move(call)});
+  }
+  // The job may have ended before the entry was there. Whoever takes the entry out makes the call.
+  const auto take_back = [&]() -> std::function<void(const Job&)> {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = waiting_.equal_range(id);
+    for (auto entry = first; entry != last; ++entry) {
+      if (entry->second.ticket != ticket) continue;
+      auto mine = std::move(entry->second.call);
+      waiting_.erase(entry);
+      return mine;
+    }
+    return {};
+  };
+  std::optional<Job> job;
+  try {
+    job = store_.get(id);
+    if (!job) fail(ErrorCode::NotFound, "there is no job {}", id);
+  } catch (...) {
+    if (!take_back()) return;  // it was called meanwhile
+    throw;
+  }
+  if (!job->is_final()) return;
+  if (const auto mine = take_back()) mine(*job);
+}
+
+std::optional<Job> JobQueue::cancel(const std::string& id) {
+  std::optional<Job> before, after;
+  {
+    const std::lock_guard lock(cancelling_);
+    before = store_.get(id);
+    if (before) after = store_.cancel(id, now_ms());
+  }
+  if (!after || before->state == after->state) return after;
+  if (before->state == "queued" && after->state == "cancelled") finished(*after);
+  else if (after->state == "cancelling") events_.publish("job.updated", job_to_json(*after, store_, false), id);
+  return after;
+}
+
+Job JobQueue::retry(const std::string& id) {
+  const auto job = store_.get(id);
+  if (!job) throw HttpError(404, "job_not_found", fmt::format("There is no job job_{}.", id));
+  if (!job->is_final())
+    throw HttpError(409, "job_not_finished", fmt::format("The job is {}. Only a finished job can be retried.", job->state));
+  return submit({.request = job->request,
+                 .kind = job->kind,
+                 .client_ref = job->client_ref,
+                 .project = job->project,
+                 .retry_of = job->id,
+                 .priority = job->priority,
+                 .lane = job->lane,
+                 .model_key = job->model_key,
+                 .merge_key = job->merge_key,
+                 .attempt = attempt_of(*job) + 1})
+      .job;
+}
+
+std::optional<JobQueue::Preview> JobQueue::preview(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = previews_.find(id);
+  return found == previews_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void JobQueue::set_preview(const std::string& id, Preview preview) {
+  const std::lock_guard lock(mutex_);
+  previews_[id] = std::move(preview);
+}
+
+void JobQueue::started(const Job& job) {
+  events_.publish("job.started", job_to_json(job, store_, false), job.id);
+  publish_queue();
+}
+
+void JobQueue::finished(const Job& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    previews_.erase(job.id);
+  }
+  publish_end(job);
+  publish_queue();
+  call_waiting(job);
+}
+
+void JobQueue::call_waiting(const Job& job) {
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = waiting_.equal_range(job.id);
+    for (auto entry = first; entry != last; ++entry) calls.push_back(std::move(entry->second.call));
+    waiting_.erase(first, last);
+  }
+  for (const auto& call : calls) {
+    try {
+      call(job);
+    } catch (const std::exception&) {  // the others are called all the same
+    }
+  }
+}
+
+void JobQueue::check_waiting() {
+  std::set<std::string> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, waiting] : waiting_) ids.insert(id);
+  }
+  for (const std::string& id : ids)
+    if (const auto job = store_.get(id); job && job->is_final()) call_waiting(*job);
+}
+
+void JobQueue::publish_end(const Job& job) {
+  Json assets = Json::array();
+  for (const JobImage& image : job.images) assets.push_back("ast_" + image.asset);
+  Json data = {{"job_id", "job_" + job.id},
+               {"type", job.kind == "train" || job.kind == "download" || job.kind == "convert" ? job.kind : "image"},
+               {"asset_ids", assets},
+               {"url", nullptr},
+               {"thumbnail_url", nullptr}};
+  if (!job.images.empty()) {
+    data["url"] = job_image_url(job.id, job.images[0].index);
+    data["thumbnail_url"] = job_thumbnail_url(job.id, job.images[0].index);
+  }
+  if (!job.error.is_null()) data["error"] = job.error;
+  events_.publish("job." + job.state, data, job.id);
+}
+
+void JobQueue::publish_queue() {
+  Json data;
+  try {
+    const auto counts = store_.counts("gpu");
+    data = {{"running", counts.running}, {"queued", counts.queued}, {"paused", store_.paused()}};
+  } catch (const Error&) {
+    return;  // the numbers will come with the next change
+  }
+  events_.publish("queue", data);
+}
+
+void JobQueue::wait_for_work(std::chrono::milliseconds at_most, std::optional<uint64_t> seen) {
+  std::unique_lock lock(mutex_);
+  const uint64_t known = seen.value_or(waited_for_);
+  work_.wait_for(lock, at_most, [&] { return submissions_ != known; });
+  waited_for_ = submissions_;
+}
+
+uint64_t JobQueue::submissions() const {
+  const std::lock_guard lock(mutex_);
+  return submissions_;
+}
+
+void JobQueue::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++submissions_;
+  }
+  work_.notify_all();
+}
+
+}  // namespace flux2

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/jobs/events.h"
+#include "server/store/asset_store.h"
+#include "server/store/job_store.h"
+
+namespace flux2 {
+
+// What every API family uses: submitting, watching and cancelling jobs. Thread-safe.
+class JobQueue {
+ public:
+  JobQueue(JobStore& store, AssetStore& assets, Events& events, int64_t limit)
+      : store_(store), assets_(assets), events_(events), limit_(limit) {}
+
+  int64_t limit() const { return limit_; }  // of waiting and running jobs
+  JobStore& store() { return store_; }
+  AssetStore& assets() { return assets_; }
+  Events& events() { return events_; }
+
+  // Submits a job whose request was checked (job_request.h). Throws HttpError 429 `queue_full`, 409 `idempotency_key_reused`.
+  struct Submission {
+    Json request;  // the native form
+    std::string kind = "generate", idempotency_key = {}, client_ref = {}, project = {}, retry_of = {};
+    int priority = 0;
+    std::string lane = "gpu", model_key = {}, merge_key = {};
+    // The body as the client sent it, which must be equal when an idempotency key is used again. Empty: `request`, whose seed
+    // must then not be drawn anew each time.
+    std::string sent = {};
+    int attempt = 1;
+    std::vector<std::string> warnings = {};  // kept in job.result; the worker adds its own
+  };
+  JobStore::Inserted submit(const Submission& submission);
+
+  // Calls back once, from a worker's thread, when the job is final; at once if it is already. Throws NotFound without such a job.
+  void when_finished(const std::string& id, std::function<void(const Job&)> call);
+
+  std::optional<Job> cancel(const std::string& id);
+  Job retry(const std::string& id);  // throws HttpError 404 `job_not_found`, 409 `job_not_finished`
+
+  // The newest preview of a running job.
+  struct Preview {
+    std::string bytes, mime;
+    int step = 0, index = 0, width = 0, height = 0;
+  };
+  std::optional<Preview> preview(const std::string& id) const;
+
+  // For workers.
+  void set_preview(const std::string& id, Preview preview);
+  void started(const Job& job);   // tells listeners
+  void finished(const Job& job);  // tells listeners and those who wait
+  // Returns early when a job is submitted or was submitted since the last call returned. Where several threads wait, each gives
+  // the count of submissions() that it read before it looked for work.
+  void wait_for_work(std::chrono::milliseconds at_most, std::optional<uint64_t> seen = {});
+  uint64_t submissions() const;
+  void wake();
+  // Calls back for jobs that another process has finished. To be called now and then where several processes share a store.
+  void check_waiting();
+
+  void publish_queue();  // the event `queue`, after a change that the queue does not see itself
+
+ private:
+  struct Waiting {
+    uint64_t ticket = 0;
+    std::function<void(const Job&)> call;
+  };
+  using Calls = std::vector<std::function<void(const Job&)>>;
+
+  void call_waiting(const Job& job);
+  void publish_end(const Job& job);
+
+  JobStore& store_;
+  AssetStore& assets_;
+  Events& events_;
+  int64_t limit_;
+  mutable std::mutex mutex_;
+  std::mutex cancelling_;  // one at a time, so that only one of two reports the end of a job
+  std::condition_variable work_;
+  uint64_t submissions_ = 0, waited_for_ = 0, next_ticket_ = 1;
+  std::multimap<std::string, Waiting> waiting_;
+  std::map<std::string, Preview> previews_;
+};
+
+// A job as the native API shows it.
+Json job_to_json(const Job& job, JobStore& store, bool with_request = true);
+
+// The addresses of its images.
+std::string job_image_url(const std::string& id, int index);
+std::string job_thumbnail_url(const std::string& id, int index);
+
+}  // namespace flux2
