@@ -34,6 +34,9 @@ Subprocess::Subprocess(const Start& start) {
   std::vector<std::string> arguments = start.arguments, environment;
   const char* path = std::getenv("PATH");
   environment.push_back(std::string("PATH=") + (path ? path : "/usr/bin:/bin"));
+  for (const char* name :
+       {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"})  // a sanitized program obeys them too
+    if (const char* value = std::getenv(name)) environment.push_back(std::string(name) + "=" + value);
   for (const auto& [name, value] : start.environment) environment.push_back(name + "=" + value);
   const auto argv = pointers(arguments), envp = pointers(environment);
 
