@@ -139,7 +139,7 @@ std::string command_manual(const Command& command, const Command* parent) {
 
 int run_man(Invocation& run) {
   if (const std::string folder = run.settings.text("out"); !folder.empty()) {
-    check(run.positional.empty(), "--out writes the pages of all commands; leave out \"{}\"", run.positional.front());
+    check(run.positional.empty(), "--out writes the pages of all commands; leave out \"{}\"", fmt::join(run.positional, " "));
     write_all_pages(folder);
     return 0;
   }
