@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Checks `flux2 serve` with clients that people use: PyPI openai, PyPI webuiapi, and dj-flux2's protocol.
+#
+#   scripts/check-clients.sh [PROGRAM]     default: build/flux2, which is built first
+#
+# FLUX2_CLIENT_VENV names a Python environment that has the clients already; without it a new one is made.
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+if [[ $# -gt 0 ]]; then
+  program=$1
+else
+  build_program
+  program=build/flux2
+fi
+[[ -x $program ]] || die "There is no program $program."
+
+work=$(mktemp -d)
+servers=()
+stop_servers() {
+  local server
+  for server in "${servers[@]}"; do kill -TERM "$server" 2>/dev/null || true; done
+  for server in "${servers[@]}"; do wait "$server" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap stop_servers EXIT
+
+venv=${FLUX2_CLIENT_VENV:-}
+if [[ -z $venv ]]; then
+  say "installing the clients"
+  venv=$work/venv
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets >&2
+fi
+
+# start NAME [options…]: sets `url` to the address of a server with a data folder of its own.
+start() {
+  local name=$1 log="$work/$1.log" waited
+  shift
+  FLUX2_HOME="$work/$name" FLUX2_BUNDLED="$PWD/models/pico" "$program" serve --port 0 --model pico "$@" >"$log" 2>"$log.err" &
+  servers+=($!)
+  for ((waited = 0; waited < 300; waited++)); do
+    url=$(sed -n '1s|.*\(http://[^ ]*[0-9]\).*|\1|p' "$log")
+    [[ -z $url ]] || return 0
+    kill -0 "${servers[-1]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$log" "$log.err" >&2
+  die "The server $name did not start."
+}
+
+say "starting servers"
+start main
+main=$url
+start locked --api-key "a key of this test"
+locked=$url
+start small --queue 1
+small=$url
+
+passed=0 failed=0
+# count NAME command…: adds the counts of a script's last line.
+count() {
+  local name=$1 last
+  shift
+  say "$name"
+  "$@" | tee "$work/$name.out" || true
+  last=$(tail -n 1 "$work/$name.out")
+  if [[ $last =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
+  else
+    failed=$((failed + 1))
+  fi
+}
+
+count openai "$venv/bin/python" tests/clients/openai_client.py "$main" --locked "$locked" --full-queue "$small"
+count sdapi "$venv/bin/python" tests/clients/sdapi_client.py "$main"
+count dj "$venv/bin/python" tests/clients/dj_client.py "$main"
+if ((failed > 0)); then tail -n 30 "$work/main.log.err" >&2; fi
+closing_line "$passed" "$failed" 0
+((failed == 0))

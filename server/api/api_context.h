@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "app/context.h"
+#include "base/system_memory.h"
+#include "server/api/model_catalog.h"
+#include "server/jobs/job_queue.h"
+
+namespace flux2 {
+
+// What every family of routes needs. It must outlive the listener and the workers.
+struct ApiContext {
+  const AppContext& app;
+  JobQueue& queue;
+  ModelCatalog& models;
+
+  std::string default_model = {};  // of requests that name none; empty: as the engine chooses
+  std::function<std::string()> loaded_model = [] { return std::string(); };  // the name of the model in memory; empty: none
+  std::function<bool()> is_loading = [] { return false; };
+  std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible
+  std::function<void()> unload_model = {};                  // the same
+  std::function<MemorySize()> device_memory = {};           // of the GPU; absent: there is none
+
+  std::string base_url = {};  // "http://127.0.0.1:8190": for answers to clients that send no Host
+  bool is_tls = false;
+  bool cancel_on_disconnect = true;  // a synchronous client that leaves cancels its job
+
+  // openai.alias-openai-models: whether names of OpenAI's own models mean the default model.
+  bool alias_openai_models = true;
+  // sdapi.img2img: what img2img without a mask does.
+  enum class Img2Img { Edit, Strength } sdapi_img2img = Img2Img::Edit;
+  int64_t sdapi_distilled_step_cap = 8;
+};
+
+}  // namespace flux2

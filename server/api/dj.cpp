@@ -1,0 +1,175 @@
+#include "server/api/dj.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "image/metadata.h"
+#include "image/read_image.h"
+#include "image/resize.h"
+#include "image/write_image.h"
+#include "server/api/dj_request.h"
+#include "server/api/waiting_client.h"
+#include "server/jobs/job_request.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr uint64_t kDjImageBody = uint64_t{64} << 20;
+constexpr int64_t kMostDjQueued = 50;
+constexpr int kMostDjListed = 100;
+
+Job job_of_token(ApiContext& api, const std::string& token) {
+  const auto id = job_of_dj_token(token);
+  auto job = id ? api.queue.store().get(*id) : std::nullopt;
+  if (!job) throw HttpError(404, "not_found", "Job not found");
+  return *job;
+}
+
+Json status_now(ApiContext& api, const Job& job) { return dj_status(job, api.queue.store().queue_position(job)); }
+
+HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
+  DjRequest request = parse_dj_request(object_in_body(http, api.app));
+  if (api.queue.store().counts("gpu").queued >= kMostDjQueued)
+    throw HttpError(429, "queue_full", fmt::format("{} jobs wait already. Try again later.", kMostDjQueued));
+  std::string model = api.default_model;
+  if (!request.model.empty()) request.native["model"] = model = api.models.name_of(request.model);
+  apply_dj_model_rules(request, api.models.find(model));
+  for (const std::string& image : request.images)
+    request.native["references"].push_back(stored_image(image, "reference", api.queue.assets(), api.app, "input_image_base64"));
+  const Job job = submit_translated(
+      api,
+      {.members = request.native, .kind = request.images.empty() ? "generate" : "edit", .client_ref = dj_client_ref(request)});
+  return HttpResponse::json({{"token", dj_token(job.id)}}, 201);
+}
+
+HttpResponse result_dj(ApiContext& api, const std::string& token) {
+  const Job job = job_of_token(api, token);
+  if (job.state != "completed" || job.images.empty())
+    throw HttpError(409, "not_finished", fmt::format("The job is {}.", job.state));
+  const auto asset = api.queue.assets().get(job.images.front().asset);
+  if (!asset || asset->missing) throw HttpError(404, "not_found", "The image was deleted.");
+  HttpResponse response;
+  response.content_type = asset->mime;
+  response.headers = {{"content-disposition", fmt::format("inline; filename={}.png", token)}};
+  const int factor = dj_upscale_of(job);
+  if (factor == 1) {
+    response.file = api.queue.assets().path_of(*asset);
+    return response;
+  }
+  const std::string bytes = bytes_of_asset(api.queue.assets(), asset->id);
+  const auto view = std::as_bytes(std::span(bytes));
+  const Image image = read_image(view);
+  const auto larger = encode_png(resize(image, image.width * factor, image.height * factor), read_metadata(view));
+  response.content_type = "image/png";
+  response.body.assign(reinterpret_cast<const char*>(larger.data()), larger.size());
+  return response;
+}
+
+HttpResponse queue_dj(ApiContext& api) {
+  Json list = Json::array();
+  JobFilter filter;
+  filter.limit = kMostDjListed;
+  for (const Job& job : api.queue.store().list(filter)) list.push_back(status_now(api, job));
+  return HttpResponse::json(list);
+}
+
+HttpResponse cancel_dj(ApiContext& api, const std::string& token) {
+  const Job job = job_of_token(api, token);
+  if (job.is_final()) throw HttpError(409, "already_final", fmt::format("The job is {} already.", job.state));
+  api.queue.cancel(job.id);
+  return HttpResponse::json({{"success", true}, {"message", "Cancelled"}});
+}
+
+HttpResponse models_dj(ApiContext& api) {
+  Json supported = Json::array();
+  for (const InstalledModel& model : api.models.main_models()) supported.push_back(model.name);
+  const std::string loaded = api.loaded_model();
+  Json memory = nullptr;
+  if (api.device_memory) {
+    const MemorySize size = api.device_memory();
+    memory =
+        byte_text(static_cast<uint64_t>(size.total - size.available)) + " of " + byte_text(static_cast<uint64_t>(size.total));
+  }
+  return HttpResponse::json(
+      {{"supported", supported}, {"loaded", loaded.empty() ? Json() : Json(loaded)}, {"vram_usage", memory}});
+}
+
+// Sends the status of one job to one WebSocket.
+class DjFollower : public std::enable_shared_from_this<DjFollower> {
+ public:
+  DjFollower(ApiContext& api, std::string job, std::shared_ptr<EventStream::Channel> channel)
+      : api_(api), job_(std::move(job)), channel_(std::move(channel)) {}
+
+  void start() {
+    {
+      const std::lock_guard lock(mutex_);
+      listener_ = api_.queue.events().listen([self = shared_from_this()](const Event& event) {
+        if (event.job == self->job_ && event.name != "preview") self->send();
+      });
+    }
+    channel_->on_closed([self = shared_from_this()] { self->leave(); });
+    api_.queue.when_finished(job_, [self = shared_from_this()](const Job&) {
+      self->send();
+      self->leave();
+      self->channel_->close();
+    });
+    send();
+  }
+
+ private:
+  void send() {
+    const auto job = api_.queue.store().get(job_);
+    if (!job) return;
+    std::string text = status_now(api_, *job).dump();
+    const std::lock_guard lock(mutex_);
+    if (text == last_) return;
+    last_ = text;
+    channel_->send(std::move(text), EventStream::Keep::Always);
+  }
+
+  void leave() {
+    int64_t listener = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      std::swap(listener, listener_);
+    }
+    if (listener != 0) api_.queue.events().leave(listener);
+  }
+
+  ApiContext& api_;
+  const std::string job_;
+  std::shared_ptr<EventStream::Channel> channel_;
+  std::mutex mutex_;
+  int64_t listener_ = 0;
+  std::string last_;
+};
+
+}  // namespace
+
+void follow_dj_job(ApiContext& api, const ServerRequest& head, const std::shared_ptr<EventStream::Channel>& channel) {
+  const Job job = job_of_token(api, head.parameter("token"));
+  std::make_shared<DjFollower>(api, job.id, channel)->start();
+}
+
+void add_dj_routes(Router& router, ApiContext& api) {
+  using Answer = std::function<HttpResponse(const ServerRequest&)>;
+  const auto add = [&](const char* method, const char* pattern, const char* summary, Answer answer, uint64_t body = 1 << 20) {
+    router.add(
+        {.method = method, .pattern = pattern, .handler = answering(std::move(answer)), .body_limit = body, .summary = summary});
+  };
+  add(
+      "POST", "/generate", "Submit an image", [&api](const ServerRequest& request) { return generate_dj(api, request); },
+      kDjImageBody);
+  add("GET", "/status/{token}", "What a job does", [&api](const ServerRequest& request) {
+    return HttpResponse::json(status_now(api, job_of_token(api, request.parameter("token"))));
+  });
+  add("GET", "/result/{token}", "The image of a job",
+      [&api](const ServerRequest& request) { return result_dj(api, request.parameter("token")); });
+  add("GET", "/queue", "The newest jobs", [&api](const ServerRequest&) { return queue_dj(api); });
+  add("POST", "/cancel/{token}", "Cancel a job",
+      [&api](const ServerRequest& request) { return cancel_dj(api, request.parameter("token")); });
+  add("GET", "/models", "The installed models", [&api](const ServerRequest&) { return models_dj(api); });
+}
+
+}  // namespace flux2

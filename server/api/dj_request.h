@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "hub/model_files.h"
+#include "server/jobs/job_queue.h"
+
+namespace flux2 {
+
+// A request of dj-flux2's API, translated. Its errors are HttpError 400 or 422.
+struct DjRequest {
+  Json native = Json::object();  // without images
+  std::string model;
+  std::vector<std::string> images;  // base64
+  int upscale = 1;                  // 2 or 4: with Lanczos, when the result is fetched
+};
+DjRequest parse_dj_request(const Json& body);
+
+// A distilled model has its own guidance.
+void apply_dj_model_rules(DjRequest& request, const ModelFiles& model);
+
+// 32 hex digits: the 128 bits of the job's id. So a token needs no table and survives a restart.
+std::string dj_token(const std::string& job);
+std::optional<std::string> job_of_dj_token(std::string_view token);  // nothing if it is no token
+
+// What the job keeps for this family: how far the result is enlarged.
+std::string dj_client_ref(const DjRequest& request);
+int dj_upscale_of(const Job& job);
+
+// `queue_position` is 1 for the next job; 0: it does not wait.
+Json dj_status(const Job& job, int64_t queue_position);
+
+}  // namespace flux2

@@ -1,0 +1,92 @@
+#include "server/api/dj.h"
+
+#include <gmock/gmock.h>
+
+#include "base/base64.h"
+#include "image/read_image.h"
+#include "server/api/dj_request.h"
+#include "server/api/test_api.h"
+
+namespace flux2 {
+namespace {
+
+class DjRoutes : public ApiTest {
+ protected:
+  DjRoutes() { add_dj_routes(router_, api_); }
+
+  std::string submit(const Json& body) {
+    const auto peer = post("/generate", body);
+    EXPECT_EQ(status_of(*peer), 201);
+    return body_of(*peer)["token"];
+  }
+};
+
+TEST_F(DjRoutes, FromSubmissionToResult) {
+  const std::string token = submit({{"prompt", "a"}, {"seed", 3}});
+  EXPECT_EQ(body_of(*get("/status/" + token))["status"], "queued");
+  EXPECT_EQ(body_of(*get("/status/" + token))["queue_position"], 1);
+  EXPECT_EQ(status_of(*get("/result/" + token)), 409);
+  const Job job = claim();
+  EXPECT_EQ(dj_token(job.id), token);
+  complete(job);
+  EXPECT_EQ(body_of(*get("/status/" + token))["status"], "completed");
+  const auto result = get("/result/" + token);
+  EXPECT_EQ(result->response->content_type, "image/png");
+  EXPECT_EQ(read_image(result->response->file).width, 64);
+  EXPECT_EQ(body_of(*get("/queue")).size(), 1u);
+}
+
+TEST_F(DjRoutes, ResultsAreEnlargedWhenFetched) {
+  const std::string token = submit({{"prompt", "a"}, {"upscale", 4}});
+  complete(claim());
+  const auto result = get("/result/" + token);
+  EXPECT_EQ(read_image(std::as_bytes(std::span(result->response->body))).width, 256);
+}
+
+TEST_F(DjRoutes, ImagesMakeAnEdit) {
+  submit({{"prompt", "a"}, {"input_image_base64", {base64_encode(encode_png(Image(64, 64, 3)))}}});
+  const Job job = claim();
+  EXPECT_EQ(job.kind, "edit");
+  EXPECT_EQ(job.request["references"].size(), 1u);
+}
+
+TEST_F(DjRoutes, CancelsAndRefuses) {
+  const std::string token = submit({{"prompt", "a"}});
+  EXPECT_EQ(body_of(*post("/cancel/" + token, Json::object())), Json::parse(R"({"success":true,"message":"Cancelled"})"));
+  EXPECT_EQ(status_of(*post("/cancel/" + token, Json::object())), 409);
+  EXPECT_EQ(status_of(*get("/status/00000000000000000000000000000000")), 404);
+  EXPECT_TRUE(body_of(*post("/generate", {{"prompt", "a"}, {"width", 5000}}))["detail"].is_string());
+  EXPECT_EQ(status_of(*post("/generate", {{"prompt", "a"}, {"model", "nobody"}})), 404);
+  for (int i = 0; i < 50; ++i) submit({{"prompt", "a"}});
+  EXPECT_EQ(status_of(*post("/generate", {{"prompt", "a"}})), 429);
+}
+
+TEST_F(DjRoutes, ListsModels) {
+  const Json models = body_of(*get("/models"));
+  EXPECT_EQ(models["supported"], Json::array({"pico"}));
+  EXPECT_TRUE(models["loaded"].is_null());
+}
+
+TEST_F(DjRoutes, TheSocketSendsEveryChangeOnce) {
+  const std::string token = submit({{"prompt", "a"}});
+  const auto channel = std::make_shared<FakePeer::Channel>();
+  ServerRequest head{.method = "GET", .path = "/ws/" + token};
+  head.captured = {{"token", token}};
+  follow_dj_job(api_, head, channel);
+  EXPECT_THAT(channel->sent, testing::HasSubstr("\"status\":\"queued\""));
+  const Job job = claim();
+  const auto progress = [&] { events_.publish_progress("progress", {{"job_id", "job_" + job.id}}, job.id); };
+  progress();
+  const size_t length = channel->sent.size();
+  EXPECT_THAT(channel->sent, testing::HasSubstr("\"status\":\"running\""));
+  progress();  // nothing has changed
+  EXPECT_EQ(channel->sent.size(), length);
+  complete(job);
+  EXPECT_THAT(channel->sent, testing::HasSubstr("\"status\":\"completed\""));
+  EXPECT_TRUE(channel->closed);
+  head.captured = {{"token", "0"}};
+  EXPECT_THROW(follow_dj_job(api_, head, channel), HttpError);
+}
+
+}  // namespace
+}  // namespace flux2

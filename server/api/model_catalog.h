@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "app/model_choice.h"
+#include "base/json.h"
+#include "hub/registry/model_record.h"
+
+namespace flux2 {
+
+// A model, autoencoder or adapter that requests can name.
+struct InstalledModel {
+  std::string name;
+  std::string sha256;          // empty when unknown
+  std::string hash;            // ten hex digits: the beginning of `sha256`, else the key of the registry
+  std::filesystem::path file;  // relative to the models folder or its base name
+  int64_t installed = 0;       // seconds since 1970
+  Json metadata = Json::object();
+
+  std::string title() const { return name + " [" + hash + "]"; }
+};
+
+// The models of this machine as the compatible interfaces list them. Thread-safe.
+class ModelCatalog {
+ public:
+  explicit ModelCatalog(const AppContext& context) : context_(context) {}
+
+  std::vector<InstalledModel> main_models() const;  // those of the registry by name, then the bundled one
+  std::vector<InstalledModel> autoencoders() const;
+  std::vector<InstalledModel> adapters() const;
+
+  // The files of the model with that name, key, hash or title; the default one for an empty name. Throws HttpError 404
+  // `model_not_found`. Paths are never accepted.
+  ModelFiles find(const std::string& name) const;
+  // The name for which the engine finds it: "pico [0123456789]" → "pico".
+  std::string name_of(const std::string& name_or_title) const;
+
+  void refresh();  // forgets what it found
+
+ private:
+  std::vector<InstalledModel> registered(ModelType type) const;
+  std::string bundled_hash(const std::filesystem::path& file) const;
+
+  const AppContext& context_;
+  mutable std::mutex mutex_;
+  mutable FoundModels found_;
+  mutable std::map<std::string, std::string> hashes_;  // of the bundled model's file
+};
+
+}  // namespace flux2
