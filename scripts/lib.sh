@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck disable=SC2034  # each script uses those it needs
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev libcli11-dev libpng-dev libjpeg-dev
   zlib1g-dev libssl-dev libwebp-dev liblcms2-dev libtomlplusplus-dev libcurl4-openssl-dev ca-certificates
-  libsqlite3-dev libre2-dev)
+  libsqlite3-dev libre2-dev libboost-dev)
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libopenblas-dev)
 # shellcheck disable=SC2034

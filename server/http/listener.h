@@ -34,6 +34,7 @@ struct ListenOptions {
 struct Admission {
   uint64_t body_limit = 1 << 20;
   std::optional<HttpResponse> refusal;  // answered instead, without reading the body
+  Headers headers = {};                 // added to the answer, whatever it is: those of CORS
 };
 
 // The HTTP/1.1 server. Boost.Beast and Asio are seen by the sources of this folder only. A few I/O threads carry every
@@ -44,12 +45,15 @@ class HttpListener {
   using Admit = std::function<Admission(ServerRequest& head)>;
   // Called on a pool thread with the whole request.
   using Handle = std::function<void(const Exchange&)>;
-  // Called on a pool thread for a WebSocket handshake that admit() let pass: messages to the client go through the channel
-  // (text frames). Refuse by throwing HttpError.
-  using Accept = std::function<void(const ServerRequest& head, EventStream::Channel& channel)>;
+  // Called on a pool thread for a WebSocket handshake that admit() let pass. What is sent through the channel arrives as text
+  // frames; what the client sends is ignored. Refuse by throwing HttpError.
+  using Accept = std::function<void(const ServerRequest& head, std::shared_ptr<EventStream::Channel> channel)>;
 
   HttpListener(ListenOptions options, Admit admit, Handle handle);
   ~HttpListener();  // stop(0)
+
+  // Before start(). Without it, a WebSocket handshake is a request like any other.
+  void on_websocket(Accept accept);
 
   void start();      // binds and listens; throws CannotWrite naming the address that is in use
   int port() const;  // the one chosen

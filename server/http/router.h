@@ -25,7 +25,7 @@ struct Route {
   Handler handler;
   Scope scope = Scope::Generate;
   uint64_t body_limit = 1 << 20;
-  std::string summary = {};  // for the OpenAPI document
+  std::string summary = {};                 // for the OpenAPI document
   std::vector<std::string> arguments = {};  // of the query, for the same document
   std::string body = {};                    // a JSON schema of the body, for the same document
 };
