@@ -170,6 +170,9 @@ void add_dj_routes(Router& router, ApiContext& api) {
   add("POST", "/cancel/{token}", "Cancel a job",
       [&api](const ServerRequest& request) { return cancel_dj(api, request.parameter("token")); });
   add("GET", "/models", "The installed models", [&api](const ServerRequest&) { return models_dj(api); });
+  // The listener answers a WebSocket handshake itself; this is for clients that send none.
+  add("GET", "/ws/{token}", "The status of a job whenever it changes, as a WebSocket",
+      [](const ServerRequest&) -> HttpResponse { throw HttpError(426, "upgrade_required", "This address is a WebSocket."); });
 }
 
 }  // namespace flux2
