@@ -40,7 +40,6 @@ struct Command {
 
 const std::vector<Command>& commands();
 const Command* find_command(std::string_view name);
-bool is_later_command(std::string_view name);
 
 // The command of ours that does what other programs call by the first word (ollama's `pull NAME`): "models install NAME". Empty
 // when there is none.
@@ -76,6 +75,7 @@ int run_man(Invocation& run);
 int run_selftest(Invocation& run);
 int run_encode_text(Invocation& run);
 int run_train(Invocation& run);
+int run_serve(Invocation& run);
 const std::vector<Command>& train_actions();
 const std::vector<Command>& plan_actions();
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/client.h"
 #include "cli/command.h"
 #include "cli/dataset.h"
 #include "cli/models/models.h"
@@ -219,6 +220,29 @@ const std::vector<Command>& commands() {
        doctor_options,
        {"flux2 doctor", "flux2 doctor --json", "flux2 doctor -m flux.2-klein-4b"},
        run_doctor},
+      {"serve",
+       {},
+       "run an HTTP server: jobs with live events, OpenAI and A1111 interfaces",
+       "[options]",
+       serve_options,
+       {"flux2 serve", "flux2 serve -m flux.2-klein-4b --preload --idle-unload 600",
+        "flux2 serve --host 0.0.0.0 --api-key @key.txt --queue 20"},
+       run_serve,
+       "Prints its address on stdout. Requests wait in a queue and run one after the other; they survive a restart. "
+       "Ctrl-C or SIGTERM ends the server; the job that runs goes back to the queue. docs/serving.md lists the routes."},
+      {"client",
+       {},
+       "generate and edit images on a running server",
+       "ACTION [options]",
+       client_options,
+       {"flux2 client generate \"a lighthouse at dusk\" -o lighthouse.png",
+        "flux2 client edit --url http://gpu:8190 -i photo.png \"make it winter\" -o winter.png", "flux2 client jobs"},
+       run_client,
+       "Takes the options of the local commands, shows the server's progress and saves the images here. Ctrl-C cancels the job "
+       "on "
+       "the server. `flux2 client ACTION --help` describes an action.",
+       false,
+       client_actions},
       {"selftest",
        {},
        "check that this build computes correct results here",
@@ -314,12 +338,6 @@ std::string equivalent_command(const std::vector<std::string>& words) {
     command += std::string(with_model && i == 1 ? " -m" : "") +
                (words[i].find(' ') == std::string::npos ? " " + words[i] : " \"" + words[i] + "\"");
   return command;
-}
-
-bool is_later_command(std::string_view name) {
-  for (const char* later : {"serve", "client"})
-    if (name == later) return true;
-  return false;
 }
 
 }  // namespace flux2

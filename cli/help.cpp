@@ -99,8 +99,6 @@ int run_help(Invocation& run) {
   const std::string& name = run.positional.front();
   const Command* command = find_command(name);
   const Topic* topic = find_topic(name);
-  if (!command && !topic && is_later_command(name))
-    fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", name);
   if (!command && !topic) {
     const std::string own = equivalent_command({run.positional.begin(), run.positional.end()});
     throw Error(

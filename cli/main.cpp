@@ -20,7 +20,6 @@ namespace {
 const Command& command_for(const std::vector<std::string>& words) {
   const std::string& first = words.front();
   if (const Command* command = find_command(first)) return *command;
-  if (is_later_command(first)) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", first);
   if (first.find(' ') != first.npos || (first.size() > 1 && first.starts_with('-'))) return *find_command("generate");
   if (const std::string own = equivalent_command(words); !own.empty())
     throw Error(ErrorCode::InvalidArgument, "unknown command " + first, Hint("{0} does that", {run_command(own)}));

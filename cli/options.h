@@ -81,6 +81,7 @@ std::vector<OptionGroup> man_options();
 std::vector<OptionGroup> selftest_options();
 std::vector<OptionGroup> encode_text_options();
 std::vector<OptionGroup> train_options();
+std::vector<OptionGroup> serve_options();
 
 const std::vector<ForeignOption>& foreign_options();
 const std::vector<ListOption>& list_options();

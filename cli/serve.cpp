@@ -1,0 +1,109 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "app/request_limits.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/user_input.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr int kSecondsToEnd = 10;
+
+// "@keys.txt" → the lines of that file; anything else is a key itself.
+std::vector<std::string> read_keys(const std::vector<std::string>& values) {
+  std::vector<std::string> keys;
+  for (const std::string& value : values) {
+    if (!value.starts_with('@')) {
+      keys.push_back(value);
+      continue;
+    }
+    const std::string text = read_text_file(value.substr(1), {.bytes = 1 << 16});
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      if (const std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin)); !line.empty())
+        keys.emplace_back(line);
+      begin = end + 1;
+    }
+  }
+  for (const std::string& key : keys) check(key.size() >= 8, "an API key needs at least 8 characters");
+  return keys;
+}
+
+std::vector<std::string> texts(const Settings& settings, const char* name) {
+  const Setting* setting = settings.find(name);
+  return setting ? setting->values : std::vector<std::string>{};
+}
+
+ServerOptions server_options(const Invocation& run) {
+  const Settings& s = run.settings;
+  ServerOptions options;
+  options.listen.host = s.text("host", "127.0.0.1");
+  options.listen.port = static_cast<int>(s.integer("port", 0, 65535).value_or(8190));
+  options.listen.socket = s.text("socket");
+  options.listen.tls_certificate = s.text("tls-cert");
+  options.listen.tls_key = s.text("tls-key");
+  check(options.listen.tls_certificate.empty() == options.listen.tls_key.empty(), "--tls-cert and --tls-key belong together");
+  options.data = s.text("data");
+  if (options.data.empty()) options.data = data_folder(run.environment);
+  if (options.data.empty())
+    throw Error(ErrorCode::InvalidArgument, "there is no data folder: neither HOME nor FLUX2_HOME is set",
+                Hint("name one with {0}", {set_option("data", "FOLDER")}));
+  options.keys = read_keys(texts(s, "api-key"));
+  options.insecure = s.flag("insecure");
+  options.cors = texts(s, "cors");
+  options.host_names = texts(s, "host-name");
+  options.queue = s.integer("queue", 1, 1'000'000).value_or(100);
+  options.idle_unload = std::chrono::seconds(s.integer("idle-unload", 0, 10'000'000).value_or(0));
+  options.max_batch = static_cast<int>(s.integer("max-batch", 1, 64).value_or(4));
+  options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
+  options.preload = s.flag("preload");
+  return options;
+}
+
+// What jobs do not set: the options of this command, the environment and the user's configuration, with every field of a request.
+Settings job_defaults(const Invocation& run) {
+  Settings defaults = run.settings;
+  std::vector<const Field*> fields;
+  for (const Field& field : request_fields()) fields.push_back(&field);
+  defaults.add(layer_of_environment(fields, run.environment));
+  defaults.add(layer_of_file(fields, run.user));
+  return defaults;
+}
+
+}  // namespace
+
+int run_serve(Invocation& run) {
+  check(run.positional.empty(), "serve takes no arguments, only options");
+  AppContext context = run;
+  context.limits = limits_of(run.environment, run.user, Limits::for_server());
+  // Several threads report here, and a server must not collect what it said.
+  std::mutex mutex;
+  context.log = Log([&](LogLevel level, const std::string& text) {
+    const std::lock_guard lock(mutex);
+    if (level == LogLevel::Warning) run.console.note("warning: " + text);
+    else if (run.console.verbosity() >= (level == LogLevel::Debug ? 2 : 1)) run.console.note(text);
+  });
+  allow_time_to_end(kSecondsToEnd);
+  Server server(std::move(context), job_defaults(run), server_options(run));
+  server.start();
+  {
+    const std::lock_guard lock(mutex);
+    run.console.result(server.url());
+    run.console.note("press Ctrl-C to stop");
+  }
+  while (interrupt_signal() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  server.stop();
+  return 128 + interrupt_signal();
+}
+
+}  // namespace flux2

@@ -1,0 +1,102 @@
+#include "server/api/health.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+
+#include "record/generation_record.h"
+
+namespace flux2 {
+
+namespace {
+
+HttpResponse health(ApiContext& api, const HealthSources& sources) {
+  const bool stopping = sources.stopping();
+  const auto counts = api.queue.store().counts("gpu");
+  const std::string model = api.loaded_model();
+  return HttpResponse::json({{"status", stopping ? "stopping" : "ok"},
+                             {"model", model.empty() ? Json(nullptr) : Json(model)},
+                             {"loading", api.is_loading()},
+                             {"queue", counts.queued + counts.running},
+                             {"version", program_version()}},
+                            stopping ? 503 : 200);
+}
+
+class MetricsText {
+ public:
+  void add(const char* name, const char* type, const char* help, double value, const std::string& labels = {}) {
+    if (name != last_) text_ += fmt::format("# HELP flux2_{} {}\n# TYPE flux2_{} {}\n", name, help, name, type);
+    last_ = name;
+    text_ += fmt::format("flux2_{}{} {}\n", name, labels, value);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_, last_;
+};
+
+double resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace
+
+std::string metrics_text(ApiContext& api, const HealthSources& sources) {
+  MetricsText text;
+  const auto counts = api.queue.store().counts("gpu");
+  text.add("jobs_queued", "gauge", "Jobs that wait.", static_cast<double>(counts.queued));
+  text.add("jobs_running", "gauge", "Jobs that run.", static_cast<double>(counts.running));
+  const auto connections = sources.connections();
+  text.add("connections", "gauge", "Open connections.", static_cast<double>(connections.connections));
+  text.add("event_streams", "gauge", "Open event streams.", static_cast<double>(connections.streams));
+  text.add("requests_total", "counter", "HTTP requests.", static_cast<double>(connections.requests));
+  text.add("memory_peak_bytes", "gauge", "Peak resident memory of the process.", resident_bytes());
+  if (!sources.worker) return text.take();
+  const WorkerTotals totals = sources.worker->totals();
+  const auto whole = [](int64_t n) { return static_cast<double>(n); };
+  text.add("jobs_total", "counter", "Jobs that ended, by state.", whole(totals.completed), "{state=\"completed\"}");
+  text.add("jobs_total", "counter", "", whole(totals.failed), "{state=\"failed\"}");
+  text.add("jobs_total", "counter", "", whole(totals.cancelled), "{state=\"cancelled\"}");
+  text.add("images_total", "counter", "Images generated.", whole(totals.images));
+  text.add("steps_total", "counter", "Denoising steps.", whole(totals.steps));
+  text.add("worker_busy_seconds_total", "counter", "Time that jobs ran.", totals.busy);
+  const char* help = "Time by phase of a job.";
+  text.add("phase_seconds_total", "counter", help, totals.seconds.load, "{phase=\"load\"}");
+  text.add("phase_seconds_total", "counter", help, totals.seconds.text, "{phase=\"text\"}");
+  text.add("phase_seconds_total", "counter", help, totals.seconds.references, "{phase=\"encode_references\"}");
+  text.add("phase_seconds_total", "counter", help, totals.seconds.denoise, "{phase=\"denoise\"}");
+  text.add("phase_seconds_total", "counter", help, totals.seconds.decode, "{phase=\"decode\"}");
+  const WorkerState state = sources.worker->state();
+  text.add("model_loaded", "gauge", "Whether a model is in memory.", state.model.empty() ? 0 : 1);
+  text.add("device_memory_peak_bytes", "gauge", "Peak memory of the device.", whole(state.device_bytes));
+  return text.take();
+}
+
+void add_health_routes(Router& router, ApiContext& api, HealthSources sources) {
+  const auto add = [&](const char* pattern, Scope scope, const char* summary,
+                       std::function<HttpResponse(const ServerRequest&)> answer) {
+    router.add(
+        {.method = "GET", .pattern = pattern, .handler = answering(std::move(answer)), .scope = scope, .summary = summary});
+  };
+  add("/health", Scope::None, "status, loaded model and length of the queue",
+      [&api, sources](const ServerRequest&) { return health(api, sources); });
+  // Says only that the process answers: it does not touch the database.
+  add("/healthz", Scope::None, "200 while the process answers", [](const ServerRequest&) {
+    return HttpResponse::json({{"status", "ok"}});
+  });
+  add("/readyz", Scope::None, "200 when requests are accepted", [sources](const ServerRequest&) {
+    const bool stopping = sources.stopping();
+    return HttpResponse::json({{"status", stopping ? "stopping" : "ready"}}, stopping ? 503 : 200);
+  });
+  add("/metrics", Scope::Generate, "figures for Prometheus", [&api, sources](const ServerRequest&) {
+    HttpResponse response;
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_text(api, sources);
+    return response;
+  });
+}
+
+}  // namespace flux2

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+
+#include "server/api/api_context.h"
+#include "server/http/router.h"
+#include "server/jobs/worker.h"
+
+namespace flux2 {
+
+// Pictures may come in the body of these routes.
+constexpr uint64_t kImageBody = uint64_t{64} << 20;
+
+// The name of an event that only shows clients that the connection lives; it is sent as a comment.
+constexpr const char* kKeepAlive = "keep-alive";
+
+// The native family, /api/v1. `worker` is the one of this process; null in a process that only accepts requests.
+void add_job_routes(Router& router, ApiContext& api);
+void add_event_routes(Router& router, ApiContext& api);
+void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, Worker* worker);
+void add_asset_routes(Router& router, ApiContext& api);
+
+// Reads the body as a JSON object. Throws HttpError 400 `invalid_json`, 415 for another content type.
+Json json_body(const ServerRequest& request, const Limits& limits);
+
+// "job_01J…" of the path → the job. Throws HttpError 404.
+Job job_of(const ServerRequest& request, ApiContext& api);
+
+// Checks a native request, looks for its model and adapters, and submits it.
+JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api);
+
+}  // namespace flux2

@@ -1,0 +1,221 @@
+#include <fmt/format.h>
+
+#include "app/adapters.h"
+#include "app/registry_access.h"
+#include "engine/forecast.h"
+#include "image/format.h"
+#include "record/generation_record.h"
+#include "server/api/native.h"
+#include "server/http/errors.h"
+#include "server/jobs/job_request.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+Json names_json(const std::vector<ImageFormat>& formats) {
+  Json names = Json::array();
+  for (const ImageFormat format : formats) names.push_back(name_of(format));
+  return names;
+}
+
+Json devices_json() {
+  Json devices = Json::array();
+  for (const DeviceReport& device : list_devices())
+    if (device.usable) devices.push_back({{"id", device.name}, {"name", device.description}, {"default", false}});
+  if (!devices.empty()) devices.back()["default"] = true;  // a GPU, if there is one, is listed after the CPU and preferred
+  return devices;
+}
+
+Json loaded_json(const Worker* worker) {
+  if (!worker) return nullptr;
+  const WorkerState state = worker->state();
+  if (state.model.empty()) return nullptr;
+  return {{"name", state.model}, {"quant", state.quant}, {"device", state.device}, {"device_bytes", state.device_bytes}};
+}
+
+Json info_json(ApiContext& api, const Worker* worker) {
+  Json defaults = Json::object();
+  for (const InstalledModel& model : api.models.main_models()) {
+    try {
+      const ModelFiles files = api.models.find(model.name);
+      Json locked = Json::array();
+      if (files.distilled) locked.push_back("guidance");
+      defaults[model.name] = {
+          {"variant", files.id},           {"steps", files.defaults.steps},   {"guidance", files.defaults.guidance},
+          {"width", files.defaults.width}, {"height", files.defaults.height}, {"locked", locked},
+          {"negative", !files.distilled}};
+    } catch (const std::exception&) {  // a model with missing parts has no defaults
+    }
+  }
+  const RequestLimits& limits = api.app.limits.request;
+  const auto choices = [](const char* name) { return Json(field(name).choices); };
+  return {{"version", program_version()},
+          {"build", {{"cuda", built_with_cuda()}}},
+          {"devices", devices_json()},
+          {"loaded", loaded_json(worker)},
+          {"limits",
+           {{"side_min", 64},
+            {"side_max", limits.side},
+            {"pixels", limits.pixels},
+            {"references", limits.references},
+            {"batch", limits.batch},
+            {"steps", limits.steps},
+            {"queue", api.queue.limit()},
+            {"prompt", limits.prompt_bytes},
+            {"body", kImageBody}}},
+          {"defaults", defaults},
+          {"samplers", choices("sampler")},
+          {"schedules", {"model", "linear", "power", "sigmas"}},
+          {"profiles", choices("profile")},
+          {"previews", choices("preview")},
+          {"formats", {{"read", names_json(readable_formats())}, {"write", names_json(available_formats())}}},
+          {"features",
+           {{"mask_service", false},
+            {"upsample", Json::array()},
+            {"safety", false},
+            {"watermark", false},
+            {"training", false},
+            {"upscalers", {"lanczos"}},
+            {"regional", false},
+            {"projects", false}}}};
+}
+
+Json plan_json(const Forecast& f, const Request& request) {
+  const bool host = f.device.starts_with("cpu");
+  Json phases = Json::array();
+  for (const PhaseForecast& p : f.phases)
+    phases.push_back(
+        {{"name", name_of(p.phase)}, {"seconds", p.seconds}, {"device", host ? 0 : p.peak()}, {"host", host ? p.peak() : 0}});
+  return {{"fits", f.fits()},
+          {"phases", phases},
+          {"total_seconds", f.seconds()},
+          {"peak_device", host ? 0 : f.peak()},
+          {"peak_host", host ? f.peak() : 0},
+          {"available", f.limit},
+          {"placement", f.where},
+          {"notes", Json::array()},
+          {"images", request.batch}};
+}
+
+// Tries the quantisations that need less, so that a request that does not fit is answered with one that does.
+Json suggestions(const PreparedRun& run, const AppContext& context) {
+  Json list = Json::array();
+  for (const char* quant : {"fp8", "int8", "q4_0"}) {
+    RequestSpec spec = run.requests.front().spec;
+    spec.quant = quant;
+    try {
+      EngineOptions options = engine_options(spec, context);
+      options.adapters = run.requests.front().adapters;
+      const Forecast f = forecast(Engine(options), run.model, run.requests.front().request);
+      if (f.fits()) list.push_back({{"set", {{"quant", quant}}}, {"peak_device", f.peak()}});
+    } catch (const Error&) {  // not possible on this device
+    }
+  }
+  return list;
+}
+
+HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings& defaults) {
+  const Json body = json_body(request, api.app.limits);
+  const std::string kind = body.value("kind", std::string(body.contains("canvas") ? "inpaint" : "generate"));
+  std::vector<std::string> warnings;
+  const Json checked = check_job_request(body, kind, api.queue.assets(), api.app, warnings);
+  Settings settings = defaults.with(settings_of_job(checked, api.queue.assets(), api.app));
+  PromptLine line;
+  line.prompt = checked.value("prompt", std::string());
+  const PreparedRun run = prepare(settings, {line}, task_of_kind(kind), api.app);
+  const ResolvedRequest& first = run.requests.front();
+  EngineOptions options = engine_options(first.spec, api.app);
+  options.adapters = first.adapters;
+  const Forecast f = forecast(Engine(options), run.model, first.request);
+  Json json = plan_json(f, first.request);
+  json["notes"] = warnings;
+  if (!f.fits()) {
+    json["needs"] = f.peak();
+    json["suggest"] = suggestions(run, api.app);
+  }
+  return HttpResponse::json(json);
+}
+
+Json model_json(const ModelRecord& record, const ApiContext& api) {
+  Json json = to_json(record);
+  json["loaded"] = api.loaded_model() == record.name;
+  return json;
+}
+
+HttpResponse list_models(const ServerRequest& request, ApiContext& api) {
+  Json items = Json::array();
+  const std::string type = request.argument("type").value_or(""), query = request.argument("q").value_or("");
+  if (const auto registry = look_into_registry(api.app))
+    for (const ModelRecord& record : registry->all()) {
+      if (!type.empty() && name_of(record.type) != type) continue;
+      if (!query.empty() && record.name.find(query) == std::string::npos) continue;
+      items.push_back(model_json(record, api));
+    }
+  if ((type.empty() || type == "main") && query.empty())
+    for (const InstalledModel& model : api.models.main_models()) {
+      const bool known = std::any_of(items.begin(), items.end(), [&](const Json& item) { return item["name"] == model.name; });
+      if (!known)
+        items.push_back({{"key", nullptr},
+                         {"name", model.name},
+                         {"type", "main"},
+                         {"state", "ready"},
+                         {"bundled", true},
+                         {"loaded", api.loaded_model() == model.name}});
+    }
+  return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
+}
+
+HttpResponse one_model(const ServerRequest& request, ApiContext& api) {
+  if (const auto registry = look_into_registry(api.app))
+    if (const auto record = registry->find(request.parameter("key"))) return HttpResponse::json(model_json(*record, api));
+  throw HttpError(404, "model_not_found", "there is no such model");
+}
+
+}  // namespace
+
+void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, Worker* worker) {
+  const auto add = [&](const char* method, const char* pattern, Scope scope, const char* summary,
+                       std::function<HttpResponse(const ServerRequest&)> answer, uint64_t body = 1 << 20) {
+    router.add({.method = method,
+                .pattern = pattern,
+                .handler = answering(std::move(answer)),
+                .scope = scope,
+                .body_limit = body,
+                .summary = summary});
+  };
+  add("GET", "/api/v1/info", Scope::Generate, "version, devices, limits, defaults of each model",
+      [&api, worker](const ServerRequest&) { return HttpResponse::json(info_json(api, worker)); });
+  add(
+      "POST", "/api/v1/plan", Scope::Generate, "forecast the memory and time of a job without running it",
+      [&api, &defaults](const ServerRequest& request) { return plan(request, api, defaults); }, kImageBody);
+  add("GET", "/api/v1/models", Scope::Generate, "registered models and their parts",
+      [&api](const ServerRequest& request) { return list_models(request, api); });
+  add("GET", "/api/v1/models/loaded", Scope::Generate, "the model in memory", [worker](const ServerRequest&) {
+    return HttpResponse::json({{"loaded", loaded_json(worker)}});
+  });
+  add("GET", "/api/v1/models/{key}", Scope::Generate, "one of them, by key or name",
+      [&api](const ServerRequest& request) { return one_model(request, api); });
+  add("GET", "/api/v1/loras", Scope::Generate, "registered adapters", [&api](const ServerRequest&) {
+    Json items = Json::array();
+    if (const auto registry = look_into_registry(api.app))
+      for (const ModelRecord& record : registry->all())
+        if (record.type == ModelType::Lora) items.push_back(model_json(record, api));
+    return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
+  });
+  if (!worker) return;
+  add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of the loaded model once no job runs",
+      [worker](const ServerRequest&) {
+        worker->unload();
+        return HttpResponse::json({{"unloading", true}}, 202);
+      });
+  add("POST", "/api/v1/models/{key}/load", Scope::Manage, "load a model once no job runs",
+      [&api, worker](const ServerRequest& request) {
+        api.models.find(request.parameter("key"));
+        worker->load(api.models.name_of(request.parameter("key")));
+        return HttpResponse::json({{"loading", request.parameter("key")}}, 202);
+      });
+}
+
+}  // namespace flux2

@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "app/adapters.h"
+#include "server/api/native.h"
+#include "server/http/errors.h"
+#include "server/jobs/job_request.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+std::optional<int64_t> integer_argument(const ServerRequest& request, std::string_view name, int64_t low, int64_t high) {
+  const auto text = request.argument(name);
+  if (!text || text->empty()) return std::nullopt;
+  int64_t value = 0;
+  const auto [end, failure] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (failure != std::errc() || end != text->data() + text->size() || value < low || value > high)
+    throw HttpError(400, "invalid_request", fmt::format("{} must be a whole number from {} to {}", name, low, high),
+                    std::string(name));
+  return value;
+}
+
+HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
+  JobFilter filter;
+  filter.state = request.argument("state").value_or("");
+  filter.kind = request.argument("kind").value_or("");
+  filter.project = request.argument("project").value_or("");
+  std::string before = request.argument("before").value_or(request.argument("cursor").value_or(""));
+  if (!before.empty()) {
+    filter.before = id_without_prefix(before, "job_");
+    if (filter.before.empty()) throw HttpError(400, "invalid_request", "before must be the id of a job", "before");
+  }
+  filter.limit = static_cast<int>(integer_argument(request, "limit", 1, 200).value_or(50));
+  const std::vector<Job> jobs = api.queue.store().list(filter);
+  Json items = Json::array();
+  for (const Job& job : jobs) items.push_back(job_to_json(job, api.queue.store()));
+  Json next = nullptr;
+  if (jobs.size() == static_cast<size_t>(filter.limit)) next = "job_" + jobs.back().id;
+  return HttpResponse::json({{"items", items}, {"next", next}, {"total", nullptr}});
+}
+
+HttpResponse cancel_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  if (job.is_final()) throw HttpError(409, "already_final", "the job is " + job.state + " already");
+  const auto after = api.queue.cancel(job.id);
+  if (!after) throw HttpError(404, "not_found", "there is no such job");
+  return HttpResponse::json(job_to_json(*after, api.queue.store()), after->is_final() ? 200 : 202);
+}
+
+HttpResponse cancel_jobs(const ServerRequest& request, ApiContext& api) {
+  const Json body = json_body(request, api.app.limits);
+  std::vector<std::string> ids;
+  if (body.contains("ids") && body["ids"].is_array()) {
+    for (const Json& id : body["ids"]) {
+      const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "job_") : "";
+      if (bare.empty()) throw HttpError(400, "invalid_request", "ids must be a list of ids of jobs", "ids");
+      ids.push_back(bare);
+    }
+  } else if (body.value("all", Json(false)) == true) {
+    for (const char* state : {"queued", "running"})
+      for (const Job& job : api.queue.store().list({.state = state, .kind = {}, .project = {}, .before = {}, .limit = 10000}))
+        ids.push_back(job.id);
+  } else {
+    throw HttpError(400, "invalid_request", "name the jobs with ids, or use \"all\": true");
+  }
+  Json cancelled = Json::array();
+  for (const std::string& id : ids)
+    if (const auto job = api.queue.store().get(id); job && !job->is_final() && api.queue.cancel(id))
+      cancelled.push_back("job_" + id);
+  return HttpResponse::json({{"cancelled", cancelled}});
+}
+
+HttpResponse change_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  const Json body = json_body(request, api.app.limits);
+  if (body.size() != 1 || !body.contains("priority") || !body["priority"].is_number_integer() ||
+      body["priority"].get<double>() < -1000 || body["priority"].get<double>() > 1000)
+    throw HttpError(400, "invalid_request", "priority, a whole number from -1000 to 1000, is all that can be changed",
+                    "priority");
+  if (!api.queue.store().set_priority(job.id, body["priority"].get<int>()))
+    throw HttpError(409, "not_queued", "the job does not wait any more: it is " + job.state);
+  return HttpResponse::json(job_to_json(*api.queue.store().get(job.id), api.queue.store()));
+}
+
+HttpResponse delete_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  if (!api.queue.store().remove(job.id)) throw HttpError(409, "not_final", "the job is " + job.state + "; cancel it first");
+  return HttpResponse::empty(204);
+}
+
+HttpResponse image_of_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  for (const JobImage& image : job.images)
+    if (std::to_string(image.index) == request.parameter("n")) {
+      const auto asset = api.queue.assets().get(image.asset);
+      if (!asset || asset->missing) throw HttpError(410, "gone", "the image was deleted");
+      HttpResponse response;
+      const bool thumb = request.argument("thumb").value_or("") == "1";
+      response.file = thumb ? api.queue.assets().thumbnail(*asset) : api.queue.assets().path_of(*asset);
+      response.content_type = thumb ? (response.file.extension() == ".webp" ? "image/webp" : "image/jpeg") : asset->mime;
+      response.etag = '"' + asset->sha256 + (thumb ? "-t" : "") + '"';
+      response.headers = {{"cache-control", "private, max-age=31536000, immutable"},
+                          {"content-disposition", "inline; filename=" + asset->id + response.file.extension().string()}};
+      return response;
+    }
+  throw HttpError(404, "not_found", fmt::format("the job has {} images", job.images.size()));
+}
+
+HttpResponse preview_of_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  const auto preview = api.queue.preview(job.id);
+  if (!preview) return HttpResponse::empty(204);
+  HttpResponse response;
+  response.content_type = preview->mime;
+  response.body = preview->bytes;
+  response.etag = fmt::format("\"{}-{}-{}\"", job.id, preview->index, preview->step);
+  response.headers = {{"cache-control", "no-store"}};
+  return response;
+}
+
+Json queue_json(ApiContext& api) {
+  JobStore& store = api.queue.store();
+  Json lanes = Json::object();
+  for (const char* lane : {"gpu", "net", "cpu"}) {
+    Json running = Json::array();
+    for (const Job& job : store.list({.state = "running", .kind = {}, .project = {}, .before = {}, .limit = 200}))
+      if (job.lane == lane) running.push_back("job_" + job.id);
+    lanes[lane] = {{"running", running}, {"queued", store.counts(lane).queued}};
+  }
+  Json order = Json::array();
+  for (const Job& job : store.waiting("gpu")) order.push_back("job_" + job.id);
+  return {{"paused", store.paused()}, {"lanes", lanes}, {"order", order}};
+}
+
+HttpResponse reorder_queue(const ServerRequest& request, ApiContext& api) {
+  const Json body = json_body(request, api.app.limits);
+  if (!body.contains("order") || !body["order"].is_array())
+    throw HttpError(400, "invalid_request", "order must be a list of ids of jobs", "order");
+  std::vector<std::string> ids;
+  for (const Json& id : body["order"]) {
+    const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "job_") : "";
+    if (bare.empty()) throw HttpError(400, "invalid_request", "order must be a list of ids of jobs", "order");
+    ids.push_back(bare);
+  }
+  api.queue.store().reorder(ids);
+  return HttpResponse::json(queue_json(api));
+}
+
+HttpResponse pause_queue(bool paused, ApiContext& api) {
+  api.queue.store().set_paused(paused);
+  if (!paused) api.queue.wake();
+  const auto counts = api.queue.store().counts("gpu");
+  api.queue.events().publish("queue", {{"running", counts.running}, {"queued", counts.queued}, {"paused", paused}});
+  return HttpResponse::json(queue_json(api));
+}
+
+}  // namespace
+
+Json json_body(const ServerRequest& request, const Limits& limits) {
+  const std::string_view type = request.header("content-type");
+  if (!type.empty() && type.find("json") == type.npos && !type.starts_with("text/plain"))
+    throw HttpError(415, "unsupported_media_type", "the body must be application/json");
+  if (request.body.empty()) throw HttpError(400, "invalid_json", "the body is empty; a JSON object is needed");
+  JsonLimits json = limits.json;
+  json.bytes = std::max<size_t>(json.bytes, kImageBody);  // the route's own limit was checked while it arrived
+  try {
+    Json body = parse_json(request.body, json);
+    if (!body.is_object()) throw HttpError(400, "invalid_json", "the body must be a JSON object");
+    return body;
+  } catch (const Error& e) {
+    throw HttpError(400, "invalid_json", std::string("the body is not valid JSON: ") + e.what());
+  }
+}
+
+Job job_of(const ServerRequest& request, ApiContext& api) {
+  const std::string id = id_without_prefix(request.parameter("id"), "job_");
+  const auto job = id.empty() ? std::nullopt : api.queue.store().get(id);
+  if (!job) throw HttpError(404, "not_found", "there is no such job");
+  return *job;
+}
+
+JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api) {
+  const std::string kind = request.contains("kind") && request["kind"].is_string()
+                               ? request["kind"].get<std::string>()
+                               : std::string(request.contains("canvas") ? "inpaint" : "generate");
+  std::vector<std::string> warnings;
+  const Json checked = check_job_request(request, kind, api.queue.assets(), api.app, warnings);
+  api.models.find(checked.value("model", std::string()));  // a model that does not exist is refused now, not when it is the turn
+  settings_of_job(checked, api.queue.assets(), api.app);   // and so are adapters
+  JobQueue::Submission submission;
+  submission.request = checked;
+  submission.kind = kind;
+  submission.idempotency_key = std::string(from.header("idempotency-key"));
+  submission.client_ref = checked.value("client_ref", std::string());
+  submission.priority = checked.value("priority", 0);
+  submission.sent = request.dump();
+  submission.warnings = warnings;
+  return api.queue.submit(submission);
+}
+
+void add_job_routes(Router& router, ApiContext& api) {
+  const auto add = [&](const char* method, const char* pattern, const char* summary,
+                       HttpResponse (*answer)(const ServerRequest&, ApiContext&), uint64_t body = 1 << 20) {
+    router.add({.method = method,
+                .pattern = pattern,
+                .handler = answering([answer, &api](const ServerRequest& request) { return answer(request, api); }),
+                .scope = Scope::Generate,
+                .body_limit = body,
+                .summary = summary});
+  };
+  add(
+      "POST", "/api/v1/jobs", "submit a job",
+      [](const ServerRequest& request, ApiContext& a) {
+        const auto inserted = submit_native(json_body(request, a.app.limits), request, a);
+        HttpResponse response = HttpResponse::json(job_to_json(inserted.job, a.queue.store()), inserted.existed ? 200 : 202);
+        response.headers.push_back({"location", "/api/v1/jobs/job_" + inserted.job.id});
+        return response;
+      },
+      kImageBody);
+  add("GET", "/api/v1/jobs", "list jobs, newest first", list_jobs);
+  add("POST", "/api/v1/jobs/cancel", "cancel several jobs", cancel_jobs);
+  add("GET", "/api/v1/jobs/{id}", "one job", [](const ServerRequest& request, ApiContext& a) {
+    return HttpResponse::json(job_to_json(job_of(request, a), a.queue.store()));
+  });
+  add("DELETE", "/api/v1/jobs/{id}", "remove a finished job from the list", delete_job);
+  add("PATCH", "/api/v1/jobs/{id}", "change the priority of a waiting job", change_job);
+  add("POST", "/api/v1/jobs/{id}/cancel", "cancel a job", cancel_job);
+  add("POST", "/api/v1/jobs/{id}/retry", "submit the same request again, with the same seed",
+      [](const ServerRequest& request, ApiContext& a) {
+        return HttpResponse::json(job_to_json(a.queue.retry(job_of(request, a).id), a.queue.store()), 202);
+      });
+  add("GET", "/api/v1/jobs/{id}/preview", "the newest preview", preview_of_job);
+  add("GET", "/api/v1/jobs/{id}/images/{n}", "result image n; thumb=1 for a small one", image_of_job);
+  add("GET", "/api/v1/queue", "the order of waiting jobs",
+      [](const ServerRequest&, ApiContext& a) { return HttpResponse::json(queue_json(a)); });
+  add("PATCH", "/api/v1/queue", "change the order of waiting jobs", reorder_queue);
+  add("POST", "/api/v1/queue/pause", "start no more jobs",
+      [](const ServerRequest&, ApiContext& a) { return pause_queue(true, a); });
+  add("POST", "/api/v1/queue/resume", "start jobs again",
+      [](const ServerRequest&, ApiContext& a) { return pause_queue(false, a); });
+}
+
+}  // namespace flux2

@@ -1,0 +1,176 @@
+#include "server/api/openapi.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+
+#include "record/generation_record.h"
+#include "server/jobs/job_request.h"
+
+namespace flux2 {
+
+namespace {
+
+Json error_schema() {
+  return {{"type", "object"},
+          {"required", {"error"}},
+          {"properties",
+           {{"error",
+             {{"type", "object"},
+              {"required", {"code", "message"}},
+              {"properties",
+               {{"code", {{"type", {"string", "null"}}}},
+                {"message", {{"type", "string"}}},
+                {"hint", {{"type", "string"}}},
+                {"request_id", {{"type", "string"}}},
+                {"fields", {{"type", "array"}, {"items", {{"type", "object"}}}}}}}}}}}};
+}
+
+Json schema_of(const JobMember& member) {
+  Json schema = {{"type", {member.type, "null"}}, {"description", member.help}};
+  if (member.type == "array") schema["items"] = Json::object();
+  // Some members have a short form as well: a text instead of an object or a list.
+  if (member.name == "preview" || member.name == "metadata" || member.name == "extend") schema["type"].push_back("string");
+  if (member.name == "match" || member.name == "seed") schema["type"] = {"integer", "string", "null"};
+  if (member.name == "align") schema["type"].push_back("string");
+  if (!member.choices.empty()) {
+    schema["enum"] = member.choices;
+    schema["enum"].push_back(nullptr);
+  }
+  return schema;
+}
+
+Json job_request_schema() {
+  Json properties = Json::object();
+  for (const JobMember& member : job_members()) properties[member.name] = schema_of(member);
+  return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+}
+
+Json job_schema() {
+  const Json text_or_null = {{"type", {"string", "null"}}}, number = {{"type", "number"}}, integer = {{"type", "integer"}};
+  return {{"type", "object"},
+          {"required", {"id", "kind", "state", "progress", "images", "created_at"}},
+          {"properties",
+           {{"id", {{"type", "string"}, {"pattern", "^job_[0-9A-HJKMNP-TV-Z]{26}$"}}},
+            {"kind", {{"type", "string"}}},
+            {"state", {{"type", "string"}, {"enum", {"queued", "running", "cancelling", "completed", "failed", "cancelled"}}}},
+            {"phase", text_or_null},
+            {"progress", number},
+            {"step", integer},
+            {"steps", integer},
+            {"message", text_or_null},
+            {"priority", integer},
+            {"created_at", {{"type", "string"}, {"format", "date-time"}}},
+            {"started_at", text_or_null},
+            {"finished_at", text_or_null},
+            {"images", {{"type", "array"}, {"items", {{"type", "object"}}}}},
+            {"warnings", {{"type", "array"}, {"items", {{"type", "string"}}}}},
+            {"error", {{"type", {"object", "null"}}}}}}};
+}
+
+// "GET /api/v1/jobs/{id}" → "getJobsId", which code generators use as the name of a function.
+std::string operation_id(const Route& route) {
+  std::string id;
+  for (const char c : route.method) id += static_cast<char>(std::tolower(c));
+  bool upper = true;
+  for (const char c : route.pattern) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) upper = true;
+    else id += upper ? static_cast<char>(std::toupper(c)) : c, upper = false;
+  }
+  return id;
+}
+
+Json parameters_of(const Route& route) {
+  Json parameters = Json::array();
+  for (size_t open = route.pattern.find('{'); open != std::string::npos; open = route.pattern.find('{', open + 1)) {
+    const std::string name = route.pattern.substr(open + 1, route.pattern.find('}', open) - open - 1);
+    parameters.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
+  }
+  for (const std::string& name : route.arguments)
+    parameters.push_back({{"name", name}, {"in", "query"}, {"required", false}, {"schema", {{"type", "string"}}}});
+  return parameters;
+}
+
+Json operation_of(const Route& route) {
+  const bool is_events = route.pattern.ends_with("/events");
+  const bool is_image = route.pattern.ends_with("/file") || route.pattern.ends_with("/thumb") ||
+                        route.pattern.ends_with("/preview") || route.pattern.find("/images/{") != std::string::npos;
+  Json content = {{"application/json", {{"schema", {{"type", "object"}}}}}};
+  if (is_events) content = {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
+  if (is_image) content = {{"image/*", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  if (route.pattern == "/metrics") content = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
+  const bool is_job = route.pattern == "/api/v1/jobs/{id}" && route.method == "GET";
+  if (is_job) content["application/json"]["schema"] = {{"$ref", "#/components/schemas/Job"}};
+  Json operation = {{"operationId", operation_id(route)},
+                    {"summary", route.summary},
+                    {"responses",
+                     {{"2XX", {{"description", "done"}, {"content", content}}},
+                      {"default",
+                       {{"description", "an error"},
+                        {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};
+  if (const Json parameters = parameters_of(route); !parameters.empty()) operation["parameters"] = parameters;
+  const bool is_request = route.method == "POST" && (route.pattern == "/api/v1/jobs" || route.pattern == "/api/v1/plan");
+  if (is_request)
+    operation["requestBody"] = {{"required", true},
+                                {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/JobRequest"}}}}}}}};
+  else if (route.pattern == "/api/v1/uploads")
+    operation["requestBody"] = {{"required", true},
+                                {"content",
+                                 {{"multipart/form-data",
+                                   {{"schema",
+                                     {{"type", "object"},
+                                      {"properties", {{"file", {{"type", "string"}, {"format", "binary"}}}}},
+                                      {"required", {"file"}}}}}}}}};
+  else if (route.method == "PATCH" || (route.method == "POST" && !route.body.empty()))
+    operation["requestBody"] = {
+        {"required", true},
+        {"content",
+         {{"application/json", {{"schema", route.body.empty() ? Json({{"type", "object"}}) : Json::parse(route.body)}}}}}};
+  return operation;
+}
+
+}  // namespace
+
+Json openapi_document(const Router& router) {
+  Json paths = Json::object();
+  for (const Route& route : router.routes()) {
+    const Family family = family_of(route.pattern);
+    if (route.summary.empty() || (family != Family::Native && family != Family::OpenAi && !route.pattern.starts_with("/health") &&
+                                  route.pattern != "/readyz" && route.pattern != "/metrics"))
+      continue;
+    std::string method = route.method;
+    std::transform(method.begin(), method.end(), method.begin(), [](unsigned char c) { return std::tolower(c); });
+    paths[route.pattern][method] = operation_of(route);
+  }
+  return {{"openapi", "3.1.0"},
+          {"info",
+           {{"title", "flux2"},
+            {"version", program_version()},
+            {"description",
+             "Generates and edits images with FLUX.2 models. Jobs are submitted, run one after the other, and report "
+             "their progress as server-sent events."}}},
+          {"paths", paths},
+          {"components",
+           {{"schemas", {{"Error", error_schema()}, {"Job", job_schema()}, {"JobRequest", job_request_schema()}}},
+            {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
+          {"security", Json::array({Json{{"key", Json::array()}}, Json::object()})}};
+}
+
+void add_openapi_routes(Router& router) {
+  const auto text = std::make_shared<std::string>();
+  for (const char* pattern : {"/api/v1/openapi.json", "/openapi.json"})
+    router.add({.method = "GET",
+                .pattern = pattern,
+                .handler = answering([text](const ServerRequest&) {
+                  HttpResponse response;
+                  response.body = *text;
+                  return response;
+                }),
+                .scope = Scope::None,
+                .summary = pattern == std::string("/openapi.json") ? "" : "this document"});
+  *text = openapi_document(router).dump();
+}
+
+}  // namespace flux2

@@ -1,0 +1,461 @@
+#include "server/jobs/job_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "app/adapters.h"
+#include "app/request_limits.h"
+#include "base/base64.h"
+#include "base/foreign_text.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "server/http/errors.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+// The field that a member sets, and its values as the command line would write them.
+struct FieldTexts {
+  std::string field;
+  std::vector<std::string> texts;
+};
+
+// Fields that a request over the network may set under their own names. Those that a project file may set name no files and take
+// nothing of the machine; the others here are about one image.
+bool is_plain_field(const Field& field) {
+  static const std::vector<std::string> more = {"prompt", "mask_box", "mask_invert", "base"};
+  static const std::vector<std::string> fewer = {"sidecar", "output_type", "preview", "extend", "align", "match", "metadata"};
+  const auto in = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), field.name) != names.end();
+  };
+  if (in(fewer) || field.later) return false;
+  return in(more) || field.project == Field::Always;
+}
+
+std::string text_of_json(const Json& json) { return json.is_string() ? json.get<std::string>() : json.dump(); }
+
+const Json& must_be(const Json& json, bool is_right, const char* what) {
+  check(is_right, "must be {}", what);
+  return json;
+}
+
+std::vector<std::string> texts_of(const Json& json) {
+  must_be(json, json.is_array(), "a list of texts");
+  std::vector<std::string> texts;
+  for (const Json& item : json) texts.push_back(must_be(item, item.is_string(), "a list of texts").get<std::string>());
+  return texts;
+}
+
+std::string number_text(const Json& json) {
+  must_be(json, json.is_number(), "a number");
+  return json.is_number_float() ? fmt::format("{}", json.get<double>()) : json.dump();
+}
+
+std::string numbers_joined(const Json& json) {
+  must_be(json, json.is_array(), "a list of numbers");
+  std::vector<std::string> texts;
+  for (const Json& item : json) texts.push_back(number_text(item));
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+
+// "name", or {"name": …, "weight": …, "layers": …}, as the option of the command line writes it.
+std::string adapter_text(const Json& json) {
+  if (json.is_string()) return json.get<std::string>();
+  must_be(json, json.is_object() && json.contains("name") && json["name"].is_string(), "a list of {\"name\", \"weight\"}");
+  for (const auto& [key, value] : json.items())
+    check(key == "name" || key == "weight" || key == "layers", "an adapter has no member \"{}\"", printable(key));
+  std::string text = json["name"].get<std::string>();
+  check(is_plain_name(text), "\"{}\" is not the name of an adapter", printable(text));
+  const bool layers = json.contains("layers") && !json["layers"].is_null();
+  if (json.contains("weight") && !json["weight"].is_null()) text += ":" + number_text(json["weight"]);
+  else if (layers) text += ":";
+  if (layers) text += ":" + must_be(json["layers"], json["layers"].is_string(), "a pattern").get<std::string>();
+  return text;
+}
+
+// A member whose JSON form differs from the field's own, or that is no field.
+struct SpecialMember {
+  const char* type;   // for the OpenAPI document
+  const char* field;  // the field it sets; "" if it sets none
+  const char* help;
+  // The field's texts; empty: the member leaves the field alone. Throws InvalidArgument.
+  std::function<std::vector<std::string>(const Json&)> texts;
+};
+
+std::vector<std::string> nothing(const Json&) { return {}; }
+
+std::vector<std::string> refused(const char* what) {
+  fail(ErrorCode::InvalidArgument, "{} not supported yet by this version", what);
+}
+
+const std::map<std::string, SpecialMember>& special_members() {
+  static const std::map<std::string, SpecialMember> members = [] {
+    std::map<std::string, SpecialMember> m;
+    m["kind"] = {"string", "", "generate, edit or inpaint", nothing};
+    m["count"] = {"integer", "batch", "how many images; seeds count up", [](const Json& j) -> std::vector<std::string> {
+                    return {must_be(j, j.is_number_integer(), "a whole number").dump()};
+                  }};
+    m["references"] = {"array", "", "reference images: asset:ID, data URL or base64", [](const Json& j) {
+                         texts_of(j);
+                         return std::vector<std::string>{};
+                       }};
+    for (const char* image : {"canvas", "mask"})
+      m[image] = {"string", "", image == std::string("mask") ? "white areas are regenerated" : "the image to change",
+                  [](const Json& j) {
+                    must_be(j, j.is_string(), "an image: asset:ID, a data URL or base64");
+                    return std::vector<std::string>{};
+                  }};
+    m["model"] = {"string", "model", "name or key of a registered model, or a variant",
+                  [](const Json& j) -> std::vector<std::string> {
+                    const std::string name = must_be(j, j.is_string(), "a name").get<std::string>();
+                    check(is_plain_name(name), "\"{}\" is not the name of a model", printable(name));
+                    return {name};
+                  }};
+    m["loras"] = {"array", "", "adapters: [{\"name\", \"weight\", \"layers\"}]", [](const Json& j) {
+                    must_be(j, j.is_array(), "a list of {\"name\", \"weight\"}");
+                    for (const Json& one : j) adapter_text(one);
+                    return std::vector<std::string>{};
+                  }};
+    m["match"] = {"string", "match", "take the size from reference N, or off", [](const Json& j) -> std::vector<std::string> {
+                    return {must_be(j, j.is_number_integer() || j.is_string(), "a number or \"off\"").is_string()
+                                ? j.get<std::string>()
+                                : j.dump()};
+                  }};
+    m["extend"] = {
+        "array", "extend", "enlarge the canvas: [left, top, right, bottom]",
+        [](const Json& j) -> std::vector<std::string> { return {j.is_string() ? j.get<std::string>() : numbers_joined(j)}; }};
+    m["align"] = {"boolean", "align", "match the result with what is kept", [](const Json& j) -> std::vector<std::string> {
+                    return {j.is_boolean() ? (j.get<bool>() ? "on" : "off") : text_of_json(j)};
+                  }};
+    m["sigmas"] = {"array", "schedule", "the noise levels themselves",
+                   [](const Json& j) -> std::vector<std::string> { return {"sigmas:" + numbers_joined(j)}; }};
+    m["output_format"] = {"string", "format", "png, jpg, webp or ppm", [](const Json& j) -> std::vector<std::string> {
+                            const std::string name = must_be(j, j.is_string(), "a format").get<std::string>();
+                            return {name == "jpeg" ? "jpg" : name};
+                          }};
+    m["output_quality"] = {"integer", "quality", "1 to 100 for jpg and webp", [](const Json& j) -> std::vector<std::string> {
+                             return {must_be(j, j.is_number_integer(), "a whole number").dump()};
+                           }};
+    m["metadata"] = {"array", "metadata", "a1111, json, comfy; an empty list: none",
+                     [](const Json& j) -> std::vector<std::string> {
+                       if (j.is_string()) return {j.get<std::string>()};
+                       const auto texts = texts_of(j);
+                       return {texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ","))};
+                     }};
+    m["preview"] = {"object", "preview", "{\"mode\": \"off\", \"linear\" or \"full\"}",
+                    [](const Json& j) -> std::vector<std::string> {
+                      if (j.is_string()) return {j.get<std::string>()};
+                      must_be(j, j.is_object(), "{\"mode\": …}");
+                      for (const auto& [key, value] : j.items())
+                        check(key == "mode" || key == "every" || key == "size", "preview has no member \"{}\"", printable(key));
+                      return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
+                    }};
+    m["priority"] = {"integer", "", "jobs of higher priority run first", [](const Json& j) {
+                       check(j.is_number_integer() && j.get<double>() >= -1000 && j.get<double>() <= 1000,
+                             "must be a whole number from -1000 to 1000");
+                       return std::vector<std::string>{};
+                     }};
+    m["client_ref"] = {"string", "", "free text that comes back with the job", [](const Json& j) {
+                         check(j.is_string() && j.get_ref<const std::string&>().size() <= 1000,
+                               "must be a text of at most 1000 bytes");
+                         return std::vector<std::string>{};
+                       }};
+    m["tags"] = {"array", "", "texts that are kept with the job", [](const Json& j) {
+                   check(texts_of(j).size() <= 64, "must be at most 64 texts");
+                   return std::vector<std::string>{};
+                 }};
+    m["save"] = {"boolean", "", "false: the images are deleted after an hour", [](const Json& j) {
+                   must_be(j, j.is_boolean(), "true or false");
+                   return std::vector<std::string>{};
+                 }};
+    m["scan_triggers"] = {"boolean", "", "look for the triggers of elements in the prompt", [](const Json& j) {
+                            must_be(j, j.is_boolean(), "true or false");
+                            return std::vector<std::string>{};
+                          }};
+    m["project_id"] = {"string", "", "not supported yet", [](const Json&) { return refused("projects are"); }};
+    m["elements"] = {"array", "", "not supported yet", [](const Json& j) {
+                       return j.is_array() && j.empty() ? std::vector<std::string>{} : refused("elements are");
+                     }};
+    m["upsample"] = {"string", "", "only none",
+                     [](const Json& j) { return j == "none" ? std::vector<std::string>{} : refused("prompt rewriting is"); }};
+    m["cache"] = {"string", "", "only off",
+                  [](const Json& j) { return j == "off" ? std::vector<std::string>{} : refused("step caches are"); }};
+    m["quality_target_s"] = {"number", "", "not supported yet",
+                             [](const Json&) { return refused("choosing settings for a time is"); }};
+    return m;
+  }();
+  return members;
+}
+
+// Names that Milimo and other studios use for members of ours.
+const std::map<std::string, std::string>& foreign_members() {
+  static const std::map<std::string, std::string> names = {{"num_inference_steps", "steps"},
+                                                           {"guidance_scale", "guidance"},
+                                                           {"negative_prompt", "negative"},
+                                                           {"reference_images", "references"},
+                                                           {"image_path", "canvas"},
+                                                           {"mask_path", "mask"},
+                                                           {"num_images", "count"},
+                                                           {"batch", "count"},
+                                                           {"lora", "loras"},
+                                                           {"input", "references"},
+                                                           {"format", "output_format"},
+                                                           {"quality", "output_quality"}};
+  return names;
+}
+
+// Foreign names replaced, null members left out: null means "not set".
+Json in_our_words(const Json& request, std::vector<std::string>& warnings) {
+  Json ours = Json::object();
+  Json references = Json::array();
+  const auto add = [&](const Json& images) {
+    for (const Json& image : images.is_array() ? images : Json::array({images})) references.push_back(image);
+  };
+  for (const auto& [key, value] : request.items()) {
+    if (value.is_null()) continue;
+    if (key == "element_images" || key == "ip_adapter_images" || key == "reference_images" || key == "references" ||
+        key == "input") {
+      if (key != "references") warnings.push_back(key + " is used as references");
+      add(value);
+    } else if (key == "enable_ae") {
+      warnings.push_back("enable_ae has no effect");
+    } else if (key == "enable_true_cfg") {
+      if (value == true) {
+        ours["cfg"] = 2.0;
+        ours["no_negative_refs"] = true;
+        warnings.push_back("enable_true_cfg is used as cfg 2.0");
+      }
+    } else if (const auto found = foreign_members().find(key); found != foreign_members().end()) {
+      warnings.push_back(key + " is used as " + found->second);
+      if (!ours.contains(found->second)) ours[found->second] = value;
+    } else {
+      ours[key] = value;
+    }
+  }
+  if (!references.empty()) ours["references"] = std::move(references);
+  return ours;
+}
+
+std::optional<FieldTexts> field_texts(const std::string& key, const Json& value) {
+  const auto& special = special_members();
+  if (const auto found = special.find(key); found != special.end()) {
+    auto texts = found->second.texts(value);
+    if (*found->second.field == 0 || texts.empty()) return std::nullopt;
+    return FieldTexts{found->second.field, std::move(texts)};
+  }
+  const Field* field = find_field(key);
+  if (!field || !is_plain_field(*field)) {
+    std::vector<std::string> names;
+    for (const JobMember& member : job_members()) names.push_back(member.name);
+    const std::string near = nearest_word(key, names);
+    fail(ErrorCode::InvalidArgument, "there is no such member{}", near.empty() ? "" : "; did you mean " + near + "?");
+  }
+  return FieldTexts{field->name, print_value(value_from_json(*field, value, key))};
+}
+
+std::string asset_id_of(const std::string& text) {
+  constexpr std::string_view kPrefix = "asset:";
+  if (!text.starts_with(kPrefix)) return {};
+  std::string id = text.substr(kPrefix.size());
+  if (const std::string bare = id_without_prefix(id, "ast_"); !bare.empty()) id = bare;
+  return id;
+}
+
+void require_images(const Json& request, const std::string& kind, std::vector<HttpError::FieldProblem>& problems) {
+  const size_t references = request.contains("references") ? request["references"].size() : 0;
+  if (kind == "edit" && references == 0) problems.push_back({"references", "an edit needs at least one reference image"});
+  if (kind == "inpaint") {
+    if (!request.contains("canvas")) problems.push_back({"canvas", "inpainting needs the image to change"});
+    if (!request.contains("mask") && !request.contains("mask_box") && !request.contains("extend"))
+      problems.push_back({"mask", "inpainting needs a mask, mask_box or extend"});
+  } else {
+    for (const char* member : {"canvas", "mask", "mask_box", "extend"})
+      if (request.contains(member)) problems.push_back({member, "belongs to jobs of kind inpaint"});
+  }
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return std::uniform_int_distribution<uint64_t>(0, 0xffffffffu)(device);
+}
+
+}  // namespace
+
+std::string merge_key_of(const Json& request) {
+  if (request.value("kind", std::string()) != "generate") return {};
+  for (const char* alone : {"references", "strict", "deadline"})
+    if (request.contains(alone)) return {};
+  nlohmann::json key = nlohmann::json::object();  // in the order of its keys
+  for (const auto& [name, value] : request.items()) key[name] = value;
+  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format",
+                          "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
+    key.erase(own);
+  const std::string text = key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return sha256(std::as_bytes(std::span(text)));
+}
+
+bool is_image_kind(std::string_view kind) { return kind == "generate" || kind == "edit" || kind == "inpaint"; }
+
+Task task_of_kind(std::string_view kind) {
+  return kind == "inpaint" ? Task::Inpaint : kind == "edit" ? Task::Edit : Task::Generate;
+}
+
+std::vector<JobMember> job_members() {
+  std::vector<JobMember> members;
+  const auto type_of = [](const Field& field) {
+    switch (field.type) {
+      case FieldType::Integer:
+      case FieldType::Seed: return "integer";
+      case FieldType::Number: return "number";
+      case FieldType::Flag: return "boolean";
+      case FieldType::Texts: return "array";
+      case FieldType::Text:
+      case FieldType::Choice:
+      case FieldType::Size: return "string";
+    }
+    return "string";
+  };
+  for (const Field& field : request_fields())
+    if (is_plain_field(field)) members.push_back({field.name, type_of(field), field.help, field.choices});
+  for (const auto& [name, member] : special_members()) members.push_back({name, member.type, member.help});
+  return members;
+}
+
+std::string stored_image(const std::string& text, const std::string& kind, AssetStore& assets, const AppContext& context,
+                         const std::string& param) {
+  const auto wrong = [&](const std::string& why) { return HttpError(400, "invalid_image_file", param + ": " + why, param); };
+  if (text.starts_with("asset:")) {
+    const std::string id = asset_id_of(text);
+    const auto asset = is_id(id) ? assets.get(id) : std::nullopt;
+    if (!asset || asset->missing) throw wrong("there is no asset " + printable(text.substr(6)));
+    return "asset:" + id;
+  }
+  if (text.starts_with("http://") || text.starts_with("https://"))
+    throw wrong("this server does not fetch images from addresses; send the image itself");
+  std::string_view encoded = text;
+  if (encoded.starts_with("data:")) {
+    const size_t comma = encoded.find(',');
+    if (comma == encoded.npos || encoded.substr(0, comma).find(";base64") == encoded.npos)
+      throw wrong("the data URL is not base64");
+    encoded.remove_prefix(comma + 1);
+  }
+  try {
+    if (encoded.size() / 4 * 3 > context.limits.image.file_bytes) throw wrong("the image is too large");
+    return "asset:" + assets.put(base64_decode(encoded), {.kind = kind}).id;
+  } catch (const Error& e) {
+    throw wrong(e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::BadFile
+                    ? std::string("not an image that can be read: ") + e.what()
+                    : e.what());
+  }
+}
+
+Json check_job_request(const Json& request, const std::string& kind, AssetStore& assets, const AppContext& context,
+                       std::vector<std::string>& warnings) {
+  if (!request.is_object()) throw HttpError(400, "invalid_request", "the request must be a JSON object");
+  std::vector<HttpError::FieldProblem> problems;
+  Json checked = in_our_words(request, warnings);
+  checked["kind"] = kind;
+  RequestSpec spec;
+  for (const auto& [key, value] : checked.items()) {
+    try {
+      if (const auto texts = field_texts(key, value))
+        set_value(spec, field(texts->field), parse_value(field(texts->field), texts->texts, key));
+    } catch (const Error& e) {
+      std::string message = e.what();
+      if (message.starts_with(key + ": ")) message.erase(0, key.size() + 2);
+      problems.push_back({printable(key), message});
+    }
+  }
+  if (!is_image_kind(kind)) problems.push_back({"kind", "\"" + printable(kind) + "\" is not generate, edit or inpaint"});
+  require_images(checked, kind, problems);
+  if (problems.empty()) try {
+      check_request_limits(spec, context.limits);
+      if (checked.contains("references"))
+        check_limit("references", checked["references"].size(), static_cast<uint64_t>(context.limits.request.references),
+                    "the request has {} reference images", ErrorCode::InvalidArgument);
+    } catch (const Error& e) {
+      problems.push_back({"", e.what()});
+    }
+  if (!problems.empty()) {
+    std::vector<std::string> lines;
+    for (const auto& problem : problems)
+      lines.push_back(problem.path.empty() ? problem.message : problem.path + ": " + problem.message);
+    HttpError error(400, "invalid_request", fmt::format("{}", fmt::join(lines, "; ")), problems.front().path);
+    error.fields = std::move(problems);
+    throw error;
+  }
+  // Only now, when nothing else is wrong, is anything stored.
+  if (checked.contains("references"))
+    for (size_t i = 0; i < checked["references"].size(); ++i) {
+      Json& image = checked["references"][i];
+      image = stored_image(image.get<std::string>(), "reference", assets, context, fmt::format("references[{}]", i));
+    }
+  for (const char* member : {"canvas", "mask"})
+    if (checked.contains(member))
+      checked[member] = stored_image(checked[member].get<std::string>(), member == std::string("mask") ? "mask" : "reference",
+                                     assets, context, member);
+  if (spec.seed.value_or(-1) < 0) checked["seed"] = random_seed();
+  return checked;
+}
+
+SettingLayer settings_of_job(const Json& request, const AssetStore& assets, const AppContext& context) {
+  SettingLayer layer;
+  const auto path_of = [&](const Json& image) {
+    const auto asset = assets.get(asset_id_of(image.get<std::string>()));
+    if (!asset) fail(ErrorCode::NotFound, "the image {} of this job was deleted", image.get<std::string>());
+    return assets.path_of(*asset).string();
+  };
+  for (const auto& [key, value] : request.items())
+    if (auto texts = field_texts(key, value)) {
+      std::string name = texts->field;
+      std::replace(name.begin(), name.end(), '_', '-');
+      layer[name] = {std::move(texts->texts), key};
+      if (name == "model") layer[name].names_only = true;
+    }
+  std::vector<std::string> input, adapters;
+  if (request.contains("canvas")) input.push_back(path_of(request["canvas"]));
+  if (request.contains("references"))
+    for (const Json& image : request["references"]) input.push_back(path_of(image));
+  if (!input.empty()) layer["input"] = {input, "references"};
+  if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
+  if (request.contains("loras"))
+    for (const Json& one : request["loras"]) adapters.push_back(text_of(adapter_by_name(adapter_text(one), "loras", context)));
+  if (!adapters.empty()) layer["lora"] = {adapters, "loras"};
+  return layer;
+}
+
+Json job_request_of(const RequestSpec& spec, const std::string& kind,
+                    const std::function<std::string(const std::string& path)>& image, std::vector<std::string>& left_out) {
+  static const std::map<std::string, std::string> renamed = {
+      {"batch", "count"}, {"format", "output_format"}, {"quality", "output_quality"}};
+  // What the client itself does with the result, and lists that follow below.
+  static const std::vector<std::string> local = {"output", "preview_file", "input",   "mask",
+                                                 "lora",   "repeat",       "sidecar", "output_type"};
+  Json request = {{"kind", kind}};
+  for (const Field& field : request_fields()) {
+    const auto value = get_value(spec, field);
+    if (!value || std::find(local.begin(), local.end(), field.name) != local.end()) continue;
+    const auto found = renamed.find(field.name);
+    const std::string name = found == renamed.end() ? field.name : found->second;
+    if (special_members().contains(name) || is_plain_field(field)) request[name] = value_to_json(*value);
+    else if (spec.is_asked(field.name)) left_out.push_back(field.name);
+  }
+  if (spec.input)
+    for (size_t i = 0; i < spec.input->size(); ++i) {
+      if (kind == "inpaint" && i == 0) request["canvas"] = image((*spec.input)[i]);
+      else request["references"].push_back(image((*spec.input)[i]));
+    }
+  if (spec.mask) request["mask"] = image(*spec.mask);
+  if (spec.lora)
+    for (const std::string& adapter : *spec.lora) request["loras"].push_back(adapter);
+  return request;
+}
+
+}  // namespace flux2

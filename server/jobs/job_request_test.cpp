@@ -1,0 +1,145 @@
+#include "server/jobs/job_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/base64.h"
+#include "image/write_image.h"
+#include "server/http/errors.h"
+#include "server/store/test_folder.h"
+
+namespace flux2 {
+namespace {
+
+using testing::HasSubstr;
+
+class JobRequest : public testing::Test {
+ protected:
+  JobRequest() { context_.limits = Limits::for_server(); }
+
+  Json check(const Json& request, const std::string& kind = "generate") {
+    warnings_.clear();
+    return check_job_request(request, kind, assets_, context_, warnings_);
+  }
+  HttpError refusal_of(const Json& request, const std::string& kind = "generate") {
+    try {
+      check(request, kind);
+    } catch (const HttpError& e) {
+      return e;
+    }
+    ADD_FAILURE() << "accepted: " << request.dump();
+    return HttpError(0, "", "");
+  }
+  SettingLayer settings(const Json& request) { return settings_of_job(request, assets_, context_); }
+
+  static std::string png(uint8_t value = 0) {
+    Image image(64, 64, 3);
+    image.pixels[0] = value;
+    return base64_encode(encode_png(image));
+  }
+
+  AssetStore assets_{server_test_folder()};
+  AppContext context_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(JobRequest, AcceptsThePublishedFormWithEveryMember) {
+  const Json request = Json::parse(R"({"kind":"generate","project_id":null,"prompt":"a fox","negative":"","model":null,
+   "width":1024,"height":1024,"match":null,"count":1,"seed":-1,"steps":null,"guidance":null,"cfg":null,
+   "references":[],"elements":[],"scan_triggers":true,
+   "canvas":null,"mask":null,"mask_invert":false,"grow":8,"feather":8,"strength":1.0,"crop":"auto","context":"refs","extend":null,"align":true,
+   "loras":[],"sampler":"euler","schedule":"model","sigmas":null,"noise":"torch-cpu",
+   "profile":"fast","cache":"off","upsample":"none","quality_target_s":null,
+   "output_format":"png","output_quality":95,"metadata":["a1111","json"],"save":true,
+   "preview":{"mode":"linear","every":1,"size":512},"priority":0,"client_ref":"free text","tags":[]})");
+  const Json checked = check(request);
+  EXPECT_GE(checked["seed"].get<int64_t>(), 0) << "the seed is drawn";
+  const SettingLayer layer = settings(checked);
+  EXPECT_EQ(layer.at("width").values, std::vector<std::string>{"1024"});
+  EXPECT_EQ(layer.at("format").values, std::vector<std::string>{"png"});
+  EXPECT_EQ(layer.at("metadata").values, std::vector<std::string>{"a1111,json"});
+  EXPECT_EQ(layer.at("align").values, std::vector<std::string>{"on"});
+  EXPECT_FALSE(layer.contains("output"));
+}
+
+TEST_F(JobRequest, ListsAllProblemsAtOnce) {
+  const HttpError error = refusal_of({{"prompt", "x"}, {"widht", 5}, {"steps", "many"}, {"seed", -7}, {"strength", 3}});
+  EXPECT_EQ(error.status, 400);
+  ASSERT_EQ(error.fields.size(), 4u);
+  EXPECT_EQ(error.fields[0].path, "widht");
+  EXPECT_THAT(error.fields[0].message, HasSubstr("did you mean width?"));
+}
+
+TEST_F(JobRequest, RefusesEverythingThatNamesAFile) {
+  for (const char* member : {"output",    "from",         "remix",      "dit",        "vae",         "text_encoder", "tokenizer",
+                             "wildcards", "preview_file", "embeddings", "noise_file", "latents_out", "latent_path",  "trace",
+                             "sidecar",   "device",       "threads",    "max_vram",   "quant_cache", "text_cache",   "offload"})
+    EXPECT_EQ(refusal_of({{"prompt", "x"}, {member, "/etc/passwd"}}).fields.size(), 1u) << member;
+  for (const char* name : {"../secret", "/etc/passwd", "a/b", ""})
+    EXPECT_EQ(refusal_of({{"prompt", "x"}, {"model", name}}).fields.size(), 1u) << name;
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"loras", {{{"name", "../../x"}, {"weight", 1}}}}}).fields.size(), 1u);
+}
+
+TEST_F(JobRequest, StoresImagesAndPassesTheirFiles) {
+  const Json checked = check({{"prompt", "x"}, {"references", {png(1), "data:image/png;base64," + png(2)}}}, "edit");
+  for (const Json& image : checked["references"]) EXPECT_THAT(image.get<std::string>(), testing::StartsWith("asset:"));
+  const auto input = settings(checked).at("input").values;
+  ASSERT_EQ(input.size(), 2u);
+  for (const std::string& path : input) EXPECT_TRUE(std::filesystem::exists(path)) << path;
+  EXPECT_NE(input[0], input[1]);
+  EXPECT_EQ(check(checked, "edit")["references"], checked["references"]) << "a checked request is valid";
+}
+
+TEST_F(JobRequest, RefusesWhatIsNoImage) {
+  for (const std::string& image :
+       {std::string("!!"), base64_encode(std::as_bytes(std::span("hello", 5))), std::string("asset:nothing"),
+        std::string("data:image/png,abc"), std::string("http://127.0.0.1/x.png"), std::string("/etc/passwd")}) {
+    const HttpError error = refusal_of({{"prompt", "x"}, {"references", {image}}}, "edit");
+    EXPECT_EQ(error.code, "invalid_image_file") << image;
+    EXPECT_EQ(error.param, "references[0]") << image;
+  }
+}
+
+TEST_F(JobRequest, AnInpaintingJobNeedsACanvasAndAMask) {
+  EXPECT_EQ(refusal_of({{"prompt", "x"}}, "inpaint").fields.size(), 2u);
+  const Json checked = check({{"prompt", "x"}, {"canvas", png(1)}, {"mask", png(2)}, {"references", {png(3)}}}, "inpaint");
+  const SettingLayer layer = settings(checked);
+  EXPECT_EQ(layer.at("input").values.size(), 2u) << "the canvas comes first";
+  EXPECT_EQ(layer.at("mask").values.size(), 1u);
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"mask", png()}}).fields.size(), 1u);
+}
+
+TEST_F(JobRequest, UnderstandsTheNamesOfOtherStudios) {
+  const Json checked = check({{"prompt", "x"},
+                              {"num_inference_steps", 25},
+                              {"guidance_scale", 2.0},
+                              {"negative_prompt", "blurry"},
+                              {"reference_images", {png(1)}},
+                              {"element_images", {png(2)}},
+                              {"enable_true_cfg", true},
+                              {"enable_ae", false}},
+                             "edit");
+  EXPECT_EQ(checked["steps"], 25);
+  EXPECT_EQ(checked["negative"], "blurry");
+  EXPECT_EQ(checked["references"].size(), 2u);
+  EXPECT_EQ(checked["cfg"], 2.0);
+  EXPECT_EQ(warnings_.size(), 7u);
+}
+
+TEST_F(JobRequest, KeepsToTheLimitsOfAServer) {
+  EXPECT_THAT(refusal_of({{"prompt", std::string(40000, 'x')}}).what(), HasSubstr("32.0 KiB"));
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"count", 1000}}).status, 400);
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"width", 100000}, {"height", 64}}).status, 400);
+}
+
+TEST_F(JobRequest, RefusesWhatDoesNotWorkYet) {
+  for (const auto& [member, value] : {std::pair{"project_id", Json("prj_1")},
+                                      {"elements", Json{"@Hero"}},
+                                      {"upsample", Json("local")},
+                                      {"cache", Json("easy")},
+                                      {"mask_text", Json("the car")}})
+    EXPECT_EQ(refusal_of({{"prompt", "x"}, {member, value}}).fields.size(), 1u) << member;
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,211 @@
+#include "server/jobs/running_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/picture_writer.h"
+#include "image/write_image.h"
+#include "server/jobs/job_error.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr auto kCancelPoll = std::chrono::milliseconds(50);
+constexpr auto kProgressEvery = std::chrono::milliseconds(100);  // except at the end of a step
+constexpr auto kStoreEvery = std::chrono::milliseconds(500);     // progress in the store, for other processes
+constexpr int kPreviewQuality = 80;
+
+int64_t to_ms(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// How far a request is after `step` of `steps` of a phase, from 0 to 1. Denoising takes nearly all of the time.
+double share_done(Phase phase, int step, int steps) {
+  const double within = steps > 0 ? static_cast<double>(step) / steps : 0;
+  switch (phase) {
+    case Phase::Load: return 0;
+    case Phase::Text: return 0.02 * within;
+    case Phase::EncodeReferences:
+    case Phase::EncodeImages: return 0.02 + 0.03 * within;
+    case Phase::Denoise: return 0.05 + 0.87 * within;
+    case Phase::Decode: return 0.92 + 0.07 * within;
+    case Phase::Save: return 0.99;
+  }
+  return 0;
+}
+
+// The request with all defaults filled in.
+Json resolved_json(const PreparedRun& run) {
+  Json json = to_json(run.requests.front().record);
+  for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
+  int images = 0;
+  for (const ResolvedRequest& resolved : run.requests) images += resolved.request.batch;
+  json["count"] = images;
+  return json;
+}
+
+}  // namespace
+
+RunningJob::RunningJob(JobQueue& queue, Job job, const AppContext& context)
+    : queue_(queue), job_(std::move(job)), context_(context) {
+  if (job_.result.is_object()) warnings_ = job_.result.value("warnings", Json::array());
+  context_.log = Log([this, outer = context.log](LogLevel level, const std::string& text) {
+    if (level == LogLevel::Warning) warnings_.push_back(text);
+    else if (level == LogLevel::Debug) outer.debug("{}", text);
+    else outer.info("{}", text);
+  });
+}
+
+void RunningJob::set_prepared(PreparedRun prepared) {
+  prepared_ = std::move(prepared);
+  const Json attempt = job_.resolved.is_object() ? job_.resolved.value("attempt", Json(nullptr)) : Json(nullptr);
+  job_.resolved = resolved_json(prepared_);
+  if (!attempt.is_null()) job_.resolved["attempt"] = attempt;
+  job_.steps = prepared_.requests.front().request.steps;
+  check_lease(queue_.store().set_progress(job_));
+}
+
+// Another process may have taken the job after this one was stopped for longer than its lease.
+void RunningJob::check_lease(bool held) {
+  if (held) return;
+  over_ = true;
+  flux2::fail(ErrorCode::Cancelled, "another worker has taken over this job");
+}
+
+void RunningJob::tell(size_t request, Phase phase, int step, int steps) {
+  if (over_) return;
+  const auto total = static_cast<double>(std::max<size_t>(prepared_.requests.size(), 1));
+  const bool ends_step = phase == Phase::Denoise && step > 0;
+  job_.phase = name_of(phase);
+  job_.progress = (static_cast<double>(request) + share_done(phase, step, steps)) / total;
+  if (phase == Phase::Denoise) job_.step = step, job_.steps = steps;
+  job_.message = phase == Phase::Denoise ? fmt::format("denoise {}/{}", step, steps) : job_.phase;
+  const auto now = Clock::now();
+  if (!ends_step && now - told_ < kProgressEvery && phase == last_phase_) return;
+  told_ = now, last_phase_ = phase;
+  Json eta = nullptr;
+  if (job_.progress > 0.05) eta = seconds_since(started_) * (1 - job_.progress) / job_.progress;
+  queue_.events().publish_progress("progress",
+                                   {{"job_id", "job_" + job_.id},
+                                    {"phase", job_.phase},
+                                    {"step", job_.step},
+                                    {"steps", job_.steps},
+                                    {"progress", job_.progress},
+                                    {"eta_s", eta},
+                                    {"message", job_.message}},
+                                   job_.id);
+  if (now - stored_ < kStoreEvery) return;
+  stored_ = now;
+  check_lease(queue_.store().set_progress(job_));
+}
+
+void RunningJob::preview(const Image& image, const StepDone& step) {
+  if (over_) return;
+  const auto bytes = encode_jpeg(image, {}, kPreviewQuality);
+  queue_.set_preview(job_.id, {.bytes = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+                               .mime = "image/jpeg",
+                               .step = step.step,
+                               .index = index_,
+                               .width = image.width,
+                               .height = image.height});
+  queue_.events().publish_progress("preview",
+                                   {{"job_id", "job_" + job_.id},
+                                    {"index", index_},
+                                    {"step", step.step},
+                                    {"steps", step.steps},
+                                    {"url", fmt::format("/api/v1/jobs/job_{}/preview", job_.id)},
+                                    {"width", image.width},
+                                    {"height", image.height}},
+                                   job_.id);
+}
+
+void RunningJob::deliver(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
+  if (over_) return;
+  const auto began = Clock::now();
+  std::vector<std::byte> encoded;
+  PictureWriter writer(resolved.spec, [&](std::span<const std::byte> bytes) { encoded.assign(bytes.begin(), bytes.end()); });
+  writer.write(picture, std::move(record), "-", resolved.finish);
+  Asset fields;
+  fields.kind = job_.request.value("save", true) ? "image" : "temporary";
+  fields.job = job_.id;
+  const Asset asset = queue_.assets().put(encoded, fields);
+  const JobImage image{.index = index_++, .asset = asset.id, .seed = picture.seed, .width = asset.width, .height = asset.height};
+  check_lease(queue_.store().add_image(job_.id, job_.worker, image));
+  job_.images.push_back(image);
+  save_seconds_ += seconds_since(began);
+  const std::string url = fmt::format("/api/v1/jobs/job_{}/images/{}", job_.id, image.index);
+  queue_.events().publish("image",
+                          {{"job_id", "job_" + job_.id},
+                           {"index", image.index},
+                           {"seed", image.seed},
+                           {"asset_id", "ast_" + asset.id},
+                           {"url", url},
+                           {"thumb_url", url + "?thumb=1"}},
+                          job_.id);
+}
+
+void RunningJob::count_usage(const Models& models) {
+  int64_t text = 0, references = 0, image = 0;
+  for (const ResolvedRequest& resolved : prepared_.requests) {
+    if (models.tokenizer) text += static_cast<int64_t>(models.tokenizer->encode(resolved.request.prompt).size());
+    references += resolved.request.reference_tokens();
+    image += resolved.request.tokens() * resolved.request.batch;
+  }
+  usage_ = {{"text_tokens", text}, {"reference_tokens", references}, {"image_tokens", image}};
+}
+
+bool RunningJob::cancel_requested() {
+  if (cancel_ || Clock::now() - asked_ < kCancelPoll) return cancel_;
+  asked_ = Clock::now();
+  cancel_ = queue_.store().cancel_requested(job_.id);
+  return cancel_;
+}
+
+void RunningJob::complete(const PhaseTimes& times, int64_t peak_bytes) {
+  times_ = times;
+  peak_ = peak_bytes;
+  job_.state = "completed";
+  job_.progress = 1;
+  finish();
+}
+
+void RunningJob::fail(std::exception_ptr thrown, bool deadline_passed) {
+  JobError error = job_error_of(thrown);
+  if (error.cancelled && deadline_passed) error.code = "deadline", error.cancelled = false;
+  const bool asked = error.cancelled && queue_.store().cancel_requested(job_.id);
+  job_.state = asked ? "cancelled" : "failed";
+  if (!asked) job_.error = {{"code", error.code}, {"message", error.message}, {"hint", error.hint}};
+  finish();
+}
+
+void RunningJob::finish() {
+  if (over_) return;
+  over_ = true;
+  job_.finished = now_ms();
+  job_.result = {{"warnings", warnings_},
+                 {"timings_ms",
+                  {{"load", to_ms(times_.load)},
+                   {"text", to_ms(times_.text)},
+                   {"encode", to_ms(times_.references)},
+                   {"denoise", to_ms(times_.denoise)},
+                   {"decode", to_ms(times_.decode)},
+                   {"save", to_ms(save_seconds_)},
+                   {"total", to_ms(seconds_since(started_))}}},
+                 {"peak_vram", peak_},
+                 {"usage", usage_}};
+  // A worker that lost its lease must not report: another one has the job.
+  if (queue_.store().finish(job_)) queue_.finished(job_);
+}
+
+void RunningJob::give_back() {
+  if (over_) return;
+  over_ = true;
+  queue_.store().give_back(job_.id, job_.worker);
+}
+
+}  // namespace flux2

@@ -1,0 +1,355 @@
+#include "server/jobs/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/start_thread.h"
+#include "server/jobs/job_error.h"
+#include "server/jobs/job_request.h"
+#include "server/store/ids.h"
+
+namespace flux2 {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLeaseEvery = std::chrono::seconds(5);
+constexpr auto kIdlePoll = std::chrono::milliseconds(1000);
+
+PhaseTimes difference(const PhaseTimes& a, const PhaseTimes& b) {
+  return {a.load - b.load, a.text - b.text, a.references - b.references, a.denoise - b.denoise, a.decode - b.decode};
+}
+
+void add(PhaseTimes& sum, const PhaseTimes& t) {
+  sum.load += t.load, sum.text += t.text, sum.references += t.references, sum.denoise += t.denoise, sum.decode += t.decode;
+}
+
+int64_t images_of(const Json& request) {
+  return request.contains("count") && request["count"].is_number_integer() ? request["count"].get<int64_t>() : 1;
+}
+
+int64_t peak_on_device(const PictureMaker& maker) { return maker.engine().device().is_host() ? 0 : maker.peak_bytes(); }
+
+}  // namespace
+
+Worker::Worker(const AppContext& context, Settings defaults, JobQueue& queue, WorkerOptions options)
+    : context_(context), defaults_(std::move(defaults)), queue_(queue), options_(std::move(options)), keeper_(context) {}
+
+void Worker::start() {
+  thread_ = start_thread("the worker", [this] { work(); });
+  leases_ = start_thread("the worker's leases", [this] { keep_leases(); });
+}
+
+void Worker::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  queue_.wake();
+  if (thread_.joinable()) thread_.join();
+  if (leases_.joinable()) leases_.join();
+}
+
+WorkerState Worker::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+WorkerTotals Worker::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+void Worker::unload() {
+  unload_ = true;
+  queue_.wake();
+}
+
+void Worker::load(const std::string& model) {
+  {
+    const std::lock_guard lock(mutex_);
+    load_ = model;
+  }
+  queue_.wake();
+}
+
+bool Worker::prepare_job(RunningJob& job) {
+  try {
+    const Json& request = job.job().request;
+    Settings settings = defaults_.with(settings_of_job(request, queue_.assets(), job.context()));
+    PromptLine line;
+    line.prompt = request.value("prompt", std::string());
+    job.set_prepared(prepare(settings, {line}, task_of_kind(job.job().kind), job.context(), &found_));
+    return true;
+  } catch (...) {
+    job.fail(std::current_exception());
+    return false;
+  }
+}
+
+// The next job, and those that can run with it.
+Worker::Jobs Worker::claim() {
+  Jobs jobs;
+  auto first = queue_.store().claim("gpu", options_.name, state().model, now_ms());
+  if (!first) return jobs;
+  const std::string merge_key = first->merge_key;
+  int64_t images = images_of(first->request);
+  jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(*first), context_));
+  bool waited = false;
+  while (!merge_key.empty() && images < options_.max_batch) {
+    auto next = queue_.store().claim_like("gpu", merge_key, options_.name, now_ms());
+    if (next) {
+      images += images_of(next->request);
+      jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(*next), context_));
+    } else if (!std::exchange(waited, true) && options_.batch_wait.count() > 0) {
+      queue_.wait_for_work(options_.batch_wait);
+    } else {
+      break;
+    }
+  }
+  return jobs;
+}
+
+bool Worker::should_stop(const Jobs& jobs) {
+  if (stopping_) return true;
+  // One that was cancelled ends at once; the others go on. Its part of the batch is computed and thrown away.
+  bool any = false;
+  for (const auto& job : jobs) {
+    if (job->is_over()) continue;
+    if (job->cancel_requested()) {
+      if (jobs.size() > 1) job->fail(std::make_exception_ptr(Error(ErrorCode::Cancelled, "stopped")));
+      else return true;
+    } else {
+      any = true;
+    }
+  }
+  return !any;
+}
+
+PictureMaker& Worker::load_for(const Jobs& jobs) {
+  const PreparedRun& prepared = jobs.front()->prepared();
+  const PictureMaker* before = keeper_.maker();
+  const bool loads = !before || !before->is_loaded() || before->files().transformer != prepared.model.transformer;
+  const auto set_loading = [&](bool loading) {
+    const std::lock_guard lock(mutex_);
+    state_.loading = loading;
+  };
+  if (loads) queue_.events().publish("model.loading", {{"model", prepared.model.id}});
+  set_loading(loads);
+  Progress progress;
+  progress.report = [&](Phase phase, int step, int steps) {
+    for (const auto& job : jobs) job->tell(0, phase, step, steps);
+  };
+  progress.cancelled = [&] { return should_stop(jobs); };
+  PictureMaker& maker = keeper_.maker_for(prepared.requests.front().spec, prepared.model, prepared.requests, progress);
+  set_loading(false);
+  note_model(maker);
+  if (loads) queue_.events().publish("model.loaded", {{"model", prepared.model.id}, {"vram", peak_on_device(maker)}});
+  return maker;
+}
+
+void Worker::note_model(const PictureMaker& maker) {
+  const std::lock_guard lock(mutex_);
+  state_.model = maker.files().id;
+  state_.model_path = maker.files().transformer.string();
+  state_.quant = name_of(maker.engine().quant());
+  state_.device = maker.engine().device().name();
+  state_.device_bytes = peak_on_device(maker);
+}
+
+void Worker::run_alone(RunningJob& job, PictureMaker& maker) {
+  std::optional<Clock::time_point> deadline;
+  const PhaseTimes before = maker.times();
+  try {
+    const std::vector<ResolvedRequest>& requests = job.prepared().requests;
+    if (requests.front().spec.strict.value_or(false)) refuse_long_prompts(maker.session().models, requests, context_.log_prompts);
+    job.count_usage(maker.session().models);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Progress progress;
+      progress.report = [&](Phase phase, int step, int steps) { job.tell(i, phase, step, steps); };
+      progress.cancelled = [&] { return stopping_ || job.cancel_requested(); };
+      if (const auto seconds = requests[i].spec.deadline)
+        deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*seconds));
+      progress.deadline = deadline;
+      maker.make(
+          requests[i],
+          [&](const Picture& picture, GenerationRecord record) { job.deliver(requests[i], picture, std::move(record)); },
+          progress, [&](const Image& image, const StepDone& step) { job.preview(image, step); });
+    }
+    job.complete(difference(maker.times(), before), peak_on_device(maker));
+  } catch (...) {
+    if (stopping_ && !job.cancel_requested()) job.give_back();
+    else job.fail(std::current_exception(), deadline && Clock::now() >= *deadline);
+  }
+}
+
+void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
+  std::vector<ResolvedRequest> requests;
+  std::vector<RunningJob*> owners;
+  for (const auto& job : jobs) {
+    requests.push_back(job->prepared().requests.front());
+    owners.push_back(job.get());
+    job->count_usage(maker.session().models);
+  }
+  Progress progress;
+  progress.report = [&](Phase phase, int step, int steps) {
+    for (RunningJob* job : owners) job->tell(0, phase, step, steps);
+  };
+  progress.cancelled = [&] { return should_stop(jobs); };
+  const PictureMaker::Together calls{
+      .deliver = [&](size_t i, const Picture& picture,
+                     GenerationRecord record) { owners[i]->deliver(requests[i], picture, std::move(record)); },
+      .on_preview = [&](size_t i, const Image& image, const StepDone& step) { owners[i]->preview(image, step); }};
+  const PhaseTimes before = maker.times();
+  try {
+    maker.make_together(requests, calls, progress);
+    for (RunningJob* job : owners) job->complete(difference(maker.times(), before), peak_on_device(maker));
+  } catch (...) {
+    for (RunningJob* job : owners) {
+      if (job->is_over()) continue;
+      if (stopping_ && !job->cancel_requested()) job->give_back();
+      else job->fail(std::current_exception());
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  totals_.merged += static_cast<int64_t>(owners.size());
+}
+
+void Worker::run(Jobs& jobs) {
+  const auto began = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& job : jobs) state_.jobs.push_back(job->job().id);
+  }
+  for (const auto& job : jobs)
+    queue_.events().publish("job.started", job_to_json(job->job(), queue_.store(), false), job->job().id);
+  Jobs ready, alone;
+  Jobs done;
+  for (auto& job : jobs) {
+    if (!prepare_job(*job)) done.push_back(std::move(job));
+    // Equal members do not make a batch yet: prompts may contain adapters or wildcards.
+    else if (ready.empty() || (ready.front()->prepared().requests.size() == 1 && job->prepared().requests.size() == 1 &&
+                               can_make_together(ready.front()->prepared().requests.front(), job->prepared().requests.front())))
+      ready.push_back(std::move(job));
+    else alone.push_back(std::move(job));
+  }
+  PhaseTimes before, after;
+  const auto with_model = [&](Jobs& group, const std::function<void(PictureMaker&)>& work_on) {
+    if (group.empty()) return;
+    try {
+      PictureMaker& maker = load_for(group);
+      before = maker.times();
+      work_on(maker);
+      after = maker.times();
+    } catch (...) {  // the model could not be loaded
+      for (const auto& job : group) {
+        if (job->is_over()) continue;
+        if (stopping_ && !job->cancel_requested()) job->give_back();
+        else job->fail(std::current_exception());
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    add(totals_.seconds, difference(after, before));
+  };
+  with_model(ready, [&](PictureMaker& maker) {
+    if (ready.size() == 1) run_alone(*ready.front(), maker);
+    else run_together(ready, maker);
+  });
+  for (auto& job : alone) {
+    Jobs one;
+    one.push_back(std::move(job));
+    with_model(one, [&](PictureMaker& maker) { run_alone(*one.front(), maker); });
+    done.push_back(std::move(one.front()));
+  }
+  for (auto& job : ready) done.push_back(std::move(job));
+
+  const std::lock_guard lock(mutex_);
+  state_.jobs.clear();
+  state_.loading = false;
+  totals_.busy += std::chrono::duration<double>(Clock::now() - began).count();
+  for (const auto& job : done) {
+    const Job& ended = job->job();
+    totals_.images += static_cast<int64_t>(ended.images.size());
+    totals_.steps += ended.step * static_cast<int64_t>(std::max<size_t>(ended.images.size(), 1));
+    if (ended.state == "completed") ++totals_.completed;
+    if (ended.state == "cancelled") ++totals_.cancelled;
+    if (ended.state != "failed") continue;
+    ++totals_.failed;
+    context_.log.warn("job {} failed: {}", ended.id, ended.error.value("message", std::string()));
+  }
+}
+
+void Worker::load_and_unload() {
+  std::optional<std::string> load;
+  {
+    const std::lock_guard lock(mutex_);
+    load.swap(load_);
+  }
+  if (unload_.exchange(false) && keeper_.maker()) {
+    const std::string model = state().model;
+    keeper_.drop();
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = {};
+    }
+    queue_.events().publish("model.unloaded", {{"model", model}});
+  }
+  if (!load) return;
+  try {
+    Json request = {{"kind", "generate"}};
+    if (!load->empty()) request["model"] = *load;
+    const RequestSpec spec = spec_of(defaults_.with(settings_of_job(request, queue_.assets(), context_)));
+    const ModelFiles model = choose_model(spec, context_, &found_);
+    queue_.events().publish("model.loading", {{"model", model.id}});
+    note_model(keeper_.maker_for(spec, model, {}, {.report = {}, .cancelled = [this] { return stopping_.load(); }}));
+    queue_.events().publish("model.loaded", {{"model", model.id}});
+  } catch (const std::exception& e) {
+    context_.log.warn("the model could not be loaded: {}", e.what());
+  }
+}
+
+void Worker::work() {
+  auto last_job = Clock::now();
+  while (!stopping_) {
+    try {
+      load_and_unload();
+      Jobs jobs;
+      if (!queue_.store().paused()) jobs = claim();
+      if (!jobs.empty()) {
+        run(jobs);
+        last_job = Clock::now();
+        continue;
+      }
+      const bool idle = options_.idle_unload.count() > 0 && Clock::now() - last_job >= options_.idle_unload;
+      if (idle && keeper_.maker()) unload_ = true;
+      else queue_.wait_for_work(kIdlePoll);
+    } catch (const std::exception& e) {  // the store failed: a full disk, say
+      context_.log.warn("the worker waits a second: {}", e.what());
+      std::unique_lock lock(mutex_);
+      stopped_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
+    }
+  }
+  keeper_.drop();
+}
+
+// A separate thread: the worker itself may be busy with one step for longer than a lease lasts.
+void Worker::keep_leases() {
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, kLeaseEvery, [this] { return stopping_.load(); })) {
+    lock.unlock();
+    try {
+      queue_.store().renew(options_.name, now_ms());
+      for (const Job& job : queue_.store().recover(now_ms())) queue_.finished(job);
+      queue_.store().prune(now_ms());
+      queue_.assets().remove_older("temporary", now_ms() - std::chrono::milliseconds(options_.keep_unsaved).count());
+    } catch (const std::exception& e) {
+      context_.log.warn("the leases of running jobs were not renewed: {}", e.what());
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace flux2

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/context.h"
+#include "app/picture_maker.h"
+#include "app/prepare.h"
+#include "app/settings.h"
+#include "server/jobs/running_job.h"
+
+namespace flux2 {
+
+struct WorkerOptions {
+  std::string name;                     // unique among all workers of the queue
+  std::chrono::seconds idle_unload{0};  // frees the model after this time without a job; 0: never
+  std::chrono::seconds keep_unsaved{3600};
+  int max_batch = 4;                        // images of several jobs that run together
+  std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
+};
+
+// What a worker does now.
+struct WorkerState {
+  std::vector<std::string> jobs;                 // that run
+  std::string model, model_path, quant, device;  // in memory; empty: none
+  bool loading = false;
+  int64_t device_bytes = 0;
+};
+
+// Sums since the start.
+struct WorkerTotals {
+  int64_t images = 0, steps = 0, merged = 0, completed = 0, failed = 0, cancelled = 0;
+  PhaseTimes seconds = {};
+  double busy = 0;
+};
+
+// Runs the jobs of the gpu lane with the model of the last job kept in memory. Jobs that differ in prompts and seeds alone run as
+// one batch. It knows nothing of HTTP.
+class Worker {
+ public:
+  // `defaults` are the server's own settings, below those of each job.
+  Worker(const AppContext& context, Settings defaults, JobQueue& queue, WorkerOptions options);
+  ~Worker() { stop(); }
+
+  void start();
+  // Stops at the next block of the transformer. Jobs that run go back to the queue.
+  void stop();
+
+  WorkerState state() const;
+  WorkerTotals totals() const;
+  void unload();                        // frees the model as soon as no job runs
+  void load(const std::string& model);  // before a job needs it; "" for the default
+
+ private:
+  using Jobs = std::vector<std::unique_ptr<RunningJob>>;
+
+  void work();
+  void keep_leases();
+  Jobs claim();
+  void run(Jobs& jobs);
+  bool prepare_job(RunningJob& job);  // false: the job has failed
+  PictureMaker& load_for(const Jobs& jobs);
+  void run_alone(RunningJob& job, PictureMaker& maker);
+  void run_together(Jobs& jobs, PictureMaker& maker);
+  bool should_stop(const Jobs& jobs);
+  void load_and_unload();
+  void note_model(const PictureMaker& maker);
+
+  const AppContext& context_;
+  Settings defaults_;
+  JobQueue& queue_;
+  WorkerOptions options_;
+  ModelKeeper keeper_;
+  FoundModels found_;
+  std::atomic<bool> stopping_ = false, unload_ = false;
+  mutable std::mutex mutex_;  // guards state_, totals_, load_
+  std::condition_variable stopped_;
+  WorkerState state_;
+  WorkerTotals totals_;
+  std::optional<std::string> load_;
+  std::jthread thread_, leases_;
+};
+
+}  // namespace flux2

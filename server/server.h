@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/context.h"
+#include "app/settings.h"
+#include "server/http/listener.h"
+
+namespace flux2 {
+
+struct ServerOptions {
+  ListenOptions listen;
+  std::filesystem::path data;           // the data folder: database, images, uploads
+  std::vector<std::string> keys;        // that may do everything; empty: keys of the database, if there are any
+  bool insecure = false;                // listen on a public address without a key
+  std::vector<std::string> cors;        // origins whose pages may use this server
+  std::vector<std::string> host_names;  // names of this machine that clients may use besides localhost
+  int64_t queue = 100;                  // jobs that may wait or run
+  std::chrono::seconds idle_unload{0};
+  int max_batch = 4;                        // images of several jobs that run together
+  std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
+  bool preload = false;                     // load the model before the first job
+};
+
+// The whole server: storage, queue, worker, routes and listener. Front ends start it and stop it.
+class Server {
+ public:
+  // `defaults` are the settings that jobs do not set themselves.
+  Server(AppContext context, Settings defaults, ServerOptions options);
+  ~Server();
+
+  void start();             // listens when it returns; throws when it cannot
+  std::string url() const;  // "http://127.0.0.1:8190"
+  // Stops accepting, gives the running job back to the queue, ends within about ten seconds.
+  void stop();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace flux2
