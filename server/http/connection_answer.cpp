@@ -77,7 +77,8 @@ void Connection::on_written() {
 }
 
 void Connection::add_common_headers(Headers& headers) const {
-  headers.insert(headers.end(), more_headers_.begin(), more_headers_.end());
+  for (const auto& header : more_headers_)
+    if (!has_header(headers, header.first)) headers.push_back(header);
   headers.emplace_back("date", http_date(std::time(nullptr)));
   if (!keep_alive_) headers.emplace_back("connection", "close");
   else if (is_http_1_0_) headers.emplace_back("connection", "keep-alive");

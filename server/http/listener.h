@@ -34,7 +34,7 @@ struct ListenOptions {
 struct Admission {
   uint64_t body_limit = 1 << 20;
   std::optional<HttpResponse> refusal;  // answered instead, without reading the body
-  Headers headers = {};                 // added to the answer, whatever it is: those of CORS
+  Headers headers = {};                 // added to the answer, whatever it is, unless it has them: those of CORS
 };
 
 // The HTTP/1.1 server. Boost.Beast and Asio are seen by the sources of this folder only. A few I/O threads carry every

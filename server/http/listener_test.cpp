@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <future>
@@ -172,6 +173,25 @@ TEST(Listener, LimitsBodiesByAdmission) {
   // A large body that nobody reads: the client still gets the answer.
   client.send("POST /v1/secret HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n" + std::string(900000, 'x'));
   EXPECT_EQ(client.answer().status, 401);
+}
+
+TEST(Listener, HeadersOfAdmissionAreOnEveryAnswer) {
+  TestServer server([](const Exchange& exchange) { exchange.respond(HttpResponse::empty()); }, {},
+                    [](const ServerRequest& head) {
+                      Admission admission;
+                      admission.headers = {{"vary", "Origin"}};
+                      if (head.path == "/refused") {
+                        admission.refusal = HttpResponse::empty(204);
+                        admission.refusal->headers = {{"vary", "Accept"}};
+                      }
+                      return admission;
+                    });
+  RawClient client(server.port());
+  client.send(get("/") + get("/refused"));
+  EXPECT_EQ(client.answer().header("vary"), "Origin");
+  const auto refused = client.answer();
+  EXPECT_EQ(refused.header("vary"), "Accept");
+  EXPECT_EQ(std::ranges::count(refused.headers, "vary", [](const auto& h) { return h.first; }), 1);
 }
 
 TEST(Listener, TimesOut) {
