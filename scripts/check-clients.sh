@@ -37,6 +37,7 @@ fi
 start() {
   local name=$1 log="$work/$1.log" waited
   shift
+  : >"$log"
   FLUX2_HOME="$work/$name" FLUX2_BUNDLED="$PWD/models/pico" "$program" serve --port 0 --model pico "$@" >"$log" 2>"$log.err" &
   servers+=($!)
   for ((waited = 0; waited < 300; waited++)); do

@@ -108,7 +108,10 @@ void run_sdapi(ApiContext& api, const State& state, const Exchange& exchange, bo
   const std::string wanted = !request.model.empty() ? request.model : state->model();
   std::string model = api.default_model;
   if (!wanted.empty()) request.native["model"] = model = api.models.name_of(wanted);
-  apply_sdapi_model_rules(request, api.models.find(model), api.sdapi_distilled_step_cap);
+  const ModelFiles files = api.models.find(model);
+  apply_sdapi_model_rules(request, files, api.sdapi_distilled_step_cap);
+  for (const InstalledModel& installed : api.models.main_models())
+    if (installed.name == (model.empty() ? files.id : model)) request.model_hash = installed.hash;
   const std::string kind = add_sdapi_images(request, api);
   const Json parameters = sdapi_parameters(body, request);
   const Job job = submit_translated(api, {.members = request.native, .kind = kind, .client_ref = request.task_id});

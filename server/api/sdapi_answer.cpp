@@ -53,7 +53,6 @@ Json sdapi_info(const SdapiRequest& request, const Job& job, const std::vector<s
   const std::string prompt = member_or<std::string>(request.native, "prompt", ""),
                     negative = member_or<std::string>(request.native, "negative", "");
   const Json model = member_or<Json>(job.resolved, "model", Json::object());
-  const std::string sha256 = member_or<std::string>(model, "sha256", "");
   Json seeds = Json::array(), prompts = Json::array(), negatives = Json::array(), subseeds = Json::array();
   for (const JobImage& image : job.images) {
     seeds.push_back(image.seed);
@@ -80,7 +79,7 @@ Json sdapi_info(const SdapiRequest& request, const Job& job, const std::vector<s
           {"restore_faces", false},
           {"face_restoration_model", nullptr},
           {"sd_model_name", member_or<std::string>(model, "id", "")},
-          {"sd_model_hash", sha256.substr(0, 10)},
+          {"sd_model_hash", request.model_hash},
           {"sd_vae_name", nullptr},
           {"sd_vae_hash", nullptr},
           {"seed_resize_from_w", -1},

@@ -47,8 +47,9 @@ TEST(SdapiAnswer, InfoHasEveryMember) {
   SdapiRequest request;
   request.native = {{"prompt", "a fox"}};
   request.batch_size = 2;
+  request.model_hash = "0123456789";
   Job job;
-  job.resolved = Json::parse(R"({"model":{"id":"pico","sha256":"0123456789abcdef"},"sampler":"heun","steps":4,"guidance":3.5})");
+  job.resolved = Json::parse(R"({"model":{"id":"pico"},"sampler":"heun","steps":4,"guidance":3.5})");
   job.images = {{.index = 0, .asset = "x", .seed = 5, .width = 64, .height = 32},
                 {.index = 1, .asset = "y", .seed = 6, .width = 64, .height = 32}};
   const Json info = sdapi_info(request, job, {"one", "two"});

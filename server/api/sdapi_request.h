@@ -15,6 +15,7 @@ namespace flux2 {
 struct SdapiRequest {
   Json native = Json::object();  // members of a native job request, without images
   std::string model;             // of override_settings: a name, title or hash; empty: none
+  std::string model_hash;        // ten digits, for the answer
   std::optional<double> cfg_scale, distilled_cfg_scale;
   bool has_size = false;  // width and height were given
   bool send_images = true;

@@ -261,7 +261,8 @@ def full_queue():  # l
 
 
 def closing_cancels():  # m
-    stream = client.images.generate(prompt="slow", size="256x256", stream=True, partial_images=3, extra_body={"steps": 200})
+    stream = client.images.generate(prompt="slow", size="128x128", stream=True, partial_images=3,
+                                    extra_body={"steps": 250, "flux2": {"preview": "linear"}})
     next(iter(stream))  # it runs
     job = native("/jobs?limit=1")["items"][0]
     assert job["state"] == "running", job["state"]
@@ -277,7 +278,7 @@ def closing_cancels():  # m
 def leaving_cancels():
     def leave():
         try:
-            requests.post(URL + "/v1/images/generations", json={"prompt": "left alone", "size": "256x256", "steps": 200},
+            requests.post(URL + "/v1/images/generations", json={"prompt": "left alone", "size": "256x256", "steps": 250},
                           headers={"Authorization": "Bearer " + arguments.key}, timeout=1.0)
         except requests.exceptions.Timeout:
             pass
