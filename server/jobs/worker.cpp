@@ -343,6 +343,7 @@ void Worker::keep_leases() {
     try {
       queue_.store().renew(options_.name, now_ms());
       for (const Job& job : queue_.store().recover(now_ms())) queue_.finished(job);
+      queue_.check_waiting();  // a second process on this store may have run a job that a client here waits for
       queue_.store().prune(now_ms());
       queue_.assets().remove_older("temporary", now_ms() - std::chrono::milliseconds(options_.keep_unsaved).count());
     } catch (const std::exception& e) {
