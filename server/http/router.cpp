@@ -93,8 +93,7 @@ Router::Match Router::find(std::string_view method, std::string_view path) const
   }
   if (std::ranges::find(match.allowed, "GET") != match.allowed.end()) match.allowed.emplace_back("HEAD");
   std::ranges::sort(match.allowed);
-  const auto repeated = std::ranges::unique(match.allowed);
-  match.allowed.erase(repeated.begin(), repeated.end());
+  match.allowed.erase(std::unique(match.allowed.begin(), match.allowed.end()), match.allowed.end());
   return match;
 }
 
