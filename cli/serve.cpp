@@ -19,8 +19,16 @@ namespace {
 
 constexpr int kSecondsToEnd = 10;
 
+// "generate:SECRET" → a key that may generate images; without a scope a key may do everything.
+AccessKey key_of(const std::string& text) {
+  for (const auto& [word, scope] :
+       {std::pair{"generate:", Scope::Generate}, std::pair{"manage:", Scope::Manage}, std::pair{"admin:", Scope::Admin}})
+    if (text.starts_with(word)) return hashed_key(text.substr(std::string_view(word).size()), scope);
+  return hashed_key(text, Scope::Admin);
+}
+
 // "@keys.txt" → the lines of that file; anything else is a key itself.
-std::vector<std::string> read_keys(const std::vector<std::string>& values) {
+std::vector<AccessKey> read_keys(const std::vector<std::string>& values) {
   std::vector<std::string> keys;
   for (const std::string& value : values) {
     if (!value.starts_with('@')) {
@@ -35,8 +43,12 @@ std::vector<std::string> read_keys(const std::vector<std::string>& values) {
       begin = end + 1;
     }
   }
-  for (const std::string& key : keys) check(key.size() >= 8, "an API key needs at least 8 characters");
-  return keys;
+  std::vector<AccessKey> hashed;
+  for (const std::string& key : keys) {
+    check(key.size() >= 8, "an API key needs at least 8 characters");
+    hashed.push_back(key_of(key));
+  }
+  return hashed;
 }
 
 std::vector<std::string> texts(const Settings& settings, const char* name) {
@@ -99,7 +111,7 @@ int run_serve(Invocation& run) {
   {
     const std::lock_guard lock(mutex);
     run.console.result(server.url());
-    run.console.note("press Ctrl-C to stop");
+    run.console.note(fmt::format("listening on {}; Ctrl-C stops it", server.url()));
   }
   while (interrupt_signal() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   server.stop();

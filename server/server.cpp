@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
+#include <csignal>
+#include <cstdlib>
 #include <mutex>
 
 #include "base/start_thread.h"
@@ -27,7 +30,45 @@ namespace {
 constexpr auto kGrace = std::chrono::milliseconds(2000);  // for answers under way when the server stops
 constexpr auto kKeepAliveEvery = std::chrono::seconds(15);
 
-std::string worker_name() { return fmt::format("{}-{}", ::getpid(), new_id()); }
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::string worker_name() { return fmt::format("{}/{}/{}", host_name(), ::getpid(), new_id()); }
+
+// Whether the worker of that name belonged to a process of this machine that has ended.
+bool has_ended(const std::string& worker) {
+  const std::string host = host_name() + "/";
+  if (!worker.starts_with(host)) return false;
+  const long pid = std::atol(worker.c_str() + host.size());
+  return pid > 0 && pid != ::getpid() && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
+// Jobs of a server that was killed need not wait until their leases end.
+void end_leases_of_the_dead(JobStore& store, int64_t now) {
+  constexpr int64_t kLongAgo = 3'600'000;
+  for (const char* state : {"running", "cancelling"})
+    for (const Job& job : store.list({.state = state, .kind = {}, .project = {}, .before = {}, .limit = 1000}))
+      if (has_ended(job.worker)) store.renew(job.worker, now - kLongAgo);
+}
+
+bool is_this_machine(const ListenOptions& listen) {
+  return !listen.socket.empty() || listen.host == "localhost" || listen.host == "::1" || listen.host.starts_with("127.");
+}
+
+AccessOptions access_options(const ServerOptions& options) {
+  const bool local = is_this_machine(options.listen);
+  if (!local && options.keys.empty() && !options.insecure)
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("other machines could use this server at {} without a key", options.listen.host),
+                Hint("set {0}, or allow that with {1}", {set_option("api_key", "KEY"), set_option("insecure")}));
+  return {.keys = options.keys,
+          .loopback = local,
+          .host_names = options.host_names,
+          .cors_origins = options.cors,
+          .tls = !options.listen.tls_certificate.empty()};
+}
 
 std::filesystem::path prepared(const std::filesystem::path& folder) {
   std::error_code failure;
@@ -54,6 +95,7 @@ struct Server::Parts {
                 .max_batch = options.max_batch,
                 .batch_wait = options.batch_wait}),
         models(context),
+        access(access_options(options), sessions, [] { return now_ms() / 1000; }),
         api{.app = context, .queue = queue, .models = models} {}
 
   void add_routes();
@@ -71,6 +113,8 @@ struct Server::Parts {
   JobQueue queue;
   Worker worker;
   ModelCatalog models;
+  MemorySessions sessions;
+  Access access;
   ApiContext api;
   Router router;
   std::unique_ptr<HttpListener> listener;
@@ -100,6 +144,23 @@ void Server::Parts::add_routes() {
                     {.stopping = [this] { return stopping.load(); },
                      .connections = [this] { return listener ? listener->counts() : HttpListener::Counts{}; },
                      .worker = &worker});
+  router.add({.method = "POST",
+              .pattern = "/api/v1/session",
+              .handler = answering([this](const ServerRequest& request) {
+                const Json body = json_body(request, context.limits);
+                if (body.size() != 1 || !body.contains("key") || !body["key"].is_string())
+                  throw HttpError(400, "invalid_request", "the body must be {\"key\": \"…\"}", "key");
+                return access.sign_in(request, body["key"].get<std::string>());
+              }),
+              .scope = Scope::None,
+              .body_limit = 4096,
+              .summary = "sign in with a key: the answer sets a cookie",
+              .body = R"({"type":"object","required":["key"],"properties":{"key":{"type":"string"}}})"});
+  router.add({.method = "DELETE",
+              .pattern = "/api/v1/session",
+              .handler = answering([this](const ServerRequest& request) { return access.sign_out(request); }),
+              .scope = Scope::None,
+              .summary = "sign out"});
   add_openapi_routes(router);
 }
 
@@ -108,7 +169,13 @@ Admission Server::Parts::admit(ServerRequest& head) {
   Admission admission;
   const Family family = family_of(head.path);
   try {
+    admission.headers = access.cors_headers(head);
+    if (auto answer = access.preflight(head)) {
+      admission.refusal = std::move(*answer);
+      return admission;
+    }
     const Router::Match match = router.find(head.method, head.path);
+    access.check(head, match.route ? match.route->scope : Scope::None);
     if (stopping) throw HttpError(503, "shutting_down", "the server is about to stop");
     if (!match.route) {
       if (match.allowed.empty()) throw HttpError(404, "unknown_url", "there is no such address: " + head.path);
@@ -158,6 +225,7 @@ void Server::start() {
   const AssetStore::Swept swept = p.assets.sweep();
   if (swept.files_removed > 0) p.context.log.info("removed {} image files that no job refers to", swept.files_removed);
   if (swept.rows_missing > 0) p.context.log.warn("the files of {} images are missing", swept.rows_missing);
+  end_leases_of_the_dead(*p.store, now_ms());
   for (const Job& job : p.store->recover(now_ms())) p.queue.finished(job);
   p.add_routes();
   ListenOptions listen = p.options.listen;

@@ -8,6 +8,7 @@
 
 #include "app/context.h"
 #include "app/settings.h"
+#include "server/http/access.h"
 #include "server/http/listener.h"
 
 namespace flux2 {
@@ -15,7 +16,7 @@ namespace flux2 {
 struct ServerOptions {
   ListenOptions listen;
   std::filesystem::path data;           // the data folder: database, images, uploads
-  std::vector<std::string> keys;        // that may do everything; empty: keys of the database, if there are any
+  std::vector<AccessKey> keys;          // none: nobody needs a key
   bool insecure = false;                // listen on a public address without a key
   std::vector<std::string> cors;        // origins whose pages may use this server
   std::vector<std::string> host_names;  // names of this machine that clients may use besides localhost

@@ -60,6 +60,7 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
   text.add("jobs_total", "counter", "Jobs that ended, by state.", whole(totals.completed), "{state=\"completed\"}");
   text.add("jobs_total", "counter", "", whole(totals.failed), "{state=\"failed\"}");
   text.add("jobs_total", "counter", "", whole(totals.cancelled), "{state=\"cancelled\"}");
+  text.add("jobs_merged_total", "counter", "Jobs that shared a batch with others.", whole(totals.merged));
   text.add("images_total", "counter", "Images generated.", whole(totals.images));
   text.add("steps_total", "counter", "Denoising steps.", whole(totals.steps));
   text.add("worker_busy_seconds_total", "counter", "Time that jobs ran.", totals.busy);

@@ -32,6 +32,7 @@ class Subprocess {
 
   // Reads stderr until it holds `text`; false when it ends first.
   bool wait_for_error_text(const std::string& text);
+  const Finished& so_far() const { return result_; }  // what was read
   void signal(int number);
   // Kills the program if it takes longer; `timed_out` says so.
   Finished wait(double seconds = 3600);

@@ -1,0 +1,304 @@
+// `flux2 serve` and `flux2 client` as people use them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "base/base64.h"
+#include "base/json.h"
+#include "image/read_image.h"
+#include "image/write_image.h"
+#include "net/http.h"
+#include "tests/support/program.h"
+
+namespace flux2::test {
+namespace {
+
+using testing::HasSubstr;
+
+class Serve : public Cli {
+ protected:
+  // A server on a free port, with the bundled model and this test's folder as data folder.
+  void serve(std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"serve", "--port", "0", "--data", (folder_ / "data").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    server_ = std::make_unique<Subprocess>(start(words));
+    ASSERT_TRUE(server_->wait_for_error_text("stops it"));
+    const std::string& said = server_->so_far().err;
+    const size_t begin = said.find("http://");
+    ASSERT_NE(begin, said.npos) << said;
+    url_ = said.substr(begin, said.find_first_of("; \n", begin) - begin);
+  }
+  int stop(int signal = SIGTERM) {
+    server_->signal(signal);
+    const Finished finished = server_->wait(30);
+    EXPECT_FALSE(finished.timed_out);
+    server_.reset();
+    return finished.status;
+  }
+
+  HttpAnswer send(const std::string& method, const std::string& path, const Json& body = nullptr,
+                  std::vector<HttpHeader> headers = {}) const {
+    HttpRequest request;
+    request.method = method;
+    request.url = url_ + path;
+    request.headers = std::move(headers);
+    request.idle_timeout_s = 120;
+    if (!body.is_null()) {
+      request.headers.push_back({"content-type", "application/json"});
+      request.body = body.dump();
+    }
+    return client_.send(request);
+  }
+  Json ask(const std::string& method, const std::string& path, const Json& body = nullptr) const {
+    const HttpAnswer answer = send(method, path, body);
+    EXPECT_TRUE(answer.ok()) << method << " " << path << ": " << answer.status << " " << answer.failure << answer.body;
+    return answer.body.empty() ? Json() : parse_json(answer.body);
+  }
+  Json job(const std::string& id) const { return ask("GET", "/api/v1/jobs/" + id); }
+  Json wait_for(const std::string& id, const std::string& state = "", double seconds = 60) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < end) {
+      const Json now = job(id);
+      const std::string is = now["state"];
+      if (is == state || is == "completed" || is == "failed" || is == "cancelled") return now;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ADD_FAILURE() << id << " did not become " << state;
+    return job(id);
+  }
+  Json small_job(int seed) const {
+    return {{"prompt", "a red circle"}, {"width", 64}, {"height", 64}, {"steps", 2}, {"seed", seed}};
+  }
+  std::vector<uint8_t> pixels(const std::string& bytes) const { return read_image(std::as_bytes(std::span(bytes))).pixels; }
+  std::vector<uint8_t> pixels_of_job(const std::string& id) const {
+    return pixels(send("GET", "/api/v1/jobs/" + id + "/images/0").body);
+  }
+  std::vector<uint8_t> pixels_of_base64(const std::string& text) const { return read_image(base64_decode(text)).pixels; }
+
+  HttpClient client_;
+  std::string url_;
+  std::unique_ptr<Subprocess> server_;
+};
+
+TEST_F(Serve, EveryInterfaceGivesThePixelsOfTheCommandLine) {
+  serve();
+  struct Case {
+    std::vector<std::string> words;
+    Json native, openai, sdapi;
+  };
+  const std::vector<Case> cases = {
+      {{"--size", "64", "--seed", "5", "--steps", "3"},
+       {{"width", 64}, {"height", 64}, {"seed", 5}, {"steps", 3}},
+       {{"size", "64x64"}, {"seed", 5}, {"steps", 3}},
+       {{"width", 64}, {"height", 64}, {"seed", 5}, {"steps", 3}}},
+      {{"--size", "96x64", "--seed", "6", "--steps", "2", "--cfg", "2", "-n", "blue"},
+       {{"width", 96}, {"height", 64}, {"seed", 6}, {"steps", 2}, {"cfg", 2}, {"negative", "blue"}},
+       {{"size", "96x64"}, {"flux2", {{"seed", 6}, {"steps", 2}, {"cfg", 2}, {"negative", "blue"}}}},
+       {{"width", 96}, {"height", 64}, {"seed", 6}, {"steps", 2}, {"cfg_scale", 2}, {"negative_prompt", "blue"}}},
+      {{"--size", "64", "--seed", "7", "--steps", "2", "--sampler", "heun"},
+       {{"width", 64}, {"height", 64}, {"seed", 7}, {"steps", 2}, {"sampler", "heun"}},
+       {{"size", "64x64"}, {"flux2", {{"seed", 7}, {"steps", 2}, {"sampler", "heun"}}}},
+       {{"width", 64}, {"height", 64}, {"seed", 7}, {"steps", 2}, {"sampler_name", "Heun"}}}};
+  const std::string prompt = "a red circle on a blue background";
+  for (const Case& c : cases) {
+    std::vector<std::string> words = {"generate", prompt, "-o", "local.png", "-q"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    ASSERT_EQ(run(start(words)).status, 0);
+    const auto local = read_image(folder_ / "local.png").pixels;
+    fs::remove(folder_ / "local.png");
+    Json native = c.native, openai = c.openai, sdapi = c.sdapi;
+    for (Json* request : {&native, &openai, &sdapi}) (*request)["prompt"] = prompt;
+    const Json done = wait_for(ask("POST", "/api/v1/jobs", native)["id"]);
+    ASSERT_EQ(done["state"], "completed") << done.dump();
+    EXPECT_EQ(pixels_of_job(done["id"]), local) << native.dump();
+    EXPECT_EQ(pixels_of_base64(ask("POST", "/v1/images/generations", openai)["data"][0]["b64_json"]), local) << openai.dump();
+    EXPECT_EQ(pixels_of_base64(ask("POST", "/sdapi/v1/txt2img", sdapi)["images"][0]), local) << sdapi.dump();
+    std::vector<std::string> remote = {"client", "generate", "--url", url_, prompt, "-o", "remote.png", "-q"};
+    remote.insert(remote.end(), c.words.begin(), c.words.end());
+    const Finished finished = run(start(remote));
+    ASSERT_EQ(finished.status, 0) << finished.err;
+    EXPECT_EQ(read_image(folder_ / "remote.png").pixels, local);
+    fs::remove(folder_ / "remote.png");
+  }
+  EXPECT_EQ(stop(), 128 + SIGTERM);
+}
+
+TEST_F(Serve, EditsAndInpaintsAsTheCommandLine) {
+  serve();
+  Image photo(64, 64, 3), mask(64, 64, 1);
+  for (int y = 0; y < 64; ++y)
+    for (int x = 0; x < 64; ++x) {
+      photo.at(x, y)[0] = static_cast<uint8_t>(4 * x), photo.at(x, y)[1] = static_cast<uint8_t>(4 * y);
+      mask.at(x, y)[0] = x < 32 ? 255 : 0;
+    }
+  const auto photo_png = encode_png(photo), mask_png = encode_png(mask);
+  save_image(folder_ / "photo.png", photo_png);
+  save_image(folder_ / "mask.png", mask_png);
+  ASSERT_EQ(
+      run(start({"edit", "-i", "photo.png", "a blue circle", "--seed", "3", "--steps", "2", "-o", "edit.png", "-q"})).status, 0);
+  ASSERT_EQ(run(start({"inpaint", "-i", "photo.png", "--mask", "mask.png", "a red door", "--seed", "3", "--steps", "2", "-o",
+                       "inpaint.png", "-q"}))
+                .status,
+            0);
+  const Json edit = wait_for(ask("POST", "/api/v1/jobs",
+                                 {{"kind", "edit"},
+                                  {"prompt", "a blue circle"},
+                                  {"seed", 3},
+                                  {"steps", 2},
+                                  {"references", {base64_encode(photo_png)}}})["id"]);
+  EXPECT_EQ(pixels_of_job(edit["id"]), read_image(folder_ / "edit.png").pixels) << edit.dump();
+  const Json inpaint = wait_for(ask("POST", "/api/v1/jobs",
+                                    {{"kind", "inpaint"},
+                                     {"prompt", "a red door"},
+                                     {"seed", 3},
+                                     {"steps", 2},
+                                     {"canvas", base64_encode(photo_png)},
+                                     {"mask", base64_encode(mask_png)}})["id"]);
+  EXPECT_EQ(pixels_of_job(inpaint["id"]), read_image(folder_ / "inpaint.png").pixels) << inpaint.dump();
+}
+
+TEST_F(Serve, MergesRequestsAndGivesEachItsOwnImage) {
+  serve({"--profile", "exact"});
+  ask("POST", "/api/v1/queue/pause");
+  std::vector<std::string> ids;
+  for (int i = 0; i < 4; ++i) {
+    Json request = small_job(100 * i);
+    request["prompt"] = fmt::format("prompt number {}", i);
+    ids.push_back(ask("POST", "/api/v1/jobs", request)["id"]);
+  }
+  ask("POST", "/api/v1/queue/resume");
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(wait_for(ids[static_cast<size_t>(i)])["state"], "completed");
+    ASSERT_EQ(run(start({"generate", fmt::format("prompt number {}", i), "--size", "64", "--steps", "2", "--seed",
+                         std::to_string(100 * i), "--profile", "exact", "-o", fmt::format("{}.png", i), "-q"}))
+                  .status,
+              0);
+    EXPECT_EQ(pixels_of_job(ids[static_cast<size_t>(i)]), read_image(folder_ / fmt::format("{}.png", i)).pixels) << i;
+  }
+  EXPECT_THAT(send("GET", "/metrics").body, HasSubstr("flux2_jobs_merged_total 4"));
+}
+
+TEST_F(Serve, EventsFollowAJobAndCanBeReplayed) {
+  serve();
+  const std::string id = ask("POST", "/api/v1/jobs", small_job(1))["id"];
+  wait_for(id);
+  std::string text;
+  HttpRequest request;
+  request.url = url_ + "/api/v1/events";
+  request.headers = {{"last-event-id", "0"}};
+  const auto enough = [&] { return text.find("event: job.completed") != text.npos; };
+  request.cancelled = enough;
+  try {
+    client_.send(request, {.begin = {}, .data = [&](std::span<const std::byte> bytes) {
+                             text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                             if (enough()) throw Error(ErrorCode::Cancelled, "enough");
+                           }});
+  } catch (const Error&) {}
+  for (const char* event : {"event: hello", "event: job.queued", "event: job.started", "event: image", "event: job.completed"})
+    EXPECT_THAT(text, HasSubstr(event));
+  EXPECT_LT(text.find("job.queued"), text.find("job.started"));
+  EXPECT_LT(text.find("job.started"), text.find("event: job.completed"));
+}
+
+TEST_F(Serve, CancelStopsARunningJobSoon) {
+  serve();
+  Json slow = small_job(1);
+  slow["steps"] = 250, slow["width"] = slow["height"] = 256;
+  const std::string id = ask("POST", "/api/v1/jobs", slow)["id"], next = ask("POST", "/api/v1/jobs", small_job(2))["id"];
+  wait_for(id, "running");
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(send("POST", "/api/v1/jobs/" + id + "/cancel").status, 202);
+  EXPECT_EQ(wait_for(id, "cancelled")["state"], "cancelled");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+  EXPECT_EQ(wait_for(next)["state"], "completed");
+  EXPECT_EQ(send("POST", "/api/v1/jobs/" + id + "/cancel").status, 409);
+}
+
+TEST_F(Serve, SigtermGivesTheRunningJobBackToTheQueue) {
+  serve();
+  Json slow = small_job(1);
+  slow["steps"] = 40;
+  const std::string id = ask("POST", "/api/v1/jobs", slow)["id"];
+  wait_for(id, "running");
+  EXPECT_EQ(stop(), 128 + SIGTERM);
+  serve();
+  const Json done = wait_for(id);
+  EXPECT_EQ(done["state"], "completed") << done.dump();
+  EXPECT_EQ(done["images"].size(), 1u);
+}
+
+TEST_F(Serve, LosesNothingWhenItIsKilled) {
+  const char* asked = std::getenv("FLUX2_KILLS");
+  const int kills = asked ? std::atoi(asked) : 4;
+  std::mt19937 random(7);
+  std::set<std::string> ids;
+  for (int k = 0; k < kills; ++k) {
+    serve();
+    std::atomic<bool> ended = false;
+    std::mutex mutex;
+    std::vector<std::thread> clients;
+    for (int c = 0; c < 3; ++c)
+      clients.emplace_back([&, c] {
+        for (int i = 0; !ended; ++i) {
+          const HttpAnswer answer = send("POST", "/api/v1/jobs", small_job(1000 * c + i));
+          if (answer.status == 202) {
+            const std::lock_guard lock(mutex);
+            ids.insert(parse_json(answer.body)["id"].get<std::string>());
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+      });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 600));
+    server_->signal(SIGKILL);
+    ended = true;
+    for (std::thread& client : clients) client.join();
+    server_->wait(10);
+    server_.reset();
+  }
+  serve({"--queue", "100000"});
+  // A job that ran when its server was killed is "failed: interrupted" now.
+  for (const std::string& id : ids) {
+    const Json last = wait_for(id, "", 300);
+    const bool fine = last["state"] == "completed" || (last["state"] == "failed" && last["error"]["code"] == "interrupted");
+    EXPECT_TRUE(fine) << last.dump();
+    if (last["state"] != "completed") continue;
+    ASSERT_EQ(last["images"].size(), 1u) << last.dump();
+    EXPECT_EQ(pixels_of_job(id).size(), 64u * 64 * 3) << id;
+  }
+  ASSERT_GT(ids.size(), static_cast<size_t>(kills));
+}
+
+TEST_F(Serve, KeysAndHostsAreChecked) {
+  EXPECT_THAT(run(start({"serve", "--host", "0.0.0.0", "--port", "0"})).err, HasSubstr("without a key"));
+  serve({"--api-key", "generate:a-secret-key", "--api-key", "admin:another-secret"});
+  EXPECT_EQ(send("GET", "/healthz").status, 200);
+  EXPECT_EQ(send("GET", "/api/v1/info").status, 401);
+  EXPECT_EQ(send("GET", "/api/v1/info", nullptr, {{"authorization", "Bearer a-secret-key"}}).status, 200);
+  EXPECT_EQ(send("POST", "/api/v1/models/unload", nullptr, {{"authorization", "Bearer a-secret-key"}}).status, 403);
+  EXPECT_EQ(send("POST", "/api/v1/models/unload", nullptr, {{"authorization", "Bearer another-secret"}}).status, 202);
+  EXPECT_EQ(send("GET", "/healthz", nullptr, {{"host", "evil.example"}}).status, 421);
+  const Finished refused = run(start({"client", "jobs", "--url", url_, "--api-key", "wrong-secret"}));
+  EXPECT_NE(refused.status, 0);
+  EXPECT_EQ(run(start({"client", "jobs", "--url", url_, "--api-key", "a-secret-key"})).status, 0);
+}
+
+TEST_F(Serve, MistakesGetAClearAnswer) {
+  serve();
+  const HttpAnswer wrong = send("POST", "/api/v1/jobs", {{"prompt", "x"}, {"widht", 64}, {"steps", "many"}});
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(parse_json(wrong.body)["error"]["fields"].size(), 2u) << wrong.body;
+  EXPECT_EQ(send("POST", "/api/v1/jobs", {{"prompt", "x"}, {"model", "nothing-like-this"}}).status, 404);
+  EXPECT_EQ(send("POST", "/api/v1/jobs", {{"prompt", "x"}, {"loras", {{{"name", "nothing"}}}}}).status, 404);
+  EXPECT_EQ(send("GET", "/api/v1/jobs/job_00000000000000000000000000").status, 404);
+  EXPECT_EQ(send("PUT", "/api/v1/jobs").status, 405);
+  const Finished unreachable = run(start({"client", "jobs", "--url", "http://127.0.0.1:1"}));
+  EXPECT_THAT(unreachable.err, HasSubstr("flux2 serve"));
+}
+
+}  // namespace
+}  // namespace flux2::test
