@@ -74,13 +74,15 @@ void remove_stale_socket(const std::filesystem::path& path) {
 class HttpListener::Impl {
  public:
   Impl(ListenOptions options, Admit admit, Handle handle)
-      : core_(std::make_shared<ServerCore>(std::move(options), std::move(admit), std::move(handle))) {}
+      : core_(std::make_shared<ServerCore>(std::move(options), std::move(admit), std::move(handle))),
+        strand_(asio::make_strand(core_->io)) {}
 
   void start();
   void stop(std::chrono::milliseconds grace);
   std::string url() const;
 
   std::shared_ptr<ServerCore> core_;
+  Strand strand_;  // of the acceptors
   int port_ = 0;
 
  private:
@@ -113,7 +115,7 @@ void HttpListener::Impl::listen_tcp() {
   for (const auto& entry : found) {  // "localhost" is two addresses
     Tcp::endpoint endpoint = entry.endpoint();
     endpoint.port(static_cast<unsigned short>(port_));
-    auto acceptor = std::make_unique<Tcp::acceptor>(core_->io);
+    auto acceptor = std::make_unique<Tcp::acceptor>(strand_);
     acceptor->open(endpoint.protocol(), error);
     if (!error) acceptor->set_option(Tcp::acceptor::reuse_address(true), error);
     if (!error && endpoint.protocol() == Tcp::v6()) acceptor->set_option(asio::ip::v6_only(found.size() > 1), error);
@@ -135,7 +137,7 @@ void HttpListener::Impl::listen_unix() {
   const std::filesystem::path& path = core_->options.socket;
   check(path.string().size() < 108, "the path of a socket may have 107 bytes: {}", path.string());
   remove_stale_socket(path);
-  unix_ = std::make_unique<Unix::acceptor>(core_->io);
+  unix_ = std::make_unique<Unix::acceptor>(strand_);
   error_code error;
   unix_->open(Unix(), error);
   const mode_t mask = ::umask(0077);  // nobody else may connect, not even for a moment
@@ -191,7 +193,7 @@ template <class Acceptor>
 void HttpListener::Impl::take(Acceptor& acceptor, error_code error, Accepted<Acceptor> socket) {
   if (core_->stopping || error == asio::error::operation_aborted || !acceptor.is_open()) return;
   if (error) {  // no more files: accepting again at once would only spin
-    auto pause = std::make_shared<asio::steady_timer>(core_->io, std::chrono::milliseconds(100));
+    auto pause = std::make_shared<asio::steady_timer>(strand_, std::chrono::milliseconds(100));
     pause->async_wait([this, &acceptor, pause](error_code) {
       if (!core_->stopping && acceptor.is_open()) accept_next(acceptor);
     });
@@ -223,7 +225,7 @@ void HttpListener::Impl::stop(std::chrono::milliseconds grace) {
       for (const auto& acceptor : tcp_) acceptor->close(ignored);
       if (unix_) unix_->close(ignored);
     };
-    asio::post(core_->io, close_acceptors);
+    asio::post(strand_, close_acceptors);
     for (const auto& connection : core_->connections()) connection->stop_soon();
     if (grace.count() > 0) core_->wait_until_empty(grace);
     // A connection accepted just now may enter after the first round.

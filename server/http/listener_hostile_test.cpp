@@ -13,6 +13,8 @@
 namespace flux2 {
 namespace {
 
+using std::string_literals::operator""s;  // keeps NUL characters
+
 using test::eventually;
 using test::get;
 using test::RawClient;
@@ -34,7 +36,7 @@ std::string form(const std::string& body) {
 std::vector<Hostile> hostile_requests() {
   std::vector<Hostile> all = {
       {"bare LF", "GET / HTTP/1.1\nHost: h\n\n", {400}},
-      {"NUL in a header", std::string("GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n", 37), {400}},
+      {"NUL in a header", "GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n"s, {400}},
       {"no host", "GET / HTTP/1.1\r\n\r\n", {400}},
       {"garbage", std::string(3000, '\xfe') + "\r\n\r\n", {400}},
       {"TLS hello", "\x16\x03\x01\x02\x01\x01\x01\x01\xfc\x03\x03", {400}},

@@ -13,6 +13,8 @@
 namespace flux2 {
 namespace {
 
+using std::string_literals::operator""s;  // keeps NUL characters
+
 namespace fs = std::filesystem;
 
 class Multipart : public testing::Test {
@@ -141,7 +143,7 @@ TEST_F(Multipart, DamagedFormsAreRefused) {
            head + "no colon\r\n\r\ntext\r\n--b--",
            head + " folded: x\r\n\r\ntext\r\n--b--",
            head + "X: a\nb\r\n\r\ntext\r\n--b--",
-           head + std::string("X: a\0b\r\n\r\ntext\r\n--b--", 20),
+           head + "X: a\0b\r\n\r\ntext\r\n--b--"s,
            head + "Content-Transfer-Encoding: base64\r\n\r\ntext\r\n--b--",
            head + "X: " + std::string(17000, 'x') + "\r\n\r\ntext\r\n--b--",
            head + "\r\ntext\r\n--b" + std::string(300, ' ') + "\r\n",

@@ -7,6 +7,8 @@
 namespace flux2 {
 namespace {
 
+using std::string_literals::operator""s;  // keeps NUL characters
+
 // Reads a request in pieces; returns "METHOD target [header=value…] body", or the status of the refusal.
 std::string parsed(std::string_view text, size_t piece) {
   try {
@@ -56,8 +58,8 @@ TEST(RequestParser, RefusesBrokenRequests) {
       {"GET  / HTTP/1.1\r\n" + host + "\r\n", "400"},
       {"GET / HTTP/1.1\n" + host + "\r\n", "400"},  // bare LF
       {"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", "400"},
-      {std::string("GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n", 37), "400"},  // NUL
-      {std::string("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n", 28), "400"},
+      {"GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n"s, "400"},  // NUL
+      {"GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n"s, "400"},
       {"GET / HTTP/1.1\r\n" + host + "No colon\r\n\r\n", "400"},
       {"GET / HTTP/1.1\r\n" + host + "Sp ace: x\r\n\r\n", "400"},
       {"POST / HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", "400"},

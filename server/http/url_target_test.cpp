@@ -7,6 +7,8 @@
 namespace flux2 {
 namespace {
 
+using std::string_literals::operator""s;  // keeps NUL characters
+
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 TEST(UrlTarget, DecodesPathAndQuery) {
@@ -59,7 +61,7 @@ TEST(UrlTarget, RefusesTricks) {
                                    "http://host/../x",
                                    "http://host?/../%00"})
     EXPECT_THROW(parse_target(target), Error) << target;
-  EXPECT_THROW(parse_target(std::string("/a\0b", 4)), Error);
+  EXPECT_THROW(parse_target("/a\0b"s), Error);
   std::string many = "/?";
   for (int i = 0; i < 257; ++i) many += "a&";
   EXPECT_THROW(parse_target(many), Error);
