@@ -16,7 +16,7 @@ struct ApiContext {
   JobQueue& queue;
   ModelCatalog& models;
 
-  std::string default_model = {};  // of requests that name none; empty: as the engine chooses
+  std::string default_model = {};  // of requests that name none; empty: the default of `models`
   std::function<std::string()> loaded_model = [] { return std::string(); };  // the name of the model in memory; empty: none
   std::function<bool()> is_loading = [] { return false; };
   std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible

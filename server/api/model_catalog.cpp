@@ -100,10 +100,14 @@ std::vector<InstalledModel> ModelCatalog::adapters() const { return registered(M
 
 ModelFiles ModelCatalog::find(const std::string& name) const {
   const auto unknown = [&](const std::string& why) {
-    return HttpError(404, "model_not_found", "The model \"" + printable(name) + "\" does not exist: " + why, "model");
+    const std::string what =
+        name.empty() ? "There is no model to use: " : "The model \"" + printable(name) + "\" does not exist: ";
+    return HttpError(404, "model_not_found", what + why, "model");
   };
   RequestSpec spec;
-  if (!name.empty()) {
+  if (name.empty()) {
+    spec = default_;
+  } else {
     spec.model = name;
     spec.names_only.insert("model");
   }

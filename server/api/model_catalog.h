@@ -30,6 +30,9 @@ class ModelCatalog {
  public:
   explicit ModelCatalog(const AppContext& context) : context_(context) {}
 
+  // The model of requests that name none, as the server's own settings choose it; it may be a path. Call it before requests come.
+  void set_default(RequestSpec spec) { default_ = std::move(spec); }
+
   std::vector<InstalledModel> main_models() const;  // those of the registry by name, then the bundled one
   std::vector<InstalledModel> autoencoders() const;
   std::vector<InstalledModel> adapters() const;
@@ -47,6 +50,7 @@ class ModelCatalog {
   std::string bundled_hash(const std::filesystem::path& file) const;
 
   const AppContext& context_;
+  RequestSpec default_;
   mutable std::mutex mutex_;
   mutable FoundModels found_;
   mutable std::map<std::string, std::string> hashes_;  // of the bundled model's file

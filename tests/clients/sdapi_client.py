@@ -97,11 +97,18 @@ def minimal_client():
     assert json.loads(answer["info"])["steps"] == 1
 
 
-def same_pixels_as_openai():
+def same_pixels_as_others():
     ours = opened(base64.b64decode(post("/txt2img", SMALL)["images"][0]))
     body = {"prompt": "a house", "size": "128x128", "steps": 2, "seed": 5, "guidance": 3.5}
     other = requests.post(URL + "/v1/images/generations", json=body, timeout=300).json()
     assert ours.tobytes() == opened(base64.b64decode(other["data"][0]["b64_json"])).tobytes()
+    body = {"prompt": "a house", "width": 128, "height": 128, "steps": 2, "seed": 5, "guidance": 3.5}
+    job = requests.post(URL + "/api/v1/jobs", json=body, timeout=60).json()
+    while job["state"] in ("queued", "running"):
+        time.sleep(0.05)
+        job = requests.get(URL + "/api/v1/jobs/" + job["id"], timeout=60).json()
+    native = requests.get(URL + job["images"][0]["url"], timeout=60).content
+    assert ours.tobytes() == opened(native).tobytes()
 
 
 def batches():
@@ -247,7 +254,7 @@ checks.run("options", options)
 checks.run("choosing a model", set_model)
 checks.run("txt2img", txt2img)
 checks.run("a client that sends little", minimal_client)
-checks.run("the same pixels as the OpenAI API", same_pixels_as_openai)
+checks.run("the same pixels as the OpenAI and the native API", same_pixels_as_others)
 checks.run("batches", batches)
 checks.run("override_settings", overrides)
 checks.run("infotext", infotext)
