@@ -27,10 +27,11 @@ trap stop_servers EXIT
 
 venv=${FLUX2_CLIENT_VENV:-}
 if [[ -z $venv ]]; then
+  need_packages python3-venv
   say "installing the clients"
   venv=$work/venv
   python3 -m venv "$venv"
-  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets >&2
+  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets schemathesis >&2
 fi
 
 # start NAME [options…]: sets `url` to the address of a server with a data folder of its own.
@@ -76,6 +77,17 @@ count() {
 count openai "$venv/bin/python" tests/clients/openai_client.py "$main" --locked "$locked" --full-queue "$small"
 count sdapi "$venv/bin/python" tests/clients/sdapi_client.py "$main"
 count dj "$venv/bin/python" tests/clients/dj_client.py "$main"
+say "examples of docs/serving.md"
+if "$venv/bin/python" tests/clients/docs_examples.py "$main"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+# Requests made from the OpenAPI document: no 5xx, and answers are as it says. Not checked is that every request that fits the
+# document is accepted: it cannot say which models exist.
+say "schemathesis"
+if "$venv/bin/schemathesis" run "$main/api/v1/openapi.json" --max-examples 15 --exclude-path-regex '/events$' --request-timeout 60 \
+  --exclude-checks positive_data_acceptance --no-color; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+fi
 if ((failed > 0)); then tail -n 30 "$work/main.log.err" >&2; fi
 closing_line "$passed" "$failed" 0
 ((failed == 0))

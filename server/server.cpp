@@ -53,6 +53,17 @@ void end_leases_of_the_dead(JobStore& store, int64_t now) {
       if (has_ended(job.worker)) store.renew(job.worker, now - kLongAgo);
 }
 
+// For the log: also what clients are not told.
+std::string reason_of(std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown";
+  }
+}
+
 bool is_this_machine(const ListenOptions& listen) {
   return !listen.socket.empty() || listen.host == "localhost" || listen.host == "::1" || listen.host.starts_with("127.");
 }
@@ -127,7 +138,7 @@ struct Server::Parts {
 
 void Server::Parts::add_routes() {
   const RequestSpec spec = spec_of(defaults);
-  api.default_model = spec.model && !spec.names_only.contains("model") ? "" : spec.model.value_or("");
+  models.set_default(spec);
   api.loaded_model = [this] { return worker.state().model; };
   api.is_loading = [this] { return worker.state().loading; };
   api.load_model = [this](const std::string& name) { worker.load(name); };
@@ -201,7 +212,8 @@ void Server::Parts::handle(const Exchange& exchange) {
     match.route->handler(exchange);
   } catch (...) {
     const HttpError error = http_error_of(std::current_exception());
-    if (error.status >= 500) context.log.warn("request {}: {} {}: {}", request.id, request.method, request.path, error.what());
+    if (error.status >= 500)
+      context.log.warn("request {}: {} {}: {}", request.id, request.method, request.path, reason_of(std::current_exception()));
     exchange.respond(error_response(family_of(request.path), error, request.id));
   }
 }

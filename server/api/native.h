@@ -26,6 +26,9 @@ Json json_body(const ServerRequest& request, const Limits& limits);
 // "job_01J…" of the path → the job. Throws HttpError 404.
 Job job_of(const ServerRequest& request, ApiContext& api);
 
+// What a native request asks for; without "kind", what its images suggest.
+std::string kind_of(const Json& request);
+
 // Checks a native request, looks for its model and adapters, and submits it.
 JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api);
 

@@ -118,7 +118,7 @@ Json suggestions(const PreparedRun& run, const AppContext& context) {
 
 HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings& defaults) {
   const Json body = json_body(request, api.app.limits);
-  const std::string kind = body.value("kind", std::string(body.contains("canvas") ? "inpaint" : "generate"));
+  const std::string kind = kind_of(body);
   std::vector<std::string> warnings;
   const Json checked = check_job_request(body, kind, api.queue.assets(), api.app, warnings);
   Settings settings = defaults.with(settings_of_job(checked, api.queue.assets(), api.app));

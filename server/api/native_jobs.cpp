@@ -182,10 +182,13 @@ Job job_of(const ServerRequest& request, ApiContext& api) {
   return *job;
 }
 
+std::string kind_of(const Json& request) {
+  if (request.contains("kind") && request["kind"].is_string()) return request["kind"].get<std::string>();
+  return request.contains("canvas") && !request["canvas"].is_null() ? "inpaint" : "generate";
+}
+
 JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api) {
-  const std::string kind = request.contains("kind") && request["kind"].is_string()
-                               ? request["kind"].get<std::string>()
-                               : std::string(request.contains("canvas") ? "inpaint" : "generate");
+  const std::string kind = kind_of(request);
   std::vector<std::string> warnings;
   const Json checked = check_job_request(request, kind, api.queue.assets(), api.app, warnings);
   api.models.find(checked.value("model", std::string()));  // a model that does not exist is refused now, not when it is the turn

@@ -38,6 +38,11 @@ Json schema_of(const JobMember& member) {
   if (!member.choices.empty()) {
     schema["enum"] = member.choices;
     schema["enum"].push_back(nullptr);
+    const bool is_switch = std::find(member.choices.begin(), member.choices.end(), "on") != member.choices.end();
+    if (is_switch) {  // true and false are accepted as well
+      schema["type"].push_back("boolean");
+      for (const bool value : {true, false}) schema["enum"].push_back(value);
+    }
   }
   return schema;
 }
@@ -107,6 +112,8 @@ Json operation_of(const Route& route) {
                     {"summary", route.summary},
                     {"responses",
                      {{"2XX", {{"description", "done"}, {"content", content}}},
+                      {"204", {{"description", "done; there is nothing to say"}}},
+                      {"304", {{"description", "unchanged"}}},
                       {"default",
                        {{"description", "an error"},
                         {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};

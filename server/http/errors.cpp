@@ -75,23 +75,15 @@ HttpResponse a1111_error(const HttpError& error) {
   return HttpResponse::json({{"error", error.code}, {"detail", text}, {"body", ""}, {"errors", text}}, error.status);
 }
 
-HttpResponse page_error(const HttpError& error) {
-  HttpResponse response;
-  response.status = error.status;
-  response.content_type = "text/plain; charset=utf-8";
-  response.body = text_with_hint(error) + "\n";
-  return response;
-}
-
 HttpResponse body_of(Family family, const HttpError& error, const std::string& request_id) {
   switch (family) {
     case Family::Native: return native_error(error, request_id);
     case Family::OpenAi: return openai_error(error);
     case Family::A1111: return a1111_error(error);
     case Family::Dj: return HttpResponse::json({{"detail", text_with_hint(error)}}, error.status);
-    case Family::Page: break;
+    case Family::Page: break;  // nobody is meant to read these: programs ask for health and figures
   }
-  return page_error(error);
+  return native_error(error, request_id);
 }
 
 }  // namespace

@@ -53,8 +53,7 @@ TEST(HttpErrors, A1111DjAndPage) {
             R"({"error":"invalid_value","detail":"Sampler not found","body":"","errors":"Sampler not found"})");
   EXPECT_EQ(error_response(Family::Dj, error, "r").body, R"({"detail":"Sampler not found"})");
   const HttpResponse page = error_response(Family::Page, error, "r");
-  EXPECT_EQ(page.content_type, "text/plain; charset=utf-8");
-  EXPECT_EQ(page.body, "Sampler not found\n");
+  EXPECT_EQ(page.body, R"({"error":{"code":"invalid_value","message":"Sampler not found","request_id":"r"}})");
   EXPECT_EQ(page.status, 422);
 }
 

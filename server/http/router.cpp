@@ -74,20 +74,19 @@ Router::Match Router::find(std::string_view method, std::string_view path) const
   if (!path.starts_with('/')) return match;
   const std::vector<std::string> segments = segments_of(path);
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
+  // The most specific pattern decides, whatever its methods: GET /jobs/cancel is not the job "cancel".
   std::string best;
-  size_t found = routes_.size();
+  for (size_t i = 0; i < routes_.size(); ++i)
+    if (matches_pattern(segments_[i], segments))
+      if (std::string rank = rank_of(segments_[i]); best.empty() || rank < best) best = std::move(rank);
   for (size_t i = 0; i < routes_.size(); ++i) {
-    if (!matches_pattern(segments_[i], segments)) continue;
+    if (!matches_pattern(segments_[i], segments) || rank_of(segments_[i]) != best) continue;
     if (routes_[i].method != wanted) {
       match.allowed.push_back(routes_[i].method);
-    } else if (std::string rank = rank_of(segments_[i]); found == routes_.size() || rank < best) {
-      best = std::move(rank);
-      found = i;
+      continue;
     }
-  }
-  if (found < routes_.size()) {
-    match.route = &routes_[found];
-    match.captured = captured_by(segments_[found], segments);
+    match.route = &routes_[i];
+    match.captured = captured_by(segments_[i], segments);
     match.allowed.clear();
     return match;
   }

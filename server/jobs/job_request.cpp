@@ -89,8 +89,6 @@ struct SpecialMember {
   std::function<std::vector<std::string>(const Json&)> texts;
 };
 
-std::vector<std::string> nothing(const Json&) { return {}; }
-
 std::vector<std::string> refused(const char* what) {
   fail(ErrorCode::InvalidArgument, "{} not supported yet by this version", what);
 }
@@ -98,7 +96,10 @@ std::vector<std::string> refused(const char* what) {
 const std::map<std::string, SpecialMember>& special_members() {
   static const std::map<std::string, SpecialMember> members = [] {
     std::map<std::string, SpecialMember> m;
-    m["kind"] = {"string", "", "generate, edit or inpaint", nothing};
+    m["kind"] = {"string", "", "generate, edit or inpaint", [](const Json& j) {
+                   must_be(j, j.is_string(), "generate, edit or inpaint");
+                   return std::vector<std::string>{};
+                 }};
     m["count"] = {"integer", "batch", "how many images; seeds count up", [](const Json& j) -> std::vector<std::string> {
                     return {must_be(j, j.is_number_integer(), "a whole number").dump()};
                   }};
@@ -257,6 +258,9 @@ std::optional<FieldTexts> field_texts(const std::string& key, const Json& value)
     const std::string near = nearest_word(key, names);
     fail(ErrorCode::InvalidArgument, "there is no such member{}", near.empty() ? "" : "; did you mean " + near + "?");
   }
+  // Old records write some choices as true and false; a request must name its choice.
+  const bool is_switch = std::find(field->choices.begin(), field->choices.end(), "on") != field->choices.end();
+  check(field->choices.empty() || is_switch || !value.is_boolean(), "must be one of {}", fmt::join(field->choices, ", "));
   return FieldTexts{field->name, print_value(value_from_json(*field, value, key))};
 }
 
@@ -361,7 +365,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
   if (!request.is_object()) throw HttpError(400, "invalid_request", "the request must be a JSON object");
   std::vector<HttpError::FieldProblem> problems;
   Json checked = in_our_words(request, warnings);
-  checked["kind"] = kind;
+  if (!checked.contains("kind")) checked["kind"] = kind;
   RequestSpec spec;
   for (const auto& [key, value] : checked.items()) {
     try {
@@ -374,6 +378,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
     }
   }
   if (!is_image_kind(kind)) problems.push_back({"kind", "\"" + printable(kind) + "\" is not generate, edit or inpaint"});
+  if (!checked.contains("prompt")) problems.push_back({"prompt", "is missing"});
   require_images(checked, kind, problems);
   if (problems.empty()) try {
       check_request_limits(spec, context.limits);

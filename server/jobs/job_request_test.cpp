@@ -102,6 +102,7 @@ TEST_F(JobRequest, RefusesWhatIsNoImage) {
 
 TEST_F(JobRequest, AnInpaintingJobNeedsACanvasAndAMask) {
   EXPECT_EQ(refusal_of({{"prompt", "x"}}, "inpaint").fields.size(), 2u);
+  EXPECT_EQ(refusal_of(Json::object()).fields.size(), 1u) << "a prompt is needed";
   const Json checked = check({{"prompt", "x"}, {"canvas", png(1)}, {"mask", png(2)}, {"references", {png(3)}}}, "inpaint");
   const SettingLayer layer = settings(checked);
   EXPECT_EQ(layer.at("input").values.size(), 2u) << "the canvas comes first";
@@ -130,6 +131,11 @@ TEST_F(JobRequest, KeepsToTheLimitsOfAServer) {
   EXPECT_THAT(refusal_of({{"prompt", std::string(40000, 'x')}}).what(), HasSubstr("32.0 KiB"));
   EXPECT_EQ(refusal_of({{"prompt", "x"}, {"count", 1000}}).status, 400);
   EXPECT_EQ(refusal_of({{"prompt", "x"}, {"width", 100000}, {"height", 64}}).status, 400);
+}
+
+TEST_F(JobRequest, AChoiceIsNamedUnlessItIsOnOrOff) {
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"quant", false}}).fields.size(), 1u);
+  EXPECT_EQ(settings(check({{"prompt", "x"}, {"ref_kv", false}})).at("ref-kv").values, std::vector<std::string>{"off"});
 }
 
 TEST_F(JobRequest, RefusesWhatDoesNotWorkYet) {
