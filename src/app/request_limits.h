@@ -7,8 +7,8 @@
 
 namespace flux2 {
 
-// The limits in force: the defaults (those for a person at their own machine unless others are given), changed by limits.NAME in the user's configuration and by
-// FLUX2_LIMITS_NAME in the environment. A project file cannot change them.
+// The limits in force: the defaults (those for a person at their own machine unless others are given), changed by limits.NAME in
+// the user's configuration and by FLUX2_LIMITS_NAME in the environment. A project file cannot change them.
 Limits limits_of(const GetEnv& environment, const ConfigFile& user, Limits defaults = {});
 
 // Throws InvalidArgument, naming the limit and how to raise it, if a request asks for more than the limits allow. Every front end
