@@ -4,10 +4,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The server needs Boost 1.81. In Debian 12 that is a package of its own: its libboost-dev is older.
+boost_package=libboost-dev
+! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || boost_package=libboost1.81-dev
+
 # shellcheck disable=SC2034  # each script uses those it needs
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev libcli11-dev libpng-dev libjpeg-dev
   zlib1g-dev libssl-dev libwebp-dev liblcms2-dev libtomlplusplus-dev libcurl4-openssl-dev ca-certificates
-  libsqlite3-dev libre2-dev libboost-dev)
+  libsqlite3-dev libre2-dev "$boost_package")
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libopenblas-dev)
 # shellcheck disable=SC2034
@@ -21,8 +25,8 @@ die() { printf '%s\n' "$@" >&2; exit 1; }
 missing_packages() {
   local package
   for package in "$@"; do
-    # Any version of Boost will do, and two of them cannot be installed together.
-    [[ $package != libboost-dev || ! -e /usr/include/boost/beast/version.hpp ]] || continue
+    # Two versions of Boost cannot be installed together. One that is there is not replaced, and the server is left out if it is too old.
+    [[ $package != "$boost_package" || ! -e /usr/include/boost/version.hpp ]] || continue
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || printf '%s\n' "$package"
   done
 }

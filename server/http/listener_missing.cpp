@@ -13,7 +13,8 @@ void HttpListener::on_websocket(Accept) {}
 
 void HttpListener::start() {
   throw Error(ErrorCode::Incompatible, "this program was built without Boost, which its HTTP server needs",
-              "install the headers of Boost 1.74 or newer (libboost-dev on Debian and Ubuntu) and build it again");
+              "install the headers of Boost 1.81 or later (libboost1.81-dev on Debian 12, libboost-dev on Ubuntu 24.04) and "
+              "build it again");
 }
 
 int HttpListener::port() const { return 0; }
