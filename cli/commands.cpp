@@ -4,6 +4,7 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/dataset.h"
+#include "cli/keys.h"
 #include "cli/models/models.h"
 #include "cli/models/options.h"
 
@@ -230,6 +231,18 @@ const std::vector<Command>& commands() {
        run_serve,
        "Prints its address on stdout. Requests wait in a queue and run one after the other; they survive a restart. "
        "Ctrl-C or SIGTERM ends the server; the job that runs goes back to the queue. docs/serving.md lists the routes."},
+      {"keys",
+       {},
+       "make, list and revoke keys for the server",
+       "[add|list|revoke] [options]",
+       keys_options,
+       {"flux2 keys add laptop", "flux2 keys list", "flux2 keys revoke 01JD0000000000000000000000"},
+       run_keys,
+       "Only hashes of the keys are stored, in the data folder. A running server uses a new key, and refuses a revoked one, "
+       "within five "
+       "seconds. As soon as there is a key, every client needs one.",
+       false,
+       keys_actions},
       {"client",
        {},
        "generate and edit images on a running server",

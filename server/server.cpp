@@ -22,13 +22,15 @@
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
 #include "server/store/sqlite_store.h"
+#include "server/stored_sessions.h"
 
 namespace flux2 {
 
 namespace {
 
 constexpr auto kGrace = std::chrono::milliseconds(2000);  // for answers under way when the server stops
-constexpr auto kKeepAliveEvery = std::chrono::seconds(15);
+constexpr auto kKeysEvery = std::chrono::seconds(5);      // how soon a new or revoked key counts
+constexpr int kKeepAliveEvery = 3;                        // times that
 
 std::string host_name() {
   char name[256] = {};
@@ -68,9 +70,9 @@ bool is_this_machine(const ListenOptions& listen) {
   return !listen.socket.empty() || listen.host == "localhost" || listen.host == "::1" || listen.host.starts_with("127.");
 }
 
-AccessOptions access_options(const ServerOptions& options) {
+AccessOptions access_options(const ServerOptions& options, const KeyStore& keys) {
   const bool local = is_this_machine(options.listen);
-  if (!local && options.keys.empty() && !options.insecure)
+  if (!local && options.keys.empty() && keys.list().empty() && !options.insecure)
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("other machines could use this server at {} without a key", options.listen.host),
                 Hint("set {0}, or allow that with {1}", {set_option("api_key", "KEY"), set_option("insecure")}));
@@ -106,12 +108,14 @@ struct Server::Parts {
                 .max_batch = options.max_batch,
                 .batch_wait = options.batch_wait}),
         models(context),
-        access(access_options(options), sessions, [] { return now_ms() / 1000; }),
+        sessions(keys),
+        access(access_options(options, keys), sessions, [] { return now_ms() / 1000; }),
         api{.app = context, .queue = queue, .models = models} {}
 
   void add_routes();
   Admission admit(ServerRequest& head);
   void handle(const Exchange& exchange);
+  void read_keys();
   void keep_alive();
 
   AppContext context;
@@ -124,7 +128,7 @@ struct Server::Parts {
   JobQueue queue;
   Worker worker;
   ModelCatalog models;
-  MemorySessions sessions;
+  StoredSessions sessions;
   Access access;
   ApiContext api;
   Router router;
@@ -218,11 +222,26 @@ void Server::Parts::handle(const Exchange& exchange) {
   }
 }
 
+void Server::Parts::read_keys() {
+  std::vector<AccessKey> known;
+  for (const ApiKey& key : keys.list()) known.push_back({key.sha256, scope_named(key.scope), key.name});
+  access.set_more_keys(std::move(known));
+  sessions.refresh();
+}
+
 void Server::Parts::keep_alive() {
   std::unique_lock lock(mutex);
-  while (!stopped.wait_for(lock, kKeepAliveEvery, [this] { return stopping.load(); })) {
+  for (int round = 1; !stopped.wait_for(lock, kKeysEvery, [this] { return stopping.load(); }); ++round) {
     lock.unlock();
-    events.publish_progress(kKeepAlive, Json::object(), "");
+    try {
+      read_keys();
+      if (round % kKeepAliveEvery == 0) {
+        keys.prune(now_ms());
+        events.publish_progress(kKeepAlive, Json::object(), "");
+      }
+    } catch (const std::exception& e) {
+      context.log.warn("the keys were not read again: {}", e.what());
+    }
     lock.lock();
   }
 }
@@ -239,6 +258,7 @@ void Server::start() {
   if (swept.rows_missing > 0) p.context.log.warn("the files of {} images are missing", swept.rows_missing);
   end_leases_of_the_dead(*p.store, now_ms());
   for (const Job& job : p.store->recover(now_ms())) p.queue.finished(job);
+  p.read_keys();
   p.add_routes();
   ListenOptions listen = p.options.listen;
   listen.upload_folder = p.options.data / "uploads" / "incoming";

@@ -287,6 +287,39 @@ TEST_F(Serve, KeysAndHostsAreChecked) {
   EXPECT_EQ(run(start({"client", "jobs", "--url", url_, "--api-key", "a-secret-key"})).status, 0);
 }
 
+TEST_F(Serve, KeysCanBeMadeAndRevokedWhileItRuns) {
+  const std::string data = (folder_ / "data").string();
+  serve();
+  EXPECT_EQ(send("GET", "/api/v1/queue").status, 200);
+  const Finished added = run(start({"keys", "add", "laptop", "--data", data, "--json"}));
+  ASSERT_EQ(added.status, 0) << added.err;
+  const Json key = parse_json(added.out);
+  const std::vector<HttpHeader> header = {{"authorization", "Bearer " + key["key"].get<std::string>()}};
+  const auto becomes = [&](const std::vector<HttpHeader>& headers, int status) {
+    for (int i = 0; i < 200; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+      if (send("GET", "/api/v1/queue", nullptr, headers).status == status) return true;
+    return false;
+  };
+  EXPECT_TRUE(becomes({}, 401));
+  EXPECT_EQ(send("GET", "/api/v1/queue", nullptr, header).status, 200);
+  EXPECT_EQ(send("POST", "/api/v1/models/unload", nullptr, header).status, 403);
+
+  // The page signs in once; its cookie survives a restart.
+  const HttpAnswer in = send("POST", "/api/v1/session", {{"key", key["key"]}});
+  ASSERT_EQ(in.status, 204);
+  const std::string cookie = in.header("set-cookie").value_or("");
+  const std::vector<HttpHeader> page = {{"cookie", cookie.substr(0, cookie.find(';'))}};
+  stop();
+  serve();
+  EXPECT_EQ(send("GET", "/api/v1/queue", nullptr, page).status, 200);
+  EXPECT_EQ(send("POST", "/api/v1/queue/pause", nullptr, page).status, 403) << "without the header X-Flux2";
+
+  ASSERT_EQ(run(start({"keys", "revoke", key["id"].get<std::string>(), "--data", data})).status, 0);
+  ASSERT_EQ(run(start({"keys", "add", "other", "--data", data, "-q"})).status, 0);
+  EXPECT_TRUE(becomes(page, 401));
+  EXPECT_THAT(run(start({"keys", "list", "--data", data})).out, HasSubstr("other"));
+}
+
 TEST_F(Serve, MistakesGetAClearAnswer) {
   serve();
   const HttpAnswer wrong = send("POST", "/api/v1/jobs", {{"prompt", "x"}, {"widht", 64}, {"steps", "many"}});

@@ -83,7 +83,7 @@ std::string_view authority_of(std::string_view origin) {
 
 AccessKey hashed_key(std::string_view key, Scope scope, std::string name) { return {hash_of(key), scope, std::move(name)}; }
 
-void MemorySessions::add(const std::string& hash, Scope scope, int64_t created) {
+void MemorySessions::add(const std::string& hash, const std::string&, Scope scope, int64_t created) {
   const std::lock_guard lock(mutex_);
   std::erase_if(sessions_, [&](const auto& entry) { return entry.second.created < created - kSessionSeconds; });
   sessions_[hash] = {scope, created};
@@ -103,6 +103,16 @@ void MemorySessions::remove(const std::string& hash) {
 
 Access::Access(AccessOptions options, Sessions& sessions, Clock clock)
     : options_(std::move(options)), sessions_(sessions), clock_(std::move(clock)) {}
+
+void Access::set_more_keys(std::vector<AccessKey> keys) {
+  const std::lock_guard lock(mutex_);
+  more_keys_ = std::move(keys);
+}
+
+bool Access::needs_key() const {
+  const std::lock_guard lock(mutex_);
+  return !options_.keys.empty() || !options_.users.empty() || !more_keys_.empty();
+}
 
 Scope Access::check(const ServerRequest& head, Scope needed) {
   check_host(head);
@@ -171,8 +181,15 @@ Scope Access::scope_of_key(std::string_view key, const std::string& address) {
   check_blocked(address);
   const std::string hash = hash_of(key);
   std::optional<Scope> scope;
-  for (const AccessKey& known : options_.keys)
-    if (equal_in_constant_time(known.sha256, hash)) scope = std::max(scope.value_or(Scope::None), known.scope);
+  const auto compare = [&](const std::vector<AccessKey>& keys) {
+    for (const AccessKey& known : keys)
+      if (equal_in_constant_time(known.sha256, hash)) scope = std::max(scope.value_or(Scope::None), known.scope);
+  };
+  compare(options_.keys);
+  {
+    const std::lock_guard lock(mutex_);
+    compare(more_keys_);
+  }
   if (!scope) refuse_key(address);
   return *scope;
 }
@@ -253,7 +270,7 @@ HttpResponse Access::sign_in(const ServerRequest& request, std::string_view key)
   check_origin(request);
   const Scope scope = needs_key() ? scope_of_key(key, request.remote_address) : Scope::Admin;
   const std::string token = random_token();
-  sessions_.add(hash_of(token), scope, clock_());
+  sessions_.add(hash_of(token), needs_key() ? hash_of(key) : std::string(), scope, clock_());
   HttpResponse response = HttpResponse::empty(204);
   response.headers.emplace_back("set-cookie", fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}", kCookie,
                                                           token, kSessionSeconds, options_.tls ? "; Secure" : ""));

@@ -28,7 +28,8 @@ AccessKey hashed_key(std::string_view key, Scope scope, std::string name = {});
 class Sessions {
  public:
   virtual ~Sessions() = default;
-  virtual void add(const std::string& hash, Scope scope, int64_t created) = 0;
+  virtual void add(const std::string& hash, const std::string& key, Scope scope,
+                   int64_t created) = 0;                                               // `key`: the hash of its key
   virtual std::optional<Scope> find(const std::string& hash, int64_t not_before) = 0;  // created then or later
   virtual void remove(const std::string& hash) = 0;
 };
@@ -36,7 +37,7 @@ class Sessions {
 // Sessions that end with the process.
 class MemorySessions : public Sessions {
  public:
-  void add(const std::string& hash, Scope scope, int64_t created) override;
+  void add(const std::string& hash, const std::string& key, Scope scope, int64_t created) override;
   std::optional<Scope> find(const std::string& hash, int64_t not_before) override;
   void remove(const std::string& hash) override;
 
@@ -75,7 +76,9 @@ class Access {
   HttpResponse sign_in(const ServerRequest& request, std::string_view key);  // 204 with a cookie
   HttpResponse sign_out(const ServerRequest& request);
 
-  bool needs_key() const { return !options_.keys.empty() || !options_.users.empty(); }
+  // Further keys, which may change while the server runs; those of the options stay.
+  void set_more_keys(std::vector<AccessKey> keys);
+  bool needs_key() const;
 
  private:
   struct Failures {
@@ -95,7 +98,8 @@ class Access {
   const AccessOptions options_;
   Sessions& sessions_;
   const Clock clock_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<AccessKey> more_keys_;
   std::map<std::string, Failures> failures_;
 };
 

@@ -13,7 +13,6 @@ namespace flux2 {
 namespace {
 
 constexpr size_t kSecretBytes = 32;
-constexpr int64_t kNoteEveryMs = 60'000;  // the time of the last use is not written more often
 
 std::string secret_hash(std::string_view secret) { return sha256(std::as_bytes(std::span(secret))); }
 
@@ -21,7 +20,7 @@ void check_scope(const std::string& scope) {
   check(scope == "generate" || scope == "manage" || scope == "admin", "the scope \"{}\" is not generate, manage or admin", scope);
 }
 
-ApiKey read_key(const Statement& row) { return {row.text(0), row.text(1), row.text(2), row.integer(3), row.integer(4)}; }
+ApiKey read_key(const Statement& row) { return {row.text(0), row.text(1), row.text(2), row.text(3), row.integer(4)}; }
 
 }  // namespace
 
@@ -33,11 +32,12 @@ KeyStore::Added KeyStore::add(const std::string& name, const std::string& scope)
   check_scope(scope);
   check(!name.empty() && name.size() <= 200, "the name of a key has 1 to 200 bytes");
   Added added{{.id = new_id(), .name = name, .scope = scope, .created = now_ms()}, "flux2_" + random_token(kSecretBytes)};
+  added.key.sha256 = secret_hash(added.secret);
   const std::lock_guard lock(mutex_);
   in_transaction(database_, [&] {
     database_.prepare("INSERT INTO api_keys (id, hash, name, scope, created, used) VALUES (?, ?, ?, ?, ?, 0)")
         .bind(added.key.id)
-        .bind(secret_hash(added.secret))
+        .bind(added.key.sha256)
         .bind(name)
         .bind(scope)
         .bind(added.key.created)
@@ -50,7 +50,7 @@ std::vector<ApiKey> KeyStore::list() const {
   const std::lock_guard lock(mutex_);
   return retried_while_busy([&] {
     std::vector<ApiKey> keys;
-    Statement rows = database_.prepare("SELECT id, name, scope, created, used FROM api_keys ORDER BY id");
+    Statement rows = database_.prepare("SELECT id, name, scope, hash, created FROM api_keys ORDER BY id");
     while (rows.step()) keys.push_back(read_key(rows));
     return keys;
   });
@@ -59,69 +59,38 @@ std::vector<ApiKey> KeyStore::list() const {
 bool KeyStore::revoke(const std::string& id) {
   const std::lock_guard lock(mutex_);
   return in_transaction(database_, [&] {
+    database_.prepare("DELETE FROM sessions WHERE key IN (SELECT hash FROM api_keys WHERE id = ?)").bind(id).run();
     database_.prepare("DELETE FROM api_keys WHERE id = ?").bind(id).run();
-    if (database_.changes() == 0) return false;
-    database_.prepare("DELETE FROM sessions WHERE key = ?").bind(id).run();
-    return true;
+    return database_.changes() > 0;
   });
 }
 
-bool KeyStore::empty() const {
-  const std::lock_guard lock(mutex_);
-  return retried_while_busy([&] { return !database_.prepare("SELECT 1 FROM api_keys LIMIT 1").step(); });
-}
-
-std::optional<ApiKey> KeyStore::find(std::string_view secret, int64_t now) {
-  const std::lock_guard lock(mutex_);
-  auto key = retried_while_busy([&]() -> std::optional<ApiKey> {
-    // The secret is random and looked up by its hash, so the time that this takes tells nothing about it.
-    Statement row = database_.prepare("SELECT id, name, scope, created, used FROM api_keys WHERE hash = ?");
-    row.bind(secret_hash(secret));
-    return row.step() ? std::optional(read_key(row)) : std::nullopt;
-  });
-  if (!key || now - key->used < kNoteEveryMs) return key;
-  key->used = now;
-  in_transaction(database_,
-                 [&] { database_.prepare("UPDATE api_keys SET used = ? WHERE id = ?").bind(now).bind(key->id).run(); });
-  return key;
-}
-
-std::string KeyStore::begin_session(const std::string& key, const std::string& scope, int64_t now) {
-  check_scope(scope);
-  const std::string cookie = random_token(kSecretBytes);
+void KeyStore::add_session(const PageSession& session) {
+  check_scope(session.scope);
   const std::lock_guard lock(mutex_);
   in_transaction(database_, [&] {
     database_.prepare("INSERT INTO sessions (hash, key, scope, created, seen) VALUES (?, ?, ?, ?, ?)")
-        .bind(secret_hash(cookie))
-        .bind(key)
-        .bind(scope)
-        .bind(now)
-        .bind(now)
+        .bind(session.sha256)
+        .bind(session.key)
+        .bind(session.scope)
+        .bind(session.created)
+        .bind(session.created)
         .run();
   });
-  return cookie;
 }
 
-std::optional<PageSession> KeyStore::session(std::string_view cookie, int64_t now) {
-  const std::string hash = secret_hash(cookie);
+void KeyStore::remove_session(const std::string& sha256) {
   const std::lock_guard lock(mutex_);
-  auto session = retried_while_busy([&]() -> std::optional<PageSession> {
-    Statement row = database_.prepare("SELECT key, scope, created, seen FROM sessions WHERE hash = ? AND created > ?");
-    row.bind(hash).bind(now - kSessionMs);
-    if (!row.step()) return std::nullopt;
-    return PageSession{row.text(0), row.text(1), row.integer(2), row.integer(3)};
-  });
-  if (!session || now - session->seen < kNoteEveryMs) return session;
-  session->seen = now;
-  in_transaction(database_, [&] { database_.prepare("UPDATE sessions SET seen = ? WHERE hash = ?").bind(now).bind(hash).run(); });
-  return session;
+  in_transaction(database_, [&] { database_.prepare("DELETE FROM sessions WHERE hash = ?").bind(sha256).run(); });
 }
 
-bool KeyStore::end_session(std::string_view cookie) {
+std::vector<PageSession> KeyStore::sessions() const {
   const std::lock_guard lock(mutex_);
-  return in_transaction(database_, [&] {
-    database_.prepare("DELETE FROM sessions WHERE hash = ?").bind(secret_hash(cookie)).run();
-    return database_.changes() > 0;
+  return retried_while_busy([&] {
+    std::vector<PageSession> found;
+    Statement rows = database_.prepare("SELECT hash, key, scope, created FROM sessions");
+    while (rows.step()) found.push_back({rows.text(0), rows.text(1), rows.text(2), rows.integer(3)});
+    return found;
   });
 }
 

@@ -3,27 +3,27 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "hub/registry/database.h"
 
 namespace flux2 {
 
-// Who may use the server. Only hashes of secrets are kept.
+// A key that clients send. Only its hash is kept.
 struct ApiKey {
   std::string id, name;
-  std::string scope;  // generate, manage or admin
-  int64_t created = 0, used = 0;
+  std::string scope;   // generate, manage or admin
+  std::string sha256;  // of the secret, 64 hexadecimal digits
+  int64_t created = 0;
 };
 
-// A page that has signed in.
+// A page that has signed in, by the hash of its cookie.
 struct PageSession {
-  std::string key;  // the id of the key it signed in with; empty: one from the configuration
+  std::string sha256;
+  std::string key;  // the hash of the key it signed in with; empty: no key was needed
   std::string scope;
-  int64_t created = 0, seen = 0;
+  int64_t created = 0;  // ms
 };
 
 // API keys and sessions of the page, in flux2.db. Thread-safe.
@@ -38,14 +38,11 @@ class KeyStore {
   Added add(const std::string& name, const std::string& scope);
   std::vector<ApiKey> list() const;    // oldest first
   bool revoke(const std::string& id);  // ends its sessions as well
-  bool empty() const;                  // there is no key
-  std::optional<ApiKey> find(std::string_view secret, int64_t now);
 
-  // Returns the value of the cookie. A session ends after 30 days.
-  std::string begin_session(const std::string& key, const std::string& scope, int64_t now);
-  std::optional<PageSession> session(std::string_view cookie, int64_t now);
-  bool end_session(std::string_view cookie);
-  void prune(int64_t now);  // sessions that have ended
+  void add_session(const PageSession& session);
+  void remove_session(const std::string& sha256);
+  std::vector<PageSession> sessions() const;
+  void prune(int64_t now);  // sessions that are older than 30 days
 
  private:
   mutable std::mutex mutex_;
