@@ -19,6 +19,7 @@
 #include "server/api/openapi.h"
 #include "server/api/sdapi.h"
 #include "server/http/errors.h"
+#include "server/jobs/planner.h"
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
 #include "server/store/sqlite_store.h"
@@ -102,6 +103,7 @@ struct Server::Parts {
         keys(options.data / "flux2.db"),
         events(*store),
         queue(*store, assets, events, options.queue),
+        planner(context, defaults, assets),
         worker(context, defaults, queue,
                {.name = worker_name(),
                 .idle_unload = options.idle_unload,
@@ -126,6 +128,7 @@ struct Server::Parts {
   KeyStore keys;
   Events events;
   JobQueue queue;
+  Planner planner;
   Worker worker;
   ModelCatalog models;
   StoredSessions sessions;
@@ -259,6 +262,7 @@ void Server::start() {
   end_leases_of_the_dead(*p.store, now_ms());
   for (const Job& job : p.store->recover(now_ms())) p.queue.finished(job);
   p.read_keys();
+  p.queue.set_admission([&p](const Json& request) { p.planner.check(request); });
   p.add_routes();
   ListenOptions listen = p.options.listen;
   listen.upload_folder = p.options.data / "uploads" / "incoming";

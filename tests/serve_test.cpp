@@ -320,6 +320,21 @@ TEST_F(Serve, KeysCanBeMadeAndRevokedWhileItRuns) {
   EXPECT_THAT(run(start({"keys", "list", "--data", data})).out, HasSubstr("other"));
 }
 
+TEST_F(Serve, RefusesWhatCannotFitIntoMemory) {
+  serve({"--max-ram", "0.25"});
+  Json large = small_job(1);
+  large["width"] = large["height"] = 2048;
+  for (int i = 0; i < 2; ++i) {
+    const HttpAnswer answer = send("POST", "/api/v1/jobs", large);
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    const Json error = parse_json(answer.body)["error"];
+    EXPECT_EQ(error["code"], "does_not_fit");
+    EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr("smaller size"));
+  }
+  EXPECT_EQ(send("POST", "/v1/images/generations", {{"prompt", "x"}, {"size", "2048x2048"}}).status, 400);
+  EXPECT_EQ(wait_for(ask("POST", "/api/v1/jobs", small_job(1))["id"])["state"], "completed");
+}
+
 TEST_F(Serve, MistakesGetAClearAnswer) {
   serve();
   const HttpAnswer wrong = send("POST", "/api/v1/jobs", {{"prompt", "x"}, {"widht", 64}, {"steps", "many"}});

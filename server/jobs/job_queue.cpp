@@ -36,6 +36,7 @@ int attempt_of(const Job& job) {
 }  // namespace
 
 JobStore::Inserted JobQueue::submit(const Submission& submission) {
+  if (admit_) admit_(submission.request);
   Job job;
   job.id = new_id();
   job.kind = submission.kind;

@@ -40,6 +40,8 @@ class JobQueue {
     std::vector<std::string> warnings = {};  // kept in job.result; the worker adds its own
   };
   JobStore::Inserted submit(const Submission& submission);
+  // Called with every request before it is stored; refuses one by throwing HttpError. Before the first submission.
+  void set_admission(std::function<void(const Json& request)> admit) { admit_ = std::move(admit); }
 
   // Calls back once, from a worker's thread, when the job is final; at once if it is already. Throws NotFound without such a job.
   void when_finished(const std::string& id, std::function<void(const Job&)> call);
@@ -82,6 +84,7 @@ class JobQueue {
   AssetStore& assets_;
   Events& events_;
   int64_t limit_;
+  std::function<void(const Json&)> admit_;
   mutable std::mutex mutex_;
   std::mutex cancelling_;  // one at a time, so that only one of two reports the end of a job
   std::condition_variable work_;

@@ -241,7 +241,9 @@ CountedTransformer counted_on_gpu(const Flux2Config& config, Quant quant) {
 
 int64_t overhead_bytes(const Engine& engine) { return engine.device().is_host() ? kOnHostBytes + program_bytes() : kOnGpuBytes; }
 
-Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
+namespace {
+
+Forecast forecast_with(const Engine& engine, const ModelFiles& files, const Request& request, bool with_times) {
   Rehearsal rehearsal(engine, files, request);
   Forecast result{.device = engine.device().name() + ": " + engine.device().description(), .memory = engine.device().memory()};
   const Phases phases(rehearsal, engine, request);
@@ -254,7 +256,7 @@ Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& 
   result.where = result.placement.str(transformer);
 
   const bool host = engine.device().is_host();
-  const ModelRates rates = rates_for(engine, rehearsal, request);
+  const ModelRates rates = with_times ? rates_for(engine, rehearsal, request) : ModelRates{};
   const int64_t always = rehearsal.vae->bytes.total() + rehearsal.adapters + (host ? kOnHostBytes : kOnGpuBytes);
   const int64_t program = host ? program_bytes() : 0;
   const int64_t e = encoder.with_resident(result.placement.encoder_blocks);
@@ -263,9 +265,19 @@ Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& 
     const bool text = p.phase == Phase::Text, alone = result.placement.encoder_leaves;
     p.weights = always + (text || !alone ? e : 0) + (!text || !alone ? t : 0);
     p.program = program;
-    p.seconds = seconds_of(rehearsal, request, rates, p.phase);
+    if (with_times) p.seconds = seconds_of(rehearsal, request, rates, p.phase);
   }
   return result;
+}
+
+}  // namespace
+
+Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request) {
+  return forecast_with(engine, files, request, true);
+}
+
+Forecast forecast_memory(const Engine& engine, const ModelFiles& files, const Request& request) {
+  return forecast_with(engine, files, request, false);
 }
 
 }  // namespace flux2

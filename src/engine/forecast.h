@@ -54,5 +54,7 @@ CountedTransformer counted_on_gpu(const Flux2Config& config, Quant quant);
 int64_t overhead_bytes(const Engine& engine);
 
 Forecast forecast(const Engine& engine, const ModelFiles& files, const Request& request);
+// The same without times: nothing is measured, so it takes no computation.
+Forecast forecast_memory(const Engine& engine, const ModelFiles& files, const Request& request);
 
 }  // namespace flux2

@@ -1,0 +1,98 @@
+#include "server/jobs/planner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/picture_maker.h"
+#include "app/prepare.h"
+#include "base/text.h"
+#include "engine/forecast.h"
+#include "server/http/errors.h"
+#include "server/jobs/job_request.h"
+
+namespace flux2 {
+
+namespace {
+
+constexpr size_t kMostKnown = 1000;
+constexpr double kUsableShare = 0.95;  // of a GPU's memory
+
+// What the memory of a request depends on: everything but its texts and seeds, and the sizes of its images.
+std::string shape_of(const Json& request, const AssetStore& assets) {
+  Json shape = request;
+  for (const char* member : {"prompt", "negative", "seed", "client_ref", "priority", "tags", "save"}) shape.erase(member);
+  const auto size_of = [&](Json& image) {
+    const auto asset = assets.get(image.get<std::string>().substr(std::string_view("asset:").size()));
+    image = asset ? fmt::format("{}x{}", asset->width, asset->height) : "";
+  };
+  if (shape.contains("references"))
+    for (Json& image : shape["references"]) size_of(image);
+  for (const char* member : {"canvas", "mask"})
+    if (shape.contains(member)) size_of(shape[member]);
+  return shape.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The forecast on an empty device: the model that is loaded now leaves when another one is needed.
+Forecast on_empty_device(RequestSpec spec, const PreparedRun& run, const AppContext& context) {
+  EngineOptions options = engine_options(spec, context);
+  options.adapters = run.requests.front().adapters;
+  const Engine probe(options);
+  if (!probe.device().is_host() && options.memory_limit == 0)
+    options.memory_limit = static_cast<int64_t>(kUsableShare * static_cast<double>(probe.device().memory().total));
+  return forecast_memory(Engine(options), run.model, run.requests.front().request);
+}
+
+}  // namespace
+
+Planner::Verdict Planner::verdict_of(const Json& request) const {
+  Settings settings = defaults_.with(settings_of_job(request, assets_, context_));
+  PromptLine line;
+  line.prompt = request.value("prompt", std::string());
+  AppContext quiet = context_;
+  quiet.log = {};
+  const PreparedRun run = prepare(settings, {line}, task_of_kind(request.value("kind", std::string("generate"))), quiet);
+  const RequestSpec& spec = run.requests.front().spec;
+  // On a CPU without a limit the system decides: mapped weights leave memory when something else needs it.
+  const std::string device = spec.device.value_or("auto");
+  const bool host = device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
+  if (host && !spec.max_ram) return {};
+  const Forecast forecast = on_empty_device(spec, run, quiet);
+  if (forecast.fits()) return {};
+  std::vector<std::string> fitting;
+  for (const char* quant : {"fp8", "int8", "q4_0"}) {
+    RequestSpec smaller = spec;
+    smaller.quant = quant;
+    try {
+      if (on_empty_device(smaller, run, quiet).fits()) fitting.push_back(fmt::format("\"quant\": \"{}\"", quant));
+    } catch (const Error&) {  // not possible on this device
+    }
+  }
+  return {fmt::format("this request needs {} of memory, but the server may use {}",
+                      byte_text(static_cast<uint64_t>(forecast.peak())), byte_text(static_cast<uint64_t>(forecast.limit))),
+          fitting.empty() ? "ask for a smaller size, fewer images or fewer references"
+                          : fmt::format("it fits with {}; a smaller size needs less, too", fmt::join(fitting, " or "))};
+}
+
+void Planner::check(const Json& request) {
+  const std::string shape = shape_of(request, assets_);
+  Verdict verdict;
+  {
+    std::unique_lock lock(mutex_);
+    const auto found = known_.find(shape);
+    if (found != known_.end()) {
+      verdict = found->second;
+    } else {
+      lock.unlock();
+      verdict = verdict_of(request);
+      lock.lock();
+      if (known_.size() >= kMostKnown) known_.clear();
+      known_[shape] = verdict;
+    }
+  }
+  if (verdict.problem.empty()) return;
+  HttpError error(400, "does_not_fit", verdict.problem);
+  error.hint = verdict.hint;
+  throw error;
+}
+
+}  // namespace flux2

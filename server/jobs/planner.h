@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "app/context.h"
+#include "app/settings.h"
+#include "server/store/asset_store.h"
+
+namespace flux2 {
+
+// Refuses requests that no placement of the weights makes fit into the memory of the device, or into the limit of the server.
+// Verdicts are remembered by the shape of a request, so a repeated one costs nothing. Thread-safe.
+class Planner {
+ public:
+  Planner(const AppContext& context, const Settings& defaults, const AssetStore& assets)
+      : context_(context), defaults_(defaults), assets_(assets) {}
+
+  // A checked request (job_request.h). Throws HttpError 400 `does_not_fit` with settings that would fit.
+  void check(const Json& request);
+
+ private:
+  struct Verdict {
+    std::string problem, hint;  // empty: it fits
+  };
+  Verdict verdict_of(const Json& request) const;
+
+  const AppContext& context_;
+  const Settings& defaults_;
+  const AssetStore& assets_;
+  std::mutex mutex_;
+  std::map<std::string, Verdict> known_;
+};
+
+}  // namespace flux2
