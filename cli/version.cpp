@@ -9,6 +9,7 @@
 #include "image/format.h"
 #include "net/http.h"
 #include "record/generation_record.h"
+#include "server/server.h"
 
 namespace flux2 {
 
@@ -34,6 +35,7 @@ int run_version(Invocation& run) {
                         {"toml", toml_available()},
                         {"registry", registry_available()},
                         {"downloads", HttpClient::available()},
+                        {"server", server_available()},
                         {"regular_expressions", patterns_available()},
                         {"compiler", __VERSION__},
                         {"cpu", cpu_summary()}}
@@ -55,6 +57,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("config files: {}", yes(toml_available())));
   console.result(fmt::format("registry:     {}", yes(registry_available())));
   console.result(fmt::format("downloads:    {}", yes(HttpClient::available())));
+  console.result(fmt::format("server:       {}", yes(server_available())));
   console.result(fmt::format("expressions:  {}", yes(patterns_available())));
   console.result(fmt::format("CPU:          {}", cpu_summary()));
   return 0;

@@ -249,6 +249,8 @@ void Server::Parts::keep_alive() {
   }
 }
 
+bool server_available() { return HttpListener::available(); }
+
 Server::Server(AppContext context, Settings defaults, ServerOptions options)
     : parts_(std::make_unique<Parts>(std::move(context), std::move(defaults), std::move(options))) {}
 

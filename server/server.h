@@ -27,6 +27,9 @@ struct ServerOptions {
   bool preload = false;                     // load the model before the first job
 };
 
+// Whether this build has everything that a server needs: Boost and SQLite.
+bool server_available();
+
 // The whole server: storage, queue, worker, routes and listener. Front ends start it and stop it.
 class Server {
  public:

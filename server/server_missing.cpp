@@ -6,6 +6,8 @@ namespace flux2 {
 
 struct Server::Parts {};
 
+bool server_available() { return false; }
+
 Server::Server(AppContext, Settings, ServerOptions) {
   throw Error(ErrorCode::Incompatible, "this program was built without SQLite, which its server needs",
               "install the headers of SQLite (libsqlite3-dev on Debian and Ubuntu) and build it again");

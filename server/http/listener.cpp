@@ -247,6 +247,8 @@ std::string HttpListener::Impl::url() const {
   return fmt::format("{}://{}:{}", core_->tls ? "https" : "http", host, port_);
 }
 
+bool HttpListener::available() { return true; }
+
 HttpListener::HttpListener(ListenOptions options, Admit admit, Handle handle)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(admit), std::move(handle))) {}
 

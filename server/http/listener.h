@@ -49,6 +49,8 @@ class HttpListener {
   // frames; what the client sends is ignored. Refuse by throwing HttpError.
   using Accept = std::function<void(const ServerRequest& head, std::shared_ptr<EventStream::Channel> channel)>;
 
+  static bool available();  // false: built without Boost, and start() throws
+
   HttpListener(ListenOptions options, Admit admit, Handle handle);
   ~HttpListener();  // stop(0)
 

@@ -6,6 +6,8 @@ namespace flux2 {
 
 class HttpListener::Impl {};
 
+bool HttpListener::available() { return false; }
+
 HttpListener::HttpListener(ListenOptions, Admit, Handle) {}
 HttpListener::~HttpListener() = default;
 
