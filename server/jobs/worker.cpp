@@ -224,8 +224,7 @@ void Worker::run(Jobs& jobs) {
     const std::lock_guard lock(mutex_);
     for (const auto& job : jobs) state_.jobs.push_back(job->job().id);
   }
-  for (const auto& job : jobs)
-    queue_.events().publish("job.started", job_to_json(job->job(), queue_.store(), false), job->job().id);
+  for (const auto& job : jobs) queue_.started(job->job());
   Jobs ready, alone;
   Jobs done;
   for (auto& job : jobs) {
