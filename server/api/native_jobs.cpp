@@ -191,10 +191,12 @@ JobStore::Inserted submit_native(const Json& request, const ServerRequest& from,
   const std::string kind = kind_of(request);
   std::vector<std::string> warnings;
   const Json checked = check_job_request(request, kind, api.queue.assets(), api.app, warnings);
-  api.models.find(checked.value("model", std::string()));  // a model that does not exist is refused now, not when it is the turn
-  settings_of_job(checked, api.queue.assets(), api.app);   // and so are adapters
+  // A model that does not exist is refused now, not when it is the turn.
+  const std::string model = api.models.find(checked.value("model", std::string())).id;
+  settings_of_job(checked, api.queue.assets(), api.app);  // and so are adapters
   JobQueue::Submission submission;
   submission.request = checked;
+  submission.model_key = model;
   submission.kind = kind;
   submission.idempotency_key = std::string(from.header("idempotency-key"));
   submission.client_ref = checked.value("client_ref", std::string());

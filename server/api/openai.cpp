@@ -90,7 +90,9 @@ void run_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, cons
                       .file_prefix = openai_file_prefix(api, exchange.request()),
                       .event = kind == "generate" ? "image_generation" : "image_edit"};
   if (!request.stream) {
-    const Job job = submit_openai(api, request, kind);
+    OpenAiRequest quiet = request;  // nobody sees previews
+    if (!quiet.native.contains("preview")) quiet.native["preview"] = "off";
+    const Job job = submit_openai(api, quiet, kind);
     answer_when_finished(api, exchange, Family::OpenAi, job, [answer, &assets = api.queue.assets()](const Job& final) {
       if (final.state != "completed") throw error_of_job(final);
       return HttpResponse::json(openai_images_answer(answer, final, assets));

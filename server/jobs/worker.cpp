@@ -16,6 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLeaseEvery = std::chrono::seconds(5);
+constexpr auto kCompanyLasts = std::chrono::seconds(2);  // how long a worker expects more after a merged batch
 constexpr auto kIdlePoll = std::chrono::milliseconds(1000);
 
 PhaseTimes difference(const PhaseTimes& a, const PhaseTimes& b) {
@@ -98,13 +99,15 @@ Worker::Jobs Worker::claim() {
   const std::string merge_key = first->merge_key;
   int64_t images = images_of(first->request);
   jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(*first), context_));
-  bool waited = false;
+  // Waiting pays only if requests come from several clients: one who waits for each answer would lose that time every time.
+  bool waits = options_.batch_wait.count() > 0 && Clock::now() - had_company_ < kCompanyLasts;
   while (!merge_key.empty() && images < options_.max_batch) {
     auto next = queue_.store().claim_like("gpu", merge_key, options_.name, now_ms());
     if (next) {
+      had_company_ = Clock::now();
       images += images_of(next->request);
       jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(*next), context_));
-    } else if (!std::exchange(waited, true) && options_.batch_wait.count() > 0) {
+    } else if (std::exchange(waits, false)) {
       queue_.wait_for_work(options_.batch_wait);
     } else {
       break;

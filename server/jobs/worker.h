@@ -79,6 +79,7 @@ class Worker {
   WorkerOptions options_;
   ModelKeeper keeper_;
   FoundModels found_;
+  std::chrono::steady_clock::time_point had_company_ = {};  // when jobs ran together last
   std::atomic<bool> stopping_ = false, unload_ = false;
   mutable std::mutex mutex_;  // guards state_, totals_, load_
   std::condition_variable stopped_;
