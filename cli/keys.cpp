@@ -10,14 +10,7 @@ namespace flux2 {
 
 namespace {
 
-KeyStore open_keys(const Invocation& run) {
-  std::filesystem::path folder = run.settings.text("data");
-  if (folder.empty()) folder = data_folder(run.environment);
-  if (folder.empty())
-    throw Error(ErrorCode::InvalidArgument, "there is no data folder: neither HOME nor FLUX2_HOME is set",
-                Hint("name one with {0}", {set_option("data", "FOLDER")}));
-  return KeyStore(folder / "flux2.db");
-}
+KeyStore open_keys(const Invocation& run) { return KeyStore(server_folder(run) / "flux2.db"); }
 
 Json key_json(const ApiKey& key) {
   return {{"id", key.id}, {"name", key.name}, {"scope", key.scope}, {"created_at", rfc3339(key.created)}};
@@ -57,7 +50,7 @@ int run_keys_revoke(Invocation& run) {
   check(run.positional.size() == 1, "name the key by its id: flux2 keys list shows them");
   KeyStore keys = open_keys(run);
   if (!keys.revoke(run.positional.front()))
-    throw Error(ErrorCode::NotFound, fmt::format("there is no key {}", printable(run.positional.front())),
+    throw Error(ErrorCode::NotFound, fmt::format("unknown key id {}", printable(run.positional.front())),
                 Hint("{0} shows the ids", {run_command("keys list")}));
   run.console.note("revoked; a running server refuses it within five seconds");
   return 0;

@@ -65,11 +65,7 @@ ServerOptions server_options(const Invocation& run) {
   options.listen.tls_certificate = s.text("tls-cert");
   options.listen.tls_key = s.text("tls-key");
   check(options.listen.tls_certificate.empty() == options.listen.tls_key.empty(), "--tls-cert and --tls-key belong together");
-  options.data = s.text("data");
-  if (options.data.empty()) options.data = data_folder(run.environment);
-  if (options.data.empty())
-    throw Error(ErrorCode::InvalidArgument, "there is no data folder: neither HOME nor FLUX2_HOME is set",
-                Hint("name one with {0}", {set_option("data", "FOLDER")}));
+  options.data = server_folder(run);
   options.keys = read_keys(texts(s, "api-key"));
   options.insecure = s.flag("insecure");
   options.cors = texts(s, "cors");
@@ -93,6 +89,15 @@ Settings job_defaults(const Invocation& run) {
 }
 
 }  // namespace
+
+std::filesystem::path server_folder(const Invocation& run) {
+  std::filesystem::path folder = run.settings.text("data");
+  if (folder.empty()) folder = data_folder(run.environment);
+  if (folder.empty())
+    throw Error(ErrorCode::InvalidArgument, "the data folder is unknown, because neither HOME nor FLUX2_HOME is set",
+                Hint("name one with {0}", {set_option("data", "FOLDER")}));
+  return folder;
+}
 
 int run_serve(Invocation& run) {
   check(run.positional.empty(), "serve takes no arguments, only options");

@@ -165,7 +165,7 @@ void Server::Parts::add_routes() {
   router.add({.method = "POST",
               .pattern = "/api/v1/session",
               .handler = answering([this](const ServerRequest& request) {
-                const Json body = json_body(request, context.limits);
+                const Json body = json_body(request, context);
                 if (body.size() != 1 || !body.contains("key") || !body["key"].is_string())
                   throw HttpError(400, "invalid_request", "the body must be {\"key\": \"…\"}", "key");
                 return access.sign_in(request, body["key"].get<std::string>());

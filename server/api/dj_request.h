@@ -25,7 +25,7 @@ void apply_dj_model_rules(DjRequest& request, const ModelFiles& model);
 
 // 32 hex digits: the 128 bits of the job's id. So a token needs no table and survives a restart.
 std::string dj_token(const std::string& job);
-std::optional<std::string> job_of_dj_token(std::string_view token);  // nothing if it is no token
+std::optional<std::string> job_of_dj_token(std::string_view token);  // empty if the text is not a token
 
 // What the job keeps for this family: how far the result is enlarged.
 std::string dj_client_ref(const DjRequest& request);

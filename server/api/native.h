@@ -21,7 +21,7 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
 void add_asset_routes(Router& router, ApiContext& api);
 
 // Reads the body as a JSON object. Throws HttpError 400 `invalid_json`, 415 for another content type.
-Json json_body(const ServerRequest& request, const Limits& limits);
+Json json_body(const ServerRequest& request, const AppContext& app);
 
 // "job_01J…" of the path → the job. Throws HttpError 404.
 Job job_of(const ServerRequest& request, ApiContext& api);

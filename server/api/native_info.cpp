@@ -117,7 +117,7 @@ Json suggestions(const PreparedRun& run, const AppContext& context) {
 }
 
 HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings& defaults) {
-  const Json body = json_body(request, api.app.limits);
+  const Json body = json_body(request, api.app);
   const std::string kind = kind_of(body);
   std::vector<std::string> warnings;
   const Json checked = check_job_request(body, kind, api.queue.assets(), api.app, warnings);

@@ -4,6 +4,7 @@
 
 #include "app/adapters.h"
 #include "server/api/native.h"
+#include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
 #include "server/store/ids.h"
@@ -51,7 +52,7 @@ HttpResponse cancel_job(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse cancel_jobs(const ServerRequest& request, ApiContext& api) {
-  const Json body = json_body(request, api.app.limits);
+  const Json body = json_body(request, api.app);
   std::vector<std::string> ids;
   if (body.contains("ids") && body["ids"].is_array()) {
     for (const Json& id : body["ids"]) {
@@ -75,7 +76,7 @@ HttpResponse cancel_jobs(const ServerRequest& request, ApiContext& api) {
 
 HttpResponse change_job(const ServerRequest& request, ApiContext& api) {
   const Job job = job_of(request, api);
-  const Json body = json_body(request, api.app.limits);
+  const Json body = json_body(request, api.app);
   if (body.size() != 1 || !body.contains("priority") || !body["priority"].is_number_integer() ||
       body["priority"].get<double>() < -1000 || body["priority"].get<double>() > 1000)
     throw HttpError(400, "invalid_request", "priority, a whole number from -1000 to 1000, is all that can be changed",
@@ -136,7 +137,7 @@ Json queue_json(ApiContext& api) {
 }
 
 HttpResponse reorder_queue(const ServerRequest& request, ApiContext& api) {
-  const Json body = json_body(request, api.app.limits);
+  const Json body = json_body(request, api.app);
   if (!body.contains("order") || !body["order"].is_array())
     throw HttpError(400, "invalid_request", "order must be a list of ids of jobs", "order");
   std::vector<std::string> ids;
@@ -159,20 +160,11 @@ HttpResponse pause_queue(bool paused, ApiContext& api) {
 
 }  // namespace
 
-Json json_body(const ServerRequest& request, const Limits& limits) {
+Json json_body(const ServerRequest& request, const AppContext& app) {
   const std::string_view type = request.header("content-type");
   if (!type.empty() && type.find("json") == type.npos && !type.starts_with("text/plain"))
     throw HttpError(415, "unsupported_media_type", "the body must be application/json");
-  if (request.body.empty()) throw HttpError(400, "invalid_json", "the body is empty; a JSON object is needed");
-  JsonLimits json = limits.json;
-  json.bytes = std::max<size_t>(json.bytes, kImageBody);  // the route's own limit was checked while it arrived
-  try {
-    Json body = parse_json(request.body, json);
-    if (!body.is_object()) throw HttpError(400, "invalid_json", "the body must be a JSON object");
-    return body;
-  } catch (const Error& e) {
-    throw HttpError(400, "invalid_json", std::string("the body is not valid JSON: ") + e.what());
-  }
+  return object_in_body(request, app);
 }
 
 Job job_of(const ServerRequest& request, ApiContext& api) {
@@ -219,7 +211,7 @@ void add_job_routes(Router& router, ApiContext& api) {
   add(
       "POST", "/api/v1/jobs", "submit a job",
       [](const ServerRequest& request, ApiContext& a) {
-        const auto inserted = submit_native(json_body(request, a.app.limits), request, a);
+        const auto inserted = submit_native(json_body(request, a.app), request, a);
         HttpResponse response = HttpResponse::json(job_to_json(inserted.job, a.queue.store()), inserted.existed ? 200 : 202);
         response.headers.push_back({"location", "/api/v1/jobs/job_" + inserted.job.id});
         return response;

@@ -150,14 +150,16 @@ const std::map<std::string, SpecialMember>& special_members() {
                        const auto texts = texts_of(j);
                        return {texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ","))};
                      }};
-    m["preview"] = {"object", "preview", "{\"mode\": \"off\", \"linear\" or \"full\"}",
-                    [](const Json& j) -> std::vector<std::string> {
-                      if (j.is_string()) return {j.get<std::string>()};
-                      must_be(j, j.is_object(), "{\"mode\": …}");
-                      for (const auto& [key, value] : j.items())
-                        check(key == "mode" || key == "every" || key == "size", "preview has no member \"{}\"", printable(key));
-                      return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
-                    }};
+    m["preview"] = {
+        "object", "preview", "{\"mode\": \"off\", \"linear\" or \"full\"}", [](const Json& j) -> std::vector<std::string> {
+          if (j.is_string()) return {j.get<std::string>()};
+          must_be(j, j.is_object(), "{\"mode\": …}");
+          for (const auto& [key, value] : j.items())
+            check(key == "mode" || key == "every" || key == "size", "preview has no member \"{}\"", printable(key));
+          check(j.value("every", Json(1)) == 1, "previews are made after every step: \"every\" can only be 1");
+          check(j.value("size", Json(512)) == 512, "previews have at most 512 pixels a side: \"size\" can only be 512");
+          return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
+        }};
     m["priority"] = {"integer", "", "jobs of higher priority run first", [](const Json& j) {
                        check(j.is_number_integer() && j.get<double>() >= -1000 && j.get<double>() <= 1000,
                              "must be a whole number from -1000 to 1000");
@@ -256,7 +258,7 @@ std::optional<FieldTexts> field_texts(const std::string& key, const Json& value)
     std::vector<std::string> names;
     for (const JobMember& member : job_members()) names.push_back(member.name);
     const std::string near = nearest_word(key, names);
-    fail(ErrorCode::InvalidArgument, "there is no such member{}", near.empty() ? "" : "; did you mean " + near + "?");
+    fail(ErrorCode::InvalidArgument, "unknown member{}", near.empty() ? "" : "; did you mean " + near + "?");
   }
   // Old records write some choices as true and false; a request must name its choice.
   const bool is_switch = std::find(field->choices.begin(), field->choices.end(), "on") != field->choices.end();
