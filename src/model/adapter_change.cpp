@@ -80,6 +80,7 @@ HostMatrix cayley_transposed(const HostMatrix& q) {
 HostMatrix matrix_of(const StoredTensor& stored) {
   const Shape& s = stored.shape;
   if (s.numel() == 0) fail(ErrorCode::BadFile, "{} of shape {} is empty", printable(stored.name), s);
+  if (!stored.quantised) dtype_of(stored);  // refuses unknown types: nothing has compared their shape with the file's size
   HostMatrix m(s.rank() == 0 ? 1 : s[0], s.rank() == 0 ? 1 : s.with(0, 1).numel());
   for (int64_t i = 0; i < m.rows; ++i) read_row(stored, i, m.row(i));
   if (!std::all_of(m.values.begin(), m.values.end(), [](float v) { return std::isfinite(v); }))

@@ -333,6 +333,12 @@ TEST(Adapters, ReportErrors) {
   EXPECT_THAT(written(mixed).adapter->unmatched(), ElementsAre("something.else"));
 }
 
+// A shape is compared with the size of the file for known types alone; an unknown one must not become an allocation.
+TEST(Adapters, TensorsOfUnknownTypesAreRefusedBeforeTheirShapeIsBelieved) {
+  const StoredTensor huge{"img_in.dora_scale", "F31", std::nullopt, {int64_t{1} << 46}, {}};
+  EXPECT_THAT(refusal([&] { matrix_of(huge); }), HasSubstr("is stored as F31, which is not supported"));
+}
+
 // Two adapters on one layer add up, whatever their order; DoRA counts from the original weight.
 TEST(Adapters, SeveralAddUp) {
   const AdapterUse a = written({{"img_in.lora_A.weight", matrix(2, 128, 1)}, {"img_in.lora_B.weight", matrix(kH, 2, 2)}});
