@@ -118,22 +118,28 @@ TEST_F(Train, EveryOptimiserResumesToTheSameBytes) {
 }
 
 TEST_F(Train, SurvivesKills) {
-  const std::vector<std::string> options = {"--max_train_steps", "12",        "--save_every_n_steps", "2",  "--save_state",
+  const int kills = std::getenv("FLUX2_KILLS") ? std::atoi(std::getenv("FLUX2_KILLS")) : 4;
+  const std::string steps = std::to_string(kills * 3);  // enough for most kills to meet a run that has not ended
+  const std::vector<std::string> options = {"--max_train_steps", steps,       "--save_every_n_steps", "2",  "--save_state",
                                             "--optimizer_type",  "adamw8bit", "--ema_decay",          "0.9"};
   ASSERT_EQ(train("whole", options).status, 0);
   std::mt19937 random(3);
-  const int kills = std::getenv("FLUX2_KILLS") ? std::atoi(std::getenv("FLUX2_KILLS")) : 4;
   const auto next = [&] {
     std::vector<std::string> again = options;
+    again.insert(again.end(), {"--progress", "json"});
     if (has_state("parts")) again.push_back("--resume");
     return words("parts", again);
   };
+  int killed = 0;
   for (int i = 0; i < kills; ++i) {
     Subprocess process(start(next()));
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<int>(200, 1500)(random)));
+    if (i % 4 != 0) process.wait_for_error_text("\"event\":\"step\"");  // the others: while it loads
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<int>(0, 400)(random)));
     process.signal(SIGKILL);
-    process.wait();
+    killed += process.wait().status == 128 + SIGKILL;
   }
+  RecordProperty("killed", killed);
+  EXPECT_GT(killed, 0) << "every run ended before it could be killed";
   const Finished done = flux2(next());
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(values("parts/bars.safetensors"), values("whole/bars.safetensors"));
