@@ -6,7 +6,7 @@
 
 #include "app/adapters.h"
 #include "app/output_name.h"
-#include "app/picture_maker.h"
+#include "app/model_keeper.h"
 #include "app/picture_writer.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"

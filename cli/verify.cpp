@@ -5,7 +5,7 @@
 
 #include "app/adapters.h"
 #include "app/model_choice.h"
-#include "app/picture_maker.h"
+#include "app/model_keeper.h"
 #include "app/recorded_model.h"
 #include "app/resolve.h"
 #include "cli/command.h"

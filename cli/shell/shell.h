@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/model_choice.h"
-#include "app/picture_maker.h"
+#include "app/model_keeper.h"
 #include "app/picture_writer.h"
 #include "cli/progress_display.h"
 #include "cli/shell/line_history.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "app/context.h"
-#include "app/picture_maker.h"
+#include "app/model_keeper.h"
 #include "app/prepare.h"
 #include "app/settings.h"
 #include "server/jobs/running_job.h"

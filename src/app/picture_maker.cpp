@@ -13,7 +13,6 @@
 #include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
 #include "record/generation_record.h"
-#include "record/request_fields.h"
 #include "tensor/peak_meter.h"
 
 namespace flux2 {
@@ -123,6 +122,7 @@ PictureMaker::PictureMaker(const AppContext& context, ModelFiles files, const Re
 void PictureMaker::load(std::span<const ResolvedRequest> requests, const Progress& progress) {
   EngineOptions options = engine_options(spec_, context_);
   options.adapters = adapters_of(requests);
+  if (options.memory_limit > 0) options.memory_limit = std::max<int64_t>(1, options.memory_limit - taken_elsewhere_);
   const auto differs = [&](const ResolvedRequest& r) { return r.adapters != requests[0].adapters; };
   if (options.adapter_mode == AdapterMode::Merge && std::any_of(requests.begin(), requests.end(), differs))
     context_.log.warn(
@@ -306,7 +306,8 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
   try {
     attempt();
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::OutOfMemory || !step_down(e, progress)) throw;
+    if (e.code() != ErrorCode::OutOfMemory) throw;
+    if (!(memory_relief_ && memory_relief_()) && !step_down(e, progress)) throw;
     attempt();
   }
 }
@@ -334,47 +335,13 @@ int64_t PictureMaker::peak_bytes() const {
   return engine_ && !engine_->device().is_host() ? memory.peak_device : memory.peak_resident;
 }
 
-namespace {
-
-// The settings that require another engine or a reload of the transformer.
-std::string engine_key_of(const RequestSpec& spec, const ModelFiles& model) {
-  std::string key = model.transformer.string() + "\n";
-  for (const Field& f : request_fields())
-    if (f.loads_model) {
-      const auto value = get_value(spec, f);
-      key += (value ? print_value(*value).front() : "") + "\n";
-    }
-  return key + (spec.embeddings ? "no text encoder" : "");
-}
-
-}  // namespace
-
-std::string ModelKeeper::key_of(const RequestSpec& spec, const ModelFiles& model) {
-  std::string key = engine_key_of(spec, model);
-  for (const auto* path : {&model.vae, &model.text_encoder, &model.tokenizer}) key += "\n" + path->string();
-  return key;
-}
-
-PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
-                                     const Progress& progress) {
-  const std::string key = key_of(spec, model), engine_key = engine_key_of(spec, model);
-  const bool loaded = maker_ && maker_->is_loaded();
-  if (loaded && key == key_) return *maker_;
-  if (loaded && engine_key == engine_key_) {
-    maker_->change_files(model, requests, progress);
-    key_ = key;
-    return *maker_;
-  }
-  maker_.reset();  // before the next one takes memory
-  maker_ = std::make_unique<PictureMaker>(context_, model, spec);
-  maker_->load(requests, progress);
-  key_ = key, engine_key_ = engine_key;
-  return *maker_;
-}
-
-void ModelKeeper::drop() {
-  maker_.reset();
-  key_.clear(), engine_key_.clear();
+int64_t PictureMaker::held_bytes() const {
+  if (!session_) return 0;
+  if (!engine_->device().is_host()) return memory_use().peak_device;
+  int64_t bytes = 0;
+  for (const LoadedPart* part : {&session_->model->transformer, &session_->model->text_encoder, &session_->model->vae})
+    for (const LoadedPart::File& file : part->files) bytes += static_cast<int64_t>(file.bytes);
+  return bytes;
 }
 
 }  // namespace flux2

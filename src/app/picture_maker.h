@@ -41,6 +41,12 @@ class PictureMaker {
   void load(std::span<const ResolvedRequest> requests, const Progress& progress = {});
   bool is_loaded() const { return session_ != nullptr; }
 
+  // Bytes that other models hold: a memory limit is one of all models together. Before load().
+  void set_taken_elsewhere(int64_t bytes) { taken_elsewhere_ = bytes; }
+  // Called when memory runs out, before the maker itself does with less: frees what others hold and returns whether that was
+  // anything.
+  void set_memory_relief(std::function<bool()> relief) { memory_relief_ = std::move(relief); }
+
   // Uses other files with the same engine. Networks whose files did not change stay in memory.
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
@@ -60,7 +66,9 @@ class PictureMaker {
   const Engine& engine() const { return *engine_; }
   ModelSession& session() const { return *session_; }
   MemoryUse memory_use() const { return session_ ? engine_->memory_use(*session_) : MemoryUse{}; }
-  int64_t peak_bytes() const;                         // of the device's memory; on a CPU of the process
+  int64_t peak_bytes() const;  // of the device's memory; on a CPU of the process
+  // What the model keeps in memory between requests: on a GPU its pool, on a CPU the files of its weights.
+  int64_t held_bytes() const;
   const PhaseTimes& times() const { return times_; }  // of everything so far
   void record_into(Trace* trace) { trace_ = trace; }  // records later requests; null stops recording
 
@@ -88,6 +96,8 @@ class PictureMaker {
   std::optional<TextCache> text_cache_;
   PhaseTimes times_;
   Trace* trace_ = nullptr;
+  int64_t taken_elsewhere_ = 0;
+  std::function<bool()> memory_relief_;
   bool stepped_down_ = false;
   bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };
@@ -95,26 +105,5 @@ class PictureMaker {
 // Whether the images of two requests can be one batch: they use the same adapters and differ in prompts, seeds and the number of
 // images alone.
 bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b);
-
-// Keeps the model that was used last in memory: requests for the same files on the same device find it there.
-class ModelKeeper {
- public:
-  explicit ModelKeeper(const AppContext& context) : context_(context) {}
-
-  // Requests of equal keys share a loaded model, whatever adapters they use. Where only the autoencoder or the text encoder
-  // differs, the transformer stays in memory.
-  static std::string key_of(const RequestSpec& spec, const ModelFiles& model);
-
-  // A maker for that model, loaded. `requests` as in PictureMaker::load.
-  PictureMaker& maker_for(const RequestSpec& spec, const ModelFiles& model, std::span<const ResolvedRequest> requests,
-                          const Progress& progress = {});
-  PictureMaker* maker() const { return maker_.get(); }  // the one in memory
-  void drop();                                          // frees it
-
- private:
-  const AppContext& context_;
-  std::unique_ptr<PictureMaker> maker_;
-  std::string key_, engine_key_;
-};
 
 }  // namespace flux2

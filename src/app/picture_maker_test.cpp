@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "app/adapters.h"
+#include "app/model_keeper.h"
 #include "app/picture_writer.h"
 #include "app/prepare.h"
 #include "base/error.h"

@@ -1,0 +1,125 @@
+// Several models in memory: which stay, and which make room.
+#include "app/model_keeper.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "app/model_choice.h"
+#include "engine/forecast.h"
+#include "tests/support/paths.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+class KeepModels : public testing::Test {
+ protected:
+  KeepModels() {
+    fs::create_directories(folder_);
+    context_.environment = [this](const char* name) -> const char* {
+      const std::string_view wanted(name);
+      return wanted == "FLUX2_HOME" ? home_.c_str() : wanted == "FLUX2_BUNDLED" ? bundled_.c_str() : nullptr;
+    };
+    spec_.prompt = "a red circle";
+    spec_.seed = 7;
+    spec_.steps = 1;
+    spec_.device = "cpu";
+    model_ = choose_model(spec_, context_);
+  }
+  ~KeepModels() override { fs::remove_all(folder_); }
+
+  // The same model from another folder: to the keeper it is another one.
+  ModelFiles copy(const std::string& name) {
+    ModelFiles files = model_;
+    files.id = name;
+    const fs::path target = folder_ / name;
+    fs::create_directories(target);
+    files.transformer = target / model_.transformer.filename();
+    fs::copy(model_.transformer, files.transformer, fs::copy_options::recursive | fs::copy_options::skip_existing);
+    return files;
+  }
+  PictureMaker& use(ModelKeeper& keeper, const ModelFiles& files) {
+    const ResolvedRequest request = resolve(spec_, files);
+    return keeper.maker_for(spec_, files, {&request, 1});
+  }
+  static std::vector<std::string> names(const ModelKeeper& keeper) {
+    std::vector<std::string> list;
+    for (const PictureMaker* maker : keeper.makers()) list.push_back(maker->files().id);
+    return list;
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / ("keeper-" + std::to_string(::getpid()));
+  std::string home_ = (folder_ / "home").string(), bundled_ = test::pico_folder();
+  AppContext context_;
+  RequestSpec spec_;
+  ModelFiles model_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(KeepModels, TheOneUsedLongestAgoMakesRoom) {
+  ModelKeeper keeper(context_, 2);
+  const ModelFiles a = copy("a"), b = copy("b"), c = copy("c");
+  const PictureMaker* first = &use(keeper, a);
+  use(keeper, b);
+  EXPECT_EQ(names(keeper), (Names{"a", "b"}));
+  EXPECT_EQ(&use(keeper, a), first) << "still there";
+  EXPECT_EQ(keeper.maker(), first);
+  use(keeper, c);
+  EXPECT_EQ(names(keeper), (Names{"a", "c"}));
+  EXPECT_EQ(keeper.evicted(), 1);
+  EXPECT_TRUE(keeper.has(spec_, a));
+  EXPECT_FALSE(keeper.has(spec_, b));
+  keeper.drop_file(a.transformer);
+  EXPECT_EQ(names(keeper), Names{"c"});
+  keeper.drop();
+  EXPECT_EQ(keeper.maker(), nullptr);
+}
+
+TEST_F(KeepModels, OneIsKeptUnlessMoreAreAskedFor) {
+  ModelKeeper keeper(context_);
+  use(keeper, copy("a"));
+  use(keeper, copy("b"));
+  EXPECT_EQ(names(keeper), Names{"b"});
+}
+
+TEST_F(KeepModels, AMemoryLimitIsOneOfAllModelsTogether) {
+  const ModelFiles a = copy("a"), b = copy("b");
+  spec_.max_ram = 4;
+  {
+    ModelKeeper keeper(context_, 4);
+    use(keeper, a), use(keeper, b);
+    EXPECT_EQ(names(keeper), (Names{"a", "b"})) << "there is room for both";
+  }
+  int64_t held = 0, smallest = 0;
+  {
+    ModelKeeper keeper(context_);
+    held = use(keeper, a).held_bytes();
+    const ResolvedRequest request = resolve(spec_, a);
+    smallest = forecast_memory(Engine(engine_options(spec_, context_)), a, request.request).placement.smallest;
+  }
+  ASSERT_GT(held, int64_t{1} << 20);
+  // Enough for one of them, also if the process has grown a little meanwhile, but not for both.
+  spec_.max_ram = static_cast<double>(smallest + held * 3 / 4) / (1 << 30);
+  ModelKeeper keeper(context_, 4);
+  use(keeper, a), use(keeper, b);
+  EXPECT_EQ(names(keeper), Names{"b"});
+  EXPECT_EQ(keeper.evicted(), 1);
+}
+
+TEST_F(KeepModels, AModelWithoutRoomTakesThePlaceOfOthers) {
+  const ModelFiles a = copy("a"), b = copy("b");
+  ModelKeeper keeper(context_, 4);
+  use(keeper, a);
+  const int64_t held = keeper.maker()->held_bytes();
+  ASSERT_GT(held, int64_t{1} << 20);
+  // The other one's share of a limit of this size is used up by the first.
+  spec_.max_ram = 0.9 * static_cast<double>(held) / (1 << 30);
+  const ResolvedRequest request = resolve(spec_, b);
+  EXPECT_THROW(keeper.maker_for(spec_, b, {&request, 1}), Error) << "too little even alone";
+  EXPECT_TRUE(names(keeper).empty()) << "everything made room before that was said";
+}
+
+}  // namespace
+}  // namespace flux2
