@@ -13,7 +13,6 @@
 #include "cli/options.h"
 #include "cli/progress_display.h"
 #include "cli/user_input.h"
-#include "record/request_fields.h"
 #include "train/log/report.h"
 #include "train/ranks/local_ranks.h"
 #include "train/train_options.h"
@@ -116,19 +115,6 @@ int run_train_report(Invocation& run) {
   return 0;
 }
 
-// The request that chooses model, device and memory. Options of training such as --preset and --seed have the names of request
-// fields but another meaning, so these fields are left out.
-RequestSpec request_of(const Invocation& run) {
-  SettingLayer layer;
-  for (const Field& field : request_fields()) {
-    const std::string name = option_name(field);
-    if (const Setting* set = run.settings.find(name); set && !find_train_field(field.name)) layer[name] = *set;
-  }
-  Settings settings;
-  settings.add(std::move(layer));
-  return spec_of(settings);
-}
-
 GivenTrainOptions given_options(const Invocation& run) {
   const bool named = !run.positional.empty() && !run.settings.has("dataset-config");  // `flux2 train data.toml`
   check(run.positional.size() <= (named ? 1u : 0u), "unexpected argument \"{}\"",
@@ -143,7 +129,7 @@ GivenTrainOptions given_options(const Invocation& run) {
 }
 
 int run_plan_train(Invocation& run) {
-  const TrainingForecast f = plan_training(request_of(run), given_options(run), run);
+  const TrainingForecast f = plan_training(training_request(run.settings), given_options(run), run);
   const TrainingMemory& m = f.memory;
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   if (run.console.json()) {
@@ -281,7 +267,7 @@ int run_train(Invocation& run) {
     display.finish();
     run.console.note(line);
   };
-  const TrainingResult result = train(request_of(run), given, run, front, place);
+  const TrainingResult result = train(training_request(run.settings), given, run, front, place);
   if (others) others->wait();
   display.finish();
   run.console.clear_status();

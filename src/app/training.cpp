@@ -187,6 +187,17 @@ RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given)
   return spec;
 }
 
+RequestSpec training_request(const Settings& settings) {
+  SettingLayer layer;
+  for (const Field& field : request_fields()) {
+    const std::string name = option_name(field);
+    if (const Setting* set = settings.find(name); set && !find_train_field(field.name)) layer[name] = *set;
+  }
+  Settings chosen;
+  chosen.add(std::move(layer));
+  return spec_of(chosen);
+}
+
 EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context) {
   if (options.fp8_base && !spec.quant) spec.quant = "fp8";
   EngineOptions settings = engine_options(spec, context);
@@ -336,6 +347,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   inputs.ranks = group.get();
   inputs.device_sums = open_gradient_sums(options, group.get(), session->stream, context.log);
   inputs.stop = front.stop;
+  inputs.before_block = front.before_block;
   inputs.on_event = front.on_event;
   if (uploads)
     inputs.on_event = [&](const Json& event) {

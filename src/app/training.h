@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/context.h"
+#include "app/settings.h"
 #include "engine/engine.h"
 #include "pipeline/progress.h"
 #include "record/request_spec.h"
@@ -25,14 +26,19 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
 // names: a published model, or beside a file only whether it is a base model.
 RequestSpec with_model_version(RequestSpec spec, const GivenTrainOptions& given);
 
+// The request of a training run: it chooses model, device and memory. Options of training such as preset and seed have the names
+// of request fields but another meaning, so these fields are left out.
+RequestSpec training_request(const Settings& settings);
+
 // The engine for training: the CPU computes in f32 and a GPU in bf16 unless a profile or mixed_precision says otherwise.
 EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& options, const AppContext& context);
 
 // What a front end wants to know, and how it stops a run.
 struct TrainingFrontEnd {
-  Progress progress;                                // of loading, caching and sample images
-  std::function<void(const Json& event)> on_event;  // of the run (train/log/run_log.h)
-  std::function<StopRequest()> stop;
+  Progress progress;                                  // of loading, caching and sample images
+  std::function<void(const Json& event)> on_event;    // of the run (train/log/run_log.h)
+  std::function<StopRequest()> stop;                  // asked after every step, on the thread that trains; it may take its time
+  std::function<void()> before_block = {};            // may end a step early by throwing Cancelled; the step is then repeated
   std::function<void(const std::string& line)> tell;  // what a person reads before the first step
 };
 

@@ -140,9 +140,11 @@ RunEnd AutoencoderRun::Parts::run() {
     end_reason = RunEndReason::Interrupted;
   }
   const bool done = !end_reason;
-  save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
-  if (!done || options.save_state || options.save_state_on_train_end)
-    save_state(done ? names.last_state() : names.step_state(step));
+  if (!drops) {
+    save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
+    if (!done || options.save_state || options.save_state_on_train_end)
+      save_state(done ? names.last_state() : names.step_state(step));
+  }
   RunEnd end{.reason = end_reason.value_or(RunEndReason::Done), .step = step, .message = end_message};
   log->end(end);
   return end;
@@ -240,7 +242,8 @@ void AutoencoderRun::Parts::after_step(bool epoch_ends) {
   const bool last = step >= total_steps;
   if (options.validate_every_n_steps && (due(options.validate_every_n_steps, step) || last)) validate();
   const StopRequest stop = in.stop ? in.stop() : StopRequest::None;
-  if (stop == StopRequest::End) end_reason = end_reason.value_or(RunEndReason::Interrupted);
+  if (stop == StopRequest::Drop) drops = true;
+  if (stop == StopRequest::End || stop == StopRequest::Drop) end_reason = end_reason.value_or(RunEndReason::Interrupted);
   if (options.max_time && std::chrono::duration<double>(Clock::now() - began).count() >= 60 * *options.max_time)
     end_reason = end_reason.value_or(RunEndReason::Time);
   const bool save_now = stop == StopRequest::Save;

@@ -59,6 +59,7 @@ struct RunParts {
   bool resumed = false;
   std::chrono::steady_clock::time_point began;
   std::optional<RunEndReason> end_reason;
+  bool drops = false;  // the end writes neither adapter nor state
   std::string end_message;
   std::filesystem::path last_file;
   int64_t saved_state_step = -1, saved_file_step = -1;

@@ -266,7 +266,7 @@ RunEnd TrainingRun::Parts::run() {
     }
     end_reason = RunEndReason::Interrupted;  // in the middle of a step: weights are those of the last whole step
   }
-  if (is_first_rank()) {
+  if (is_first_rank() && !drops) {
     const bool done = !end_reason;
     save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
     if (!done || options.save_state || options.save_state_on_train_end)
@@ -423,11 +423,13 @@ void TrainingRun::Parts::after_step(bool epoch_ends) {
   // All ranks must come to the same decision, so what one of them wants, all do.
   const StopRequest stop = in.stop ? in.stop() : StopRequest::None;
   const bool late = options.max_time && seconds_since(began) >= 60 * *options.max_time;
-  std::array<double, 3> wishes = {stop == StopRequest::End ? 1.0 : 0.0, late ? 1.0 : 0.0, stop == StopRequest::Save ? 1.0 : 0.0};
+  std::array<double, 4> wishes = {stop == StopRequest::End || stop == StopRequest::Drop ? 1.0 : 0.0, late ? 1.0 : 0.0,
+                                  stop == StopRequest::Save ? 1.0 : 0.0, stop == StopRequest::Drop ? 1.0 : 0.0};
   if (in.ranks) in.ranks->all_reduce(std::span<double>(wishes));
   if (wishes[0] > 0) end_reason = end_reason.value_or(RunEndReason::Interrupted);
   if (wishes[1] > 0) end_reason = end_reason.value_or(RunEndReason::Time);
   const bool save_now = wishes[2] > 0;
+  if (wishes[3] > 0) drops = true;
 
   const bool sample_by_step = due(options.sample_every_n_steps, step);
   const bool sample_by_epoch = epoch_ends && due(options.sample_every_n_epochs, epoch);

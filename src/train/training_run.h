@@ -32,6 +32,7 @@ enum class StopRequest {
   None,
   Save,  // write adapter and state at the next step and go on
   End,   // finish the step, write adapter and state, end
+  Drop,  // finish the step and end; nothing more is written
 };
 
 // What a run is given besides its options.
