@@ -30,7 +30,7 @@ BlockMemory usual_memory(const std::vector<BlockMemory>& memory) {
 
 // Seconds of a step with this many blocks of each kind, on the real device with random weights.
 double timed_step(const Engine& engine, Flux2Config config, int64_t doubles, int64_t singles, const TrainOptions& options,
-                  const BlockMemory& memory, const LoadedBatch& batch) {
+                  const BlockMemory& memory, const BatchShape& shape) {
   config.double_blocks = doubles;
   config.single_blocks = singles;
   const auto stream = engine.device().open_stream();
@@ -39,11 +39,11 @@ double timed_step(const Engine& engine, Flux2Config config, int64_t doubles, int
   network.visit([&](const Parameter& p) { random(p); });
   random.finish();
   StepTrial trial(network, stream, engine.activations(), options,
-                  std::vector<BlockMemory>(static_cast<size_t>(doubles + singles), memory), false);
+                  std::vector<BlockMemory>(static_cast<size_t>(doubles + singles), memory), shape, false);
   double fastest = 0;
   for (int i = 0; i < 3; ++i) {  // the first one brings memory and algorithms into place
     const auto start = std::chrono::steady_clock::now();
-    trial.step(batch);
+    trial.step();
     stream->wait();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (i == 0 || seconds < fastest) fastest = seconds;
@@ -95,10 +95,9 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
 
   forecast.memory = plan_training_memory(engine, files, spec, options, largest);
   const BlockMemory usual = usual_memory(forecast.memory.block_memory);
-  const LoadedBatch batch = largest.blank();
-  const double one_double = timed_step(engine, config, 1, 1, options, usual, batch);
-  const double two_doubles = config.double_blocks > 1 ? timed_step(engine, config, 2, 1, options, usual, batch) : one_double;
-  const double two_singles = config.single_blocks > 1 ? timed_step(engine, config, 1, 2, options, usual, batch) : one_double;
+  const double one_double = timed_step(engine, config, 1, 1, options, usual, largest);
+  const double two_doubles = config.double_blocks > 1 ? timed_step(engine, config, 2, 1, options, usual, largest) : one_double;
+  const double two_singles = config.single_blocks > 1 ? timed_step(engine, config, 1, 2, options, usual, largest) : one_double;
   const double micro = one_double + static_cast<double>(config.double_blocks - 1) * std::max(0.0, two_doubles - one_double) +
                        static_cast<double>(config.single_blocks - 1) * std::max(0.0, two_singles - one_double);
   forecast.seconds_per_step = micro * static_cast<double>(options.gradient_accumulation_steps);

@@ -264,23 +264,37 @@ TEST(TrainingMemory, TheRehearsalAgreesWithTheRun) {
   const auto random = engine.random_model("tiny", {.text_encoder = false, .vae = false});
   const Flux2Config& config = random->models.transformer.config();
   const CountedTransformer counted = counted_transformer(engine, config);
-  const BatchShape shape{{8, 8}, {}, 1, 64, config.text_width};
+  BatchShape shape{{8, 8}, {}, 1, 64, config.text_width};
   const auto compare = [&](const TrainOptions& options, ActivationPolicy policy) {
     const auto memory = block_memory(policy, counted.weights.blocks.size());
     const int64_t expected = counted_step_bytes(*counted.network, engine.activations(), options, memory, shape);
     const auto session = engine.open_session(random);
     Flux2Transformer network = *session->models.transformer.get();
     const auto before = static_cast<int64_t>(session->stream->used_bytes());
-    StepTrial trial(network, session->stream, engine.activations(), options, memory, false);
-    trial.step(shape.blank());
+    StepTrial trial(network, session->stream, engine.activations(), options, memory, shape, false);
+    trial.step();
     const int64_t measured = static_cast<int64_t>(session->stream->peak_bytes()) - before;
     EXPECT_NEAR(static_cast<double>(expected) / static_cast<double>(measured), 1.0, 0.08);
+    return expected;
   };
   TrainOptions options;
   options.network_dim = 8;
   options.optimizer_type = "adamw8bit";
   for (const ActivationPolicy policy : {ActivationPolicy::P0, ActivationPolicy::P1, ActivationPolicy::P2})
     compare(options, policy);
+  const int64_t plain = compare(options, ActivationPolicy::P1);
+  options.output_preservation = 1.0;
+  EXPECT_GT(compare(options, ActivationPolicy::P1), plain);  // the gradients of the first loss wait for the second
+  options.output_preservation.reset();
+  shape.references = {{8, 8}};
+  const int64_t with_reference = compare(options, ActivationPolicy::P1);
+  options.zero_cond_t = true;
+  EXPECT_NE(compare(options, ActivationPolicy::P1), with_reference);  // references have a conditioning of their own
+  options.zero_cond_t = false;
+  options.kv_references = true;
+  compare(options, ActivationPolicy::P1);
+  options.kv_references = false;
+  shape.references = {};
   options.full = true;
   for (const char* type : {"adamw", "adafactor"})
     for (const bool fused : {false, true}) {
@@ -326,11 +340,11 @@ TEST_P(TrainingMemoryOnGpu, IsWhatWasCounted) {
   const TrainOptions options = options_of(goal);
   const BatchShape shape = shape_of(goal, network.config);
   StepTrial trial(network, session->stream, engine.activations(), options,
-                  block_memory(goal.policy, network.double_blocks.size() + network.single_blocks.size()), false);
+                  block_memory(goal.policy, network.double_blocks.size() + network.single_blocks.size()), shape, false);
   double fastest = 1e9;
   for (int i = 0; i < 5; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    trial.step(shape.blank());
+    trial.step();
     session->stream->wait();
     fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }

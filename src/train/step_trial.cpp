@@ -18,6 +18,11 @@ std::unique_ptr<TrainedModel> attached(Flux2Transformer& network, Stream& stream
   return std::make_unique<WholeNetwork>(network, stream, WholeNetworkOptions{.dtype = dtype, .freeze = options.freeze});
 }
 
+// The network as it is before it gets adapters; they share their weights.
+std::shared_ptr<const Flux2Transformer> base_for(const Flux2Transformer& network, const TrainOptions& options) {
+  return options.output_preservation ? std::make_shared<Flux2Transformer>(network) : nullptr;
+}
+
 }  // namespace
 
 int64_t BatchShape::tokens() const {
@@ -42,8 +47,9 @@ LoadedBatch BatchShape::blank() const {
 }
 
 StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& stream, DType activations,
-                     const TrainOptions& options, const std::vector<BlockMemory>& memory, bool is_counted)
-    : options_(options), model_(attached(network, *stream, options)) {
+                     const TrainOptions& options, const std::vector<BlockMemory>& memory, const BatchShape& shape,
+                     bool is_counted)
+    : options_(options), batch_(shape.blank()), base_(base_for(network, options)), model_(attached(network, *stream, options)) {
   ParameterGroup group{"unet", options.learning_rate, {}};
   for (const TrainedParameter& p : model_->parameters()) group.tensors.push_back({p.name, p.leaf.detached()});
   optimiser_ = make_optimiser(options.optimizer_type, options.optimizer_args, {std::move(group)}, 0);
@@ -51,9 +57,18 @@ StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& s
   if (options.gradient_checkpointing_cpu_offload && !stream->device().is_host())
     store =
         std::make_shared<HostActivations>(stream, is_counted ? HostActivations::Copies::Counted : HostActivations::Copies::Real);
+  const std::vector<float> class_text(static_cast<size_t>(shape.text_length * shape.text_width));
   objective_ = std::make_unique<FlowStep>(
       network, *stream,
-      FlowStepOptions{.activations = activations, .before_block = {}, .block_memory = memory, .input_store = std::move(store)},
+      FlowStepOptions{.zero_cond_t = options.zero_cond_t,
+                      .kv_references = options.kv_references,
+                      .preservation = options.output_preservation.value_or(0),
+                      .class_text = Tensor::host_copy(class_text.data(), DType::F32, {shape.text_length, shape.text_width}),
+                      .base = base_,
+                      .activations = activations,
+                      .before_block = {},
+                      .block_memory = memory,
+                      .input_store = std::move(store)},
       [](const Sample&, LatentSize) {
         return Timestep{0.5f, 0.5f, 1.0};
       });
@@ -61,15 +76,15 @@ StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& s
 
 StepTrial::~StepTrial() = default;
 
-void StepTrial::step(const LoadedBatch& batch) {
-  const auto divisor = static_cast<double>(batch.size());
+void StepTrial::step() {
+  const auto divisor = static_cast<double>(batch_.size());
   const auto begin = [&](const std::vector<uint64_t>& samples) { model_->begin_pass(samples, true); };
   if (options_.fused_backward_pass) {
     FusedStep fused(*optimiser_, model_->parameters(), 1.0, options_.max_grad_norm);
-    objective_->train(objective_->prepare(batch), divisor, begin, fused.take());
+    objective_->train(objective_->prepare(batch_), divisor, begin, fused.take());
     return;
   }
-  const auto result = objective_->train(batch, divisor, begin);
+  const auto result = objective_->train(batch_, divisor, begin);
   std::vector<Tensor> gradients;
   for (const TrainedParameter& p : model_->parameters())
     gradients.push_back(result.gradients.contains(p.leaf) ? result.gradients[p.leaf] : Tensor());
@@ -81,8 +96,8 @@ int64_t counted_step_bytes(const Flux2Transformer& network, DType activations, c
                            const std::vector<BlockMemory>& memory, const BatchShape& shape) {
   Flux2Transformer copy = network;
   const auto stream = copy.img_in.weight.device().open_stream();
-  StepTrial trial(copy, stream, activations, options, memory, true);
-  trial.step(shape.blank());
+  StepTrial trial(copy, stream, activations, options, memory, shape, true);
+  trial.step();
   return static_cast<int64_t>(stream->peak_bytes());
 }
 

@@ -26,13 +26,15 @@ class StepTrial {
  public:
   // `memory` is what each block keeps. On a device that counts, `is_counted` is true: then nothing is copied.
   StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& stream, DType activations, const TrainOptions& options,
-            const std::vector<BlockMemory>& memory, bool is_counted);
+            const std::vector<BlockMemory>& memory, const BatchShape& shape, bool is_counted);
   ~StepTrial();
 
-  void step(const LoadedBatch& batch);
+  void step();
 
  private:
   const TrainOptions& options_;
+  LoadedBatch batch_;
+  std::shared_ptr<const Flux2Transformer> base_;  // without adapters, for output preservation
   std::unique_ptr<TrainedModel> model_;
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<FlowStep> objective_;
