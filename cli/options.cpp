@@ -166,7 +166,26 @@ const std::vector<Field>& program_fields() {
        .low = 0,
        .high = 1e7,
        .common = true},
+      {.name = "max_models",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "models kept in memory at a time, if they fit; the one used longest ago leaves first (default: 4)",
+       .section = "serve",
+       .low = 1,
+       .high = 100},
       {.name = "preload", .type = T::Flag, .help = "load the model before the first job", .section = "serve", .common = true},
+      {.name = "model_roots",
+       .type = T::Texts,
+       .unit = "FOLDER",
+       .help = "folder whose files requests may name, besides the model folders and the data folder",
+       .section = "serve"},
+      {.name = "preempt_wait",
+       .type = T::Number,
+       .unit = "S",
+       .help = "training that made way for an image goes on after S seconds without another such request (default: 30)",
+       .section = "serve",
+       .low = 0,
+       .high = 1e6},
       {.name = "data",
        .unit = "FOLDER",
        .help = "folder of the database and the images (default: the data folder, see `flux2 config path`)",
@@ -399,7 +418,7 @@ std::vector<OptionGroup> encode_text_options() {
 std::vector<OptionGroup> serve_options() {
   OptionGroup server{"Server", {}};
   for (const char* name : {"host", "port", "socket", "api_key", "insecure", "host_name", "cors", "tls_cert", "tls_key", "queue",
-                           "max_batch", "batch_wait_ms", "idle_unload", "preload", "data"})
+                           "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload", "model_roots", "preempt_wait", "data"})
     server.options.push_back(option(name));
   return {server, model_group(), device_group(), control_group()};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <mutex>
 #include <thread>
@@ -74,7 +75,10 @@ ServerOptions server_options(const Invocation& run) {
   options.idle_unload = std::chrono::seconds(s.integer("idle-unload", 0, 10'000'000).value_or(0));
   options.max_batch = static_cast<int>(s.integer("max-batch", 1, 64).value_or(4));
   options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
+  options.max_models = static_cast<size_t>(s.integer("max-models", 1, 100).value_or(4));
   options.preload = s.flag("preload");
+  for (const std::string& folder : texts(s, "model-roots")) options.model_roots.emplace_back(folder);
+  options.preempt_wait = std::chrono::milliseconds(std::llround(1000 * s.number("preempt-wait", 0, 1e6).value_or(30)));
   return options;
 }
 

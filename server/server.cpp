@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -22,7 +23,7 @@
 #include "server/jobs/planner.h"
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/stored_sessions.h"
 
 namespace flux2 {
@@ -108,7 +109,8 @@ struct Server::Parts {
                {.name = worker_name(),
                 .idle_unload = options.idle_unload,
                 .max_batch = options.max_batch,
-                .batch_wait = options.batch_wait}),
+                .batch_wait = options.batch_wait,
+                .max_models = options.max_models}),
         models(context),
         sessions(keys),
         access(access_options(options, keys), sessions, [] { return now_ms() / 1000; }),
@@ -146,7 +148,12 @@ struct Server::Parts {
 void Server::Parts::add_routes() {
   const RequestSpec spec = spec_of(defaults);
   models.set_default(spec);
-  api.loaded_model = [this] { return worker.state().model; };
+  api.loaded_model = [this] { return worker.state().model(); };
+  api.is_loaded = [this](const std::string& name) {
+    const WorkerState state = worker.state();
+    return std::any_of(state.models.begin(), state.models.end(), [&](const ModelInMemory& m) { return m.name == name; });
+  };
+  if (gpu_is_there()) api.device_memory = [this] { return worker.state().device_memory; };
   api.is_loading = [this] { return worker.state().loading; };
   api.load_model = [this](const std::string& name) { worker.load(name); };
   api.unload_model = [this] { worker.unload(); };

@@ -24,7 +24,12 @@ struct ServerOptions {
   std::chrono::seconds idle_unload{0};
   int max_batch = 4;                        // images of several jobs that run together
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
+  size_t max_models = 4;                    // in memory at a time, as far as it suffices
   bool preload = false;                     // load the model before the first job
+  // Folders whose files a request may name, besides the model folders and the data folder.
+  std::vector<std::filesystem::path> model_roots;
+  // Training that made way for an image goes on after this time without another such request.
+  std::chrono::milliseconds preempt_wait{30'000};
 };
 
 // Whether this build has everything that a server needs: Boost and SQLite.

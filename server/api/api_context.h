@@ -17,7 +17,8 @@ struct ApiContext {
   ModelCatalog& models;
 
   std::string default_model = {};  // of requests that name none; empty: the default of `models`
-  std::function<std::string()> loaded_model = [] { return std::string(); };  // the name of the model in memory; empty: none
+  std::function<std::string()> loaded_model = [] { return std::string(); };  // the model that was used last; empty: none
+  std::function<bool(const std::string&)> is_loaded = [](const std::string&) { return false; };  // of any that is in memory
   std::function<bool()> is_loading = [] { return false; };
   std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible
   std::function<void()> unload_model = {};                  // the same

@@ -36,6 +36,17 @@ class MetricsText {
   std::string text_, last_;
 };
 
+// Prometheus quotes these three characters.
+std::string label_text(const std::string& text) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') quoted += '\\';
+    if (c == '\n') quoted += "\\n";
+    else quoted += c;
+  }
+  return quoted;
+}
+
 double resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -71,8 +82,29 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
   text.add("phase_seconds_total", "counter", help, totals.seconds.denoise, "{phase=\"denoise\"}");
   text.add("phase_seconds_total", "counter", help, totals.seconds.decode, "{phase=\"decode\"}");
   const WorkerState state = sources.worker->state();
-  text.add("model_loaded", "gauge", "Whether a model is in memory.", state.model.empty() ? 0 : 1);
-  text.add("device_memory_peak_bytes", "gauge", "Peak memory of the device.", whole(state.device_bytes));
+  text.add("models_loaded", "gauge", "Models in memory.", static_cast<double>(state.models.size()));
+  text.add("models_evicted_total", "counter", "Models that made room for others.", whole(state.evicted));
+  const auto labels = [](const ModelInMemory& model, const char* cache = nullptr) {
+    return fmt::format("{{model=\"{}\",device=\"{}\"{}}}", label_text(model.name), label_text(model.device),
+                       cache ? fmt::format(",cache=\"{}\"", cache) : "");
+  };
+  for (const ModelInMemory& model : state.models)
+    text.add("model_bytes", "gauge", "Memory that a model keeps: of its GPU, or on a CPU the size of its weights.",
+             whole(model.bytes), labels(model));
+  text.add("device_memory_bytes", "gauge", "Memory of the GPU in use.", whole(state.device_memory.total));
+  text.add("device_memory_free_bytes", "gauge", "Of it, what is free.", whole(state.device_memory.available));
+  struct CacheFigure {
+    const char *name, *type, *help;
+    int64_t PictureMaker::Cache::*value;
+  };
+  for (const CacheFigure& figure :
+       {CacheFigure{"cache_bytes", "gauge", "Size of a cache.", &PictureMaker::Cache::bytes},
+        CacheFigure{"cache_limit_bytes", "gauge", "Largest size of a cache.", &PictureMaker::Cache::limit},
+        CacheFigure{"cache_hits_total", "counter", "Requests that found what they need.", &PictureMaker::Cache::hits},
+        CacheFigure{"cache_misses_total", "counter", "Requests that did not.", &PictureMaker::Cache::misses}})
+    for (const ModelInMemory& model : state.models)
+      for (const PictureMaker::Cache& cache : model.caches)
+        text.add(figure.name, figure.type, figure.help, whole(cache.*figure.value), labels(model, cache.name));
   return text.take();
 }
 

@@ -28,11 +28,32 @@ Json devices_json() {
   return devices;
 }
 
-Json loaded_json(const Worker* worker) {
-  if (!worker) return nullptr;
-  const WorkerState state = worker->state();
-  if (state.model.empty()) return nullptr;
-  return {{"name", state.model}, {"quant", state.quant}, {"device", state.device}, {"device_bytes", state.device_bytes}};
+Json loaded_json(const ModelInMemory& model) {
+  return {{"name", model.name},
+          {"quant", model.quant},
+          {"device", model.device},
+          {"bytes", model.bytes},
+          {"device_bytes", model.on_gpu ? model.bytes : 0}};
+}
+
+// The one that was used last.
+Json last_loaded(const Worker* worker) {
+  const WorkerState state = worker ? worker->state() : WorkerState{};
+  return state.models.empty() ? Json(nullptr) : loaded_json(state.models.back());
+}
+
+// All of them, the one that was used last first.
+Json all_loaded(const Worker* worker) {
+  const WorkerState state = worker ? worker->state() : WorkerState{};
+  Json list = Json::array();
+  for (auto model = state.models.rbegin(); model != state.models.rend(); ++model) list.push_back(loaded_json(*model));
+  return list;
+}
+
+Json memory_json(const ApiContext& api) {
+  const MemorySize memory = api.device_memory ? api.device_memory() : MemorySize{};
+  if (memory.total == 0) return nullptr;
+  return {{"total", memory.total}, {"available", memory.available}};
 }
 
 Json info_json(ApiContext& api, const Worker* worker) {
@@ -54,7 +75,9 @@ Json info_json(ApiContext& api, const Worker* worker) {
   return {{"version", program_version()},
           {"build", {{"cuda", built_with_cuda()}}},
           {"devices", devices_json()},
-          {"loaded", loaded_json(worker)},
+          {"loaded", last_loaded(worker)},
+          {"models_in_memory", all_loaded(worker)},
+          {"device_memory", memory_json(api)},
           {"limits",
            {{"side_min", 64},
             {"side_max", limits.side},
@@ -140,7 +163,7 @@ HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings&
 
 Json model_json(const ModelRecord& record, const ApiContext& api) {
   Json json = to_json(record);
-  json["loaded"] = api.loaded_model() == record.name;
+  json["loaded"] = api.is_loaded(record.name);
   return json;
 }
 
@@ -162,7 +185,7 @@ HttpResponse list_models(const ServerRequest& request, ApiContext& api) {
                          {"type", "main"},
                          {"state", "ready"},
                          {"bundled", true},
-                         {"loaded", api.loaded_model() == model.name}});
+                         {"loaded", api.is_loaded(model.name)}});
     }
   return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
 }
@@ -192,8 +215,8 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
       [&api, &defaults](const ServerRequest& request) { return plan(request, api, defaults); }, kImageBody);
   add("GET", "/api/v1/models", Scope::Generate, "registered models and their parts",
       [&api](const ServerRequest& request) { return list_models(request, api); });
-  add("GET", "/api/v1/models/loaded", Scope::Generate, "the model in memory", [worker](const ServerRequest&) {
-    return HttpResponse::json({{"loaded", loaded_json(worker)}});
+  add("GET", "/api/v1/models/loaded", Scope::Generate, "the models in memory", [worker](const ServerRequest&) {
+    return HttpResponse::json({{"loaded", last_loaded(worker)}, {"items", all_loaded(worker)}});
   });
   add("GET", "/api/v1/models/{key}", Scope::Generate, "one of them, by key or name",
       [&api](const ServerRequest& request) { return one_model(request, api); });
@@ -205,7 +228,7 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
     return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
   });
   if (!worker) return;
-  add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of the loaded model once no job runs",
+  add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of all loaded models once no job runs",
       [worker](const ServerRequest&) {
         worker->unload();
         return HttpResponse::json({{"unloading", true}}, 202);

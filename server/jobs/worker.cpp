@@ -36,7 +36,11 @@ int64_t peak_on_device(const PictureMaker& maker) { return maker.engine().device
 }  // namespace
 
 Worker::Worker(const AppContext& context, Settings defaults, JobQueue& queue, WorkerOptions options)
-    : context_(context), defaults_(std::move(defaults)), queue_(queue), options_(std::move(options)), keeper_(context) {}
+    : context_(context),
+      defaults_(std::move(defaults)),
+      queue_(queue),
+      options_(std::move(options)),
+      keeper_(context, options_.max_models) {}
 
 void Worker::start() {
   thread_ = start_thread("the worker", [this] { work(); });
@@ -94,7 +98,7 @@ bool Worker::prepare_job(RunningJob& job) {
 // The next job, and those that can run with it.
 Worker::Jobs Worker::claim() {
   Jobs jobs;
-  auto first = queue_.store().claim("gpu", options_.name, state().model, now_ms());
+  auto first = queue_.store().claim("gpu", options_.name, state().model(), now_ms());
   if (!first) return jobs;
   const std::string merge_key = first->merge_key;
   int64_t images = images_of(first->request);
@@ -134,8 +138,7 @@ bool Worker::should_stop(const Jobs& jobs) {
 
 PictureMaker& Worker::load_for(const Jobs& jobs) {
   const PreparedRun& prepared = jobs.front()->prepared();
-  const PictureMaker* before = keeper_.maker();
-  const bool loads = !before || !before->is_loaded() || before->files().transformer != prepared.model.transformer;
+  const bool loads = !keeper_.has(prepared.requests.front().spec, prepared.model);
   const auto set_loading = [&](bool loading) {
     const std::lock_guard lock(mutex_);
     state_.loading = loading;
@@ -149,18 +152,39 @@ PictureMaker& Worker::load_for(const Jobs& jobs) {
   progress.cancelled = [&] { return should_stop(jobs); };
   PictureMaker& maker = keeper_.maker_for(prepared.requests.front().spec, prepared.model, prepared.requests, progress);
   set_loading(false);
-  note_model(maker);
+  note_models();
   if (loads) queue_.events().publish("model.loaded", {{"model", prepared.model.id}, {"vram", peak_on_device(maker)}});
   return maker;
 }
 
-void Worker::note_model(const PictureMaker& maker) {
-  const std::lock_guard lock(mutex_);
-  state_.model = maker.files().id;
-  state_.model_path = maker.files().transformer.string();
-  state_.quant = name_of(maker.engine().quant());
-  state_.device = maker.engine().device().name();
-  state_.device_bytes = peak_on_device(maker);
+// What is in memory now. Models that had to leave are told to listeners.
+void Worker::note_models() {
+  std::vector<ModelInMemory> models;
+  MemorySize memory;
+  for (const PictureMaker* maker : keeper_.makers()) {
+    const Device& device = maker->engine().device();
+    if (!device.is_host()) memory = device.memory();
+    models.push_back({.name = maker->files().id,
+                      .path = maker->files().transformer.string(),
+                      .quant = std::string(name_of(maker->engine().quant())),
+                      .device = device.name(),
+                      .bytes = maker->held_bytes(),
+                      .on_gpu = !device.is_host(),
+                      .caches = maker->caches()});
+  }
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const ModelInMemory& before : state_.models)
+      if (std::none_of(models.begin(), models.end(), [&](const ModelInMemory& now) {
+            return now.path == before.path && now.quant == before.quant && now.device == before.device;
+          }))
+        gone.push_back(before.name);
+    state_.models = std::move(models);
+    if (memory.total > 0) state_.device_memory = memory;
+    state_.evicted = keeper_.evicted();
+  }
+  for (const std::string& name : gone) queue_.events().publish("model.unloaded", {{"model", name}});
 }
 
 void Worker::run_alone(RunningJob& job, PictureMaker& maker) {
@@ -267,6 +291,7 @@ void Worker::run(Jobs& jobs) {
     done.push_back(std::move(one.front()));
   }
   for (auto& job : ready) done.push_back(std::move(job));
+  note_models();
 
   const std::lock_guard lock(mutex_);
   state_.jobs.clear();
@@ -291,13 +316,8 @@ void Worker::load_and_unload() {
     load.swap(load_);
   }
   if (unload_.exchange(false) && keeper_.maker()) {
-    const std::string model = state().model;
     keeper_.drop();
-    {
-      const std::lock_guard lock(mutex_);
-      state_ = {};
-    }
-    queue_.events().publish("model.unloaded", {{"model", model}});
+    note_models();
   }
   if (!load) return;
   try {
@@ -306,7 +326,8 @@ void Worker::load_and_unload() {
     const RequestSpec spec = spec_of(defaults_.with(settings_of_job(request, queue_.assets(), context_)));
     const ModelFiles model = choose_model(spec, context_, &found_);
     queue_.events().publish("model.loading", {{"model", model.id}});
-    note_model(keeper_.maker_for(spec, model, {}, {.report = {}, .cancelled = [this] { return stopping_.load(); }}));
+    keeper_.maker_for(spec, model, {}, {.report = {}, .cancelled = [this] { return stopping_.load(); }});
+    note_models();
     queue_.events().publish("model.loaded", {{"model", model.id}});
   } catch (const std::exception& e) {
     context_.log.warn("the model could not be loaded: {}", e.what());

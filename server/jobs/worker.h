@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,14 +25,26 @@ struct WorkerOptions {
   std::chrono::seconds keep_unsaved{3600};
   int max_batch = 4;                        // images of several jobs that run together
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
+  size_t max_models = 4;                    // in memory at a time, as far as it suffices
+};
+
+// A model in memory.
+struct ModelInMemory {
+  std::string name, path, quant, device;
+  int64_t bytes = 0;  // on a GPU of its memory, on a CPU of the files of its weights
+  bool on_gpu = false;
+  std::array<PictureMaker::Cache, 3> caches = {};
 };
 
 // What a worker does now.
 struct WorkerState {
-  std::vector<std::string> jobs;                 // that run
-  std::string model, model_path, quant, device;  // in memory; empty: none
+  std::vector<std::string> jobs;      // that run
+  std::vector<ModelInMemory> models;  // the one that was used last is at the end
   bool loading = false;
-  int64_t device_bytes = 0;
+  MemorySize device_memory = {};  // of the GPU in use; 0: there is none
+  int64_t evicted = 0;            // models that made room for others since the start
+
+  std::string model() const { return models.empty() ? "" : models.back().name; }  // that was used last
 };
 
 // Sums since the start.
@@ -41,8 +54,8 @@ struct WorkerTotals {
   double busy = 0;
 };
 
-// Runs the jobs of the gpu lane with the model of the last job kept in memory. Jobs that differ in prompts and seeds alone run as
-// one batch. It knows nothing of HTTP.
+// Runs the jobs of the gpu lane and keeps the models that were used last in memory. Jobs that differ in prompts and seeds alone
+// run as one batch. It knows nothing of HTTP.
 class Worker {
  public:
   // `defaults` are the server's own settings, below those of each job.
@@ -55,7 +68,7 @@ class Worker {
 
   WorkerState state() const;
   WorkerTotals totals() const;
-  void unload();                        // frees the model as soon as no job runs
+  void unload();                        // frees all models as soon as no job runs
   void load(const std::string& model);  // before a job needs it; "" for the default
 
  private:
@@ -71,7 +84,7 @@ class Worker {
   void run_together(Jobs& jobs, PictureMaker& maker);
   bool should_stop(const Jobs& jobs);
   void load_and_unload();
-  void note_model(const PictureMaker& maker);
+  void note_models();
 
   const AppContext& context_;
   Settings defaults_;

@@ -10,6 +10,7 @@
 #include "base/file_hash.h"
 #include "engine/forecast.h"
 #include "hub/recognise.h"
+#include "pipeline/references.h"
 #include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
 #include "record/generation_record.h"
@@ -19,6 +20,7 @@ namespace flux2 {
 
 namespace {
 
+constexpr int64_t kReferenceKeys = int64_t{2} << 30;     // bytes that stay in memory after a run
 constexpr uint64_t kLargestAdapter = uint64_t{1} << 30;  // bytes; larger ones are not read for their hash
 
 // max_vram for a GPU, max_ram for the CPU, whichever belongs to the device in use. 0: no limit was given.
@@ -295,6 +297,7 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
       calls.deliver(i, picture, completed(requests[i], watch));
       ++delivered[i];
     });
+    limit_reference_memory(*session_, kReferenceKeys);
     if (text_cache_)
       for (const std::string& prompt : prompts) text_cache_->keep(*session_, prompt);
     times_.load += times.load;
@@ -333,6 +336,19 @@ bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b) {
 int64_t PictureMaker::peak_bytes() const {
   const MemoryUse memory = memory_use();
   return engine_ && !engine_->device().is_host() ? memory.peak_device : memory.peak_resident;
+}
+
+std::array<PictureMaker::Cache, 3> PictureMaker::caches() const {
+  std::array<Cache, 3> all = {Cache{"text_states"}, Cache{"reference_latents"}, Cache{"reference_keys", 0, kReferenceKeys}};
+  if (!session_) return all;
+  const auto fill = [](Cache& cache, const TensorCache& from) {
+    cache.bytes = from.bytes(), cache.limit = from.limit(), cache.hits = from.hits(), cache.misses = from.misses();
+  };
+  fill(all[0], session_->prompt_cache);
+  fill(all[1], session_->picture_cache);
+  if (session_->reference_memory) all[2].bytes = session_->reference_memory->bytes();
+  all[2].hits = session_->reference_hits, all[2].misses = session_->reference_misses;
+  return all;
 }
 
 int64_t PictureMaker::held_bytes() const {

@@ -69,6 +69,12 @@ class PictureMaker {
   int64_t peak_bytes() const;  // of the device's memory; on a CPU of the process
   // What the model keeps in memory between requests: on a GPU its pool, on a CPU the files of its weights.
   int64_t held_bytes() const;
+  // What is kept for later requests: text states, latents of reference images, keys and values of references.
+  struct Cache {
+    const char* name = "";
+    int64_t bytes = 0, limit = 0, hits = 0, misses = 0;
+  };
+  std::array<Cache, 3> caches() const;
   const PhaseTimes& times() const { return times_; }  // of everything so far
   void record_into(Trace* trace) { trace_ = trace; }  // records later requests; null stops recording
 

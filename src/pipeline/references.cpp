@@ -99,14 +99,34 @@ ReferenceTokens encode_references(Session& session, const Request& request, cons
   return result;
 }
 
+namespace {
+
+void forget_references(Session& session) {
+  // Captured steps still refer to the old memory.
+  std::erase_if(session.captured_work, [&](const CapturedWork& work) { return work.model == session.reference_memory; });
+  session.reference_memory = nullptr;
+}
+
+}  // namespace
+
+int64_t ReferenceMemory::bytes() const {
+  int64_t sum = 0;
+  for (const KeyValue& block : keys) sum += block.k.bytes() + block.v.bytes();
+  return sum;
+}
+
+void limit_reference_memory(Session& session, int64_t bytes) {
+  if (session.reference_memory && session.reference_memory->bytes() > bytes) forget_references(session);
+}
+
 std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
                                                            Session& session, const Request& request,
                                                            const ReferenceTokens& references, const BeforeBlock& before_block) {
   auto& kept = session.reference_memory;
-  if (kept && kept->list == references.list && kept->transformer.lock() == transformer) return kept;
-  // Captured steps still refer to the old memory.
-  std::erase_if(session.captured_work, [&](const CapturedWork& work) { return work.model == kept; });
-  kept = nullptr;
+  const bool same = kept && kept->list == references.list && kept->transformer.lock() == transformer;
+  ++(same ? session.reference_hits : session.reference_misses);
+  if (same) return kept;
+  forget_references(session);
 
   const auto sinusoid = [&](double value) {
     const float argument = time_argument(static_cast<float>(value), request.time_rounding);

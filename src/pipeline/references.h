@@ -32,11 +32,16 @@ struct ReferenceMemory {
   std::weak_ptr<const Flux2Transformer> transformer;  // whose blocks they are
   std::string list;                                   // of which references, in their order
   ReferenceKeys keys;                                 // [1, Nr, H, D]
+
+  int64_t bytes() const;
 };
 
 // The session's keys and values for these references. If the session holds those of other references, they are replaced.
 std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr<const Flux2Transformer>& transformer,
                                                            Session& session, const Request& request,
                                                            const ReferenceTokens& references, const BeforeBlock& before_block);
+
+// Forgets the keys and values if they take more than that. To be called between runs.
+void limit_reference_memory(Session& session, int64_t bytes);
 
 }  // namespace flux2

@@ -51,6 +51,7 @@ struct Session {
   // The keys and values of the references that were used last, for models that reuse them. Code that changes a model's weights or
   // adapters must clear this.
   std::shared_ptr<const ReferenceMemory> reference_memory;
+  int64_t reference_hits = 0, reference_misses = 0;
 
   // Work recorded by captured(), oldest first; each keeps the memory of its run. Code that changes a model's weights or adapters
   // must clear this.

@@ -18,6 +18,7 @@ class TensorCache {
   // Undefined if it is not in the cache. Counts as a use.
   Tensor find(const std::string& key) {
     const auto found = by_key_.find(key);
+    ++(found == by_key_.end() ? misses_ : hits_);
     if (found == by_key_.end()) return {};
     entries_.splice(entries_.end(), entries_, found->second);
     return found->second->second;
@@ -41,6 +42,8 @@ class TensorCache {
   int64_t limit() const { return limit_; }
   int64_t bytes() const { return bytes_; }
   size_t size() const { return entries_.size(); }
+  int64_t hits() const { return hits_; }  // of find()
+  int64_t misses() const { return misses_; }
 
  private:
   using Entries = std::list<std::pair<std::string, Tensor>>;
@@ -54,7 +57,7 @@ class TensorCache {
     while (bytes_ > down_to) remove(entries_.begin());
   }
 
-  int64_t limit_, bytes_ = 0;
+  int64_t limit_, bytes_ = 0, hits_ = 0, misses_ = 0;
   Entries entries_;  // the one used last is at the end
   std::map<std::string, Entries::iterator> by_key_;
 };
