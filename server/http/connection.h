@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/http/errors.h"
 #include "server/http/event_channel.h"
@@ -80,7 +81,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_websocket();
   void count_stream();
   void pump_events();
-  std::string framed(std::string text) const;
+  struct WaitingEvents {
+    std::string before, after;
+    std::vector<EventStream::SharedText> texts;
+  };
+  WaitingEvents take_events();
   void add_common_headers(Headers& headers) const;
 
   const std::shared_ptr<ServerCore> core_;  // first: its event loop must outlive the timer and the socket

@@ -195,9 +195,27 @@ void Connection::count_stream() {
   ++core_->streams;
 }
 
-std::string Connection::framed(std::string text) const {
-  if (state_ == State::WebSocket) return server_frame(WebSocketFrame::Text, text);
-  return is_http_1_0_ ? std::move(text) : fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+// The waiting events of a stream, up to kEventBatch bytes, with what goes around them.
+Connection::WaitingEvents Connection::take_events() {
+  WaitingEvents events;
+  size_t bytes = 0;
+  const bool frames = state_ == State::WebSocket;
+  while (bytes < kEventBatch && !last_sent_) {
+    EventChannel::Next next = channel_->next();
+    if (next.text) {
+      bytes += next.text->size();
+      if (frames) next.text = std::make_shared<const std::string>(server_frame(WebSocketFrame::Text, *next.text));
+      events.texts.push_back(std::move(next.text));
+    } else if (next.is_last) {
+      last_sent_ = true;
+    } else {
+      break;
+    }
+  }
+  const bool chunked = !frames && !is_http_1_0_;
+  if (chunked && bytes > 0) events.before = fmt::format("{:x}\r\n", bytes), events.after = "\r\n";
+  if (last_sent_) events.after += frames ? server_frame(WebSocketFrame::Close, "\x03\xe8") : chunked ? "0\r\n\r\n" : "";
+  return events;
 }
 
 void Connection::pump_events() {
@@ -206,18 +224,28 @@ void Connection::pump_events() {
     return close();
   }
   if (closed_ || writing_ || !out_.empty() || !channel_ || (state_ != State::Streaming && state_ != State::WebSocket)) return;
-  if (last_sent_) return end();
-  std::string out;
-  while (out.size() < kEventBatch && !last_sent_) {
-    EventChannel::Next next = channel_->next();
-    if (next.text) out += framed(std::move(*next.text));
-    else if (next.is_last) last_sent_ = true;
-    else break;
+  while (true) {
+    if (last_sent_) return end();
+    const WaitingEvents events = take_events();
+    std::vector<boost::asio::const_buffer> parts;
+    const auto add = [&](const std::string& text) {
+      if (!text.empty()) parts.emplace_back(text.data(), text.size());
+    };
+    add(events.before);
+    for (const auto& text : events.texts) add(*text);
+    add(events.after);
+    if (parts.empty()) return last_sent_ ? end() : void();
+    // Thousands of streams get the same bytes: no copy for each, and no timer while the client keeps up.
+    const size_t sent = transport_->try_write(parts);
+    std::string rest;
+    size_t before = 0;
+    for (const auto& part : parts) {
+      const size_t skipped = std::min(sent - std::min(sent, before), part.size());
+      rest.append(static_cast<const char*>(part.data()) + skipped, part.size() - skipped);
+      before += part.size();
+    }
+    if (!rest.empty()) return write(std::move(rest));
   }
-  if (last_sent_)
-    out += state_ == State::WebSocket ? server_frame(WebSocketFrame::Close, "\x03\xe8") : is_http_1_0_ ? "" : "0\r\n\r\n";
-  if (!out.empty()) write(std::move(out));
-  else if (last_sent_) end();
 }
 
 }  // namespace flux2

@@ -3,6 +3,10 @@
 namespace flux2 {
 
 bool EventChannel::send(std::string text, EventStream::Keep keep) {
+  return send_shared(std::make_shared<const std::string>(std::move(text)), keep);
+}
+
+bool EventChannel::send_shared(EventStream::SharedText text, EventStream::Keep keep) {
   {
     const std::lock_guard lock(mutex_);
     if (closing_ || closed_) return false;

@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,13 +19,14 @@ class EventChannel : public EventStream::Channel {
   explicit EventChannel(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   bool send(std::string text, EventStream::Keep keep) override;
+  bool send_shared(EventStream::SharedText text, EventStream::Keep keep) override;
   void close() override;
   void on_closed(std::function<void()> call) override;
 
   // For the connection:
   struct Next {
-    std::optional<std::string> text;  // none: nothing waits
-    bool is_last = false;             // closed by the writer, and nothing waits
+    EventStream::SharedText text;  // none: nothing waits
+    bool is_last = false;          // closed by the writer, and nothing waits
   };
   Next next();
   bool overflowed();  // the client is too slow
@@ -47,6 +47,9 @@ class EventChannelHandle : public EventStream::Channel {
   ~EventChannelHandle() override { channel_->close(); }
 
   bool send(std::string text, EventStream::Keep keep) override { return channel_->send(std::move(text), keep); }
+  bool send_shared(EventStream::SharedText text, EventStream::Keep keep) override {
+    return channel_->send_shared(std::move(text), keep);
+  }
   void close() override { channel_->close(); }
   void on_closed(std::function<void()> call) override { channel_->on_closed(std::move(call)); }
 

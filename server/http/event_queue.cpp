@@ -5,12 +5,12 @@
 namespace flux2 {
 
 void EventQueue::count(const Waiting& event, bool added) {
-  size_t& counted = event.text.size() > kLargeEvent ? large_ : bytes_;
-  const size_t amount = event.text.size() > kLargeEvent ? 1 : event.text.size();
+  size_t& counted = event.text->size() > kLargeEvent ? large_ : bytes_;
+  const size_t amount = event.text->size() > kLargeEvent ? 1 : event.text->size();
   counted = added ? counted + amount : counted - amount;
 }
 
-bool EventQueue::push(std::string text, EventStream::Keep keep) {
+bool EventQueue::push(EventStream::SharedText text, EventStream::Keep keep) {
   events_.push_back({std::move(text), keep});
   count(events_.back(), true);
   while (is_over()) {
@@ -22,9 +22,9 @@ bool EventQueue::push(std::string text, EventStream::Keep keep) {
   return true;
 }
 
-std::string EventQueue::pop() {
+EventStream::SharedText EventQueue::pop() {
   count(events_.front(), false);
-  std::string text = std::move(events_.front().text);
+  EventStream::SharedText text = std::move(events_.front().text);
   events_.pop_front();
   return text;
 }

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <string>
 
 #include "server/http/exchange.h"
 
@@ -15,8 +14,8 @@ class EventQueue {
   static constexpr size_t kEvents = 256, kBytes = 1 << 20, kLargeEvent = 128 << 10, kLargeEvents = 16;
 
   // False: the client is too slow, and only events that must arrive are waiting.
-  bool push(std::string text, EventStream::Keep keep);
-  std::string pop();  // the oldest
+  bool push(EventStream::SharedText text, EventStream::Keep keep);
+  EventStream::SharedText pop();  // the oldest
   bool empty() const { return events_.empty(); }
   size_t size() const { return events_.size(); }
   size_t bytes() const { return bytes_; }  // of those that are not large
@@ -24,7 +23,7 @@ class EventQueue {
 
  private:
   struct Waiting {
-    std::string text;
+    EventStream::SharedText text;
     EventStream::Keep keep;
   };
   bool is_over() const { return events_.size() > kEvents || bytes_ > kBytes || large_ > kLargeEvents; }

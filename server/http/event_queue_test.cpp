@@ -9,31 +9,33 @@ namespace {
 
 using Keep = EventStream::Keep;
 
+EventStream::SharedText shared(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
+
 TEST(EventQueue, DropsTheOldestThatMayBeDropped) {
   EventQueue queue;
   for (size_t i = 0; i < EventQueue::kEvents; ++i)
-    EXPECT_TRUE(queue.push(std::to_string(i), i % 2 == 0 ? Keep::IfRoom : Keep::Always));
-  EXPECT_TRUE(queue.push("state", Keep::Always));
+    EXPECT_TRUE(queue.push(shared(std::to_string(i)), i % 2 == 0 ? Keep::IfRoom : Keep::Always));
+  EXPECT_TRUE(queue.push(shared("state"), Keep::Always));
   EXPECT_EQ(queue.size(), EventQueue::kEvents);
-  EXPECT_EQ(queue.pop(), "1") << "0 was dropped";
-  EXPECT_EQ(queue.pop(), "2");
+  EXPECT_EQ(*queue.pop(), "1") << "0 was dropped";
+  EXPECT_EQ(*queue.pop(), "2");
 }
 
 TEST(EventQueue, IsFullWhenOnlyStatesWait) {
   EventQueue queue;
-  for (size_t i = 0; i < EventQueue::kEvents; ++i) ASSERT_TRUE(queue.push("x", Keep::Always));
-  EXPECT_TRUE(queue.push("progress", Keep::IfRoom)) << "the new one is dropped itself";
+  for (size_t i = 0; i < EventQueue::kEvents; ++i) ASSERT_TRUE(queue.push(shared("x"), Keep::Always));
+  EXPECT_TRUE(queue.push(shared("progress"), Keep::IfRoom)) << "the new one is dropped itself";
   EXPECT_EQ(queue.size(), EventQueue::kEvents);
-  EXPECT_FALSE(queue.push("x", Keep::Always));
+  EXPECT_FALSE(queue.push(shared("x"), Keep::Always));
 }
 
 TEST(EventQueue, CountsBytes) {
   EventQueue queue;
   const std::string block(100 << 10, 'x');
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(queue.push(block, Keep::Always));
-  EXPECT_FALSE(queue.push(block, Keep::Always));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(queue.push(shared(block), Keep::Always));
+  EXPECT_FALSE(queue.push(shared(block), Keep::Always));
   queue.clear();
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(queue.push(block, Keep::IfRoom));
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(queue.push(shared(block), Keep::IfRoom));
   EXPECT_LE(queue.bytes(), EventQueue::kBytes);
   EXPECT_EQ(queue.size(), 10u);
 }
@@ -41,9 +43,9 @@ TEST(EventQueue, CountsBytes) {
 TEST(EventQueue, FinishedImagesPass) {
   EventQueue queue;
   const std::string image(2 << 20, 'x');
-  for (size_t i = 0; i < EventQueue::kLargeEvents; ++i) EXPECT_TRUE(queue.push(image, Keep::Always));
-  EXPECT_TRUE(queue.push("state", Keep::Always));
-  EXPECT_FALSE(queue.push(image, Keep::Always));
+  for (size_t i = 0; i < EventQueue::kLargeEvents; ++i) EXPECT_TRUE(queue.push(shared(image), Keep::Always));
+  EXPECT_TRUE(queue.push(shared("state"), Keep::Always));
+  EXPECT_FALSE(queue.push(shared(image), Keep::Always));
   while (!queue.empty()) queue.pop();
   EXPECT_EQ(queue.bytes(), 0u);
 }
@@ -58,7 +60,7 @@ TEST(EventChannel, EndsOnce) {
     EXPECT_EQ(woken, 1);
   }
   EXPECT_EQ(woken, 2) << "the last handle closes";
-  EXPECT_EQ(channel->next().text, "id: 1\nevent: a\ndata: b\n\n");
+  EXPECT_EQ(*channel->next().text, "id: 1\nevent: a\ndata: b\n\n");
   EXPECT_TRUE(channel->next().is_last);
   EXPECT_FALSE(channel->send("late", Keep::Always));
   EXPECT_EQ(closed, 0);

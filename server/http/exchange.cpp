@@ -18,21 +18,27 @@ void add_lines(std::string& out, std::string_view field, std::string_view text) 
 
 }  // namespace
 
-bool EventStream::event(int64_t id, std::string_view name, std::string_view data, Keep keep) const {
+std::string EventStream::text_of(int64_t id, std::string_view name, std::string_view data) {
   std::string text;
   text.reserve(name.size() + data.size() + 48);
   if (id != 0) text += fmt::format("id: {}\n", id);
   if (!name.empty()) text.append("event: ").append(name.substr(0, name.find_first_of("\r\n"))) += '\n';
   add_lines(text, "data: ", data);
   text += '\n';
-  return channel_->send(std::move(text), keep);
+  return text;
 }
 
-bool EventStream::comment(std::string_view comment) const {
+std::string EventStream::text_of_comment(std::string_view comment) {
   std::string text;
   add_lines(text, ": ", comment);
   text += '\n';
-  return channel_->send(std::move(text), Keep::IfRoom);
+  return text;
 }
+
+bool EventStream::event(int64_t id, std::string_view name, std::string_view data, Keep keep) const {
+  return channel_->send(text_of(id, name, data), keep);
+}
+
+bool EventStream::comment(std::string_view text) const { return channel_->send(text_of_comment(text), Keep::IfRoom); }
 
 }  // namespace flux2

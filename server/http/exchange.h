@@ -19,10 +19,14 @@ class EventStream {
     IfRoom,  // progress and previews: the oldest of these is dropped first
   };
 
+  using SharedText = std::shared_ptr<const std::string>;
+
   class Channel {  // implemented by the connection
    public:
     virtual ~Channel() = default;
     virtual bool send(std::string text, Keep keep) = 0;
+    // The same bytes for many clients.
+    virtual bool send_shared(SharedText text, Keep keep) { return send(*text, keep); }
     virtual void close() = 0;
     virtual void on_closed(std::function<void()> call) = 0;
   };
@@ -32,6 +36,10 @@ class EventStream {
   // One event with a data line for each line of `data`; id 0 and an empty name are left out. False once the stream is closed.
   bool event(int64_t id, std::string_view name, std::string_view data, Keep keep = Keep::Always) const;
   bool comment(std::string_view text) const;
+  // Events as text_of() writes them, one or more.
+  bool send(SharedText text, Keep keep = Keep::Always) const { return channel_->send_shared(std::move(text), keep); }
+  static std::string text_of(int64_t id, std::string_view name, std::string_view data);
+  static std::string text_of_comment(std::string_view text);
   void close() const { channel_->close(); }
   // Called once, on an I/O thread, when either side has closed the stream. At once if it is closed already.
   void on_closed(std::function<void()> call) const { channel_->on_closed(std::move(call)); }

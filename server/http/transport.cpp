@@ -13,13 +13,21 @@ using boost::system::error_code;
 
 class PlainTransport : public Transport {
  public:
-  explicit PlainTransport(StreamSocket socket) : socket_(std::move(socket)) {}
+  explicit PlainTransport(StreamSocket socket) : socket_(std::move(socket)) {
+    error_code failure;
+    socket_.non_blocking(true, failure);
+    can_try_ = !failure;
+  }
 
   void handshake(Done done) override {
     asio::post(socket_.get_executor(), [done = std::move(done)] { done({}, 0); });
   }
   void read_some(asio::mutable_buffer into, Done done) override { socket_.async_read_some(into, std::move(done)); }
   void write_some(asio::const_buffer from, Done done) override { socket_.async_write_some(from, std::move(done)); }
+  size_t try_write(std::span<const asio::const_buffer> from) override {
+    error_code error;  // the next write_some() reports it
+    return can_try_ ? socket_.write_some(from, error) : 0;
+  }
   void end_sending(Done done) override {
     error_code error;
     socket_.shutdown(asio::socket_base::shutdown_send, error);
@@ -32,6 +40,7 @@ class PlainTransport : public Transport {
 
  private:
   StreamSocket socket_;
+  bool can_try_ = false;
 };
 
 class TlsTransport : public Transport {
@@ -43,6 +52,7 @@ class TlsTransport : public Transport {
   }
   void read_some(asio::mutable_buffer into, Done done) override { stream_.async_read_some(into, std::move(done)); }
   void write_some(asio::const_buffer from, Done done) override { stream_.async_write_some(from, std::move(done)); }
+  size_t try_write(std::span<const asio::const_buffer>) override { return 0; }
   void end_sending(Done done) override {
     stream_.async_shutdown([done = std::move(done)](error_code error) { done(error ? error : asio::error::eof, 0); });
   }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace flux2 {
 
@@ -25,6 +26,8 @@ class Transport {
   virtual void handshake(Done done) = 0;
   virtual void read_some(boost::asio::mutable_buffer into, Done done) = 0;
   virtual void write_some(boost::asio::const_buffer from, Done done) = 0;
+  // What can be sent at once, without waiting. 0: nothing, use write_some().
+  virtual size_t try_write(std::span<const boost::asio::const_buffer> from) = 0;
   // Tells the client that no more bytes follow. Ends with an error if none can be read either.
   virtual void end_sending(Done done) = 0;
   virtual void close() = 0;  // pending calls end with an error
