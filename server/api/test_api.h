@@ -11,7 +11,7 @@
 #include "server/http/errors.h"
 #include "server/http/router.h"
 #include "server/store/ids.h"
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

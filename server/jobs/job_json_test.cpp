@@ -2,7 +2,7 @@
 
 #include "server/jobs/job_queue.h"
 #include "server/store/ids.h"
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "server/http/errors.h"
 #include "server/store/ids.h"
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

@@ -15,9 +15,9 @@
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
-#include "server/store/busy_retry.h"
 #include "server/store/ids.h"
 #include "server/store/schema.h"
+#include "server/store/sqlite_sql.h"
 
 namespace flux2 {
 
@@ -35,7 +35,7 @@ constexpr int kThumbSide = 384, kThumbQuality = 80;
 constexpr const char* kAssetColumns =
     "id, project, kind, path, mime, sha256, job, parent, bytes, width, height, created, missing";
 
-Asset read_asset(const Statement& row) {
+Asset read_asset(const SqlStatement& row) {
   Asset asset;
   asset.id = row.text(0);
   asset.project = row.text(1);
@@ -55,7 +55,7 @@ Asset read_asset(const Statement& row) {
 
 // The condition of a filter and the values of its parameters.
 std::pair<std::string, std::vector<std::string>> asset_condition(const AssetFilter& filter, bool with_before) {
-  std::pair<std::string, std::vector<std::string>> condition{"1", {}};
+  std::pair<std::string, std::vector<std::string>> condition{"TRUE", {}};
   const auto narrow = [&](const char* part, const std::string& value) {
     if (value.empty()) return;
     condition.first += fmt::format(" AND {} ?", part);
@@ -105,8 +105,11 @@ fs::path thumbnail_name(const std::string& id, ImageFormat format) {
 }  // namespace
 
 AssetStore::AssetStore(const fs::path& data_folder, ImageLimits limits)
-    : folder_(data_folder), limits_(limits), database_(data_folder / "flux2.db", Database::Access::Write) {
-  retried_while_busy([&] { migrate_studio(database_); });
+    : AssetStore(data_folder, open_sqlite(data_folder / "flux2.db"), limits) {}
+
+AssetStore::AssetStore(const fs::path& data_folder, std::shared_ptr<SqlDatabase> database, ImageLimits limits)
+    : folder_(data_folder), limits_(limits), database_(std::move(database)) {
+  migrate_studio(*database_);
   for (const char* name : {kGenerated, kUploads, kThumbs, kWorkspace}) {
     std::error_code failure;
     fs::create_directories(folder_ / name, failure);
@@ -131,9 +134,8 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
     if (!is_file(folder_ / equal.path)) write_file(bytes, equal.path);
     if (equal.kind == kTemporary) equal.created = asset.created;  // its time begins again
     equal.missing = false;
-    const std::lock_guard lock(mutex_);
-    in_transaction(database_, [&] {
-      database_.prepare("UPDATE assets SET missing = 0, created = ? WHERE id = ?").bind(equal.created).bind(equal.id).run();
+    database_->writing([&](SqlConnection& sql) {
+      sql.prepare("UPDATE assets SET missing = 0, created = ? WHERE id = ?").bind(equal.created).bind(equal.id).run();
     });
     return equal;
   };
@@ -142,29 +144,24 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
   asset.id = new_id();
   asset.path = fmt::format("{}/{}.{}", folder_of_kind(asset.kind), asset.id, name_of(header.format));
   write_file(bytes, asset.path);
-  const bool is_new = [&] {
-    const std::lock_guard lock(mutex_);
-    return in_transaction(database_, [&] {
-      database_
-          .prepare(fmt::format("INSERT INTO assets ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
-                               "ON CONFLICT (project, sha256, kind) DO NOTHING",
-                               kAssetColumns))
-          .bind(asset.id)
-          .bind(asset.project)
-          .bind(asset.kind)
-          .bind(asset.path)
-          .bind(asset.mime)
-          .bind(asset.sha256)
-          .bind(asset.job)
-          .bind(asset.parent)
-          .bind(static_cast<int64_t>(asset.bytes))
-          .bind(asset.width)
-          .bind(asset.height)
-          .bind(asset.created)
-          .run();
-      return database_.changes() > 0;
-    });
-  }();
+  const bool is_new = database_->writing([&](SqlConnection& sql) {
+    return sql.prepare(fmt::format("INSERT INTO assets ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
+                                   "ON CONFLICT (project, sha256, kind) DO NOTHING",
+                                   kAssetColumns))
+               .bind(asset.id)
+               .bind(asset.project)
+               .bind(asset.kind)
+               .bind(asset.path)
+               .bind(asset.mime)
+               .bind(asset.sha256)
+               .bind(asset.job)
+               .bind(asset.parent)
+               .bind(static_cast<int64_t>(asset.bytes))
+               .bind(asset.width)
+               .bind(asset.height)
+               .bind(asset.created)
+               .run() > 0;
+  });
   if (is_new) return asset;
   remove_files(asset);  // another thread or process has stored the same bytes meanwhile
   auto equal = find_equal(asset);
@@ -195,19 +192,17 @@ void AssetStore::write_file(std::span<const std::byte> bytes, const fs::path& re
 }
 
 std::optional<Asset> AssetStore::find_equal(const Asset& asset) const {
-  const std::lock_guard lock(mutex_);
-  return retried_while_busy([&]() -> std::optional<Asset> {
-    Statement row =
-        database_.prepare(fmt::format("SELECT {} FROM assets WHERE project = ? AND sha256 = ? AND kind = ?", kAssetColumns));
+  return database_->reading([&](SqlConnection& sql) -> std::optional<Asset> {
+    SqlStatement row =
+        sql.prepare(fmt::format("SELECT {} FROM assets WHERE project = ? AND sha256 = ? AND kind = ?", kAssetColumns));
     row.bind(asset.project).bind(asset.sha256).bind(asset.kind);
     return row.step() ? std::optional(read_asset(row)) : std::nullopt;
   });
 }
 
 std::optional<Asset> AssetStore::get(const std::string& id) const {
-  const std::lock_guard lock(mutex_);
-  return retried_while_busy([&]() -> std::optional<Asset> {
-    Statement row = database_.prepare(fmt::format("SELECT {} FROM assets WHERE id = ?", kAssetColumns));
+  return database_->reading([&](SqlConnection& sql) -> std::optional<Asset> {
+    SqlStatement row = sql.prepare(fmt::format("SELECT {} FROM assets WHERE id = ?", kAssetColumns));
     row.bind(id);
     return row.step() ? std::optional(read_asset(row)) : std::nullopt;
   });
@@ -215,10 +210,8 @@ std::optional<Asset> AssetStore::get(const std::string& id) const {
 
 std::vector<Asset> AssetStore::list(const AssetFilter& filter) const {
   const auto [condition, values] = asset_condition(filter, true);
-  const std::lock_guard lock(mutex_);
-  return retried_while_busy([&, &where = condition, &parameters = values] {
-    Statement rows =
-        database_.prepare(fmt::format("SELECT {} FROM assets WHERE {} ORDER BY id DESC LIMIT ?", kAssetColumns, where));
+  return database_->reading([&, &where = condition, &parameters = values](SqlConnection& sql) {
+    SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM assets WHERE {} ORDER BY id DESC LIMIT ?", kAssetColumns, where));
     for (const std::string& value : parameters) rows.bind(value);
     rows.bind(std::max(filter.limit, 0));
     std::vector<Asset> assets;
@@ -229,9 +222,8 @@ std::vector<Asset> AssetStore::list(const AssetFilter& filter) const {
 
 int64_t AssetStore::count(const AssetFilter& filter) const {
   const auto [condition, values] = asset_condition(filter, false);
-  const std::lock_guard lock(mutex_);
-  return retried_while_busy([&, &where = condition, &parameters = values] {
-    Statement row = database_.prepare("SELECT count(*) FROM assets WHERE " + where);
+  return database_->reading([&, &where = condition, &parameters = values](SqlConnection& sql) {
+    SqlStatement row = sql.prepare("SELECT count(*) FROM assets WHERE " + where);
     for (const std::string& value : parameters) row.bind(value);
     return row.step() ? row.integer(0) : 0;
   });
@@ -271,29 +263,21 @@ void AssetStore::remove_files(const Asset& asset) const {
 bool AssetStore::remove(const std::string& id) {
   const auto asset = get(id);
   if (!asset) return false;
-  {
-    const std::lock_guard lock(mutex_);
-    const bool removed = in_transaction(database_, [&] {
-      database_.prepare("DELETE FROM assets WHERE id = ?").bind(id).run();
-      return database_.changes() > 0;
-    });
-    if (!removed) return false;
-  }
+  const bool removed =
+      database_->writing([&](SqlConnection& sql) { return sql.prepare("DELETE FROM assets WHERE id = ?").bind(id).run() > 0; });
+  if (!removed) return false;
   remove_files(*asset);
   return true;
 }
 
 int AssetStore::remove_older(const std::string& kind, int64_t before_ms) {
-  std::vector<std::string> ids;
-  {
-    const std::lock_guard lock(mutex_);
-    retried_while_busy([&] {
-      ids.clear();
-      Statement rows = database_.prepare("SELECT id FROM assets WHERE kind = ? AND created < ?");
-      rows.bind(kind).bind(before_ms);
-      while (rows.step()) ids.push_back(rows.text(0));
-    });
-  }
+  const auto ids = database_->reading([&](SqlConnection& sql) {
+    SqlStatement rows = sql.prepare("SELECT id FROM assets WHERE kind = ? AND created < ?");
+    rows.bind(kind).bind(before_ms);
+    std::vector<std::string> found;
+    while (rows.step()) found.push_back(rows.text(0));
+    return found;
+  });
   return static_cast<int>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) { return remove(id); }));
 }
 
@@ -314,22 +298,20 @@ AssetStore::Swept AssetStore::sweep(int64_t age_seconds) {
       if (fs::remove(file, failure)) ++swept.files_removed;
     }
   }
-  const std::lock_guard lock(mutex_);
-  std::vector<Asset> changed;
-  {
-    Statement rows = database_.prepare(fmt::format("SELECT {} FROM assets", kAssetColumns));
-    while (rows.step()) {
-      Asset asset = read_asset(rows);
-      const bool missing = !is_file(folder_ / asset.path);
-      if (missing) ++swept.rows_missing;
-      if (missing == asset.missing) continue;
-      asset.missing = missing;
-      changed.push_back(std::move(asset));
-    }
-  }
-  in_transaction(database_, [&] {
-    for (const Asset& asset : changed)
-      database_.prepare("UPDATE assets SET missing = ? WHERE id = ?").bind(asset.missing ? 1 : 0).bind(asset.id).run();
+  std::vector<Asset> assets = database_->reading([&](SqlConnection& sql) {
+    SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM assets", kAssetColumns));
+    std::vector<Asset> found;
+    while (rows.step()) found.push_back(read_asset(rows));
+    return found;
+  });
+  std::erase_if(assets, [&](Asset& asset) {
+    const bool missing = !is_file(folder_ / asset.path);
+    if (missing) ++swept.rows_missing;
+    return std::exchange(asset.missing, missing) == missing;
+  });
+  database_->writing([&](SqlConnection& sql) {
+    for (const Asset& asset : assets)
+      sql.prepare("UPDATE assets SET missing = ? WHERE id = ?").bind(asset.missing ? 1 : 0).bind(asset.id).run();
   });
   return swept;
 }

@@ -2,14 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
-#include "hub/registry/database.h"
+#include "server/store/sql.h"
 
 namespace flux2 {
 
@@ -31,11 +31,14 @@ struct AssetFilter {
   int limit = 50;
 };
 
-// Images below the data folder and their rows in flux2.db. A file is written completely, then renamed, then its row is inserted,
-// so a kill leaves at most a file without a row, which sweep() removes. Thread-safe.
+// Images below the data folder and their rows in the database. A file is written completely, then renamed, then its row is
+// inserted, so a kill leaves at most a file without a row, which sweep() removes. Thread-safe.
 class AssetStore {
  public:
   // Images over the limits are refused before they are decoded.
+  AssetStore(const std::filesystem::path& data_folder, std::shared_ptr<SqlDatabase> database,
+             ImageLimits limits = Limits::for_server().image);
+  // With the rows in flux2.db of the data folder.
   explicit AssetStore(const std::filesystem::path& data_folder, ImageLimits limits = Limits::for_server().image);
 
   // Stores encoded image bytes. The type comes from the bytes: PNG, JPEG, WebP, BMP or PNM; anything else is InvalidArgument.
@@ -67,8 +70,7 @@ class AssetStore {
 
   std::filesystem::path folder_;
   ImageLimits limits_;
-  mutable std::mutex mutex_;  // guards database_
-  Database database_;
+  std::shared_ptr<SqlDatabase> database_;
 };
 
 }  // namespace flux2

@@ -22,7 +22,7 @@ std::string stored(const Json& value) {
 }
 Json loaded(const std::string& text) { return text.empty() ? Json(nullptr) : parse_json(text); }
 
-Job read_job(const Statement& row) {
+Job read_job(const SqlStatement& row) {
   Job job;
   job.id = row.text(0);
   job.project = row.text(1);
@@ -58,13 +58,13 @@ Job read_job(const Statement& row) {
 }  // namespace
 
 int64_t JobRows::one(std::string_view sql, const std::vector<std::string>& values) const {
-  Statement row = database_.prepare(sql);
+  SqlStatement row = sql_.prepare(sql);
   for (const std::string& value : values) row.bind(value);
   return row.step() ? row.integer(0) : 0;
 }
 
 std::vector<Job> JobRows::select(const std::string& condition, const std::vector<std::string>& values, int64_t limit) const {
-  Statement rows = database_.prepare(fmt::format("SELECT {} FROM jobs WHERE {}", kColumns, condition));
+  SqlStatement rows = sql_.prepare(fmt::format("SELECT {} FROM jobs WHERE {}", kColumns, condition));
   for (const std::string& value : values) rows.bind(value);
   rows.bind(limit);
   std::vector<Job> jobs;
@@ -74,7 +74,7 @@ std::vector<Job> JobRows::select(const std::string& condition, const std::vector
 }
 
 std::vector<JobImage> JobRows::images_of(const std::string& id) const {
-  Statement rows = database_.prepare("SELECT idx, asset, seed, width, height FROM job_images WHERE job = ? ORDER BY idx");
+  SqlStatement rows = sql_.prepare("SELECT idx, asset, seed, width, height FROM job_images WHERE job = ? ORDER BY idx");
   rows.bind(id);
   std::vector<JobImage> images;
   while (rows.step())
@@ -85,6 +85,27 @@ std::vector<JobImage> JobRows::images_of(const std::string& id) const {
 
 std::optional<Job> JobRows::find(const std::string& id) const {
   auto jobs = select("id = ? LIMIT ?", {id}, 1);
+  return jobs.empty() ? std::nullopt : std::optional(std::move(jobs[0]));
+}
+
+std::optional<Job> JobRows::find_and_lock(const std::string& id) const {
+  auto jobs = select(fmt::format("id = ? LIMIT ? {}", sql_.locking()), {id}, 1);
+  return jobs.empty() ? std::nullopt : std::optional(std::move(jobs[0]));
+}
+
+std::optional<Job> JobRows::take_waiting(const std::string& lane, const std::string& merge_key) const {
+  std::string condition = "state = 'queued' AND lane = ?";
+  std::vector<std::string> values = {lane};
+  if (!merge_key.empty()) {
+    condition += " AND merge_key = ?";
+    values.push_back(merge_key);
+  }
+  auto jobs = select(fmt::format("{} ORDER BY priority DESC, seq LIMIT ? {}", condition, sql_.locking_free_ones()), values, 1);
+  return jobs.empty() ? std::nullopt : std::optional(std::move(jobs[0]));
+}
+
+std::optional<Job> JobRows::take(const std::string& id) const {
+  auto jobs = select(fmt::format("id = ? AND state = 'queued' LIMIT ? {}", sql_.locking_free_ones()), {id}, 1);
   return jobs.empty() ? std::nullopt : std::optional(std::move(jobs[0]));
 }
 
@@ -100,13 +121,13 @@ JobStore::Counts JobRows::count(const std::string& lane) const {
 bool JobRows::is_paused() const { return one("SELECT value FROM settings WHERE key = 'paused'") != 0; }
 
 bool JobRows::holds(const std::string& id, const std::string& worker) const {
-  return one(fmt::format("SELECT 1 FROM jobs WHERE id = ? AND worker = ? AND {}", kHeld), {id, worker}) != 0;
+  return one(fmt::format("SELECT 1 FROM jobs WHERE id = ? AND worker = ? AND {} {}", kHeld, sql_.locking()), {id, worker}) != 0;
 }
 
 void JobRows::add(const Job& job) const {
   std::string marks = "?";
   for (int i = 1; i < kColumnCount; ++i) marks += ", ?";
-  database_.prepare(fmt::format("INSERT INTO jobs ({}) VALUES ({})", kColumns, marks))
+  sql_.prepare(fmt::format("INSERT INTO jobs ({}) VALUES ({})", kColumns, marks))
       .bind(job.id)
       .bind(job.project)
       .bind(job.kind)
@@ -143,7 +164,7 @@ Job JobRows::hold(Job job, const std::string& worker, int64_t now) const {
   job.worker = worker;
   job.started = now;
   job.lease_until = now + kLeaseMs;
-  database_.prepare("UPDATE jobs SET state = 'running', worker = ?, started = ?, lease_until = ? WHERE id = ?")
+  sql_.prepare("UPDATE jobs SET state = 'running', worker = ?, started = ?, lease_until = ? WHERE id = ?")
       .bind(worker)
       .bind(now)
       .bind(job.lease_until)
@@ -153,7 +174,7 @@ Job JobRows::hold(Job job, const std::string& worker, int64_t now) const {
 }
 
 void JobRows::set_progress(const Job& job) const {
-  database_.prepare("UPDATE jobs SET phase = ?, message = ?, step = ?, steps = ?, progress = ?, resolved = ? WHERE id = ?")
+  sql_.prepare("UPDATE jobs SET phase = ?, message = ?, step = ?, steps = ?, progress = ?, resolved = ? WHERE id = ?")
       .bind(job.phase)
       .bind(job.message)
       .bind(job.step)
@@ -166,18 +187,18 @@ void JobRows::set_progress(const Job& job) const {
 
 void JobRows::finish(const Job& job) const {
   end(job.id, job.state.c_str(), job.finished != 0 ? job.finished : now_ms());
-  database_.prepare("UPDATE jobs SET error = ?, result = ? WHERE id = ?")
+  sql_.prepare("UPDATE jobs SET error = ?, result = ? WHERE id = ?")
       .bind(stored(job.error))
       .bind(stored(job.result))
       .bind(job.id)
       .run();
   if (!job.resolved.is_null())
-    database_.prepare("UPDATE jobs SET resolved = ? WHERE id = ?").bind(stored(job.resolved)).bind(job.id).run();
-  if (job.state == "completed") database_.prepare("UPDATE jobs SET progress = 1, step = steps WHERE id = ?").bind(job.id).run();
+    sql_.prepare("UPDATE jobs SET resolved = ? WHERE id = ?").bind(stored(job.resolved)).bind(job.id).run();
+  if (job.state == "completed") sql_.prepare("UPDATE jobs SET progress = 1, step = steps WHERE id = ?").bind(job.id).run();
 }
 
 void JobRows::end(const std::string& id, const char* state, int64_t now) const {
-  database_.prepare("UPDATE jobs SET state = ?, phase = '', message = '', lease_until = 0, finished = ? WHERE id = ?")
+  sql_.prepare("UPDATE jobs SET state = ?, phase = '', message = '', lease_until = 0, finished = ? WHERE id = ?")
       .bind(state)
       .bind(now)
       .bind(id)
@@ -185,8 +206,7 @@ void JobRows::end(const std::string& id, const char* state, int64_t now) const {
 }
 
 void JobRows::requeue(const std::string& id) const {
-  database_
-      .prepare(
+  sql_.prepare(
           "UPDATE jobs SET state = 'queued', worker = '', lease_until = 0, started = 0, phase = '', message = '', "
           "step = 0, progress = 0 WHERE id = ?")
       .bind(id)
@@ -195,7 +215,9 @@ void JobRows::requeue(const std::string& id) const {
 }
 
 void JobRows::add_image(const std::string& id, const JobImage& image) const {
-  database_.prepare("INSERT OR REPLACE INTO job_images VALUES (?, ?, ?, ?, ?, ?)")
+  sql_.prepare(
+          "INSERT INTO job_images VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (job, idx) DO UPDATE SET "
+          "asset = excluded.asset, seed = excluded.seed, width = excluded.width, height = excluded.height")
       .bind(id)
       .bind(image.index)
       .bind(image.asset)
@@ -205,20 +227,18 @@ void JobRows::add_image(const std::string& id, const JobImage& image) const {
       .run();
 }
 
-void JobRows::forget_images(const std::string& id) const {
-  database_.prepare("DELETE FROM job_images WHERE job = ?").bind(id).run();
-}
+void JobRows::forget_images(const std::string& id) const { sql_.prepare("DELETE FROM job_images WHERE job = ?").bind(id).run(); }
 
 // A place is a priority and a seq. A seq is unique at every moment, so all of them are freed first.
 void JobRows::exchange_places(const std::vector<Job>& jobs) const {
   std::vector<std::pair<int64_t, int64_t>> places;  // −priority, seq: they sort in the order of running
   for (const Job& job : jobs) {
     places.emplace_back(-int64_t{job.priority}, job.seq);
-    database_.prepare("UPDATE jobs SET seq = -seq WHERE id = ?").bind(job.id).run();
+    sql_.prepare("UPDATE jobs SET seq = -seq WHERE id = ?").bind(job.id).run();
   }
   std::sort(places.begin(), places.end());
   for (size_t i = 0; i < jobs.size(); ++i)
-    database_.prepare("UPDATE jobs SET priority = ?, seq = ? WHERE id = ?")
+    sql_.prepare("UPDATE jobs SET priority = ?, seq = ? WHERE id = ?")
         .bind(-places[i].first)
         .bind(places[i].second)
         .bind(jobs[i].id)

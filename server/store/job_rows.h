@@ -1,28 +1,34 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "hub/registry/database.h"
 #include "server/store/job_store.h"
+#include "server/store/sql.h"
 
 namespace flux2 {
 
 // The SQL of the job tables. Every call runs inside a transaction of the caller.
 class JobRows {
  public:
-  explicit JobRows(const Database& database) : database_(database) {}
+  explicit JobRows(SqlConnection& sql) : sql_(sql) {}
 
+  SqlConnection& sql() const { return sql_; }
   int64_t one(std::string_view sql, const std::vector<std::string>& values = {}) const;  // 0 without a row
 
-  // The last parameter of the condition is the number of rows, −1 for all.
+  // The last parameter of the condition is the number of rows.
   std::vector<Job> select(const std::string& condition, const std::vector<std::string>& values, int64_t limit) const;
   std::optional<Job> find(const std::string& id) const;
+  std::optional<Job> find_and_lock(const std::string& id) const;  // nobody else changes it until the transaction ends
   std::vector<Job> first_waiting(const std::string& lane, int64_t limit) const;
+  // The first waiting job that no other transaction holds, locked; of this lane and, unless empty, with this merge key.
+  std::optional<Job> take_waiting(const std::string& lane, const std::string& merge_key = {}) const;
+  std::optional<Job> take(const std::string& id) const;  // this one, if it waits and is free
   JobStore::Counts count(const std::string& lane) const;
-  bool holds(const std::string& id, const std::string& worker) const;  // the worker runs this job
+  bool holds(const std::string& id, const std::string& worker) const;  // the worker runs this job, which is locked
   bool is_paused() const;
 
   void add(const Job& job) const;
@@ -39,9 +45,10 @@ class JobRows {
  private:
   std::vector<JobImage> images_of(const std::string& id) const;
 
-  const Database& database_;
+  SqlConnection& sql_;
 };
 
+constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeaseMs = 30'000;
 constexpr const char* kHeld = "state IN ('running', 'cancelling')";  // by a worker
 constexpr const char* kFinal = "state IN ('completed', 'failed', 'cancelled')";

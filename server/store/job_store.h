@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/store/job.h"
+#include "server/store/sql.h"
 
 namespace flux2 {
 
@@ -15,8 +16,8 @@ struct StoredEvent {
   int64_t at = 0;
 };
 
-// The queue, as processes share it. Every call is one transaction and may come from any thread. SQLite on one machine;
-// PostgreSQL will implement the same interface for many.
+// The queue, as processes share it. Every call is one transaction and may come from any thread. SQLite serves one machine,
+// PostgreSQL many. While the database cannot be reached, calls wait for half a minute and then throw DatabaseAway.
 class JobStore {
  public:
   virtual ~JobStore() = default;
@@ -77,6 +78,11 @@ class JobStore {
   virtual std::vector<StoredEvent> events_after(int64_t id) = 0;
   virtual int64_t first_event() = 0;  // the oldest that is kept; 0 without events
   virtual int64_t last_event() = 0;
+
+  // Where several processes share the store: see SqlDatabase.
+  virtual bool is_available() const { return true; }
+  virtual std::unique_ptr<SqlSignals> signals() { return nullptr; }
+  virtual void send(const std::string& /*kind*/, const std::string& /*text*/) {}
 };
 
 }  // namespace flux2

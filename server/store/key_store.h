@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "hub/registry/database.h"
+#include "server/store/sql.h"
 
 namespace flux2 {
 
@@ -26,10 +26,11 @@ struct PageSession {
   int64_t created = 0;  // ms
 };
 
-// API keys and sessions of the page, in flux2.db. Thread-safe.
+// API keys and sessions of the page. Thread-safe.
 class KeyStore {
  public:
-  explicit KeyStore(const std::filesystem::path& database);
+  explicit KeyStore(std::shared_ptr<SqlDatabase> database);
+  explicit KeyStore(const std::filesystem::path& database);  // flux2.db of the data folder
 
   struct Added {
     ApiKey key;
@@ -45,8 +46,7 @@ class KeyStore {
   void prune(int64_t now);  // sessions that are older than 30 days
 
  private:
-  mutable std::mutex mutex_;
-  Database database_;
+  std::shared_ptr<SqlDatabase> database_;
 };
 
 constexpr int64_t kSessionMs = int64_t{30} * 86'400'000;

@@ -10,11 +10,12 @@
 #include <thread>
 
 #include "base/error.h"
+#include "hub/registry/database.h"
 #include "image/test_images.h"
 #include "image/write_image.h"
 #include "server/store/asset_store.h"
 #include "server/store/ids.h"
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

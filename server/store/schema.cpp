@@ -42,8 +42,8 @@ constexpr const char* kAccessSteps[] = {
 
 }  // namespace
 
-void migrate_jobs(const Database& database) { migrate(database, "jobs", kJobSteps); }
-void migrate_studio(const Database& database) { migrate(database, "studio", kStudioSteps); }
-void migrate_access(const Database& database) { migrate(database, "access", kAccessSteps); }
+void migrate_jobs(SqlDatabase& database) { database.migrate("jobs", kJobSteps); }
+void migrate_studio(SqlDatabase& database) { database.migrate("studio", kStudioSteps); }
+void migrate_access(SqlDatabase& database) { database.migrate("access", kAccessSteps); }
 
 }  // namespace flux2

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "hub/registry/database.h"
+#include "server/store/sql.h"
 
 namespace flux2 {
 
-// The server's tables in flux2.db, beside those of the registry. Each area has its own version.
-void migrate_jobs(const Database& database);    // jobs, job_images, events, settings
-void migrate_studio(const Database& database);  // assets
-void migrate_access(const Database& database);  // api_keys, sessions
+// The server's tables: in flux2.db beside those of the registry, or in PostgreSQL. Each area has its own version.
+void migrate_jobs(SqlDatabase& database);    // jobs, job_images, events, settings
+void migrate_studio(SqlDatabase& database);  // assets
+void migrate_access(SqlDatabase& database);  // api_keys, sessions
 
 }  // namespace flux2

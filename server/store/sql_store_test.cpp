@@ -1,4 +1,4 @@
-#include "server/store/sqlite_store.h"
+#include "server/store/sql_store.h"
 
 #include <sys/resource.h>
 

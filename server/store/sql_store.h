@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "server/store/job_store.h"
+#include "server/store/sql.h"
+
+namespace flux2 {
+
+// The queue in a database. Several processes may share it.
+std::unique_ptr<JobStore> open_job_store(std::shared_ptr<SqlDatabase> database);
+// In an SQLite file, usually flux2.db of the data folder, which the model registry shares.
+std::unique_ptr<JobStore> open_sqlite_store(const std::filesystem::path& path);
+
+}  // namespace flux2

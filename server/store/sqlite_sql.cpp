@@ -1,0 +1,119 @@
+#include "server/store/sqlite_sql.h"
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "hub/registry/database.h"
+
+namespace flux2 {
+
+namespace {
+
+// Runs `body` again while another process holds the file, for a few seconds. SQLite itself waits for locks, but it gives up at
+// once where waiting could be a deadlock, for instance while another process recovers the log after a crash.
+template <class Body>
+void retried_while_busy(Body&& body) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  for (;;) {
+    try {
+      body();
+      return;
+    } catch (const DatabaseBusy&) {
+      if (std::chrono::steady_clock::now() > until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// Statements that read see one state of the file while this exists.
+class ReadSnapshot {
+ public:
+  explicit ReadSnapshot(const Database& database) : database_(database) { database_.run("BEGIN"); }
+  ReadSnapshot(const ReadSnapshot&) = delete;
+  ReadSnapshot& operator=(const ReadSnapshot&) = delete;
+  ~ReadSnapshot() {
+    try {
+      database_.run("COMMIT");
+    } catch (const std::exception&) {  // nothing was written
+    }
+  }
+
+ private:
+  const Database& database_;
+};
+
+class SqliteCursor : public SqlCursor {
+ public:
+  SqliteCursor(const Database& database, Statement statement) : database_(database), statement_(std::move(statement)) {}
+
+  bool next() override {
+    if (statement_.step()) return true;
+    changes_ = database_.changes();
+    return false;
+  }
+  int64_t integer(int column) const override { return statement_.integer(column); }
+  double real(int column) const override { return statement_.real(column); }
+  std::string text(int column) const override { return statement_.text(column); }
+  int64_t changes() const override { return changes_; }
+
+ private:
+  const Database& database_;
+  Statement statement_;
+  int64_t changes_ = 0;
+};
+
+class SqliteConnection : public SqlConnection {
+ public:
+  explicit SqliteConnection(const Database& database) : database_(database) {}
+
+  std::unique_ptr<SqlCursor> execute(const std::string& sql, const std::vector<SqlValue>& values) override {
+    Statement statement = database_.prepare(sql);
+    for (const SqlValue& value : values) switch (value.type) {
+        case SqlValue::Type::Integer: statement.bind(value.integer); break;
+        case SqlValue::Type::Real: statement.bind_real(value.real); break;
+        case SqlValue::Type::Text: statement.bind(value.text); break;
+      }
+    return std::make_unique<SqliteCursor>(database_, std::move(statement));
+  }
+  void run(std::string_view sql) override { database_.run(sql); }
+
+ private:
+  const Database& database_;
+};
+
+class SqliteDatabase : public SqlDatabase {
+ public:
+  explicit SqliteDatabase(const std::filesystem::path& path) : database_(path, Database::Access::Write) {}
+
+  void migrate(std::string_view area, std::span<const char* const> steps) override {
+    const std::lock_guard lock(mutex_);
+    retried_while_busy([&] { flux2::migrate(database_, area, steps); });
+  }
+
+ protected:
+  void transact(Mode mode, const std::function<void(SqlConnection&)>& body) override {
+    const std::lock_guard lock(mutex_);
+    SqliteConnection connection(database_);
+    retried_while_busy([&] {
+      if (mode == Mode::Read) {
+        const ReadSnapshot snapshot(database_);
+        body(connection);
+      } else {
+        Transaction transaction(database_);
+        body(connection);
+        transaction.commit();
+      }
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  Database database_;
+};
+
+}  // namespace
+
+std::shared_ptr<SqlDatabase> open_sqlite(const std::filesystem::path& path) { return std::make_shared<SqliteDatabase>(path); }
+
+}  // namespace flux2
