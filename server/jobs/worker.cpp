@@ -27,6 +27,12 @@ void add(PhaseTimes& sum, const PhaseTimes& t) {
   sum.load += t.load, sum.text += t.text, sum.references += t.references, sum.denoise += t.denoise, sum.decode += t.decode;
 }
 
+LoadedModels loaded_keys(const WorkerState& state) {
+  LoadedModels loaded;
+  for (const ModelInMemory& model : state.models) loaded.keys.push_back(model.name);
+  return loaded;
+}
+
 int64_t images_of(const Json& request) {
   return request.contains("count") && request["count"].is_number_integer() ? request["count"].get<int64_t>() : 1;
 }
@@ -98,7 +104,7 @@ bool Worker::prepare_job(RunningJob& job) {
 // The next job, and those that can run with it.
 Worker::Jobs Worker::claim() {
   Jobs jobs;
-  auto first = queue_.store().claim("gpu", options_.name, state().model(), now_ms());
+  auto first = queue_.store().claim("gpu", options_.name, loaded_keys(state()), now_ms());
   if (!first) return jobs;
   const std::string merge_key = first->merge_key;
   int64_t images = images_of(first->request);

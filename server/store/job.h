@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,20 @@ struct Job {
   std::vector<JobImage> images;
 
   bool is_final() const { return state == "completed" || state == "failed" || state == "cancelled"; }
+};
+
+// The keys of the models that a worker has in memory.
+struct LoadedModels {
+  LoadedModels() = default;
+  LoadedModels(std::vector<std::string> all) : keys(std::move(all)) {}
+  LoadedModels(const std::string& one) {
+    if (!one.empty()) keys.push_back(one);
+  }
+  LoadedModels(const char* one) : LoadedModels(std::string(one)) {}
+
+  bool contains(const std::string& key) const { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
+
+  std::vector<std::string> keys;
 };
 
 struct JobFilter {

@@ -35,9 +35,9 @@ class JobStore {
   virtual std::vector<Job> waiting(const std::string& lane) = 0;  // in the order in which they will run
 
   // The next job of the lane, now running for `worker` under a lease of 30 s; nothing if none waits or the queue is paused.
-  // Order: priority, then seq. Among the first 20, one whose model_key is `loaded_model` passes others of the same priority if
+  // Order: priority, then seq. Among the first 20, one whose model_key is loaded passes others of the same priority if
   // all that it passes have waited less than 60 s.
-  virtual std::optional<Job> claim(const std::string& lane, const std::string& worker, const std::string& loaded_model,
+  virtual std::optional<Job> claim(const std::string& lane, const std::string& worker, const LoadedModels& loaded,
                                    int64_t now) = 0;
   // A waiting job with this merge key, claimed in the same way.
   virtual std::optional<Job> claim_like(const std::string& lane, const std::string& merge_key, const std::string& worker,

@@ -22,22 +22,22 @@ constexpr int64_t kLookAhead = 20;
 constexpr int64_t kKeptJobs = 5000, kKeptMs = 30 * kDayMs;
 constexpr int64_t kKeptEvents = 1000, kEventBatch = 100;  // so many events are deleted at a time
 
-// Which of the first waiting jobs runs now. One for the loaded model passes others of its priority that have not waited long.
-size_t next_of(const std::vector<Job>& jobs, const std::string& loaded_model, int64_t now) {
-  if (loaded_model.empty()) return 0;
+// Which of the first waiting jobs runs now. One for a loaded model passes others of its priority that have not waited long.
+size_t next_of(const std::vector<Job>& jobs, const LoadedModels& loaded, int64_t now) {
+  if (loaded.keys.empty()) return 0;
   for (size_t i = 0; i < jobs.size() && jobs[i].priority == jobs[0].priority; ++i) {
-    if (jobs[i].model_key == loaded_model) return i;
+    if (loaded.contains(jobs[i].model_key)) return i;
     if (now - jobs[i].created >= kMayBePassedMs) return 0;
   }
   return 0;
 }
 
 // The next job, locked. Several workers may look at the same time: one that another has just taken is left out.
-std::optional<Job> take_next(const JobRows& rows, const std::string& lane, const std::string& loaded_model, int64_t now) {
-  if (loaded_model.empty()) return rows.take_waiting(lane);
+std::optional<Job> take_next(const JobRows& rows, const std::string& lane, const LoadedModels& loaded, int64_t now) {
+  if (loaded.keys.empty()) return rows.take_waiting(lane);
   std::vector<Job> jobs = rows.first_waiting(lane, kLookAhead);
   while (!jobs.empty()) {
-    const size_t next = next_of(jobs, loaded_model, now);
+    const size_t next = next_of(jobs, loaded, now);
     if (auto job = rows.take(jobs[next].id)) return job;
     jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(next));
   }
@@ -95,12 +95,12 @@ class SqlStore : public JobStore {
     return reading([&](const JobRows& rows) { return rows.first_waiting(lane, kAllRows); });
   }
 
-  std::optional<Job> claim(const std::string& lane, const std::string& worker, const std::string& loaded_model,
+  std::optional<Job> claim(const std::string& lane, const std::string& worker, const LoadedModels& loaded,
                            int64_t now) override {
     if (!anything_to_claim(lane)) return std::nullopt;
     return writing([&](const JobRows& rows) -> std::optional<Job> {
       if (rows.is_paused()) return std::nullopt;
-      auto job = take_next(rows, lane, loaded_model, now);
+      auto job = take_next(rows, lane, loaded, now);
       return job ? std::optional(rows.hold(std::move(*job), worker, now)) : std::nullopt;
     });
   }

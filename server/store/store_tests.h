@@ -241,6 +241,18 @@ TEST_P(StoreTest, AJobForTheLoadedModelPassesOthersForAMinute) {
   EXPECT_EQ(store->claim("gpu", "w", "mine", start)->id, urgent) << "a higher priority is not passed";
 }
 
+TEST_P(StoreTest, EveryModelInMemoryIsPreferred) {
+  const auto store = open();
+  const int64_t start = 1'000'000;
+  Ids ids;
+  for (const char* model : {"other", "a", "b"})
+    ids.push_back(added(*store, [&](Job& job) { job.model_key = model, job.created = start; }).id);
+  const LoadedModels loaded(std::vector<std::string>{"b", "a"});
+  EXPECT_EQ(store->claim("gpu", "w", loaded, start)->id, ids[1]);
+  EXPECT_EQ(store->claim("gpu", "w", loaded, start)->id, ids[2]);
+  EXPECT_EQ(store->claim("gpu", "w", loaded, start)->id, ids[0]);
+}
+
 TEST_P(StoreTest, ClaimsCompanyByMergeKey) {
   const auto store = open();
   const auto add = [&](const char* key) { return added(*store, [&](Job& job) { job.merge_key = key; }).id; };
