@@ -25,6 +25,16 @@ Json eta_of(const Job& job) {
   return elapsed * (1 - job.progress) / job.progress;
 }
 
+// Why a job waits, if that is not plain from its place.
+std::string waiting_message(const Job& job, JobStore& store) {
+  if (job.state != "queued" || job.lane != "gpu" || job.kind == "train") return job.message;
+  const auto training = store.list({.state = "running", .kind = "train", .project = {}, .before = {}, .limit = 1});
+  if (training.empty()) return job.message;
+  const std::string name = training[0].request.value("name", std::string());
+  if (job.request.value("preempt", false)) return fmt::format("waits until the training run {} makes way", name);
+  return fmt::format("waits for the training run {}; a job with \"preempt\": true need not wait", name);
+}
+
 }  // namespace
 
 std::string job_image_url(const std::string& id, int index) { return fmt::format("/api/v1/jobs/job_{}/images/{}", id, index); }
@@ -51,7 +61,7 @@ Json job_to_json(const Job& job, JobStore& store, bool with_request) {
                {"steps", job.steps},
                {"queue_position", position > 0 ? Json(position) : Json(nullptr)},
                {"eta_s", eta_of(job)},
-               {"message", job.message},
+               {"message", waiting_message(job, store)},
                {"project_id", job.project.empty() ? Json(nullptr) : Json("prj_" + job.project)},
                {"client_ref", or_null(job.client_ref)},
                {"priority", job.priority},

@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "server/http/errors.h"
+#include "server/jobs/tried_adapters.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -174,6 +175,10 @@ const std::map<std::string, SpecialMember>& special_members() {
                    check(texts_of(j).size() <= 64, "must be at most 64 texts");
                    return std::vector<std::string>{};
                  }};
+    m["preempt"] = {"boolean", "", "pause a training run that holds the device", [](const Json& j) {
+                      must_be(j, j.is_boolean(), "true or false");
+                      return std::vector<std::string>{};
+                    }};
     m["save"] = {"boolean", "", "false: the images are deleted after an hour", [](const Json& j) {
                    must_be(j, j.is_boolean(), "true or false");
                    return std::vector<std::string>{};
@@ -266,6 +271,13 @@ std::optional<FieldTexts> field_texts(const std::string& key, const Json& value)
   return FieldTexts{field->name, print_value(value_from_json(*field, value, key))};
 }
 
+// A checkpoint of a training run, or an adapter that is registered or in the model folders.
+std::string adapter_setting(const std::string& text, const AssetStore& assets, const AppContext& context) {
+  if (!is_tried_name(text)) return text_of(adapter_by_name(text, "loras", context));
+  const TriedAdapter tried = tried_adapter(text, assets.folder());
+  return tried.file.string() + (tried.rest.empty() ? ":1" : tried.rest);
+}
+
 std::string asset_id_of(const std::string& text) {
   constexpr std::string_view kPrefix = "asset:";
   if (!text.starts_with(kPrefix)) return {};
@@ -300,8 +312,8 @@ std::string merge_key_of(const Json& request) {
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
-  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format",
-                          "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
+  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "preempt", "tags", "save",
+                          "output_format", "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
     key.erase(own);
   const std::string text = key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return sha256(std::as_bytes(std::span(text)));
@@ -433,7 +445,7 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
   if (!input.empty()) layer["input"] = {input, "references"};
   if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
   if (request.contains("loras"))
-    for (const Json& one : request["loras"]) adapters.push_back(text_of(adapter_by_name(adapter_text(one), "loras", context)));
+    for (const Json& one : request["loras"]) adapters.push_back(adapter_setting(adapter_text(one), assets, context));
   if (!adapters.empty()) layer["lora"] = {adapters, "loras"};
   return layer;
 }

@@ -20,7 +20,8 @@ constexpr double kUsableShare = 0.95;  // of a GPU's memory
 // What the memory of a request depends on: everything but its texts and seeds, and the sizes of its images.
 std::string shape_of(const Json& request, const AssetStore& assets) {
   Json shape = request;
-  for (const char* member : {"prompt", "negative", "seed", "client_ref", "priority", "tags", "save"}) shape.erase(member);
+  for (const char* member : {"prompt", "negative", "seed", "client_ref", "priority", "preempt", "tags", "save"})
+    shape.erase(member);
   const auto size_of = [&](Json& image) {
     const auto asset = assets.get(image.get<std::string>().substr(std::string_view("asset:").size()));
     image = asset ? fmt::format("{}x{}", asset->width, asset->height) : "";
@@ -74,6 +75,7 @@ Planner::Verdict Planner::verdict_of(const Json& request) const {
 }
 
 void Planner::check(const Json& request) {
+  if (!is_image_kind(request.value("kind", std::string("generate")))) return;
   const std::string shape = shape_of(request, assets_);
   Verdict verdict;
   {

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLeaseEvery = std::chrono::seconds(5);
+constexpr int kLeaseParts = 6;                           // a lease is renewed so often before it would end
 constexpr auto kCompanyLasts = std::chrono::seconds(2);  // how long a worker expects more after a merged batch
 constexpr auto kIdlePoll = std::chrono::milliseconds(1000);
 
@@ -49,7 +49,7 @@ Worker::Worker(const AppContext& context, Settings defaults, JobQueue& queue, Wo
       keeper_(context, options_.max_models) {}
 
 void Worker::start() {
-  thread_ = start_thread("the worker", [this] { work(); });
+  if (options_.runs_jobs) thread_ = start_thread("the worker", [this] { work(); });
   leases_ = start_thread("the worker's leases", [this] { keep_leases(); });
 }
 
@@ -103,12 +103,15 @@ bool Worker::prepare_job(RunningJob& job) {
 
 // The next job, and those that can run with it.
 Worker::Jobs Worker::claim() {
-  Jobs jobs;
   auto first = queue_.store().claim("gpu", options_.name, loaded_keys(state()), now_ms());
-  if (!first) return jobs;
-  const std::string merge_key = first->merge_key;
-  int64_t images = images_of(first->request);
-  jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(*first), context_));
+  return first ? with_company(std::move(*first)) : Jobs();
+}
+
+Worker::Jobs Worker::with_company(Job first) {
+  Jobs jobs;
+  const std::string merge_key = first.merge_key;
+  int64_t images = images_of(first.request);
+  jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(first), context_));
   // Waiting pays only if requests come from several clients: one who waits for each answer would lose that time every time.
   bool waits = options_.batch_wait.count() > 0 && Clock::now() - had_company_ < kCompanyLasts;
   while (!merge_key.empty() && images < options_.max_batch) {
@@ -300,7 +303,7 @@ void Worker::run(Jobs& jobs) {
   note_models();
 
   const std::lock_guard lock(mutex_);
-  state_.jobs.clear();
+  for (const auto& job : done) std::erase(state_.jobs, job->job().id);
   state_.loading = false;
   totals_.busy += std::chrono::duration<double>(Clock::now() - began).count();
   for (const auto& job : done) {
@@ -348,7 +351,8 @@ void Worker::work() {
       Jobs jobs;
       if (!queue_.store().paused()) jobs = claim();
       if (!jobs.empty()) {
-        run(jobs);
+        if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());
+        else run(jobs);
         last_job = Clock::now();
         continue;
       }
@@ -367,7 +371,7 @@ void Worker::work() {
 // A separate thread: the worker itself may be busy with one step for longer than a lease lasts.
 void Worker::keep_leases() {
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kLeaseEvery, [this] { return stopping_.load(); })) {
+  while (!stopped_.wait_for(lock, options_.lease / kLeaseParts, [this] { return stopping_.load(); })) {
     lock.unlock();
     try {
       queue_.store().renew(options_.name, now_ms());

@@ -15,9 +15,12 @@
 #include "app/model_keeper.h"
 #include "app/prepare.h"
 #include "app/settings.h"
+#include "server/jobs/allowed_folders.h"
 #include "server/jobs/running_job.h"
 
 namespace flux2 {
+
+class RunStore;
 
 struct WorkerOptions {
   std::string name;                     // unique among all workers of the queue
@@ -26,6 +29,13 @@ struct WorkerOptions {
   int max_batch = 4;                        // images of several jobs that run together
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
   size_t max_models = 4;                    // in memory at a time, as far as it suffices
+  // false: runs nothing itself, but looks after the queue that others work on.
+  bool runs_jobs = true;
+  std::chrono::milliseconds lease = std::chrono::seconds(30);  // as the store has it; renewed well before its end
+  RunStore* runs = nullptr;                                    // training runs; null: jobs of this kind fail
+  AllowedFolders allowed = {};                                 // where their datasets may be
+  // Training that made way for a job goes on after this time without another such job.
+  std::chrono::milliseconds preempt_wait{30'000};
 };
 
 // A model in memory.
@@ -77,6 +87,7 @@ class Worker {
   void work();
   void keep_leases();
   Jobs claim();
+  Jobs with_company(Job first);  // and others that can share its batch, claimed
   void run(Jobs& jobs);
   bool prepare_job(RunningJob& job);  // false: the job has failed
   PictureMaker& load_for(const Jobs& jobs);
@@ -86,6 +97,12 @@ class Worker {
   void load_and_unload();
   void note_models();
 
+  // Training, in worker_training.cpp. It holds the lane; jobs with "preempt" interrupt it.
+  void run_training(Job job);
+  std::optional<Job> preempting_job();  // the first that waits
+  bool fits_beside_training();
+  void run_preempting(const std::function<bool()>& ends);
+
   const AppContext& context_;
   Settings defaults_;
   JobQueue& queue_;
@@ -93,6 +110,8 @@ class Worker {
   ModelKeeper keeper_;
   FoundModels found_;
   std::chrono::steady_clock::time_point had_company_ = {};  // when jobs ran together last
+  uint64_t seen_submissions_ = 0;                           // when no job with "preempt" waited last
+  std::chrono::steady_clock::time_point seen_none_ = {};
   std::atomic<bool> stopping_ = false, unload_ = false;
   mutable std::mutex mutex_;  // guards state_, totals_, load_
   std::condition_variable stopped_;

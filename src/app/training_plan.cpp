@@ -75,6 +75,7 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
     report_findings(survey.findings, context.log);
     forecast.images += survey.images();
     batches += survey.batches();
+    forecast.buckets.insert(forecast.buckets.end(), survey.buckets.begin(), survey.buckets.end());
     for (const BucketCount& bucket : survey.buckets) {
       BatchShape here{latents_of(bucket.size),
                       {},
@@ -89,6 +90,7 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
   forecast.width = 16 * largest.size.columns;
   forecast.height = 16 * largest.size.rows;
   forecast.batch = largest.samples;
+  forecast.batches = batches;
   forecast.tokens = largest.tokens();
   const int64_t steps_per_epoch = (batches + options.gradient_accumulation_steps - 1) / options.gradient_accumulation_steps;
   forecast.steps = options.max_train_epochs ? *options.max_train_epochs * steps_per_epoch : options.max_train_steps;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "app/training.h"
 #include "app/training_memory.h"
+#include "train/data/survey.h"
 
 namespace flux2 {
 
@@ -13,7 +15,8 @@ struct TrainingForecast {
   std::string model, device;
   int64_t images = 0, width = 0, height = 0;  // of the largest bucket
   int64_t batch = 0, tokens = 0;              // of its batches; tokens of one sample
-  int64_t steps = 0;
+  int64_t steps = 0, batches = 0;             // batches of an epoch
+  std::vector<BucketCount> buckets;           // of all datasets
   TrainingMemory memory;
   double seconds_per_step = 0;  // without the time that streaming blocks adds
 
