@@ -76,6 +76,7 @@ int run_selftest(Invocation& run);
 int run_encode_text(Invocation& run);
 int run_train(Invocation& run);
 int run_serve(Invocation& run);
+int run_worker(Invocation& run);
 std::filesystem::path server_folder(const Invocation& run);  // of the database and the images: --data, else the data folder
 const std::vector<Command>& train_actions();
 const std::vector<Command>& plan_actions();

@@ -231,6 +231,17 @@ const std::vector<Command>& commands() {
        run_serve,
        "Prints its address on stdout. Requests wait in a queue and run one after the other; they survive a restart. "
        "Ctrl-C or SIGTERM ends the server; the job that runs goes back to the queue. docs/serving.md lists the routes."},
+      {"worker",
+       {},
+       "run the jobs of a server on this machine or another one",
+       "[options]",
+       worker_options,
+       {"flux2 worker", "flux2 worker --database postgres://flux2@db/flux2 --images /mnt/images -m flux.2-klein-4b --preload",
+        "flux2 worker --database postgres://flux2@db/flux2 --images s3://bucket/images --device cuda:1"},
+       run_worker,
+       "Takes jobs from the queue that servers share, stores their images and answers no requests. Ctrl-C or SIGTERM ends it; "
+       "the "
+       "job that runs goes back to the queue. docs/serving.md describes several machines."},
       {"keys",
        {},
        "make, list and revoke keys for the server",

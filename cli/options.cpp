@@ -191,6 +191,25 @@ const std::vector<Field>& program_fields() {
        .help = "folder of the database and the images (default: the data folder, see `flux2 config path`)",
        .section = "serve",
        .common = true},
+      {.name = "database",
+       .unit = "URL",
+       .help =
+           "keep jobs and keys in PostgreSQL, postgres://USER@HOST/NAME, which several machines may share (default: flux2.db in "
+           "the data folder)",
+       .section = "serve"},
+      {.name = "images",
+       .unit = "FOLDER|s3://BUCKET/FOLDER",
+       .help = "where images are kept, if not in the data folder; a store's keys come from AWS_ACCESS_KEY_ID and "
+               "AWS_SECRET_ACCESS_KEY",
+       .section = "serve"},
+      {.name = "image_cache_mb",
+       .type = T::Integer,
+       .unit = "MB",
+       .help = "disk space for local copies of images in an S3-compatible store (default: 4096)",
+       .section = "serve",
+       .low = 0,
+       .high = 1e9},
+      {.name = "no_worker", .type = T::Flag, .help = "run no jobs in this process: `flux2 worker` does", .section = "serve"},
       {.name = "url",
        .unit = "URL",
        .help = "address of the server (default: http://127.0.0.1:8190)",
@@ -417,10 +436,20 @@ std::vector<OptionGroup> encode_text_options() {
 
 std::vector<OptionGroup> serve_options() {
   OptionGroup server{"Server", {}};
-  for (const char* name : {"host", "port", "socket", "api_key", "insecure", "host_name", "cors", "tls_cert", "tls_key", "queue",
-                           "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload", "model_roots", "preempt_wait", "data"})
+  for (const char* name :
+       {"host",         "port",  "socket",    "api_key",       "insecure",       "host_name",  "cors",    "tls_cert",
+        "tls_key",      "queue", "max_batch", "batch_wait_ms", "idle_unload",    "max_models", "preload", "model_roots",
+        "preempt_wait", "data",  "database",  "images",        "image_cache_mb", "no_worker"})
     server.options.push_back(option(name));
   return {server, model_group(), device_group(), control_group()};
+}
+
+std::vector<OptionGroup> worker_options() {
+  OptionGroup worker{"Worker", {}};
+  for (const char* name :
+       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload"})
+    worker.options.push_back(option(name));
+  return {worker, model_group(), device_group(), control_group()};
 }
 
 std::vector<OptionGroup> man_options() {

@@ -82,6 +82,7 @@ std::vector<OptionGroup> selftest_options();
 std::vector<OptionGroup> encode_text_options();
 std::vector<OptionGroup> train_options();
 std::vector<OptionGroup> serve_options();
+std::vector<OptionGroup> worker_options();
 
 const std::vector<ForeignOption>& foreign_options();
 const std::vector<ListOption>& list_options();

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/serve.h"
 #include "cli/user_input.h"
 
 namespace flux2 {
@@ -66,7 +67,7 @@ ServerOptions server_options(const Invocation& run) {
   options.listen.tls_certificate = s.text("tls-cert");
   options.listen.tls_key = s.text("tls-key");
   check(options.listen.tls_certificate.empty() == options.listen.tls_key.empty(), "--tls-cert and --tls-key belong together");
-  options.data = server_folder(run);
+  options.storage = storage_options(run);
   options.keys = read_keys(texts(s, "api-key"));
   options.insecure = s.flag("insecure");
   options.cors = texts(s, "cors");
@@ -77,10 +78,13 @@ ServerOptions server_options(const Invocation& run) {
   options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
   options.max_models = static_cast<size_t>(s.integer("max-models", 1, 100).value_or(4));
   options.preload = s.flag("preload");
+  options.run_jobs = !s.flag("no-worker");
   for (const std::string& folder : texts(s, "model-roots")) options.model_roots.emplace_back(folder);
   options.preempt_wait = std::chrono::milliseconds(std::llround(1000 * s.number("preempt-wait", 0, 1e6).value_or(30)));
   return options;
 }
+
+}  // namespace
 
 // What jobs do not set: the options of this command, the environment and the user's configuration, with every field of a request.
 Settings job_defaults(const Invocation& run) {
@@ -92,8 +96,6 @@ Settings job_defaults(const Invocation& run) {
   return defaults;
 }
 
-}  // namespace
-
 std::filesystem::path server_folder(const Invocation& run) {
   std::filesystem::path folder = run.settings.text("data");
   if (folder.empty()) folder = data_folder(run.environment);
@@ -101,6 +103,18 @@ std::filesystem::path server_folder(const Invocation& run) {
     throw Error(ErrorCode::InvalidArgument, "the data folder is unknown, because neither HOME nor FLUX2_HOME is set",
                 Hint("name one with {0}", {set_option("data", "FOLDER")}));
   return folder;
+}
+
+StorageOptions storage_options(const Invocation& run) {
+  StorageOptions storage;
+  storage.data = server_folder(run);
+  storage.database = run.settings.text("database");
+  storage.images = run.settings.text("images");
+  storage.image_cache = static_cast<uint64_t>(run.settings.integer("image-cache-mb", 0, 1'000'000'000).value_or(4096)) << 20;
+  // For tests, which cannot wait half a minute. All processes of a queue must agree on it.
+  if (const char* lease = run.environment("FLUX2_LEASE_MS"))
+    storage.lease = std::chrono::milliseconds(std::max(std::atoi(lease), 600));
+  return storage;
 }
 
 int run_serve(Invocation& run) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks `flux2 serve` with clients that people use: PyPI openai, PyPI webuiapi, and dj-flux2's protocol.
+# Checks `flux2 serve` with clients that people use (PyPI openai, PyPI webuiapi, dj-flux2's protocol), and with an S3-compatible store
+# (PyPI moto).
 #
 #   scripts/check-clients.sh [PROGRAM]     default: build/flux2, which is built first
 #
@@ -31,8 +32,23 @@ if [[ -z $venv ]]; then
   say "installing the clients"
   venv=$work/venv
   python3 -m venv "$venv"
-  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets schemathesis >&2
+  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets schemathesis 'moto[server]' boto3 >&2
 fi
+
+# An S3-compatible store that checks every signature, on a free port. It sets the variables of its keys.
+start_s3() {
+  local port waited
+  port=$("$venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  "$venv/bin/moto_server" -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
+  servers+=($!)
+  for ((waited = 0; waited < 300; waited++)); do
+    ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+    sleep 0.1
+  done
+  "$venv/bin/python" tests/clients/s3_store.py "http://127.0.0.1:$port" >"$work/s3.env" || die "The S3 store did not start." "$(tail "$work/s3.log")"
+  # shellcheck disable=SC1091
+  source "$work/s3.env"
+}
 
 # start NAME [options…]: sets `url` to the address of a server with a data folder of its own.
 start() {
@@ -77,6 +93,15 @@ count() {
 count openai "$venv/bin/python" tests/clients/openai_client.py "$main" --locked "$locked" --full-queue "$small"
 count sdapi "$venv/bin/python" tests/clients/sdapi_client.py "$main"
 count dj "$venv/bin/python" tests/clients/dj_client.py "$main"
+start_s3
+start s3 --images s3://images/a/folder
+count s3 "$venv/bin/python" tests/clients/s3_client.py "$url" "$program"
+# The tests of the store itself, where they are built: listings of more than a thousand objects.
+store_tests=$(dirname "$program")/server/blobs/server_blobs_tests
+if [[ -x $store_tests ]]; then
+  say "server_blobs_tests with that store"
+  if FLUX2_TEST_S3=1 "$store_tests" --gtest_brief=1 --gtest_filter='*/S3'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+fi
 say "examples of docs/serving.md"
 if "$venv/bin/python" tests/clients/docs_examples.py "$main"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 # Requests made from the OpenAPI document: no 5xx, and answers are as it says. Not checked is that every request that fits the

@@ -1,14 +1,10 @@
 #include "server/server.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
-#include <csignal>
-#include <cstdlib>
 #include <mutex>
 
 #include "base/start_thread.h"
@@ -16,15 +12,20 @@
 #include "server/api/dj.h"
 #include "server/api/health.h"
 #include "server/api/native.h"
+#include "server/api/native_training.h"
 #include "server/api/openai.h"
 #include "server/api/openapi.h"
 #include "server/api/sdapi.h"
 #include "server/http/errors.h"
 #include "server/jobs/planner.h"
+#include "server/jobs/store_watcher.h"
+#include "server/model_work.h"
+#include "server/storage.h"
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
 #include "server/store/sql_store.h"
 #include "server/stored_sessions.h"
+#include "server/worker_names.h"
 
 namespace flux2 {
 
@@ -34,29 +35,6 @@ constexpr auto kGrace = std::chrono::milliseconds(2000);  // for answers under w
 constexpr auto kKeysEvery = std::chrono::seconds(5);      // how soon a new or revoked key counts
 constexpr int kKeepAliveEvery = 3;                        // times that
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string worker_name() { return fmt::format("{}/{}/{}", host_name(), ::getpid(), new_id()); }
-
-// Whether the worker of that name belonged to a process of this machine that has ended.
-bool has_ended(const std::string& worker) {
-  const std::string host = host_name() + "/";
-  if (!worker.starts_with(host)) return false;
-  const long pid = std::atol(worker.c_str() + host.size());
-  return pid > 0 && pid != ::getpid() && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
-}
-
-// Jobs of a server that was killed need not wait until their leases end.
-void end_leases_of_the_dead(JobStore& store, int64_t now) {
-  constexpr int64_t kLongAgo = 3'600'000;
-  for (const char* state : {"running", "cancelling"})
-    for (const Job& job : store.list({.state = state, .kind = {}, .project = {}, .before = {}, .limit = 1000}))
-      if (has_ended(job.worker)) store.renew(job.worker, now - kLongAgo);
-}
-
 // For the log: also what clients are not told.
 std::string reason_of(std::exception_ptr thrown) {
   try {
@@ -65,6 +43,24 @@ std::string reason_of(std::exception_ptr thrown) {
     return e.what();
   } catch (...) {
     return "unknown";
+  }
+}
+
+HttpError database_unavailable() {
+  HttpError error(503, "database_unavailable", "The database cannot be reached at present.");
+  error.hint = "try again in a few seconds";
+  error.headers = {{"retry-after", "3"}};
+  return error;
+}
+
+// What clients are told. The name of the database's host is not for them.
+HttpError error_for_clients(std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const DatabaseAway&) {
+    return database_unavailable();
+  } catch (...) {
+    return http_error_of(thrown);
   }
 }
 
@@ -85,11 +81,18 @@ AccessOptions access_options(const ServerOptions& options, const KeyStore& keys)
           .tls = !options.listen.tls_certificate.empty()};
 }
 
-std::filesystem::path prepared(const std::filesystem::path& folder) {
+const StorageOptions& prepared(const StorageOptions& storage) {
   std::error_code failure;
-  std::filesystem::create_directories(folder / "uploads" / "incoming", failure);
-  if (failure) fail(ErrorCode::CannotWrite, "the data folder {} cannot be made: {}", folder.string(), failure.message());
-  return folder;
+  std::filesystem::create_directories(storage.data / "uploads" / "incoming", failure);
+  if (failure) fail(ErrorCode::CannotWrite, "the data folder {} cannot be made: {}", storage.data.string(), failure.message());
+  return storage;
+}
+
+AllowedFolders allowed_folders(const AppContext& context, const ServerOptions& options) {
+  std::vector<std::filesystem::path> folders = options.model_roots;
+  for (const std::filesystem::path& folder : model_folders(context)) folders.push_back(folder);
+  folders.push_back(options.storage.data);
+  return AllowedFolders(std::move(folders));
 }
 
 }  // namespace
@@ -99,24 +102,38 @@ struct Server::Parts {
       : context(std::move(c)),
         defaults(std::move(d)),
         options(std::move(o)),
-        assets(prepared(options.data)),
-        store(open_sqlite_store(options.data / "flux2.db")),
-        keys(options.data / "flux2.db"),
+        database(open_database(prepared(options.storage))),
+        assets(options.storage.data, open_blobs(options.storage, context), database),
+        store(open_job_store(database, options.storage.lease)),
+        keys(database),
+        runs(*database),
         events(*store),
         queue(*store, assets, events, options.queue),
+        watcher(queue, context.log),
         planner(context, defaults, assets),
         worker(context, defaults, queue,
-               {.name = worker_name(),
+               {.name = new_worker_name(),
                 .idle_unload = options.idle_unload,
                 .max_batch = options.max_batch,
                 .batch_wait = options.batch_wait,
-                .max_models = options.max_models}),
+                .max_models = options.max_models,
+                .runs_jobs = options.run_jobs,
+                .lease = options.storage.lease,
+                .runs = &runs,
+                .allowed = allowed_folders(context, options),
+                .preempt_wait = options.preempt_wait}),
+        training(context, defaults, queue, runs, allowed_folders(context, options)),
         models(context),
         sessions(keys),
         access(access_options(options, keys), sessions, [] { return now_ms() / 1000; }),
-        api{.app = context, .queue = queue, .models = models} {}
+        api{.app = context, .queue = queue, .models = models},
+        model_work(api, defaults, allowed_folders(context, options), new_worker_name(), [this] {
+          models.refresh();
+          worker.forget_models();
+        }) {}
 
   void add_routes();
+  void check_runs_jobs() const;
   Admission admit(ServerRequest& head);
   void handle(const Exchange& exchange);
   void read_keys();
@@ -125,17 +142,22 @@ struct Server::Parts {
   AppContext context;
   Settings defaults;
   ServerOptions options;
+  std::shared_ptr<SqlDatabase> database;
   AssetStore assets;
   std::unique_ptr<JobStore> store;
   KeyStore keys;
+  RunStore runs;
   Events events;
   JobQueue queue;
+  StoreWatcher watcher;
   Planner planner;
   Worker worker;
+  TrainingRuns training;
   ModelCatalog models;
   StoredSessions sessions;
   Access access;
   ApiContext api;
+  ModelWork model_work;
   Router router;
   std::unique_ptr<HttpListener> listener;
 
@@ -145,23 +167,32 @@ struct Server::Parts {
   std::jthread keep_alive_thread;
 };
 
+void Server::Parts::check_runs_jobs() const {
+  if (!options.run_jobs)
+    throw HttpError(409, "no_worker", "this server keeps no model in memory: workers elsewhere run its jobs");
+}
+
 void Server::Parts::add_routes() {
   const RequestSpec spec = spec_of(defaults);
   models.set_default(spec);
   api.loaded_model = [this] { return worker.state().model(); };
   api.is_loaded = [this](const std::string& name) {
     const WorkerState state = worker.state();
-    return std::any_of(state.models.begin(), state.models.end(), [&](const ModelInMemory& m) { return m.name == name; });
+    return std::any_of(state.models.begin(), state.models.end(),
+                       [&](const ModelInMemory& m) { return m.name == name || m.path == name; });
   };
   if (gpu_is_there()) api.device_memory = [this] { return worker.state().device_memory; };
   api.is_loading = [this] { return worker.state().loading; };
-  api.load_model = [this](const std::string& name) { worker.load(name); };
-  api.unload_model = [this] { worker.unload(); };
+  api.load_model = [this](const std::string& name) { check_runs_jobs(), worker.load(name); };
+  api.unload_model = [this] { check_runs_jobs(), worker.unload(); };
   api.is_tls = !options.listen.tls_certificate.empty();
   add_job_routes(router, api);
   add_event_routes(router, api);
   add_asset_routes(router, api);
   add_info_routes(router, api, defaults, &worker);
+  model_work.add_routes(router);
+  add_training_routes(router, api, training);
+  add_dataset_routes(router, api, training);
   add_openai_routes(router, api);
   add_sdapi_routes(router, api);
   add_dj_routes(router, api);
@@ -223,9 +254,11 @@ void Server::Parts::handle(const Exchange& exchange) {
   try {
     const Router::Match match = router.find(request.method, request.path);
     if (!match.route) throw HttpError(404, "unknown_url", "there is no such address");
+    // Calls wait for a database that has gone away. Those that come later are refused, so that threads stay free.
+    if (!store->is_available() && request.path != "/healthz" && request.path != "/readyz") throw database_unavailable();
     match.route->handler(exchange);
   } catch (...) {
-    const HttpError error = http_error_of(std::current_exception());
+    const HttpError error = error_for_clients(std::current_exception());
     if (error.status >= 500)
       context.log.warn("request {}: {} {}: {}", request.id, request.method, request.path, reason_of(std::current_exception()));
     exchange.respond(error_response(family_of(request.path), error, request.id));
@@ -245,6 +278,7 @@ void Server::Parts::keep_alive() {
     lock.unlock();
     try {
       read_keys();
+      training.revive();
       if (round % kKeepAliveEvery == 0) {
         keys.prune(now_ms());
         events.publish_progress(kKeepAlive, Json::object(), "");
@@ -271,10 +305,11 @@ void Server::start() {
   end_leases_of_the_dead(*p.store, now_ms());
   for (const Job& job : p.store->recover(now_ms())) p.queue.finished(job);
   p.read_keys();
+  p.training.revive();
   p.queue.set_admission([&p](const Json& request) { p.planner.check(request); });
   p.add_routes();
   ListenOptions listen = p.options.listen;
-  listen.upload_folder = p.options.data / "uploads" / "incoming";
+  listen.upload_folder = p.options.storage.data / "uploads" / "incoming";
   listen.log = p.context.log;
   p.listener = std::make_unique<HttpListener>(
       listen, [&p](ServerRequest& head) { return p.admit(head); }, [&p](const Exchange& exchange) { p.handle(exchange); });
@@ -282,8 +317,10 @@ void Server::start() {
       [&p](const ServerRequest& head, std::shared_ptr<EventStream::Channel> channel) { follow_dj_job(p.api, head, channel); });
   p.listener->start();
   p.api.base_url = p.listener->url();
+  p.watcher.start();
   p.worker.start();
-  if (p.options.preload) p.worker.load("");
+  p.model_work.start();
+  if (p.options.preload && p.options.run_jobs) p.worker.load("");
   p.keep_alive_thread = start_thread("signs of life", [&p] { p.keep_alive(); });
 }
 
@@ -296,7 +333,9 @@ void Server::stop() {
     if (p.stopping.exchange(true)) return;
   }
   p.stopped.notify_all();
+  p.model_work.stop();
   p.worker.stop();  // first, so that clients that wait learn of the end
+  p.watcher.stop();
   if (p.listener) p.listener->stop(kGrace);
   if (p.keep_alive_thread.joinable()) p.keep_alive_thread.join();
 }

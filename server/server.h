@@ -10,12 +10,13 @@
 #include "app/settings.h"
 #include "server/http/access.h"
 #include "server/http/listener.h"
+#include "server/storage_options.h"
 
 namespace flux2 {
 
 struct ServerOptions {
   ListenOptions listen;
-  std::filesystem::path data;           // the data folder: database, images, uploads
+  StorageOptions storage;               // the database and the images
   std::vector<AccessKey> keys;          // none: nobody needs a key
   bool insecure = false;                // listen on a public address without a key
   std::vector<std::string> cors;        // origins whose pages may use this server
@@ -25,6 +26,7 @@ struct ServerOptions {
   int max_batch = 4;                        // images of several jobs that run together
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
   size_t max_models = 4;                    // in memory at a time, as far as it suffices
+  bool run_jobs = true;                     // false: only workers in other processes do
   bool preload = false;                     // load the model before the first job
   // Folders whose files a request may name, besides the model folders and the data folder.
   std::vector<std::filesystem::path> model_roots;

@@ -37,6 +37,15 @@ int64_t images_of(const Json& request) {
   return request.contains("count") && request["count"].is_number_integer() ? request["count"].get<int64_t>() : 1;
 }
 
+void rethrow_if_away(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const DatabaseAway&) {
+    throw;
+  } catch (...) {  // anything else is the job's own end
+  }
+}
+
 int64_t peak_on_device(const PictureMaker& maker) { return maker.engine().device().is_host() ? 0 : maker.peak_bytes(); }
 
 }  // namespace
@@ -96,9 +105,30 @@ bool Worker::prepare_job(RunningJob& job) {
     job.set_prepared(prepare(settings, {line}, task_of_kind(job.job().kind), job.context(), &found_));
     return true;
   } catch (...) {
-    job.fail(std::current_exception());
+    end_badly(job, std::current_exception());
     return false;
   }
+}
+
+// A job whose end cannot be stored, because the database is away, must not stay with this worker for ever: it goes back to the
+// queue as soon as that is possible.
+void Worker::end_badly(RunningJob& job, std::exception_ptr thrown, bool deadline_passed) {
+  try {
+    if (job.is_over()) {  // its end could not be stored, or another worker has it
+      unreturned_.push_back(job.job().id);
+      return;
+    }
+    rethrow_if_away(thrown);
+    if (stopping_ && !job.cancel_requested()) job.give_back();
+    else job.fail(thrown, deadline_passed);
+  } catch (const std::exception& e) {
+    context_.log.warn("job {} goes back to the queue: {}", job.job().id, e.what());
+    unreturned_.push_back(job.job().id);
+  }
+}
+
+void Worker::return_jobs() {
+  for (; !unreturned_.empty(); unreturned_.pop_back()) queue_.store().give_back(unreturned_.back(), options_.name);
 }
 
 // The next job, and those that can run with it.
@@ -115,7 +145,12 @@ Worker::Jobs Worker::with_company(Job first) {
   // Waiting pays only if requests come from several clients: one who waits for each answer would lose that time every time.
   bool waits = options_.batch_wait.count() > 0 && Clock::now() - had_company_ < kCompanyLasts;
   while (!merge_key.empty() && images < options_.max_batch) {
-    auto next = queue_.store().claim_like("gpu", merge_key, options_.name, now_ms());
+    std::optional<Job> next;
+    try {
+      next = queue_.store().claim_like("gpu", merge_key, options_.name, now_ms());
+    } catch (const Error&) {  // those that are claimed already must run or go back
+      break;
+    }
     if (next) {
       had_company_ = Clock::now();
       images += images_of(next->request);
@@ -217,8 +252,7 @@ void Worker::run_alone(RunningJob& job, PictureMaker& maker) {
     }
     job.complete(difference(maker.times(), before), peak_on_device(maker));
   } catch (...) {
-    if (stopping_ && !job.cancel_requested()) job.give_back();
-    else job.fail(std::current_exception(), deadline && Clock::now() >= *deadline);
+    end_badly(job, std::current_exception(), deadline && Clock::now() >= *deadline);
   }
 }
 
@@ -244,11 +278,7 @@ void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
     maker.make_together(requests, calls, progress);
     for (RunningJob* job : owners) job->complete(difference(maker.times(), before), peak_on_device(maker));
   } catch (...) {
-    for (RunningJob* job : owners) {
-      if (job->is_over()) continue;
-      if (stopping_ && !job->cancel_requested()) job->give_back();
-      else job->fail(std::current_exception());
-    }
+    for (RunningJob* job : owners) end_badly(*job, std::current_exception());
   }
   const std::lock_guard lock(mutex_);
   totals_.merged += static_cast<int64_t>(owners.size());
@@ -280,11 +310,7 @@ void Worker::run(Jobs& jobs) {
       work_on(maker);
       after = maker.times();
     } catch (...) {  // the model could not be loaded
-      for (const auto& job : group) {
-        if (job->is_over()) continue;
-        if (stopping_ && !job->cancel_requested()) job->give_back();
-        else job->fail(std::current_exception());
-      }
+      for (const auto& job : group) end_badly(*job, std::current_exception());
     }
     const std::lock_guard lock(mutex_);
     add(totals_.seconds, difference(after, before));
@@ -319,6 +345,7 @@ void Worker::run(Jobs& jobs) {
 }
 
 void Worker::load_and_unload() {
+  if (forget_.exchange(false)) found_.clear();
   std::optional<std::string> load;
   {
     const std::lock_guard lock(mutex_);
@@ -347,6 +374,7 @@ void Worker::work() {
   auto last_job = Clock::now();
   while (!stopping_) {
     try {
+      return_jobs();
       load_and_unload();
       Jobs jobs;
       if (!queue_.store().paused()) jobs = claim();

@@ -78,8 +78,9 @@ class Worker {
 
   WorkerState state() const;
   WorkerTotals totals() const;
-  void unload();                        // frees all models as soon as no job runs
-  void load(const std::string& model);  // before a job needs it; "" for the default
+  void unload();                            // frees all models as soon as no job runs
+  void forget_models() { forget_ = true; }  // where models were found: they have changed
+  void load(const std::string& model);      // before a job needs it; "" for the default
 
  private:
   using Jobs = std::vector<std::unique_ptr<RunningJob>>;
@@ -90,6 +91,8 @@ class Worker {
   Jobs with_company(Job first);  // and others that can share its batch, claimed
   void run(Jobs& jobs);
   bool prepare_job(RunningJob& job);  // false: the job has failed
+  void end_badly(RunningJob& job, std::exception_ptr thrown, bool deadline_passed = false);
+  void return_jobs();
   PictureMaker& load_for(const Jobs& jobs);
   void run_alone(RunningJob& job, PictureMaker& maker);
   void run_together(Jobs& jobs, PictureMaker& maker);
@@ -112,12 +115,13 @@ class Worker {
   std::chrono::steady_clock::time_point had_company_ = {};  // when jobs ran together last
   uint64_t seen_submissions_ = 0;                           // when no job with "preempt" waited last
   std::chrono::steady_clock::time_point seen_none_ = {};
-  std::atomic<bool> stopping_ = false, unload_ = false;
+  std::atomic<bool> stopping_ = false, unload_ = false, forget_ = false;
   mutable std::mutex mutex_;  // guards state_, totals_, load_
   std::condition_variable stopped_;
   WorkerState state_;
   WorkerTotals totals_;
   std::optional<std::string> load_;
+  std::vector<std::string> unreturned_;  // jobs to be given back when the database answers; of the worker's thread
   std::jthread thread_, leases_;
 };
 

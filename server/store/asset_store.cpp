@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_set>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/path_exists.h"
@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 constexpr const char* kGenerated = "generated";
 constexpr const char* kUploads = "uploads";
 constexpr const char* kThumbs = "thumbs";
-constexpr const char* kWorkspace = "workspace";  // files that are being written
 constexpr const char* kTemporary = "temporary";
 constexpr int kThumbSide = 384, kThumbQuality = 80;
 
@@ -98,23 +97,19 @@ ImageHeader checked_header(std::span<const std::byte> bytes, const ImageLimits& 
   }
 }
 
-fs::path thumbnail_name(const std::string& id, ImageFormat format) {
+std::string thumbnail_name(const std::string& id, ImageFormat format) {
   return fmt::format("{}/{}.{}", kThumbs, id, name_of(format));
 }
 
 }  // namespace
 
 AssetStore::AssetStore(const fs::path& data_folder, ImageLimits limits)
-    : AssetStore(data_folder, open_sqlite(data_folder / "flux2.db"), limits) {}
+    : AssetStore(data_folder, open_folder_blobs(data_folder), open_sqlite(data_folder / "flux2.db"), limits) {}
 
-AssetStore::AssetStore(const fs::path& data_folder, std::shared_ptr<SqlDatabase> database, ImageLimits limits)
-    : folder_(data_folder), limits_(limits), database_(std::move(database)) {
+AssetStore::AssetStore(const fs::path& data_folder, std::unique_ptr<BlobStore> blobs, std::shared_ptr<SqlDatabase> database,
+                       ImageLimits limits)
+    : folder_(data_folder), blobs_(std::move(blobs)), limits_(limits), database_(std::move(database)) {
   migrate_studio(*database_);
-  for (const char* name : {kGenerated, kUploads, kThumbs, kWorkspace}) {
-    std::error_code failure;
-    fs::create_directories(folder_ / name, failure);
-    if (failure) fail(ErrorCode::CannotWrite, "cannot create folder {}: {}", (folder_ / name).string(), failure.message());
-  }
 }
 
 Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
@@ -131,7 +126,7 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
   asset.missing = false;
 
   const auto refreshed = [&](Asset equal) {
-    if (!is_file(folder_ / equal.path)) write_file(bytes, equal.path);
+    if (!blobs_->exists(equal.path)) blobs_->put(equal.path, bytes, equal.mime);
     if (equal.kind == kTemporary) equal.created = asset.created;  // its time begins again
     equal.missing = false;
     database_->writing([&](SqlConnection& sql) {
@@ -143,7 +138,7 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
 
   asset.id = new_id();
   asset.path = fmt::format("{}/{}.{}", folder_of_kind(asset.kind), asset.id, name_of(header.format));
-  write_file(bytes, asset.path);
+  blobs_->put(asset.path, bytes, asset.mime);
   const bool is_new = database_->writing([&](SqlConnection& sql) {
     return sql.prepare(fmt::format("INSERT INTO assets ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
                                    "ON CONFLICT (project, sha256, kind) DO NOTHING",
@@ -175,20 +170,6 @@ Asset AssetStore::put_file(const fs::path& file, Asset fields) {
   std::error_code ignored;
   fs::remove(file, ignored);
   return asset;
-}
-
-// Goes through the workspace, which is nearly empty: writing atomically lists the folder of the file.
-void AssetStore::write_file(std::span<const std::byte> bytes, const fs::path& relative) const {
-  const fs::path draft = folder_ / kWorkspace / (new_id() + relative.extension().string()), target = folder_ / relative;
-  AtomicFile file(draft);
-  file.write(bytes);
-  file.commit();
-  std::error_code failure;
-  fs::rename(draft, target, failure);
-  if (!failure) return;
-  std::error_code ignored;
-  fs::remove(draft, ignored);
-  fail(ErrorCode::CannotWrite, "cannot write {}: {}", target.string(), failure.message());
 }
 
 std::optional<Asset> AssetStore::find_equal(const Asset& asset) const {
@@ -230,18 +211,16 @@ int64_t AssetStore::count(const AssetFilter& filter) const {
 }
 
 fs::path AssetStore::path_of(const Asset& asset) const {
-  const fs::path relative = fs::path(asset.path).lexically_normal();
-  check(relative.is_relative() && !relative.empty() && *relative.begin() != "..", "{} lies outside the data folder", asset.path);
-  fs::path path = folder_ / relative;
-  if (!is_file(path)) fail(ErrorCode::NotFound, "the file of asset {} is gone", asset.id);
-  return path;
+  auto path = blobs_->fetch(asset.path);
+  if (!path) fail(ErrorCode::NotFound, "the file of asset {} is gone", asset.id);
+  return std::move(*path);
 }
 
 fs::path AssetStore::thumbnail(const Asset& asset) const {
   check(is_id(asset.id), "\"{}\" is not the id of an asset", asset.id);
   const ImageFormat format = webp_available() ? ImageFormat::WebP : ImageFormat::Jpeg;
-  const fs::path name = thumbnail_name(asset.id, format);
-  if (is_file(folder_ / name)) return folder_ / name;
+  const std::string name = thumbnail_name(asset.id, format);
+  if (auto made = blobs_->fetch(name)) return std::move(*made);
   Image image = read_image(path_of(asset), {.limits = limits_});
   const int longest = std::max(image.width, image.height);
   const auto scaled = [&](int side) {
@@ -249,15 +228,20 @@ fs::path AssetStore::thumbnail(const Asset& asset) const {
     return static_cast<int>(std::max<int64_t>(pixels, 1));
   };
   if (longest > kThumbSide) image = resize(image, scaled(image.width), scaled(image.height));
-  write_file(encode_image(image, format, {}, {.quality = kThumbQuality}), name);
-  return folder_ / name;
+  blobs_->put(name, encode_image(image, format, {}, {.quality = kThumbQuality}), mime_of(format));
+  auto made = blobs_->fetch(name);
+  if (!made) fail(ErrorCode::NotFound, "the small version of asset {} is gone", asset.id);
+  return std::move(*made);
 }
 
 void AssetStore::remove_files(const Asset& asset) const {
-  std::error_code ignored;
-  fs::remove(folder_ / asset.path, ignored);
-  for (const ImageFormat format : {ImageFormat::WebP, ImageFormat::Jpeg})
-    fs::remove(folder_ / thumbnail_name(asset.id, format), ignored);
+  for (const std::string& name :
+       {asset.path, thumbnail_name(asset.id, ImageFormat::WebP), thumbnail_name(asset.id, ImageFormat::Jpeg)}) {
+    try {
+      blobs_->remove(name);
+    } catch (const Error&) {  // the next sweep will do it
+    }
+  }
 }
 
 bool AssetStore::remove(const std::string& id) {
@@ -281,22 +265,44 @@ int AssetStore::remove_older(const std::string& kind, int64_t before_ms) {
   return static_cast<int>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) { return remove(id); }));
 }
 
+std::set<std::string> AssetStore::known(const std::vector<std::string>& ids) const {
+  if (ids.empty()) return {};
+  std::string places;
+  for (size_t i = 0; i < ids.size(); ++i) places += i == 0 ? "?" : ", ?";
+  return database_->reading([&](SqlConnection& sql) {
+    SqlStatement rows = sql.prepare(fmt::format("SELECT id FROM assets WHERE id IN ({})", places));
+    for (const std::string& id : ids) rows.bind(id);
+    std::set<std::string> found;
+    while (rows.step()) found.insert(rows.text(0));
+    return found;
+  });
+}
+
 AssetStore::Swept AssetStore::sweep(int64_t age_seconds) {
   Swept swept;
-  remove_stale_temporaries(folder_ / kWorkspace);
-  const auto newest = fs::file_time_type::clock::now() - std::chrono::seconds(age_seconds);
-  for (const char* name : {kGenerated, kUploads, kThumbs, kWorkspace}) {
-    std::error_code failure;
-    std::vector<fs::path> files;
-    for (fs::directory_iterator file(folder_ / name, failure), end; !failure && file != end; file.increment(failure))
-      files.push_back(file->path());
-    for (const fs::path& file : files) {
-      // Only names that this store has made: a file that somebody put here by hand stays.
-      const std::string id = file.stem().string();
-      if (!is_id(id) || !is_file(file) || fs::last_write_time(file, failure) > newest) continue;
-      if (name != std::string_view(kWorkspace) && get(id)) continue;
-      if (fs::remove(file, failure)) ++swept.files_removed;
-    }
+  swept.files_removed = blobs_->tidy(std::chrono::seconds(age_seconds));
+  const int64_t newest = now_ms() - age_seconds * 1000;
+  std::unordered_set<std::string> there;
+  for (const char* folder : {kGenerated, kUploads, kThumbs}) {
+    blobs_->list(folder, [&](std::span<const Blob> page) {
+      std::vector<const Blob*> old;
+      std::vector<std::string> ids;
+      for (const Blob& blob : page) {
+        // Only names that this store has made: a file that somebody put here by hand stays.
+        const std::string id = fs::path(blob.name).stem().string();
+        if (!is_id(id)) continue;
+        if (folder != std::string_view(kThumbs)) there.insert(blob.name);
+        if (blob.modified > newest) continue;
+        old.push_back(&blob);
+        ids.push_back(id);
+      }
+      const std::set<std::string> rows = known(ids);
+      for (size_t i = 0; i < old.size(); ++i) {
+        if (rows.contains(ids[i])) continue;
+        blobs_->remove(old[i]->name);
+        ++swept.files_removed;
+      }
+    });
   }
   std::vector<Asset> assets = database_->reading([&](SqlConnection& sql) {
     SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM assets", kAssetColumns));
@@ -305,10 +311,12 @@ AssetStore::Swept AssetStore::sweep(int64_t age_seconds) {
     return found;
   });
   std::erase_if(assets, [&](Asset& asset) {
-    const bool missing = !is_file(folder_ / asset.path);
+    // One that another process has stored since the listing is not in it.
+    const bool missing = !there.contains(asset.path) && !blobs_->exists(asset.path);
     if (missing) ++swept.rows_missing;
     return std::exchange(asset.missing, missing) == missing;
   });
+  if (assets.empty()) return swept;
   database_->writing([&](SqlConnection& sql) {
     for (const Asset& asset : assets)
       sql.prepare("UPDATE assets SET missing = ? WHERE id = ?").bind(asset.missing ? 1 : 0).bind(asset.id).run();

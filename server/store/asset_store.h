@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
+#include "server/blobs/blob_store.h"
 #include "server/store/sql.h"
 
 namespace flux2 {
@@ -17,7 +19,7 @@ namespace flux2 {
 struct Asset {
   std::string id;             // 26 characters
   std::string project, kind;  // image, mask, upload, reference, sheet, temporary
-  std::string path;           // relative to the data folder
+  std::string path;           // its name in the blob store
   std::string mime, sha256, job, parent;
   uint64_t bytes = 0;
   int width = 0, height = 0;  // as shown
@@ -31,14 +33,14 @@ struct AssetFilter {
   int limit = 50;
 };
 
-// Images below the data folder and their rows in the database. A file is written completely, then renamed, then its row is
+// Images in a folder or an S3-compatible store, and their rows in the database. A file is stored completely, then its row is
 // inserted, so a kill leaves at most a file without a row, which sweep() removes. Thread-safe.
 class AssetStore {
  public:
   // Images over the limits are refused before they are decoded.
-  AssetStore(const std::filesystem::path& data_folder, std::shared_ptr<SqlDatabase> database,
+  AssetStore(const std::filesystem::path& data_folder, std::unique_ptr<BlobStore> blobs, std::shared_ptr<SqlDatabase> database,
              ImageLimits limits = Limits::for_server().image);
-  // With the rows in flux2.db of the data folder.
+  // With the images in the data folder, and the rows in its flux2.db.
   explicit AssetStore(const std::filesystem::path& data_folder, ImageLimits limits = Limits::for_server().image);
 
   // Stores encoded image bytes. The type comes from the bytes: PNG, JPEG, WebP, BMP or PNM; anything else is InvalidArgument.
@@ -49,7 +51,8 @@ class AssetStore {
   std::optional<Asset> get(const std::string& id) const;
   std::vector<Asset> list(const AssetFilter& filter) const;  // newest first
   int64_t count(const AssetFilter& filter) const;            // all pages together
-  std::filesystem::path path_of(const Asset& asset) const;   // throws NotFound if the file is gone
+  // A local file, which stays for at least a minute. Throws NotFound if the file is gone.
+  std::filesystem::path path_of(const Asset& asset) const;
   // A small copy, at most 384 pixels per side, as WebP or, without it, JPEG. Made at the first call.
   std::filesystem::path thumbnail(const Asset& asset) const;
   bool remove(const std::string& id);                            // row first, then files
@@ -61,14 +64,16 @@ class AssetStore {
   };
   Swept sweep(int64_t age_seconds = 3600);
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_; }  // the data folder; images may be elsewhere
+  BlobStore& blobs() { return *blobs_; }
 
  private:
   std::optional<Asset> find_equal(const Asset& asset) const;
-  void write_file(std::span<const std::byte> bytes, const std::filesystem::path& relative) const;
+  std::set<std::string> known(const std::vector<std::string>& ids) const;  // those that have a row
   void remove_files(const Asset& asset) const;
 
   std::filesystem::path folder_;
+  std::unique_ptr<BlobStore> blobs_;
   ImageLimits limits_;
   std::shared_ptr<SqlDatabase> database_;
 };

@@ -163,7 +163,7 @@ Job JobRows::hold(Job job, const std::string& worker, int64_t now) const {
   job.state = "running";
   job.worker = worker;
   job.started = now;
-  job.lease_until = now + kLeaseMs;
+  job.lease_until = now + lease_ms_;
   sql_.prepare("UPDATE jobs SET state = 'running', worker = ?, started = ?, lease_until = ? WHERE id = ?")
       .bind(worker)
       .bind(now)

@@ -14,7 +14,7 @@ namespace flux2 {
 // The SQL of the job tables. Every call runs inside a transaction of the caller.
 class JobRows {
  public:
-  explicit JobRows(SqlConnection& sql) : sql_(sql) {}
+  JobRows(SqlConnection& sql, int64_t lease_ms) : sql_(sql), lease_ms_(lease_ms) {}
 
   SqlConnection& sql() const { return sql_; }
   int64_t one(std::string_view sql, const std::vector<std::string>& values = {}) const;  // 0 without a row
@@ -46,10 +46,10 @@ class JobRows {
   std::vector<JobImage> images_of(const std::string& id) const;
 
   SqlConnection& sql_;
+  int64_t lease_ms_;
 };
 
 constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
-constexpr int64_t kLeaseMs = 30'000;
 constexpr const char* kHeld = "state IN ('running', 'cancelling')";  // by a worker
 constexpr const char* kFinal = "state IN ('completed', 'failed', 'cancelled')";
 

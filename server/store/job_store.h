@@ -42,6 +42,8 @@ class JobStore {
   // A waiting job with this merge key, claimed in the same way.
   virtual std::optional<Job> claim_like(const std::string& lane, const std::string& merge_key, const std::string& worker,
                                         int64_t now) = 0;
+  virtual std::optional<Job> claim_one(const std::string& id, const std::string& worker,
+                                       int64_t now) = 0;           // this one, if it waits
   virtual void renew(const std::string& worker, int64_t now) = 0;  // all leases of the worker
 
   // Changes of a running job count only while `worker` holds its lease; false if it does not.

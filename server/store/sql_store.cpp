@@ -46,7 +46,10 @@ std::optional<Job> take_next(const JobRows& rows, const std::string& lane, const
 
 class SqlStore : public JobStore {
  public:
-  explicit SqlStore(std::shared_ptr<SqlDatabase> database) : database_(std::move(database)) { migrate_jobs(*database_); }
+  SqlStore(std::shared_ptr<SqlDatabase> database, std::chrono::milliseconds lease)
+      : database_(std::move(database)), lease_ms_(lease.count()) {
+    migrate_jobs(*database_);
+  }
 
   Inserted insert(const Job& job, int64_t queue_limit) override {
     return writing([&](const JobRows& rows) -> Inserted {
@@ -95,8 +98,7 @@ class SqlStore : public JobStore {
     return reading([&](const JobRows& rows) { return rows.first_waiting(lane, kAllRows); });
   }
 
-  std::optional<Job> claim(const std::string& lane, const std::string& worker, const LoadedModels& loaded,
-                           int64_t now) override {
+  std::optional<Job> claim(const std::string& lane, const std::string& worker, const LoadedModels& loaded, int64_t now) override {
     if (!anything_to_claim(lane)) return std::nullopt;
     return writing([&](const JobRows& rows) -> std::optional<Job> {
       if (rows.is_paused()) return std::nullopt;
@@ -115,11 +117,19 @@ class SqlStore : public JobStore {
     });
   }
 
+  std::optional<Job> claim_one(const std::string& id, const std::string& worker, int64_t now) override {
+    return writing([&](const JobRows& rows) -> std::optional<Job> {
+      if (rows.is_paused()) return std::nullopt;
+      auto job = rows.take(id);
+      return job ? std::optional(rows.hold(std::move(*job), worker, now)) : std::nullopt;
+    });
+  }
+
   void renew(const std::string& worker, int64_t now) override {
     writing([&](const JobRows& rows) {
       rows.sql()
           .prepare(fmt::format("UPDATE jobs SET lease_until = ? WHERE worker = ? AND {}", kHeld))
-          .bind(now + kLeaseMs)
+          .bind(now + lease_ms_)
           .bind(worker)
           .run();
     });
@@ -298,12 +308,12 @@ class SqlStore : public JobStore {
  private:
   template <class Body>
   std::invoke_result_t<Body, const JobRows&> writing(Body&& body) {
-    return database_->writing([&](SqlConnection& sql) { return body(JobRows(sql)); });
+    return database_->writing([&](SqlConnection& sql) { return body(JobRows(sql, lease_ms_)); });
   }
 
   template <class Body>
   std::invoke_result_t<Body, const JobRows&> reading(Body&& body) {
-    return database_->reading([&](SqlConnection& sql) { return body(JobRows(sql)); });
+    return database_->reading([&](SqlConnection& sql) { return body(JobRows(sql, lease_ms_)); });
   }
 
   template <class Body>
@@ -352,12 +362,13 @@ class SqlStore : public JobStore {
   }
 
   std::shared_ptr<SqlDatabase> database_;
+  int64_t lease_ms_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobStore> open_job_store(std::shared_ptr<SqlDatabase> database) {
-  return std::make_unique<SqlStore>(std::move(database));
+std::unique_ptr<JobStore> open_job_store(std::shared_ptr<SqlDatabase> database, std::chrono::milliseconds lease) {
+  return std::make_unique<SqlStore>(std::move(database), lease);
 }
 
 std::unique_ptr<JobStore> open_sqlite_store(const std::filesystem::path& path) { return open_job_store(open_sqlite(path)); }

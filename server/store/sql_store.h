@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 
@@ -8,8 +9,9 @@
 
 namespace flux2 {
 
-// The queue in a database. Several processes may share it.
-std::unique_ptr<JobStore> open_job_store(std::shared_ptr<SqlDatabase> database);
+// The queue in a database. Several processes may share it. A worker that does not renew its claims loses them after `lease`.
+std::unique_ptr<JobStore> open_job_store(std::shared_ptr<SqlDatabase> database,
+                                         std::chrono::milliseconds lease = std::chrono::seconds(30));
 // In an SQLite file, usually flux2.db of the data folder, which the model registry shares.
 std::unique_ptr<JobStore> open_sqlite_store(const std::filesystem::path& path);
 

@@ -20,17 +20,27 @@ struct HttpSettings {
   double connect_timeout_s = 10;
   std::string http_proxy, https_proxy, no_proxy;  // empty: none
   std::string ca_file, ca_folder;                 // empty: those of the system
+  // For URLs that strangers name: no connection is made to an address that is not public (public_address.h), whatever a name
+  // resolves to, and none through a proxy.
+  bool public_addresses = false;
 };
 
 // HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY in either case; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, SSL_CERT_DIR.
 HttpSettings http_settings(const std::function<const char*(const char*)>& environment);
 
+// Signs requests to stores that speak Amazon's S3 protocol (AWS Signature Version 4). The secret is never sent.
+struct AwsSigner {
+  std::string access_key, secret_key, session_token;  // the token belongs to keys that expire; empty: none
+  std::string region, service = "s3";
+};
+
 struct HttpRequest {
-  std::string method = "GET";  // GET, HEAD, POST or PUT
+  std::string method = "GET";  // GET, HEAD, POST, PUT or DELETE
   std::string url;
   std::vector<HttpHeader> headers = {};
   std::string body = {};                 // of a POST or PUT
   std::string token = {};                // sent as a bearer token over https, or over http to this machine; never otherwise
+  const AwsSigner* signer = nullptr;     // a PUT must then have a content type, and the query be sorted by name
   double idle_timeout_s = 10;            // the transfer fails after this time without data
   size_t max_body = 32 << 20;            // of an answer kept in memory
   std::function<bool()> cancelled = {};  // true: ends with Cancelled

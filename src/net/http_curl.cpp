@@ -1,4 +1,5 @@
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstring>
@@ -6,8 +7,10 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "net/http.h"
+#include "net/public_address.h"
 #include "net/url.h"
 
 namespace flux2 {
@@ -51,6 +54,13 @@ class Exchange {
     answer_.url = request.url;
   }
 
+  // Refuses connections to addresses that are not public. This is where the library opens them, so that a name cannot resolve to
+  // one address when it is checked and to another when it is used.
+  void demand_public_addresses(CURL* handle) {
+    curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &Exchange::on_open);
+    curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, this);
+  }
+
   HttpAnswer run(CURL* handle) {
     char words[CURL_ERROR_SIZE] = "";
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, words);
@@ -68,13 +78,19 @@ class Exchange {
     if (code != CURLE_OK && !unwanted_) {
       answer_.failure = idle_ ? fmt::format("no data for {:g} s", request_.idle_timeout_s)
                               : std::string(*words ? words : curl_easy_strerror(code));
-      answer_.transient = !is_lasting(code);
+      answer_.transient = !is_lasting(code) && refused_.empty();
+      if (!refused_.empty()) answer_.failure = fmt::format("{} is not a public address", refused_);
     }
     if (answer_.ok() && !begun_ && sink_.begin) sink_.begin(answer_);  // a body of no bytes
     return std::move(answer_);
   }
 
  private:
+  static curl_socket_t on_open(void* self, curlsocktype, curl_sockaddr* to) {
+    if (is_public_address(&to->addr)) return ::socket(to->family, to->socktype, to->protocol);
+    static_cast<Exchange*>(self)->refused_ = address_text(&to->addr);
+    return CURL_SOCKET_BAD;
+  }
   static size_t on_header(char* data, size_t, size_t size, void* self) {
     return static_cast<Exchange*>(self)->guarded(size, [&](Exchange& e) { return e.header({data, size}); });
   }
@@ -146,6 +162,7 @@ class Exchange {
   Clock::time_point last_byte_;
   curl_off_t sent_ = 0;
   bool begun_ = false, unwanted_ = false, cancelled_ = false, idle_ = false;
+  std::string refused_;  // the address that was not public
   std::exception_ptr thrown_;
 };
 
@@ -200,7 +217,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   const auto set_text = [&](CURLoption option, const std::string& text) {
     if (!text.empty()) curl_easy_setopt(c, option, text.c_str());
   };
-  const std::string address = url.text(), proxy = url.secure() ? s.https_proxy : s.http_proxy;
+  const std::string address = url.text(), proxy = s.public_addresses ? "" : url.secure() ? s.https_proxy : s.http_proxy;
   curl_easy_setopt(c, CURLOPT_URL, address.c_str());
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
@@ -220,21 +237,39 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
     if (request.method == "PUT") curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, "PUT");  // give_back() resets it
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, request.body.c_str());
+  } else if (request.method == "DELETE") {
+    curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
+    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, "DELETE");
   } else {
     require(request.method == "GET", "the HTTP client has no method {}", request.method);
     curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
   }
   HeaderList headers;
   for (const HttpHeader& h : request.headers) append(headers, h.name, h.value);
-  if (request.method == "PUT") {
+  if (request.method == "PUT" && request.signer) {
+    // The library signs the lines below as if they were sent. So it does say "Expect", but does not wait.
+    curl_easy_setopt(c, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+  } else if (request.method == "PUT") {
     // Without these lines the library says that the body is a form, and waits a second for servers that ignore "Expect". A type
     // given above stays.
     append_line(headers, "Content-Type:");
     append_line(headers, "Expect:");
   }
   if (!request.token.empty() && (url.secure() || url.loopback())) append(headers, "Authorization", "Bearer " + request.token);
+  if (const AwsSigner* signer = request.signer) {
+    curl_easy_setopt(c, CURLOPT_AWS_SIGV4, ("aws:amz:" + signer->region + ":" + signer->service).c_str());
+    curl_easy_setopt(c, CURLOPT_USERNAME, signer->access_key.c_str());
+    curl_easy_setopt(c, CURLOPT_PASSWORD, signer->secret_key.c_str());
+    // Not every version of the library sends this header, which the stores need.
+    const bool has_body = request.method == "PUT" || request.method == "POST";
+    append(headers, "x-amz-content-sha256",
+           sha256(has_body ? std::as_bytes(std::span(request.body)) : std::span<const std::byte>()));
+    if (!signer->session_token.empty()) append(headers, "x-amz-security-token", signer->session_token);
+  }
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers.get());
-  HttpAnswer answer = Exchange(request, sink).run(c);
+  Exchange exchange(request, sink);
+  if (s.public_addresses) exchange.demand_public_addresses(c);
+  HttpAnswer answer = exchange.run(c);
   state_->give_back(std::move(handle));
   return answer;
 }

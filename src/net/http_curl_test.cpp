@@ -34,6 +34,29 @@ TEST(HttpClient, SendsTheRequest) {
   EXPECT_EQ(server.requests().at(0).target, "/a?b");
 }
 
+TEST(HttpClient, DeletesAndSigns) {
+  HttpServer server([](const ServedRequest& r) { return Reply{.body = r.method + r.body}; });
+  const HttpClient client;
+  EXPECT_EQ(client.send({.method = "DELETE", .url = server.url()}).body, "DELETE");
+  EXPECT_EQ(client.send({.url = server.url()}).body, "GET") << "the method stays with its request";
+  const AwsSigner signer{.access_key = "the-key", .secret_key = "the-secret", .session_token = {}, .region = "eu-north-1"};
+  for (const char* method : {"GET", "HEAD", "PUT", "DELETE"}) {
+    client.send({.method = method,
+                 .url = server.url() + "/bucket/key",
+                 .headers = {{"content-type", "image/png"}},
+                 .body = "abc",
+                 .signer = &signer});
+    const ServedRequest seen = server.requests().back();
+    EXPECT_EQ(seen.method, method);
+    EXPECT_TRUE(seen.header("authorization").starts_with("AWS4-HMAC-SHA256 Credential=the-key/")) << seen.header("authorization");
+    EXPECT_NE(seen.header("authorization").find("/eu-north-1/s3/aws4_request"), std::string::npos);
+    EXPECT_EQ(seen.header("x-amz-content-sha256").size(), 64u) << method;
+    for (const auto& [name, value] : seen.headers) EXPECT_EQ(value.find("the-secret"), std::string::npos) << name;
+  }
+  client.send({.url = server.url()});
+  EXPECT_EQ(server.requests().back().header("authorization"), "") << "the signature stays with its request";
+}
+
 TEST(HttpClient, PutSendsTheBodyAsItIs) {
   HttpServer server([](const ServedRequest& r) {
     return Reply{.headers = {{"ETag", "\"1\""}, {"X-Type", r.header("content-type")}}, .body = r.method};

@@ -34,6 +34,7 @@ class Subprocess {
   bool wait_for_error_text(const std::string& text);
   const Finished& so_far() const { return result_; }  // what was read
   void signal(int number);
+  pid_t pid() const { return pid_; }
   // Kills the program if it takes longer; `timed_out` says so.
   Finished wait(double seconds = 3600);
 
