@@ -4,49 +4,21 @@
 #include <algorithm>
 #include <optional>
 
-#include "app/registry_access.h"
+#include "app/convert_part.h"
 #include "base/text.h"
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/user_input.h"
-#include "hub/convert.h"
-#include "hub/gguf_tokenizer.h"
-#include "hub/recognise.h"
-#include "weights/gguf_file.h"
 
 namespace flux2 {
 
 namespace {
-
-struct PartName {
-  const char* name;
-  ComponentKind kind;
-  ModelPart part;
-};
-constexpr PartName kParts[] = {{"transformer", ComponentKind::Transformer, ModelPart::Transformer},
-                               {"text-encoder", ComponentKind::TextEncoder, ModelPart::TextEncoder},
-                               {"vae", ComponentKind::Autoencoder, ModelPart::Autoencoder}};
-
-// The part that was asked for, or the first the input holds.
-const PartName& part_of(const Recognition& input, const std::string& wanted) {
-  for (const PartName& p : kParts)
-    if (wanted.empty() ? input.find(p.kind) != nullptr : wanted == p.name) return p;
-  return kParts[0];  // required_part() says what was found instead
-}
 
 // A name without the ending of a file is a folder.
 bool names_a_folder(const std::filesystem::path& out) {
   std::error_code unreadable;
   return out.extension() != ".gguf" && out.extension() != ".safetensors" &&
          (out.extension().empty() || std::filesystem::is_directory(out, unreadable));
-}
-
-// A path, or the registered part of that name.
-std::filesystem::path input_path(const Invocation& run, const std::string& wanted) {
-  for (const PartName& p : kParts)
-    if (wanted.empty() || wanted == p.name)
-      if (const auto path = model_path(run.positional[0], p.kind, run); path != run.positional[0]) return path;
-  return run.positional[0];
 }
 
 ConvertOptions options_of(const Invocation& run) {
@@ -68,14 +40,6 @@ ConvertOptions options_of(const Invocation& run) {
     for (const std::string& rule : rules->values) options.choice.rules.push_back(quant_rule(rule));
   options.threads = static_cast<int>(settings.integer("threads", 1, 4096).value_or(0));
   return options;
-}
-
-// A language model in a GGUF file has its tokenizer inside.
-void take_tokenizer(Invocation& run, const Component& encoder, const NamedWeights& weights, ConvertOptions& options) {
-  const auto path = tokenizer_beside(encoder.path);
-  if (path.empty()) return run.console.warn("no tokenizer was found next to the text encoder, so the file will not contain one");
-  const BpeFiles files = is_gguf(path) ? read_gguf_tokenizer(path) : read_bpe_files(path);
-  options.choice.more_pairs = gguf_tokenizer_pairs(files, weights.shape("model.embed_tokens.weight")[0]);
 }
 
 void print(Invocation& run, const ConvertOptions& options, ConvertReport report, const std::vector<CalibratedPicture>& pictures) {
@@ -116,8 +80,8 @@ int run_convert(Invocation& run) {
   ConvertOptions options = options_of(run);
   const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"},
                                                  run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");
-  const Recognition input = recognise(input_path(run, wanted), run.console.log());
-  const PartName& part = part_of(input, wanted);
+  const Recognition input = recognise(path_to_convert(run.positional[0], wanted, run), run.console.log());
+  const ConvertiblePart& part = convertible_part(input, wanted);
   const Component& component = required_part(input, part.kind);
   const NamedWeights weights(open_weights(component.path, run.console.log()), part.part);
   options.progress = [&](uint64_t done, uint64_t total, const std::string& tensor) {
@@ -128,7 +92,7 @@ int run_convert(Invocation& run) {
     return interrupt_signal() == 0;
   };
   if (part.part == ModelPart::TextEncoder && options.choice.layout == FileLayout::Gguf)
-    take_tokenizer(run, component, weights, options);
+    add_tokenizer(component, weights, options, run.console.log());
   std::optional<Calibration> calibration;  // first, so that a missing part is said before anything is written
   if (run.settings.has("calibrate")) calibration.emplace(run, component);
   ConvertReport report = convert_model(weights, options, run.console.log());

@@ -40,7 +40,7 @@ bool installed_on_request(Invocation& run, const Error& error) {
   const Settings before = run.settings;
   run.settings = before.with({{"yes", {{"true"}, "the answer"}}});  // asked once
   try {
-    install_remote(run, starter->name);
+    install_from(run, starter->name);
   } catch (...) {
     run.settings = before;
     throw;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "app/model_lists.h"
 #include "base/text.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
@@ -9,15 +10,7 @@ namespace flux2 {
 namespace {
 
 Json json_of(const Described& part) {
-  Json json = to_json(part.record);
-  for (const char* later : {"key", "installed_at", "defaults", "components", "description", "cover_asset", "note"})
-    json.erase(later);
-  json["type"] = part.type;
-  json["confidence"] = part.confidence;
-  json["evidence"] = part.evidence;
-  json["needs"] = part.needs;
-  json["usable"] = part.usable();
-  json["problem"] = part.problem;
+  Json json = to_json(part);
   json["hint"] = command_line_words(part.hint);
   return json;
 }

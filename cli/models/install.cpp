@@ -1,61 +1,23 @@
 #include "cli/models/install.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 
-#include "app/context.h"
-#include "app/registry_access.h"
-#include "base/path_exists.h"
+#include "app/install_model.h"
 #include "base/text.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
-#include "hub/registry/check_record.h"
+#include "cli/user_input.h"
 
 namespace flux2 {
 
-namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 namespace {
 
-// What a path holds that can be used. Anything damaged ends the matter; in a folder, parts this program has no use for may
-// lie beside those it has.
-std::vector<Described> usable_parts(Invocation& run, const fs::path& source) {
-  std::vector<Described> parts = identify(source, run.console.log()), usable;
-  for (const Described& part : parts) {
-    if (part.usable()) usable.push_back(part);
-    else if (part.record.state != ModelState::Unsupported || parts.size() == 1) require_usable({part}, source);
-  }
-  if (usable.empty()) require_usable(parts, source);
-  for (const Described& part : parts)
-    if (!part.usable()) run.console.warn(fmt::format("{}: {}", part.record.path.string(), part.problem));
-  return usable;
-}
-
-// The place in the data folder: models/ROLE/FILE, models/ROLE/NAME/ for the folder of one part, models/NAME/ for a model.
-fs::path target_of(const fs::path& source, const std::vector<Described>& parts, const std::string& name, const fs::path& models) {
-  const fs::path role = models / role_folder(parts[0].record.type);
-  if (!fs::is_directory(source)) return role / source.filename();
-  return (parts.size() == 1 ? role : models) / (name.empty() ? parts[0].record.name : name_from(name));
-}
-
-// Another model may have the place already; then a number tells them apart. An installation of the same source that was
-// interrupted is gone on with.
-fs::path free_target(const fs::path& wanted, const fs::path& source, const Registry& registry) {
-  const auto records = registry.all();
-  const auto taken = [&](const fs::path& target) {
-    return path_exists(target) && std::any_of(records.begin(), records.end(), [&](const ModelRecord& r) {
-             const fs::path relative = r.path.lexically_relative(target);
-             const bool inside = relative == "." || (!relative.empty() && *relative.begin() != "..");
-             return inside && r.source.ref != source.string();
-           });
-  };
-  fs::path target = wanted;
-  const std::string stem = fs::is_directory(source) ? wanted.filename().string() : wanted.stem().string();
-  const std::string tail = fs::is_directory(source) ? "" : wanted.extension().string();
-  for (int i = 2; taken(target); ++i) target.replace_filename(fmt::format("{}-{}{}", stem, i, tail));
-  return target;
-}
+constexpr uint64_t kWorthAsking = 1'000'000'000;  // bytes, where somebody sits in front of it
 
 void list_copies(Invocation& run, const std::vector<PlannedCopy>& copies) {
   Json json = Json::array();
@@ -67,76 +29,88 @@ void list_copies(Invocation& run, const std::vector<PlannedCopy>& copies) {
   run.console.result(run.console.json() ? pretty(json) : text_table(rows));
 }
 
-std::vector<ModelRecord> install_local(Invocation& run, const fs::path& given) {
-  fs::path source = fs::absolute(given).lexically_normal();
-  if (!source.has_filename()) source = source.parent_path();  // "folder/"
-  const std::string name = run.settings.text("name");
-  if (!name.empty()) check_model_name(name);
-  const std::vector<Described> parts = usable_parts(run, source);
-  const fs::path models = data_folder(run.environment) / "models";
-  const fs::path relative = source.lexically_relative(fs::absolute(models).lexically_normal());
-  const bool here = !relative.empty() && *relative.begin() != "..";
-  Registry registry = open_registry(run);
-  if (run.settings.flag("in-place") || here) {
-    if (run.settings.flag("dry-run")) return {};
-    return register_parts(registry, parts, {.name = name, .in_place = !here});
+// A terminal sees every report in one line; a log gets a line every ten seconds and for each finished file, a program an event
+// a second.
+FetchProgress progress_for(Invocation& run) {
+  using Clock = std::chrono::steady_clock;
+  return [&run, shown = Clock::now(), done = 0](const FetchStatus& s) mutable {
+    const ProgressMode mode = run.console.progress();
+    const auto pause = mode == ProgressMode::Bar ? 0s : mode == ProgressMode::Json ? 1s : 10s;
+    const bool due = Clock::now() - shown >= pause || s.files_done != done;
+    if (mode == ProgressMode::Off || !due) return;
+    shown = Clock::now();
+    done = s.files_done;
+    if (mode == ProgressMode::Json)
+      return run.console.event({{"event", "install.progress"},
+                                {"file", s.file},
+                                {"bytes", s.bytes},
+                                {"total", s.total},
+                                {"speed", s.bytes_per_s},
+                                {"eta_s", s.eta_s}});
+    std::string line = fmt::format("{} {}  {} of {}, {}/{} files", s.verifying ? "checking" : "fetching", s.file,
+                                   byte_text(s.bytes), byte_text(s.total), s.files_done, s.files);
+    if (s.bytes_per_s > 0) line += fmt::format("  {}/s", byte_text(static_cast<uint64_t>(s.bytes_per_s)));
+    if (s.eta_s >= 0) line += fmt::format("  {:.0f} s left", s.eta_s);
+    mode == ProgressMode::Bar ? run.console.status(line) : run.console.note(line);
+  };
+}
+
+void list_plans(Invocation& run, const std::vector<FetchPlan>& plans) {
+  Json json = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"SIZE", "", "FROM", "TO"}};
+  for (const FetchPlan& plan : plans) {
+    if (!plan.reason.empty()) run.console.note(plan.reason);
+    for (const PlannedFile& f : plan.files) {
+      rows.push_back({byte_text(f.size), f.present ? "here" : "", f.url, f.target.string()});
+      json.push_back(
+          {{"bytes", f.size}, {"present", f.present}, {"url", f.url}, {"target", f.target.string()}, {"etag", f.etag}});
+    }
   }
-  const fs::path target = free_target(target_of(source, parts, name, models), source, registry);
-  const auto copies = plan_copies(source, target);
-  if (run.settings.flag("dry-run")) {
-    list_copies(run, copies);
-    return {};
-  }
-  NewParts how{.name = name, .in_place = false, .source = {"path", source.string(), ""}};
-  how.files = copy_files(
-      copies, [&](uint64_t done, uint64_t total, const std::string& file) { return show_bytes(run, file, done, total); });
-  run.console.clear_status();
-  return register_parts(registry, identify(target, run.console.log()), how);
+  run.console.result(run.console.json() ? pretty(json) : text_table(rows));
+}
+
+InstallHooks hooks_for(Invocation& run) {
+  InstallHooks hooks;
+  const bool dry = run.settings.flag("dry-run");
+  hooks.cancelled = [] { return interrupt_signal() != 0; };
+  hooks.note = [&run](const std::string& text) { run.console.note(text); };
+  hooks.warn = [&run](const std::string& text) { run.console.warn(text); };
+  hooks.copies_planned = [&run, dry](const std::vector<PlannedCopy>& copies) {
+    if (dry && !copies.empty()) list_copies(run, copies);
+    return !dry;
+  };
+  hooks.planned = [&run, dry](const std::vector<FetchPlan>& plans) {
+    if (dry) {
+      list_plans(run, plans);
+      return false;
+    }
+    uint64_t missing = 0;
+    for (const FetchPlan& plan : plans) missing += plan.missing_bytes();
+    if (missing > kWorthAsking && ::isatty(STDIN_FILENO) != 0 &&
+        !confirmed(run, fmt::format("Fetch {} into {}?", byte_text(missing), plans[0].root.string())))
+      throw Error(ErrorCode::InvalidArgument, "nothing was fetched", "--dry-run lists the files; --yes does not ask");
+    return true;
+  };
+  hooks.fetching = [show = progress_for(run)](size_t, const FetchStatus& status) { show(status); };
+  hooks.copying = [&run](uint64_t done, uint64_t total, const std::string& file) { return show_bytes(run, file, done, total); };
+  hooks.registering = [&run] { run.console.clear_status(); };
+  return hooks;
 }
 
 }  // namespace
 
-const char* role_folder(ModelType type) {
-  switch (type) {
-    case ModelType::Main: return "diffusion_models";
-    case ModelType::Vae:
-    case ModelType::TinyVae: return "vae";
-    case ModelType::TextEncoder: return "text_encoders";
-    case ModelType::Tokenizer: return "tokenizers";
-    case ModelType::Lora: return "loras";
-    case ModelType::Upscaler: return "upscale_models";
-  }
-  return "other";
-}
-
-std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Described> parts, const NewParts& how) {
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Described& a, const Described& b) { return a.record.type < b.record.type; });
-  std::vector<ModelRecord> stored;
-  for (const Described& part : parts) {
-    if (!part.usable()) continue;
-    ModelRecord r = part.record;
-    r.in_place = how.in_place;
-    if (!how.source.kind.empty()) r.source = how.source;
-    bool all_known = !r.files.empty();
-    for (RecordedFile& f : r.files) {
-      for (const RecordedFile& known : how.files)
-        if (known.path == f.path && !known.sha256.empty()) {
-          f.sha256 = known.sha256;
-          registry.remember_hash(f.path, f.sha256);
-        }
-      all_known = all_known && !f.sha256.empty();
-    }
-    if (all_known) r.sha256 = hash_of_files(r.files), use_known_hash(r);
-    if (stored.empty() && !how.name.empty()) r.name = how.name;
-    ModelRecord now = registry.add(r);
-    if (stored.empty() && !how.name.empty() && now.name != how.name) {  // it had another name before, or the name is taken
-      now.name = how.name;
-      registry.update(now);
-    }
-    stored.push_back(std::move(now));
-  }
-  return stored;
+std::vector<ModelRecord> install_from(Invocation& run, const std::string& source) {
+  AppContext context = run;
+  context.log = run.console.log();
+  return install_model(context,
+                       {.source = source,
+                        .name = run.settings.text("name"),
+                        .revision = run.settings.text("revision"),
+                        .token = run.settings.text("token"),
+                        .local_dir = run.settings.text("local-dir"),
+                        .in_place = run.settings.flag("in-place"),
+                        .offline = run.settings.flag("offline")},
+                       hooks_for(run));
 }
 
 int run_models_install(Invocation& run) {
@@ -145,7 +119,7 @@ int run_models_install(Invocation& run) {
   check(run.positional.size() == 1 || !run.settings.has("name"), "--name is for one model at a time");
   std::vector<ModelRecord> installed;
   for (const std::string& source : run.positional) {
-    const auto records = path_exists(source) ? install_local(run, source) : install_remote(run, source);
+    const auto records = install_from(run, source);
     installed.insert(installed.end(), records.begin(), records.end());
   }
   if (run.settings.flag("dry-run")) return 0;

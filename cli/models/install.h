@@ -1,28 +1,14 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
-#include "hub/registry/describe.h"
-#include "hub/registry/registry.h"
+#include "hub/registry/model_record.h"
 
 namespace flux2 {
 
-// How installed parts are registered, whether they were copied or downloaded.
-struct NewParts {
-  std::string name;  // of the first part, a transformer if there is one; empty: by what it is
-  bool in_place = true;
-  ModelSource source;               // kind empty: where they lie
-  std::vector<RecordedFile> files;  // whose hashes are known
-};
-std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Described> parts, const NewParts& how);
-
-// Where files of a type are kept in a model folder: the role folders other tools use too.
-const char* role_folder(ModelType type);
-
-// Installs something that is not on this machine: a starter set, a repository of the hub or a URL.
-std::vector<ModelRecord> install_remote(Invocation& run, const std::string& source);
+// Installs one source with the options of this run and shows the progress.
+std::vector<ModelRecord> install_from(Invocation& run, const std::string& source);
 
 }  // namespace flux2

@@ -3,37 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/registry_access.h"
+#include "app/model_lists.h"
 #include "base/text.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
-#include "hub/registry/check_record.h"
 
 namespace flux2 {
 
 namespace {
 
 std::string about(const StarterPart& part) { return (part.exact ? "" : "≈ ") + byte_text(part.bytes); }
-
-Json json_of(const Starter& s, const std::vector<ModelRecord>& records) {
-  Json parts = Json::array();
-  uint64_t to_fetch = 0;
-  for (const StarterPart& part : s.parts) {
-    const ModelRecord* here = record_for(part, s, records);
-    if (!here) to_fetch += part.bytes;
-    parts.push_back({{"type", name_of(part.type)},
-                     {"what", part.what},
-                     {"source", part.source},
-                     {"bytes", part.bytes},
-                     {"exact", part.exact},
-                     {"license", part.licence},
-                     {"gated", part.gated},
-                     {"present", here != nullptr},
-                     {"key", here ? here->key : ""},
-                     {"name", here ? here->name : ""}});
-  }
-  return {{"name", s.name}, {"variant", s.variant}, {"summary", s.summary}, {"bytes_to_fetch", to_fetch}, {"parts", parts}};
-}
 
 void print(Console& console, const Starter& s, const std::vector<ModelRecord>& records) {
   std::vector<std::vector<std::string>> rows;
@@ -64,12 +43,10 @@ int run_models_starter(Invocation& run) {
     }
     shown = {*one};
   }
-  std::vector<ModelRecord> records;
-  if (const auto registry = look_into_registry(run)) records = registry->all();
-  std::erase_if(records, [](const ModelRecord& r) { return quick_check(r).state != ModelState::Ready; });
+  const std::vector<ModelRecord> records = ready_records(run);
   Json json = Json::array();
   for (const Starter& s : shown) {
-    json.push_back(json_of(s, records));
+    json.push_back(to_json(s, records));
     if (!run.console.json()) print(run.console, s, records);
   }
   if (run.console.json()) run.console.result(pretty(json));

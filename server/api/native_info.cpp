@@ -163,37 +163,8 @@ HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings&
 
 Json model_json(const ModelRecord& record, const ApiContext& api) {
   Json json = to_json(record);
-  json["loaded"] = api.is_loaded(record.name);
+  json["loaded"] = api.is_loaded(record.path.string());
   return json;
-}
-
-HttpResponse list_models(const ServerRequest& request, ApiContext& api) {
-  Json items = Json::array();
-  const std::string type = request.argument("type").value_or(""), query = request.argument("q").value_or("");
-  if (const auto registry = look_into_registry(api.app))
-    for (const ModelRecord& record : registry->all()) {
-      if (!type.empty() && name_of(record.type) != type) continue;
-      if (!query.empty() && record.name.find(query) == std::string::npos) continue;
-      items.push_back(model_json(record, api));
-    }
-  if ((type.empty() || type == "main") && query.empty())
-    for (const InstalledModel& model : api.models.main_models()) {
-      const bool known = std::any_of(items.begin(), items.end(), [&](const Json& item) { return item["name"] == model.name; });
-      if (!known)
-        items.push_back({{"key", nullptr},
-                         {"name", model.name},
-                         {"type", "main"},
-                         {"state", "ready"},
-                         {"bundled", true},
-                         {"loaded", api.is_loaded(model.name)}});
-    }
-  return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
-}
-
-HttpResponse one_model(const ServerRequest& request, ApiContext& api) {
-  if (const auto registry = look_into_registry(api.app))
-    if (const auto record = registry->find(request.parameter("key"))) return HttpResponse::json(model_json(*record, api));
-  throw HttpError(404, "model_not_found", "there is no such model");
 }
 
 }  // namespace
@@ -213,13 +184,9 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
   add(
       "POST", "/api/v1/plan", Scope::Generate, "forecast the memory and time of a job without running it",
       [&api, &defaults](const ServerRequest& request) { return plan(request, api, defaults); }, kImageBody);
-  add("GET", "/api/v1/models", Scope::Generate, "registered models and their parts",
-      [&api](const ServerRequest& request) { return list_models(request, api); });
   add("GET", "/api/v1/models/loaded", Scope::Generate, "the models in memory", [worker](const ServerRequest&) {
     return HttpResponse::json({{"loaded", last_loaded(worker)}, {"items", all_loaded(worker)}});
   });
-  add("GET", "/api/v1/models/{key}", Scope::Generate, "one of them, by key or name",
-      [&api](const ServerRequest& request) { return one_model(request, api); });
   add("GET", "/api/v1/loras", Scope::Generate, "registered adapters", [&api](const ServerRequest&) {
     Json items = Json::array();
     if (const auto registry = look_into_registry(api.app))

@@ -75,6 +75,7 @@ Json job_to_json(const Job& job, JobStore& store, bool with_request) {
   json["warnings"] = from_result(job, "warnings", Json::array());
   json["timings_ms"] = from_result(job, "timings_ms", Json::object());
   json["peak_vram"] = from_result(job, "peak_vram", 0);
+  if (job.lane != "gpu") json["result"] = job.result;
   json["error"] = job.error;
   return json;
 }

@@ -1,0 +1,235 @@
+// Installations of models through the queue, from a hub on loopback.
+#include "server/jobs/model_installs.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "app/registry_access.h"
+#include "server/http/errors.h"
+#include "server/jobs/model_tasks.h"
+#include "server/store/ids.h"
+#include "server/store/sql_store.h"
+#include "server/store/test_folder.h"
+#include "tests/support/fake_hub.h"
+#include "tests/support/paths.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using test::FakeHub;
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Installs : public testing::Test {
+ protected:
+  explicit Installs(std::map<std::string, FakeHub::File> files = pico_files())
+      : folder_(server_test_folder()),
+        hub_(std::move(files)),
+        home_(folder_.string()),
+        hub_home_((folder_ / "hub").string()),
+        endpoint_(hub_.endpoint()),
+        store_(open_sqlite_store(folder_ / "flux2.db")),
+        assets_(folder_),
+        events_(*store_),
+        queue_(*store_, assets_, events_, 100),
+        installs_(app_, queue_, AllowedFolders({folder_ / "allowed"})),
+        worker_(app_, queue_, {.name = "w/net", .lane = "net", .threads = 2}) {
+    app_.environment = [this](const char* name) -> const char* {
+      const std::string_view wanted(name);
+      return wanted == "FLUX2_HOME"    ? home_.c_str()
+             : wanted == "HF_HOME"     ? hub_home_.c_str()
+             : wanted == "HF_ENDPOINT" ? endpoint_.c_str()
+                                       : nullptr;
+    };
+    fs::create_directories(folder_ / "allowed");
+    worker_.add("download", [this](RunningTask& task) { installs_.run(task); });
+    listener_ = events_.listen([this](const Event& event) {
+      const std::lock_guard lock(mutex_);
+      told_.push_back(event.name);
+    });
+  }
+  ~Installs() override {
+    worker_.stop();
+    events_.leave(listener_);
+  }
+
+  static std::map<std::string, FakeHub::File> pico_files() {
+    const fs::path pico = test::pico_folder();
+    return {{"ae.safetensors", {.content = bytes_of(pico / "ae.safetensors")}},
+            {"README.md", {.content = "read me", .large = false}}};
+  }
+  Json wait_for(const std::string& id, const std::string& state) {
+    Json install;
+    for (int i = 0; i < 600; ++i) {
+      install = installs_.show(id);
+      if (install["state"] == state) return install;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ADD_FAILURE() << "it is still " << install.dump();
+    return install;
+  }
+  bool was_told(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return std::find(told_.begin(), told_.end(), name) != told_.end();
+  }
+  int status_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const HttpError& e) {
+      return e.status;
+    }
+    return 200;
+  }
+
+  fs::path folder_;
+  FakeHub hub_;
+  std::string home_, hub_home_, endpoint_;
+  AppContext app_;
+  std::unique_ptr<JobStore> store_;
+  AssetStore assets_;
+  Events events_;
+  JobQueue queue_;
+  ModelInstalls installs_;
+  TaskWorker worker_;
+  int64_t listener_ = 0;
+  std::mutex mutex_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(Installs, DownloadsFromTheHubAndRegisters) {
+  worker_.start();
+  const Json started = installs_.start({{"source", FakeHub::kRepository}, {"name", "small"}});
+  EXPECT_EQ(started["id"].get<std::string>().substr(0, 4), "ins_");
+  const Json done = wait_for(started["id"], "completed");
+  ASSERT_TRUE(done["model_key"].is_string()) << done.dump();
+  EXPECT_EQ(done["bytes"], done["total"]);
+  ASSERT_EQ(done["files"].size(), 1u);
+  EXPECT_EQ(done["files"][0]["path"], "ae.safetensors");
+  EXPECT_EQ(done["files"][0]["state"], "completed");
+  const auto record = open_registry(app_).find(done["model_key"].get<std::string>());
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->name, "small");
+  EXPECT_EQ(record->type, ModelType::Vae);
+  EXPECT_TRUE(was_told("install.progress"));
+  EXPECT_TRUE(was_told("install.completed"));
+  EXPECT_EQ(installs_.list().size(), 1u);
+  EXPECT_EQ(status_of([&] { installs_.resume(done["id"]); }), 409);
+  EXPECT_EQ(installs_.prune(), 1);
+  EXPECT_EQ(installs_.list().size(), 0u);
+  EXPECT_EQ(status_of([&] { installs_.show(done["id"]); }), 404);
+}
+
+TEST_F(Installs, PausesAndGoesOnWithTheMissingBytes) {
+  hub_.storage_bytes_per_s = 2e6;  // about two seconds with its four connections
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  for (int i = 0; i < 200 && installs_.show(id)["bytes"] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(installs_.pause(id)["state"], "paused");
+  for (int i = 0; i < 200 && !store_->get(id.substr(4))->is_final(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(installs_.show(id)["state"], "paused");
+  const uint64_t before = hub_.storage().body_bytes_sent();
+  hub_.storage_bytes_per_s = 0;
+  EXPECT_EQ(installs_.resume(id)["id"], id);
+  const Json done = wait_for(id, "completed");
+  EXPECT_TRUE(done["model_key"].is_string());
+  EXPECT_LT(hub_.storage().body_bytes_sent() - before, done["total"].get<uint64_t>()) << "what was there was not asked for again";
+  EXPECT_EQ(installs_.list().size(), 1u) << "both jobs are one installation";
+}
+
+TEST_F(Installs, OneFileIsDownloadedFromItsFirstByte) {
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  wait_for(id, "completed");
+  EXPECT_EQ(status_of([&] { installs_.restart_file(id, "nothing"); }), 404);
+  const uint64_t before = hub_.storage().body_bytes_sent();
+  installs_.restart_file(id, "ae.safetensors");
+  const Json done = wait_for(id, "completed");
+  EXPECT_GE(hub_.storage().body_bytes_sent() - before, done["total"].get<uint64_t>());
+}
+
+TEST_F(Installs, CancelAndErrors) {
+  hub_.storage_bytes_per_s = 1e5;
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  wait_for(id, "downloading");
+  installs_.cancel(id);
+  for (int i = 0; i < 200 && !store_->get(id.substr(4))->is_final(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(installs_.show(id)["state"], "cancelled");
+
+  const std::string missing = installs_.start({{"source", "nobody/nothing"}})["id"];
+  const Json failed = wait_for(missing, "error");
+  EXPECT_FALSE(failed["error"]["message"].get<std::string>().empty());
+  EXPECT_TRUE(was_told("install.error"));
+
+  EXPECT_THROW(installs_.start({{"source", "owner/model"}, {"in_place", true}}), HttpError);
+  EXPECT_THROW(installs_.start({{"source", "what is this?"}}), HttpError);
+  EXPECT_THROW(installs_.start({{"source", 5}}), HttpError);
+  EXPECT_THROW(installs_.start({{"sauce", "owner/model"}}), HttpError);
+}
+
+TEST_F(Installs, PathsOnlyBelowAllowedFolders) {
+  worker_.start();
+  const fs::path here = folder_ / "allowed/ae.safetensors";
+  fs::copy_file(fs::path(test::pico_folder()) / "ae.safetensors", here);
+  const Json done = wait_for(installs_.start({{"source", here.string()}, {"in_place", true}})["id"], "completed");
+  EXPECT_EQ(open_registry(app_).find(done["model_key"].get<std::string>())->path, fs::canonical(here));
+
+  const auto refusal = [&](const std::string& source) {
+    try {
+      installs_.start({{"source", source}});
+    } catch (const HttpError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string there = refusal((fs::path(test::pico_folder()) / "ae.safetensors").string());
+  EXPECT_EQ(there, refusal("/no/such/file")) << "an answer must not say what exists";
+  EXPECT_EQ(there, refusal((folder_ / "allowed/../flux2.db").string()));
+  fs::create_symlink(test::pico_folder(), folder_ / "allowed/link");
+  EXPECT_EQ(there, refusal((folder_ / "allowed/link/ae.safetensors").string()));
+  EXPECT_NE(there, "accepted");
+}
+
+TEST_F(Installs, ModelsAreCheckedAndConvertedAsJobs) {
+  const fs::path here = folder_ / "allowed/ae.safetensors";
+  fs::copy_file(fs::path(test::pico_folder()) / "ae.safetensors", here);
+  TaskWorker cpu(app_, queue_, {.name = "w/cpu", .lane = "cpu", .threads = 1});
+  cpu.add("verify", run_verify);
+  cpu.add("convert", run_convert_task);
+  cpu.start();
+  worker_.start();
+  const std::string key =
+      wait_for(installs_.start({{"source", here.string()}, {"in_place", true}})["id"], "completed")["model_key"];
+  const auto finished = [&](const JobQueue::Submission& submission) {
+    const std::string id = queue_.submit(submission).job.id;
+    for (int i = 0; i < 600 && !store_->get(id)->is_final(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return *store_->get(id);
+  };
+  const Job checked = finished(verify_submission({{"keys", {key}}}, app_));
+  EXPECT_EQ(checked.state, "completed") << checked.error.dump();
+  ASSERT_EQ(checked.result["items"].size(), 1u);
+  EXPECT_EQ(checked.result["items"][0]["state"], "ready");
+  EXPECT_EQ(checked.result["items"][0]["sha256"].get<std::string>().size(), 64u);
+
+  const Job converted = finished(convert_submission(key, {{"quant", "bf16"}, {"to", "diffusers"}, {"name", "half"}}, app_));
+  EXPECT_EQ(converted.state, "completed") << converted.error.dump();
+  const auto record = open_registry(app_).find("half");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->key, converted.result["model_key"]);
+  EXPECT_TRUE(fs::exists(folder_ / "models/vae/half.safetensors"));
+  EXPECT_THROW(convert_submission(key, {{"quant", "q99"}}, app_), HttpError);
+  EXPECT_THROW(convert_submission(key, {{"name", "half"}}, app_), HttpError);
+  EXPECT_THROW(convert_submission("nothing", Json::object(), app_), HttpError);
+  EXPECT_THROW(verify_submission({{"keys", {"nothing"}}}, app_), HttpError);
+}
+
+}  // namespace
+}  // namespace flux2
