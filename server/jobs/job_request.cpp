@@ -355,8 +355,15 @@ std::string stored_image(const std::string& text, const std::string& kind, Asset
     if (!asset || asset->missing) throw wrong("there is no asset " + printable(text.substr(6)));
     return "asset:" + id;
   }
-  if (text.starts_with("http://") || text.starts_with("https://"))
-    throw wrong("this server does not fetch images from addresses; send the image itself");
+  if (text.starts_with("http://") || text.starts_with("https://")) {
+    const AssetStore::Fetch fetch = assets.fetch();
+    if (!fetch) throw wrong("this server does not fetch images from addresses; send the image itself");
+    try {
+      return "asset:" + assets.put(fetch(text), {.kind = kind}).id;
+    } catch (const Error& e) {
+      throw wrong(e.what());
+    }
+  }
   std::string_view encoded = text;
   if (encoded.starts_with("data:")) {
     const size_t comma = encoded.find(',');

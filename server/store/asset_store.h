@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -64,6 +65,12 @@ class AssetStore {
   };
   Swept sweep(int64_t age_seconds = 3600);
 
+  // How images that requests name by their address are brought here. Before requests come. Without it, or if it is empty at the
+  // moment, such requests are refused.
+  using Fetch = std::function<std::vector<std::byte>(const std::string& url)>;
+  void set_fetch(std::function<Fetch()> fetch) { fetch_ = std::move(fetch); }
+  Fetch fetch() const { return fetch_ ? fetch_() : Fetch(); }
+
   const std::filesystem::path& folder() const { return folder_; }  // the data folder; images may be elsewhere
   BlobStore& blobs() { return *blobs_; }
 
@@ -76,6 +83,7 @@ class AssetStore {
   std::unique_ptr<BlobStore> blobs_;
   ImageLimits limits_;
   std::shared_ptr<SqlDatabase> database_;
+  std::function<Fetch()> fetch_;
 };
 
 }  // namespace flux2

@@ -18,6 +18,7 @@
 #include "hub/registry/starter.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/partial_file.h"
+#include "net/public_address.h"
 
 namespace flux2 {
 
@@ -127,7 +128,8 @@ FetchOptions Installation::options_for(const Source& source) const {
   // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
   if (source.repository.empty() && options.local_dir.empty())
     options.local_dir = data_folder(context_.environment) / "models/.incoming";
-  if (source.repository.empty()) options.hub.http.public_addresses = request_.public_addresses;
+  if (source.repository.empty() && request_.public_addresses)
+    options.hub.http.allows_address = [](const sockaddr* address) { return is_public_address(address); };
   options.largest_file = context_.limits.process.download_bytes;
   options.cancelled = [this] { return cancelled(); };
   return options;

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+struct sockaddr;
+
 namespace flux2 {
 
 struct HttpHeader {
@@ -20,9 +22,9 @@ struct HttpSettings {
   double connect_timeout_s = 10;
   std::string http_proxy, https_proxy, no_proxy;  // empty: none
   std::string ca_file, ca_folder;                 // empty: those of the system
-  // For URLs that strangers name: no connection is made to an address that is not public (public_address.h), whatever a name
-  // resolves to, and none through a proxy.
-  bool public_addresses = false;
+  // For URLs that strangers name: asked about the address of every connection, whatever a name resolves to, before it is opened
+  // (is_public_address() of public_address.h). No proxy is used then. Empty: all addresses are allowed.
+  std::function<bool(const sockaddr*)> allows_address = {};
 };
 
 // HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY in either case; SSL_CERT_FILE, REQUESTS_CA_BUNDLE, SSL_CERT_DIR.

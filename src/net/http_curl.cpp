@@ -54,9 +54,10 @@ class Exchange {
     answer_.url = request.url;
   }
 
-  // Refuses connections to addresses that are not public. This is where the library opens them, so that a name cannot resolve to
-  // one address when it is checked and to another when it is used.
-  void demand_public_addresses(CURL* handle) {
+  // Refuses connections to some addresses. This is where the library opens them, so that a name cannot resolve to one address
+  // when it is checked and to another when it is used.
+  void check_addresses(CURL* handle, const std::function<bool(const sockaddr*)>& allows) {
+    allows_ = &allows;
     curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &Exchange::on_open);
     curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, this);
   }
@@ -79,7 +80,7 @@ class Exchange {
       answer_.failure = idle_ ? fmt::format("no data for {:g} s", request_.idle_timeout_s)
                               : std::string(*words ? words : curl_easy_strerror(code));
       answer_.transient = !is_lasting(code) && refused_.empty();
-      if (!refused_.empty()) answer_.failure = fmt::format("{} is not a public address", refused_);
+      if (!refused_.empty()) answer_.failure = fmt::format("the address {} is not allowed", refused_);
     }
     if (answer_.ok() && !begun_ && sink_.begin) sink_.begin(answer_);  // a body of no bytes
     return std::move(answer_);
@@ -87,8 +88,9 @@ class Exchange {
 
  private:
   static curl_socket_t on_open(void* self, curlsocktype, curl_sockaddr* to) {
-    if (is_public_address(&to->addr)) return ::socket(to->family, to->socktype, to->protocol);
-    static_cast<Exchange*>(self)->refused_ = address_text(&to->addr);
+    auto* exchange = static_cast<Exchange*>(self);
+    if ((*exchange->allows_)(&to->addr)) return ::socket(to->family, to->socktype, to->protocol);
+    exchange->refused_ = address_text(&to->addr);
     return CURL_SOCKET_BAD;
   }
   static size_t on_header(char* data, size_t, size_t size, void* self) {
@@ -162,7 +164,8 @@ class Exchange {
   Clock::time_point last_byte_;
   curl_off_t sent_ = 0;
   bool begun_ = false, unwanted_ = false, cancelled_ = false, idle_ = false;
-  std::string refused_;  // the address that was not public
+  const std::function<bool(const sockaddr*)>* allows_ = nullptr;
+  std::string refused_;  // the address that was not allowed
   std::exception_ptr thrown_;
 };
 
@@ -217,7 +220,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   const auto set_text = [&](CURLoption option, const std::string& text) {
     if (!text.empty()) curl_easy_setopt(c, option, text.c_str());
   };
-  const std::string address = url.text(), proxy = s.public_addresses ? "" : url.secure() ? s.https_proxy : s.http_proxy;
+  const std::string address = url.text(), proxy = s.allows_address ? "" : url.secure() ? s.https_proxy : s.http_proxy;
   curl_easy_setopt(c, CURLOPT_URL, address.c_str());
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
@@ -268,7 +271,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   }
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers.get());
   Exchange exchange(request, sink);
-  if (s.public_addresses) exchange.demand_public_addresses(c);
+  if (s.allows_address) exchange.check_addresses(c, s.allows_address);
   HttpAnswer answer = exchange.run(c);
   state_->give_back(std::move(handle));
   return answer;

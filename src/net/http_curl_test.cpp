@@ -6,9 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "net/http.h"
+#include "net/public_address.h"
 #include "tests/support/http_server.h"
 
 namespace flux2 {
@@ -55,6 +57,27 @@ TEST(HttpClient, DeletesAndSigns) {
   }
   client.send({.url = server.url()});
   EXPECT_EQ(server.requests().back().header("authorization"), "") << "the signature stays with its request";
+}
+
+TEST(HttpClient, EveryAddressOfAChainOfRedirectsIsChecked) {
+  HttpServer inner([](const ServedRequest&) { return Reply{.body = "secret"}; });
+  HttpServer outer([&](const ServedRequest&) { return Reply{.status = 302, .headers = {{"Location", inner.url() + "/x"}}}; });
+  HttpSettings settings;
+  settings.allows_address = [](const sockaddr* address) { return is_public_address(address); };
+  const HttpAnswer refused = HttpClient(settings).send({.url = outer.url()});
+  EXPECT_EQ(refused.status, 0);
+  EXPECT_EQ(refused.failure, "the address 127.0.0.1 is not allowed");
+  EXPECT_FALSE(refused.transient);
+  EXPECT_TRUE(outer.requests().empty()) << "not even a connection was made";
+
+  // As if the first address were public.
+  bool first = true;
+  settings.allows_address = [&](const sockaddr* address) { return std::exchange(first, false) || is_public_address(address); };
+  settings.http_proxy = outer.url();  // which would hide where the connection ends
+  const HttpAnswer followed = send_following(HttpClient(settings), {.url = outer.url()});
+  EXPECT_EQ(followed.failure, "the address 127.0.0.1 is not allowed");
+  EXPECT_EQ(outer.requests().size(), 1u);
+  EXPECT_TRUE(inner.requests().empty());
 }
 
 TEST(HttpClient, PutSendsTheBodyAsItIs) {
