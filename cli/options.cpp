@@ -144,6 +144,32 @@ const std::vector<Field>& program_fields() {
        .low = 1,
        .high = 1e6,
        .common = true},
+      {.name = "key_rate",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "requests a minute for each key without a limit of its own; 0: any number (default: 0)",
+       .section = "serve",
+       .low = 0,
+       .high = 1e6},
+      {.name = "key_queue",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "jobs of each key that may wait and run at a time; 0: any number (default: 0)",
+       .section = "serve",
+       .low = 0,
+       .high = 1e6},
+      {.name = "key_work",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "megapixels times steps an hour for each key; 0: any number (default: 0)",
+       .section = "serve",
+       .low = 0,
+       .high = 1e12},
+      {.name = "log_format",
+       .unit = "FORMAT",
+       .help = "write a line for each request and each change of a job: text or json (default: neither)",
+       .section = "serve",
+       .choices = {"text", "json"}},
       {.name = "max_batch",
        .type = T::Integer,
        .unit = "N",
@@ -174,6 +200,12 @@ const std::vector<Field>& program_fields() {
        .low = 1,
        .high = 100},
       {.name = "preload", .type = T::Flag, .help = "load the model before the first job", .section = "serve", .common = true},
+      {.name = "no_ui", .type = T::Flag, .help = "serve no web page, only the HTTP interfaces", .section = "serve"},
+      {.name = "ui",
+       .type = T::Text,
+       .unit = "FOLDER",
+       .help = "read the files of the web page from this folder, for those who work on it",
+       .section = "serve"},
       {.name = "model_roots",
        .type = T::Texts,
        .unit = "FOLDER",
@@ -437,9 +469,10 @@ std::vector<OptionGroup> encode_text_options() {
 std::vector<OptionGroup> serve_options() {
   OptionGroup server{"Server", {}};
   for (const char* name :
-       {"host",         "port",  "socket",    "api_key",       "insecure",       "host_name",  "cors",    "tls_cert",
-        "tls_key",      "queue", "max_batch", "batch_wait_ms", "idle_unload",    "max_models", "preload", "model_roots",
-        "preempt_wait", "data",  "database",  "images",        "image_cache_mb", "no_worker"})
+       {"host",      "port",          "socket",      "api_key",        "insecure",  "host_name",   "cors",
+        "tls_cert",  "tls_key",       "queue",       "key_rate",       "key_queue", "key_work",    "log_format",
+        "max_batch", "batch_wait_ms", "idle_unload", "max_models",     "preload",   "model_roots", "preempt_wait",
+        "data",      "database",      "images",      "image_cache_mb", "no_worker", "no_ui",       "ui"})
     server.options.push_back(option(name));
   return {server, model_group(), device_group(), control_group()};
 }
@@ -447,7 +480,8 @@ std::vector<OptionGroup> serve_options() {
 std::vector<OptionGroup> worker_options() {
   OptionGroup worker{"Worker", {}};
   for (const char* name :
-       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload"})
+       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload",
+        "model_roots", "preempt_wait"})
     worker.options.push_back(option(name));
   return {worker, model_group(), device_group(), control_group()};
 }

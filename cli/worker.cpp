@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cmath>
 #include <mutex>
 #include <thread>
 
@@ -19,6 +20,9 @@ int run_worker(Invocation& run) {
   options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
   options.max_models = static_cast<int>(s.integer("max-models", 1, 100).value_or(4));
   options.preload = s.flag("preload");
+  if (const Setting* roots = s.find("model-roots"))
+    for (const std::string& folder : roots->values) options.model_roots.emplace_back(folder);
+  options.preempt_wait = std::chrono::milliseconds(std::llround(1000 * s.number("preempt-wait", 0, 1e6).value_or(30)));
 
   AppContext context = run;
   context.limits = limits_of(run.environment, run.user, Limits::for_server());

@@ -7,6 +7,7 @@
 #include "server/jobs/worker.h"
 #include "server/storage.h"
 #include "server/store/ids.h"
+#include "server/store/run_store.h"
 #include "server/store/sql_store.h"
 #include "server/worker_names.h"
 
@@ -30,6 +31,7 @@ struct WorkerProcess::Parts {
         database(open_database(with_folder(options.storage))),
         assets(options.storage.data, open_blobs(options.storage, context), database),
         store(open_job_store(database, options.storage.lease)),
+        runs(*database),
         events(*store),
         queue(*store, assets, events, 1),
         watcher(queue, context.log),
@@ -39,13 +41,24 @@ struct WorkerProcess::Parts {
                 .max_batch = options.max_batch,
                 .batch_wait = options.batch_wait,
                 .max_models = static_cast<size_t>(options.max_models),
-                .lease = options.storage.lease}) {}
+                .lease = options.storage.lease,
+                .runs = &runs,
+                .allowed = allowed_folders(),
+                .preempt_wait = options.preempt_wait}) {}
+
+  AllowedFolders allowed_folders() const {
+    std::vector<std::filesystem::path> folders = options.model_roots;
+    for (const std::filesystem::path& folder : model_folders(context)) folders.push_back(folder);
+    folders.push_back(options.storage.data);
+    return AllowedFolders(std::move(folders));
+  }
 
   AppContext context;
   WorkerProcessOptions options;
   std::shared_ptr<SqlDatabase> database;
   AssetStore assets;
   std::unique_ptr<JobStore> store;
+  RunStore runs;
   Events events;
   JobQueue queue;
   StoreWatcher watcher;

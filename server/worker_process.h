@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "app/context.h"
 #include "app/settings.h"
@@ -16,6 +18,8 @@ struct WorkerProcessOptions {
   std::chrono::milliseconds batch_wait{5};
   int max_models = 4;
   bool preload = false;
+  std::vector<std::filesystem::path> model_roots;  // folders whose files a request may name, as for a server
+  std::chrono::milliseconds preempt_wait{30'000};
 };
 
 // A worker without a server: runs the jobs that servers on this or other machines have stored, and answers no requests.
