@@ -5,21 +5,32 @@
 #include "base/text.h"
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
+#include "server/store/postgres_sql.h"
+#include "server/store/sqlite_sql.h"
 
 namespace flux2 {
 
 namespace {
 
-KeyStore open_keys(const Invocation& run) { return KeyStore(server_folder(run) / "flux2.db"); }
+KeyStore open_keys(const Invocation& run) {
+  const std::string database = run.settings.text("database");
+  return KeyStore(database.empty() ? open_sqlite(server_folder(run) / "flux2.db") : open_postgres(database));
+}
 
 Json key_json(const ApiKey& key) {
-  return {{"id", key.id}, {"name", key.name}, {"scope", key.scope}, {"created_at", rfc3339(key.created)}};
+  Json json = {{"id", key.id}, {"name", key.name}, {"scope", key.scope}, {"created_at", rfc3339(key.created)}};
+  if (key.rate > 0) json["rate"] = key.rate;
+  if (key.queue > 0) json["queue"] = key.queue;
+  if (key.work > 0) json["work"] = key.work;
+  return json;
 }
 
 int run_keys_add(Invocation& run) {
   check(run.positional.size() == 1, "name the key: flux2 keys add NAME");
   const std::string scope = run.settings.choice("scope", {"generate", "manage", "admin"}, "generate");
-  const KeyStore::Added added = open_keys(run).add(run.positional.front(), scope);
+  const auto limit = [&](const char* name) { return run.settings.integer(name, 1, 1'000'000'000'000).value_or(0); };
+  const KeyStore::Added added =
+      open_keys(run).add(run.positional.front(), scope, {.rate = limit("rate"), .queue = limit("queue"), .work = limit("work")});
   if (run.console.json()) {
     Json json = key_json(added.key);
     json["key"] = added.secret;
@@ -61,7 +72,11 @@ int run_keys_revoke(Invocation& run) {
 std::vector<OptionGroup> keys_options() {
   return {{"Keys",
            {{"scope", 0, "NAME", "add: what the key allows: generate, manage (load models) or admin (default: generate)"},
-            option("data")}},
+            {"rate", 0, "N", "add: requests a minute (default: as many as the server allows each key)"},
+            {"queue", 0, "N", "add: jobs that may wait and run at a time"},
+            {"work", 0, "N", "add: megapixels times steps an hour; 1024x1024 in 4 steps is 4"},
+            option("data"),
+            option("database")}},
           version_options().front()};
 }
 
@@ -70,9 +85,10 @@ const std::vector<Command>& keys_actions() {
       {"add",
        {},
        "make a key and print it",
-       "NAME [--scope generate|manage|admin]",
+       "NAME [--scope generate|manage|admin] [--rate N] [--queue N] [--work N]",
        keys_options,
-       {"flux2 keys add laptop", "flux2 keys add ops --scope admin", "flux2 keys add app --data /var/lib/flux2 --json"},
+       {"flux2 keys add laptop", "flux2 keys add ops --scope admin", "flux2 keys add guest --rate 60 --queue 2 --work 500",
+        "flux2 keys add app --data /var/lib/flux2 --json"},
        run_keys_add},
       {"list",
        {"ls"},

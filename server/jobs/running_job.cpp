@@ -13,7 +13,6 @@ namespace flux2 {
 
 namespace {
 
-constexpr auto kCancelPoll = std::chrono::milliseconds(50);
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);  // except at the end of a step
 constexpr auto kStoreEvery = std::chrono::milliseconds(500);     // progress in the store, for other processes
 constexpr int kPreviewQuality = 80;
@@ -161,7 +160,8 @@ void RunningJob::count_usage(const Models& models) {
 }
 
 bool RunningJob::cancel_requested() {
-  if (cancel_ || Clock::now() - asked_ < kCancelPoll) return cancel_;
+  if (!cancel_) cancel_ = queue_.cancel_noted(job_.id);
+  if (cancel_ || Clock::now() - asked_ < queue_.cancel_poll()) return cancel_;
   asked_ = Clock::now();
   cancel_ = queue_.store().cancel_requested(job_.id);
   return cancel_;

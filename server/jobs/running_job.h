@@ -30,7 +30,7 @@ class RunningJob {
   void deliver(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
   void count_usage(const Models& models);
 
-  bool cancel_requested();  // asks the store, at most every 50 ms
+  bool cancel_requested();  // asks the store now and then: JobQueue::cancel_poll()
 
   void complete(const PhaseTimes& times, int64_t peak_bytes);
   void fail(std::exception_ptr thrown, bool deadline_passed = false);  // or cancels it, if that was asked for

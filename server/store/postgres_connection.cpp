@@ -72,7 +72,7 @@ PostgresAddress::PostgresAddress(const std::string& url) : url_(url) {
   // A password whose special characters are not encoded ends up in the host, the port or the name: it must not be shown.
   const bool strange = host.find('@') != std::string::npos || database.find_first_of("@/:") != std::string::npos ||
                        port.find_first_not_of("0123456789,") != std::string::npos;
-  if (!info || strange)
+  if (!info || strange || !is_postgres_address(url))
     throw Error(ErrorCode::InvalidArgument, "the address of the database cannot be read",
                 "write postgres://USER@HOST:PORT/DATABASE, and characters such as @ : / in a password as %40 %3A %2F");
   shown_ = "the PostgreSQL database";

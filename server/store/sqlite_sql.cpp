@@ -84,23 +84,25 @@ class SqliteConnection : public SqlConnection {
 
 class SqliteDatabase : public SqlDatabase {
  public:
-  explicit SqliteDatabase(const std::filesystem::path& path) : database_(path, Database::Access::Write) {}
+  explicit SqliteDatabase(const std::filesystem::path& path)
+      : writer_{{}, Database(path, Database::Access::Write)}, reader_{{}, Database(path, Database::Access::Write)} {}
 
   void migrate(std::string_view area, std::span<const char* const> steps) override {
-    const std::lock_guard lock(mutex_);
-    retried_while_busy([&] { flux2::migrate(database_, area, steps); });
+    const std::lock_guard lock(writer_.mutex);
+    retried_while_busy([&] { flux2::migrate(writer_.database, area, steps); });
   }
 
  protected:
   void transact(Mode mode, const std::function<void(SqlConnection&)>& body) override {
-    const std::lock_guard lock(mutex_);
-    SqliteConnection connection(database_);
+    Part& part = mode == Mode::Read ? reader_ : writer_;
+    const std::lock_guard lock(part.mutex);
+    SqliteConnection connection(part.database);
     retried_while_busy([&] {
       if (mode == Mode::Read) {
-        const ReadSnapshot snapshot(database_);
+        const ReadSnapshot snapshot(part.database);
         body(connection);
       } else {
-        Transaction transaction(database_);
+        Transaction transaction(part.database);
         body(connection);
         transaction.commit();
       }
@@ -108,8 +110,11 @@ class SqliteDatabase : public SqlDatabase {
   }
 
  private:
-  std::mutex mutex_;
-  Database database_;
+  struct Part {
+    std::mutex mutex;
+    Database database;
+  };
+  Part writer_, reader_;  // those who read do not wait for those who write
 };
 
 }  // namespace
