@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
+
 #include "net/url.h"
 
 namespace flux2::test {
@@ -40,7 +42,10 @@ Reply FakeS3::answer(const ServedRequest& request) {
   const std::string key = request.target.substr(bucket.size());
   if (key.starts_with('?')) return list(key);
   if (request.method == "PUT") {
-    objects_[key] = {.bytes = request.body, .type = request.header("content-type")};
+    char now[40] = "";
+    const std::time_t time = std::time(nullptr);
+    std::strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%S.000Z", std::gmtime(&time));
+    objects_[key] = {.bytes = request.body, .type = request.header("content-type"), .modified = now};
     return {};
   }
   if (request.method == "DELETE") {

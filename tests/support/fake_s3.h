@@ -28,7 +28,7 @@ class FakeS3 {
   }
 
   struct Object {
-    std::string bytes, type, modified = "2026-11-16T12:00:00.000Z";
+    std::string bytes, type, modified = "2020-01-01T00:00:00.000Z";
   };
   std::map<std::string, Object> objects() const {
     const std::lock_guard lock(mutex_);
