@@ -1,12 +1,9 @@
 #include <fmt/format.h>
 
-#include <cctype>
 #include <map>
 #include <optional>
 
 #include "app/presets.h"
-#include "base/atomic_file.h"
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 
@@ -62,31 +59,6 @@ int list(Invocation& run) {
   return 0;
 }
 
-void change(Invocation& run, const std::string& key, const std::string& literal) {
-  const size_t dot = key.find('.');
-  // A key that no longer exists can still be removed.
-  if ((!is_config_key(key) && !(literal.empty() && run.user.values.contains(key))) || dot == key.npos) {
-    const std::string near = nearest_word(key, config_keys());
-    throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
-                near.empty() ? "" : "did you mean " + near + "?");
-  }
-  for (const char c : key)
-    check(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.',
-          "configuration key \"{}\": only letters, digits, - and _", key);
-  check_config_value(key, literal);
-  const std::filesystem::path path = run.user.path;
-  check(!path.empty(), "flux2 has no data folder: set FLUX2_HOME or HOME");
-  std::error_code ignored;
-  const bool exists = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
-  const std::string edited = edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);
-  // The editor works line by line; reading its result back shows whether the file was simple enough for that.
-  const auto values = in_context("the value or " + path.string() + " cannot be written", [&] { return parse_toml(edited); });
-  check(values.contains(key) == !literal.empty(), "{} is written in a way that has to be edited by hand", path.string());
-  AtomicFile file(path);
-  file.write(edited.data(), edited.size());
-  file.commit();
-}
-
 }  // namespace
 
 int run_config(Invocation& run) {
@@ -105,10 +77,10 @@ int run_config(Invocation& run) {
     run.console.result(value->value);
   } else if (action == "set") {
     need(3, "set KEY VALUE");
-    change(run, words[1], toml_literal(words[2]));
+    change_config(run.user, words[1], toml_literal(words[2]));
   } else if (action == "unset") {
     need(2, "unset KEY");
-    change(run, words[1], "");
+    change_config(run.user, words[1], "");
   } else {
     fail(ErrorCode::InvalidArgument, "unknown action \"{}\"; use get, set, unset, list, path or styles", action);
   }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "app/request_limits.h"
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/options.h"
@@ -74,6 +76,31 @@ void check_config_value(const std::string& key, const std::string& literal) {
   check(found != values.end() && !found->second.empty(), "{}: the value is empty", key);
   if (field) parse_value(*field, found->second, key);
   else limits_of([](const char*) -> const char* { return nullptr; }, {"the value", {{key, found->second}}});
+}
+
+void change_config(const ConfigFile& config, const std::string& key, const std::string& literal) {
+  const size_t dot = key.find('.');
+  // A key that no longer exists can still be removed.
+  if ((!is_config_key(key) && !(literal.empty() && config.values.contains(key))) || dot == key.npos) {
+    const std::string near = nearest_word(key, config_keys());
+    throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
+                near.empty() ? "" : "did you mean " + near + "?");
+  }
+  for (const char c : key)
+    check(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.',
+          "configuration key \"{}\": only letters, digits, - and _", key);
+  check_config_value(key, literal);
+  const std::filesystem::path path = config.path;
+  check(!path.empty(), "flux2 has no data folder: set FLUX2_HOME or HOME");
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
+  const std::string edited = edit_toml(exists ? read_text_file(path) : "", key.substr(0, dot), key.substr(dot + 1), literal);
+  // The editor works line by line; reading its result back shows whether the file was simple enough for that.
+  const auto values = in_context("the value or " + path.string() + " cannot be written", [&] { return parse_toml(edited); });
+  check(values.contains(key) == !literal.empty(), "{} is written in a way that has to be edited by hand", path.string());
+  AtomicFile file(path);
+  file.write(edited.data(), edited.size());
+  file.commit();
 }
 
 }  // namespace flux2

@@ -18,4 +18,7 @@ void refuse_unknown_keys(const ConfigFile& file);
 // What `config set` may write: the value of a key, checked. `literal` is its TOML.
 void check_config_value(const std::string& key, const std::string& literal);
 
+// Writes it into the user's configuration file; an empty literal removes the key. Throws InvalidArgument for unknown keys.
+void change_config(const ConfigFile& config, const std::string& key, const std::string& literal);
+
 }  // namespace flux2

@@ -199,6 +199,34 @@ const std::vector<Field>& program_fields() {
        .section = "serve",
        .low = 1,
        .high = 100},
+      {.name = "cancel_on_disconnect",
+       .type = T::Choice,
+       .help = "cancel the job of a client that waits for its answer and leaves (default: on)",
+       .section = "serve",
+       .choices = {"on", "off"}},
+      {.name = "allow_url_fetch",
+       .type = T::Choice,
+       .help = "fetch images that requests name by their address, from public addresses alone (default: off)",
+       .section = "serve",
+       .choices = {"off", "https", "http"}},
+      {.name = "alias_openai_models",
+       .type = T::Choice,
+       .help = "names of OpenAI's own models mean the default model (default: on)",
+       .section = "openai",
+       .choices = {"on", "off"}},
+      {.name = "img2img",
+       .type = T::Choice,
+       .help = "what img2img of the A1111 interface without a mask does: use the image as a reference, or start from it "
+               "(default: edit)",
+       .section = "sdapi",
+       .choices = {"edit", "strength"}},
+      {.name = "distilled_step_cap",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "most steps of A1111 requests for distilled models, whose clients ask for 20 by habit (default: 8)",
+       .section = "sdapi",
+       .low = 1,
+       .high = 256},
       {.name = "preload", .type = T::Flag, .help = "load the model before the first job", .section = "serve", .common = true},
       {.name = "no_ui", .type = T::Flag, .help = "serve no web page, only the HTTP interfaces", .section = "serve"},
       {.name = "ui",
@@ -480,7 +508,7 @@ std::vector<OptionGroup> serve_options() {
 std::vector<OptionGroup> worker_options() {
   OptionGroup worker{"Worker", {}};
   for (const char* name :
-       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "preload",
+       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "cancel_on_disconnect", "allow_url_fetch", "alias_openai_models", "img2img", "distilled_step_cap", "preload",
         "model_roots", "preempt_wait"})
     worker.options.push_back(option(name));
   return {worker, model_group(), device_group(), control_group()};

@@ -12,8 +12,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/server_settings.h"
 #include "cli/serve.h"
 #include "cli/user_input.h"
+#include "server/log_lines.h"
 
 namespace flux2 {
 
@@ -73,11 +75,16 @@ ServerOptions server_options(const Invocation& run) {
   options.cors = texts(s, "cors");
   options.host_names = texts(s, "host-name");
   options.queue = s.integer("queue", 1, 1'000'000).value_or(100);
+  options.key_limits = {.rate = s.integer("key-rate", 0, 1'000'000).value_or(0),
+                        .queue = s.integer("key-queue", 0, 1'000'000).value_or(0),
+                        .work = s.integer("key-work", 0, 1'000'000'000'000).value_or(0)};
   options.idle_unload = std::chrono::seconds(s.integer("idle-unload", 0, 10'000'000).value_or(0));
   options.max_batch = static_cast<int>(s.integer("max-batch", 1, 64).value_or(4));
   options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
   options.max_models = static_cast<size_t>(s.integer("max-models", 1, 100).value_or(4));
   options.preload = s.flag("preload");
+  options.no_page = s.flag("no-ui");
+  options.page = s.text("ui");
   options.run_jobs = !s.flag("no-worker");
   for (const std::string& folder : texts(s, "model-roots")) options.model_roots.emplace_back(folder);
   options.preempt_wait = std::chrono::milliseconds(std::llround(1000 * s.number("preempt-wait", 0, 1e6).value_or(30)));
@@ -123,18 +130,30 @@ int run_serve(Invocation& run) {
   context.limits = limits_of(run.environment, run.user, Limits::for_server());
   // Several threads report here, and a server must not collect what it said.
   std::mutex mutex;
-  context.log = Log([&](LogLevel level, const std::string& text) {
+  const std::string format = run.settings.choice("log-format", {"text", "json"}, "");
+  const bool as_json = format == "json";
+  const auto print_line = [&](const Json& line) {
     const std::lock_guard lock(mutex);
-    if (level == LogLevel::Warning) run.console.note("warning: " + text);
-    else if (run.console.verbosity() >= (level == LogLevel::Debug ? 2 : 1)) run.console.note(text);
+    run.console.note(as_json ? line.dump(-1, ' ', false, Json::error_handler_t::replace) : log_line_text(line));
+  };
+  context.log = Log([&](LogLevel level, const std::string& text) {
+    const bool is_warning = level == LogLevel::Warning;
+    if (!is_warning && run.console.verbosity() < (level == LogLevel::Debug ? 2 : 1)) return;
+    if (as_json) return print_line(message_line_json(is_warning ? "warning" : level == LogLevel::Debug ? "debug" : "info", text));
+    const std::lock_guard lock(mutex);
+    run.console.note(is_warning ? "warning: " + text : text);
   });
   allow_time_to_end(kSecondsToEnd);
-  Server server(std::move(context), job_defaults(run), server_options(run));
+  ServerOptions options = server_options(run);
+  options.settings = server_settings(run);
+  if (!format.empty()) options.log_line = print_line;
+  Server server(std::move(context), job_defaults(run), std::move(options));
   server.start();
   {
     const std::lock_guard lock(mutex);
     run.console.result(server.url());
-    run.console.note(fmt::format("listening on {}; Ctrl-C stops it", server.url()));
+    const std::string text = fmt::format("listening on {}; Ctrl-C stops it", server.url());
+    run.console.note(as_json ? message_line_json("info", text).dump() : text);
   }
   while (interrupt_signal() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   server.stop();

@@ -12,17 +12,23 @@
 #include "server/api/dj.h"
 #include "server/api/health.h"
 #include "server/api/native.h"
+#include "server/api/native_settings.h"
 #include "server/api/native_training.h"
 #include "server/api/openai.h"
 #include "server/api/openapi.h"
+#include "server/api/page.h"
 #include "server/api/sdapi.h"
 #include "server/http/errors.h"
 #include "server/jobs/planner.h"
+#include "server/jobs/url_images.h"
 #include "server/jobs/store_watcher.h"
+#include "server/log_lines.h"
 #include "server/model_work.h"
 #include "server/storage.h"
 #include "server/store/ids.h"
 #include "server/store/key_store.h"
+#include "server/store/key_usage.h"
+#include "server/store/postgres_sql.h"
 #include "server/store/sql_store.h"
 #include "server/stored_sessions.h"
 #include "server/worker_names.h"
@@ -34,6 +40,7 @@ namespace {
 constexpr auto kGrace = std::chrono::milliseconds(2000);  // for answers under way when the server stops
 constexpr auto kKeysEvery = std::chrono::seconds(5);      // how soon a new or revoked key counts
 constexpr int kKeepAliveEvery = 3;                        // times that
+constexpr int64_t kUsageKeptMs = 7'200'000;               // work is counted per hour
 
 // For the log: also what clients are not told.
 std::string reason_of(std::exception_ptr thrown) {
@@ -78,7 +85,8 @@ AccessOptions access_options(const ServerOptions& options, const KeyStore& keys)
           .loopback = local,
           .host_names = options.host_names,
           .cors_origins = options.cors,
-          .tls = !options.listen.tls_certificate.empty()};
+          .tls = !options.listen.tls_certificate.empty(),
+          .limits = options.key_limits};
 }
 
 const StorageOptions& prepared(const StorageOptions& storage) {
@@ -106,6 +114,7 @@ struct Server::Parts {
         assets(options.storage.data, open_blobs(options.storage, context), database),
         store(open_job_store(database, options.storage.lease)),
         keys(database),
+        key_usage(database),
         runs(*database),
         events(*store),
         queue(*store, assets, events, options.queue),
@@ -135,6 +144,8 @@ struct Server::Parts {
   void add_routes();
   void check_runs_jobs() const;
   Admission admit(ServerRequest& head);
+  void count_request(const Caller& caller);
+  void log_lines(ListenOptions& listen);
   void handle(const Exchange& exchange);
   void read_keys();
   void keep_alive();
@@ -146,6 +157,7 @@ struct Server::Parts {
   AssetStore assets;
   std::unique_ptr<JobStore> store;
   KeyStore keys;
+  KeyUsage key_usage;
   RunStore runs;
   Events events;
   JobQueue queue;
@@ -156,8 +168,11 @@ struct Server::Parts {
   ModelCatalog models;
   StoredSessions sessions;
   Access access;
+  RateMeter rates;
+  std::atomic<int64_t> refused_by_rate = 0;
   ApiContext api;
   ModelWork model_work;
+  UrlImages url_images{http_settings(context.environment)};
   Router router;
   std::unique_ptr<HttpListener> listener;
 
@@ -191,6 +206,17 @@ void Server::Parts::add_routes() {
   add_asset_routes(router, api);
   add_info_routes(router, api, defaults, &worker);
   model_work.add_routes(router);
+  if (options.settings.list) {
+    for (const ServerSetting& setting : options.settings.list()) apply_setting(api, setting.key, setting.value);
+    add_settings_routes(router, api, options.settings);
+  }
+  assets.set_fetch([this]() -> AssetStore::Fetch {
+    const ApiContext::UrlFetch allowed = api.url_fetch;
+    if (allowed == ApiContext::UrlFetch::Off) return {};
+    return [this, http = allowed == ApiContext::UrlFetch::Http](const std::string& url) {
+      return url_images.fetch(url, {.plain_http = http});
+    };
+  });
   add_training_routes(router, api, training);
   add_dataset_routes(router, api, training);
   add_openai_routes(router, api);
@@ -199,7 +225,8 @@ void Server::Parts::add_routes() {
   add_health_routes(router, api,
                     {.stopping = [this] { return stopping.load(); },
                      .connections = [this] { return listener ? listener->counts() : HttpListener::Counts{}; },
-                     .worker = &worker});
+                     .worker = &worker,
+                     .refused_by_rate = [this] { return refused_by_rate.load(); }});
   router.add({.method = "POST",
               .pattern = "/api/v1/session",
               .handler = answering([this](const ServerRequest& request) {
@@ -217,7 +244,26 @@ void Server::Parts::add_routes() {
               .handler = answering([this](const ServerRequest& request) { return access.sign_out(request); }),
               .scope = Scope::None,
               .summary = "sign out"});
+  if (!options.no_page) add_page_routes(router, options.page);
   add_openapi_routes(router);
+}
+
+void Server::Parts::count_request(const Caller& caller) {
+  try {
+    rates.count(caller, now_ms());
+  } catch (const HttpError&) {
+    ++refused_by_rate;
+    throw;
+  }
+}
+
+// One line for each request, and one for each state of a job. Prompts are in neither.
+void Server::Parts::log_lines(ListenOptions& listen) {
+  if (!options.log_line) return;
+  listen.on_request = [this](const RequestLine& line) { options.log_line(request_line_json(line)); };
+  events.listen([this](const Event& event) {
+    if (!event.job.empty() && event.id != 0 && event.name.starts_with("job.")) options.log_line(job_line_json(event));
+  });
 }
 
 // On an I/O thread: who may do what, and where the request goes.
@@ -231,7 +277,8 @@ Admission Server::Parts::admit(ServerRequest& head) {
       return admission;
     }
     const Router::Match match = router.find(head.method, head.path);
-    access.check(head, match.route ? match.route->scope : Scope::None);
+    access.check(head, match.route ? match.route->scope : Scope::None, &head.caller);
+    count_request(head.caller);
     if (stopping) throw HttpError(503, "shutting_down", "the server is about to stop");
     if (!match.route) {
       if (match.allowed.empty()) throw HttpError(404, "unknown_url", "there is no such address: " + head.path);
@@ -267,7 +314,8 @@ void Server::Parts::handle(const Exchange& exchange) {
 
 void Server::Parts::read_keys() {
   std::vector<AccessKey> known;
-  for (const ApiKey& key : keys.list()) known.push_back({key.sha256, scope_named(key.scope), key.name});
+  for (const ApiKey& key : keys.list())
+    known.push_back({key.sha256, scope_named(key.scope), key.name, {key.rate, key.queue, key.work}});
   access.set_more_keys(std::move(known));
   sessions.refresh();
 }
@@ -281,6 +329,7 @@ void Server::Parts::keep_alive() {
       training.revive();
       if (round % kKeepAliveEvery == 0) {
         keys.prune(now_ms());
+        key_usage.prune(now_ms() - kUsageKeptMs);
         events.publish_progress(kKeepAlive, Json::object(), "");
       }
     } catch (const std::exception& e) {
@@ -291,6 +340,7 @@ void Server::Parts::keep_alive() {
 }
 
 bool server_available() { return HttpListener::available(); }
+bool server_knows_postgres() { return server_available() && postgres_available(); }
 
 Server::Server(AppContext context, Settings defaults, ServerOptions options)
     : parts_(std::make_unique<Parts>(std::move(context), std::move(defaults), std::move(options))) {}
@@ -306,11 +356,13 @@ void Server::start() {
   for (const Job& job : p.store->recover(now_ms())) p.queue.finished(job);
   p.read_keys();
   p.training.revive();
-  p.queue.set_admission([&p](const Json& request) { p.planner.check(request); });
+  p.queue.set_admission([&p](const Json& request) { return p.planner.check(request); });
+  p.queue.set_usage(&p.key_usage);
   p.add_routes();
   ListenOptions listen = p.options.listen;
   listen.upload_folder = p.options.storage.data / "uploads" / "incoming";
   listen.log = p.context.log;
+  p.log_lines(listen);
   p.listener = std::make_unique<HttpListener>(
       listen, [&p](ServerRequest& head) { return p.admit(head); }, [&p](const Exchange& exchange) { p.handle(exchange); });
   p.listener->on_websocket(

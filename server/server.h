@@ -8,6 +8,7 @@
 
 #include "app/context.h"
 #include "app/settings.h"
+#include "server/api/settings_file.h"
 #include "server/http/access.h"
 #include "server/http/listener.h"
 #include "server/storage_options.h"
@@ -22,12 +23,17 @@ struct ServerOptions {
   std::vector<std::string> cors;        // origins whose pages may use this server
   std::vector<std::string> host_names;  // names of this machine that clients may use besides localhost
   int64_t queue = 100;                  // jobs that may wait or run
+  KeyLimits key_limits;                 // of keys that have none of their own
+  std::function<void(const Json& line)> log_line;  // called for each request and each change of a job; from any thread
   std::chrono::seconds idle_unload{0};
   int max_batch = 4;                        // images of several jobs that run together
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
   size_t max_models = 4;                    // in memory at a time, as far as it suffices
   bool run_jobs = true;                     // false: only workers in other processes do
   bool preload = false;                     // load the model before the first job
+  bool no_page = false;                     // serve no page for people
+  std::filesystem::path page;               // a folder with its files, for those who work on it; empty: those of the program
+  SettingsFile settings = {};               // empty: clients see none
   // Folders whose files a request may name, besides the model folders and the data folder.
   std::vector<std::filesystem::path> model_roots;
   // Training that made way for an image goes on after this time without another such request.
@@ -36,6 +42,7 @@ struct ServerOptions {
 
 // Whether this build has everything that a server needs: Boost and SQLite.
 bool server_available();
+bool server_knows_postgres();  // whether it can keep its data in PostgreSQL
 
 // The whole server: storage, queue, worker, routes and listener. Front ends start it and stop it.
 class Server {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -18,7 +19,7 @@ struct ApiContext {
 
   std::string default_model = {};  // of requests that name none; empty: the default of `models`
   std::function<std::string()> loaded_model = [] { return std::string(); };  // the model that was used last; empty: none
-  std::function<bool(const std::string&)> is_loaded = [](const std::string&) { return false; };  // of any that is in memory
+  std::function<bool(const std::string&)> is_loaded = [](const std::string&) { return false; };  // by name or path
   std::function<bool()> is_loading = [] { return false; };
   std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible
   std::function<void()> unload_model = {};                  // the same
@@ -26,13 +27,17 @@ struct ApiContext {
 
   std::string base_url = {};  // "http://127.0.0.1:8190": for answers to clients that send no Host
   bool is_tls = false;
-  bool cancel_on_disconnect = true;  // a synchronous client that leaves cancels its job
 
+  // Settings that may change while requests run (native_settings.h).
+  std::atomic<bool> cancel_on_disconnect = true;  // a synchronous client that leaves cancels its job
+  enum class UrlFetch { Off, Https, Http };       // whether requests may name images by their address
+  std::atomic<UrlFetch> url_fetch = UrlFetch::Off;
   // openai.alias-openai-models: whether names of OpenAI's own models mean the default model.
-  bool alias_openai_models = true;
+  std::atomic<bool> alias_openai_models = true;
   // sdapi.img2img: what img2img without a mask does.
-  enum class Img2Img { Edit, Strength } sdapi_img2img = Img2Img::Edit;
-  int64_t sdapi_distilled_step_cap = 8;
+  enum class Img2Img { Edit, Strength };
+  std::atomic<Img2Img> sdapi_img2img = Img2Img::Edit;
+  std::atomic<int64_t> sdapi_distilled_step_cap = 8;
 };
 
 }  // namespace flux2
