@@ -314,14 +314,22 @@ HttpResponse hub_files(const ServerRequest& request, ModelsApi& m) {
     throw HttpError(400, "invalid_value", "repo must be the name of a repository: owner/name", "repo");
   const std::string revision = request.argument("revision").value_or(source->revision);
   const HubSettings settings = hub_settings_of(m.api.app);
-  if (settings.offline) throw HttpError(503, "offline", "this server does not use the network");
+  if (settings.offline) throw HttpError(424, "hub_unavailable", "this server does not use the network");
   const HttpClient http(settings.http);
   const HubClient hub(http, settings, {.retry = {.tries = 1}});
-  const RepositoryInfo info = hub.info(source->repository, revision);
+  RepositoryInfo info;
   Json items = Json::array();
-  for (const RemoteFile& file : hub.list(source->repository, info.commit))
-    items.push_back(
-        {{"path", file.path}, {"bytes", file.size}, {"what", what_is(file.path)}, {"installable", is_fetched_kind(file.path)}});
+  try {
+    info = hub.info(source->repository, revision);
+    for (const RemoteFile& file : hub.list(source->repository, info.commit))
+      items.push_back(
+          {{"path", file.path}, {"bytes", file.size}, {"what", what_is(file.path)}, {"installable", is_fetched_kind(file.path)}});
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::Network) throw;
+    HttpError error(424, "hub_unavailable", e.what());
+    error.hint = e.hint().plain();
+    throw error;
+  }
   Json json = list_of(std::move(items));
   json["repository"] = source->repository;
   json["commit"] = info.commit;
