@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/dataset_report.h"
 #include "app/picture_maker.h"
 #include "app/training_data.h"
 #include "cli/output.h"
@@ -102,51 +103,6 @@ std::string size_text(PixelSize size) { return fmt::format("{}×{}", size.width,
 
 std::string plural(int64_t count, const std::string& what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-// "data.toml: datasets[0]" with everything that its images show.
-struct Surveyed {
-  DatasetConfig config;
-  DatasetSurvey survey;
-};
-
-std::vector<Surveyed> survey_all(Invocation& run, const std::filesystem::path& file, const Json& content) {
-  std::vector<Surveyed> all;
-  for (const DatasetConfig& config : in_context(file.string(), [&] { return read_dataset_config(content, file, run.log); }))
-    all.push_back({config, survey_dataset(list_dataset(config), workers_of(run), run.limits.image)});
-  return all;
-}
-
-Json bucket_json(const BucketCount& bucket) {
-  Json references = Json::array();
-  for (const PixelSize& r : bucket.references) references.push_back({r.width, r.height});
-  return {{"width", bucket.size.width},
-          {"height", bucket.size.height},
-          {"references", references},
-          {"images", bucket.images},
-          {"batches", bucket.batches}};
-}
-
-Json survey_json(const Surveyed& dataset) {
-  Json settings = Json::object(), buckets = Json::array(), findings = Json::array();
-  for (const auto& [name, value] : described(dataset.config)) settings[name] = value;
-  for (const BucketCount& bucket : dataset.survey.buckets) buckets.push_back(bucket_json(bucket));
-  for (const Finding& f : dataset.survey.findings)
-    findings.push_back({{"kind", f.kind == Finding::Stops ? "error" : "warning"}, {"text", f.text}});
-  return {{"images", dataset.survey.images()},
-          {"batches", dataset.survey.batches()},
-          {"validation", dataset.config.validation},
-          {"settings", settings},
-          {"buckets", buckets},
-          {"findings", findings}};
-}
-
-// Batches of an epoch, without those of validation datasets.
-int64_t training_batches(const std::vector<Surveyed>& datasets) {
-  int64_t batches = 0;
-  for (const Surveyed& d : datasets)
-    if (!d.config.validation) batches += d.survey.batches();
-  return batches;
-}
-
 std::string epoch_text(int64_t batches) {
   return fmt::format("{} an epoch: as many steps, unless gradients are accumulated or several GPUs share them",
                      batches == 1 ? "1 batch" : fmt::format("{} batches", batches));
@@ -208,20 +164,16 @@ int show_prepared(Invocation& run, const std::filesystem::path& file, const std:
 int run_dataset_check(Invocation& run) {
   const std::filesystem::path file = config_path(run);
   const Json content = read_json_or_toml(file);
-  const std::vector<Surveyed> datasets = survey_all(run, file, content);
-  const bool stops = std::any_of(datasets.begin(), datasets.end(), [](const Surveyed& d) { return d.survey.stops(); });
-  const bool trains = std::any_of(datasets.begin(), datasets.end(), [](const Surveyed& d) { return !d.config.validation; });
+  const std::vector<SurveyedDataset> datasets = survey_datasets(content, file, workers_of(run), run.limits.image, run.log);
+  const bool trains =
+      std::any_of(datasets.begin(), datasets.end(), [](const SurveyedDataset& d) { return !d.config.validation; });
   const std::vector<std::string> refused =
       run.settings.flag("musubi") ? keys_musubi_refuses(content) : std::vector<std::string>{};
-  const int status = stops || !trains ? 2 : 0;
+  const int status = can_train(datasets) ? 0 : 2;
   if (run.console.json()) {
-    Json list = Json::array();
-    for (const Surveyed& d : datasets) list.push_back(survey_json(d));
-    Json json = {{"file", file.string()},
-                 {"ok", status == 0},
-                 {"batches_per_epoch", training_batches(datasets)},
-                 {"datasets", list},
-                 {"warnings", run.console.warnings()}};
+    Json json = {{"file", file.string()}};
+    json.update(dataset_report(datasets));
+    json["warnings"] = run.console.warnings();
     if (run.settings.flag("musubi")) json["musubi_refuses"] = refused;
     run.console.result(pretty(json));
     return status;
@@ -244,16 +196,16 @@ int run_dataset_check(Invocation& run) {
 
 int run_dataset_buckets(Invocation& run) {
   const std::filesystem::path file = config_path(run);
-  const std::vector<Surveyed> datasets = survey_all(run, file, read_json_or_toml(file));
+  const std::vector<SurveyedDataset> datasets =
+      survey_datasets(read_json_or_toml(file), file, workers_of(run), run.limits.image, run.log);
   for (size_t i = 0; i < datasets.size(); ++i)
     in_context(dataset_name(i), [&] { report_findings(datasets[i].survey.findings, run.log); });
   if (run.console.json()) {
-    Json list = Json::array();
-    for (const Surveyed& d : datasets) list.push_back(survey_json(d));
-    run.console.result(pretty({{"file", file.string()},
-                               {"batches_per_epoch", training_batches(datasets)},
-                               {"datasets", list},
-                               {"warnings", run.console.warnings()}}));
+    Json json = {{"file", file.string()}};
+    json.update(dataset_report(datasets));
+    json.erase("ok");
+    json["warnings"] = run.console.warnings();
+    run.console.result(pretty(json));
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {{"DATASET", "BUCKET", "REFERENCES", "IMAGES", "REPEATS", "BATCHES"}};

@@ -100,6 +100,7 @@ void TrainingJob::run() {
     const auto found = runs_.get(job_.request.value("run", std::string()));
     if (!found) flux2::fail(ErrorCode::NotFound, "the training run of this job does not exist");
     run_ = *found;
+    run_.job = job_.id;
     folder_ = queue_.assets().folder() / run_.folder;
     run_.error = nullptr;
     run_.finished = 0;
