@@ -49,7 +49,7 @@ TEST(UrlImages, FetchesImagesAlone) {
     }
     if (r.target == "/slow") {
       Reply reply = image(std::string(3000, 'x'));
-      reply.bytes_per_s = 1000;
+      reply.wait_s = 3;
       return reply;
     }
     if (r.target == "/page") return Reply{.headers = {{"Content-Type", "text/html"}}, .body = "<p>"};
