@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostRevivals = 3;  // without a step in between: a run that kills its server is not tried for ever
+constexpr int64_t kQueuedSoonMs = 60'000;
 constexpr double kBytesPerGib = 1 << 30;
 
 HttpError wrong_state(const Run& run, const char* what) {
@@ -163,7 +164,10 @@ bool TrainingRuns::has_job(const Run& run) {
 // A job may have ended without its run: it was cancelled while it waited, or its server was killed.
 Run TrainingRuns::settled(Run run) {
   if (!run.is_active() && run.state != "paused") return run;
-  if (run.job.empty()) return run;
+  if (run.job.empty()) {  // whoever wanted to queue it has ended
+    if (run.is_active() && now_ms() - run.created > kQueuedSoonMs) queue_job(run);
+    return run;
+  }
   const auto job = queue_.store().get(run.job);
   if (!job || !job->is_final()) return run;
   run = store_.get(run.id).value_or(run);  // the run is stored before its job ends, so now it must be as it stays
@@ -175,6 +179,7 @@ Run TrainingRuns::settled(Run run) {
     run.figures["revived_at"] = run.step;
     run.figures["revivals"] = times;
     if (times <= kMostRevivals) {
+      if (!store_.replace_job(run.id, run.job, "")) return get(run.id);  // another process is quicker
       run.state = "preparing";
       store_.save(run);
       queue_job(run);

@@ -144,6 +144,12 @@ void RunStore::set_job(const std::string& id, const std::string& job) {
   database_.writing([&](SqlConnection& sql) { sql.prepare("UPDATE runs SET job = ? WHERE id = ?").bind(job).bind(id).run(); });
 }
 
+bool RunStore::replace_job(const std::string& id, const std::string& before, const std::string& now) {
+  return database_.writing([&](SqlConnection& sql) {
+    return sql.prepare("UPDATE runs SET job = ? WHERE id = ? AND job = ?").bind(now).bind(id).bind(before).run() > 0;
+  });
+}
+
 void RunStore::set_wish(const std::string& id, const std::string& wish) {
   database_.writing([&](SqlConnection& sql) { sql.prepare("UPDATE runs SET wish = ? WHERE id = ?").bind(wish).bind(id).run(); });
 }

@@ -63,6 +63,7 @@ class RunStore {
   // state, figures, error, step, steps, started and finished; not what others may change meanwhile: request, wish and job.
   void save(const Run& run);
   void set_job(const std::string& id, const std::string& job);
+  bool replace_job(const std::string& id, const std::string& before, const std::string& now);  // false: it was another one
   void set_wish(const std::string& id, const std::string& wish);
   std::string wish(const std::string& id);
   void set_request(const std::string& id, const Json& request);
