@@ -11,9 +11,6 @@ namespace flux2 {
 // Pictures may come in the body of these routes.
 constexpr uint64_t kImageBody = uint64_t{64} << 20;
 
-// The name of an event that only shows clients that the connection lives; it is sent as a comment.
-constexpr const char* kKeepAlive = "keep-alive";
-
 // The native family, /api/v1. `worker` is the one of this process; null in a process that only accepts requests.
 void add_job_routes(Router& router, ApiContext& api);
 void add_event_routes(Router& router, ApiContext& api);

@@ -1,6 +1,6 @@
 #include <charconv>
-#include <deque>
 #include <span>
+#include <vector>
 
 #include "base/base64.h"
 #include "record/generation_record.h"
@@ -12,31 +12,49 @@ namespace flux2 {
 
 namespace {
 
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+bool ends_a_job(const Event& event) {
+  return event.name == "job.completed" || event.name == "job.failed" || event.name == "job.cancelled";
+}
+
 // One client that listens. Events that happen while the stored ones are replayed wait until that is done, so that none is sent
 // twice or out of order.
 class Listening : public std::enable_shared_from_this<Listening> {
  public:
+  // A client that follows one job, or wants previews in its events, gets each event at once; others get batches.
   Listening(EventStream stream, ApiContext& api, std::string job, bool inline_previews)
       : stream_(std::move(stream)), api_(api), job_(std::move(job)), inline_previews_(inline_previews) {}
 
   void begin(std::optional<int64_t> last_seen) {
     JobStore& store = api_.queue.store();
-    handle_ = api_.queue.events().listen([self = shared_from_this()](const Event& event) { self->take(event); });
+    Events& events = api_.queue.events();
+    if (in_batches()) handle_ = events.batches().listen([self = shared_from_this()](const auto& batch) { self->take(batch); });
+    else handle_ = events.listen([self = shared_from_this()](const Event& event) { self->take(alone(event)); }, job_);
     stream_.on_closed([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->end();
     });
     const int64_t last = store.last_event();
-    send(0, "hello", Json{{"server_time", rfc3339(now_ms())}, {"version", program_version()}, {"last_id", last}}.dump(), false);
+    stream_.event(0, "hello", dumped({{"server_time", rfc3339(now_ms())}, {"version", program_version()}, {"last_id", last}}));
     if (last_seen) replay(*last_seen);
     else sent_ = last;
     if (!job_.empty()) tell_state();
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     replaying_ = false;
-    for (const Event& event : waiting_) pass_on(event);
-    waiting_.clear();
+    for (const Batch& batch : waiting_) pass_on(batch);
+    waiting_ = {};
   }
 
  private:
+  using Batch = std::shared_ptr<const EventBatch>;
+
+  bool in_batches() const { return job_.empty() && !inline_previews_; }
+
+  static Batch alone(const Event& event) {
+    return std::make_shared<const EventBatch>(
+        EventBatch{.events = {event}, .text = nullptr, .first_id = event.id, .last_id = event.id});
+  }
+
   void replay(int64_t last_seen) {
     JobStore& store = api_.queue.store();
     const int64_t first = store.first_event();
@@ -55,16 +73,24 @@ class Listening : public std::enable_shared_from_this<Listening> {
   void tell_state() {
     const auto job = api_.queue.store().get(job_);
     if (!job) return;
-    stream_.event(0, "job.updated",
-                  job_to_json(*job, api_.queue.store(), false).dump(-1, ' ', false, Json::error_handler_t::replace));
+    stream_.event(0, "job.updated", dumped(job_to_json(*job, api_.queue.store(), false)));
     if (job->is_final()) stream_.close();
   }
 
-  void take(const Event& event) {
+  void take(const Batch& batch) {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
-    if (replaying_) waiting_.push_back(event);
-    else pass_on(event);
+    if (replaying_) waiting_.push_back(batch);
+    else pass_on(batch);
+  }
+
+  void pass_on(const Batch& batch) {
+    if (batch->text && (batch->first_id == 0 || batch->first_id > sent_)) {
+      sent_ = std::max(sent_, batch->last_id);
+      stream_.send(batch->text);
+      return;
+    }
+    for (const Event& event : batch->events) pass_on(event);
   }
 
   void pass_on(const Event& event) {
@@ -72,27 +98,23 @@ class Listening : public std::enable_shared_from_this<Listening> {
       stream_.comment(kKeepAlive);
       return;
     }
-    if (!job_.empty() && event.job != job_) return;
     if (event.id != 0 && event.id <= sent_) return;
     if (event.id != 0) sent_ = event.id;
+    const auto keep = event.may_drop ? EventStream::Keep::IfRoom : EventStream::Keep::Always;
     if (event.name == "preview" && inline_previews_) {
       Json data = Json::parse(event.data);
       if (const auto preview = api_.queue.preview(event.job))
         data["b64"] = base64_encode(std::as_bytes(std::span(preview->bytes)));
-      stream_.event(event.id, event.name, data.dump(), EventStream::Keep::IfRoom);
+      stream_.event(event.id, event.name, data.dump(), keep);
       return;
     }
-    send(event.id, event.name, event.data, event.may_drop);
-    const bool last = event.name == "job.completed" || event.name == "job.failed" || event.name == "job.cancelled";
-    if (last && !job_.empty()) stream_.close();
-  }
-
-  void send(int64_t id, const std::string& name, const std::string& data, bool may_drop) {
-    stream_.event(id, name, data, may_drop ? EventStream::Keep::IfRoom : EventStream::Keep::Always);
+    stream_.event(event.id, event.name, event.data, keep);
+    if (!job_.empty() && ends_a_job(event)) stream_.close();
   }
 
   void end() {
-    api_.queue.events().leave(handle_);
+    if (in_batches()) api_.queue.events().batches().leave(handle_);
+    else api_.queue.events().leave(handle_);
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
@@ -103,7 +125,7 @@ class Listening : public std::enable_shared_from_this<Listening> {
   bool inline_previews_;
   std::mutex mutex_;
   bool replaying_ = true, ended_ = false;
-  std::deque<Event> waiting_;
+  std::vector<Batch> waiting_;
   int64_t sent_ = 0, handle_ = 0;
 };
 

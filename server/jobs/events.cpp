@@ -1,5 +1,6 @@
 #include "server/jobs/events.h"
 
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -11,11 +12,25 @@ namespace {
 
 std::string event_text(const Json& data) { return data.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+// The job that a stored event is about: its data are the job itself or name it.
+std::string job_of_data(const std::string& data) {
+  constexpr std::string_view kPrefix = "job_";
+  const Json json = Json::parse(data, nullptr, false);
+  if (!json.is_object()) return {};
+  for (const char* member : {"job_id", "id"}) {
+    const auto found = json.find(member);
+    if (found == json.end() || !found->is_string()) continue;
+    const std::string id = id_without_prefix(found->get<std::string>(), kPrefix);
+    if (!id.empty()) return id;
+  }
+  return {};
+}
+
 }  // namespace
 
-int64_t Events::listen(Listener listener) {
+int64_t Events::listen(Listener listener, const std::string& job) {
   const std::lock_guard lock(mutex_);
-  listeners_[next_] = std::make_shared<Listener>(std::move(listener));
+  listeners_[next_] = {job, std::make_shared<Listener>(std::move(listener))};
   return next_++;
 }
 
@@ -29,21 +44,60 @@ void Events::publish(std::string name, const Json& data, const std::string& job)
   const std::lock_guard lock(order_);
   try {
     event.id = store_.add_event(event.name, event.data, now_ms());
+    // Others may have stored events before this one whose news has not arrived yet.
+    if (last_told_ >= 0 && event.id > last_told_ + 1) tell_stored(event.id);
   } catch (const Error&) {  // what happened has happened: those who listen must know
   }
+  if (event.id != 0) last_told_ = event.id;
   tell(event);
 }
 
+std::vector<Event> Events::catch_up() {
+  const std::lock_guard lock(order_);
+  if (last_told_ < 0) {
+    last_told_ = store_.last_event();
+    return {};
+  }
+  return tell_stored(std::numeric_limits<int64_t>::max());
+}
+
+std::vector<Event> Events::tell_stored(int64_t before) {
+  std::vector<Event> told;
+  for (StoredEvent& stored : store_.events_after(last_told_)) {
+    if (stored.id >= before) break;
+    last_told_ = stored.id;
+    std::string job = job_of_data(stored.data);
+    told.push_back({.id = stored.id, .name = std::move(stored.name), .data = std::move(stored.data), .job = std::move(job)});
+    tell(told.back());
+  }
+  return told;
+}
+
+void Events::set_outlet(std::function<void(const Event&)> outlet) {
+  const std::lock_guard lock(outlet_mutex_);
+  outlet_ = std::move(outlet);
+}
+
 void Events::publish_progress(std::string name, const Json& data, const std::string& job) {
-  tell({.name = std::move(name), .data = event_text(data), .job = job, .may_drop = true});
+  const Event event{.name = std::move(name), .data = event_text(data), .job = job, .may_drop = true};
+  tell(event);
+  const std::lock_guard lock(outlet_mutex_);
+  if (outlet_) outlet_(event);
+}
+
+bool Events::anybody_listens() {
+  if (batches_.anybody_listens()) return true;
+  const std::lock_guard lock(mutex_);
+  return !listeners_.empty();
 }
 
 void Events::tell(const Event& event) {
+  batches_.add(event);
   std::vector<std::shared_ptr<Listener>> listeners;
   {
     const std::lock_guard lock(mutex_);
-    listeners.reserve(listeners_.size());
-    for (const auto& [handle, listener] : listeners_) listeners.push_back(listener);
+    for (const auto& [handle, one] : listeners_)
+      if (one.job.empty() || one.job == event.job || event.name == kKeepAlive) listeners.push_back(one.listener);
   }
   for (const auto& listener : listeners) {
     try {
