@@ -166,6 +166,7 @@ const std::vector<Field>& program_fields() {
        .low = 0,
        .high = 1e12},
       {.name = "log_format",
+       .type = T::Choice,
        .unit = "FORMAT",
        .help = "write a line for each request and each change of a job: text or json (default: neither)",
        .section = "serve",

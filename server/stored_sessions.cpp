@@ -25,11 +25,11 @@ void StoredSessions::add(const std::string& hash, const std::string& key, Scope 
   known_[hash] = session;
 }
 
-std::optional<Scope> StoredSessions::find(const std::string& hash, int64_t not_before) {
+std::optional<Sessions::Found> StoredSessions::find(const std::string& hash, int64_t not_before) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(hash);
   if (found == known_.end() || found->second.created < 1000 * not_before) return std::nullopt;
-  return scope_named(found->second.scope);
+  return Found{scope_named(found->second.scope), found->second.key};
 }
 
 void StoredSessions::remove(const std::string& hash) {

@@ -18,7 +18,7 @@ class StoredSessions : public Sessions {
   explicit StoredSessions(KeyStore& store) : store_(store) { refresh(); }
 
   void add(const std::string& hash, const std::string& key, Scope scope, int64_t created) override;  // seconds
-  std::optional<Scope> find(const std::string& hash, int64_t not_before) override;
+  std::optional<Found> find(const std::string& hash, int64_t not_before) override;
   void remove(const std::string& hash) override;
   void refresh();  // another process may have ended some: a key was revoked
 

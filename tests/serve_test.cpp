@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "base/base64.h"
@@ -13,6 +14,7 @@
 #include "image/read_image.h"
 #include "image/write_image.h"
 #include "net/http.h"
+#include "server/store/test_postgres.h"
 #include "tests/support/program.h"
 
 namespace flux2::test {
@@ -346,6 +348,101 @@ TEST_F(Serve, MistakesGetAClearAnswer) {
   EXPECT_EQ(send("PUT", "/api/v1/jobs").status, 405);
   const Finished unreachable = run(start({"client", "jobs", "--url", "http://127.0.0.1:1"}));
   EXPECT_THAT(unreachable.err, HasSubstr("flux2 serve"));
+}
+
+// Two servers on one PostgreSQL, which goes away for a while.
+TEST_F(Serve, SharesAPostgresDatabaseThatComesAndGoes) {
+  SKIP_WITHOUT_POSTGRES();
+  if (!parse_json(run(start({"version", "--json"})).out)["postgresql"].get<bool>()) GTEST_SKIP() << "this build has no libpq";
+  std::string database = test_postgres().url("serve");
+  database.insert(database.find('@'), ":a-secret-word");
+  serve({"--database", database});
+  const std::string first_url = url_;
+  const auto first = std::move(server_);
+  serve({"--database", database, "--no-worker"});
+  const Finished key = run(start({"keys", "add", "laptop", "--database", database}));
+  EXPECT_EQ(key.status, 0) << key.err;
+
+  const std::string id = ask("POST", "/api/v1/jobs", small_job(1))["id"];
+  EXPECT_EQ(wait_for(id)["state"], "completed") << "the first server has run it";
+  const Json answer = ask("POST", "/v1/images/generations", {{"prompt", "x"}, {"size", "64x64"}, {"steps", 2}, {"seed", 3}});
+  EXPECT_EQ(answer["data"].size(), 1u) << "a client that waits learns of the end";
+
+  test_postgres().stop();
+  const auto becomes = [&](int status) {
+    for (int i = 0; i < 200; ++i) {
+      if (send("GET", "/readyz").status == status) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  };
+  EXPECT_TRUE(becomes(503));
+  EXPECT_EQ(send("GET", "/healthz").status, 200);
+  const HttpAnswer away = send("GET", "/api/v1/jobs/" + id);
+  EXPECT_EQ(away.status, 503);
+  EXPECT_TRUE(away.header("retry-after"));
+  EXPECT_EQ(parse_json(away.body)["error"]["code"], "database_unavailable");
+  test_postgres().start();
+  EXPECT_TRUE(becomes(200));
+  EXPECT_EQ(job(id)["state"], "completed");
+  EXPECT_EQ(wait_for(ask("POST", "/api/v1/jobs", small_job(2))["id"])["state"], "completed");
+
+  for (Subprocess* server : {first.get(), server_.get()}) {
+    server->signal(SIGTERM);
+    const Finished finished = server->wait(30);
+    EXPECT_EQ(finished.status, 128 + SIGTERM);
+    EXPECT_EQ(finished.err.find("a-secret-word"), std::string::npos) << finished.err;
+  }
+  server_.reset();
+}
+
+TEST_F(Serve, KeysHaveLimits) {
+  const std::string data = (folder_ / "data").string();
+  const Finished added = run(start({"keys", "add", "guest", "--rate", "4", "--queue", "1", "--data", data}));
+  ASSERT_EQ(added.status, 0) << added.err;
+  const std::string key = added.out.substr(0, added.out.find('\n'));
+  serve();
+  const std::vector<HttpHeader> headers = {{"authorization", "Bearer " + key}};
+  Json long_job = small_job(1);
+  long_job["steps"] = 200;
+  EXPECT_EQ(send("POST", "/api/v1/jobs", long_job, headers).status, 202);
+  const HttpAnswer full = send("POST", "/api/v1/jobs", small_job(2), headers);
+  EXPECT_EQ(full.status, 429);
+  EXPECT_THAT(full.body, HasSubstr("key_queue_full"));
+  HttpAnswer fast;
+  for (int i = 0; i < 4 && fast.status != 429; ++i) fast = send("GET", "/api/v1/queue", nullptr, headers);
+  EXPECT_EQ(fast.status, 429);
+  EXPECT_THAT(fast.body, HasSubstr("This key may send 4 requests a minute."));
+  EXPECT_EQ(send("GET", "/healthz").status, 200) << "this needs no key and counts for none";
+  EXPECT_NE(stop(), 0);
+}
+
+TEST_F(Serve, WritesAStructuredLogWithoutPrompts) {
+  serve({"--log-format", "json"});
+  Json body = small_job(1);
+  body["prompt"] = "a very secret circle";
+  const std::string id = ask("POST", "/api/v1/jobs", body)["id"];
+  ASSERT_EQ(wait_for(id)["state"], "completed");
+  server_->signal(SIGTERM);
+  const Finished finished = server_->wait(30);
+  server_.reset();
+  int requests = 0;
+  std::vector<std::string> states;
+  std::stringstream lines(finished.err);
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = parse_json(line);
+    ASSERT_TRUE(json.contains("time")) << line;
+    if (json["kind"] == "request" && json["path"] == "/api/v1/jobs") {
+      ++requests;
+      EXPECT_EQ(json["status"], 202);
+      EXPECT_EQ(json["method"], "POST");
+      EXPECT_THAT(std::string(json["request_id"]), testing::StartsWith("req_"));
+    }
+    if (json["kind"] == "job") states.push_back(json["state"]);
+  }
+  EXPECT_EQ(requests, 1);
+  EXPECT_EQ(states, (std::vector<std::string>{"queued", "started", "completed"}));
+  EXPECT_THAT(finished.err, testing::Not(HasSubstr("secret")));
 }
 
 }  // namespace

@@ -37,9 +37,10 @@ HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
   apply_dj_model_rules(request, api.models.find(model));
   for (const std::string& image : request.images)
     request.native["references"].push_back(stored_image(image, "reference", api.queue.assets(), api.app, "input_image_base64"));
-  const Job job = submit_translated(
-      api,
-      {.members = request.native, .kind = request.images.empty() ? "generate" : "edit", .client_ref = dj_client_ref(request)});
+  const Job job = submit_translated(api, {.members = request.native,
+                                          .kind = request.images.empty() ? "generate" : "edit",
+                                          .client_ref = dj_client_ref(request),
+                                          .caller = http.caller});
   return HttpResponse::json({{"token", dj_token(job.id)}}, 201);
 }
 

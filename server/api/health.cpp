@@ -64,6 +64,14 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
   text.add("connections", "gauge", "Open connections.", static_cast<double>(connections.connections));
   text.add("event_streams", "gauge", "Open event streams.", static_cast<double>(connections.streams));
   text.add("requests_total", "counter", "HTTP requests.", static_cast<double>(connections.requests));
+  const LimitCounts& refused = api.queue.refused();
+  const auto limited = [&](int64_t n, const char* limit) {
+    text.add("requests_limited_total", "counter", "Requests refused by a limit of their key.", static_cast<double>(n),
+             fmt::format("{{limit=\"{}\"}}", limit));
+  };
+  limited(sources.refused_by_rate(), "rate");
+  limited(refused.queue, "queue");
+  limited(refused.work, "work");
   text.add("memory_peak_bytes", "gauge", "Peak resident memory of the process.", resident_bytes());
   if (!sources.worker) return text.take();
   const WorkerTotals totals = sources.worker->totals();
@@ -120,9 +128,9 @@ void add_health_routes(Router& router, ApiContext& api, HealthSources sources) {
   add("/healthz", Scope::None, "200 while the process answers", [](const ServerRequest&) {
     return HttpResponse::json({{"status", "ok"}});
   });
-  add("/readyz", Scope::None, "200 when requests are accepted", [sources](const ServerRequest&) {
-    const bool stopping = sources.stopping();
-    return HttpResponse::json({{"status", stopping ? "stopping" : "ready"}}, stopping ? 503 : 200);
+  add("/readyz", Scope::None, "200 when requests are accepted", [&api, sources](const ServerRequest&) {
+    const char* status = sources.stopping() ? "stopping" : !api.queue.store().is_available() ? "database unavailable" : "ready";
+    return HttpResponse::json({{"status", status}}, std::string_view(status) == "ready" ? 200 : 503);
   });
   add("/metrics", Scope::Generate, "figures for Prometheus", [&api, sources](const ServerRequest&) {
     HttpResponse response;

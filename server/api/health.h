@@ -14,6 +14,7 @@ struct HealthSources {
   std::function<bool()> stopping;
   std::function<HttpListener::Counts()> connections;
   const Worker* worker = nullptr;
+  std::function<int64_t()> refused_by_rate = [] { return int64_t{0}; };  // requests
 };
 void add_health_routes(Router& router, ApiContext& api, HealthSources sources);
 

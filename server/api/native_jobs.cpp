@@ -153,8 +153,7 @@ HttpResponse reorder_queue(const ServerRequest& request, ApiContext& api) {
 HttpResponse pause_queue(bool paused, ApiContext& api) {
   api.queue.store().set_paused(paused);
   if (!paused) api.queue.wake();
-  const auto counts = api.queue.store().counts("gpu");
-  api.queue.events().publish("queue", {{"running", counts.running}, {"queued", counts.queued}, {"paused", paused}});
+  api.queue.publish_queue();
   return HttpResponse::json(queue_json(api));
 }
 
@@ -195,6 +194,7 @@ JobStore::Inserted submit_native(const Json& request, const ServerRequest& from,
   submission.priority = checked.value("priority", 0);
   submission.sent = request.dump();
   submission.warnings = warnings;
+  submission.caller = from.caller;
   return api.queue.submit(submission);
 }
 

@@ -74,9 +74,9 @@ std::string openai_file_prefix(const ApiContext& api, const ServerRequest& reque
   return base + "/v1/images/files/";
 }
 
-Job submit_openai(ApiContext& api, const OpenAiRequest& request, const std::string& kind) {
+Job submit_openai(ApiContext& api, const OpenAiRequest& request, const std::string& kind, const Caller& caller) {
   try {
-    return submit_translated(api, {.members = request.native, .kind = kind, .client_ref = request.user});
+    return submit_translated(api, {.members = request.native, .kind = kind, .client_ref = request.user, .caller = caller});
   } catch (const HttpError& e) {
     throw in_openai_words(e);
   }
@@ -92,7 +92,7 @@ void run_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, cons
   if (!request.stream) {
     OpenAiRequest quiet = request;  // nobody sees previews
     if (!quiet.native.contains("preview")) quiet.native["preview"] = "off";
-    const Job job = submit_openai(api, quiet, kind);
+    const Job job = submit_openai(api, quiet, kind, exchange.request().caller);
     answer_when_finished(api, exchange, Family::OpenAi, job, [answer, &assets = api.queue.assets()](const Job& final) {
       if (final.state != "completed") throw error_of_job(final);
       return HttpResponse::json(openai_images_answer(answer, final, assets));
@@ -101,7 +101,7 @@ void run_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, cons
   }
   const auto stream = std::make_shared<OpenAiStream>(api, answer, request);
   stream->listen();
-  const Job job = submit_openai(api, request, kind);
+  const Job job = submit_openai(api, request, kind, exchange.request().caller);
   const EventStream events = exchange.stream({{"cache-control", "no-store"}});
   pulse->add(events, stream);
   stream->begin(job, events);

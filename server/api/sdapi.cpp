@@ -114,7 +114,8 @@ void run_sdapi(ApiContext& api, const State& state, const Exchange& exchange, bo
     if (installed.name == (model.empty() ? files.id : model)) request.model_hash = installed.hash;
   const std::string kind = add_sdapi_images(request, api);
   const Json parameters = sdapi_parameters(body, request);
-  const Job job = submit_translated(api, {.members = request.native, .kind = kind, .client_ref = request.task_id});
+  const Job job = submit_translated(
+      api, {.members = request.native, .kind = kind, .client_ref = request.task_id, .caller = exchange.request().caller});
   state->begin(job.id);
   request.references.clear();
   request.mask.clear();

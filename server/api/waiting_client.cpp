@@ -20,6 +20,7 @@ Job submit_translated(ApiContext& api, const NativeRequest& request) {
   submission.request = std::move(checked);
   submission.kind = request.kind;
   submission.client_ref = request.client_ref;
+  submission.caller = request.caller;
   return api.queue.submit(submission).job;
 }
 

@@ -16,6 +16,7 @@ struct NativeRequest {
   Json members = Json::object();
   std::string kind = "generate";
   std::string client_ref = {};
+  Caller caller = {};
 };
 
 // Checks and submits it. Warnings go into the job.

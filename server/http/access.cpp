@@ -81,19 +81,21 @@ std::string_view authority_of(std::string_view origin) {
 
 }  // namespace
 
-AccessKey hashed_key(std::string_view key, Scope scope, std::string name) { return {hash_of(key), scope, std::move(name)}; }
-
-void MemorySessions::add(const std::string& hash, const std::string&, Scope scope, int64_t created) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(sessions_, [&](const auto& entry) { return entry.second.created < created - kSessionSeconds; });
-  sessions_[hash] = {scope, created};
+AccessKey hashed_key(std::string_view key, Scope scope, std::string name) {
+  return {.sha256 = hash_of(key), .scope = scope, .name = std::move(name)};
 }
 
-std::optional<Scope> MemorySessions::find(const std::string& hash, int64_t not_before) {
+void MemorySessions::add(const std::string& hash, const std::string& key, Scope scope, int64_t created) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sessions_, [&](const auto& entry) { return entry.second.created < created - kSessionSeconds; });
+  sessions_[hash] = {scope, key, created};
+}
+
+std::optional<Sessions::Found> MemorySessions::find(const std::string& hash, int64_t not_before) {
   const std::lock_guard lock(mutex_);
   const auto at = sessions_.find(hash);
   if (at == sessions_.end() || at->second.created < not_before) return std::nullopt;
-  return at->second.scope;
+  return Found{at->second.scope, at->second.key};
 }
 
 void MemorySessions::remove(const std::string& hash) {
@@ -114,34 +116,35 @@ bool Access::needs_key() const {
   return !options_.keys.empty() || !options_.users.empty() || !more_keys_.empty();
 }
 
-Scope Access::check(const ServerRequest& head, Scope needed) {
+Scope Access::check(const ServerRequest& head, Scope needed, Caller* caller) {
   check_host(head);
   const std::string_view authorization = head.header("authorization");
-  std::optional<Scope> scope;
+  std::optional<AccessKey> found;
   if (!needs_key()) {
     check_origin(head);
     return Scope::Admin;
   }
   if (needed == Scope::None) return Scope::None;
   if (const auto bearer = credentials(authorization, "bearer")) {
-    scope = scope_of_key(*bearer, head.remote_address);
+    found = known_key(*bearer, head.remote_address);
   } else if (const auto basic = credentials(authorization, "basic"); basic && family_of(head.path) == Family::A1111) {
-    scope = scope_of_basic(*basic, head.remote_address);
+    found = key_of_basic(*basic, head.remote_address);
   } else if (const auto key = head.argument("key"); key && may_have_key_in_address(head)) {
     check_origin(head);
-    scope = scope_of_key(*key, head.remote_address);
-  } else if ((scope = scope_of_session(head))) {
+    found = known_key(*key, head.remote_address);
+  } else if ((found = key_of_session(head))) {
     check_origin(head);
     if (!only_reads(head) && !is_websocket(head) && head.header("x-flux2") != "1")
       throw HttpError(403, "missing_header", "A request of the page that changes something needs the header X-Flux2: 1.");
   }
-  if (!scope) {
+  if (!found) {
     HttpError error(401, "invalid_api_key", "This server needs a key. Send it as \"Authorization: Bearer <key>\".");
     error.headers.emplace_back("www-authenticate", family_of(head.path) == Family::A1111 ? "Basic realm=\"flux2\"" : "Bearer");
     throw error;
   }
-  if (*scope < needed) throw HttpError(403, "forbidden", "The key does not allow this request.");
-  return *scope;
+  if (found->scope < needed) throw HttpError(403, "forbidden", "The key does not allow this request.");
+  if (caller) *caller = {.key = found->sha256, .name = found->name, .limits = found->limits.or_else(options_.limits)};
+  return found->scope;
 }
 
 // A page of a foreign name that resolves to this machine would otherwise count as our own page.
@@ -170,31 +173,39 @@ bool Access::is_allowed_origin(std::string_view origin) const {
   });
 }
 
-std::optional<Scope> Access::scope_of_session(const ServerRequest& head) {
+std::optional<AccessKey> Access::key_of_session(const ServerRequest& head) {
   const std::string cookie = cookie_value(head.header("cookie"));
   if (cookie.empty()) return std::nullopt;
-  return sessions_.find(hash_of(cookie), clock_() - kSessionSeconds);
+  const auto session = sessions_.find(hash_of(cookie), clock_() - kSessionSeconds);
+  if (!session) return std::nullopt;
+  AccessKey key = find_key(session->key).value_or(AccessKey{});
+  key.sha256 = session->key;
+  key.scope = session->scope;
+  return key;
 }
 
-// Every key is compared, whether an earlier one fits or not, so the time says nothing.
-Scope Access::scope_of_key(std::string_view key, const std::string& address) {
-  check_blocked(address);
-  const std::string hash = hash_of(key);
-  std::optional<Scope> scope;
+// Every key is compared, whether an earlier one fits or not, so the time says nothing. Of equal keys the one that may do most
+// counts.
+std::optional<AccessKey> Access::find_key(const std::string& hash) const {
+  std::optional<AccessKey> found;
   const auto compare = [&](const std::vector<AccessKey>& keys) {
     for (const AccessKey& known : keys)
-      if (equal_in_constant_time(known.sha256, hash)) scope = std::max(scope.value_or(Scope::None), known.scope);
+      if (equal_in_constant_time(known.sha256, hash) && (!found || found->scope < known.scope)) found = known;
   };
   compare(options_.keys);
-  {
-    const std::lock_guard lock(mutex_);
-    compare(more_keys_);
-  }
-  if (!scope) refuse_key(address);
-  return *scope;
+  const std::lock_guard lock(mutex_);
+  compare(more_keys_);
+  return found;
 }
 
-Scope Access::scope_of_basic(std::string_view text, const std::string& address) {
+AccessKey Access::known_key(std::string_view key, const std::string& address) {
+  check_blocked(address);
+  auto found = find_key(hash_of(key));
+  if (!found) refuse_key(address);
+  return std::move(*found);
+}
+
+AccessKey Access::key_of_basic(std::string_view text, const std::string& address) {
   check_blocked(address);
   std::string pair;
   try {
@@ -207,8 +218,8 @@ Scope Access::scope_of_basic(std::string_view text, const std::string& address) 
   if (colon == pair.npos) refuse_key(address);
   const std::string user = pair.substr(0, colon), hash = hash_of(std::string_view(pair).substr(colon + 1));
   for (const auto& [name, password] : options_.users)
-    if (equal_in_constant_time(password.sha256, hash) && name == user) return password.scope;
-  return scope_of_key(std::string_view(pair).substr(colon + 1), address);
+    if (equal_in_constant_time(password.sha256, hash) && name == user) return password;
+  return known_key(std::string_view(pair).substr(colon + 1), address);
 }
 
 void Access::check_blocked(const std::string& address) {
@@ -268,7 +279,7 @@ std::optional<HttpResponse> Access::preflight(const ServerRequest& head) const {
 HttpResponse Access::sign_in(const ServerRequest& request, std::string_view key) {
   check_host(request);
   check_origin(request);
-  const Scope scope = needs_key() ? scope_of_key(key, request.remote_address) : Scope::Admin;
+  const Scope scope = needs_key() ? known_key(key, request.remote_address).scope : Scope::Admin;
   const std::string token = random_token();
   sessions_.add(hash_of(token), needs_key() ? hash_of(key) : std::string(), scope, clock_());
   HttpResponse response = HttpResponse::empty(204);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/key_limits.h"
 #include "server/http/router.h"
 
 namespace flux2 {
@@ -20,6 +21,7 @@ struct AccessKey {
   std::string sha256;  // 64 hexadecimal digits
   Scope scope = Scope::Admin;
   std::string name = {};  // for people
+  KeyLimits limits = {};
 };
 AccessKey hashed_key(std::string_view key, Scope scope, std::string name = {});
 
@@ -29,8 +31,12 @@ class Sessions {
  public:
   virtual ~Sessions() = default;
   virtual void add(const std::string& hash, const std::string& key, Scope scope,
-                   int64_t created) = 0;                                               // `key`: the hash of its key
-  virtual std::optional<Scope> find(const std::string& hash, int64_t not_before) = 0;  // created then or later
+                   int64_t created) = 0;  // `key`: the hash of its key
+  struct Found {
+    Scope scope;
+    std::string key;  // the hash of the key it signed in with
+  };
+  virtual std::optional<Found> find(const std::string& hash, int64_t not_before) = 0;  // created then or later
   virtual void remove(const std::string& hash) = 0;
 };
 
@@ -38,12 +44,13 @@ class Sessions {
 class MemorySessions : public Sessions {
  public:
   void add(const std::string& hash, const std::string& key, Scope scope, int64_t created) override;
-  std::optional<Scope> find(const std::string& hash, int64_t not_before) override;
+  std::optional<Found> find(const std::string& hash, int64_t not_before) override;
   void remove(const std::string& hash) override;
 
  private:
   struct Session {
     Scope scope;
+    std::string key;
     int64_t created;
   };
   std::mutex mutex_;
@@ -57,6 +64,7 @@ struct AccessOptions {
   std::vector<std::string> host_names = {};    // allowed besides localhost, 127.0.0.1 and [::1]
   std::vector<std::string> cors_origins = {};  // "https://app.example", or "*"
   bool tls = false;
+  KeyLimits limits = {};  // of keys that have none of their own
 };
 
 // Who may do what. Refusals are HttpErrors: 401 no or wrong key, 403 not allowed, 421 foreign host, 429 too many wrong keys.
@@ -65,8 +73,8 @@ class Access {
   using Clock = std::function<int64_t()>;  // Unix seconds
   Access(AccessOptions options, Sessions& sessions, Clock clock);
 
-  // The scope of the request. Throws unless it reaches `needed`.
-  Scope check(const ServerRequest& head, Scope needed);
+  // The scope of the request. Throws unless it reaches `needed`. `caller` learns who sends it.
+  Scope check(const ServerRequest& head, Scope needed, Caller* caller = nullptr);
 
   // The answer to a CORS preflight of an allowed origin.
   std::optional<HttpResponse> preflight(const ServerRequest& head) const;
@@ -89,9 +97,10 @@ class Access {
   void check_host(const ServerRequest& head) const;
   void check_origin(const ServerRequest& head) const;
   bool is_allowed_origin(std::string_view origin) const;
-  std::optional<Scope> scope_of_session(const ServerRequest& head);
-  Scope scope_of_key(std::string_view key, const std::string& address);  // throws if it is wrong
-  Scope scope_of_basic(std::string_view credentials, const std::string& address);
+  std::optional<AccessKey> key_of_session(const ServerRequest& head);
+  AccessKey known_key(std::string_view key, const std::string& address);  // throws if it is wrong
+  AccessKey key_of_basic(std::string_view credentials, const std::string& address);
+  std::optional<AccessKey> find_key(const std::string& hash) const;
   [[noreturn]] void refuse_key(const std::string& address);
   void check_blocked(const std::string& address);
 

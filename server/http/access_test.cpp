@@ -210,5 +210,31 @@ TEST_F(AccessTest, CorsIsForListedOrigins) {
   EXPECT_FALSE(a.preflight(request_to("OPTIONS", "/v1/models", {{"origin", "https://app.example"}})));
 }
 
+TEST_F(AccessTest, SaysWhoSendsARequest) {
+  AccessKey own = hashed_key("own limits", Scope::Generate, "laptop");
+  own.limits = {.rate = 5};
+  Access a = access({.keys = {own, hashed_key("other", Scope::Admin, "ops")}, .limits = {.rate = 100, .queue = 7}});
+  const auto caller_of = [&](const Headers& headers) {
+    Caller caller;
+    a.check(request_to("GET", "/api/v1/jobs", headers), Scope::Generate, &caller);
+    return caller;
+  };
+  const Caller laptop = caller_of({{"authorization", "Bearer own limits"}});
+  EXPECT_EQ(laptop.name, "laptop");
+  EXPECT_EQ(laptop.key, own.sha256);
+  EXPECT_EQ(laptop.limits.rate, 5);
+  EXPECT_EQ(laptop.limits.queue, 7);
+  EXPECT_EQ(caller_of({{"authorization", "Bearer other"}}).limits.rate, 100);
+
+  // Whoever signed in with a key shares its limits.
+  const HttpResponse answer = a.sign_in(request_to("POST", "/api/v1/session"), "own limits");
+  std::string cookie;
+  for (const auto& [name, value] : answer.headers)
+    if (name == "set-cookie") cookie = value.substr(0, value.find(';'));
+  const Caller page = caller_of({{"cookie", cookie}});
+  EXPECT_EQ(page.key, laptop.key);
+  EXPECT_EQ(page.limits.rate, 5);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_answer(PreparedAnswer answer);
   void send_file_piece();
   void finish_answer();
+  void note_request(int status, uint64_t bytes, bool is_stream) const;
   void begin_stream(Headers headers, const std::string& request_id, std::shared_ptr<EventChannel> channel);
   void begin_websocket();
   void count_stream();
@@ -103,6 +104,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<RequestParser> parser_;
   std::chrono::steady_clock::time_point head_began_;
   std::shared_ptr<ServerRequest> request_;
+  std::chrono::steady_clock::time_point request_began_;
+  uint64_t answer_bytes_ = 0;
   std::shared_ptr<FormReader> form_;
   bool form_busy_ = false;  // the pool has it
   uint64_t body_bytes_ = 0, body_limit_ = 0;

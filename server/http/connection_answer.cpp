@@ -95,6 +95,7 @@ void Connection::begin_answer(PreparedAnswer answer) {
   if (core_->stopping || input_ended_) keep_alive_ = false;
   answer_ = std::move(answer);
   add_common_headers(answer_.headers);
+  answer_bytes_ = answer_.file ? answer_.end - answer_.begin : answer_.body.size();
   std::string head = head_text(answer_.status, answer_.headers);
   if (answer_.body.size() <= kSmallBody) {
     head += answer_.body;
@@ -120,8 +121,30 @@ void Connection::send_file_piece() {
   });
 }
 
+void Connection::note_request(int status, uint64_t bytes, bool is_stream) const {
+  const ServerRequest& request = *request_;
+  core_->options.log.debug("{} {} {} {}{}", request.id, request.method, request.path, status, is_stream ? ", a stream" : "");
+  if (!core_->options.on_request) return;
+  RequestLine line;
+  line.id = request.id;
+  line.method = request.method;
+  line.path = request.path;
+  line.remote_address = request.remote_address;
+  line.key = request.caller.name;
+  line.status = status;
+  line.bytes = bytes;
+  line.is_stream = is_stream;
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - request_began_;
+  line.milliseconds = time.count();
+  for (const auto& [name, value] : request.captured)
+    if (value.starts_with("job_")) line.job = value;
+  for (const auto& [name, value] : answer_.headers)
+    if (const size_t at = value.rfind("job_"); name == "location" && at != value.npos) line.job = value.substr(at);
+  core_->options.on_request(line);
+}
+
 void Connection::finish_answer() {
-  core_->options.log.debug("{} {} {} {}", request_->id, request_->method, request_->path, answer_.status);
+  note_request(answer_.status, answer_bytes_, false);
   answering_ = false;
   answer_ = {};
   peer_.reset();
@@ -154,7 +177,7 @@ void Connection::begin_stream(Headers headers, const std::string& request_id, st
     return close();
   }
   const bool only_head = request_->method == "HEAD";
-  core_->options.log.debug("{} {} {} 200, a stream", request_->id, request_->method, request_->path);
+  note_request(200, 0, true);
   state_ = State::Streaming;
   keep_alive_ = false;
   channel_ = std::move(channel);

@@ -69,6 +69,7 @@ void Connection::begin_request() {
   ++core_->requests;
   state_ = State::Body;
   request_ = new_request();
+  request_began_ = std::chrono::steady_clock::now();
   request_->id = core_->new_request_id();
   request_->remote_address = remote_address_;
   parser_->copy_head(*request_);
@@ -230,6 +231,7 @@ void Connection::refuse(const HttpError& error) {
   keep_alive_ = keep_alive_ && state_ == State::Answering;
   if (!request_) {
     request_ = new_request();
+    request_began_ = std::chrono::steady_clock::now();
     request_->id = core_->new_request_id();
     request_->method = "GET";
   }

@@ -66,7 +66,8 @@ HttpResponse openai_error(const HttpError& error) {
                                                 {"param", error.param.empty() ? Json() : Json(error.param)},
                                                 {"code", code.empty() ? Json() : Json(code)}}}},
                                              status);
-  if (status >= 500 && code != "shutting_down") response.headers.emplace_back("x-should-retry", "false");
+  if (status >= 500 && code != "shutting_down" && code != "database_unavailable")
+    response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
 

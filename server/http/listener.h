@@ -14,6 +14,17 @@
 
 namespace flux2 {
 
+// A request that was answered, for the log.
+struct RequestLine {
+  std::string id, method, path;     // the path without its query, which may contain a key
+  std::string remote_address, key;  // the name of the key
+  std::string job;                  // the job that the answer is about, "job_…"
+  int status = 0;
+  uint64_t bytes = 0;  // of the body; 0 for a stream, which is noted when it begins
+  double milliseconds = 0;
+  bool is_stream = false;
+};
+
 struct ListenOptions {
   std::string host = "127.0.0.1";
   int port = 8190;                                           // 0: any free port
@@ -27,7 +38,8 @@ struct ListenOptions {
   uint64_t part_in_memory = 256 << 10;
   std::chrono::seconds byte_timeout{30};  // without a byte from a client that owes one, or of an idle connection
   size_t connections = 4096;
-  Log log;
+  std::function<void(const RequestLine&)> on_request = {};  // on an I/O thread
+  Log log = {};
 };
 
 // What the listener asks about a request before it reads the body.

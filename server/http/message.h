@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "server/http/key_limits.h"
 
 namespace flux2 {
 
@@ -36,6 +37,7 @@ struct ServerRequest {
   std::string id;                                             // names this exchange in answers and logs
   std::string remote_address;                                 // "127.0.0.1"; empty on a Unix socket
   bool is_multipart = false;
+  Caller caller;  // who sends it, once that was checked
 
   std::string_view header(std::string_view name) const;              // "" if absent; name in lower case
   std::optional<std::string> argument(std::string_view name) const;  // of the query, the first of that name

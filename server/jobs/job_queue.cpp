@@ -16,6 +16,7 @@ namespace flux2 {
 namespace {
 
 constexpr const char* kRetryAfterSeconds = "5";
+constexpr int64_t kHourMs = 3'600'000;
 
 // Equal for requests that differ only in the order of members.
 std::string hash_of(const JobQueue::Submission& submission) {
@@ -35,8 +36,36 @@ int attempt_of(const Job& job) {
 
 }  // namespace
 
+// Both limits say when to come back: a full queue soon, work when the oldest job leaves the hour.
+void JobQueue::check_limits(const Caller& caller, int64_t work) {
+  const int64_t now = now_ms();
+  const KeyUsage::Used used = usage_->used(caller.key, now - kHourMs);
+  const auto refuse = [](std::string code, std::string text, int64_t seconds) {
+    HttpError error(429, std::move(code), std::move(text));
+    error.headers = {{"retry-after", std::to_string(std::max<int64_t>(seconds, 1))}};
+    throw error;
+  };
+  if (caller.limits.queue > 0 && used.jobs >= caller.limits.queue) {
+    ++refused_.queue;
+    refuse("key_queue_full",
+           fmt::format("This key may have {} jobs that wait or run, and it has {}.", caller.limits.queue, used.jobs), 5);
+  }
+  if (caller.limits.work <= 0 || used.work + work <= caller.limits.work) return;
+  ++refused_.work;
+  refuse("key_work_exceeded",
+         fmt::format("This key may use {} megapixel-steps an hour. It has used {}, and this request needs {}.",
+                     caller.limits.work, used.work, work),
+         used.oldest == 0 ? kHourMs / 1000 : (used.oldest + kHourMs - now) / 1000 + 1);
+}
+
 JobStore::Inserted JobQueue::submit(const Submission& submission) {
-  if (admit_) admit_(submission.request);
+  const int64_t work = admit_ && submission.lane == "gpu" ? admit_(submission.request) : 0;
+  const bool limited = usage_ && submission.caller.limits.any_of_jobs();
+  std::unique_lock<std::mutex> counting;
+  if (limited) {
+    counting = std::unique_lock(limits_);
+    check_limits(submission.caller, work);
+  }
   Job job;
   job.id = new_id();
   job.kind = submission.kind;
@@ -50,6 +79,8 @@ JobStore::Inserted JobQueue::submit(const Submission& submission) {
   if (!submission.warnings.empty()) job.result = {{"warnings", submission.warnings}};
   if (submission.attempt > 1) job.resolved = {{"attempt", submission.attempt}};
   job.idempotency_key = submission.idempotency_key;
+  if (!job.idempotency_key.empty() && !submission.caller.key.empty())
+    job.idempotency_key = submission.caller.key.substr(0, 16) + "/" + job.idempotency_key;
   job.request_hash = hash_of(submission);
   job.retry_of = submission.retry_of;
   job.created = now_ms();
@@ -72,6 +103,10 @@ JobStore::Inserted JobQueue::submit(const Submission& submission) {
     throw;
   }
   if (inserted.existed) return inserted;
+  if (limited) {
+    usage_->add(submission.caller.key, inserted.job.id, work, job.created);
+    counting.unlock();
+  }
   events_.publish("job.queued", job_to_json(inserted.job, store_, false), inserted.job.id);
   publish_queue();
   wake();
@@ -118,7 +153,7 @@ std::optional<Job> JobQueue::cancel(const std::string& id) {
   }
   if (!after || before->state == after->state) return after;
   if (before->state == "queued" && after->state == "cancelled") finished(*after);
-  else if (after->state == "cancelling") events_.publish("job.updated", job_to_json(*after, store_, false), id);
+  else if (after->state == "cancelling") note_cancel(id), events_.publish("job.updated", job_to_json(*after, store_, false), id);
   return after;
 }
 
@@ -160,6 +195,7 @@ void JobQueue::finished(const Job& job) {
   {
     const std::lock_guard lock(mutex_);
     previews_.erase(job.id);
+    cancelled_.erase(job.id);
   }
   publish_end(job);
   publish_queue();
@@ -192,6 +228,31 @@ void JobQueue::check_waiting() {
     if (const auto job = store_.get(id); job && job->is_final()) call_waiting(*job);
 }
 
+bool JobQueue::anybody_waits() const {
+  const std::lock_guard lock(mutex_);
+  return !waiting_.empty();
+}
+
+void JobQueue::ended_elsewhere(const std::string& id) {
+  {
+    const std::lock_guard lock(mutex_);
+    previews_.erase(id);
+    cancelled_.erase(id);
+    if (!waiting_.contains(id)) return;
+  }
+  if (const auto job = store_.get(id); job && job->is_final()) call_waiting(*job);
+}
+
+void JobQueue::note_cancel(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  cancelled_.insert(id);
+}
+
+bool JobQueue::cancel_noted(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_.contains(id);
+}
+
 void JobQueue::publish_end(const Job& job) {
   Json assets = Json::array();
   for (const JobImage& image : job.images) assets.push_back("ast_" + image.asset);
@@ -209,6 +270,7 @@ void JobQueue::publish_end(const Job& job) {
 }
 
 void JobQueue::publish_queue() {
+  if (!events_.anybody_listens()) return;
   Json data;
   try {
     const auto counts = store_.counts("gpu");
@@ -216,14 +278,14 @@ void JobQueue::publish_queue() {
   } catch (const Error&) {
     return;  // the numbers will come with the next change
   }
-  events_.publish("queue", data);
+  events_.publish_progress("queue", data);
 }
 
 void JobQueue::wait_for_work(std::chrono::milliseconds at_most, std::optional<uint64_t> seen) {
   std::unique_lock lock(mutex_);
   const uint64_t known = seen.value_or(waited_for_);
   work_.wait_for(lock, at_most, [&] { return submissions_ != known; });
-  waited_for_ = submissions_;
+  if (!seen) waited_for_ = submissions_;
 }
 
 uint64_t JobQueue::submissions() const {

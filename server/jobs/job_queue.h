@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -7,12 +8,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "server/http/key_limits.h"
 #include "server/jobs/events.h"
 #include "server/store/asset_store.h"
 #include "server/store/job_store.h"
+#include "server/store/key_usage.h"
 
 namespace flux2 {
 
@@ -38,10 +42,14 @@ class JobQueue {
     std::string sent = {};
     int attempt = 1;
     std::vector<std::string> warnings = {};  // kept in job.result; the worker adds its own
+    Caller caller = {};                      // whose limits count; idempotency keys are the caller's own
   };
   JobStore::Inserted submit(const Submission& submission);
-  // Called with every request before it is stored; refuses one by throwing HttpError. Before the first submission.
-  void set_admission(std::function<void(const Json& request)> admit) { admit_ = std::move(admit); }
+  // Called with every request before it is stored; refuses one by throwing HttpError. It returns the work of the request, in
+  // megapixels times steps. Before the first submission.
+  void set_admission(std::function<int64_t(const Json& request)> admit) { admit_ = std::move(admit); }
+  void set_usage(KeyUsage* usage) { usage_ = usage; }  // limits of keys count from now on. Before the first submission
+  const LimitCounts& refused() const { return refused_; }
 
   // Calls back once, from a worker's thread, when the job is final; at once if it is already. Throws NotFound without such a job.
   void when_finished(const std::string& id, std::function<void(const Job&)> call);
@@ -68,6 +76,13 @@ class JobQueue {
   // Calls back for jobs that another process has finished. To be called now and then where several processes share a store.
   void check_waiting();
 
+  bool anybody_waits() const;                      // for the end of a job
+  void ended_elsewhere(const std::string& id);     // another process has finished it
+  void note_cancel(const std::string& id);         // another process has asked for its end
+  bool cancel_noted(const std::string& id) const;  // by this process or another
+  void set_cancel_poll(std::chrono::milliseconds every) { cancel_poll_ = every; }
+  std::chrono::milliseconds cancel_poll() const { return cancel_poll_; }  // how often a running job asks the store
+
   void publish_queue();  // the event `queue`, after a change that the queue does not see itself
 
  private:
@@ -84,13 +99,20 @@ class JobQueue {
   AssetStore& assets_;
   Events& events_;
   int64_t limit_;
-  std::function<void(const Json&)> admit_;
+  void check_limits(const Caller& caller, int64_t work);
+
+  std::function<int64_t(const Json&)> admit_;
+  KeyUsage* usage_ = nullptr;
+  LimitCounts refused_;
+  std::mutex limits_;  // held from counting what a key uses until the new job counts
   mutable std::mutex mutex_;
   std::mutex cancelling_;  // one at a time, so that only one of two reports the end of a job
   std::condition_variable work_;
   uint64_t submissions_ = 0, waited_for_ = 0, next_ticket_ = 1;
   std::multimap<std::string, Waiting> waiting_;
   std::map<std::string, Preview> previews_;
+  std::set<std::string> cancelled_;  // running jobs that are to stop
+  std::atomic<std::chrono::milliseconds> cancel_poll_ = std::chrono::milliseconds(50);
 };
 
 // A job as the native API shows it.

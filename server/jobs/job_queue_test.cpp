@@ -9,6 +9,7 @@
 #include "server/http/errors.h"
 #include "server/store/ids.h"
 #include "server/store/sql_store.h"
+#include "server/store/sqlite_sql.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {
@@ -323,6 +324,61 @@ TEST_F(JobQueueTest, ServesManyThreads) {
     queue.wake();
   }
   EXPECT_EQ(called, 60);
+}
+
+class JobLimitsTest : public JobQueueTest {
+ protected:
+  JobLimitsTest() { queue_.set_usage(&usage_); }
+
+  HttpError refused(const Caller& caller) {
+    return refusal_of([&] { queue_.submit({.request = {{"prompt", "a fox"}}, .caller = caller}); });
+  }
+
+  KeyUsage usage_{open_sqlite(folder_ / "flux2.db")};
+  Caller one_job_{.key = "a-key-hash", .name = "a", .limits = {.queue = 1}};
+};
+
+TEST_F(JobLimitsTest, AKeyMayHaveSoManyJobs) {
+  EXPECT_EQ(refused(one_job_).status, 0);
+  const HttpError error = refused(one_job_);
+  EXPECT_EQ(error.status, 429);
+  EXPECT_EQ(error.code, "key_queue_full");
+  EXPECT_EQ(error.headers.at(0).first, "retry-after");
+  EXPECT_STREQ(error.what(), "This key may have 1 jobs that wait or run, and it has 1.");
+  EXPECT_EQ(queue_.refused().queue, 1);
+  Caller other = one_job_;
+  other.key = "another";
+  EXPECT_EQ(refused(other).status, 0) << "each key has its own limit";
+  run_next();
+  EXPECT_EQ(refused(one_job_).status, 0) << "its first job has ended";
+}
+
+TEST_F(JobLimitsTest, AKeyMayDoSoMuchWorkAnHour) {
+  queue_.set_admission([](const Json&) { return int64_t{40}; });
+  const Caller caller{.key = "k", .name = "", .limits = {.work = 100}};
+  EXPECT_EQ(refused(caller).status, 0);
+  run_next();
+  EXPECT_EQ(refused(caller).status, 0);
+  const HttpError error = refused(caller);
+  EXPECT_EQ(error.code, "key_work_exceeded");
+  const int seconds = std::stoi(error.headers.at(0).second);
+  EXPECT_GT(seconds, 3500) << "the first job leaves the hour in an hour";
+  EXPECT_LE(seconds, 3601);
+  EXPECT_EQ(queue_.refused().work, 1);
+  EXPECT_EQ(usage_.used("k", now_ms() - 1000).work, 80);
+  EXPECT_EQ(usage_.used("k", now_ms() + 1000).work, 0);
+  usage_.prune(now_ms() + 1000);
+  EXPECT_EQ(usage_.used("k", 0).jobs, 1) << "one that still waits is kept";
+  EXPECT_EQ(usage_.used("k", 0).work, 40);
+}
+
+TEST_F(JobLimitsTest, IdempotencyKeysBelongToTheCaller) {
+  const Caller other{.key = "another-key-hash", .name = "", .limits = {}};
+  const auto first = queue_.submit({.request = {{"prompt", "a fox"}}, .idempotency_key = "k", .caller = one_job_});
+  const auto second = queue_.submit({.request = {{"prompt", "a cat"}}, .idempotency_key = "k", .caller = other});
+  EXPECT_FALSE(second.existed);
+  EXPECT_NE(first.job.id, second.job.id);
+  EXPECT_TRUE(queue_.submit({.request = {{"prompt", "a cat"}}, .idempotency_key = "k", .caller = other}).existed);
 }
 
 }  // namespace

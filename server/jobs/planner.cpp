@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "app/picture_maker.h"
 #include "app/prepare.h"
 #include "base/text.h"
@@ -43,6 +46,13 @@ Forecast on_empty_device(RequestSpec spec, const PreparedRun& run, const AppCont
   return forecast_memory(Engine(options), run.model, run.requests.front().request);
 }
 
+int64_t work_of(const PreparedRun& run) {
+  double pixels = 0;
+  for (const ResolvedRequest& one : run.requests)
+    pixels += static_cast<double>(one.request.width) * one.request.height * one.request.steps * one.request.batch;
+  return std::max<int64_t>(std::llround(pixels / 1e6), 1);
+}
+
 }  // namespace
 
 Planner::Verdict Planner::verdict_of(const Json& request) const {
@@ -56,9 +66,11 @@ Planner::Verdict Planner::verdict_of(const Json& request) const {
   // On a CPU without a limit the system decides: mapped weights leave memory when something else needs it.
   const std::string device = spec.device.value_or("auto");
   const bool host = device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
-  if (host && !spec.max_ram) return {};
+  Verdict verdict;
+  verdict.work = work_of(run);
+  if (host && !spec.max_ram) return verdict;
   const Forecast forecast = on_empty_device(spec, run, quiet);
-  if (forecast.fits()) return {};
+  if (forecast.fits()) return verdict;
   std::vector<std::string> fitting;
   for (const char* quant : {"fp8", "int8", "q4_0"}) {
     RequestSpec smaller = spec;
@@ -71,11 +83,12 @@ Planner::Verdict Planner::verdict_of(const Json& request) const {
   return {fmt::format("this request needs {} of memory, but the server may use {}",
                       byte_text(static_cast<uint64_t>(forecast.peak())), byte_text(static_cast<uint64_t>(forecast.limit))),
           fitting.empty() ? "ask for a smaller size, fewer images or fewer references"
-                          : fmt::format("it fits with {}; a smaller size needs less, too", fmt::join(fitting, " or "))};
+                          : fmt::format("it fits with {}; a smaller size needs less, too", fmt::join(fitting, " or ")),
+          verdict.work};
 }
 
-void Planner::check(const Json& request) {
-  if (!is_image_kind(request.value("kind", std::string("generate")))) return;
+int64_t Planner::check(const Json& request) {
+  if (!is_image_kind(request.value("kind", std::string("generate")))) return 0;
   const std::string shape = shape_of(request, assets_);
   Verdict verdict;
   {
@@ -91,7 +104,7 @@ void Planner::check(const Json& request) {
       known_[shape] = verdict;
     }
   }
-  if (verdict.problem.empty()) return;
+  if (verdict.problem.empty()) return verdict.work;
   HttpError error(400, "does_not_fit", verdict.problem);
   error.hint = verdict.hint;
   throw error;

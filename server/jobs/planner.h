@@ -17,12 +17,14 @@ class Planner {
   Planner(const AppContext& context, const Settings& defaults, const AssetStore& assets)
       : context_(context), defaults_(defaults), assets_(assets) {}
 
-  // A checked request (job_request.h). Throws HttpError 400 `does_not_fit` with settings that would fit.
-  void check(const Json& request);
+  // A checked request (job_request.h). Throws HttpError 400 `does_not_fit` with settings that would fit. Returns its work, in
+  // megapixels times steps: at least 1, or 0 for a request that makes no images.
+  int64_t check(const Json& request);
 
  private:
   struct Verdict {
-    std::string problem, hint;  // empty: it fits
+    std::string problem = {}, hint = {};  // empty: it fits
+    int64_t work = 0;
   };
   Verdict verdict_of(const Json& request) const;
 

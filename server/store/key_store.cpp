@@ -20,7 +20,9 @@ void check_scope(const std::string& scope) {
   check(scope == "generate" || scope == "manage" || scope == "admin", "the scope \"{}\" is not generate, manage or admin", scope);
 }
 
-ApiKey read_key(const SqlStatement& row) { return {row.text(0), row.text(1), row.text(2), row.text(3), row.integer(4)}; }
+ApiKey read_key(const SqlStatement& row) {
+  return {row.text(0), row.text(1), row.text(2), row.text(3), row.integer(4), row.integer(5), row.integer(6), row.integer(7)};
+}
 
 }  // namespace
 
@@ -28,18 +30,31 @@ KeyStore::KeyStore(std::shared_ptr<SqlDatabase> database) : database_(std::move(
 
 KeyStore::KeyStore(const std::filesystem::path& database) : KeyStore(open_sqlite(database)) {}
 
-KeyStore::Added KeyStore::add(const std::string& name, const std::string& scope) {
+KeyStore::Added KeyStore::add(const std::string& name, const std::string& scope, const Limits& limits) {
   check_scope(scope);
+  check(limits.rate >= 0 && limits.queue >= 0 && limits.work >= 0, "a limit of a key cannot be negative");
   check(!name.empty() && name.size() <= 200, "the name of a key has 1 to 200 bytes");
-  Added added{{.id = new_id(), .name = name, .scope = scope, .created = now_ms()}, "flux2_" + random_token(kSecretBytes)};
+  Added added;
+  added.secret = "flux2_" + random_token(kSecretBytes);
+  added.key.id = new_id();
+  added.key.name = name;
+  added.key.scope = scope;
+  added.key.created = now_ms();
+  added.key.rate = limits.rate;
+  added.key.queue = limits.queue;
+  added.key.work = limits.work;
   added.key.sha256 = secret_hash(added.secret);
   database_->writing([&](SqlConnection& sql) {
-    sql.prepare("INSERT INTO api_keys (id, hash, name, scope, created, used) VALUES (?, ?, ?, ?, ?, 0)")
+    sql.prepare(
+           "INSERT INTO api_keys (id, hash, name, scope, created, used, rate, queue, work) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?)")
         .bind(added.key.id)
         .bind(added.key.sha256)
         .bind(name)
         .bind(scope)
         .bind(added.key.created)
+        .bind(limits.rate)
+        .bind(limits.queue)
+        .bind(limits.work)
         .run();
   });
   return added;
@@ -48,7 +63,7 @@ KeyStore::Added KeyStore::add(const std::string& name, const std::string& scope)
 std::vector<ApiKey> KeyStore::list() const {
   return database_->reading([&](SqlConnection& sql) {
     std::vector<ApiKey> keys;
-    SqlStatement rows = sql.prepare("SELECT id, name, scope, hash, created FROM api_keys ORDER BY id");
+    SqlStatement rows = sql.prepare("SELECT id, name, scope, hash, created, rate, queue, work FROM api_keys ORDER BY id");
     while (rows.step()) keys.push_back(read_key(rows));
     return keys;
   });

@@ -16,6 +16,7 @@ struct ApiKey {
   std::string scope;   // generate, manage or admin
   std::string sha256;  // of the secret, 64 hexadecimal digits
   int64_t created = 0;
+  int64_t rate = 0, queue = 0, work = 0;  // limits, see server/http/key_limits.h; 0: none of its own
 };
 
 // A page that has signed in, by the hash of its cookie.
@@ -36,7 +37,11 @@ class KeyStore {
     ApiKey key;
     std::string secret;  // shown once
   };
-  Added add(const std::string& name, const std::string& scope);
+  struct Limits {
+    int64_t rate = 0, queue = 0, work = 0;
+  };
+  Added add(const std::string& name, const std::string& scope, const Limits& limits);
+  Added add(const std::string& name, const std::string& scope) { return add(name, scope, {}); }
   std::vector<ApiKey> list() const;    // oldest first
   bool revoke(const std::string& id);  // ends its sessions as well
 

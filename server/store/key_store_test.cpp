@@ -74,5 +74,17 @@ TEST_F(KeyStoreTest, KeepsNoSecretInTheFile) {
   }
 }
 
+TEST_F(KeyStoreTest, KeepsLimits) {
+  keys_.add("guest", "generate", {.rate = 60, .queue = 2, .work = 500});
+  keys_.add("laptop", "generate");
+  const auto known = KeyStore(file_).list();
+  ASSERT_EQ(known.size(), 2u);
+  EXPECT_EQ(known[0].rate, 60);
+  EXPECT_EQ(known[0].queue, 2);
+  EXPECT_EQ(known[0].work, 500);
+  EXPECT_EQ(known[1].rate, 0);
+  EXPECT_THROW(keys_.add("x", "generate", {.rate = -1}), Error);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -38,7 +38,10 @@ constexpr const char* kAccessSteps[] = {
     "  used INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE sessions ("
     "  hash TEXT PRIMARY KEY, key TEXT NOT NULL, scope TEXT NOT NULL, created INTEGER NOT NULL, seen INTEGER NOT NULL)"
-    "  WITHOUT ROWID"};
+    "  WITHOUT ROWID",
+    "ALTER TABLE api_keys ADD COLUMN rate INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE api_keys ADD COLUMN queue INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE api_keys ADD COLUMN work INTEGER NOT NULL DEFAULT 0"};
 
 }  // namespace
 
