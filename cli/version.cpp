@@ -36,6 +36,7 @@ int run_version(Invocation& run) {
                         {"registry", registry_available()},
                         {"downloads", HttpClient::available()},
                         {"server", server_available()},
+                        {"postgresql", server_knows_postgres()},
                         {"regular_expressions", patterns_available()},
                         {"compiler", __VERSION__},
                         {"cpu", cpu_summary()}}
@@ -58,6 +59,7 @@ int run_version(Invocation& run) {
   console.result(fmt::format("registry:     {}", yes(registry_available())));
   console.result(fmt::format("downloads:    {}", yes(HttpClient::available())));
   console.result(fmt::format("server:       {}", yes(server_available())));
+  console.result(fmt::format("PostgreSQL:   {}", yes(server_knows_postgres())));
   console.result(fmt::format("expressions:  {}", yes(patterns_available())));
   console.result(fmt::format("CPU:          {}", cpu_summary()));
   return 0;

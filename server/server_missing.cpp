@@ -17,6 +17,7 @@ namespace {
 }  // namespace
 
 bool server_available() { return false; }
+bool server_knows_postgres() { return false; }
 
 Server::Server(AppContext, Settings, ServerOptions) { refuse_without_sqlite(); }
 Server::~Server() = default;

@@ -2,13 +2,16 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <map>
 
 #include "image/test_images.h"
 #include "image/write_image.h"
 #include "server/store/asset_store.h"
 #include "server/store/key_store.h"
+#include "server/store/key_usage.h"
 #include "server/store/postgres_sql.h"
+#include "server/store/run_store.h"
 #include "server/store/sql_store.h"
 #include "server/store/store_tests.h"
 #include "server/store/test_postgres.h"
@@ -246,6 +249,25 @@ TEST_F(PostgresTest, SaysThatTheServerIsAway) {
   EXPECT_TRUE(store->is_available());
 }
 
+// While the database is away nobody can renew a lease. A worker that lives gets time to do it afterwards.
+TEST_F(PostgresTest, ALongAbsenceDoesNotInterruptJobsOfLivingWorkers) {
+  const auto store = open_job_store(open_postgres(url_of(folder_)), milliseconds(2000));
+  store->insert(job_for(), 10);
+  const Job job = *store->claim("gpu", "w", {}, now_ms());
+  test_postgres().stop();
+  std::jthread back([] {
+    std::this_thread::sleep_for(milliseconds(2300));
+    test_postgres().start();
+  });
+  store->get(job.id);  // waits
+  ASSERT_GT(now_ms(), job.lease_until);
+  EXPECT_TRUE(store->recover(now_ms()).empty()) << "the worker had no chance";
+  store->renew("w", now_ms());
+  std::this_thread::sleep_for(milliseconds(1100));
+  EXPECT_TRUE(store->recover(now_ms()).empty());
+  EXPECT_EQ(store->recover(now_ms() + 2100).size(), 1u) << "later, leases count again";
+}
+
 TEST_F(PostgresTest, SignalsReachOtherProcessesOnly) {
   const auto one = postgres_in(folder_), two = postgres_in(folder_);
   const auto mine = one->signals(), theirs = two->signals();
@@ -309,6 +331,38 @@ TEST_F(PostgresTest, KeepsAssetsAndKeys) {
   EXPECT_EQ(keys.sessions().size(), 1u);
   EXPECT_TRUE(keys.revoke(added.key.id));
   EXPECT_TRUE(keys.sessions().empty());
+}
+
+TEST_F(PostgresTest, KeepsTrainingRunsAndTheUseOfKeys) {
+  const auto database = open_postgres(url_of(folder_));
+  const auto jobs = open_job_store(database);
+  RunStore runs(*database);
+  flux2::Run run;
+  run.id = new_id();
+  run.name = "fox";
+  run.state = "running";
+  run.request = {{"name", "fox"}};
+  runs.insert(run);
+  EXPECT_EQ(runs.list("", 10).size(), 1u);
+  EXPECT_EQ(runs.list(run.id, 10).size(), 0u);
+  EXPECT_EQ(runs.unfinished().size(), 1u);
+  const std::vector<RunMetric> metrics = {{.step = 1, .loss = 0.1}, {.step = 2, .loss = std::nan("")}};
+  runs.add_metrics(run.id, metrics);
+  runs.add_metrics(run.id, metrics);  // a step that is trained again replaces what was there
+  const auto found = runs.metrics(run.id, 0, 10);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].loss, 0.1);
+  EXPECT_TRUE(std::isnan(found[1].loss));
+
+  KeyUsage usage(database);
+  const Job job = jobs->insert(job_for(), 10).job;
+  usage.add("key", job.id, 7, 100);
+  EXPECT_EQ(usage.used("key", 50).work, 7);
+  EXPECT_EQ(usage.used("key", 50).jobs, 1);
+  EXPECT_EQ(usage.used("key", 100).work, 0);
+  jobs->cancel(job.id, now_ms());
+  usage.prune(200);
+  EXPECT_EQ(usage.used("key", 50).work, 0);
 }
 
 TEST_F(PostgresTest, OldDatabasesMigrateOnceAndNewerOnesAreRefused) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <set>
 
@@ -19,6 +21,7 @@ namespace {
 constexpr int64_t kDayMs = 86'400'000;
 constexpr int64_t kMayBePassedMs = 60'000;  // a job that has waited longer is not overtaken
 constexpr int64_t kLookAhead = 20;
+constexpr auto kSlowCall = std::chrono::seconds(2);  // the database was away
 constexpr int64_t kKeptJobs = 5000, kKeptMs = 30 * kDayMs;
 constexpr int64_t kKeptEvents = 1000, kEventBatch = 100;  // so many events are deleted at a time
 
@@ -212,6 +215,7 @@ class SqlStore : public JobStore {
       return ids;
     };
     if (reading([&](const JobRows& rows) { return expired(rows, ""); }).empty()) return {};
+    if (was_away()) return {};  // workers that live could not renew their leases either: they get time to do it
     return writing([&](const JobRows& rows) {
       std::vector<Job> recovered;
       for (const std::string& id : expired(rows, rows.sql().locking_free_ones())) {
@@ -306,13 +310,38 @@ class SqlStore : public JobStore {
   void send(const std::string& kind, const std::string& text) override { database_->send(kind, text); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // Notes when a call had to wait for the database, or waited in vain.
+  class Timed {
+   public:
+    explicit Timed(std::atomic<Clock::time_point>& trouble) : trouble_(trouble) {}
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+    ~Timed() {
+      const auto now = Clock::now();
+      if (now - began_ > kSlowCall) trouble_ = now;
+    }
+
+   private:
+    std::atomic<Clock::time_point>& trouble_;
+    Clock::time_point began_ = Clock::now();
+  };
+
+  bool was_away() const {
+    const Clock::time_point trouble = trouble_;
+    return trouble != Clock::time_point() && Clock::now() - trouble < std::chrono::milliseconds(lease_ms_ / 2);
+  }
+
   template <class Body>
   std::invoke_result_t<Body, const JobRows&> writing(Body&& body) {
+    const Timed timed(trouble_);
     return database_->writing([&](SqlConnection& sql) { return body(JobRows(sql, lease_ms_)); });
   }
 
   template <class Body>
   std::invoke_result_t<Body, const JobRows&> reading(Body&& body) {
+    const Timed timed(trouble_);
     return database_->reading([&](SqlConnection& sql) { return body(JobRows(sql, lease_ms_)); });
   }
 
@@ -363,6 +392,7 @@ class SqlStore : public JobStore {
 
   std::shared_ptr<SqlDatabase> database_;
   int64_t lease_ms_;
+  std::atomic<Clock::time_point> trouble_ = Clock::time_point();
 };
 
 }  // namespace
