@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "app/picture_writer.h"
 #include "image/write_image.h"
@@ -17,10 +18,26 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(100);  // except at th
 constexpr auto kStoreEvery = std::chrono::milliseconds(500);     // progress in the store, for other processes
 constexpr int kPreviewQuality = 80;
 
+constexpr auto kDatabasePatience = std::chrono::minutes(10);
+
 int64_t to_ms(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A result waits for the database longer than one call does: it took work to make.
+template <class Call>
+auto patiently(Call&& call) {
+  const auto until = std::chrono::steady_clock::now() + kDatabasePatience;
+  for (;;) {
+    try {
+      return call();
+    } catch (const DatabaseAway&) {
+      if (std::chrono::steady_clock::now() > until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 // How far a request is after `step` of `steps` of a phase, from 0 to 1. Denoising takes nearly all of the time.
@@ -100,7 +117,10 @@ void RunningJob::tell(size_t request, Phase phase, int step, int steps) {
                                    job_.id);
   if (now - stored_ < kStoreEvery) return;
   stored_ = now;
-  check_lease(queue_.store().set_progress(job_));
+  if (!queue_.store().is_available()) return;  // the job goes on while the database is away
+  try {
+    check_lease(queue_.store().set_progress(job_));
+  } catch (const DatabaseAway&) {}
 }
 
 void RunningJob::preview(const Image& image, const StepDone& step) {
@@ -133,9 +153,9 @@ void RunningJob::deliver(const ResolvedRequest& resolved, const Picture& picture
   Asset fields;
   fields.kind = job_.request.value("save", true) ? "image" : "temporary";
   fields.job = job_.id;
-  const Asset asset = queue_.assets().put(encoded, fields);
+  const Asset asset = patiently([&] { return queue_.assets().put(encoded, fields); });
   const JobImage image{.index = index_++, .asset = asset.id, .seed = picture.seed, .width = asset.width, .height = asset.height};
-  check_lease(queue_.store().add_image(job_.id, job_.worker, image));
+  check_lease(patiently([&] { return queue_.store().add_image(job_.id, job_.worker, image); }));
   job_.images.push_back(image);
   save_seconds_ += seconds_since(began);
   const std::string url = fmt::format("/api/v1/jobs/job_{}/images/{}", job_.id, image.index);
@@ -163,7 +183,10 @@ bool RunningJob::cancel_requested() {
   if (!cancel_) cancel_ = queue_.cancel_noted(job_.id);
   if (cancel_ || Clock::now() - asked_ < queue_.cancel_poll()) return cancel_;
   asked_ = Clock::now();
-  cancel_ = queue_.store().cancel_requested(job_.id);
+  if (!queue_.store().is_available()) return false;
+  try {
+    cancel_ = queue_.store().cancel_requested(job_.id);
+  } catch (const DatabaseAway&) {}
   return cancel_;
 }
 
@@ -178,7 +201,7 @@ void RunningJob::complete(const PhaseTimes& times, int64_t peak_bytes) {
 void RunningJob::fail(std::exception_ptr thrown, bool deadline_passed) {
   JobError error = job_error_of(thrown);
   if (error.cancelled && deadline_passed) error.code = "deadline", error.cancelled = false;
-  const bool asked = error.cancelled && queue_.store().cancel_requested(job_.id);
+  const bool asked = error.cancelled && patiently([&] { return queue_.store().cancel_requested(job_.id); });
   job_.state = asked ? "cancelled" : "failed";
   if (!asked) job_.error = {{"code", error.code}, {"message", error.message}, {"hint", error.hint}};
   finish();
@@ -200,7 +223,7 @@ void RunningJob::finish() {
                  {"peak_vram", peak_},
                  {"usage", usage_}};
   // A worker that lost its lease must not report: another one has the job.
-  if (queue_.store().finish(job_)) queue_.finished(job_);
+  if (patiently([&] { return queue_.store().finish(job_); })) queue_.finished(job_);
 }
 
 void RunningJob::give_back() {
