@@ -130,7 +130,7 @@ Json operation_of(const Route& route) {
                                      {{"type", "object"},
                                       {"properties", {{"file", {{"type", "string"}, {"format", "binary"}}}}},
                                       {"required", {"file"}}}}}}}}};
-  else if (route.method == "PATCH" || (route.method == "POST" && !route.body.empty()))
+  else if (route.method == "PATCH" || ((route.method == "POST" || route.method == "PUT") && !route.body.empty()))
     operation["requestBody"] = {
         {"required", true},
         {"content",
