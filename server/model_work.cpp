@@ -12,6 +12,8 @@ ModelWork::ModelWork(ApiContext& api, const Settings& defaults, AllowedFolders f
       net_(api.app, api.queue, {.name = worker_name + "/net", .lane = "net", .threads = 2}),
       cpu_(api.app, api.queue, {.name = worker_name + "/cpu", .lane = "cpu", .threads = 1}) {
   installs_.when_installed(routes_.changed);
+  installs_.when_submitted([this] { net_.wake(); });
+  routes_.submitted = [this] { cpu_.wake(); };
   net_.add("download", [this](RunningTask& task) { installs_.run(task); });
   cpu_.add("verify", run_verify);
   cpu_.add("convert", [this](RunningTask& task) {

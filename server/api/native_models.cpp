@@ -363,6 +363,7 @@ HttpResponse set_token(const ServerRequest& request, ModelsApi& m) {
 
 HttpResponse accepted(const JobQueue::Submission& submission, ModelsApi& m) {
   const Job job = m.api.queue.submit(submission).job;
+  if (m.submitted) m.submitted();
   HttpResponse response = HttpResponse::json(job_to_json(job, m.api.queue.store()), 202);
   response.headers.push_back({"location", "/api/v1/jobs/job_" + job.id});
   return response;

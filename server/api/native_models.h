@@ -12,9 +12,10 @@ namespace flux2 {
 struct ModelsApi {
   ApiContext& api;
   ModelInstalls& installs;
-  const AllowedFolders& folders;  // whose files requests may name
-  const Settings& defaults;       // of requests
-  std::function<void()> changed;  // the registry was changed: what was found in it before is forgotten
+  const AllowedFolders& folders;         // whose files requests may name
+  const Settings& defaults;              // of requests
+  std::function<void()> changed;         // the registry was changed: what was found in it before is forgotten
+  std::function<void()> submitted = {};  // a job of the lane cpu was submitted
 };
 
 // /api/v1/models, /api/v1/settings/hub-token.

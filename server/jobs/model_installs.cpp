@@ -89,7 +89,9 @@ Json ModelInstalls::start(const Json& request) {
   submission.request = std::move(checked);
   submission.kind = "download";
   submission.lane = "net";
-  return show(install_id(queue_.submit(submission).job.id));
+  const std::string id = queue_.submit(submission).job.id;
+  if (submitted_) submitted_();
+  return show(install_id(id));
 }
 
 InstallRequest ModelInstalls::request_of(const Job& job) const {
@@ -324,6 +326,7 @@ Json ModelInstalls::again(const Chain& chain, const Json& changes) {
   submission.lane = "net";
   submission.retry_of = chain.root;
   queue_.submit(submission);
+  if (submitted_) submitted_();
   return show(install_id(chain.root));
 }
 

@@ -36,6 +36,7 @@ class ModelInstalls {
   void run(RunningTask& task);  // the work itself
   // Called when models were installed.
   void when_installed(std::function<void()> call) { installed_ = std::move(call); }
+  void when_submitted(std::function<void()> call) { submitted_ = std::move(call); }
 
  private:
   struct File {
@@ -66,7 +67,7 @@ class ModelInstalls {
   const AppContext& context_;
   JobQueue& queue_;
   AllowedFolders folders_;
-  std::function<void()> installed_;
+  std::function<void()> installed_, submitted_;
   std::mutex mutex_;
   std::map<std::string, Live> live_;          // by job
   std::set<std::string> pausing_, given_up_;  // by root

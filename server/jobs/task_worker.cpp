@@ -84,22 +84,37 @@ void TaskWorker::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  stopped_.notify_all();
-  queue_.wake();
+  news_.notify_all();
   threads_.clear();  // joins them
 }
 
+void TaskWorker::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++woken_;
+  }
+  news_.notify_all();
+}
+
 void TaskWorker::work() {
+  uint64_t seen = 0;
   while (!stopping_) {
     try {
-      const uint64_t seen = queue_.submissions();
-      auto job = queue_.store().claim(options_.lane, options_.name, {}, now_ms());
-      if (job) run(std::move(*job));
-      else queue_.wait_for_work(kLookForWork, seen);
+      {
+        const std::lock_guard lock(mutex_);
+        seen = woken_;
+      }
+      if (auto job = queue_.store().claim(options_.lane, options_.name, {}, now_ms())) {
+        run(std::move(*job));
+        continue;
+      }
+      // Jobs that other processes submit are found a little later.
+      std::unique_lock lock(mutex_);
+      news_.wait_for(lock, kLookForWork, [&] { return stopping_ || woken_ != seen; });
     } catch (const std::exception& e) {  // the store failed: a full disk, say
       context_.log.warn("a worker of the lane {} waits a second: {}", options_.lane, e.what());
       std::unique_lock lock(mutex_);
-      stopped_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
+      news_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
     }
   }
 }
@@ -139,7 +154,7 @@ void TaskWorker::run(Job job) {
 
 void TaskWorker::keep_leases() {
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kRenewEvery, [this] { return stopping_.load(); })) {
+  while (!news_.wait_for(lock, kRenewEvery, [this] { return stopping_.load(); })) {
     lock.unlock();
     try {
       queue_.store().renew(options_.name, now_ms());

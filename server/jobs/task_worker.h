@@ -61,6 +61,7 @@ class TaskWorker {
 
   void add(const std::string& kind, Task task);  // before start()
   void start();
+  void wake();  // a job of the lane was submitted
   // Jobs that run go back to the queue.
   void stop();
 
@@ -75,7 +76,8 @@ class TaskWorker {
   std::map<std::string, Task> tasks_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  std::condition_variable stopped_;
+  std::condition_variable news_;  // a job, or the end
+  uint64_t woken_ = 0;
   std::vector<std::jthread> threads_;
 };
 
