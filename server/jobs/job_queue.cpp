@@ -160,6 +160,7 @@ std::optional<Job> JobQueue::cancel(const std::string& id) {
 Job JobQueue::retry(const std::string& id) {
   const auto job = store_.get(id);
   if (!job) throw HttpError(404, "job_not_found", fmt::format("There is no job job_{}.", id));
+  if (job->kind == "train") throw HttpError(409, "wrong_kind", "A training run is resumed, not its job retried.");
   if (!job->is_final())
     throw HttpError(409, "job_not_finished", fmt::format("The job is {}. Only a finished job can be retried.", job->state));
   return submit({.request = job->request,

@@ -121,8 +121,8 @@ void TrainingJob::run() {
         const std::lock_guard lock(mutex_);
         why = std::exchange(ask_, Ask::None);
       }
-      if (why == Ask::None) flux2::fail(ErrorCode::Internal, "training ended although nobody asked for it");
-      if (ended(why)) return;
+      // Nothing any more: the job that wanted to run was cancelled, say. The loop goes on.
+      if (why != Ask::None && ended(why)) return;
     }
   } catch (...) {
     fail(std::current_exception());

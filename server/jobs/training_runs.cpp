@@ -281,9 +281,7 @@ StoredCheckpoint TrainingRuns::keep_checkpoint(const Run& run, int64_t step) {
   if (checkpoint.kept) return checkpoint;
   const std::string path = "kept/" + fs::path(checkpoint.path).filename().string();
   link_file(folder_of(run) / checkpoint.path, folder_of(run) / path);
-  store_.remove_checkpoint(run.id, checkpoint.path);
-  std::error_code ignored;
-  fs::remove(folder_of(run) / checkpoint.path, ignored);
+  store_.remove_checkpoint(run.id, checkpoint.path);  // the first name may go, this one stays
   checkpoint.path = path;
   checkpoint.kept = true;
   store_.add_checkpoint(run.id, checkpoint);
@@ -297,6 +295,7 @@ void TrainingRuns::remove_checkpoint(const Run& run, int64_t step) {
     if (one.step != step) continue;
     store_.remove_checkpoint(run.id, one.path);
     fs::remove(folder_of(run) / one.path, ignored);
+    if (one.kept) fs::remove(folder_of(run) / fs::path(one.path).filename(), ignored);
   }
   fs::remove(tried_file(queue_.assets().folder(), run.name, step), ignored);
 }
