@@ -1,0 +1,271 @@
+"""Uses the web page as a person would, in a real browser: page.py URL CHROMIUM [SCREENSHOTS]. Prints one line per check."""
+import base64, json, pathlib, sys, time, urllib.request
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+URL, CHROMIUM = sys.argv[1], sys.argv[2]
+SHOTS = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+passed, failed, problems = 0, 0, []
+
+
+def check(name, holds, details=""):
+    global passed, failed
+    passed, failed = passed + bool(holds), failed + (not holds)
+    print(f"{'ok    ' if holds else 'FAILED'} {name} {'' if holds else details}", flush=True)
+
+
+def get(path):
+    with urllib.request.urlopen(URL + path) as answer:
+        return json.load(answer)
+
+
+def open_page(browser, width=1280, height=800, **more):
+    context = browser.new_context(viewport={"width": width, "height": height}, **more)
+    page = context.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("request", lambda request: request.url.startswith((URL, "data:", "blob:")) or problems.append("foreign request " + request.url))
+    page.goto(URL)
+    page.wait_for_selector("nav a")
+    return page
+
+
+def tab(page, name):
+    page.click(f"nav a[href='#{name}']")
+    page.wait_for_selector(f"main > :not([hidden])")
+
+
+def shown(page):
+    return page.locator("main > :not([hidden])")
+
+
+def finished(page, timeout=60_000):
+    shown(page).locator(".stage img:not(.preview)").wait_for(timeout=timeout)
+
+
+def wait_until(call, seconds=30):
+    until = time.time() + seconds
+    while time.time() < until:
+        if call():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def pixels(page, url):
+    """The samples of an image, decoded by the browser."""
+    return page.evaluate("""async (url) => {
+      const image = new Image(); image.src = url; await image.decode();
+      const canvas = document.createElement("canvas"); canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+      const context = canvas.getContext("2d"); context.drawImage(image, 0, 0);
+      return { width: canvas.width, height: canvas.height, data: [...context.getImageData(0, 0, canvas.width, canvas.height).data] };
+    }""", url)
+
+
+def first_image(browser):
+    page = open_page(browser)
+    first_paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+    check("the page paints", first_paint > 0, first_paint)
+    page.keyboard.press("Control+Enter")
+    check("an empty prompt is refused in words", "prompt" in shown(page).locator(".error").first.inner_text())
+    prompt = shown(page).locator("[data-name=prompt]")
+    prompt.fill("a red circle on a blue background")
+    check("the forecast is shown", wait_until(lambda: "memory" in shown(page).locator(".form > .quiet").last.inner_text()))
+    shown(page).locator("[data-name=seed]").fill("7")
+    page.keyboard.press("Control+Enter")
+    shown(page).locator(".stage img.preview").wait_for(timeout=30_000)
+    check("a preview comes before the image", True)
+    finished(page)
+    job = get("/api/v1/jobs?limit=1")["items"][0]
+    check("the job has the settings of the form", job["request"]["seed"] == 7 and job["request"]["prompt"].startswith("a red circle"))
+    check("the seed is shown", wait_until(lambda: "7" in shown(page).locator(".status").inner_text()))
+    page.reload()
+    page.wait_for_selector("nav a")
+    check("a reload keeps what was typed", shown(page).locator("[data-name=prompt]").input_value() == "a red circle on a blue background")
+    return page
+
+
+def sizes_and_batches(page):
+    shown(page).locator(".chip", has_text="16:9").click()
+    width = int(shown(page).locator("[data-name=width]").input_value())
+    height = int(shown(page).locator("[data-name=height]").input_value())
+    check("16:9 gives a wide size in steps of 16", width > height and width % 16 == 0 and height % 16 == 0, f"{width}x{height}")
+    page.get_by_label("Swap width and height").first.click()
+    check("sizes are swapped", int(shown(page).locator("[data-name=width]").input_value()) == height)
+    shown(page).locator(".chip", has_text="1:1").click()
+    shown(page).locator("[data-name=count]").fill("2")
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).locator("button.primary").click()
+    check("a batch shows all its images", wait_until(lambda: shown(page).locator(".strip img").count() == 2))
+    shown(page).locator("[data-name=count]").fill("1")
+    shown(page).locator("[data-name=prompt]").press("Alt+ArrowUp")
+    check("Alt+Up brings back a prompt", shown(page).locator("[data-name=prompt]").input_value() != "")
+
+
+def queue(page):
+    api = lambda path, body: urllib.request.urlopen(urllib.request.Request(URL + path, json.dumps(body).encode(), {"content-type": "application/json"}))
+    api("/api/v1/queue/pause", {})
+    for n in range(3):
+        shown(page).locator("[data-name=prompt]").fill(f"waiting {n}")
+        shown(page).locator("button.primary").click()
+        wait_until(lambda: len(get("/api/v1/queue")["order"]) == n + 1)
+    page.click("#queue-button")
+    rows = page.locator("#queue li", has_text="waiting")
+    check("waiting jobs are listed", wait_until(lambda: rows.count() == 3), rows.count())
+    before = get("/api/v1/queue")["order"]
+    rows.nth(2).get_by_label("Sooner").click()
+    check("a job moves up", wait_until(lambda: get("/api/v1/queue")["order"] == [before[0], before[2], before[1]]))
+    rows.nth(0).get_by_label("Cancel").click()
+    check("a job is cancelled", wait_until(lambda: get(f"/api/v1/jobs/{before[0]}")["state"] == "cancelled"))
+    check("the count is shown", wait_until(lambda: page.locator("#queue-button .count").inner_text() == "2"))
+    page.get_by_text("Resume", exact=True).click()
+    check("the queue goes on", wait_until(lambda: not get("/api/v1/queue")["order"], 60))
+    wait_until(lambda: all(get(f"/api/v1/jobs/{id}")["state"] == "completed" for id in before[1:]), 60)
+    page.click("#queue-button")
+
+
+def cancelling(page):
+    shown(page).locator("[data-name=steps]").fill("200")
+    shown(page).locator("[data-name=prompt]").fill("a long one")
+    shown(page).locator("button.primary").click()
+    shown(page).locator(".status").get_by_text("Cancel").wait_for()
+    page.locator("main").focus()
+    page.keyboard.press("Shift+X")
+    check("Shift+X cancels", wait_until(lambda: get("/api/v1/jobs?limit=1")["items"][0]["state"] == "cancelled"))
+    shown(page).locator("[data-name=steps]").fill("4")
+
+
+def editing(page):
+    tab(page, "edit")
+    shown(page).locator("[data-name=prompt]").fill("make it green")
+    shown(page).locator("button.primary").click()
+    check("editing needs an image", "image" in shown(page).locator(".error").first.inner_text())
+    image = urllib.request.urlopen(URL + get("/api/v1/jobs?state=completed&limit=1")["items"][0]["images"][0]["url"]).read()
+    files = [{"name": f"{n}.png", "mimeType": "image/png", "buffer": image} for n in range(2)]
+    shown(page).locator("input[type=file]").set_input_files(files)
+    check("chosen images are listed in order", wait_until(lambda: shown(page).locator(".references li").count() == 2))
+    shown(page).get_by_label("Remove image 2").click()
+    check("an image is removed", wait_until(lambda: shown(page).locator(".references li").count() == 1))
+    page.evaluate("""async (b64) => {
+      const bytes = Uint8Array.from(atob(b64), (c) => c.charCodeAt(0));
+      const data = new DataTransfer(); data.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
+      document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+    }""", base64.b64encode(image).decode())
+    check("a pasted image is added", wait_until(lambda: shown(page).locator(".references li").count() == 2))
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).locator("button.primary").click()
+    finished(page)
+    job = get("/api/v1/jobs?limit=1")["items"][0]
+    check("the edit used both images", job["kind"] == "edit" and len(job["request"]["references"]) == 2, job["request"])
+
+
+def inpainting(page):
+    tab(page, "generate")
+    shown(page).locator("[data-name=prompt]").fill("a blue background")
+    shown(page).locator("button.primary").click()
+    wait_until(lambda: get("/api/v1/jobs?limit=1")["items"][0]["state"] == "completed", 60)
+    shown(page).locator(".actions").get_by_text("Inpaint", exact=True).click()
+    canvas = shown(page).locator("canvas")
+    canvas.wait_for()
+    source = get("/api/v1/jobs?limit=1")["items"][0]["images"][0]
+    shown(page).locator("[data-name=prompt]").fill("a yellow square")
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).locator("button.primary").click()
+    check("inpainting needs a mask", "Paint" in shown(page).locator(".error").first.inner_text())
+    box = canvas.bounding_box()
+    shown(page).get_by_label("Rectangle").click()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5, steps=4)
+    page.mouse.up()
+    shown(page).get_by_label("Undo").click()
+    shown(page).get_by_label("Redo").click()
+    shown(page).locator("button.primary").click()
+    finished(page)
+    job = get("/api/v1/jobs?limit=1")["items"][0]
+    check("an inpainting job ran", job["kind"] == "inpaint" and job["state"] == "completed", job)
+    a, b = pixels(page, source["url"]), pixels(page, job["images"][0]["url"])
+    width, height = a["width"], a["height"]
+    reach = 24  # grow and feather of the request's defaults, and a block of the autoencoder
+    outside = [(x, y) for y in range(height) for x in range(width)
+               if not (width * 0.25 - reach <= x <= width * 0.5 + reach and height * 0.25 - reach <= y <= height * 0.5 + reach)]
+    same = all(a["data"][4 * (y * width + x):4 * (y * width + x) + 3] == b["data"][4 * (y * width + x):4 * (y * width + x) + 3] for x, y in outside)
+    check("pixels outside the mask are equal", same and len(outside) > 1000)
+    check("pixels inside the mask changed", a["data"] != b["data"])
+    shown(page).get_by_text("Continue with this result").click()
+    check("the result becomes the image to go on with", wait_until(lambda: json.loads(page.evaluate("localStorage['flux2.inpaint']"))["picture"]["url"] == job["images"][0]["url"]))
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    check("the mask can be painted by keyboard", shown(page).get_by_label("Undo").is_enabled())
+
+
+def gallery(page):
+    tab(page, "gallery")
+    cells = page.locator(".cell")
+    check("the gallery shows images", wait_until(lambda: cells.count() >= 5), cells.count())
+    page.locator(".gallery-tab input").fill("yellow square")
+    check("the search narrows", wait_until(lambda: cells.count() == 1), cells.count())
+    cells.first.click()
+    detail = page.locator("dialog .detail")
+    check("the settings of an image are shown", "a yellow square" in detail.inner_text())
+    detail.get_by_text("Use these settings").click()
+    check("its settings are used", wait_until(lambda: page.url.endswith("#generate") and shown(page).locator("[data-name=prompt]").input_value() == "a yellow square"))
+    tab(page, "gallery")
+    page.locator(".gallery-tab input").fill("waiting")
+    wait_until(lambda: cells.count() == 2)
+    cells.first.click()
+    detail.get_by_text("Delete").click()
+    page.locator("dialog footer").get_by_text("Delete").click()
+    check("an image is deleted", wait_until(lambda: cells.count() == 1), cells.count())
+    page.locator(".gallery-tab input").fill("")
+
+
+def looks(browser):
+    axe = Axe()
+    for scheme in ("light", "dark"):
+        for size in ((1280, 800), (390, 800)):
+            page = open_page(browser, *size, color_scheme=scheme)
+            for name in ("generate", "edit", "inpaint", "gallery", "models", "settings"):
+                tab(page, name)
+                time.sleep(0.4)
+                if SHOTS:
+                    page.screenshot(path=str(SHOTS / f"{name}-{scheme}-{'wide' if size[0] > 600 else 'phone'}.png"))
+                too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+                found = [v for v in axe.run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+                check(f"{name}, {scheme}, {size[0]} px: accessible, nothing overflows", not found and not too_wide,
+                      [(v["id"], [n["html"][:80] for n in v["nodes"]][:3]) for v in found] or "too wide")
+            page.context.close()
+
+
+def two_windows(browser, page):
+    other = open_page(browser)
+    tab(page, "generate")
+    shown(page).locator("[data-name=prompt]").fill("seen by both")
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).locator("button.primary").click()
+    other.click("#queue-button")
+    check("another window sees the job", wait_until(lambda: other.locator("#queue li", has_text="").count() >= 1))
+    finished(page)
+    other.context.close()
+
+
+def language(browser):
+    page = open_page(browser, locale="de-DE")
+    check("the page speaks German", page.locator("nav a").first.inner_text() == "Erzeugen")
+    page.context.close()
+
+
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    page = first_image(browser)
+    for step in (sizes_and_batches, queue, cancelling, editing, inpainting, gallery):
+        step(page)
+    two_windows(browser, page)
+    language(browser)
+    looks(browser)
+    check("no error in the console, no request to another machine", not problems, problems[:5])
+    browser.close()
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)

@@ -1,0 +1,40 @@
+// Our icons: strokes on a grid of 24.
+const PATHS = {
+  generate: "M12 3v4M12 17v4M3 12h4M17 12h4M6 6l2.5 2.5M15.5 15.5 18 18M18 6l-2.5 2.5M8.5 15.5 6 18",
+  edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
+  inpaint: "M14 4l6 6-7 7H7v-6zM4 20h16",
+  gallery: "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z",
+  models: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
+  settings: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",
+  queue: "M4 6h16M4 12h16M4 18h10",
+  close: "M6 6l12 12M18 6L6 18",
+  up: "M12 19V5M6 11l6-6 6 6",
+  down: "M12 5v14M6 13l6 6 6-6",
+  download: "M12 4v11M7 11l5 5 5-5M5 20h14",
+  dice: "M5 5h14v14H5zM9 9h.01M15 15h.01M15 9h.01M9 15h.01",
+  swap: "M7 4v16M4 7l3-3 3 3M17 20V4M14 17l3 3 3-3",
+  retry: "M20 11a8 8 0 1 0-2.3 6M20 4v7h-7",
+  pause: "M8 5v14M16 5v14",
+  play: "M7 5l12 7-12 7z",
+  undo: "M9 7L4 12l5 5M4 12h10a6 6 0 0 1 6 6",
+  redo: "M15 7l5 5-5 5M20 12H10a6 6 0 0 0-6 6",
+  brush: "M14 4l6 6-8 8-6-6zM6 12l-2 8 8-2",
+  eraser: "M8 20h12M5 15l9-9 6 6-7 7H9z",
+  rectangle: "M4 6h16v12H4z",
+  lasso: "M12 4c5 0 8 2.5 8 5.5S17 15 12 15 4 12.5 4 9.5 7 4 12 4zM8 15c-1 2 0 4 2 5",
+  fit: "M4 9V4h5M20 9V4h-5M4 15v5h5M20 15v5h-5",
+  trash: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
+  help: "M9 9a3 3 0 1 1 4.5 2.6c-1 .6-1.5 1.2-1.5 2.4M12 18h.01",
+  add: "M12 5v14M5 12h14",
+};
+
+export function icon(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}

@@ -1,0 +1,183 @@
+// What the page knows of the server. It is read once and then kept up to date by the event stream, so every window shows the same.
+import { get } from "./api.js";
+
+const EVENTS = [
+  "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
+  "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded",
+];
+const SLOWEST_RETRY = 10_000; // ms
+
+class Store extends EventTarget {
+  info = null;
+  models = [];
+  loras = [];
+  jobs = new Map(); // by id: those that wait or run, and what happened while the page was open
+  queue = { paused: false, running: 0, queued: 0 };
+  connection = "connecting"; // connecting, online, offline
+  loading = ""; // the model that is being loaded
+  #source = null;
+  #lastId = "";
+  #retry = 500;
+
+  on(name, listener) {
+    this.addEventListener(name, (event) => listener(event.detail));
+  }
+  #tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+
+  async start() {
+    await this.refresh();
+    this.#connect();
+  }
+
+  async refresh() {
+    const [info, models, loras, waiting, running, queue] = await Promise.all([
+      get("/info"), get("/models"), get("/loras"), get("/jobs?state=queued&limit=200"), get("/jobs?state=running&limit=50"),
+      get("/queue"),
+    ]);
+    this.info = info;
+    this.models = models.items;
+    this.loras = loras.items;
+    for (const job of this.jobs.values()) if (!isFinal(job)) this.jobs.delete(job.id);
+    for (const job of [...waiting.items, ...running.items]) this.jobs.set(job.id, job);
+    this.queue.paused = queue.paused;
+    this.order = queue.order;
+    this.#tell("info");
+    this.#tell("jobs");
+  }
+
+  // Waiting jobs in the order in which they will run.
+  waiting() {
+    const place = new Map((this.order || []).map((id, i) => [id, i]));
+    return [...this.jobs.values()]
+      .filter((job) => job.state === "queued")
+      .sort((a, b) => (place.get(a.id) ?? 1e9) - (place.get(b.id) ?? 1e9) || (a.id < b.id ? -1 : 1));
+  }
+  running = () => [...this.jobs.values()].filter((job) => job.state === "running" || job.state === "cancelling");
+  ended = () => [...this.jobs.values()].filter(isFinal).sort((a, b) => (a.id < b.id ? 1 : -1));
+
+  // A job that this page has just submitted: known before its event arrives.
+  add(job) {
+    if (!this.jobs.has(job.id)) this.jobs.set(job.id, job);
+    this.#tell("jobs");
+  }
+
+  defaults(model) {
+    const known = this.info?.defaults || {};
+    return known[model] || Object.values(known)[0] || {};
+  }
+
+  #connect() {
+    const query = this.#lastId ? `?last_event_id=${this.#lastId}` : "";
+    const source = new EventSource(`/api/v1/events${query}`);
+    this.#source = source;
+    source.onopen = () => {
+      this.#retry = 500;
+      this.#setConnection("online");
+    };
+    source.onerror = () => {
+      source.close();
+      if (source !== this.#source) return;
+      this.#setConnection("offline");
+      setTimeout(() => this.#connect(), this.#retry);
+      this.#retry = Math.min(2 * this.#retry, SLOWEST_RETRY);
+    };
+    for (const name of EVENTS)
+      source.addEventListener(name, (event) => {
+        if (event.lastEventId) this.#lastId = event.lastEventId;
+        this.#take(name, JSON.parse(event.data));
+      });
+  }
+
+  #setConnection(state) {
+    if (this.connection === state) return;
+    const wasOffline = this.connection === "offline";
+    this.connection = state;
+    this.#tell("connection", state);
+    if (state === "online" && wasOffline) this.refresh().catch(() => {});
+  }
+
+  #take(name, data) {
+    switch (name) {
+      case "reset":
+        this.refresh().catch(() => {});
+        return;
+      case "job.queued":
+      case "job.started":
+      case "job.updated":
+        this.#change(data.id, data);
+        return;
+      case "progress":
+        this.#change(data.job_id, data, "progress");
+        return;
+      case "preview":
+        this.#change(data.job_id, { preview: `${data.url}?step=${data.step}-${data.index}` }, "progress");
+        return;
+      case "image":
+        this.#image(data);
+        return;
+      case "job.completed":
+      case "job.failed":
+      case "job.cancelled":
+        this.#end(name.slice(4), data);
+        return;
+      case "queue":
+        Object.assign(this.queue, data);
+        this.#tell("queue");
+        this.#readOrder();
+        return;
+      case "model.loading":
+        this.loading = data.model;
+        this.#tell("info");
+        return;
+      case "model.loaded":
+      case "model.unloaded":
+        this.loading = "";
+        for (const model of this.models) model.loaded = name === "model.loaded" && model.name === data.model;
+        this.#tell("info");
+        return;
+    }
+  }
+
+  #change(id, values, event = "jobs") {
+    const job = this.jobs.get(id);
+    if (job && isFinal(job)) return;
+    this.jobs.set(id, { ...job, ...values, request: values.request || job?.request, id });
+    this.#tell(event, id);
+  }
+
+  #image(data) {
+    const job = this.jobs.get(data.job_id);
+    if (!job) return;
+    const images = (job.images || []).filter((image) => image.index !== data.index);
+    images.push(data);
+    images.sort((a, b) => a.index - b.index);
+    this.#change(data.job_id, { images });
+  }
+
+  async #end(state, data) {
+    this.#change(data.job_id, { state, error: data.error || null });
+    const job = await get(`/jobs/${data.job_id}`).catch(() => null);
+    if (job) this.jobs.set(job.id, job);
+    this.#tell("jobs", data.job_id);
+    this.#tell("ended", this.jobs.get(data.job_id));
+    this.#forgetOld();
+  }
+
+  // Asked for only while somebody looks: the order matters to the list of waiting jobs alone.
+  async #readOrder() {
+    if (this.queue.queued < 2) return;
+    const queue = await get("/queue").catch(() => null);
+    if (queue) this.order = queue.order;
+    this.#tell("jobs");
+  }
+
+  #forgetOld() {
+    const kept = 50;
+    for (const job of this.ended().slice(kept)) this.jobs.delete(job.id);
+  }
+}
+
+export const isFinal = (job) => ["completed", "failed", "cancelled"].includes(job.state);
+export const store = new Store();

@@ -1,0 +1,31 @@
+// All texts come from lang/*.json. English is complete; where another language lacks a text, English is used.
+let texts = {};
+let fallback = {};
+
+export const LANGUAGES = { en: "English", de: "Deutsch" };
+
+const read = async (language) => (await fetch(new URL(`../lang/${language}.json`, import.meta.url))).json();
+
+export async function loadTexts(language) {
+  fallback = await read("en");
+  texts = language === "en" ? fallback : await read(language).catch(() => fallback);
+  document.documentElement.lang = language;
+}
+
+// t("queue.position", { n: 2 }) → "2nd in the queue"
+export function t(key, values = {}) {
+  const text = texts[key] ?? fallback[key] ?? key;
+  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+}
+
+export function seconds(value) {
+  if (value < 0.95) return t("time.seconds", { n: value.toFixed(1) });
+  if (value < 90) return t("time.seconds", { n: Math.round(value) });
+  if (value < 5400) return t("time.minutes", { n: Math.round(value / 60) });
+  return t("time.hours", { n: (value / 3600).toFixed(1) });
+}
+
+export function bytes(value) {
+  const gib = value / 2 ** 30;
+  return gib >= 1 ? `${gib.toFixed(1)} GiB` : `${Math.max(1, Math.round(value / 2 ** 20))} MiB`;
+}

@@ -1,0 +1,124 @@
+// The frame of the page: tabs, top bar, queue, connection.
+import { call, onSignIn } from "./lib/api.js";
+import { h, isTyping, replace } from "./lib/dom.js";
+import { icon } from "./lib/icons.js";
+import { store } from "./lib/store.js";
+import { LANGUAGES, loadTexts, t } from "./lib/text.js";
+import { announce, askForKey, dialog, showError } from "./parts/messages.js";
+import { QueueDrawer } from "./parts/queue_drawer.js";
+import { EditTab } from "./tabs/edit.js";
+import { GalleryTab } from "./tabs/gallery.js";
+import { GenerateTab } from "./tabs/generate.js";
+import { InpaintTab } from "./tabs/inpaint.js";
+import { ModelsTab } from "./tabs/models.js";
+import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/settings.js";
+
+const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, models: ModelsTab, settings: SettingsTab };
+const made = {}; // tabs that were opened: they keep their state
+let current = "";
+
+function tabNamed(name) {
+  if (!made[name]) {
+    made[name] = new TABS[name]();
+    made[name].element.hidden = true;
+    document.getElementById("main").append(made[name].element);
+  }
+  return made[name];
+}
+
+function showTab() {
+  const name = location.hash.slice(1) in TABS ? location.hash.slice(1) : "generate";
+  if (current) made[current].element.hidden = true;
+  current = name;
+  const tab = tabNamed(name);
+  tab.element.hidden = false;
+  tab.shown?.();
+  document.title = `${t(`tab.${name}`)} · flux2`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function modelPicker() {
+  const picker = h("select", { "aria-label": t("model.label"), onchange: () => {
+    for (const name of ["generate", "edit", "inpaint"]) tabNamed(name).form.set({ model: picker.value });
+    tabNamed(current).form?.showModel();
+  } });
+  const show = () => {
+    const chosen = made.generate?.form.draft.model || "";
+    const mains = store.models.filter((m) => m.type === "main");
+    replace(picker, h("option", { value: "" }, t("model.default")), mains.map((m) => h("option", { value: m.name }, m.name)));
+    picker.value = mains.some((m) => m.name === chosen) ? chosen : "";
+  };
+  store.on("info", show);
+  show();
+  return picker;
+}
+
+function frame(drawer) {
+  const lamp = h("span", { class: "lamp", role: "img" });
+  const count = h("span", { class: "count" });
+  const banner = h("p", { class: "banner", role: "status", hidden: true }, t("connection.lost"));
+  const loading = h("span", { class: "quiet" });
+  const showConnection = () => {
+    lamp.dataset.state = store.connection;
+    lamp.setAttribute("aria-label", t(`connection.${store.connection}`));
+    lamp.title = t(`connection.${store.connection}`);
+    banner.hidden = store.connection !== "offline";
+  };
+  const showCount = () => {
+    const n = store.running().length + store.waiting().length;
+    count.textContent = n || "";
+    loading.textContent = store.loading ? t("models.loading_name", { name: store.loading }) : "";
+  };
+  store.on("connection", showConnection);
+  for (const name of ["jobs", "info"]) store.on(name, showCount);
+  showConnection();
+  showCount();
+  return [
+    h("header", { class: "top" }, h("span", { class: "brand" }, "flux2"), modelPicker(), loading, h("span", { class: "gap" }),
+      h("button", { class: "plain", "aria-label": t("help"), title: t("help"), onclick: showHelp }, icon("help")),
+      h("button", { id: "queue-button", "aria-expanded": "false", "aria-controls": "queue", onclick: () => drawer.toggle() }, icon("queue"), t("queue.title"), count),
+      lamp),
+    banner,
+    h("nav", { "aria-label": t("nav.label") }, Object.keys(TABS).map((name) => h("a", { href: `#${name}` }, icon(name), h("span", {}, t(`tab.${name}`))))),
+    h("main", { id: "main", tabindex: -1 }),
+    drawer.element,
+  ];
+}
+
+const showHelp = () => dialog(t("settings.shortcuts"), shortcutSheet());
+
+function listenToKeys(drawer) {
+  document.addEventListener("keydown", (event) => {
+    const tab = made[current];
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      tab.submit?.({ first: event.shiftKey });
+    } else if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    else if (event.key === "X") tab.cancel?.();
+    else if (event.key === "Q") drawer.toggle();
+    else if (event.key === "?") showHelp();
+  });
+}
+
+async function start() {
+  applyTheme();
+  const preferred = preferences.language || navigator.language.slice(0, 2);
+  await loadTexts(preferred in LANGUAGES ? preferred : "en");
+  onSignIn(() => askForKey((key) => call("POST", "/session", { key })));
+  await store.start();
+  const drawer = new QueueDrawer();
+  document.getElementById("app").append(...frame(drawer));
+  listenToKeys(drawer);
+  addEventListener("hashchange", showTab);
+  document.addEventListener("flux2:send", ({ detail }) => tabNamed(detail.to).receive?.(detail));
+  store.on("ended", (job) => job && announce(t(`announce.${job.state}`)));
+  showTab();
+}
+
+start().catch((error) => {
+  showError(error);
+  setTimeout(() => location.reload(), 5000); // the server is starting, or away
+});

@@ -1,0 +1,37 @@
+// What can be done with a finished image, wherever it is shown.
+import { h } from "../lib/dom.js";
+import { icon } from "../lib/icons.js";
+import { t } from "../lib/text.js";
+
+// Tabs listen to these: { to: "edit", image } or { to: "generate", settings }.
+export function sendTo(to, detail) {
+  location.hash = to;
+  document.dispatchEvent(new CustomEvent("flux2:send", { detail: { to, ...detail } }));
+}
+
+// The settings of a job as its form would hold them. What the server filled in is included, so that the image comes out equal.
+export function settingsOf(job, { seed }) {
+  const r = job.resolved || job.request || {};
+  const settings = { prompt: r.prompt ?? "", negative: r.negative ?? "", width: r.width, height: r.height, steps: r.steps, guidance: r.guidance,
+    sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "",
+    loras: (job.request?.loras || []).map((l) => ({ name: l.name, weight: l.weight ?? 1, on: true })) };
+  if (job.request?.model) settings.model = job.request.model;
+  return settings;
+}
+
+// An image of a job as an input of another one.
+export const pictureOfImage = (image) => ({ asset: `asset:${image.asset_id.replace(/^ast_/, "")}`, url: image.url, thumb: image.thumb_url,
+  width: image.width, height: image.height });
+
+export function imageActions(job, image) {
+  const picture = pictureOfImage(image);
+  const name = `${(job.request?.prompt || "image").slice(0, 40).replace(/[^\p{L}\p{N}]+/gu, "-")}-${image.seed}.${job.request?.output_format || "png"}`;
+  const button = (label, glyph, run) => h("button", { onclick: run }, icon(glyph), t(label));
+  return [
+    h("a", { class: "button", href: image.url, download: name }, icon("download"), t("image.download")),
+    button("image.edit", "edit", () => sendTo("edit", { picture })),
+    button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture })),
+    button("image.reuse", "generate", () => sendTo("generate", { settings: settingsOf(job, { seed: image.seed }) })),
+    button("image.remix", "dice", () => sendTo("generate", { settings: settingsOf(job, { seed: "" }) })),
+  ];
+}

@@ -1,0 +1,207 @@
+// The settings that Generate, Edit and Inpaint share. Its state is a job request; what is empty is left to the server.
+import { post } from "../lib/api.js";
+import { debounced, field, h, replace } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
+import { icon } from "../lib/icons.js";
+import { store } from "../lib/store.js";
+import { bytes, seconds, t } from "../lib/text.js";
+
+const SIZES = [["1:1", 1, 1], ["4:3", 4, 3], ["3:2", 3, 2], ["16:9", 16, 9], ["3:4", 3, 4], ["2:3", 2, 3], ["9:16", 9, 16]];
+const STEP = 16;
+
+const rounded = (value) => Math.max(64, Math.round(value / STEP) * STEP);
+
+export class RequestForm {
+  // `name` keeps the drafts of the tabs apart. `extra` are more controls, after the prompt; `complete` adds their values.
+  constructor(name, { extra = [], complete = async (request) => request, hasSize = true } = {}) {
+    this.name = name;
+    this.complete = complete;
+    this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", loras: [] });
+    this.history = readDraft("history", { prompts: [] }).prompts;
+    this.place = this.history.length;
+    this.forecast = h("p", { class: "quiet", "aria-live": "off" });
+    this.forecastSoon = debounced(500, () => this.#forecast());
+    this.loraList = h("div", { class: "loras" });
+    this.defaultsHost = h("div", { class: "row" });
+    this.negativeHost = h("div");
+    this.element = h("div", { class: "form" }, this.#prompt(), this.negativeHost, extra, hasSize ? this.#size() : null,
+      h("div", { class: "row" }, this.#number("count", { min: 1, max: store.info.limits.batch }), this.#seed()),
+      this.defaultsHost, this.#loras(), this.#advanced(hasSize), this.forecast);
+    this.showModel();
+    store.on("info", () => this.showModel());
+  }
+
+  set(values) {
+    Object.assign(this.draft, values);
+    this.#changed();
+    for (const control of this.element.querySelectorAll("[data-name]")) {
+      const value = this.draft[control.dataset.name];
+      if (control.type === "checkbox") control.checked = Boolean(value);
+      else control.value = value ?? "";
+    }
+    this.#showLoras();
+  }
+
+  model = () => this.draft.model || store.models.find((m) => m.type === "main" && m.loaded)?.name || "";
+
+  async request() {
+    const d = this.draft;
+    const request = { prompt: d.prompt };
+    for (const name of ["width", "height", "count", "steps", "seed"])
+      if (d[name] !== "" && d[name] !== undefined) request[name] = parseInt(d[name], 10);
+    for (const name of ["guidance", "strength"]) if (d[name] !== "" && d[name] !== undefined) request[name] = parseFloat(d[name]);
+    for (const name of ["model", "sampler", "schedule", "profile", "output_format"]) if (d[name]) request[name] = d[name];
+    if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
+    const loras = d.loras.filter((l) => l.on);
+    if (loras.length) request.loras = loras.map(({ name, weight }) => ({ name, weight }));
+    return this.complete(request);
+  }
+
+  // Kept for Alt+Up and Alt+Down.
+  remember() {
+    const kept = 100;
+    this.history = [...this.history.filter((p) => p !== this.draft.prompt), this.draft.prompt].slice(-kept);
+    this.place = this.history.length;
+    writeDraft("history", { prompts: this.history });
+  }
+
+  // What depends on the model: the bounds and defaults of its settings.
+  showModel() {
+    const defaults = store.defaults(this.model());
+    const locked = new Set(defaults.locked || []);
+    const one = (name, values) => {
+      const control = this.#control("input", name, { type: "number", inputmode: "decimal", disabled: locked.has(name), ...values });
+      control.placeholder = defaults[name] ?? "";
+      return field(t(`field.${name}`), control, { hint: locked.has(name) ? t("field.locked") : "" });
+    };
+    replace(this.defaultsHost, one("steps", { min: 1, max: store.info.limits.steps, step: 1 }),
+      one("guidance", { min: 0, max: 30, step: 0.1 }));
+    replace(this.negativeHost,
+      defaults.negative ? field(t("field.negative"), this.#control("textarea", "negative", { rows: 1 }), { wide: true }) : null);
+    for (const name of ["width", "height"]) {
+      const control = this.element.querySelector(`[data-name=${name}]`);
+      if (control) control.placeholder = defaults[name] ?? "";
+    }
+    this.#showLoras();
+    this.forecastSoon();
+  }
+
+  #changed() {
+    writeDraft(`draft.${this.name}`, this.draft);
+    this.forecastSoon();
+  }
+
+  #control(tag, name, attributes, children = []) {
+    const control = h(tag, { ...attributes, "data-name": name, value: this.draft[name] ?? "" }, children);
+    if (tag === "select") control.value = this.draft[name] ?? "";
+    control.addEventListener("input", () => {
+      this.draft[name] = control.value;
+      this.#changed();
+    });
+    return control;
+  }
+
+  #number(name, attributes) {
+    return field(t(`field.${name}`), this.#control("input", name, { type: "number", inputmode: "numeric", step: 1, ...attributes }));
+  }
+
+  #choice(name, values) {
+    const options = [h("option", { value: "" }, t("field.default")), ...values.map((v) => h("option", { value: v }, v))];
+    return field(t(`field.${name}`), this.#control("select", name, {}, options));
+  }
+
+  #prompt() {
+    const box = this.#control("textarea", "prompt", { rows: 4, spellcheck: "true", placeholder: t(`prompt.${this.name}`) });
+    box.addEventListener("keydown", (event) => {
+      if (!event.altKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
+      event.preventDefault();
+      this.place = Math.min(Math.max(this.place + (event.key === "ArrowUp" ? -1 : 1), 0), this.history.length);
+      this.set({ prompt: this.history[this.place] ?? "" });
+    });
+    return field(t("field.prompt"), box, { wide: true });
+  }
+
+  #size() {
+    const preset = ([label, w, ht]) =>
+      h("button", { type: "button", class: "chip", onclick: () => {
+        const defaults = store.defaults(this.model());
+        const area = (defaults.width || 1024) * (defaults.height || 1024);
+        this.set({ width: rounded(Math.sqrt((area * w) / ht)), height: rounded(Math.sqrt((area * ht) / w)) });
+      } }, label);
+    const bounds = { min: store.info.limits.side_min, max: store.info.limits.side_max, step: STEP };
+    return h("fieldset", {}, h("legend", {}, t("field.size")), h("div", { class: "chips" }, SIZES.map(preset)),
+      h("div", { class: "row" }, this.#number("width", bounds),
+        h("button", { type: "button", class: "plain", "aria-label": t("size.swap"), title: t("size.swap"), onclick: () => {
+          const defaults = store.defaults(this.model());
+          this.set({ width: this.draft.height || defaults.height, height: this.draft.width || defaults.width });
+        } }, icon("swap")),
+        this.#number("height", bounds)));
+  }
+
+  #seed() {
+    const control = this.#control("input", "seed", { type: "number", min: 0, step: 1, placeholder: t("seed.random") });
+    const dice = h("button", { type: "button", class: "plain", "aria-label": t("seed.forget"), title: t("seed.forget"),
+      onclick: () => this.set({ seed: "" }) }, icon("dice"));
+    return h("div", { class: "with-button" }, field(t("field.seed"), control), dice);
+  }
+
+  #advanced(hasSize) {
+    const info = store.info;
+    return h("details", {}, h("summary", {}, t("advanced")), h("div", { class: "row" },
+      this.#choice("sampler", info.samplers), this.#choice("schedule", info.schedules.filter((s) => s !== "sigmas")),
+      this.#choice("profile", info.profiles), this.#choice("output_format", info.formats.write)));
+  }
+
+  #loras() {
+    const matching = h("datalist", { id: `${this.name}-loras` }, store.loras.map((l) => h("option", { value: l.name })));
+    const input = h("input", { list: matching.id, placeholder: t("lora.add") });
+    const add = () => {
+      const name = input.value.trim();
+      if (!store.loras.some((l) => l.name === name) || this.draft.loras.some((l) => l.name === name)) return;
+      input.value = "";
+      this.set({ loras: [...this.draft.loras, { name, weight: 1, on: true }] });
+    };
+    input.addEventListener("change", add);
+    this.loraInput = field(t("field.loras"), input, { wide: true });
+    this.#showLoras();
+    return h("div", { hidden: store.loras.length === 0 }, this.loraInput, matching, this.loraList);
+  }
+
+  #showLoras() {
+    if (!this.loraList) return;
+    const change = (lora, values) => {
+      Object.assign(lora, values);
+      this.#changed();
+    };
+    replace(this.loraList, this.draft.loras.map((lora) => {
+      const output = h("output", {}, lora.weight.toFixed(2));
+      return h("div", { class: "lora" },
+        h("label", {}, h("input", { type: "checkbox", checked: lora.on, onchange: (e) => change(lora, { on: e.target.checked }) }), lora.name),
+        h("input", { type: "range", min: -2, max: 2, step: 0.05, value: lora.weight, "aria-label": t("lora.weight", { name: lora.name }),
+          oninput: (e) => {
+            change(lora, { weight: parseFloat(e.target.value) });
+            output.textContent = lora.weight.toFixed(2);
+          } }),
+        output,
+        h("button", { type: "button", class: "plain", "aria-label": t("lora.remove", { name: lora.name }),
+          onclick: () => this.set({ loras: this.draft.loras.filter((l) => l !== lora) }) }, icon("close")));
+    }));
+  }
+
+  // What the server expects the request to cost.
+  async #forecast() {
+    if (!this.element.isConnected || !this.draft.prompt.trim()) {
+      this.forecast.textContent = "";
+      return;
+    }
+    try {
+      const plan = await post("/plan", await this.request());
+      const memory = bytes(plan.peak_device || plan.peak_host);
+      this.forecast.textContent = plan.fits
+        ? t("forecast.fits", { time: seconds(plan.total_seconds), memory })
+        : t("forecast.too_large", { memory: bytes(plan.needs || plan.peak_device || plan.peak_host) });
+    } catch (error) {
+      this.forecast.textContent = error.code === "offline" ? "" : error.message;
+    }
+  }
+}

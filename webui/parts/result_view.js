@@ -1,0 +1,97 @@
+// Shows the jobs that a tab has submitted: preview and progress while one runs, then its images.
+import { post } from "../lib/api.js";
+import { h, replace } from "../lib/dom.js";
+import { icon } from "../lib/icons.js";
+import { isFinal, store } from "../lib/store.js";
+import { seconds, t } from "../lib/text.js";
+import { imageActions } from "./image_actions.js";
+import { attempt } from "./messages.js";
+
+export const stateText = (job) => {
+  if (job.state === "queued") return job.queue_position ? t("state.position", { n: job.queue_position }) : t("state.queued");
+  if (job.state !== "running") return t(`state.${job.state}`);
+  if (job.phase === "denoise" && job.steps) return t("state.step", { step: job.step, steps: job.steps });
+  return job.phase ? t(`phase.${job.phase}`) : t("state.running");
+};
+
+export class ResultView {
+  constructor() {
+    this.job = null; // its id
+    this.shown = 0; // index of the image
+    this.drawn = ""; // what the stage shows now
+    this.stage = h("div", { class: "stage" });
+    this.strip = h("div", { class: "strip", role: "list", "aria-label": t("result.images") });
+    this.status = h("div", { class: "status" });
+    this.actions = h("div", { class: "actions" });
+    this.element = h("section", { class: "result", "aria-label": t("result.title") }, this.stage, this.status, this.strip, this.actions);
+    store.on("jobs", () => this.show());
+    store.on("progress", (id) => id === this.job && this.show());
+    this.show();
+  }
+
+  follow(job) {
+    this.job = job.id;
+    this.shown = 0;
+    this.show();
+  }
+
+  // The finished image that is shown.
+  image() {
+    const images = store.jobs.get(this.job)?.images || [];
+    return images[Math.min(this.shown, images.length - 1)];
+  }
+
+  show() {
+    const job = this.job ? store.jobs.get(this.job) : null;
+    const images = job?.images || [];
+    const image = this.image();
+    this.onImage?.(Boolean(image));
+    this.#draw(job, image);
+    replace(this.status, job ? this.#statusOf(job) : null);
+    replace(this.strip, images.length < 2 ? [] : images.map((one, i) =>
+      h("button", { class: "plain", role: "listitem", "aria-pressed": String(one === image), onclick: () => {
+        this.shown = i;
+        this.show();
+      } }, h("img", { src: one.thumb_url, alt: t("result.nth", { n: i + 1 }) }))));
+    replace(this.actions, image && isFinal(job) ? imageActions(job, image) : []);
+  }
+
+  // The element is changed only when what it shows changes, so that images do not flicker.
+  #draw(job, image) {
+    const url = image?.url || job?.preview || "";
+    const key = `${url}|${job?.state === "failed"}|${Boolean(job)}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
+    if (url) {
+      const existing = this.stage.querySelector("img");
+      if (existing) {
+        existing.src = url;
+        existing.alt = job.request?.prompt || "";
+        existing.classList.toggle("preview", !image);
+        return;
+      }
+      replace(this.stage, h("img", { src: url, alt: job.request?.prompt || "", class: image ? "" : "preview" }));
+    } else if (job?.state === "failed") {
+      replace(this.stage, h("div", { class: "empty" }, h("p", {}, job.error?.message || t("state.failed")),
+        job.error?.hint ? h("p", { class: "quiet" }, job.error.hint) : null));
+    } else {
+      replace(this.stage, h("p", { class: "empty quiet" }, job ? "" : t("result.empty")));
+    }
+  }
+
+  #statusOf(job) {
+    if (job.state === "completed") {
+      const warnings = (job.warnings || []).map((w) => h("p", { class: "quiet" }, w));
+      const seed = job.images?.[this.shown]?.seed;
+      return [h("span", {}, seed === undefined ? t("state.completed") : t("result.seed", { seed })), ...warnings];
+    }
+    if (isFinal(job)) {
+      return [h("span", {}, stateText(job)),
+        h("button", { onclick: () => attempt(async () => this.follow(await post(`/jobs/${job.id}/retry`))) }, icon("retry"), t("retry"))];
+    }
+    const left = job.eta_s ? ` · ${t("time.left", { time: seconds(job.eta_s) })}` : "";
+    return [h("progress", { max: 1, value: job.state === "queued" ? 0 : job.progress || 0, "aria-label": t("result.progress") }),
+      h("span", {}, stateText(job) + left),
+      h("button", { onclick: () => attempt(() => post(`/jobs/${job.id}/cancel`)) }, icon("close"), t("cancel"))];
+  }
+}

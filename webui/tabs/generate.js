@@ -1,0 +1,12 @@
+import { Maker } from "../parts/maker.js";
+import { RequestForm } from "../parts/request_form.js";
+
+export class GenerateTab extends Maker {
+  constructor() {
+    super(new RequestForm("generate"), { kind: "generate" });
+  }
+
+  receive({ settings }) {
+    if (settings) this.form.set(settings);
+  }
+}

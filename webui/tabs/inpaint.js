@@ -1,0 +1,78 @@
+// Regenerates the painted part of an image.
+import { upload } from "../lib/api.js";
+import { field, h } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
+import { t } from "../lib/text.js";
+import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
+import { Maker } from "../parts/maker.js";
+import { MaskEditor } from "../parts/mask_editor.js";
+import { RequestForm } from "../parts/request_form.js";
+import { pictureOfImage } from "../parts/image_actions.js";
+
+const NUMBERS = [["strength", 0, 1, 0.05], ["grow", 0, 256, 1], ["feather", 0, 256, 1]];
+
+export class InpaintTab extends Maker {
+  constructor() {
+    const values = readDraft("inpaint", { strength: "", grow: "", feather: "", picture: null });
+    const numbers = h("div", { class: "row" }, NUMBERS.map(([name, min, max, step]) =>
+      field(t(`field.${name}`), h("input", { type: "number", min, max, step, value: values[name], placeholder: t("field.default"), oninput: (e) => {
+        values[name] = e.target.value;
+        writeDraft("inpaint", values);
+      } }))));
+    const editor = new MaskEditor();
+    const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
+    const input = imageInput((p) => this.receive({ picture: p }));
+    super(form, { kind: "inpaint", check: () => this.#missing(), extra: h("div", {}, input, editor.element) });
+    this.values = values;
+    this.editor = editor;
+    this.result.onImage = (shown) => {
+      accept.hidden = !shown;
+      this.result.element.classList.toggle("idle", !this.result.job); // the image to paint on needs the room
+    };
+    const accept = h("div", { class: "actions", hidden: true }, h("button", { onclick: () => this.#accept() }, t("inpaint.accept")));
+    this.result.actions.before(accept);
+    this.result.show();
+    dropTarget(this.element, (p) => this.receive({ picture: p }));
+    takePasted(() => !this.element.hidden && this.element.isConnected, (p) => this.receive({ picture: p }));
+    if (values.picture) this.#open();
+  }
+
+  receive({ picture }) {
+    if (!picture) return;
+    this.values.picture = picture;
+    writeDraft("inpaint", this.values);
+    this.#open();
+  }
+
+  shown() {
+    if (this.values.picture) this.editor.fit();
+  }
+
+  async #open() {
+    try {
+      await this.editor.open(this.values.picture.url);
+    } catch {
+      this.values.picture = null; // it was deleted
+      writeDraft("inpaint", this.values);
+    }
+  }
+
+  #missing() {
+    if (!this.values.picture) return t("missing.picture");
+    return this.editor.isEmpty() ? t("missing.mask") : "";
+  }
+
+  // The result becomes the image to go on with; the mask stays.
+  #accept() {
+    const image = this.result.image();
+    if (image) this.receive({ picture: pictureOfImage(image) });
+  }
+
+  async #complete(request) {
+    if (!this.values.picture || this.editor.isEmpty()) return request;
+    const mask = await upload(await this.editor.blob(), "mask.png");
+    const result = { ...request, kind: "inpaint", canvas: this.values.picture.asset, mask: mask.image };
+    for (const [name] of NUMBERS) if (this.values[name] !== "") result[name] = Number(this.values[name]);
+    return result;
+  }
+}
