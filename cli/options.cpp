@@ -174,7 +174,7 @@ const std::vector<Field>& program_fields() {
       {.name = "max_batch",
        .type = T::Integer,
        .unit = "N",
-       .help = "images of several jobs that are computed together (default: 4)",
+       .help = "images of several jobs that are computed together (default: 4, or up to 16 small ones)",
        .section = "serve",
        .low = 1,
        .high = 64},
@@ -508,9 +508,9 @@ std::vector<OptionGroup> serve_options() {
 
 std::vector<OptionGroup> worker_options() {
   OptionGroup worker{"Worker", {}};
-  for (const char* name :
-       {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload", "max_models", "cancel_on_disconnect", "allow_url_fetch", "alias_openai_models", "img2img", "distilled_step_cap", "preload",
-        "model_roots", "preempt_wait"})
+  for (const char* name : {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload",
+                           "max_models", "cancel_on_disconnect", "allow_url_fetch", "alias_openai_models", "img2img",
+                           "distilled_step_cap", "preload", "model_roots", "preempt_wait"})
     worker.options.push_back(option(name));
   return {worker, model_group(), device_group(), control_group()};
 }

@@ -79,7 +79,7 @@ ServerOptions server_options(const Invocation& run) {
                         .queue = s.integer("key-queue", 0, 1'000'000).value_or(0),
                         .work = s.integer("key-work", 0, 1'000'000'000'000).value_or(0)};
   options.idle_unload = std::chrono::seconds(s.integer("idle-unload", 0, 10'000'000).value_or(0));
-  options.max_batch = static_cast<int>(s.integer("max-batch", 1, 64).value_or(4));
+  options.max_batch = static_cast<int>(s.integer("max-batch", 1, 64).value_or(0));
   options.batch_wait = std::chrono::milliseconds(s.integer("batch-wait-ms", 0, 10'000).value_or(5));
   options.max_models = static_cast<size_t>(s.integer("max-models", 1, 100).value_or(4));
   options.preload = s.flag("preload");

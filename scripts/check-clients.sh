@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks `flux2 serve` with clients that people use (PyPI openai, PyPI webuiapi, dj-flux2's protocol), and with an S3-compatible store
-# (PyPI moto).
+# Checks `flux2 serve` with clients that people use (PyPI openai, PyPI webuiapi, dj-flux2's protocol), with an S3-compatible store (PyPI
+# moto), and its page with a browser (Chromium, where the system has a package of it).
 #
 #   scripts/check-clients.sh [PROGRAM]     default: build/flux2, which is built first
 #
@@ -32,7 +32,8 @@ if [[ -z $venv ]]; then
   say "installing the clients"
   venv=$work/venv
   python3 -m venv "$venv"
-  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets schemathesis 'moto[server]' boto3 >&2
+  "$venv/bin/pip" install -q openai webuiapi requests pillow websockets schemathesis 'moto[server]' boto3 \
+    playwright axe-playwright-python >&2
 fi
 
 # An S3-compatible store that checks every signature, on a free port. It sets the variables of its keys.
@@ -102,6 +103,16 @@ if [[ -x $store_tests ]]; then
   say "server_blobs_tests with that store"
   if FLUX2_TEST_S3=1 "$store_tests" --gtest_brief=1 --gtest_filter='*/S3'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 fi
+# Ubuntu's chromium package needs snap, which containers do not have.
+grep -q '^ID=debian' /etc/os-release && need_packages chromium
+browser=$(command -v chromium || command -v google-chrome || true)
+if [[ -n $browser ]]; then
+  start page
+  count page "$venv/bin/python" tests/clients/page.py "$url" "$browser"
+else
+  say "the page was not tried: there is no Chromium here"
+fi
+count hostile python3 tests/clients/hostile.py "$program" --count 1000
 say "examples of docs/serving.md"
 if "$venv/bin/python" tests/clients/docs_examples.py "$main"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 # Requests made from the OpenAPI document: no 5xx, and answers are as it says. Not checked is that every request that fits the

@@ -23,7 +23,7 @@ if [[ -z $base ]]; then
   exit 0
 fi
 # Also what is changed here and not committed yet. Kernels for GPUs and CPU instruction sets are left to their compilers.
-mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'cli/*.cpp' 'tests/*.cpp' \
+mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'cli/*.cpp' 'server/*.cpp' 'tests/*.cpp' \
   ':!src/backend/cuda' ':!tests/fuzz')
 if (( ${#files[@]} == 0 )); then
   echo "no C++ source was changed since ${base:0:10}"

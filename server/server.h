@@ -26,7 +26,7 @@ struct ServerOptions {
   KeyLimits key_limits;                 // of keys that have none of their own
   std::function<void(const Json& line)> log_line;  // called for each request and each change of a job; from any thread
   std::chrono::seconds idle_unload{0};
-  int max_batch = 4;                        // images of several jobs that run together
+  int max_batch = 0;                        // images of several jobs that run together; 0: 4, or up to 16 small ones
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
   size_t max_models = 4;                    // in memory at a time, as far as it suffices
   bool run_jobs = true;                     // false: only workers in other processes do

@@ -14,7 +14,7 @@ namespace flux2 {
 struct WorkerProcessOptions {
   StorageOptions storage;
   std::chrono::seconds idle_unload{0};
-  int max_batch = 4;
+  int max_batch = 0;
   std::chrono::milliseconds batch_wait{5};
   int max_models = 4;
   bool preload = false;

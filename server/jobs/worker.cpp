@@ -33,6 +33,17 @@ LoadedModels loaded_keys(const WorkerState& state) {
   return loaded;
 }
 
+// How many images run together if nobody says so. Small images have little work for each step, so more of them share it: 16 of
+// 64x64 took 15 % less processor time each than 4 (2 cores, pico). Large ones gain nothing and wait for each other.
+int64_t usual_batch(const Json& request) {
+  constexpr int64_t kLeast = 4, kMost = 16, kPixels = 1 << 20;
+  const auto side = [&](const char* name) {
+    return request.contains(name) && request[name].is_number_integer() ? request[name].get<int64_t>() : 0;
+  };
+  const int64_t pixels = side("width") * side("height");
+  return pixels > 0 ? std::clamp(kPixels / pixels, kLeast, kMost) : kLeast;
+}
+
 int64_t images_of(const Json& request) {
   return request.contains("count") && request["count"].is_number_integer() ? request["count"].get<int64_t>() : 1;
 }
@@ -141,10 +152,11 @@ Worker::Jobs Worker::with_company(Job first) {
   Jobs jobs;
   const std::string merge_key = first.merge_key;
   int64_t images = images_of(first.request);
+  const int64_t limit = options_.max_batch > 0 ? options_.max_batch : usual_batch(first.request);
   jobs.push_back(std::make_unique<RunningJob>(queue_, std::move(first), context_));
   // Waiting pays only if requests come from several clients: one who waits for each answer would lose that time every time.
   bool waits = options_.batch_wait.count() > 0 && Clock::now() - had_company_ < kCompanyLasts;
-  while (!merge_key.empty() && images < options_.max_batch) {
+  while (!merge_key.empty() && images < limit) {
     std::optional<Job> next;
     try {
       next = queue_.store().claim_like("gpu", merge_key, options_.name, now_ms());

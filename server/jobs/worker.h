@@ -26,7 +26,7 @@ struct WorkerOptions {
   std::string name;                     // unique among all workers of the queue
   std::chrono::seconds idle_unload{0};  // frees the model after this time without a job; 0: never
   std::chrono::seconds keep_unsaved{3600};
-  int max_batch = 4;                        // images of several jobs that run together
+  int max_batch = 0;                        // images of several jobs that run together; 0: 4, or up to 16 small ones
   std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
   size_t max_models = 4;                    // in memory at a time, as far as it suffices
   // false: runs nothing itself, but looks after the queue that others work on.
