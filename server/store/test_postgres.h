@@ -1,8 +1,10 @@
 #pragma once
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -40,17 +42,16 @@ class TestPostgres {
       config << "fsync = off\nlisten_addresses = ''\nunix_socket_directories = '" << folder_.string()
              << "'\nshared_buffers = 16MB\nmax_connections = 80\n";
     }
+    start_watchdog();
     start();
   }
   TestPostgres(const TestPostgres&) = delete;
   TestPostgres& operator=(const TestPostgres&) = delete;
   ~TestPostgres() {
     if (::getpid() != owner_) return;  // a forked child
-    try {
-      stop();
-    } catch (const std::exception&) {}
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+    ::close(alive_);
+    int status = 0;
+    ::waitpid(watchdog_, &status, 0);
   }
 
   void start() { control("-w -t 60 -l " + (folder_ / "log").string() + " start"); }
@@ -93,14 +94,38 @@ class TestPostgres {
     return {};
   }
 
+  // Stops the server and removes its folder when this process ends, also when it is killed: the pipe closes then.
+  void start_watchdog() {
+    const std::string line =
+        fmt::format("cat > /dev/null; {}; rm -rf {}",
+                    as_user(fmt::format("{}/pg_ctl -s -D {}/data -m immediate stop", programs().string(), folder_.string())),
+                    folder_.string());
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe for PostgreSQL");
+    watchdog_ = ::fork();
+    if (watchdog_ == 0) {
+      ::setsid();  // a signal for the whole test must not end it
+      const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      ::dup2(ends[0], 0), ::dup2(nothing, 1), ::dup2(nothing, 2);
+      ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ::close(ends[0]);
+    alive_ = ends[1];
+  }
+
+  static std::string as_user(const std::string& command) {
+    if (::geteuid() != 0) return command;
+    return fmt::format("setpriv --reuid={0} --regid=$(id -g {0}) --clear-groups -- {1}", user(), command);
+  }
+
   void control(const std::string& words) const {
     run(fmt::format("{}/pg_ctl -s -D {}/data {}", programs().string(), folder_.string(), words));
   }
 
   void run(const std::string& command) const {
-    std::string line = command;
-    if (::geteuid() == 0) line = fmt::format("setpriv --reuid={0} --regid=$(id -g {0}) --clear-groups -- {1}", user(), command);
-    line = fmt::format("cd {} && {} > {}/output 2>&1 < /dev/null", folder_.string(), line, folder_.string());
+    const std::string line =
+        fmt::format("cd {} && {} > {}/output 2>&1 < /dev/null", folder_.string(), as_user(command), folder_.string());
     if (std::system(line.c_str()) == 0) return;
     std::ifstream output(folder_ / "output"), log(folder_ / "log");
     throw std::runtime_error(fmt::format("{} failed: {} {}", command, std::string(std::istreambuf_iterator<char>(output), {}),
@@ -109,7 +134,8 @@ class TestPostgres {
 
   std::filesystem::path folder_;
   std::set<std::string> made_;
-  pid_t owner_;
+  pid_t owner_, watchdog_ = -1;
+  int alive_ = -1;
 };
 
 // The server of this test program, which starts when it is needed first.
