@@ -1,0 +1,200 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "image/write_image.h"
+#include "server/jobs/job_request.h"
+#include "server/jobs/training_runs.h"
+#include "server/jobs/worker.h"
+#include "server/store/ids.h"
+#include "server/store/sql_store.h"
+#include "server/store/sqlite_sql.h"
+#include "server/store/test_folder.h"
+#include "weights/weight_source.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+Settings exact_settings() {
+  SettingLayer layer;
+  layer["profile"] = {{"exact"}, "test"};
+  layer["threads"] = {{"1"}, "test"};
+  Settings settings;
+  settings.add(std::move(layer));
+  return settings;
+}
+
+// A worker and its queue, as in a server, with the bundled model and a few small images.
+class WorkerTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_ / "images");
+    for (int i = 0; i < 4; ++i) {
+      Image image(64, 64, 3);
+      for (int y = 0; y < 64; ++y)
+        for (int x = 0; x < 64; ++x) image.at(x, y)[0] = static_cast<uint8_t>(x < 16 * i ? 230 : 3 * y);
+      save_image(folder_ / "images" / (std::to_string(i) + ".png"), encode_png(image));
+      std::ofstream(folder_ / "images" / (std::to_string(i) + ".txt")) << "bars " << i;
+    }
+    home_ = folder_.string();
+    context_.environment = [this](const char* name) { return std::string(name) == "FLUX2_HOME" ? home_.c_str() : nullptr; };
+    start();
+  }
+  void TearDown() override { worker_.reset(); }
+
+  void start() {
+    worker_ = std::make_unique<Worker>(
+        context_, defaults_, queue_,
+        WorkerOptions{.name = new_id(), .runs = &runs_, .allowed = allowed_, .preempt_wait = milliseconds(20)});
+    worker_->start();
+  }
+  void restart() {
+    worker_.reset();
+    start();
+  }
+
+  std::string begin(const std::string& name, int64_t steps) {
+    const Json body = {
+        {"name", name},
+        {"dataset", {{"path", (folder_ / "images").string()}, {"general", {{"resolution", 64}, {"batch_size", 2}}}}},
+        {"options",
+         {{"max_train_steps", steps},
+          {"learning_rate", 1e-3},
+          {"network_dim", 2},
+          {"seed", 7},
+          {"save_every_n_steps", 10},
+          {"timestep_sampling", "flux2_shift"}}}};
+    return training_.create(check_training_request(body, allowed_)).id;
+  }
+  template <class Condition>
+  flux2::Run wait_until(const std::string& id, Condition&& condition) {
+    for (int i = 0; i < 24000; ++i, std::this_thread::sleep_for(milliseconds(10)))
+      if (flux2::Run run = training_.get(id); run.state == "failed" || condition(run)) return run;
+    ADD_FAILURE() << "waited too long for " << training_.get(id).state;
+    return training_.get(id);
+  }
+  flux2::Run wait_for(const std::string& id, const std::string& state) {
+    return wait_until(id, [&](const flux2::Run& run) { return run.state == state; });
+  }
+  flux2::Run wait_for_step(const std::string& id, int64_t step) {
+    return wait_until(id, [&](const flux2::Run& run) { return run.step >= step; });
+  }
+
+  std::string submit_image(bool preempt) {
+    std::vector<std::string> warnings;
+    const Json request =
+        check_job_request({{"prompt", "bars"}, {"width", 64}, {"height", 64}, {"steps", 2}, {"seed", 1}, {"preempt", preempt}},
+                          "generate", assets_, context_, warnings);
+    return queue_.submit({.request = request}).job.id;
+  }
+  Job wait_for_job(const std::string& id) {
+    for (int i = 0; i < 24000; ++i, std::this_thread::sleep_for(milliseconds(10)))
+      if (const auto job = store_->get(id); job && job->is_final()) return *job;
+    ADD_FAILURE() << "the job does not end";
+    return {};
+  }
+
+  std::map<std::string, std::vector<float>> values(const std::string& id, const std::string& name) {
+    std::map<std::string, std::vector<float>> all;
+    const auto file = open_weights(training_.folder_of(training_.get(id)) / (name + ".safetensors"));
+    for (const StoredTensor& t : file->tensors()) all[t.name] = file->open(t.name).to_floats();
+    return all;
+  }
+  std::vector<double> losses(const std::string& id) {
+    std::vector<double> list;
+    for (const RunMetric& metric : runs_.metrics(id, 0, 1'000'000)) list.push_back(metric.loss);
+    return list;
+  }
+
+  fs::path folder_ = server_test_folder();
+  std::string home_;
+  AppContext context_;
+  Settings defaults_ = exact_settings();
+  AllowedFolders allowed_{{folder_}};
+  std::shared_ptr<SqlDatabase> database_ = open_sqlite(folder_ / "flux2.db");
+  std::unique_ptr<JobStore> store_ = open_sqlite_store(folder_ / "flux2.db");
+  AssetStore assets_{folder_};
+  Events events_{*store_};
+  JobQueue queue_{*store_, assets_, events_, 100};
+  RunStore runs_{*database_};
+  TrainingRuns training_{context_, defaults_, queue_, runs_, allowed_};
+  std::unique_ptr<Worker> worker_;
+};
+
+TEST_F(WorkerTrainingTest, InterruptionsChangeNothing) {
+  constexpr int64_t kSteps = 40;
+  const std::string whole = begin("whole", kSteps);
+  ASSERT_EQ(wait_for(whole, "completed").state, "completed") << training_.get(whole).error.dump();
+
+  const std::string parts = begin("parts", kSteps);
+  wait_for_step(parts, 3);
+  const std::string waits = submit_image(false);
+  EXPECT_NE(job_to_json(*store_->get(waits), *store_)["message"].get<std::string>().find("preempt"), std::string::npos);
+  EXPECT_EQ(wait_for_job(submit_image(true)).state, "completed");
+  EXPECT_EQ(store_->get(waits)->state, "queued");
+  wait_for_step(parts, 12);
+  restart();  // as at SIGTERM: the state is saved, the job goes back
+  wait_for_step(parts, 18);
+  training_.pause(parts);
+  ASSERT_EQ(wait_for(parts, "paused").state, "paused");
+  EXPECT_EQ(wait_for_job(waits).state, "completed") << "a paused run leaves the device to others";
+  training_.change(parts, {{"save_every_n_steps", 7}});
+  training_.resume(parts);
+  wait_for_step(parts, 25);
+  training_.change(parts, {{"save_every_n_steps", 5}});  // while it trains
+  ASSERT_EQ(wait_for(parts, "completed").state, "completed") << training_.get(parts).error.dump();
+  EXPECT_EQ(losses(parts), losses(whole));
+  EXPECT_EQ(values(parts, "parts"), values(whole, "whole"));
+  EXPECT_EQ(losses(whole).size(), static_cast<size_t>(kSteps));
+}
+
+TEST_F(WorkerTrainingTest, StopsWithAndWithoutSaving) {
+  const std::string dropped = begin("dropped", 10'000);
+  wait_for_step(dropped, 2);
+  training_.stop(dropped, false);
+  EXPECT_EQ(wait_for(dropped, "stopped").state, "stopped");
+  const std::string kept = begin("kept", 10'000);
+  wait_for_step(kept, 2);
+  training_.stop(kept, true);
+  const flux2::Run run = wait_for(kept, "stopped");
+  EXPECT_EQ(runs_.checkpoints(kept).back().step, run.step);
+  EXPECT_EQ(store_->get(run.job)->state, "cancelled");
+  const std::string adapter = training_.try_checkpoint(run, run.step);
+  Json request = {{"kind", "generate"}, {"prompt", "bars"}, {"width", 64}, {"height", 64}, {"steps", 1}, {"seed", 1}};
+  request["loras"] = Json::array({{{"name", adapter}, {"weight", 0.5}}});
+  EXPECT_EQ(wait_for_job(queue_.submit({.request = request}).job.id).state, "completed");
+}
+
+TEST_F(WorkerTrainingTest, ARunWhoseServerWasKilledGoesOn) {
+  const std::string id = begin("killed", 30);
+  const flux2::Run before = wait_for_step(id, 12);
+  worker_.reset();
+  // What another server finds after a kill: the job has a worker that does not answer.
+  store_->claim_one(before.job, "dead", 1);
+  for (const Job& job : store_->recover(now_ms() + 3'600'000)) queue_.finished(job);
+  training_.revive();
+  EXPECT_NE(training_.get(id).job, before.job);
+  start();
+  EXPECT_EQ(wait_for(id, "completed").state, "completed") << training_.get(id).error.dump();
+  EXPECT_EQ(losses(id).size(), 30u);
+}
+
+TEST_F(WorkerTrainingTest, AFailedRunSaysWhy) {
+  const std::string id = begin("fails", 5);
+  worker_.reset();
+  if (training_.get(id).state != "completed") {
+    fs::remove_all(folder_ / "images");
+    start();
+    const flux2::Run run = wait_for(id, "failed");
+    EXPECT_FALSE(run.error["message"].get<std::string>().empty());
+    EXPECT_EQ(store_->get(run.job)->state, "failed");
+  }
+}
+
+}  // namespace
+}  // namespace flux2
