@@ -312,8 +312,8 @@ std::string merge_key_of(const Json& request) {
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
-  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "preempt", "tags", "save",
-                          "output_format", "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
+  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format",
+                          "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
     key.erase(own);
   const std::string text = key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return sha256(std::as_bytes(std::span(text)));
