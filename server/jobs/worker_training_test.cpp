@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -20,8 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-Settings exact_settings() {
+Settings exact_settings(bool with_memory_limit = false) {
   SettingLayer layer;
+  if (with_memory_limit) layer["max-ram"] = {{"8"}, "test"};
   layer["profile"] = {{"exact"}, "test"};
   layer["threads"] = {{"1"}, "test"};
   Settings settings;
@@ -151,6 +153,24 @@ TEST_F(WorkerTrainingTest, InterruptionsChangeNothing) {
   EXPECT_EQ(losses(parts), losses(whole));
   EXPECT_EQ(values(parts, "parts"), values(whole, "whole"));
   EXPECT_EQ(losses(whole).size(), static_cast<size_t>(kSteps));
+}
+
+TEST_F(WorkerTrainingTest, SavesItsStateIfAnotherJobMayNotFitBesideIt) {
+  constexpr int64_t kSteps = 20;
+  const std::string whole = begin("whole", kSteps);
+  ASSERT_EQ(wait_for(whole, "completed").state, "completed") << training_.get(whole).error.dump();
+  worker_.reset();
+  defaults_ = exact_settings(true);  // the limit is one of both together
+  start();
+  const std::string parts = begin("parts", kSteps);
+  wait_for_step(parts, 3);
+  EXPECT_EQ(wait_for_job(submit_image(true)).state, "completed");
+  ASSERT_EQ(wait_for(parts, "completed").state, "completed") << training_.get(parts).error.dump();
+  EXPECT_EQ(losses(parts), losses(whole));
+  EXPECT_EQ(values(parts, "parts"), values(whole, "whole"));
+  const auto checkpoints = runs_.checkpoints(parts);
+  const bool was_saved = std::any_of(checkpoints.begin(), checkpoints.end(), [](const auto& c) { return c.step % 10 != 0; });
+  EXPECT_TRUE(was_saved) << "the state before the image";
 }
 
 TEST_F(WorkerTrainingTest, StopsWithAndWithoutSaving) {
