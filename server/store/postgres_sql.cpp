@@ -73,20 +73,20 @@ class PostgresDatabase : public SqlDatabase {
  protected:
   void transact(Mode mode, const std::function<void(SqlConnection&)>& body) override {
     const auto until = deadline();
-    int conflicts = 0;
-    for (;;) {
+    for (int conflicts = 0; conflicts < kConflictsAllowed;) {
       std::optional<PostgresConnection::Writer> in_doubt;  // the transaction whose COMMIT was not answered
       try {
         const auto connection = pool_->take(until);
         if (run(*connection, mode, body, in_doubt)) return;
-        if (++conflicts > kConflictsAllowed)
-          throw DatabaseAway(ErrorCode::Network, "the database is too busy for this change", "try again");
+        ++conflicts;
+        if (PostgresPool::Clock::now() >= until) break;
       } catch (const DatabaseAway&) {
         pool_->forget_idle();
         if (PostgresPool::Clock::now() >= until) throw;
       }
       if (in_doubt && was_committed(*in_doubt, until)) return;
     }
+    throw DatabaseAway(ErrorCode::Network, "the database is too busy for this change", "try again");
   }
 
  private:
