@@ -181,10 +181,14 @@ def inpainting(page):
     page.mouse.up()
     shown(page).get_by_label("Undo").click()
     shown(page).get_by_label("Redo").click()
+    wait_until(lambda: page.evaluate("JSON.parse(localStorage['flux2.mask'] || '{}').text || ''") != "")
+    page.reload()
+    page.wait_for_selector("nav a")
+    canvas.wait_for()
     shown(page).locator("button.primary").click()
     finished(page)
     job = get("/api/v1/jobs?limit=1")["items"][0]
-    check("an inpainting job ran", job["kind"] == "inpaint" and job["state"] == "completed", job)
+    check("a reload keeps the mask, and an inpainting job ran", job["kind"] == "inpaint" and job["state"] == "completed", job)
     a, b = pixels(page, source["url"]), pixels(page, job["images"][0]["url"])
     width, height = a["width"], a["height"]
     reach = 24  # grow and feather of the request's defaults, and a block of the autoencoder

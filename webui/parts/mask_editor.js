@@ -53,6 +53,18 @@ export class MaskEditor {
     this.draw();
   }
 
+  // The mask as text, small enough to be kept by the browser; restore() takes it back.
+  text = () => (this.isEmpty() ? "" : this.mask.toDataURL("image/png"));
+
+  async restore(text) {
+    const image = new Image();
+    image.src = text;
+    await image.decode();
+    if (image.naturalWidth !== this.mask.width || image.naturalHeight !== this.mask.height) return;
+    this.mask.getContext("2d").drawImage(image, 0, 0);
+    this.draw();
+  }
+
   // White where the image is regenerated.
   async blob() {
     const out = document.createElement("canvas");

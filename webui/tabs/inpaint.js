@@ -1,6 +1,6 @@
 // Regenerates the painted part of an image.
 import { upload } from "../lib/api.js";
-import { field, h } from "../lib/dom.js";
+import { debounced, field, h } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { t } from "../lib/text.js";
 import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
@@ -19,7 +19,7 @@ export class InpaintTab extends Maker {
         values[name] = e.target.value;
         writeDraft("inpaint", values);
       } }))));
-    const editor = new MaskEditor();
+    const editor = new MaskEditor(debounced(300, () => writeDraft("mask", { image: values.picture?.url, text: editor.text() })));
     const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
     const input = imageInput((p) => this.receive({ picture: p }));
     super(form, { kind: "inpaint", check: () => this.#missing(), extra: h("div", {}, input, editor.element) });
@@ -51,6 +51,8 @@ export class InpaintTab extends Maker {
   async #open() {
     try {
       await this.editor.open(this.values.picture.url);
+      const kept = readDraft("mask", { image: "", text: "" });
+      if (kept.text && kept.image === this.values.picture.url && this.editor.isEmpty()) await this.editor.restore(kept.text);
     } catch {
       this.values.picture = null; // it was deleted
       writeDraft("inpaint", this.values);
