@@ -99,7 +99,7 @@ Json info_json(ApiContext& api, const Worker* worker) {
             {"upsample", Json::array()},
             {"safety", false},
             {"watermark", false},
-            {"training", false},
+            {"training", true},
             {"upscalers", {"lanczos"}},
             {"regional", false},
             {"projects", false}}}};
