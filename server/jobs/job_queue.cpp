@@ -146,13 +146,15 @@ void JobQueue::when_finished(const std::string& id, std::function<void(const Job
 
 std::optional<Job> JobQueue::cancel(const std::string& id) {
   std::optional<Job> before, after;
+  const int64_t now = now_ms();
   {
     const std::lock_guard lock(cancelling_);
     before = store_.get(id);
-    if (before) after = store_.cancel(id, now_ms());
+    if (before) after = store_.cancel(id, now);
   }
   if (!after || before->state == after->state) return after;
-  if (before->state == "queued" && after->state == "cancelled") finished(*after);
+  // Another process may have cancelled it in the same moment, and reports it.
+  if (before->state == "queued" && after->state == "cancelled" && after->finished == now) finished(*after);
   else if (after->state == "cancelling") note_cancel(id), events_.publish("job.updated", job_to_json(*after, store_, false), id);
   return after;
 }
