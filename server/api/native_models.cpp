@@ -369,11 +369,6 @@ HttpResponse accepted(const JobQueue::Submission& submission, ModelsApi& m) {
   return response;
 }
 
-// A body may be left out where every member has a default.
-Json optional_body(const ServerRequest& request, const AppContext& app) {
-  return request.body.empty() ? Json::object() : json_body(request, app);
-}
-
 std::string path_of_file(const ServerRequest& request, const AppContext& app) {
   const Json body = json_body(request, app);
   if (body.size() != 1 || !body.contains("path"))
@@ -467,9 +462,7 @@ void add_model_routes(Router& router, ModelsApi& models) {
        "/api/v1/models/verify",
        Scope::Manage,
        "check files of models, as a job",
-       [](const ServerRequest& r, ModelsApi& m) {
-         return accepted(verify_submission(optional_body(r, m.api.app), m.api.app), m);
-       },
+       [](const ServerRequest& r, ModelsApi& m) { return accepted(verify_submission(json_body(r, m.api.app), m.api.app), m); },
        {},
        R"({"type":"object","properties":{"keys":{"type":["array","null"],"items":{"type":"string"}},"values":{"type":["boolean","null"]},)"
        R"("quick":{"type":["boolean","null"]}},"additionalProperties":false})"},
@@ -497,7 +490,7 @@ void add_model_routes(Router& router, ModelsApi& models) {
        Scope::Manage,
        "convert or quantise a model, as a job",
        [](const ServerRequest& r, ModelsApi& m) {
-         return accepted(convert_submission(r.parameter("key"), optional_body(r, m.api.app), m.api.app), m);
+         return accepted(convert_submission(r.parameter("key"), json_body(r, m.api.app), m.api.app), m);
        },
        {},
        R"({"type":"object","properties":{"quant":{"type":["string","null"]},"to":{"type":["string","null"]},)"
