@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "record/generation_record.h"
@@ -45,6 +46,28 @@ std::string label_text(const std::string& text) {
     else quoted += c;
   }
   return quoted;
+}
+
+// A model may be in memory more than once, with different settings. Prometheus wants one line for each name.
+std::vector<ModelInMemory> by_name(const std::vector<ModelInMemory>& all) {
+  std::vector<ModelInMemory> models;
+  for (const ModelInMemory& model : all) {
+    const auto same = std::find_if(models.begin(), models.end(), [&](const ModelInMemory& other) {
+      return other.name == model.name && other.device == model.device;
+    });
+    if (same == models.end()) {
+      models.push_back(model);
+      continue;
+    }
+    same->bytes += model.bytes;
+    for (size_t i = 0; i < model.caches.size(); ++i) {
+      same->caches[i].bytes += model.caches[i].bytes;
+      same->caches[i].limit += model.caches[i].limit;
+      same->caches[i].hits += model.caches[i].hits;
+      same->caches[i].misses += model.caches[i].misses;
+    }
+  }
+  return models;
 }
 
 double resident_bytes() {
@@ -92,11 +115,12 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
   const WorkerState state = sources.worker->state();
   text.add("models_loaded", "gauge", "Models in memory.", static_cast<double>(state.models.size()));
   text.add("models_evicted_total", "counter", "Models that made room for others.", whole(state.evicted));
+  const std::vector<ModelInMemory> models = by_name(state.models);
   const auto labels = [](const ModelInMemory& model, const char* cache = nullptr) {
     return fmt::format("{{model=\"{}\",device=\"{}\"{}}}", label_text(model.name), label_text(model.device),
                        cache ? fmt::format(",cache=\"{}\"", cache) : "");
   };
-  for (const ModelInMemory& model : state.models)
+  for (const ModelInMemory& model : models)
     text.add("model_bytes", "gauge", "Memory that a model keeps: of its GPU, or on a CPU the size of its weights.",
              whole(model.bytes), labels(model));
   text.add("device_memory_bytes", "gauge", "Memory of the GPU in use.", whole(state.device_memory.total));
@@ -110,7 +134,7 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
         CacheFigure{"cache_limit_bytes", "gauge", "Largest size of a cache.", &PictureMaker::Cache::limit},
         CacheFigure{"cache_hits_total", "counter", "Requests that found what they need.", &PictureMaker::Cache::hits},
         CacheFigure{"cache_misses_total", "counter", "Requests that did not.", &PictureMaker::Cache::misses}})
-    for (const ModelInMemory& model : state.models)
+    for (const ModelInMemory& model : models)
       for (const PictureMaker::Cache& cache : model.caches)
         text.add(figure.name, figure.type, figure.help, whole(cache.*figure.value), labels(model, cache.name));
   return text.take();
