@@ -54,7 +54,7 @@ std::string reason_of(std::exception_ptr thrown) {
 }
 
 HttpError database_unavailable() {
-  HttpError error(503, "database_unavailable", "The database cannot be reached at present.");
+  HttpError error(503, "database_unavailable", "the database cannot be reached at present");
   error.hint = "try again in a few seconds";
   error.headers = {{"retry-after", "3"}};
   return error;
