@@ -161,7 +161,7 @@ class ServeTraining : public Cli {
 };
 
 TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
-  constexpr int64_t kSteps = 300;
+  constexpr int64_t kSteps = 120;
   serve({"--preempt-wait", "0.1"});
   Json dry = request("bars", kSteps);
   dry["dry"] = true;
@@ -198,7 +198,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
   EXPECT_EQ(ask("GET", "/api/v1/jobs/" + waits["id"].get<std::string>())["state"], "queued") << "it did not ask to preempt";
 
   // Save and stop, then go on.
-  wait_for_step(run, 60);
+  wait_for_step(run, 40);
   ask("POST", run + "/pause");
   const Json paused = wait_for(run, "paused");
   EXPECT_LT(paused["step"].get<int64_t>(), kSteps);
@@ -208,7 +208,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
   ask("PATCH", run, {{"options", {{"sample_every_n_steps", 50}}}});
   EXPECT_EQ(send("PATCH", run, {{"options", {{"seed", 3}}}}).status, 400);
   ask("POST", run + "/resume");
-  wait_for_step(run, paused["step"].get<int64_t>() + 20);
+  wait_for_step(run, paused["step"].get<int64_t>() + 15);
   ask("POST", run + "/stop", {{"save", true}});
   EXPECT_EQ(wait_for(run, "stopped")["state"], "stopped");
   ask("POST", run + "/resume");
@@ -224,7 +224,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
   EXPECT_EQ(ask("GET", run + "/metrics?keys=loss,lr&max=10")["step"].size(), 10u);
 
   const Json samples = ask("GET", run + "/samples")["items"];
-  ASSERT_GE(samples.size(), 3u);
+  ASSERT_GE(samples.size(), 2u);
   EXPECT_EQ(samples[0]["step"], 20);
   const std::string sample = send("GET", samples[0]["url"]).body;
   EXPECT_EQ(read_image(std::as_bytes(std::span(sample))).width, 64);
@@ -239,7 +239,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
 }
 
 TEST_F(ServeTraining, SurvivesTheEndOfTheServer) {
-  constexpr int64_t kSteps = 200;
+  constexpr int64_t kSteps = 80;
   serve({"--preempt-wait", "0.1", "--max-ram", "8"});  // with a limit, the state is saved before another job runs
   const std::string run = begin(request("bars", kSteps, {{"save_every_n_steps", 10}}));
   wait_for_step(run, 5);

@@ -236,8 +236,8 @@ HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink& sink) co
   set_text(CURLOPT_USERAGENT, s.user_agent);
   if (request.method == "HEAD") {
     curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "POST" || request.method == "PUT") {
-    if (request.method == "PUT") curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, "PUT");  // give_back() resets it
+  } else if (request.method == "POST" || request.method == "PUT" || request.method == "PATCH") {
+    if (request.method != "POST") curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, request.method.c_str());  // give_back() resets it
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, request.body.c_str());
   } else if (request.method == "DELETE") {
