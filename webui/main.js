@@ -11,9 +11,10 @@ import { GalleryTab } from "./tabs/gallery.js";
 import { GenerateTab } from "./tabs/generate.js";
 import { InpaintTab } from "./tabs/inpaint.js";
 import { ModelsTab } from "./tabs/models.js";
+import { TrainingTab } from "./tabs/training.js";
 import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/settings.js";
 
-const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, models: ModelsTab, settings: SettingsTab };
+const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
 const made = {}; // tabs that were opened: they keep their state
 let current = "";
 
@@ -43,7 +44,7 @@ function showTab() {
 function modelPicker() {
   const picker = h("select", { "aria-label": t("model.label"), onchange: () => {
     for (const name of ["generate", "edit", "inpaint"]) tabNamed(name).form.set({ model: picker.value });
-    tabNamed(current).form?.showModel();
+    tabNamed(current).form?.showModel?.();
   } });
   const show = () => {
     const chosen = made.generate?.form.draft.model || "";

@@ -226,12 +226,51 @@ def gallery(page):
     page.locator(".gallery-tab input").fill("")
 
 
+def models(page):
+    tab(page, "models")
+    check("the bundled model is listed", wait_until(lambda: page.locator(".card h3", has_text="pico").count() >= 1))
+    check("starter models are offered", wait_until(lambda: page.locator(".card", has_text="klein").count() >= 1))
+
+
+def training(page):
+    tab(page, "training")
+    shown(page).get_by_label("Name").fill("circles")
+    images = [i["url"] for job in get("/api/v1/jobs?state=completed&limit=4")["items"] for i in job["images"]][:4]
+    files = [{"name": f"{n}.png", "mimeType": "image/png", "buffer": urllib.request.urlopen(URL + url).read()} for n, url in enumerate(images)]
+    shown(page).locator("input[type=file]").set_input_files(files)
+    captions = shown(page).locator(".captions textarea")
+    check("images to train on are listed", wait_until(lambda: captions.count() == len(files)), captions.count())
+    for n in range(captions.count()):
+        captions.nth(n).fill(f"zorp number {n}")
+    for label, value in (("Steps", "24"), ("Rank", "2"), ("Learning rate", "1e-3"), ("Save every … steps", "8"), ("Prompt for samples", "zorp")):
+        shown(page).get_by_label(label, exact=True).first.fill(value)
+    shown(page).get_by_text("Forecast", exact=True).click()
+    check("the forecast of a run is shown", wait_until(lambda: "24 steps" in shown(page).locator("[role=status]").inner_text(), 60))
+    page.reload()
+    page.wait_for_selector("nav a")
+    check("a reload keeps the captions", wait_until(lambda: captions.count() == len(files) and captions.first.input_value() == "zorp number 0"))
+    shown(page).get_by_text("Start training").click()
+    check("the curve is drawn while it trains", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 120))
+    tries = shown(page).locator(".checkpoints").get_by_text("Try", exact=True)
+    check("checkpoints appear", wait_until(lambda: tries.count() >= 1, 120))
+    check("samples appear", wait_until(lambda: shown(page).locator(".strip figure").count() >= 1, 120))
+    tries.first.click()
+    check("a checkpoint is tried in Generate", wait_until(lambda: page.url.endswith("#generate") and "run:circles@" in shown(page).locator(".loras").inner_text()))
+    shown(page).locator("[data-name=prompt]").fill("zorp")
+    shown(page).locator("button.primary").click()
+    wait_until(lambda: get("/api/v1/jobs?state=completed&kind=generate&limit=1")["items"][0]["request"]["prompt"] == "zorp", 180)
+    job = get("/api/v1/jobs?kind=generate&limit=1")["items"][0]
+    check("an image is made with it", job["state"] == "completed" and job["request"]["loras"][0]["name"].startswith("run:circles@"), job["error"])
+    tab(page, "training")
+    check("the run ends", wait_until(lambda: get("/api/v1/training")["items"][0]["state"] == "completed", 180))
+
+
 def looks(browser):
     axe = Axe()
     for scheme in ("light", "dark"):
         for size in ((1280, 800), (390, 800)):
             page = open_page(browser, *size, color_scheme=scheme)
-            for name in ("generate", "edit", "inpaint", "gallery", "models", "settings"):
+            for name in ("generate", "edit", "inpaint", "gallery", "models", "training", "settings"):
                 tab(page, name)
                 time.sleep(0.4)
                 if SHOTS:
@@ -264,7 +303,7 @@ def language(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
     page = first_image(browser)
-    for step in (sizes_and_batches, queue, cancelling, editing, inpainting, gallery):
+    for step in (sizes_and_batches, queue, cancelling, editing, inpainting, gallery, models, training):
         step(page)
     two_windows(browser, page)
     language(browser)

@@ -3,7 +3,8 @@ import { get } from "./api.js";
 
 const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
-  "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded",
+  "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
+  "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 
@@ -137,7 +138,10 @@ class Store extends EventTarget {
         for (const model of this.models) model.loaded = name === "model.loaded" && model.name === data.model;
         this.#tell("info");
         return;
+      case "install.completed":
+        this.refresh().catch(() => {});
     }
+    this.#tell(name, data); // those that only one tab follows
   }
 
   #change(id, values, event = "jobs") {

@@ -42,6 +42,11 @@ export class RequestForm {
     this.#showLoras();
   }
 
+  addLora(name) {
+    const others = this.draft.loras.filter((l) => l.name !== name);
+    this.set({ loras: [...others, { name, weight: 1, on: true }] });
+  }
+
   model = () => this.draft.model || store.models.find((m) => m.type === "main" && m.loaded)?.name || "";
 
   async request() {
@@ -157,14 +162,15 @@ export class RequestForm {
     const input = h("input", { list: matching.id, placeholder: t("lora.add") });
     const add = () => {
       const name = input.value.trim();
-      if (!store.loras.some((l) => l.name === name) || this.draft.loras.some((l) => l.name === name)) return;
+      if (!store.loras.some((l) => l.name === name)) return;
       input.value = "";
-      this.set({ loras: [...this.draft.loras, { name, weight: 1, on: true }] });
+      this.addLora(name);
     };
     input.addEventListener("change", add);
     this.loraInput = field(t("field.loras"), input, { wide: true });
     this.#showLoras();
-    return h("div", { hidden: store.loras.length === 0 }, this.loraInput, matching, this.loraList);
+    this.loraInput.hidden = store.loras.length === 0;
+    return h("div", {}, this.loraInput, matching, this.loraList);
   }
 
   #showLoras() {

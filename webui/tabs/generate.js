@@ -6,7 +6,8 @@ export class GenerateTab extends Maker {
     super(new RequestForm("generate"), { kind: "generate" });
   }
 
-  receive({ settings }) {
+  receive({ settings, lora }) {
     if (settings) this.form.set(settings);
+    if (lora) this.form.addLora(lora);
   }
 }

@@ -1,0 +1,193 @@
+// Training runs: start one from chosen images, watch it, try its checkpoints.
+import { get, post, remove } from "../lib/api.js";
+import { debounced, field, h, replace } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
+import { icon } from "../lib/icons.js";
+import { store } from "../lib/store.js";
+import { bytes, seconds, t } from "../lib/text.js";
+import { sendTo } from "../parts/image_actions.js";
+import { imageInput } from "../parts/image_input.js";
+import { attempt, toast } from "../parts/messages.js";
+import { Plot } from "../parts/plot.js";
+
+const PRESETS = ["", "character", "style", "edit", "concept"];
+const NUMBERS = ["max_train_steps", "network_dim", "learning_rate", "save_every_n_steps"];
+const OVER = ["completed", "failed", "stopped"];
+
+// A new run: its images with captions, and the few options that people change.
+class NewRun {
+  constructor(started) {
+    this.started = started;
+    this.draft = readDraft("training", { name: "", preset: "", pictures: [], prompt: "", max_train_steps: "", network_dim: "", learning_rate: "",
+      save_every_n_steps: "" });
+    this.list = h("div", { class: "captions" });
+    this.forecast = h("div", { role: "status" });
+    const text = (name, attributes = {}) => h("input", { ...attributes, value: this.draft[name], oninput: (e) => this.#set(name, e.target.value) });
+    const preset = h("select", { onchange: () => this.#set("preset", preset.value) }, PRESETS.map((p) => h("option", { value: p }, t(`preset.${p || "none"}`))));
+    preset.value = this.draft.preset;
+    this.element = h("form", { class: "form", "aria-label": t("training.new"), onsubmit: (e) => e.preventDefault() },
+      h("div", { class: "row" }, field(t("training.name"), text("name")), field(t("training.preset"), preset)),
+      h("fieldset", {}, h("legend", {}, t("training.images")), this.list, imageInput((p) => this.#add(p), { several: true })),
+      h("div", { class: "row" }, NUMBERS.map((n) => field(t(`training.${n}`), text(n, { inputmode: "decimal", placeholder: t("field.default") })))),
+      field(t("training.sample"), text("prompt"), { wide: true }),
+      h("div", { class: "actions" },
+        h("button", { type: "button", onclick: () => this.#look() }, t("training.forecast")),
+        h("button", { type: "button", class: "primary", onclick: () => this.#start() }, t("training.start"))),
+      this.forecast);
+    this.#show();
+  }
+
+  #set(name, value) {
+    this.draft[name] = value;
+    writeDraft("training", this.draft);
+  }
+
+  #add(picture) {
+    this.#set("pictures", [...this.draft.pictures, { ...picture, caption: "" }]);
+    this.#show();
+  }
+
+  #show() {
+    replace(this.list, this.draft.pictures.map((picture, i) => h("div", { class: "caption" },
+      h("img", { src: picture.thumb, alt: t("references.nth", { n: i + 1 }) }),
+      h("textarea", { rows: 2, value: picture.caption, "aria-label": t("training.caption", { n: i + 1 }), placeholder: t("training.caption", { n: i + 1 }),
+        oninput: (e) => {
+          picture.caption = e.target.value;
+          this.#set("pictures", this.draft.pictures);
+        } }),
+      h("button", { type: "button", class: "plain", "aria-label": t("references.remove", { n: i + 1 }), onclick: () => {
+        this.#set("pictures", this.draft.pictures.filter((p) => p !== picture));
+        this.#show();
+      } }, icon("close")))));
+  }
+
+  #request() {
+    const d = this.draft;
+    const options = {};
+    for (const name of NUMBERS) if (d[name] !== "") options[name] = Number(d[name]);
+    if (d.prompt.trim()) Object.assign(options, { sample_prompts: [d.prompt.trim()], sample_every_n_steps: options.save_every_n_steps || 100 });
+    return { name: d.name.trim(), preset: d.preset || null, options,
+      dataset: { assets: d.pictures.map((p) => ({ asset_id: `ast_${p.asset.replace("asset:", "")}`, caption: p.caption })) } };
+  }
+
+  async #look() {
+    replace(this.forecast, h("p", { class: "quiet" }, t("training.measuring")));
+    const plan = await attempt(() => post("/training", { ...this.#request(), dry: true }));
+    replace(this.forecast, plan ? [h("p", {}, t("training.needs", { images: plan.items, steps: plan.steps, time: seconds(plan.eta_s || 0),
+      memory: bytes((plan.device_gib || plan.host_gib || 0) * 2 ** 30) })), (plan.warnings || []).map((w) => h("p", { class: "quiet" }, w))] : []);
+  }
+
+  async #start() {
+    const run = await attempt(() => post("/training", this.#request()));
+    if (run) this.started(run);
+  }
+}
+
+class RunView {
+  constructor() {
+    this.head = h("div");
+    this.loss = new Plot(t("training.loss"));
+    this.rate = new Plot(t("training.rate"));
+    this.samples = h("div", { class: "strip" });
+    this.checkpoints = h("ul", { class: "checkpoints" });
+    this.element = h("div", { class: "run", hidden: true }, this.head, this.loss.element, this.samples, h("h2", {}, t("training.checkpoints")), this.checkpoints,
+      this.rate.element);
+    this.readSoon = debounced(700, () => this.read());
+    for (const name of ["train.metrics", "train.sample", "train.checkpoint"])
+      store.on(name, (data) => data.run_id === this.run?.id && this.readSoon());
+    store.on("train.state", (data) => (data.run?.id || data.id) === this.run?.id && this.readSoon());
+  }
+
+  async show(run) {
+    this.run = run;
+    this.element.hidden = false;
+    await this.read();
+  }
+
+  async read() {
+    const { id } = this.run;
+    const answers = await attempt(() => Promise.all([get(`/training/${id}`), get(`/training/${id}/metrics?max=300&keys=loss,lr`), get(`/training/${id}/samples`),
+      get(`/training/${id}/checkpoints`)]));
+    if (!answers || this.run.id !== id) return;
+    const [run, metrics, samples, checkpoints] = answers;
+    this.run = run;
+    const points = (key) => (metrics.step || []).map((x, i) => ({ x, y: metrics[key]?.[i], low: metrics[`${key}_min`]?.[i], high: metrics[`${key}_max`]?.[i] }));
+    this.loss.show(points("loss"));
+    this.rate.show(points("lr"));
+    this.#showHead(run);
+    replace(this.samples, samples.items.map((s) => h("figure", {}, h("img", { src: s.url, alt: s.prompt }), h("figcaption", { class: "quiet" }, t("training.step", { n: s.step })))));
+    const items = checkpoints.items || checkpoints;
+    replace(this.checkpoints, items.length ? items.map((c) => this.#checkpoint(c)) : h("li", { class: "quiet" }, t("training.no_checkpoints")));
+  }
+
+  #showHead(run) {
+    const act = (label, path, body) => h("button", { onclick: () => attempt(async () => {
+      await post(`/training/${run.id}/${path}`, body);
+      this.readSoon();
+    }) }, t(label));
+    const over = OVER.includes(run.state);
+    const left = !over && run.eta_s ? ` · ${t("time.left", { time: seconds(run.eta_s) })}` : "";
+    const loss = run.loss_avg ?? run.loss;
+    replace(this.head, h("h2", {}, run.name), h("p", {}, `${t(`run.${run.state}`)} · ${run.step} / ${run.steps}${left}`),
+      loss ? h("p", { class: "quiet" }, t("training.loss_now", { loss: loss.toPrecision(4) })) : null,
+      h("progress", { max: run.steps || 1, value: run.step || 0, "aria-label": t("result.progress") }),
+      run.error ? h("p", { class: "error" }, run.error.message || String(run.error)) : null,
+      h("div", { class: "actions" },
+        over ? null : run.state === "paused" ? act("training.resume", "resume") : act("training.pause", "pause"),
+        over ? null : act("training.stop", "stop", { save: true })));
+  }
+
+  #checkpoint(c) {
+    const path = `/training/${this.run.id}/checkpoints/${c.step}`;
+    return h("li", {}, h("span", {}, t("training.step", { n: c.step })), c.bytes ? h("span", { class: "quiet" }, bytes(c.bytes)) : null,
+      h("button", { onclick: () => attempt(async () => {
+        const tried = await post(`${path}/try`);
+        sendTo("generate", { lora: tried.adapter });
+        toast(t("training.trying", { name: tried.adapter }));
+      }) }, t("training.try")),
+      c.kept ? h("span", { class: "badge" }, t("training.kept")) : h("button", { onclick: () => attempt(async () => {
+        await post(`${path}/keep`);
+        this.readSoon();
+      }) }, t("training.keep")),
+      h("button", { class: "plain", "aria-label": t("training.delete", { n: c.step }), onclick: () => attempt(async () => {
+        await remove(path);
+        this.readSoon();
+      }) }, icon("trash")));
+  }
+}
+
+export class TrainingTab {
+  constructor() {
+    this.runs = h("ul", { class: "runs" });
+    this.view = new RunView();
+    this.form = null;
+    this.host = h("div");
+    this.element = h("div", { class: "maker" }, h("div", { class: "side" },
+      h("button", { class: "primary", onclick: () => this.#new() }, icon("add"), t("training.new")), this.runs), h("div", { class: "work" }, this.host, this.view.element));
+    store.on("train.state", debounced(300, () => this.shown()));
+  }
+
+  async shown() {
+    if (this.element.hidden) return;
+    const page = await attempt(() => get("/training?limit=50"));
+    if (!page) return;
+    replace(this.runs, page.items.map((run) => h("li", {}, h("button", { class: "plain", "aria-pressed": String(run.id === this.view.run?.id), onclick: () => this.#open(run) },
+      h("span", { class: "one-line" }, run.name), h("span", { class: "quiet" }, `${t(`run.${run.state}`)} ${run.step}/${run.steps}`)))));
+    if (!page.items.length && !this.newRun) this.#new();
+    else if (!this.newRun && !this.view.run) this.#open(page.items[0]);
+  }
+
+  #new() {
+    this.newRun = new NewRun((run) => this.#open(run));
+    this.view.element.hidden = true;
+    this.view.run = null;
+    replace(this.host, this.newRun.element);
+  }
+
+  async #open(run) {
+    this.newRun = null;
+    replace(this.host);
+    await this.view.show(run);
+    await this.shown();
+  }
+}
