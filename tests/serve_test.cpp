@@ -360,9 +360,6 @@ TEST_F(Serve, SharesAPostgresDatabaseThatComesAndGoes) {
   const std::string first_url = url_;
   const auto first = std::move(server_);
   serve({"--database", database, "--no-worker"});
-  const Finished key = run(start({"keys", "add", "laptop", "--database", database}));
-  EXPECT_EQ(key.status, 0) << key.err;
-
   const std::string id = ask("POST", "/api/v1/jobs", small_job(1))["id"];
   EXPECT_EQ(wait_for(id)["state"], "completed") << "the first server has run it";
   const Json answer = ask("POST", "/v1/images/generations", {{"prompt", "x"}, {"size", "64x64"}, {"steps", 2}, {"seed", 3}});
@@ -386,6 +383,15 @@ TEST_F(Serve, SharesAPostgresDatabaseThatComesAndGoes) {
   EXPECT_TRUE(becomes(200));
   EXPECT_EQ(job(id)["state"], "completed");
   EXPECT_EQ(wait_for(ask("POST", "/api/v1/jobs", small_job(2))["id"])["state"], "completed");
+
+  const Finished key = run(start({"keys", "add", "laptop", "--database", database}));
+  EXPECT_EQ(key.status, 0) << key.err;
+  int status = 200;
+  for (int i = 0; i < 200 && status != 401; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    status = send("GET", "/api/v1/jobs").status;
+  }
+  EXPECT_EQ(status, 401) << "a running server knows the new key";
 
   for (Subprocess* server : {first.get(), server_.get()}) {
     server->signal(SIGTERM);
