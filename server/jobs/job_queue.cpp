@@ -48,7 +48,7 @@ void JobQueue::check_limits(const Caller& caller, int64_t work) {
   if (caller.limits.queue > 0 && used.jobs >= caller.limits.queue) {
     ++refused_.queue;
     refuse("key_queue_full",
-           fmt::format("This key may have {} jobs that wait or run, and it has {}.", caller.limits.queue, used.jobs), 5);
+           fmt::format("This key has {} of the {} jobs that it may have waiting or running.", used.jobs, caller.limits.queue), 5);
   }
   if (caller.limits.work <= 0 || used.work + work <= caller.limits.work) return;
   ++refused_.work;

@@ -344,7 +344,7 @@ TEST_F(JobLimitsTest, AKeyMayHaveSoManyJobs) {
   EXPECT_EQ(error.status, 429);
   EXPECT_EQ(error.code, "key_queue_full");
   EXPECT_EQ(error.headers.at(0).first, "retry-after");
-  EXPECT_STREQ(error.what(), "This key may have 1 jobs that wait or run, and it has 1.");
+  EXPECT_STREQ(error.what(), "This key has 1 of the 1 jobs that it may have waiting or running.");
   EXPECT_EQ(queue_.refused().queue, 1);
   Caller other = one_job_;
   other.key = "another";
