@@ -110,9 +110,11 @@ TEST(Listener, ReadsFormsAndDeletesTheirFiles) {
   std::vector<Exchange> kept;
   TestServer server(
       [&](const Exchange& exchange) {
+        {
+          const std::lock_guard lock(mutex);
+          kept.push_back(exchange);
+        }
         exchange.respond(echo(exchange.request()));
-        const std::lock_guard lock(mutex);
-        kept.push_back(exchange);
       },
       {}, [](const ServerRequest&) { return Admission{.body_limit = 8 << 20, .refusal = {}}; });
   RawClient client(server.port());
