@@ -497,11 +497,39 @@ std::vector<OptionGroup> encode_text_options() {
 
 std::vector<OptionGroup> serve_options() {
   OptionGroup server{"Server", {}};
-  for (const char* name :
-       {"host",      "port",          "socket",      "api_key",        "insecure",  "host_name",   "cors",
-        "tls_cert",  "tls_key",       "queue",       "key_rate",       "key_queue", "key_work",    "log_format",
-        "max_batch", "batch_wait_ms", "idle_unload", "max_models",     "preload",   "model_roots", "preempt_wait",
-        "data",      "database",      "images",      "image_cache_mb", "no_worker", "no_ui",       "ui"})
+  for (const char* name : {"host",
+                           "port",
+                           "socket",
+                           "api_key",
+                           "insecure",
+                           "host_name",
+                           "cors",
+                           "tls_cert",
+                           "tls_key",
+                           "queue",
+                           "key_rate",
+                           "key_queue",
+                           "key_work",
+                           "log_format",
+                           "max_batch",
+                           "batch_wait_ms",
+                           "idle_unload",
+                           "max_models",
+                           "preload",
+                           "model_roots",
+                           "preempt_wait",
+                           "data",
+                           "database",
+                           "images",
+                           "image_cache_mb",
+                           "no_worker",
+                           "no_ui",
+                           "ui",
+                           "cancel_on_disconnect",
+                           "allow_url_fetch",
+                           "alias_openai_models",
+                           "img2img",
+                           "distilled_step_cap"})
     server.options.push_back(option(name));
   return {server, model_group(), device_group(), control_group()};
 }
