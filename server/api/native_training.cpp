@@ -16,21 +16,22 @@ namespace flux2 {
 
 namespace {
 
-constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kMostRunSteps = 1'000'000'000;
 
 std::optional<int64_t> step_number(std::string_view text) {
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostSteps) return std::nullopt;
+  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostRunSteps) return std::nullopt;
   return value;
 }
 
-int64_t number_argument(const ServerRequest& request, const char* name, int64_t low, int64_t otherwise) {
+int64_t number_argument(const ServerRequest& request, const char* name, int64_t low, int64_t otherwise,
+                        int64_t high = kMostRunSteps) {
   const auto text = request.argument(name);
   if (!text || text->empty()) return otherwise;
   const auto value = step_number(*text);
-  if (!value || *value < low)
-    throw HttpError(400, "invalid_request", fmt::format("{} must be a whole number from {} to {}", name, low, kMostSteps), name);
+  if (!value || *value < low || *value > high)
+    throw HttpError(400, "invalid_request", fmt::format("{} must be a whole number from {} to {}", name, low, high), name);
   return *value;
 }
 
@@ -59,8 +60,7 @@ HttpResponse list_runs(const ServerRequest& request, TrainingRuns& runs) {
   const std::string cursor = request.argument("cursor").value_or("");
   const std::string before = cursor.empty() ? "" : id_without_prefix(cursor, "run_");
   if (!cursor.empty() && before.empty()) throw HttpError(400, "invalid_request", "cursor must be the id of a run", "cursor");
-  const auto limit = static_cast<size_t>(number_argument(request, "limit", 1, 50));
-  if (limit > 200) throw HttpError(400, "invalid_request", "limit must be a whole number from 1 to 200", "limit");
+  const auto limit = static_cast<size_t>(number_argument(request, "limit", 1, 50, 200));
   const std::vector<Run> found = runs.store().list(before, static_cast<int>(limit));
   Json items = Json::array();
   for (const Run& run : found) items.push_back(run_to_json(run));
@@ -83,10 +83,9 @@ HttpResponse metrics_of(const ServerRequest& request, TrainingRuns& runs) {
       throw HttpError(400, "invalid_request", fmt::format("keys can be {}", fmt::join(names, ", ")), "keys");
   if (keys.empty()) keys = names;
   BucketRange range{.from = number_argument(request, "from", 0, 0),
-                    .to = number_argument(request, "to", 0, kMostSteps),
-                    .max = number_argument(request, "max", 1, 2000)};
+                    .to = number_argument(request, "to", 0, kMostRunSteps),
+                    .max = number_argument(request, "max", 1, 2000, 10'000)};
   if (range.from > range.to) throw HttpError(400, "invalid_request", "from must not be greater than to", "from");
-  if (range.max > 10'000) throw HttpError(400, "invalid_request", "max must be a whole number from 1 to 10000", "max");
   const std::vector<RunMetric> metrics = runs.store().metrics(run.id, range.from, range.to);
   // The width of a bucket depends on the steps that there are, unless the request says where it ends.
   if (!request.argument("to") || request.argument("to")->empty()) range.to = metrics.empty() ? range.from : metrics.back().step;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr auto kLookEvery = std::chrono::milliseconds(100);
+constexpr auto kWishesEvery = std::chrono::milliseconds(100);
 constexpr auto kFlushEvery = std::chrono::milliseconds(500);
 
 double number_or_nan(const Json& event, const char* key) {
@@ -202,7 +202,7 @@ TrainingJob::Ask TrainingJob::asked(bool at_step) {
   if (ask_ == Ask::Shutdown || ask_ == Ask::Lost) return ask_;
   if (lost_) return ask_ = Ask::Lost;
   if (help_.stopping()) return ask_ = Ask::Shutdown;
-  if (Clock::now() - looked_ < kLookEvery) return ask_;
+  if (Clock::now() - looked_ < kWishesEvery) return ask_;
   looked_ = Clock::now();
   try {
     const std::string wish = runs_.wish(run_.id);

@@ -22,7 +22,7 @@ constexpr int kMostRevivals = 3;  // without a step in between: a run that kills
 constexpr int64_t kQueuedSoonMs = 60'000;
 constexpr double kBytesPerGib = 1 << 30;
 
-HttpError wrong_state(const Run& run, const char* what) {
+HttpError run_is_wrong(const Run& run, const char* what) {
   return {409, "wrong_state", fmt::format("the run is {}; it cannot be {}", run.state, what)};
 }
 
@@ -59,18 +59,18 @@ void check_action(const Run& run, RunAction action, bool has_job) {
   const bool works = run.is_active() || (run.state == "paused" && has_job);
   switch (action) {
     case RunAction::Pause:
-      if (!works) throw wrong_state(run, "paused");
+      if (!works) throw run_is_wrong(run, "paused");
       break;
     case RunAction::Resume:
       if (run.state == "paused" && has_job)
         throw HttpError(409, "wrong_state", "the run made way for another job and goes on by itself");
-      if (run.state != "paused" && run.state != "stopped" && run.state != "failed") throw wrong_state(run, "resumed");
+      if (run.state != "paused" && run.state != "stopped" && run.state != "failed") throw run_is_wrong(run, "resumed");
       break;
     case RunAction::Stop:
-      if (!works && run.state != "paused") throw wrong_state(run, "stopped");
+      if (!works && run.state != "paused") throw run_is_wrong(run, "stopped");
       break;
     case RunAction::Change:
-      if (run.state == "completed") throw wrong_state(run, "changed");
+      if (run.state == "completed") throw run_is_wrong(run, "changed");
       break;
   }
 }
