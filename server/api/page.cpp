@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/path_exists.h"
 #include "server/http/errors.h"
 #include "webui/files.h"
 
@@ -50,12 +51,19 @@ HttpResponse embedded(const ServerRequest& request, const PageFile& file, const 
   return response;
 }
 
-// From the folder, under the name of an embedded file: nothing else in it is served.
-HttpResponse read_from(const std::filesystem::path& folder, const PageFile& file) {
+// From the folder of somebody who works on the page. The path has no "..": the parser of addresses refuses it.
+HttpResponse read_from(const std::filesystem::path& folder, std::string_view path) {
+  constexpr std::pair<std::string_view, const char*> kTypes[] = {{".html", "text/html; charset=utf-8"},
+                                                                 {".js", "text/javascript; charset=utf-8"},
+                                                                 {".css", "text/css; charset=utf-8"},
+                                                                 {".json", "application/json"},
+                                                                 {".svg", "image/svg+xml"}};
+  const auto type = std::ranges::find_if(kTypes, [&](const auto& known) { return path.ends_with(known.first); });
+  if (type == std::end(kTypes) || !is_file(folder / path)) throw HttpError(404, "unknown_url", "the page has no such file");
   constexpr std::string_view kVersion = "{{version}}";
-  std::string text = read_text_file(folder / file.path, {.bytes = kLargestFile});
+  std::string text = read_text_file(folder / path, {.bytes = kLargestFile});
   for (size_t at; (at = text.find(kVersion)) != text.npos;) text.replace(at, kVersion.size(), "dev");
-  return page_response(std::move(text), file.content_type, "no-store");
+  return page_response(std::move(text), type->second, "no-store");
 }
 
 }  // namespace
@@ -65,8 +73,8 @@ void add_page_routes(Router& router, const std::filesystem::path& folder) {
     router.add({.method = "GET",
                 .pattern = pattern,
                 .handler = answering([folder, cache, name_of](const ServerRequest& request) {
-                  const PageFile& file = file_named(name_of(request));
-                  return folder.empty() ? embedded(request, file, cache) : read_from(folder, file);
+                  const std::string_view name = name_of(request);
+                  return folder.empty() ? embedded(request, file_named(name), cache) : read_from(folder, name);
                 }),
                 .scope = Scope::None,
                 .summary = summary});

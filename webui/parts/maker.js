@@ -8,12 +8,12 @@ import { attempt } from "./messages.js";
 import { ResultView } from "./result_view.js";
 
 export class Maker {
-  // `check` returns a text that says what is missing, or "".
-  constructor(form, { kind, check = () => "", extra = null, onSubmitted = () => {} }) {
+  // `check` returns a text that says what is missing, or ""; `before` the address of the image that is changed.
+  constructor(form, { kind, check = () => "", extra = null, before = () => "" }) {
     this.form = form;
     this.kind = kind;
     this.check = check;
-    this.onSubmitted = onSubmitted;
+    this.before = before;
     this.result = new ResultView();
     this.missing = h("p", { class: "error", role: "alert" });
     this.button = h("button", { class: "primary", title: "Ctrl+Enter", onclick: () => this.submit() }, icon("generate"), t(`${kind}.button`));
@@ -32,8 +32,7 @@ export class Maker {
       const job = await post("/jobs", request);
       this.form.remember();
       store.add(job);
-      this.result.follow(job);
-      this.onSubmitted(job);
+      this.result.follow(job, this.before());
     });
     this.button.disabled = false;
   }

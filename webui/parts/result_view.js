@@ -4,8 +4,9 @@ import { h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { isFinal, store } from "../lib/store.js";
 import { seconds, t } from "../lib/text.js";
+import { compare } from "./compare.js";
 import { imageActions } from "./image_actions.js";
-import { attempt } from "./messages.js";
+import { attempt, dialog } from "./messages.js";
 
 export const stateText = (job) => {
   if (job.state === "queued") return job.queue_position ? t("state.position", { n: job.queue_position }) : t("state.queued");
@@ -19,6 +20,7 @@ export class ResultView {
     this.job = null; // its id
     this.shown = 0; // index of the image
     this.drawn = ""; // what the stage shows now
+    this.before = ""; // the image that the job changes
     this.stage = h("div", { class: "stage" });
     this.strip = h("div", { class: "strip", role: "list", "aria-label": t("result.images") });
     this.status = h("div", { class: "status" });
@@ -29,8 +31,9 @@ export class ResultView {
     this.show();
   }
 
-  follow(job) {
+  follow(job, before = "") {
     this.job = job.id;
+    this.before = before;
     this.shown = 0;
     this.show();
   }
@@ -53,7 +56,12 @@ export class ResultView {
         this.shown = i;
         this.show();
       } }, h("img", { src: one.thumb_url, alt: t("result.nth", { n: i + 1 }) }))));
-    replace(this.actions, image && isFinal(job) ? imageActions(job, image) : []);
+    replace(this.actions, image && isFinal(job) ? [...this.#compareButton(image), ...imageActions(job, image)] : []);
+  }
+
+  #compareButton(image) {
+    if (!this.before) return [];
+    return [h("button", { onclick: () => dialog(t("compare.show"), compare(this.before, image.url), { wide: true }) }, t("compare.show"))];
   }
 
   // The element is changed only when what it shows changes, so that images do not flicker.

@@ -68,7 +68,8 @@ export class EditTab extends Maker {
       extra: references.element,
       complete: async (request) => ({ ...request, kind: "edit", references: references.pictures.map((p) => p.asset) }),
     });
-    super(form, { kind: "edit", check: () => (references.pictures.length ? "" : t("missing.reference")) });
+    super(form, { kind: "edit", check: () => (references.pictures.length ? "" : t("missing.reference")),
+      before: () => references.pictures[0].url });
     this.references = references;
     dropTarget(this.element, (p) => references.add(p));
     takePasted(() => !this.element.hidden && this.element.isConnected, (p) => references.add(p));

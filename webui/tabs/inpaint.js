@@ -22,7 +22,7 @@ export class InpaintTab extends Maker {
     const editor = new MaskEditor(debounced(300, () => writeDraft("mask", { image: values.picture?.url, text: editor.text() })));
     const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
     const input = imageInput((p) => this.receive({ picture: p }));
-    super(form, { kind: "inpaint", check: () => this.#missing(), extra: h("div", {}, input, editor.element) });
+    super(form, { kind: "inpaint", check: () => this.#missing(), before: () => this.values.picture.url, extra: h("div", {}, input, editor.element) });
     this.values = values;
     this.editor = editor;
     this.result.onImage = (shown) => {
