@@ -202,21 +202,25 @@ const std::vector<Field>& program_fields() {
        .high = 100},
       {.name = "cancel_on_disconnect",
        .type = T::Choice,
+       .unit = "on|off",
        .help = "cancel the job of a client that waits for its answer and leaves (default: on)",
        .section = "serve",
        .choices = {"on", "off"}},
       {.name = "allow_url_fetch",
        .type = T::Choice,
+       .unit = "off|https|http",
        .help = "fetch images that requests name by their address, from public addresses alone (default: off)",
        .section = "serve",
        .choices = {"off", "https", "http"}},
       {.name = "alias_openai_models",
        .type = T::Choice,
+       .unit = "on|off",
        .help = "names of OpenAI's own models mean the default model (default: on)",
        .section = "openai",
        .choices = {"on", "off"}},
       {.name = "img2img",
        .type = T::Choice,
+       .unit = "edit|strength",
        .help = "what img2img of the A1111 interface without a mask does: use the image as a reference, or start from it "
                "(default: edit)",
        .section = "sdapi",
@@ -537,8 +541,7 @@ std::vector<OptionGroup> serve_options() {
 std::vector<OptionGroup> worker_options() {
   OptionGroup worker{"Worker", {}};
   for (const char* name : {"data", "database", "images", "image_cache_mb", "max_batch", "batch_wait_ms", "idle_unload",
-                           "max_models", "cancel_on_disconnect", "allow_url_fetch", "alias_openai_models", "img2img",
-                           "distilled_step_cap", "preload", "model_roots", "preempt_wait"})
+                           "max_models", "preload", "model_roots", "preempt_wait"})
     worker.options.push_back(option(name));
   return {worker, model_group(), device_group(), control_group()};
 }
