@@ -86,6 +86,7 @@ const std::vector<Variable>& other_variables() {
       {"FLUX2_HOME",
        "the data folder: models, registry, config.toml, caches (default: XDG_DATA_HOME/flux2, else "
        "~/.local/share/flux2)"},
+      {"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN", "keys of the S3-compatible store that --images names"},
       {"FLUX2_BUNDLED", "folder of the bundled model; if it is set but empty, there is no bundled model"},
       {"FLUX_WEIGHTS_PATH", "a folder that is searched for models first"},
       {"KLEIN_4B_MODEL_PATH, KLEIN_9B_MODEL_PATH",
