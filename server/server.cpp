@@ -20,8 +20,8 @@
 #include "server/api/sdapi.h"
 #include "server/http/errors.h"
 #include "server/jobs/planner.h"
-#include "server/jobs/url_images.h"
 #include "server/jobs/store_watcher.h"
+#include "server/jobs/url_images.h"
 #include "server/log_lines.h"
 #include "server/model_work.h"
 #include "server/storage.h"
@@ -142,7 +142,6 @@ struct Server::Parts {
         }) {}
 
   void add_routes();
-  void check_runs_jobs() const;
   Admission admit(ServerRequest& head);
   void count_request(const Caller& caller);
   void log_lines(ListenOptions& listen);
@@ -182,11 +181,6 @@ struct Server::Parts {
   std::jthread keep_alive_thread;
 };
 
-void Server::Parts::check_runs_jobs() const {
-  if (!options.run_jobs)
-    throw HttpError(409, "no_worker", "this server keeps no model in memory: workers elsewhere run its jobs");
-}
-
 void Server::Parts::add_routes() {
   const RequestSpec spec = spec_of(defaults);
   models.set_default(spec);
@@ -198,8 +192,10 @@ void Server::Parts::add_routes() {
   };
   if (gpu_is_there()) api.device_memory = [this] { return worker.state().device_memory; };
   api.is_loading = [this] { return worker.state().loading; };
-  api.load_model = [this](const std::string& name) { check_runs_jobs(), worker.load(name); };
-  api.unload_model = [this] { check_runs_jobs(), worker.unload(); };
+  if (options.run_jobs) {
+    api.load_model = [this](const std::string& name) { worker.load(name); };
+    api.unload_model = [this] { worker.unload(); };
+  }
   api.is_tls = !options.listen.tls_certificate.empty();
   add_job_routes(router, api);
   add_event_routes(router, api);

@@ -81,7 +81,9 @@ class WorkerTest : public Cli {
     return client_.send(request);
   }
   Json ask(const std::string& method, const std::string& path, const Json& body = nullptr) const {
-    const HttpAnswer answer = send(method, path, body);
+    HttpAnswer answer = send(method, path, body);
+    for (int i = 0; i < 150 && answer.status == 503; ++i, pause_ms(200))
+      answer = send(method, path, body);  // the database is away
     EXPECT_TRUE(answer.ok()) << method << " " << path << ": " << answer.status << " " << answer.failure << answer.body;
     return answer.body.empty() ? Json() : parse_json(answer.body);
   }

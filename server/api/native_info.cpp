@@ -167,6 +167,10 @@ Json model_json(const ModelRecord& record, const ApiContext& api) {
   return json;
 }
 
+HttpError without_worker() {
+  return HttpError(409, "no_worker", "this server keeps no model in memory: workers in other processes run its jobs");
+}
+
 }  // namespace
 
 void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, Worker* worker) {
@@ -196,16 +200,17 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
   });
   if (!worker) return;
   add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of all loaded models once no job runs",
-      [worker](const ServerRequest&) {
-        worker->unload();
+      [&api](const ServerRequest&) {
+        if (!api.unload_model) throw without_worker();
+        api.unload_model();
         return HttpResponse::json({{"unloading", true}}, 202);
       });
-  add("POST", "/api/v1/models/{key}/load", Scope::Manage, "load a model once no job runs",
-      [&api, worker](const ServerRequest& request) {
-        api.models.find(request.parameter("key"));
-        worker->load(api.models.name_of(request.parameter("key")));
-        return HttpResponse::json({{"loading", request.parameter("key")}}, 202);
-      });
+  add("POST", "/api/v1/models/{key}/load", Scope::Manage, "load a model once no job runs", [&api](const ServerRequest& request) {
+    api.models.find(request.parameter("key"));
+    if (!api.load_model) throw without_worker();
+    api.load_model(api.models.name_of(request.parameter("key")));
+    return HttpResponse::json({{"loading", request.parameter("key")}}, 202);
+  });
 }
 
 }  // namespace flux2
