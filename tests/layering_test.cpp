@@ -44,8 +44,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
                 "text", "image", "pipeline", "hub",      "engine", "backend/cpu", "train"};
   m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
   m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record", "train"};
+  m["webui"] = {"base"};
   m["server"] = {"base",     "net", "tensor", "weights", "model", "text", "image",
-                 "pipeline", "hub", "engine", "record",  "train", "app"};
+                 "pipeline", "hub", "engine", "record",  "train", "app",  "webui"};
   m["cli"] = {"base",     "net", "tensor", "weights", "model", "text",  "image", "server",
               "pipeline", "hub", "engine", "record",  "bench", "train", "app"};
   return m;
@@ -67,7 +68,7 @@ TEST(Layering, FoldersIncludeOnlyFoldersBelowThem) {
   const fs::path root = flux2::test::source_folder();
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   int files = 0, includes = 0;
-  for (const fs::path& top : {root / "src", root / "server", root / "cli"})
+  for (const fs::path& top : {root / "src", root / "webui", root / "server", root / "cli"})
     for (const auto& entry : fs::recursive_directory_iterator(top)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
       // Tests may include more: an op is tested on a backend.

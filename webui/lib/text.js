@@ -12,7 +12,7 @@ export async function loadTexts(language) {
   document.documentElement.lang = language;
 }
 
-// t("queue.position", { n: 2 }) → "2nd in the queue"
+// t("state.position", { n: 2 }) → "Waiting, place 2"
 export function t(key, values = {}) {
   const text = texts[key] ?? fallback[key] ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
