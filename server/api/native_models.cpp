@@ -11,7 +11,6 @@
 #include "engine/forecast.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/remove_files.h"
-#include "hub/remote/choose_files.h"
 #include "server/api/native_models.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
@@ -29,11 +28,6 @@ std::string lower(std::string text) {
 }
 
 bool has_text(const std::string& text, const std::string& part) { return lower(text).find(lower(part)) != std::string::npos; }
-
-Json list_of(Json items) {
-  const size_t count = items.size();
-  return {{"items", std::move(items)}, {"next", nullptr}, {"total", count}};
-}
 
 Json model_json(ModelRecord record, const ApiContext& api) {
   const QuickCheck check = quick_check(record);
@@ -80,13 +74,6 @@ ModelRecord record_of(const ServerRequest& request, const Registry& registry) {
 ModelRecord record_of(const ServerRequest& request, ModelsApi& m) {
   if (const auto registry = look_into_registry(m.api.app)) return record_of(request, *registry);
   throw HttpError(404, "model_not_found", "there is no such model");
-}
-
-std::string text_of(const Json& value, const std::string& name, size_t longest) {
-  if (!value.is_string()) throw HttpError(400, "invalid_type", name + " must be a text", name);
-  if (value.get_ref<const std::string&>().size() > longest)
-    throw HttpError(400, "invalid_value", fmt::format("{} may have {} bytes", name, longest), name);
-  return value.get<std::string>();
 }
 
 template <class T>
@@ -238,13 +225,6 @@ HttpResponse scan(const ServerRequest& request, ModelsApi& m) {
   return HttpResponse::json(json);
 }
 
-HttpResponse starter_sets(ModelsApi& m) {
-  const std::vector<ModelRecord> ready = ready_records(m.api.app);
-  Json items = Json::array();
-  for (const Starter& starter : starters()) items.push_back(to_json(starter, ready));
-  return HttpResponse::json(list_of(std::move(items)));
-}
-
 HttpResponse missing(ModelsApi& m) {
   Json items = Json::array();
   for (const MissingModel& one : missing_models(m.api.app))
@@ -299,68 +279,6 @@ HttpResponse fit(const ServerRequest& request, ModelsApi& m) {
   return HttpResponse::json({{"fits", !best.is_null()}, {"offload", best}, {"ways", ways}});
 }
 
-const char* what_is(const std::string& path) {
-  const fs::path name(path);
-  const std::string file = name.filename().string(), ending = name.extension().string();
-  if (ending == ".safetensors" || ending == ".gguf") return "weights";
-  if (file.starts_with("tokenizer") || file == "merges.txt" || file == "vocab.json" || file == "special_tokens_map.json")
-    return "tokenizer";
-  return ending == ".json" ? "config" : is_fetched_kind(path) ? "text" : "other";
-}
-
-HttpResponse hub_files(const ServerRequest& request, ModelsApi& m) {
-  const auto source = parse_source(request.argument("repo").value_or(""));
-  if (!source || source->repository.empty())
-    throw HttpError(400, "invalid_value", "repo must be the name of a repository: owner/name", "repo");
-  const std::string revision = request.argument("revision").value_or(source->revision);
-  const HubSettings settings = hub_settings_of(m.api.app);
-  if (settings.offline) throw HttpError(424, "hub_unavailable", "this server does not use the network");
-  const HttpClient http(settings.http);
-  const HubClient hub(http, settings, {.retry = {.tries = 1}});
-  RepositoryInfo info;
-  Json items = Json::array();
-  try {
-    info = hub.info(source->repository, revision);
-    for (const RemoteFile& file : hub.list(source->repository, info.commit))
-      items.push_back(
-          {{"path", file.path}, {"bytes", file.size}, {"what", what_is(file.path)}, {"installable", is_fetched_kind(file.path)}});
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::Network) throw;
-    HttpError error(424, "hub_unavailable", e.what());
-    error.hint = e.hint().plain();
-    throw error;
-  }
-  Json json = list_of(std::move(items));
-  json["repository"] = source->repository;
-  json["commit"] = info.commit;
-  json["license"] = info.licence;
-  json["gated"] = info.gated;
-  return HttpResponse::json(json);
-}
-
-Json token_state(const AppContext& app) {
-  const HubSettings settings = hub_settings_of(app);
-  Json state = {{"set", !settings.token.empty()}, {"valid", nullptr}};
-  if (settings.token.empty() || settings.offline || !HttpClient::available()) return state;
-  const HttpClient http(settings.http);
-  const std::string url = settings.endpoint + "/api/whoami-v2";
-  const HttpAnswer answer = http.send(
-      {.url = url, .token = settings.token_for(url), .idle_timeout_s = settings.metadata_timeout_s, .max_body = 1 << 16});
-  if (answer.ok()) state["valid"] = true;
-  else if (answer.status == 401) state["valid"] = false;
-  return state;
-}
-
-HttpResponse set_token(const ServerRequest& request, ModelsApi& m) {
-  const Json body = json_body(request, m.api.app);
-  if (body.size() != 1 || !body.contains("token"))
-    throw HttpError(400, "invalid_request", "the body must be {\"token\": \"…\"}", "token");
-  const std::string token = text_of(body["token"], "token", 1024);
-  if (token.empty()) throw HttpError(400, "invalid_value", "the token is empty; DELETE removes the stored one", "token");
-  store_hub_token(m.api.app, token);
-  return HttpResponse::json(token_state(m.api.app));
-}
-
 HttpResponse accepted(const JobQueue::Submission& submission, ModelsApi& m) {
   const Job job = m.api.queue.submit(submission).job;
   if (m.submitted) m.submitted();
@@ -369,155 +287,103 @@ HttpResponse accepted(const JobQueue::Submission& submission, ModelsApi& m) {
   return response;
 }
 
-std::string path_of_file(const ServerRequest& request, const AppContext& app) {
-  const Json body = json_body(request, app);
-  if (body.size() != 1 || !body.contains("path"))
-    throw HttpError(400, "invalid_request", "the body must be {\"path\": \"…\"}", "path");
-  return text_of(body["path"], "path", 4096);
-}
-
 }  // namespace
 
 void add_model_routes(Router& router, ModelsApi& models) {
-  struct New {
-    const char *method, *pattern;
-    Scope scope;
-    const char* summary;
-    std::function<HttpResponse(const ServerRequest&, ModelsApi&)> answer;
-    std::vector<std::string> arguments = {};
-    const char* body = "";
-  };
-  const auto id = [](const ServerRequest& r) -> const std::string& { return r.parameter("id"); };
-  const std::vector<New> routes = {
-      {"GET",
-       "/api/v1/models",
-       Scope::Generate,
-       "registered models and their parts",
-       list_models,
-       {"type", "variant", "format", "q"}},
-      {"POST",
-       "/api/v1/models/scan",
-       Scope::Manage,
-       "search a folder for models; add registers them where they are",
-       scan,
-       {},
-       R"({"type":"object","properties":{"path":{"type":["string","null"]},"add":{"type":"boolean"}},"additionalProperties":false})"},
-      {"POST",
-       "/api/v1/models/identify",
-       Scope::Manage,
-       "say what a file or folder is",
-       identify_path,
-       {},
-       R"({"type":"object","required":["path"],"properties":{"path":{"type":"string"}},"additionalProperties":false})"},
-      {"POST",
-       "/api/v1/models/install",
-       Scope::Manage,
-       "download, copy or register a model",
-       [](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.start(json_body(r, m.api.app)), 201); },
-       {},
-       R"({"type":"object","required":["source"],"properties":{"source":{"type":"string"},"name":{"type":["string","null"]},)"
-       R"("in_place":{"type":["boolean","null"]},"revision":{"type":["string","null"]}},"additionalProperties":false})"},
-      {"GET", "/api/v1/models/installs", Scope::Generate, "installations, newest first",
-       [](const ServerRequest&, ModelsApi& m) { return HttpResponse::json(list_of(m.installs.list())); }},
-      {"DELETE", "/api/v1/models/installs", Scope::Manage, "remove installations that have ended from the list",
-       [](const ServerRequest&, ModelsApi& m) {
-         return HttpResponse::json({{"removed", m.installs.prune()}});
-       }},
-      {"GET", "/api/v1/models/installs/{id}", Scope::Generate, "one installation",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.show(id(r))); }},
-      {"DELETE", "/api/v1/models/installs/{id}", Scope::Manage, "remove an installation that has ended from the list",
-       [id](const ServerRequest& r, ModelsApi& m) {
-         m.installs.remove(id(r));
-         return HttpResponse::empty();
-       }},
-      {"POST", "/api/v1/models/installs/{id}/pause", Scope::Manage, "pause an installation",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.pause(id(r))); }},
-      {"POST", "/api/v1/models/installs/{id}/resume", Scope::Manage, "continue with the missing bytes",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.resume(id(r)), 202); }},
-      {"POST", "/api/v1/models/installs/{id}/retry", Scope::Manage, "the same, after an error",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.resume(id(r)), 202); }},
-      {"POST", "/api/v1/models/installs/{id}/restart", Scope::Manage, "download incomplete files from their first byte",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.restart(id(r)), 202); }},
-      {"POST",
-       "/api/v1/models/installs/{id}/files/restart",
-       Scope::Manage,
-       "download one file from its first byte",
-       [id](const ServerRequest& r, ModelsApi& m) {
-         return HttpResponse::json(m.installs.restart_file(id(r), path_of_file(r, m.api.app)), 202);
-       },
-       {},
-       R"({"type":"object","required":["path"],"properties":{"path":{"type":"string"}},"additionalProperties":false})"},
-      {"POST", "/api/v1/models/installs/{id}/cancel", Scope::Manage, "end an installation",
-       [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.cancel(id(r))); }},
-      {"GET", "/api/v1/models/starter", Scope::Generate, "sets of parts that together can generate images",
-       [](const ServerRequest&, ModelsApi& m) { return starter_sets(m); }},
-      {"GET", "/api/v1/models/hub", Scope::Manage, "files of a repository of the hub", hub_files, {"repo", "revision"}},
-      {"GET", "/api/v1/models/missing", Scope::Generate, "models whose files or parts are missing",
-       [](const ServerRequest&, ModelsApi& m) { return missing(m); }},
-      {"GET", "/api/v1/models/orphans", Scope::Manage, "files in the model folders that are not registered",
-       [](const ServerRequest&, ModelsApi& m) { return orphan_list(m); }},
-      {"GET", "/api/v1/models/disk", Scope::Generate, "space that models take, and free space",
-       [](const ServerRequest&, ModelsApi& m) { return disk(m); }},
-      {"POST",
-       "/api/v1/models/verify",
-       Scope::Manage,
-       "check files of models, as a job",
-       [](const ServerRequest& r, ModelsApi& m) { return accepted(verify_submission(json_body(r, m.api.app), m.api.app), m); },
-       {},
-       R"({"type":"object","properties":{"keys":{"type":["array","null"],"items":{"type":"string"}},"values":{"type":["boolean","null"]},)"
-       R"("quick":{"type":["boolean","null"]}},"additionalProperties":false})"},
-      {"GET", "/api/v1/models/{key}", Scope::Generate, "one model, by key or name",
-       [](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(model_json(record_of(r, m), m.api)); }},
-      {"PATCH",
-       "/api/v1/models/{key}",
-       Scope::Manage,
-       "change name, description, trigger phrases, defaults or parts",
-       change_model,
-       {},
-       R"({"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},)"
-       R"("trigger_phrases":{"type":"array","items":{"type":"string"}},"defaults":{"type":"object"},"components":{"type":"object"}},)"
-       R"("additionalProperties":false})"},
-      {"DELETE",
-       "/api/v1/models/{key}",
-       Scope::Manage,
-       "unregister a model; files=1 also deletes its files",
-       remove_model,
-       {"files"}},
-      {"POST", "/api/v1/models/{key}/identify", Scope::Manage, "read the file again", identify_again},
-      {"GET", "/api/v1/models/{key}/fit", Scope::Generate, "whether the model fits into memory, and how", fit},
-      {"POST",
-       "/api/v1/models/{key}/convert",
-       Scope::Manage,
-       "convert or quantise a model, as a job",
-       [](const ServerRequest& r, ModelsApi& m) {
-         return accepted(convert_submission(r.parameter("key"), json_body(r, m.api.app), m.api.app), m);
-       },
-       {},
-       R"({"type":"object","properties":{"quant":{"type":["string","null"]},"to":{"type":["string","null"]},)"
-       R"("name":{"type":["string","null"]},"part":{"type":["string","null"]}},"additionalProperties":false})"},
-      {"GET", "/api/v1/settings/hub-token", Scope::Manage, "whether there is a token for the hub, and whether it is valid",
-       [](const ServerRequest&, ModelsApi& m) { return HttpResponse::json(token_state(m.api.app)); }},
-      {"PUT",
-       "/api/v1/settings/hub-token",
-       Scope::Manage,
-       "store a token for the hub",
-       set_token,
-       {},
-       R"({"type":"object","required":["token"],"properties":{"token":{"type":"string"}},"additionalProperties":false})"},
-      {"DELETE", "/api/v1/settings/hub-token", Scope::Manage, "delete the stored token",
-       [](const ServerRequest&, ModelsApi& m) {
-         store_hub_token(m.api.app, "");
-         return HttpResponse::empty();
-       }},
-  };
-  for (const New& route : routes)
-    router.add({.method = route.method,
-                .pattern = route.pattern,
-                .handler = answering([answer = route.answer, &models](const ServerRequest& r) { return answer(r, models); }),
-                .scope = route.scope,
-                .summary = route.summary,
-                .arguments = route.arguments,
-                .body = route.body});
+  add_routes(
+      router, models,
+      {
+          {"GET",
+           "/api/v1/models",
+           Scope::Generate,
+           "registered models and their parts",
+           list_models,
+           {"type", "variant", "format", "q"}},
+          {"POST",
+           "/api/v1/models/scan",
+           Scope::Manage,
+           "search a folder for models; add registers them where they are",
+           scan,
+           {},
+           R"({"type":"object","properties":{"path":{"type":["string","null"]},"add":{"type":"boolean"}},"additionalProperties":false})"},
+          {"POST",
+           "/api/v1/models/identify",
+           Scope::Manage,
+           "say what a file or folder is",
+           identify_path,
+           {},
+           R"({"type":"object","required":["path"],"properties":{"path":{"type":"string"}},"additionalProperties":false})"},
+          {"GET", "/api/v1/models/missing", Scope::Generate, "models whose files or parts are missing",
+           [](const ServerRequest&, ModelsApi& m) { return missing(m); }},
+          {"GET", "/api/v1/models/orphans", Scope::Manage, "files in the model folders that are not registered",
+           [](const ServerRequest&, ModelsApi& m) { return orphan_list(m); }},
+          {"GET", "/api/v1/models/disk", Scope::Generate, "space that models take, and free space",
+           [](const ServerRequest&, ModelsApi& m) { return disk(m); }},
+          {"POST",
+           "/api/v1/models/verify",
+           Scope::Manage,
+           "check files of models, as a job",
+           [](const ServerRequest& r, ModelsApi& m) {
+             return accepted(verify_submission(json_body(r, m.api.app), m.api.app), m);
+           },
+           {},
+           R"({"type":"object","properties":{"keys":{"type":["array","null"],"items":{"type":"string"}},"values":{"type":["boolean","null"]},)"
+           R"("quick":{"type":["boolean","null"]}},"additionalProperties":false})"},
+          {"GET", "/api/v1/models/{key}", Scope::Generate, "one model, by key or name",
+           [](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(model_json(record_of(r, m), m.api)); }},
+          {"PATCH",
+           "/api/v1/models/{key}",
+           Scope::Manage,
+           "change name, description, trigger phrases, defaults or parts",
+           change_model,
+           {},
+           R"({"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},)"
+           R"("trigger_phrases":{"type":"array","items":{"type":"string"}},"defaults":{"type":"object"},"components":{"type":"object"}},)"
+           R"("additionalProperties":false})"},
+          {"DELETE",
+           "/api/v1/models/{key}",
+           Scope::Manage,
+           "unregister a model; files=1 also deletes its files",
+           remove_model,
+           {"files"}},
+          {"POST", "/api/v1/models/{key}/identify", Scope::Manage, "read the file again", identify_again},
+          {"GET", "/api/v1/models/{key}/fit", Scope::Generate, "whether the model fits into memory, and how", fit},
+          {"POST",
+           "/api/v1/models/{key}/convert",
+           Scope::Manage,
+           "convert or quantise a model, as a job",
+           [](const ServerRequest& r, ModelsApi& m) {
+             return accepted(convert_submission(r.parameter("key"), json_body(r, m.api.app), m.api.app), m);
+           },
+           {},
+           R"({"type":"object","properties":{"quant":{"type":["string","null"]},"to":{"type":["string","null"]},)"
+           R"("name":{"type":["string","null"]},"part":{"type":["string","null"]}},"additionalProperties":false})"},
+      });
+  add_install_routes(router, models);
+}
+
+void add_routes(Router& router, ModelsApi& models, std::vector<ModelRoute> routes) {
+  for (ModelRoute& route : routes)
+    router.add(
+        {.method = route.method,
+         .pattern = route.pattern,
+         .handler = answering([answer = std::move(route.answer), &models](const ServerRequest& r) { return answer(r, models); }),
+         .scope = route.scope,
+         .summary = route.summary,
+         .arguments = std::move(route.arguments),
+         .body = route.body});
+}
+
+Json list_of(Json items) {
+  const size_t count = items.size();
+  return {{"items", std::move(items)}, {"next", nullptr}, {"total", count}};
+}
+
+std::string text_of(const Json& value, const std::string& name, size_t longest) {
+  if (!value.is_string()) throw HttpError(400, "invalid_type", name + " must be a text", name);
+  if (value.get_ref<const std::string&>().size() > longest)
+    throw HttpError(400, "invalid_value", fmt::format("{} may have {} bytes", name, longest), name);
+  return value.get<std::string>();
 }
 
 }  // namespace flux2

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "server/api/native.h"
 #include "server/jobs/allowed_folders.h"
@@ -18,7 +20,23 @@ struct ModelsApi {
   std::function<void()> submitted = {};  // a job of the lane cpu was submitted
 };
 
-// /api/v1/models, /api/v1/settings/hub-token.
+// /api/v1/models with everything below it, /api/v1/settings/hub-token.
 void add_model_routes(Router& router, ModelsApi& models);
+
+// ---- for the files that implement it ----
+
+struct ModelRoute {
+  const char *method, *pattern;
+  Scope scope;
+  const char* summary;
+  std::function<HttpResponse(const ServerRequest&, ModelsApi&)> answer;
+  std::vector<std::string> arguments = {};
+  const char* body = "";  // its JSON schema
+};
+void add_routes(Router& router, ModelsApi& models, std::vector<ModelRoute> routes);
+void add_install_routes(Router& router, ModelsApi& models);  // downloads, starter sets, the hub and its token
+
+Json list_of(Json items);                                                         // {"items", "next", "total"}
+std::string text_of(const Json& value, const std::string& name, size_t longest);  // throws HttpError 400
 
 }  // namespace flux2
