@@ -15,63 +15,20 @@
 #include "image/write_image.h"
 #include "net/http.h"
 #include "server/store/test_postgres.h"
-#include "tests/support/program.h"
+#include "tests/support/served.h"
 
 namespace flux2::test {
 namespace {
 
 using testing::HasSubstr;
 
-class Serve : public Cli {
+class Serve : public Served {
  protected:
   // A server on a free port, with the bundled model and this test's folder as data folder.
   void serve(std::vector<std::string> more = {}) {
     std::vector<std::string> words = {"serve", "--port", "0", "--data", (folder_ / "data").string()};
     words.insert(words.end(), more.begin(), more.end());
-    server_ = std::make_unique<Subprocess>(start(words));
-    ASSERT_TRUE(server_->wait_for_error_text("stops it"));
-    const std::string& said = server_->so_far().err;
-    const size_t begin = said.find("http://");
-    ASSERT_NE(begin, said.npos) << said;
-    url_ = said.substr(begin, said.find_first_of("; \n", begin) - begin);
-  }
-  int stop(int signal = SIGTERM) {
-    server_->signal(signal);
-    const Finished finished = server_->wait(30);
-    EXPECT_FALSE(finished.timed_out);
-    server_.reset();
-    return finished.status;
-  }
-
-  HttpAnswer send(const std::string& method, const std::string& path, const Json& body = nullptr,
-                  std::vector<HttpHeader> headers = {}) const {
-    HttpRequest request;
-    request.method = method;
-    request.url = url_ + path;
-    request.headers = std::move(headers);
-    request.idle_timeout_s = 120;
-    if (!body.is_null()) {
-      request.headers.push_back({"content-type", "application/json"});
-      request.body = body.dump();
-    }
-    return client_.send(request);
-  }
-  Json ask(const std::string& method, const std::string& path, const Json& body = nullptr) const {
-    const HttpAnswer answer = send(method, path, body);
-    EXPECT_TRUE(answer.ok()) << method << " " << path << ": " << answer.status << " " << answer.failure << answer.body;
-    return answer.body.empty() ? Json() : parse_json(answer.body);
-  }
-  Json job(const std::string& id) const { return ask("GET", "/api/v1/jobs/" + id); }
-  Json wait_for(const std::string& id, const std::string& state = "", double seconds = 60) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end) {
-      const Json now = job(id);
-      const std::string is = now["state"];
-      if (is == state || is == "completed" || is == "failed" || is == "cancelled") return now;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << id << " did not become " << state;
-    return job(id);
+    listen(start(words));
   }
   Json small_job(int seed) const {
     return {{"prompt", "a red circle"}, {"width", 64}, {"height", 64}, {"steps", 2}, {"seed", seed}};
@@ -81,10 +38,6 @@ class Serve : public Cli {
     return pixels(send("GET", "/api/v1/jobs/" + id + "/images/0").body);
   }
   std::vector<uint8_t> pixels_of_base64(const std::string& text) const { return read_image(base64_decode(text)).pixels; }
-
-  HttpClient client_;
-  std::string url_;
-  std::unique_ptr<Subprocess> server_;
 };
 
 TEST_F(Serve, EveryInterfaceGivesThePixelsOfTheCommandLine) {

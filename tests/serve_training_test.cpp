@@ -13,16 +13,15 @@
 #include "image/read_image.h"
 #include "image/write_image.h"
 #include "net/http.h"
-#include "tests/support/program.h"
+#include "tests/support/served.h"
 #include "weights/weight_source.h"
 
 namespace flux2::test {
 namespace {
 
 using testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
 
-class ServeTraining : public Cli {
+class ServeTraining : public Served {
  protected:
   void SetUp() override {
     Cli::SetUp();
@@ -45,48 +44,13 @@ class ServeTraining : public Cli {
     std::vector<std::string> words = {"serve",         "--port",         "0",         "--data", (folder_ / "data").string(),
                                       "--model-roots", folder_.string(), "--profile", "exact"};
     words.insert(words.end(), more.begin(), more.end());
-    server_ = std::make_unique<Subprocess>(start(words));
-    ASSERT_TRUE(server_->wait_for_error_text("stops it")) << server_->so_far().err;
-    const std::string& said = server_->so_far().err;
-    const size_t begin = said.find("http://");
-    ASSERT_NE(begin, said.npos) << said;
-    url_ = said.substr(begin, said.find_first_of("; \n", begin) - begin);
-  }
-  int stop(int signal = SIGTERM) {
-    server_->signal(signal);
-    const Finished finished = server_->wait(60);
-    EXPECT_FALSE(finished.timed_out);
-    server_.reset();
-    return finished.status;
-  }
-  HttpAnswer send(const std::string& method, const std::string& path, const Json& body = nullptr) const {
-    HttpRequest request;
-    request.method = method;
-    request.url = url_ + path;
-    request.idle_timeout_s = 300;
-    if (!body.is_null()) {
-      request.headers.push_back({"content-type", "application/json"});
-      request.body = body.dump();
-    }
-    return client_.send(request);
-  }
-  Json ask(const std::string& method, const std::string& path, const Json& body = nullptr) const {
-    const HttpAnswer answer = send(method, path, body);
-    EXPECT_TRUE(answer.ok()) << method << " " << path << ": " << answer.status << " " << answer.failure << answer.body;
-    return answer.body.empty() ? Json() : parse_json(answer.body);
+    listen(start(words));
   }
   // Waits until a member of a run or a job satisfies a condition, or it has failed.
   template <class Condition>
   Json wait_until(const std::string& path, Condition&& condition, double seconds = 240) const {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    Json now;
-    while (Clock::now() < end) {
-      now = ask("GET", path);
-      if (condition(now) || now["state"] == "failed") return now;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << path << " stayed " << now.dump();
-    return now;
+    return Served::wait_until(
+        path, [&](const Json& now) { return condition(now) || now["state"] == "failed"; }, seconds);
   }
   Json wait_for(const std::string& path, const std::string& state) const {
     return wait_until(path, [&](const Json& now) { return now["state"] == state; });
@@ -154,10 +118,6 @@ class ServeTraining : public Cli {
     return values(folder_ / "local" / "bars.safetensors");
   }
   fs::path folder_of(const Json& run) const { return folder_ / "data" / run["folder"].get<std::string>(); }
-
-  HttpClient client_;
-  std::string url_;
-  std::unique_ptr<Subprocess> server_;
 };
 
 TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {

@@ -23,13 +23,12 @@
 #include "server/store/sql_store.h"
 #include "server/store/test_postgres.h"
 #include "tests/support/fake_s3.h"
-#include "tests/support/program.h"
+#include "tests/support/served.h"
 
 namespace flux2::test {
 namespace {
 
 using testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kLease = std::chrono::milliseconds(3000);
 
@@ -40,67 +39,28 @@ int number_of(const char* variable, int otherwise) {
 
 void pause_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-class WorkerTest : public Cli {
+class WorkerTest : public Served {
  protected:
-  std::unique_ptr<Subprocess> run_program(const char* command, const std::string& data, std::vector<std::string> more) {
+  Start program(const char* command, const std::string& data, std::vector<std::string> more) {
     std::vector<std::string> words = {command, "--data", (folder_ / data).string()};
     words.insert(words.end(), shared_.begin(), shared_.end());
     words.insert(words.end(), more.begin(), more.end());
     Start how = start(words);
     how.environment["FLUX2_LEASE_MS"] = std::to_string(kLease.count());
     how.environment.insert(variables_.begin(), variables_.end());
-    return std::make_unique<Subprocess>(how);
+    return how;
   }
 
   void serve(std::vector<std::string> more = {"--no-worker"}, const std::string& data = "data") {
     more.insert(more.end(), {"--port", "0", "--queue", "100000"});
-    server_ = run_program("serve", data, more);
-    ASSERT_TRUE(server_->wait_for_error_text("stops it")) << server_->wait(10).err;
-    const std::string& said = server_->so_far().err;
-    const size_t begin = said.find("http://");
-    ASSERT_NE(begin, said.npos) << said;
-    url_ = said.substr(begin, said.find_first_of("; \n", begin) - begin);
+    listen(program("serve", data, more));
   }
   std::unique_ptr<Subprocess> worker(const std::string& data = "data", std::vector<std::string> more = {}) {
-    auto process = run_program("worker", data, std::move(more));
+    auto process = std::make_unique<Subprocess>(program("worker", data, std::move(more)));
     EXPECT_TRUE(process->wait_for_error_text("stops it")) << process->wait(10).err;
     return process;
   }
 
-  HttpAnswer send(const std::string& method, const std::string& path, const Json& body = nullptr,
-                  std::vector<HttpHeader> headers = {}) const {
-    HttpRequest request;
-    request.method = method;
-    request.url = url_ + path;
-    request.headers = std::move(headers);
-    request.idle_timeout_s = 120;
-    if (!body.is_null()) {
-      request.headers.push_back({"content-type", "application/json"});
-      request.body = body.dump();
-    }
-    return client_.send(request);
-  }
-  Json ask(const std::string& method, const std::string& path, const Json& body = nullptr) const {
-    HttpAnswer answer = send(method, path, body);
-    for (int i = 0; i < 150 && answer.status == 503; ++i, pause_ms(200))
-      answer = send(method, path, body);  // the database is away
-    EXPECT_TRUE(answer.ok()) << method << " " << path << ": " << answer.status << " " << answer.failure << answer.body;
-    return answer.body.empty() ? Json() : parse_json(answer.body);
-  }
-  Json job(const std::string& id) const { return ask("GET", "/api/v1/jobs/" + id); }
-  static bool is_final(const Json& job) {
-    return job["state"] == "completed" || job["state"] == "failed" || job["state"] == "cancelled";
-  }
-  Json wait_for(const std::string& id, const std::string& state = "", double seconds = 120) const {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    while (Clock::now() < end) {
-      const Json now = job(id);
-      if (now["state"] == state || is_final(now)) return now;
-      pause_ms(50);
-    }
-    ADD_FAILURE() << id << " did not end: " << job(id).dump();
-    return job(id);
-  }
   static Json small_job(int seed, int steps = 2) {
     return {{"prompt", "a red circle"}, {"width", 64}, {"height", 64}, {"steps", steps}, {"seed", seed}};
   }
@@ -129,9 +89,6 @@ class WorkerTest : public Cli {
 
   std::vector<std::string> shared_;  // options of all processes
   std::map<std::string, std::string> variables_;
-  HttpClient client_;
-  std::string url_;
-  std::unique_ptr<Subprocess> server_;
   int interrupted_ = 0;
 };
 
@@ -207,7 +164,7 @@ TEST_F(WorkerTest, ImagesMayBeInAnS3Store) {
   one->wait(30);
 
   variables_["AWS_ACCESS_KEY_ID"] = "another-key";
-  const Finished refused = run_program("worker", "data", {})->wait(60);
+  const Finished refused = Subprocess(program("worker", "data", {})).wait(60);
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, HasSubstr("AWS_SECRET_ACCESS_KEY"));
   EXPECT_EQ(refused.err.find("the-secret"), refused.err.npos);
