@@ -5,8 +5,8 @@
 #include <random>
 
 #include "app/adapters.h"
-#include "app/output_name.h"
 #include "app/model_keeper.h"
+#include "app/output_name.h"
 #include "app/picture_writer.h"
 #include "cli/command.h"
 #include "cli/grid_axis.h"

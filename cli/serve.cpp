@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/server_settings.h"
 #include "cli/serve.h"
+#include "cli/server_settings.h"
 #include "cli/user_input.h"
 #include "server/log_lines.h"
 

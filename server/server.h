@@ -17,13 +17,13 @@ namespace flux2 {
 
 struct ServerOptions {
   ListenOptions listen;
-  StorageOptions storage;               // the database and the images
-  std::vector<AccessKey> keys;          // none: nobody needs a key
-  bool insecure = false;                // listen on a public address without a key
-  std::vector<std::string> cors;        // origins whose pages may use this server
-  std::vector<std::string> host_names;  // names of this machine that clients may use besides localhost
-  int64_t queue = 100;                  // jobs that may wait or run
-  KeyLimits key_limits;                 // of keys that have none of their own
+  StorageOptions storage;                          // the database and the images
+  std::vector<AccessKey> keys;                     // none: nobody needs a key
+  bool insecure = false;                           // listen on a public address without a key
+  std::vector<std::string> cors;                   // origins whose pages may use this server
+  std::vector<std::string> host_names;             // names of this machine that clients may use besides localhost
+  int64_t queue = 100;                             // jobs that may wait or run
+  KeyLimits key_limits;                            // of keys that have none of their own
   std::function<void(const Json& line)> log_line;  // called for each request and each change of a job; from any thread
   std::chrono::seconds idle_unload{0};
   int max_batch = 0;                        // images of several jobs that run together; 0: 4, or up to 16 small ones
