@@ -73,6 +73,7 @@ def first_image(browser):
     prompt.fill("a red circle on a blue background")
     check("the forecast is shown", wait_until(lambda: "memory" in shown(page).locator(".form > .quiet").last.inner_text()))
     shown(page).locator("[data-name=seed]").fill("7")
+    shown(page).locator("[data-name=steps]").fill("60")  # long enough for its previews to be seen
     page.keyboard.press("Control+Enter")
     shown(page).locator(".stage img.preview").wait_for(timeout=30_000)
     check("a preview comes before the image", True)
@@ -304,7 +305,7 @@ def language(browser):
 
 
 with sync_playwright() as playwright:
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
     page = first_image(browser)
     for step in (sizes_and_batches, queue, cancelling, editing, inpainting, gallery, models, training):
         step(page)
