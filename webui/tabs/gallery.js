@@ -83,7 +83,13 @@ export class GalleryTab {
 
   #cell(key, item) {
     return h("button", { class: "cell plain", "data-key": key, onclick: () => this.#open(item) },
-      h("img", { src: item.image.thumb_url, alt: item.job.request?.prompt || "", loading: "lazy" }));
+      h("img", { src: item.image.thumb_url, alt: item.job.request?.prompt || "", loading: "lazy", onerror: () => this.#forget([item.image.asset_id]) }));
+  }
+
+  // Jobs that made the same bytes share one image, so it is gone for all of them.
+  #forget(assets) {
+    this.items = this.items.filter((i) => !assets.includes(i.image.asset_id));
+    this.#filter();
   }
 
   #place(cell, i, columns) {
@@ -129,8 +135,7 @@ export class GalleryTab {
       return true;
     });
     if (!done) return;
-    this.items = this.items.filter((i) => i.job.id !== job.id);
     body.closest("dialog").close();
-    this.#filter();
+    this.#forget(job.images.map((image) => image.asset_id));
   }
 }
