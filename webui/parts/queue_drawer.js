@@ -19,7 +19,7 @@ export class QueueDrawer {
       this.list);
     store.on("jobs", () => this.show());
     store.on("queue", () => this.show());
-    store.on("progress", () => this.show());
+    store.on("progress", (id) => this.#progress(id));
   }
 
   toggle() {
@@ -45,11 +45,21 @@ export class QueueDrawer {
     if (focused) this.list.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 
+  // Only what moves is changed: a button that is replaced during a click would lose it.
+  #progress(id) {
+    const row = this.element.hidden ? null : this.list.querySelector(`[data-job="${id}"]`);
+    const job = store.jobs.get(id);
+    if (!row || !job) return;
+    row.querySelector(".state").textContent = stateText(job);
+    const bar = row.querySelector("progress");
+    if (bar) bar.value = job.progress || 0;
+  }
+
   #row(job, buttons) {
     const thumb = job.images?.[0]?.thumb_url || job.preview;
-    return h("li", {}, thumb ? h("img", { src: thumb, alt: "" }) : h("span", { class: "no-image" }),
+    return h("li", { "data-job": job.id }, thumb ? h("img", { src: thumb, alt: "" }) : h("span", { class: "no-image" }),
       h("div", { class: "what" }, h("p", { class: "one-line" }, job.request?.prompt || t(`kind.${job.kind}`)),
-        h("p", { class: "quiet" }, job.state === "failed" ? job.error?.message || t("state.failed") : stateText(job)),
+        h("p", { class: "quiet state" }, job.state === "failed" ? job.error?.message || t("state.failed") : stateText(job)),
         job.state === "running" ? h("progress", { max: 1, value: job.progress || 0, "aria-label": t("result.progress") }) : null),
       buttons);
   }

@@ -21,6 +21,8 @@ export class ResultView {
     this.shown = 0; // index of the image
     this.drawn = ""; // what the stage shows now
     this.before = ""; // the image that the job changes
+    this.listed = ""; // what strip and actions show now
+    this.told = ""; // what the status line shows now
     this.stage = h("div", { class: "stage" });
     this.strip = h("div", { class: "strip", role: "list", "aria-label": t("result.images") });
     this.status = h("div", { class: "status" });
@@ -50,7 +52,10 @@ export class ResultView {
     const image = this.image();
     this.onImage?.(Boolean(image));
     this.#draw(job, image);
-    replace(this.status, job ? this.#statusOf(job) : null);
+    this.#showStatus(job);
+    const key = `${this.job}|${job?.state}|${images.length}|${this.shown}|${this.before}`;
+    if (key === this.listed) return;
+    this.listed = key;
     replace(this.strip, images.length < 2 ? [] : images.map((one, i) =>
       h("button", { class: "plain", role: "listitem", "aria-pressed": String(one === image), onclick: () => {
         this.shown = i;
@@ -87,6 +92,20 @@ export class ResultView {
     }
   }
 
+  // Buttons stay the same elements while a job runs: one that is replaced during a click would lose it.
+  #showStatus(job) {
+    const key = `${this.job}|${job?.state}|${this.shown}|${job?.images?.length}`;
+    if (key !== this.told) {
+      this.told = key;
+      this.bar = h("progress", { max: 1, "aria-label": t("result.progress") });
+      this.line = h("span");
+      replace(this.status, job ? this.#statusOf(job) : null);
+    }
+    if (!job || isFinal(job)) return;
+    this.bar.value = job.state === "queued" ? 0 : job.progress || 0;
+    this.line.textContent = stateText(job) + (job.eta_s ? ` · ${t("time.left", { time: seconds(job.eta_s) })}` : "");
+  }
+
   #statusOf(job) {
     if (job.state === "completed") {
       const warnings = (job.warnings || []).map((w) => h("p", { class: "quiet" }, w));
@@ -97,9 +116,6 @@ export class ResultView {
       return [h("span", {}, stateText(job)),
         h("button", { onclick: () => attempt(async () => this.follow(await post(`/jobs/${job.id}/retry`))) }, icon("retry"), t("retry"))];
     }
-    const left = job.eta_s ? ` · ${t("time.left", { time: seconds(job.eta_s) })}` : "";
-    return [h("progress", { max: 1, value: job.state === "queued" ? 0 : job.progress || 0, "aria-label": t("result.progress") }),
-      h("span", {}, stateText(job) + left),
-      h("button", { onclick: () => attempt(() => post(`/jobs/${job.id}/cancel`)) }, icon("close"), t("cancel"))];
+    return [this.bar, this.line, h("button", { onclick: () => attempt(() => post(`/jobs/${job.id}/cancel`)) }, icon("close"), t("cancel"))];
   }
 }

@@ -114,10 +114,18 @@ class RunView {
     const points = (key) => (metrics.step || []).map((x, i) => ({ x, y: metrics[key]?.[i], low: metrics[`${key}_min`]?.[i], high: metrics[`${key}_max`]?.[i] }));
     this.loss.show(points("loss"));
     this.rate.show(points("lr"));
+    // What has not changed is left alone: a button that is replaced during a click would lose it.
+    const changed = (part, value) => {
+      const text = JSON.stringify(value);
+      const differs = this.shown?.[part] !== text;
+      this.shown = { ...this.shown, [part]: text };
+      return differs;
+    };
     this.#showHead(run);
-    replace(this.samples, samples.items.map((s) => h("figure", {}, h("img", { src: s.url, alt: s.prompt }), h("figcaption", { class: "quiet" }, t("training.step", { n: s.step })))));
-    const items = checkpoints.items || checkpoints;
-    replace(this.checkpoints, items.length ? items.map((c) => this.#checkpoint(c)) : h("li", { class: "quiet" }, t("training.no_checkpoints")));
+    if (changed("samples", samples)) replace(this.samples, samples.items.map((s) => h("figure", {}, h("img", { src: s.url, alt: s.prompt }), h("figcaption", { class: "quiet" }, t("training.step", { n: s.step })))));
+    const { items } = checkpoints;
+    if (changed("checkpoints", [id, items]))
+      replace(this.checkpoints, items.length ? items.map((c) => this.#checkpoint(c)) : h("li", { class: "quiet" }, t("training.no_checkpoints")));
   }
 
   #showHead(run) {
@@ -126,15 +134,22 @@ class RunView {
       this.readSoon();
     }) }, t(label));
     const over = OVER.includes(run.state);
+    if (this.headOf !== `${run.id}|${run.state}`) {
+      this.headOf = `${run.id}|${run.state}`;
+      this.line = h("p");
+      this.lossNow = h("p", { class: "quiet" });
+      this.bar = h("progress", { "aria-label": t("result.progress") });
+      replace(this.head, h("h2", {}, run.name), this.line, this.lossNow, this.bar, run.error ? h("p", { class: "error" }, run.error.message || String(run.error)) : null,
+        h("div", { class: "actions" },
+          over ? null : run.state === "paused" ? act("training.resume", "resume") : act("training.pause", "pause"),
+          over ? null : act("training.stop", "stop", { save: true })));
+    }
     const left = !over && run.eta_s ? ` · ${t("time.left", { time: seconds(run.eta_s) })}` : "";
     const loss = run.loss_avg ?? run.loss;
-    replace(this.head, h("h2", {}, run.name), h("p", {}, `${t(`run.${run.state}`)} · ${run.step} / ${run.steps}${left}`),
-      loss ? h("p", { class: "quiet" }, t("training.loss_now", { loss: loss.toPrecision(4) })) : null,
-      h("progress", { max: run.steps || 1, value: run.step || 0, "aria-label": t("result.progress") }),
-      run.error ? h("p", { class: "error" }, run.error.message || String(run.error)) : null,
-      h("div", { class: "actions" },
-        over ? null : run.state === "paused" ? act("training.resume", "resume") : act("training.pause", "pause"),
-        over ? null : act("training.stop", "stop", { save: true })));
+    this.line.textContent = `${t(`run.${run.state}`)} · ${run.step} / ${run.steps}${left}`;
+    this.lossNow.textContent = loss ? t("training.loss_now", { loss: loss.toPrecision(4) }) : "";
+    this.bar.max = run.steps || 1;
+    this.bar.value = run.step || 0;
   }
 
   #checkpoint(c) {
