@@ -223,13 +223,14 @@ const std::vector<Command>& commands() {
        run_doctor},
       {"serve",
        {},
-       "run an HTTP server: jobs with live events, OpenAI and A1111 interfaces",
+       "run a web page and an HTTP server: jobs with live events, OpenAI and A1111 interfaces",
        "[options]",
        serve_options,
        {"flux2 serve", "flux2 serve -m flux.2-klein-4b --preload --idle-unload 600",
         "flux2 serve --host 0.0.0.0 --api-key @key.txt --queue 20"},
        run_serve,
-       "Prints its address on stdout. Requests wait in a queue and run one after the other; they survive a restart. "
+       "Prints its address on stdout: open it in a browser, or use it from programs. Requests wait in a queue and run one after "
+       "the other; they survive a restart. "
        "Ctrl-C or SIGTERM ends the server; the job that runs goes back to the queue. docs/serving.md lists the routes."},
       {"worker",
        {},
