@@ -123,7 +123,7 @@ bool Worker::prepare_job(RunningJob& job) {
 
 // A job whose end cannot be stored, because the database is away, must not stay with this worker for ever: it goes back to the
 // queue as soon as that is possible.
-void Worker::end_badly(RunningJob& job, std::exception_ptr thrown, bool deadline_passed) {
+void Worker::end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed) {
   try {
     if (job.is_over()) {  // its end could not be stored, or another worker has it
       unreturned_.push_back(job.job().id);

@@ -91,7 +91,7 @@ class Worker {
   Jobs with_company(Job first);  // and others that can share its batch, claimed
   void run(Jobs& jobs);
   bool prepare_job(RunningJob& job);  // false: the job has failed
-  void end_badly(RunningJob& job, std::exception_ptr thrown, bool deadline_passed = false);
+  void end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
   void return_jobs();
   PictureMaker& load_for(const Jobs& jobs);
   void run_alone(RunningJob& job, PictureMaker& maker);
