@@ -14,7 +14,7 @@ else
   build_program
   program=build/flux2
 fi
-[[ -x $program ]] || die "There is no program $program."
+[[ -x $program ]] || die "Program $program not found."
 
 work=$(mktemp -d)
 servers=()
@@ -108,9 +108,9 @@ grep -q '^ID=debian' /etc/os-release && need_packages chromium
 browser=$(command -v chromium || command -v google-chrome || true)
 if [[ -n $browser ]]; then
   start page
-  count page "$venv/bin/python" tests/clients/page.py "$url" "$browser"
+  count page "$venv/bin/python" tests/clients/page.py "$url" "$browser" --locked "$locked"
 else
-  say "the page was not tried: there is no Chromium here"
+  say "the page was not tested: Chromium is not installed"
 fi
 count hostile python3 tests/clients/hostile.py "$program" --count 1000
 say "examples of docs/serving.md"

@@ -1,5 +1,5 @@
 // The frame of the page: tabs, top bar, queue, connection.
-import { call, onSignIn } from "./lib/api.js";
+import { onSignIn, sendKey } from "./lib/api.js";
 import { h, isTyping, replace } from "./lib/dom.js";
 import { icon } from "./lib/icons.js";
 import { store } from "./lib/store.js";
@@ -108,7 +108,7 @@ async function start() {
   applyTheme();
   const preferred = preferences.language || navigator.language.slice(0, 2);
   await loadTexts(preferred in LANGUAGES ? preferred : "en");
-  onSignIn(() => askForKey((key) => call("POST", "/session", { key })));
+  onSignIn(() => askForKey(sendKey));
   await store.start();
   const drawer = new QueueDrawer();
   document.getElementById("app").append(...frame(drawer));

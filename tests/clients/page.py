@@ -1,11 +1,17 @@
-"""Uses the web page as a person would, in a real browser: page.py URL CHROMIUM [SCREENSHOTS]. Prints one line per check."""
-import base64, json, pathlib, sys, time, urllib.request
+"""Uses the web page as a person would, in a real browser. Prints one line per check."""
+import argparse, base64, json, pathlib, sys, time, urllib.request
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-URL, CHROMIUM = sys.argv[1], sys.argv[2]
-SHOTS = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+arguments = argparse.ArgumentParser(description=__doc__)
+arguments.add_argument("url")
+arguments.add_argument("chromium")
+arguments.add_argument("--locked", help="a server with the key \"a key of this test\"")
+arguments.add_argument("--screenshots", type=pathlib.Path, help="a folder for images of every tab")
+arguments.add_argument("--only", help="names of steps, with commas between them; for work on the page")
+arguments = arguments.parse_args()
+URL, CHROMIUM, SHOTS = arguments.url, arguments.chromium, arguments.screenshots
 passed, failed, problems = 0, 0, []
 
 
@@ -285,8 +291,8 @@ def looks(browser):
             page.context.close()
 
 
-def two_windows(browser, page):
-    other = open_page(browser)
+def two_windows(page):
+    other = open_page(page.context.browser)
     tab(page, "generate")
     shown(page).locator("[data-name=prompt]").fill("seen by both")
     shown(page).locator("[data-name=steps]").fill("4")
@@ -303,14 +309,40 @@ def language(browser):
     page.context.close()
 
 
+def locked_server(browser):
+    page = browser.new_context().new_page()
+    page.goto(arguments.locked)
+    page.locator("dialog input[type=password]").fill("not the key")
+    page.keyboard.press("Enter")
+    check("a wrong key is refused in words", wait_until(lambda: "key" in page.locator("dialog .error").inner_text().lower()))
+    page.locator("dialog input[type=password]").fill("a key of this test")
+    page.get_by_text("Sign in").click()
+    shown(page).locator("[data-name=prompt]").fill("a red circle")
+    shown(page).locator("[data-name=steps]").fill("2")
+    shown(page).locator("button.primary").click()
+    finished(page)
+    check("the right key opens the page, and an image is shown", page.evaluate("document.querySelector('.stage img').naturalWidth") > 0)
+    page.reload()
+    check("the key is asked for once", wait_until(lambda: page.locator("nav a").count() > 0) and page.locator("dialog").count() == 0)
+    page.context.close()
+
+
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-    page = first_image(browser)
-    for step in (sizes_and_batches, queue, cancelling, editing, inpainting, gallery, models, training):
-        step(page)
-    two_windows(browser, page)
-    language(browser)
-    looks(browser)
+    page = None
+    for step in (first_image, sizes_and_batches, queue, cancelling, editing, inpainting, gallery, models, training, two_windows, language, looks,
+                 locked_server):
+        if arguments.only and step.__name__ not in arguments.only.split(",") or step is locked_server and not arguments.locked:
+            continue
+        started = time.time()
+        if step is first_image:
+            page = first_image(browser)
+        elif step in (language, looks, locked_server):
+            step(browser)
+        else:
+            page = page or open_page(browser)
+            step(page)
+        print(f"       {step.__name__}: {time.time() - started:.1f} s")
     check("no error in the console, no request to another machine", not problems, problems[:5])
     browser.close()
 print(f"{passed} passed, {failed} failed")

@@ -28,12 +28,8 @@ async function send(method, path, body) {
   }
 }
 
-export async function call(method, path, body) {
-  let answer = await send(method, path, body);
-  if (answer.status === 401 && signIn) {
-    await signIn();
-    answer = await send(method, path, body);
-  }
+// The JSON of an answer; throws if the answer is an error.
+async function contentOf(answer) {
   const text = await answer.text();
   let json = null;
   try {
@@ -44,6 +40,19 @@ export async function call(method, path, body) {
   if (!answer.ok) throw new ApiError(answer.status, json?.error);
   return json;
 }
+
+export async function call(method, path, body) {
+  let answer = await send(method, path, body);
+  if (answer.status === 401 && signIn) {
+    await signIn();
+    answer = await send(method, path, body);
+  }
+  return contentOf(answer);
+}
+
+// Sends a key; the answer sets the cookie of the session. A wrong key is an error here and not a reason to ask for a key: the
+// dialog that asks is waiting for this call.
+export const sendKey = async (key) => contentOf(await send("POST", "/session", { key }));
 
 export const get = (path) => call("GET", path);
 export const post = (path, body = {}) => call("POST", path, body);

@@ -39,5 +39,16 @@ export function debounced(delay, call) {
   };
 }
 
+// Calls at most once per `delay`, at its end: unlike debounced(), also while calls never pause.
+export function throttled(delay, call) {
+  let timer = 0;
+  return () => {
+    timer ||= setTimeout(() => {
+      timer = 0;
+      call();
+    }, delay);
+  };
+}
+
 // Whether the keyboard is being used to write.
 export const isTyping = (event) => event.target.closest?.("input, textarea, select, [contenteditable]") !== null;

@@ -1,5 +1,6 @@
 // What the page knows of the server. It is read once and then kept up to date by the event stream, so every window shows the same.
 import { get } from "./api.js";
+import { throttled } from "./dom.js";
 
 const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
@@ -126,7 +127,7 @@ class Store extends EventTarget {
       case "queue":
         Object.assign(this.queue, data);
         this.#tell("queue");
-        this.#readOrder();
+        this.#readOrderSoon();
         return;
       case "model.loading":
         this.loading = data.model;
@@ -169,7 +170,8 @@ class Store extends EventTarget {
     this.#forgetOld();
   }
 
-  // Asked for only while somebody looks: the order matters to the list of waiting jobs alone.
+  // Events of the queue carry its length but not its order. Many can arrive within a second, so the order is read twice a second at most.
+  #readOrderSoon = throttled(500, () => this.#readOrder());
   async #readOrder() {
     if (this.queue.queued < 2) return;
     const queue = await get("/queue").catch(() => null);

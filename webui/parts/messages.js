@@ -68,8 +68,9 @@ export function askForKey(signIn) {
     for (let wrong = ""; ; ) {
       const input = h("input", { type: "password", autocomplete: "current-password", id: newId("key") });
       const form = h("form", { method: "dialog" }, h("label", { for: input.id }, t("signin.label")), input,
-        wrong ? h("p", { class: "error" }, wrong) : null, h("button", { class: "primary" }, t("signin.button")));
+        wrong ? h("p", { class: "error", role: "alert" }, wrong) : null, h("button", { class: "primary" }, t("signin.button")));
       await dialog(t("signin.title"), form);
+      if (!input.value) continue; // closed without an answer: an empty key would count as a wrong one
       try {
         await signIn(input.value);
         return;
