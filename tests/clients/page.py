@@ -1,5 +1,5 @@
 """Uses the web page as a person would, in a real browser. Prints one line per check."""
-import argparse, base64, json, pathlib, sys, time, urllib.request
+import argparse, base64, json, pathlib, struct, sys, time, urllib.request, zlib
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
@@ -67,6 +67,19 @@ def pixels(page, url):
       const context = canvas.getContext("2d"); context.drawImage(image, 0, 0);
       return { width: canvas.width, height: canvas.height, data: [...context.getImageData(0, 0, canvas.width, canvas.height).data] };
     }""", url)
+
+
+def draft(page, name):
+    """What the page keeps in the browser."""
+    return json.loads(page.evaluate(f"localStorage['flux2.{name}'] || '{{}}'"))
+
+
+def png(width, height, colour):
+    """A PNG whose pixel at (x, y) is colour(x, y)."""
+    rows = b"".join(b"\0" + b"".join(bytes(colour(x, y)) for x in range(width)) for y in range(height))
+    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows))
+            + chunk(b"IEND", b""))
 
 
 def first_image(browser):
@@ -214,6 +227,113 @@ def inpainting(page):
     check("the mask can be painted by keyboard", shown(page).get_by_label("Undo").is_enabled())
 
 
+def mask_tools(page):
+    """The left half is blue, the right half red with a blue spot."""
+    tab(page, "inpaint")
+    blue, red = (20, 40, 200), (140, 40, 80)
+    image = png(128, 128, lambda x, y: blue if x < 64 or (96 <= x < 104 and 96 <= y < 104) else red)
+    shown(page).locator("input[type=file]").set_input_files([{"name": "halves.png", "mimeType": "image/png", "buffer": image}])
+    canvas = shown(page).locator("canvas")
+    wait_until(lambda: (draft(page, "inpaint").get("picture") or {}).get("width") == 128)
+    time.sleep(0.3)
+    shown(page).get_by_text("Clear", exact=True).click()
+    at = lambda x, y: canvas.click(position={"x": canvas.bounding_box()["width"] * x / 128, "y": canvas.bounding_box()["height"] * y / 128})
+    seen = lambda x, y: page.evaluate("([x, y]) => [...document.querySelector('main > :not([hidden]) canvas').getContext('2d').getImageData(x, y, 1, 1).data]", [x, y])
+
+    def painted():
+        time.sleep(0.4)  # the draft is written with a delay
+        text = draft(page, "mask").get("text")
+        return sum(v > 0 for v in pixels(page, text)["data"][3::4]) if text else 0
+
+    shown(page).get_by_label("Magic wand").click()
+    at(20, 20)
+    check("the wand takes the connected area of one colour", painted() == 64 * 128, painted())
+    shown(page).get_by_label("Undo").click()
+    shown(page).get_by_label("Connected areas only").uncheck()
+    at(20, 20)
+    check("the wand takes a colour everywhere", painted() == 64 * 128 + 64, painted())
+    shown(page).get_by_label("Tolerance").fill("128")
+    shown(page).get_by_label("Undo").click()
+    canvas.focus()
+    page.keyboard.press("Space")
+    check("the wand works by keyboard, and its tolerance counts", painted() == 128 * 128, painted())
+    shown(page).get_by_text("Clear", exact=True).click()
+    shown(page).get_by_label("Tolerance").fill("24")
+    shown(page).get_by_label("Connected areas only").check()
+    at(20, 20)
+    for label in ("Grow", "Feather"):
+        shown(page).get_by_label(label, exact=True).fill("0")
+    check("without grow and feather nothing is tinted beside the mask", wait_until(lambda: seen(70, 50)[:3] == list(red)), seen(70, 50))
+    shown(page).get_by_label("Grow", exact=True).fill("16")
+    check("grow is shown around the mask", wait_until(lambda: seen(70, 50)[:3] != list(red) and seen(85, 50)[:3] == list(red)), seen(70, 50))
+    shown(page).get_by_label("Feather", exact=True).fill("12")
+    check("feather is shown as a soft edge", wait_until(lambda: seen(70, 50) != seen(80, 50) != seen(85, 50) and seen(120, 50)[:3] == list(red)), seen(85, 50))
+    for label in ("Grow", "Feather"):
+        shown(page).get_by_label(label, exact=True).fill("")
+
+    width = lambda: canvas.bounding_box()["width"]
+    before = width()
+    canvas.hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
+    check("Ctrl and the wheel zoom in", wait_until(lambda: width() > before * 1.1), width())
+    canvas.focus()
+    for _ in range(6):
+        page.keyboard.press("+")
+    scroller = shown(page).locator(".scroller")
+    place = lambda: scroller.evaluate("(e) => [e.scrollLeft, e.scrollTop]")
+    here = place()
+    page.keyboard.press("Control+ArrowRight")
+    page.keyboard.press("Control+ArrowDown")
+    check("the keyboard zooms and pans", width() > before * 2 and place()[0] > here[0] and place()[1] > here[1], [width(), here, place()])
+    here = place()
+    page.mouse.wheel(0, 60)
+    check("the wheel pans", wait_until(lambda: place()[1] > here[1]), place())
+    page.keyboard.press("0")
+    check("0 fits the image", wait_until(lambda: abs(width() - before) < 2), width())
+    box = canvas.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 3
+    fingers = page.context.new_cdp_session(page)
+    touch = lambda kind, distance: fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [] if kind == "touchEnd" else [
+        {"x": x - distance, "y": y, "id": 0}, {"x": x + distance, "y": y, "id": 1}]})
+    area = painted()
+    touch("touchStart", 30)
+    for distance in range(30, 70, 5):
+        touch("touchMove", distance)
+    touch("touchEnd", 0)
+    check("two fingers zoom and paint nothing", wait_until(lambda: width() > before * 1.5) and painted() == area, [width() / before, painted(), area])
+    canvas.focus()
+    page.keyboard.press("0")
+
+    shown(page).get_by_text("Clear", exact=True).click()
+    handle = shown(page).get_by_label("Extend to the right").bounding_box()
+    page.mouse.move(handle["x"] + 12, handle["y"] + 24)
+    page.mouse.down()
+    page.mouse.move(handle["x"] + 12 + 48 * before / 128, handle["y"] + 24, steps=6)
+    page.mouse.up()
+    margins = lambda: draft(page, "inpaint").get("extend")
+    check("the frame is dragged larger", wait_until(lambda: margins() == [0, 0, 48, 0]), margins())
+    shown(page).get_by_label("Extend upwards").focus()
+    page.keyboard.press("ArrowUp")
+    check("the frame grows by keyboard", wait_until(lambda: margins() == [0, 16, 48, 0]), margins())
+    page.reload()
+    page.wait_for_selector("nav a")
+    check("a reload keeps the frame", wait_until(lambda: page.evaluate("document.querySelector('canvas')?.width") == 176))
+    shown(page).locator("[data-name=prompt]").fill("more of it")
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).locator("button.primary").click()
+    finished(page)
+    job = get("/api/v1/jobs?limit=1")["items"][0]
+    made = pixels(page, job["images"][0]["url"])
+    kept = made["data"][4 * (100 * made["width"] + 20):][:3]
+    check("the image is extended, and the old part is kept", (made["width"], made["height"], tuple(kept)) == (176, 144, blue), [made["width"], made["height"], kept])
+    shown(page).locator(".actions").get_by_text("Compare").click()
+    sides = page.locator("dialog .compare img").evaluate_all("(all) => all.map((e) => [e.naturalWidth, e.naturalHeight])")
+    check("before and after of an extended image have one size", sides == [[176, 144], [176, 144]], sides)
+    page.keyboard.press("Escape")
+
+
 def gallery(page):
     tab(page, "gallery")
     cells = page.locator(".cell")
@@ -330,7 +450,7 @@ def locked_server(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
     page = None
-    for step in (first_image, sizes_and_batches, queue, cancelling, editing, inpainting, gallery, models, training, two_windows, language, looks,
+    for step in (first_image, sizes_and_batches, queue, cancelling, editing, inpainting, mask_tools, gallery, models, training, two_windows, language, looks,
                  locked_server):
         if arguments.only and step.__name__ not in arguments.only.split(",") or step is locked_server and not arguments.locked:
             continue

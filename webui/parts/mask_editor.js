@@ -1,34 +1,50 @@
-// An image with a mask that is painted over it. The mask has one value per pixel of the image, 0 or 255; it is a layer of its own and
-// never part of the image.
-import { h, replace } from "../lib/dom.js";
+// An image with a mask that is painted over it, and a frame that can be drawn larger than the image. The mask has one value per pixel
+// of the image, 0 or 255; it is a layer of its own and never part of the image.
+import { debounced, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { feathered, grown, maskOf, maskOfRuns, paintMask, runsOf, similarPixels } from "../lib/mask_pixels.js";
 import { t } from "../lib/text.js";
+import { FrameHandles } from "./frame_handles.js";
+import { Zoom } from "./zoom.js";
 
 const UNDO_STEPS = 50;
-const TOOLS = ["brush", "eraser", "rectangle", "lasso"];
+const TOOLS = ["brush", "eraser", "rectangle", "lasso", "wand"];
+const COLOUR = [255, 64, 64];
+const PAINT = `rgb(${COLOUR.join(" ")})`;
 
 export class MaskEditor {
-  constructor(changed = () => {}) {
+  // `changed` is called when the mask or the frame has changed; `limit` is the longest side that an image may have.
+  constructor({ changed = () => {}, limit = 4096 } = {}) {
     this.changed = changed;
     this.tool = "brush";
     this.size = 40; // of the brush, in pixels of the image
-    this.zoom = 1;
+    this.wand = { tolerance: 24, contiguous: true };
+    this.edge = { grow: 8, feather: 8 };
     this.undone = [];
     this.done = [];
     this.image = new Image();
     this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": t("mask.canvas") });
     this.mask = document.createElement("canvas");
-    this.scroller = h("div", { class: "scroller", hidden: true }, this.canvas);
+    this.soft = document.createElement("canvas"); // the mask as the server uses it: extended, grown and feathered
+    this.frame = new FrameHandles({
+      zoom: () => this.zoom.value,
+      limit: (side) => limit - (["left", "right"].includes(side) ? this.mask.width : this.mask.height),
+      changed: (final) => this.#extended(final),
+    });
+    this.sheet = h("div", { class: "sheet" }, this.canvas, this.frame.elements);
+    this.scroller = h("div", { class: "scroller", hidden: true }, this.sheet);
+    this.zoom = new Zoom(this.scroller, this.canvas, { changed: () => (this.sheet.style.width = this.canvas.style.width), pinched: () => this.#giveUp() });
     this.sizeInput = h("input", { type: "range", min: 4, max: 300, value: this.size, "aria-label": t("mask.size"),
       oninput: (e) => (this.size = Number(e.target.value)) });
     this.bar = h("div", { class: "toolbar", role: "toolbar", "aria-label": t("mask.tools"), hidden: true });
     this.element = h("div", { class: "mask-editor" }, this.bar, this.scroller);
+    this.softenSoon = debounced(60, () => this.#soften());
     this.#showBar();
     this.#listen();
   }
 
   isEmpty() {
-    return !this.mask.width || !this.#pixels().some((v) => v);
+    return !this.mask.width || !maskOf(this.mask).includes(255);
   }
 
   async open(url) {
@@ -36,21 +52,45 @@ export class MaskEditor {
     this.image.src = url;
     await this.image.decode();
     const { naturalWidth: width, naturalHeight: height } = this.image;
-    const keeps = this.mask.width === width && this.mask.height === height;
-    this.canvas.width = width;
-    this.canvas.height = height;
-    if (!keeps) {
+    if (this.mask.width !== width || this.mask.height !== height) {
       this.mask.width = width;
       this.mask.height = height;
       this.done = [];
       this.undone = [];
     }
+    this.colours = null;
     this.bar.hidden = this.scroller.hidden = false;
     this.cursor = { x: width / 2, y: height / 2 };
     this.size = Math.round(Math.max(width, height) / 12);
     this.sizeInput.value = this.size;
-    this.fit();
-    this.draw();
+    this.frame.set({});
+    this.#resize();
+    this.zoom.fit();
+    this.softenSoon();
+  }
+
+  fit = () => this.zoom.fit();
+
+  // [left, top, right, bottom]: by how much the image is extended.
+  margins = () => this.frame.list();
+  setMargins([left, top, right, bottom]) {
+    this.frame.set({ left, top, right, bottom });
+    this.#extended(true);
+  }
+
+  // How far the server widens the mask and softens its edge; shown around what is painted.
+  setEdge(edge) {
+    this.edge = edge;
+    this.softenSoon();
+  }
+
+  // The image inside its frame, for comparing it with a result that is larger.
+  framed() {
+    const out = document.createElement("canvas");
+    out.width = this.canvas.width;
+    out.height = this.canvas.height;
+    out.getContext("2d").drawImage(this.image, this.frame.margins.left, this.frame.margins.top);
+    return out.toDataURL("image/png");
   }
 
   // The mask as text, small enough to be kept by the browser; restore() takes it back.
@@ -61,8 +101,8 @@ export class MaskEditor {
     image.src = text;
     await image.decode();
     if (image.naturalWidth !== this.mask.width || image.naturalHeight !== this.mask.height) return;
-    this.mask.getContext("2d").drawImage(image, 0, 0);
-    this.draw();
+    this.mask.getContext("2d", { willReadFrequently: true }).drawImage(image, 0, 0);
+    this.softenSoon();
   }
 
   // White where the image is regenerated.
@@ -70,44 +110,33 @@ export class MaskEditor {
     const out = document.createElement("canvas");
     out.width = this.mask.width;
     out.height = this.mask.height;
+    paintMask(out, maskOf(this.mask), [255, 255, 255]);
     const context = out.getContext("2d");
-    const data = context.createImageData(out.width, out.height);
-    this.#pixels().forEach((v, i) => data.data.set([v, v, v, 255], 4 * i));
-    context.putImageData(data, 0, 0);
+    context.globalCompositeOperation = "destination-over";
+    context.fillRect(0, 0, out.width, out.height);
     return new Promise((resolve) => out.toBlob(resolve, "image/png"));
   }
 
-  fit() {
-    const room = Math.max(this.scroller.clientWidth, 240);
-    this.setZoom(Math.min(room / this.canvas.width, (0.6 * innerHeight) / this.canvas.height));
-  }
-
-  setZoom(zoom) {
-    this.zoom = Math.min(Math.max(zoom, 0.1), 16);
-    this.canvas.style.width = `${this.canvas.width * this.zoom}px`;
-  }
-
   draw() {
-    const context = this.canvas.getContext("2d");
+    const { left, top } = this.frame.margins;
+    const { canvas, mask } = this;
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(this.image, left, top);
+    context.globalAlpha = 0.3;
+    if (this.isSoft) context.drawImage(this.soft, 0, 0);
+    else this.#fillMargins(context);
+    context.drawImage(mask, left, top);
     context.globalAlpha = 1;
-    context.drawImage(this.image, 0, 0);
-    context.globalAlpha = 0.55;
-    context.drawImage(this.mask, 0, 0);
-    context.globalAlpha = 1;
-    if (this.path?.length && ["rectangle", "lasso"].includes(this.tool)) {
-      context.setLineDash([6, 4]);
-      context.strokeStyle = "#fff";
-      context.lineWidth = Math.max(1, 1.5 / this.zoom);
-      context.stroke(this.#outline());
+    context.translate(left, top);
+    if (!this.frame.isEmpty()) this.#line(context, new Path2D(`M0 0H${mask.width}V${mask.height}H0Z`), [4, 4]);
+    if (this.path?.length && ["rectangle", "lasso"].includes(this.tool)) this.#line(context, this.#outline(), [6, 4]);
+    if (document.activeElement === canvas && this.keyboard) {
+      const circle = new Path2D();
+      circle.arc(this.cursor.x, this.cursor.y, this.tool === "wand" ? 4 / this.zoom.value : this.size / 2, 0, 7);
+      this.#line(context, circle, []);
     }
-    if (document.activeElement === this.canvas && this.keyboard) {
-      context.setLineDash([]);
-      context.strokeStyle = "#fff";
-      context.lineWidth = Math.max(1, 2 / this.zoom);
-      context.beginPath();
-      context.arc(this.cursor.x, this.cursor.y, this.size / 2, 0, 7);
-      context.stroke();
-    }
+    context.translate(-left, -top);
   }
 
   undo = () => this.#travel(this.done, this.undone);
@@ -119,27 +148,73 @@ export class MaskEditor {
   }
   invert() {
     this.#remember();
-    this.#put(this.#pixels().map((v) => 255 - v));
+    this.#put(maskOf(this.mask).map((v) => 255 - v));
   }
 
-  // ---- pixels ----
+  // ---- what is shown ----
 
-  #pixels() {
-    const { data } = this.mask.getContext("2d").getImageData(0, 0, this.mask.width, this.mask.height);
-    return Uint8Array.from({ length: data.length / 4 }, (_, i) => (data[4 * i + 3] > 127 ? 255 : 0));
+  // Dark under white, so that it is seen on every image.
+  #line(context, path, dashes) {
+    context.setLineDash(dashes);
+    for (const [colour, width] of [["#000", 3], ["#fff", 1.5]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width / this.zoom.value;
+      context.stroke(path);
+    }
   }
+
+  #fillMargins(context) {
+    const { left, top } = this.frame.margins;
+    const path = new Path2D();
+    path.rect(0, 0, this.canvas.width, this.canvas.height);
+    path.rect(left, top, this.mask.width, this.mask.height);
+    context.fillStyle = PAINT;
+    context.fill(path, "evenodd");
+  }
+
+  #soften() {
+    const { canvas, soft } = this;
+    if (!canvas.width || this.path) return;
+    soft.width = canvas.width;
+    soft.height = canvas.height;
+    const context = soft.getContext("2d", { willReadFrequently: true });
+    this.#fillMargins(context);
+    context.drawImage(this.mask, this.frame.margins.left, this.frame.margins.top);
+    const { grow, feather } = this.edge;
+    paintMask(soft, feathered(grown(maskOf(soft), soft.width, soft.height, grow), soft.width, soft.height, feather), COLOUR);
+    this.isSoft = true;
+    this.draw();
+  }
+
+  #resize() {
+    const { left, top, right, bottom } = this.frame.margins;
+    this.canvas.width = this.mask.width + left + right;
+    this.canvas.height = this.mask.height + top + bottom;
+    this.isSoft = false;
+    this.zoom.apply();
+    this.draw();
+  }
+
+  #extended(final) {
+    this.#resize();
+    if (!final) return;
+    this.zoom.fit();
+    this.softenSoon();
+    this.changed();
+  }
+
+  // ---- the mask and its history ----
 
   #put(pixels) {
-    const context = this.mask.getContext("2d");
-    const image = context.createImageData(this.mask.width, this.mask.height);
-    pixels.forEach((v, i) => v && image.data.set([255, 64, 64, 255], 4 * i));
-    context.putImageData(image, 0, 0);
+    paintMask(this.mask, pixels, COLOUR);
+    this.isSoft = false;
     this.draw();
+    this.softenSoon();
     this.changed();
   }
 
   #remember() {
-    this.done.push(this.#pixels());
+    this.done.push(runsOf(maskOf(this.mask)));
     if (this.done.length > UNDO_STEPS) this.done.shift();
     this.undone = [];
     this.#showBar();
@@ -147,8 +222,16 @@ export class MaskEditor {
 
   #travel(from, to) {
     if (!from.length) return;
-    to.push(this.#pixels());
-    this.#put(from.pop());
+    to.push(runsOf(maskOf(this.mask)));
+    this.#put(maskOfRuns(from.pop(), this.mask.width * this.mask.height));
+    this.#showBar();
+  }
+
+  // A stroke that turned out to be the first finger of two.
+  #giveUp() {
+    if (!this.path) return;
+    this.path = null;
+    this.#put(maskOfRuns(this.done.pop(), this.mask.width * this.mask.height));
     this.#showBar();
   }
 
@@ -157,22 +240,35 @@ export class MaskEditor {
   #showBar() {
     const button = (label, glyph, run, more = {}) => h("button", { type: "button", class: "plain", "aria-label": label, title: label, onclick: run, ...more },
       icon(glyph));
+    const focused = document.activeElement?.getAttribute("aria-label");
     replace(this.bar,
       TOOLS.map((tool) => button(t(`mask.${tool}`), tool, () => {
         this.tool = tool;
         this.#showBar();
       }, { "aria-pressed": String(this.tool === tool) })),
-      h("label", {}, t("mask.size"), this.sizeInput),
+      this.tool === "wand" ? this.#wandSettings() : ["brush", "eraser"].includes(this.tool) ? h("label", {}, t("mask.size"), this.sizeInput) : null,
       button(t("mask.undo"), "undo", this.undo, { disabled: !this.done.length }),
       button(t("mask.redo"), "redo", this.redo, { disabled: !this.undone.length }),
       h("button", { type: "button", onclick: () => this.invert() }, t("mask.invert")),
       h("button", { type: "button", onclick: () => this.clear() }, t("mask.clear")),
+      button(t("mask.larger"), "zoom_in", () => this.zoom.by(1.25)), button(t("mask.smaller"), "zoom_out", () => this.zoom.by(0.8)),
       button(t("mask.fit"), "fit", () => this.fit()));
+    if (focused) this.bar.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
   }
 
+  #wandSettings() {
+    return [
+      h("label", {}, t("mask.tolerance"), h("input", { type: "range", min: 0, max: 128, value: this.wand.tolerance, "aria-label": t("mask.tolerance"),
+        oninput: (e) => (this.wand.tolerance = Number(e.target.value)) })),
+      h("label", {}, h("input", { type: "checkbox", checked: this.wand.contiguous, onchange: (e) => (this.wand.contiguous = e.target.checked) }), t("mask.contiguous")),
+    ];
+  }
+
+  // In pixels of the image; outside it where the frame is larger.
   #point(event) {
     const box = this.canvas.getBoundingClientRect();
-    return { x: ((event.clientX - box.left) * this.canvas.width) / box.width, y: ((event.clientY - box.top) * this.canvas.height) / box.height };
+    return { x: ((event.clientX - box.left) * this.canvas.width) / box.width - this.frame.margins.left,
+      y: ((event.clientY - box.top) * this.canvas.height) / box.height - this.frame.margins.top };
   }
 
   #outline() {
@@ -188,9 +284,9 @@ export class MaskEditor {
   }
 
   #stroke(from, to) {
-    const context = this.mask.getContext("2d");
+    const context = this.mask.getContext("2d", { willReadFrequently: true });
     context.globalCompositeOperation = this.tool === "eraser" ? "destination-out" : "source-over";
-    context.strokeStyle = "rgb(255 64 64)";
+    context.strokeStyle = PAINT;
     context.lineCap = "round";
     context.lineWidth = this.size;
     context.beginPath();
@@ -200,8 +296,28 @@ export class MaskEditor {
     context.globalCompositeOperation = "source-over";
   }
 
-  #begin(point) {
+  // Adds the pixels that look like the one at `point`.
+  #select(point) {
+    const { width, height } = this.mask;
+    const x = Math.floor(point.x), y = Math.floor(point.y);
+    if (x < 0 || y < 0 || x >= width || y >= height) return;
+    if (!this.colours) {
+      const canvas = new OffscreenCanvas(width, height);
+      canvas.getContext("2d").drawImage(this.image, 0, 0);
+      this.colours = canvas.getContext("2d").getImageData(0, 0, width, height);
+    }
     this.#remember();
+    const found = similarPixels(this.colours, x, y, this.wand);
+    this.#put(maskOf(this.mask).map((v, i) => v | found[i]));
+  }
+
+  #begin(point) {
+    if (this.tool === "wand") {
+      this.#select(point);
+      return;
+    }
+    this.#remember();
+    this.isSoft = false;
     this.path = [point];
     if (["brush", "eraser"].includes(this.tool)) this.#stroke(point, point);
     this.draw();
@@ -215,12 +331,12 @@ export class MaskEditor {
 
   #finish() {
     if (["rectangle", "lasso"].includes(this.tool)) {
-      const context = this.mask.getContext("2d");
-      context.fillStyle = "rgb(255 64 64)";
+      const context = this.mask.getContext("2d", { willReadFrequently: true });
+      context.fillStyle = PAINT;
       context.fill(this.#outline());
     }
     this.path = null;
-    this.#put(this.#pixels()); // edges become sharp: a pixel is regenerated or it is not
+    this.#put(maskOf(this.mask)); // edges become sharp: a pixel is regenerated or it is not
   }
 
   #listen() {
@@ -234,11 +350,6 @@ export class MaskEditor {
     canvas.addEventListener("pointermove", (event) => this.path && this.#continue(this.#point(event)));
     canvas.addEventListener("pointerup", () => this.path && this.#finish());
     canvas.addEventListener("pointercancel", () => this.path && this.#finish());
-    canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey) return; // without it the page scrolls
-      event.preventDefault();
-      this.setZoom(this.zoom * (event.deltaY < 0 ? 1.15 : 1 / 1.15));
-    }, { passive: false });
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("blur", () => this.draw());
   }
@@ -247,17 +358,21 @@ export class MaskEditor {
   #key(event) {
     const step = event.shiftKey ? this.size : Math.max(1, this.size / 8);
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (this.zoom.key(event)) {
+      event.preventDefault();
+      return;
+    }
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") event.shiftKey ? this.redo() : this.undo();
     else if (event.key === "[" || event.key === "]") {
       this.size = Math.min(300, Math.max(4, this.size * (event.key === "]" ? 1.2 : 1 / 1.2)));
       this.sizeInput.value = this.size;
     } else if (event.key === " ") {
       this.#begin({ ...this.cursor });
-      this.#finish();
+      if (this.path) this.#finish();
     } else if (event.key in moves) {
       const [dx, dy] = moves[event.key];
-      this.cursor.x = Math.min(Math.max(this.cursor.x + dx * step, 0), this.canvas.width);
-      this.cursor.y = Math.min(Math.max(this.cursor.y + dy * step, 0), this.canvas.height);
+      this.cursor.x = Math.min(Math.max(this.cursor.x + dx * step, 0), this.mask.width - 1);
+      this.cursor.y = Math.min(Math.max(this.cursor.y + dy * step, 0), this.mask.height - 1);
     } else return;
     this.keyboard = true;
     event.preventDefault();

@@ -2,6 +2,7 @@
 import { upload } from "../lib/api.js";
 import { debounced, field, h } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
+import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
 import { Maker } from "../parts/maker.js";
@@ -9,20 +10,29 @@ import { MaskEditor } from "../parts/mask_editor.js";
 import { RequestForm } from "../parts/request_form.js";
 import { pictureOfImage } from "../parts/image_actions.js";
 
+const GROW = 8, FEATHER = 8; // the server's, in pixels
 const NUMBERS = [["strength", 0, 1, 0.05], ["grow", 0, 256, 1], ["feather", 0, 256, 1]];
 
 export class InpaintTab extends Maker {
   constructor() {
-    const values = readDraft("inpaint", { strength: "", grow: "", feather: "", picture: null });
+    const values = readDraft("inpaint", { strength: "", grow: "", feather: "", picture: null, extend: [0, 0, 0, 0] });
+    const edge = () => ({ grow: values.grow === "" ? GROW : Number(values.grow), feather: values.feather === "" ? FEATHER : Number(values.feather) });
     const numbers = h("div", { class: "row" }, NUMBERS.map(([name, min, max, step]) =>
       field(t(`field.${name}`), h("input", { type: "number", min, max, step, value: values[name], placeholder: t("field.default"), oninput: (e) => {
         values[name] = e.target.value;
         writeDraft("inpaint", values);
+        editor.setEdge(edge());
       } }))));
-    const editor = new MaskEditor(debounced(300, () => writeDraft("mask", { image: values.picture?.url, text: editor.text() })));
+    const editor = new MaskEditor({ limit: store.info.limits.side_max, changed: debounced(300, () => {
+      writeDraft("mask", { image: values.picture?.url, text: editor.text() });
+      values.extend = editor.margins();
+      writeDraft("inpaint", values);
+    }) });
+    editor.setEdge(edge());
     const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
     const input = imageInput((p) => this.receive({ picture: p }));
-    super(form, { kind: "inpaint", check: () => this.#missing(), before: () => this.values.picture.url, extra: h("div", {}, input, editor.element) });
+    super(form, { kind: "inpaint", check: () => this.#missing(), before: () => this.#before(),
+      extra: h("div", {}, input, editor.element) });
     this.values = values;
     this.editor = editor;
     this.result.onImage = (shown) => {
@@ -40,6 +50,7 @@ export class InpaintTab extends Maker {
   receive({ picture }) {
     if (!picture) return;
     this.values.picture = picture;
+    this.values.extend = [0, 0, 0, 0];
     writeDraft("inpaint", this.values);
     this.#open();
   }
@@ -50,7 +61,9 @@ export class InpaintTab extends Maker {
 
   async #open() {
     try {
+      const { extend } = this.values;
       await this.editor.open(this.values.picture.url);
+      if (extend.some(Boolean)) this.editor.setMargins(extend);
       const kept = readDraft("mask", { image: "", text: "" });
       if (kept.text && kept.image === this.values.picture.url && this.editor.isEmpty()) await this.editor.restore(kept.text);
     } catch {
@@ -59,10 +72,14 @@ export class InpaintTab extends Maker {
     }
   }
 
+  #isExtended = () => this.editor.margins().some(Boolean);
+
   #missing() {
     if (!this.values.picture) return t("missing.picture");
-    return this.editor.isEmpty() ? t("missing.mask") : "";
+    return this.editor.isEmpty() && !this.#isExtended() ? t("missing.mask") : "";
   }
+
+  #before = () => (this.#isExtended() ? this.editor.framed() : this.values.picture.url);
 
   // The result becomes the image to go on with; the mask stays.
   #accept() {
@@ -71,9 +88,10 @@ export class InpaintTab extends Maker {
   }
 
   async #complete(request) {
-    if (!this.values.picture || this.editor.isEmpty()) return request;
-    const mask = await upload(await this.editor.blob(), "mask.png");
-    const result = { ...request, kind: "inpaint", canvas: this.values.picture.asset, mask: mask.image };
+    if (this.#missing()) return request;
+    const result = { ...request, kind: "inpaint", canvas: this.values.picture.asset };
+    if (!this.editor.isEmpty()) result.mask = (await upload(await this.editor.blob(), "mask.png")).image;
+    if (this.#isExtended()) result.extend = this.editor.margins();
     for (const [name] of NUMBERS) if (this.values[name] !== "") result[name] = Number(this.values[name]);
     return result;
   }
