@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "app/adapters.h"
+#include "app/presets.h"
 #include "app/registry_access.h"
 #include "engine/forecast.h"
 #include "image/format.h"
@@ -92,6 +93,8 @@ Json info_json(ApiContext& api, const Worker* worker) {
           {"samplers", choices("sampler")},
           {"schedules", {"model", "linear", "power", "sigmas"}},
           {"profiles", choices("profile")},
+          {"presets", choices("preset")},
+          {"styles", all_styles(api.app)},
           {"previews", choices("preview")},
           {"formats", {{"read", names_json(readable_formats())}, {"write", names_json(available_formats())}}},
           {"features",
