@@ -99,7 +99,12 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
                          std::span<const Tensor> dy, GradSink& sink) {
                        const Tensor d = matrix_rows(dy[0]);
                        const Kernels& table = d.device().kernels();
+                       const bool weight_first = w.dtype() != d.dtype();  // as in the forward pass
                        Tensor dx;
+                       if (sink.wants(0) && weight_first) {
+                         dx = Tensor::like(d, {d.dim(0), w.dim(1)});
+                         table.linear_grad_input({d, w, dx});
+                       }
                        for (size_t i = 0; i < kept.size(); ++i) {
                          const Tensor du = add_gradients(kept[i], 1 + 2 * i, d, flat, sink);
                          if (!sink.wants(0)) continue;
@@ -111,7 +116,7 @@ Tensor lora_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const s
                          }
                        }
                        if (!dx.defined()) return;
-                       table.product_add({d, w, dx, 1.0, false});
+                       if (!weight_first) table.product_add({d, w, dx, 1.0, false});
                        sink.add(0, dx.reshaped(shape));
                      })[0];
 }

@@ -217,6 +217,101 @@ TEST_P(CudaEightBitTest, CapturedProductsGiveTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaEightBitTest, testing::Values(DType::F8_E4M3, DType::I8),
                          [](const auto& tested) { return std::string(name_of(tested.param)); });
 
+class CudaEightBitGradientTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped() && !stream->device().multiplies(DType::F8_E4M3)) GTEST_SKIP() << "this GPU does not multiply fp8";
+  }
+  Tensor quantised_weight(int64_t n, int64_t k) {
+    const Tensor w = Tensor::empty(*stream, DType::F8_E4M3, {n, k}).with_scales(blank({n}, DType::F32));
+    // Rows of different sizes, so that a scale in the wrong place shows.
+    std::vector<float> values = random({n, k}, DType::F32, 0.02).to_floats();
+    for (size_t i = 0; i < values.size(); ++i) values[i] *= static_cast<float>(1 + i / at(k) % 5);
+    kernels().quantise({Tensor::from(*stream, DType::BF16, {n, k}, std::span<const float>(values)), w});
+    return w;
+  }
+  // dY · W in double precision.
+  static Values gradient(const Values& dy, const Values& w, int64_t m, int64_t n, int64_t k) {
+    Values dx(at(m * k), 0.0);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < n; ++l)
+        for (int64_t j = 0; j < k; ++j) dx[at(i * k + j)] += dy[at(i * n + l)] * w[at(l * k + j)];
+    return dx;
+  }
+};
+
+TEST_F(CudaEightBitGradientTest, TransposesEveryByte) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{16, 16}, {128, 128}, {48, 272}, {1040, 144}, {32, 3072}, {512, 16}}) {
+    std::vector<uint8_t> bytes(at(n * k));
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+    const Tensor x = Tensor::empty(*stream, DType::U8, {n, k}), y = Tensor::empty(*stream, DType::U8, {k, n});
+    stream->upload(x.raw(), bytes.data(), bytes.size());
+    cuda::transpose_bytes(x, y);
+    std::vector<uint8_t> turned(bytes.size());
+    stream->download(turned.data(), y.raw(), turned.size());
+    for (size_t i = 0; i < at(n); ++i)
+      for (size_t j = 0; j < at(k); ++j)
+        ASSERT_EQ(turned[j * at(n) + i], bytes[i * at(k) + j]) << n << "x" << k << " at " << i << ", " << j;
+  }
+}
+
+TEST_F(CudaEightBitGradientTest, QuantisesWithTheScalesOfTheWeight) {
+  for (int64_t columns : {16, 3072, 9216, 12288, 18432, 27648, 36864, 55296}) {
+    const Tensor wide = random({3, columns + 8}, DType::BF16), dy = wide.narrowed(1, 8, columns);
+    std::vector<float> s(at(columns));
+    for (size_t i = 0; i < s.size(); ++i) s[i] = 0.001f * static_cast<float>(1 + i % 11);
+    const Tensor factors = Tensor::from(*stream, DType::F32, {columns}, std::span<const float>(s));
+    const Tensor y = Tensor::empty(*stream, DType::F8_E4M3, dy.shape()).with_scales(blank({3}, DType::F32));
+    cuda::quantise_gradient({dy, factors, y});
+    Values wanted = dy.to_doubles();
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] *= static_cast<double>(s[i % at(columns)]);
+    EXPECT_LE(relative_error(values_of(y), wanted), 3.5e-2) << columns;
+    const auto scales = y.scales().to_floats();
+    for (size_t row = 0; row < 3; ++row) {
+      double largest = 0;
+      for (size_t c = 0; c < at(columns); ++c) largest = std::max(largest, std::abs(wanted[row * at(columns) + c]));
+      EXPECT_NEAR(scales[row], largest / 448, 5e-3 * largest / 448) << columns;
+    }
+  }
+}
+
+TEST_F(CudaEightBitGradientTest, ProductIsNearTheExactOne) {
+  struct Case {
+    int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Case{1, 16, 16}, {77, 48, 128}, {130, 272, 1040}, {64, 3072, 256}, {5, 27648, 64}, {9, 24, 40}}) {
+    const Tensor dy = random({m, n}, DType::BF16, 1e-6), w = quantised_weight(n, k);
+    const Tensor one = Tensor::from(*stream, DType::F32, {1}, std::span<const float>(std::vector<float>{0.125f}));
+    for (const Tensor& weight : {w, w.with_scales(one), w.with_scales({})}) {
+      const Tensor wide = blank({m, k + 16}, DType::BF16), dx = wide.narrowed(1, 16, k);
+      kernels().linear_grad_input({dy, weight, dx});
+      const double error = relative_error(dx.to_doubles(), gradient(dy.to_doubles(), values_of(weight), m, n, k));
+      // Shapes that do not fit are computed in bf16.
+      EXPECT_LE(error, n % 16 == 0 && k % 16 == 0 ? 4e-2 : 1e-2) << m << "x" << n << "x" << k;
+      for (double v : wide.narrowed(1, 0, 16).to_doubles()) ASSERT_EQ(v, 12352.0) << "written outside";
+    }
+  }
+}
+
+TEST_F(CudaEightBitGradientTest, ZerosStayAndNanShows) {
+  const int64_t n = 32, k = 48;
+  std::vector<float> values(4 * n, 1e-3f);
+  std::fill(values.begin(), values.begin() + n, 0.0f);
+  std::fill(values.begin() + n, values.begin() + 2 * n, 1e-37f);  // 448 divided by it is no finite number
+  values[2 * n + 3] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor dy = Tensor::from(*stream, DType::BF16, {4, n}, std::span<const float>(values)), w = quantised_weight(n, k);
+  const Tensor dx = blank({4, k}, DType::BF16);
+  kernels().linear_grad_input({dy, w, dx});
+  const auto rows = dx.to_floats();
+  for (size_t c = 0; c < at(k); ++c) {
+    EXPECT_EQ(rows[c], 0.0f);
+    EXPECT_EQ(rows[at(k) + c], 0.0f);
+    EXPECT_TRUE(std::isnan(rows[2 * at(k) + c]));
+    EXPECT_TRUE(std::isfinite(rows[3 * at(k) + c]));
+  }
+}
+
 class CudaUnpackTest : public CudaTest {};
 
 TEST_F(CudaUnpackTest, WeightsOfOneByteWithTheirFactors) {

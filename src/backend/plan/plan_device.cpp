@@ -49,6 +49,13 @@ void unpack_for_gradient(const Tensor& w, const Tensor& like) {
   if (!is_float(w.dtype())) Tensor::like(like, w.shape());
 }
 
+// An e4m3 weight is transposed instead, and the gradient is quantised (backend/cuda/kernels/eight_bit_product.cpp).
+void work_of_gradient(const LinearGradInputArgs& a) {
+  if (a.w.dtype() != DType::F8_E4M3 || a.dy.dtype() != DType::BF16 || !a.dy.device().multiplies(a.w.dtype()))
+    return unpack_for_gradient(a.w, a.dy);
+  const Tensor quantised = Tensor::like(a.dy, a.w.dtype(), a.dy.shape()), turned = Tensor::like(a.dy, a.w.dtype(), a.w.shape());
+}
+
 // Attention's gradient adds up in F32: one value for each row of scores, and the queries' gradient unless all scores are kept
 // (backend/cuda/cudnn_attention_grad.cpp).
 void work_of_attention_grad(const AttentionGradArgs& a) {
@@ -149,8 +156,7 @@ class PlanDevice final : public Device {
   void count_work() {
     kernels_.linear = [](const LinearArgs& a) { unpack_for_product(a.w, a.x, a.y); };
     if (kernels_.linear_swiglu) kernels_.linear_swiglu = [](const LinearSwigluArgs& a) { unpack_for_product(a.w, a.x, a.y); };
-    if (kernels_.linear_grad_input)
-      kernels_.linear_grad_input = [](const LinearGradInputArgs& a) { unpack_for_gradient(a.w, a.dy); };
+    if (kernels_.linear_grad_input) kernels_.linear_grad_input = [](const LinearGradInputArgs& a) { work_of_gradient(a); };
     if (kernels_.product_add) kernels_.product_add = [](const ProductAddArgs& a) { unpack_for_gradient(a.w, a.x); };
     if (kernels_.attention_grad) kernels_.attention_grad = [](const AttentionGradArgs& a) { work_of_attention_grad(a); };
   }

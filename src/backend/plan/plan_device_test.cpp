@@ -63,7 +63,8 @@ TEST(PlanDevice, AGpuThatIsNotHereHasEveryKernelAndItsMemory) {
   EXPECT_NE(kernels.norm_rope_grad, nullptr);
   EXPECT_NE(kernels.optimise, nullptr);
   const auto stream = device->open_stream();
-  // The gradient of a product reads its weight as bf16; forwards, 8-bit numbers are multiplied as they are.
+  // Forwards, 8-bit numbers are multiplied as they are. The gradient needs an fp8 weight transposed, and itself in fp8; a product
+  // that adds to its result reads the weight as bf16.
   const Tensor x = Tensor::empty(*stream, DType::BF16, {1, 512}), y = Tensor::empty(*stream, DType::BF16, {1, 1024});
   const Tensor w = Tensor::host_empty(DType::F8_E4M3, {1024, 512});
   const size_t used = stream->used_bytes(), unpacked = 1024 * 512 * 2;
@@ -71,6 +72,8 @@ TEST(PlanDevice, AGpuThatIsNotHereHasEveryKernelAndItsMemory) {
   kernels.linear({x, w, nullptr, y});
   EXPECT_EQ(restart_peak(*stream), used);
   kernels.linear_grad_input({y, w, x});
+  EXPECT_EQ(restart_peak(*stream), used + unpacked / 2 + 1024);
+  kernels.linear_grad_input({y, Tensor::host_empty(DType::I8, w.shape()), x});
   EXPECT_EQ(restart_peak(*stream), used + unpacked);
   kernels.product_add({y, w, x, 1.0, false});
   EXPECT_EQ(restart_peak(*stream), used + unpacked);

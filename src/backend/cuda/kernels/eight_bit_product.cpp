@@ -74,4 +74,30 @@ void eight_bit_product_by_sums(const LinearArgs& args) {
   }
 }
 
+bool eight_bit_gradient_fits(const LinearGradInputArgs& args) {
+  const Tensor &dy = args.dy, &w = args.w, &dx = args.dx;
+  return w.dtype() == DType::F8_E4M3 && dy.dtype() == DType::BF16 && dx.dtype() == DType::BF16 &&
+         dx.device().multiplies(w.dtype()) && stream_for(dx).cublas().scales_rows() && w.is_contiguous() && is_even(w, 16) &&
+         w.dim(0) % 16 == 0 && is_even(dx, 8) && is_even(dy, 8);
+}
+
+void eight_bit_gradient(const LinearGradInputArgs& args) {
+  CudaStream& stream = stream_for(args.dx);
+  const Tensor &dy = args.dy, &w = args.w;
+  Tensor factors = row_scales(w, stream);
+  if (!is_aligned(factors.raw(), 16)) factors = factors.cloned();
+  const Tensor d = Tensor::like(dy, w.dtype(), dy.shape()).with_scales(Tensor::like(dy, DType::F32, {dy.dim(0)}));
+  quantise_gradient({dy, factors, d});
+  const Tensor turned = Tensor::like(dy, w.dtype(), {w.dim(1), w.dim(0)});
+  transpose_bytes(w.with_scales({}), turned);
+  const Tensor ones = row_scales(turned, stream);
+  stream.cublas().multiply({.a = matrix_of(d),
+                            .b = matrix_of(turned),
+                            .y = matrix_of(args.dx),
+                            .transpose_b = true,
+                            .a_scales = d.scales().data<float>(),
+                            .b_scales = ones.data<float>()});
+  stream.enqueued("linear_grad_input fp8", product_cost(d, turned, args.dx, {d.dim(0), turned.dim(0), d.dim(1)}));
+}
+
 }  // namespace flux2::cuda

@@ -73,6 +73,7 @@ void linear_swiglu(const LinearSwigluArgs& args) {
 void linear_grad_input(const LinearGradInputArgs& args) {
   check_activations("linear_grad_input", args.dy);
   if (args.dx.numel() == 0) return;
+  if (eight_bit_gradient_fits(args)) return eight_bit_gradient(args);
   CudaStream& stream = stream_for(args.dx);
   const Tensor dy = matrix_operand(args.dy), w = operand_as(args.dy.dtype(), args.w);
   stream.cublas().multiply({.a = matrix_of(dy), .b = matrix_of(w), .y = matrix_of(args.dx)});

@@ -53,6 +53,23 @@ struct ScaleSumsArgs {
 };
 void scale_sums(const ScaleSumsArgs& args);
 
+// The gradient dX = dY · W of a product with a weight W [N, K] in e4m3, itself in e4m3: dY [M, N] BF16 is quantised for it, and W
+// transposed. Where the GPU's product takes scales of rows.
+bool eight_bit_gradient_fits(const LinearGradInputArgs& args);
+void eight_bit_gradient(const LinearGradInputArgs& args);
+
+// y [M, N] e4m3, with a scale for each row, of dy · factors. dy BF16, factors F32 [N]; rows begin at multiples of 16 bytes, N is
+// a multiple of 8.
+struct QuantiseGradientArgs {
+  const Tensor& dy;
+  const Tensor& factors;
+  const Tensor& y;
+};
+void quantise_gradient(const QuantiseGradientArgs& args);
+
+// y [N, M] = xᵀ for elements of one byte: contiguous, 16-byte aligned, M and N multiples of 16.
+void transpose_bytes(const Tensor& x, const Tensor& y);
+
 // y [M, N] = silu(gate) · up, where [gate up] = x[M, K] · w[2N, K]ᵀ is never stored: one kernel for BF16 on sm_90a.
 struct SwigluProductArgs {
   const Tensor& x;
