@@ -125,8 +125,8 @@ class Engine {
   // change immediately; adapters of other kinds are merged into copies of the weights at the next use of the transformer.
   void use_adapters(ModelSession& session, const std::vector<AdapterChoice>& choices) const;
 
-  // A model of a known variant with random weights, only on the device and without a tokenizer, for measurements. Its networks
-  // are created when they are first used.
+  // A model of a known variant with random weights, on the device and without a tokenizer, for measurements. Its networks are
+  // created when they are first used. On a GPU, chosen_blocks of the transformer are kept on the host.
   std::shared_ptr<const LoadedModel> random_model(const std::string& variant, const LoadParts& parts = {}) const;
 
   MemoryUse memory_use(const Session& session) const;
