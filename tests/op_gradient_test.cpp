@@ -4,9 +4,11 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/grad.h"
+#include "backend/plan/plan_device.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
+#include "ops/lora.h"
 #include "tests/support/devices.h"
 #include "tests/support/op_cases.h"
 
@@ -160,6 +162,55 @@ TEST(Gradients, FrozenWeightsKeepNothing) {
   const size_t before = stream->used_bytes();
   const Tensor y = linear(x + x, w);
   EXPECT_LT(stream->used_bytes() - before, static_cast<size_t>(x.bytes()));  // y alone, not the sum
+}
+
+// With Values::Unused an op records the gradients that it has anyway.
+TEST(UnusedValues, GradientsAreTheSame) {
+  const auto stream = scalar_device()->open_stream();
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    const auto leaf = [&](const Shape& shape, uint32_t seed) { return parameter(random_tensor(*stream, dtype, shape, seed)); };
+    const Tensor x = leaf({1, 3, 8}, 1), w = leaf({5, 8}, 2), bias = leaf({5}, 3), gate = leaf({1, 1, 5}, 4),
+                 z = leaf({1, 3, 5}, 5);
+    const Lora change{.down = leaf({2, 8}, 6), .up = leaf({5, 2}, 7), .scale = 0.5};
+    const Tensor dy = random_tensor(*stream, dtype, {1, 3, 5}, 8);
+    using Op = std::function<Tensor(Values)>;
+    const std::vector<std::pair<Op, std::vector<Tensor>>> ops = {
+        {[&](Values v) { return linear(x, w, bias, v); }, {x, w, bias}},
+        {[&](Values v) { return lora_linear(x, w.detached(), {}, {change}, v); }, {x, change.down, change.up}},
+        {[&](Values v) { return lora_linear(x, w, bias, {change}, v); }, {x, w, bias, change.down, change.up}},
+        {[&](Values v) { return lora_linear(x, w.detached(), {}, {}, v); }, {x}},
+        {[&](Values v) { return gated_add(z, gate, linear(x, w), v); }, {z, gate, x, w}}};
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const auto gradients = [&](Values values) {
+        const Tensor y = ops[i].first(values);
+        EXPECT_EQ(y.shape(), dy.shape());
+        const Gradients g = backward(std::span(&y, 1), std::span(&dy, 1));
+        std::vector<std::vector<double>> all;
+        for (const Tensor& leaf_of_op : ops[i].second) all.push_back(g[leaf_of_op].to_doubles());
+        return all;
+      };
+      EXPECT_EQ(gradients(Values::Unused), gradients(Values::Needed)) << "op " << i << " " << name_of(dtype);
+    }
+  }
+}
+
+// A product with a quantised weight unpacks it on a GPU, which shows whether there was a product.
+TEST(UnusedValues, AreNotComputed) {
+  const auto stream = open_plan_gpu({.total = int64_t{1} << 30, .available = int64_t{1} << 30})->open_stream();
+  const Tensor x = parameter(Tensor::empty(*stream, DType::BF16, {4, 256})), w = Tensor::host_empty(DType::Q8_0, {512, 256});
+  const Lora change{.down = parameter(Tensor::empty(*stream, DType::F32, {2, 256})),
+                    .up = parameter(Tensor::empty(*stream, DType::F32, {512, 2}))};
+  constexpr size_t kUnpacked = 512 * 256 * 2;
+  const auto work = [&](const std::function<Tensor()>& op) {
+    restart_peak(*stream);
+    const size_t before = stream->used_bytes();
+    const Tensor y = op();
+    return restart_peak(*stream) - before;
+  };
+  EXPECT_GE(work([&] { return linear(x, w); }), kUnpacked);
+  EXPECT_LT(work([&] { return linear(x, w, {}, Values::Unused); }), kUnpacked);
+  EXPECT_GE(work([&] { return lora_linear(x, w, {}, {change}); }), kUnpacked);
+  EXPECT_LT(work([&] { return lora_linear(x, w, {}, {change}, Values::Unused); }), kUnpacked);
 }
 
 // Releasing a chain of many thousand ops does not overflow the stack.
