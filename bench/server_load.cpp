@@ -1,7 +1,8 @@
 // Load on a server: idle event streams, and clients that submit jobs and wait for each.
 //   server_load PORT [streams 2000] [clients 40] [requests 25] [size 64] [steps 2] [server's pid]
 // Each client submits a job, follows its events until it ends, and then submits the next one. Every job must end once, with one
-// image. One thread and epoll, so that it takes little from the server on the same cores; it says how much.
+// image. One thread and epoll, so that it takes little from the server on the same cores; it says how much. With one client it
+// also says how much longer a job takes than the engine works for it.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -63,6 +64,15 @@ std::string text_after(const std::string& text, const std::string& before, char 
   return text.substr(at + before.size(), text.find(end, at + before.size()) - at - before.size());
 }
 
+// From a job's timings, which are rounded to milliseconds.
+double engine_seconds(const std::string& job) {
+  const std::string timings = text_after(job, "\"timings_ms\":{", '}') + ",";
+  double ms = 0;
+  for (const char* phase : {"load", "text", "encode", "denoise", "decode"})
+    ms += std::atof(text_after(timings, fmt::format("\"{}\":", phase), ',').c_str());
+  return ms / 1000;
+}
+
 struct Process {  // of the server, from /proc
   double seconds = 0, mebibytes = 0;
 };
@@ -102,10 +112,11 @@ class Load {
     Kind kind;
     int client = 0, request = 0;
     std::string job, answer;
-    Clock::time_point began = Clock::now();
+    Clock::time_point began = Clock::now(), submitted = began;
   };
 
-  void begin(Kind kind, int client, int request, const std::string& job, const std::string& text);
+  void begin(Kind kind, int client, int request, const std::string& job, const std::string& text,
+             Clock::time_point submitted = Clock::now());
   void submit(int client, int request);
   void wait_for_events(int milliseconds);
   void read_from(int fd);
@@ -119,15 +130,17 @@ class Load {
   std::vector<std::pair<Clock::time_point, std::pair<int, int>>> again_;  // requests that found the queue full
   int64_t stream_bytes_ = 0, closed_streams_ = 0, refused_ = 0, twice_ = 0, checked_ = 0;
   bool probing_ = false;
-  std::vector<double> latencies_, memory_;
+  std::vector<double> latencies_, memory_, overheads_;
+  std::map<std::string, double> waited_;  // by job: from its submission to its end
 };
 
-void Load::begin(Kind kind, int client, int request, const std::string& job, const std::string& text) {
+void Load::begin(Kind kind, int client, int request, const std::string& job, const std::string& text,
+                 Clock::time_point submitted) {
   const int fd = connected(port_);
   send_all(fd, text);
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  talks_[fd] = {.kind = kind, .client = client, .request = request, .job = job, .answer = {}};
+  talks_[fd] = {.kind = kind, .client = client, .request = request, .job = job, .answer = {}, .submitted = submitted};
 }
 
 void Load::submit(int client, int request) {
@@ -178,13 +191,15 @@ void Load::ended(const Talk& talk) {
       if (status != "HTTP/1.1 202") stop("a job was refused: " + talk.answer);
       const std::string job = text_after(talk.answer, "\"id\":\"", '"');
       if (!jobs_.insert(job).second) ++twice_;
-      return begin(Kind::Follow, talk.client, talk.request, job, get("/api/v1/jobs/" + job + "/events"));
+      begin(Kind::Follow, talk.client, talk.request, job, get("/api/v1/jobs/" + job + "/events"), talk.began);
+      return;
     }
     case Kind::Follow: {
       const bool completed = talk.answer.find("event: job.completed") != talk.answer.npos ||
                              talk.answer.find("\"state\":\"completed\"") != talk.answer.npos;
       if (!completed) stop("a job did not complete: " + talk.answer);
       completed_.insert(talk.job);
+      waited_[talk.job] = seconds_between(talk.submitted, Clock::now());
       if (talk.request + 1 < requests_) submit(talk.client, talk.request + 1);
       return;
     }
@@ -192,6 +207,7 @@ void Load::ended(const Talk& talk) {
       if (talk.answer.find("\"index\":0") == talk.answer.npos || talk.answer.find("\"index\":1") != talk.answer.npos)
         stop("a job has not exactly one image: " + talk.answer);
       ++checked_;
+      overheads_.push_back(waited_[talk.job] - engine_seconds(talk.answer));
       return;
   }
 }
@@ -211,7 +227,7 @@ void Load::run() {
     begin(Kind::Stream, 0, 0, "", "GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
     if (i % 100 == 99) wait_for_events(1);
   }
-  for (int i = 0; i < 20; ++i) wait_for_events(100);
+  for (int i = 0; streams_ > 0 && i < 20; ++i) wait_for_events(100);
   fmt::print("{} streams open; the server has {:.1f} MiB\n", streams_, look_at(pid_).mebibytes);
   const auto began = Clock::now();
   const double own_before = own_seconds(), server_before = look_at(pid_).seconds;
@@ -256,6 +272,11 @@ void Load::report(double seconds, double server_seconds, double own) {
              1e-6 * static_cast<double>(stream_bytes_));
   fmt::print("processor: server {:.1f} s ({:.2f} images per second of processor), this program {:.1f} s\n", server_seconds,
              server_seconds > 0 ? images / server_seconds : 0, own);
+  if (clients_ == 1 && !overheads_.empty()) {
+    std::sort(overheads_.begin(), overheads_.end());
+    fmt::print("overhead of a job beside the engine's own time: median {:.1f} ms, longest {:.1f} ms\n",
+               1000 * overheads_[overheads_.size() / 2], 1000 * overheads_.back());
+  }
   if (pid_ == 0 || memory_.size() < 4) return;
   const auto [low, high] = std::minmax_element(memory_.begin() + static_cast<std::ptrdiff_t>(memory_.size() / 2), memory_.end());
   fmt::print("memory: second half {:.1f} to {:.1f} MiB ({:.1f} %)\n", *low, *high, 100 * (*high - *low) / *low);
