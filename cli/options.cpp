@@ -247,10 +247,17 @@ const std::vector<Field>& program_fields() {
       {.name = "preempt_wait",
        .type = T::Number,
        .unit = "S",
-       .help = "training that made way for an image goes on after S seconds without another such request (default: 30)",
+       .help = "after it paused for an image, training continues after S seconds without another such request (default: 30)",
        .section = "serve",
        .low = 0,
        .high = 1e6},
+      {.name = "trash_days",
+       .type = T::Integer,
+       .unit = "DAYS",
+       .help = "how long deleted images stay in the trash (default: 30)",
+       .section = "serve",
+       .low = 0,
+       .high = 36500},
       {.name = "data",
        .unit = "FOLDER",
        .help = "folder of the database and the images (default: the data folder, see `flux2 config path`)",
@@ -360,8 +367,8 @@ std::vector<OptionGroup> generate_options() {
        option("noise"), option("time_rounding"), option("sampler"), option("deadline")}};
   const OptionGroup output = {"Output",
                               {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"),
-                               option("private"), option("no_provenance"), option("sidecar"), option("show"), option("zoom"),
-                               option("show_steps"), option("preview_file"), option("preview")}};
+                               option("private"), option("no_provenance"), option("sidecar"), option("watermark"), option("show"),
+                               option("zoom"), option("show_steps"), option("preview_file"), option("preview")}};
   OptionSpec output_type = option("output_type");
   output_type.help += "; --until latents is the same as latent";
   OptionSpec text_states = option("embeddings");
@@ -375,10 +382,10 @@ std::vector<OptionGroup> generate_options() {
 
 std::vector<OptionGroup> inpaint_options() {
   std::vector<OptionGroup> groups = generate_options();
-  const OptionGroup mask = {
-      "Inpainting",
-      {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"), option("crop"),
-       option("extend"), option("inpaint_mode"), option("align"), option("mask_points"), option("mask_text")}};
+  const OptionGroup mask = {"Inpainting",
+                            {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"),
+                             option("crop"), option("extend"), option("inpaint_mode"), option("align"), option("watermark_kept"),
+                             option("mask_points"), option("mask_text")}};
   groups.insert(groups.begin() + 1, mask);
   set_common(groups,
              {"prompt", "input", "mask",     "mask-box", "mask-invert", "extend", "strength", "size", "seed", "batch",
@@ -387,7 +394,9 @@ std::vector<OptionGroup> inpaint_options() {
 }
 
 std::vector<OptionGroup> inspect_options() {
-  return {{"Output", {{"raw", 0, "", "print the stored texts unchanged"}}}, control_group()};
+  OptionSpec watermark = option("watermark");
+  watermark.help = "also look for this invisible mark: flux, or the hexadecimal digits that were written";
+  return {{"Output", {{"raw", 0, "", "print the stored texts unchanged"}, watermark}}, control_group()};
 }
 
 std::vector<OptionGroup> tokenize_options() {
@@ -522,6 +531,7 @@ std::vector<OptionGroup> serve_options() {
                            "preload",
                            "model_roots",
                            "preempt_wait",
+                           "trash_days",
                            "data",
                            "database",
                            "images",

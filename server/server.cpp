@@ -18,6 +18,7 @@
 #include "server/api/openapi.h"
 #include "server/api/page.h"
 #include "server/api/sdapi.h"
+#include "server/api/studio.h"
 #include "server/http/errors.h"
 #include "server/jobs/planner.h"
 #include "server/jobs/store_watcher.h"
@@ -40,6 +41,7 @@ namespace {
 constexpr auto kGrace = std::chrono::milliseconds(2000);  // for answers under way when the server stops
 constexpr auto kKeysEvery = std::chrono::seconds(5);      // how soon a new or revoked key counts
 constexpr int kKeepAliveEvery = 3;                        // times that
+constexpr int kTrashEvery = 720;                          // an hour
 constexpr int64_t kUsageKeptMs = 7'200'000;               // work is counted per hour
 
 // For the log: also what clients are not told.
@@ -92,7 +94,7 @@ AccessOptions access_options(const ServerOptions& options, const KeyStore& keys)
 const StorageOptions& prepared(const StorageOptions& storage) {
   std::error_code failure;
   std::filesystem::create_directories(storage.data / "uploads" / "incoming", failure);
-  if (failure) fail(ErrorCode::CannotWrite, "the data folder {} cannot be made: {}", storage.data.string(), failure.message());
+  if (failure) fail(ErrorCode::CannotWrite, "cannot create the data folder {}: {}", storage.data.string(), failure.message());
   return storage;
 }
 
@@ -200,6 +202,8 @@ void Server::Parts::add_routes() {
   add_job_routes(router, api);
   add_event_routes(router, api);
   add_asset_routes(router, api);
+  add_gallery_routes(router, api);
+  add_project_routes(router, api);
   add_info_routes(router, api, defaults, &worker);
   model_work.add_routes(router);
   if (options.settings.list) {
@@ -277,8 +281,8 @@ Admission Server::Parts::admit(ServerRequest& head) {
     count_request(head.caller);
     if (stopping) throw HttpError(503, "shutting_down", "the server is about to stop");
     if (!match.route) {
-      if (match.allowed.empty()) throw HttpError(404, "unknown_url", "there is no such address: " + head.path);
-      HttpError error(405, "method_not_allowed", fmt::format("{} is not possible here", head.method));
+      if (match.allowed.empty()) throw HttpError(404, "unknown_url", "unknown address: " + head.path);
+      HttpError error(405, "method_not_allowed", fmt::format("the method {} is not supported at this address", head.method));
       std::string allowed;
       for (const std::string& method : match.allowed) allowed += (allowed.empty() ? "" : ", ") + method;
       error.headers = {{"allow", allowed}};
@@ -296,7 +300,7 @@ void Server::Parts::handle(const Exchange& exchange) {
   const ServerRequest& request = exchange.request();
   try {
     const Router::Match match = router.find(request.method, request.path);
-    if (!match.route) throw HttpError(404, "unknown_url", "there is no such address");
+    if (!match.route) throw HttpError(404, "unknown_url", "unknown address");
     // Calls wait for a database that has gone away. Those that come later are refused, so that threads stay free.
     if (!store->is_available() && request.path != "/healthz" && request.path != "/readyz") throw database_unavailable();
     match.route->handler(exchange);
@@ -323,6 +327,7 @@ void Server::Parts::keep_alive() {
     try {
       read_keys();
       training.revive();
+      if (round % kTrashEvery == 1) purge_trash(assets, events, now_ms() - std::chrono::milliseconds(options.trash_kept).count());
       if (round % kKeepAliveEvery == 0) {
         keys.prune(now_ms());
         key_usage.prune(now_ms() - kUsageKeptMs);

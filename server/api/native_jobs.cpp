@@ -1,34 +1,27 @@
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "app/adapters.h"
+#include "server/api/body_members.h"
 #include "server/api/native.h"
+#include "server/api/studio.h"
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/store/asset_catalog.h"
 #include "server/store/ids.h"
+#include "server/store/job_images.h"
 
 namespace flux2 {
 
 namespace {
 
-std::optional<int64_t> integer_argument(const ServerRequest& request, std::string_view name, int64_t low, int64_t high) {
-  const auto text = request.argument(name);
-  if (!text || text->empty()) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (failure != std::errc() || end != text->data() + text->size() || value < low || value > high)
-    throw HttpError(400, "invalid_request", fmt::format("{} must be a whole number from {} to {}", name, low, high),
-                    std::string(name));
-  return value;
-}
-
 HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
   JobFilter filter;
   filter.state = request.argument("state").value_or("");
   filter.kind = request.argument("kind").value_or("");
-  filter.project = request.argument("project").value_or("");
+  const auto project = project_argument(request);
+  filter.project = project.value_or("");
+  filter.default_project = project == "";
   std::string before = request.argument("before").value_or(request.argument("cursor").value_or(""));
   if (!before.empty()) {
     filter.before = id_without_prefix(before, "job_");
@@ -45,9 +38,9 @@ HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
 
 HttpResponse cancel_job(const ServerRequest& request, ApiContext& api) {
   const Job job = job_of(request, api);
-  if (job.is_final()) throw HttpError(409, "already_final", "the job is " + job.state + " already");
+  if (job.is_final()) throw HttpError(409, "already_final", "the job is already " + job.state);
   const auto after = api.queue.cancel(job.id);
-  if (!after) throw HttpError(404, "not_found", "there is no such job");
+  if (!after) throw HttpError(404, "not_found", "job not found");
   return HttpResponse::json(job_to_json(*after, api.queue.store()), after->is_final() ? 200 : 202);
 }
 
@@ -57,7 +50,7 @@ HttpResponse cancel_jobs(const ServerRequest& request, ApiContext& api) {
   if (body.contains("ids") && body["ids"].is_array()) {
     for (const Json& id : body["ids"]) {
       const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "job_") : "";
-      if (bare.empty()) throw HttpError(400, "invalid_request", "ids must be a list of ids of jobs", "ids");
+      if (bare.empty()) throw HttpError(400, "invalid_request", "ids must be a list of job ids", "ids");
       ids.push_back(bare);
     }
   } else if (body.value("all", Json(false)) == true) {
@@ -79,10 +72,10 @@ HttpResponse change_job(const ServerRequest& request, ApiContext& api) {
   const Json body = json_body(request, api.app);
   if (body.size() != 1 || !body.contains("priority") || !body["priority"].is_number_integer() ||
       body["priority"].get<double>() < -1000 || body["priority"].get<double>() > 1000)
-    throw HttpError(400, "invalid_request", "priority, a whole number from -1000 to 1000, is all that can be changed",
+    throw HttpError(400, "invalid_request", "only priority can be changed; it must be a whole number from -1000 to 1000",
                     "priority");
   if (!api.queue.store().set_priority(job.id, body["priority"].get<int>()))
-    throw HttpError(409, "not_queued", "the job does not wait any more: it is " + job.state);
+    throw HttpError(409, "not_queued", "the job is no longer queued: it is " + job.state);
   return HttpResponse::json(job_to_json(*api.queue.store().get(job.id), api.queue.store()));
 }
 
@@ -96,8 +89,9 @@ HttpResponse image_of_job(const ServerRequest& request, ApiContext& api) {
   const Job job = job_of(request, api);
   for (const JobImage& image : job.images)
     if (std::to_string(image.index) == request.parameter("n")) {
-      const auto asset = api.queue.assets().get(image.asset);
-      if (!asset || asset->missing) throw HttpError(410, "gone", "the image was deleted");
+      const auto item = AssetCatalog(api.queue.assets().database()).get(image.asset);
+      if (!item || item->asset.missing || item->deleted != 0) throw HttpError(410, "gone", "the image was deleted");
+      const Asset* asset = &item->asset;
       HttpResponse response;
       const bool thumb = request.argument("thumb").value_or("") == "1";
       response.file = thumb ? api.queue.assets().thumbnail(*asset) : api.queue.assets().path_of(*asset);
@@ -107,6 +101,21 @@ HttpResponse image_of_job(const ServerRequest& request, ApiContext& api) {
                           {"content-disposition", "inline; filename=" + asset->id + response.file.extension().string()}};
       return response;
     }
+  throw HttpError(404, "not_found", fmt::format("the job has {} images", job.images.size()));
+}
+
+// The file stays while another job shows the same image.
+HttpResponse delete_image_of_job(const ServerRequest& request, ApiContext& api) {
+  const Job job = job_of(request, api);
+  if (!job.is_final()) throw HttpError(409, "not_final", "the job is " + job.state + "; cancel it first");
+  for (const JobImage& image : job.images) {
+    if (std::to_string(image.index) != request.parameter("n")) continue;
+    SqlDatabase& database = api.queue.assets().database();
+    const auto dropped = drop_job_image(database, job.id, image.index);
+    if (dropped && !dropped->is_used && AssetCatalog(database).trash(dropped->asset, now_ms()))
+      api.queue.events().publish("asset.deleted", {{"id", "ast_" + dropped->asset}, {"trash", true}});
+    return HttpResponse::empty(204);
+  }
   throw HttpError(404, "not_found", fmt::format("the job has {} images", job.images.size()));
 }
 
@@ -139,11 +148,11 @@ Json queue_json(ApiContext& api) {
 HttpResponse reorder_queue(const ServerRequest& request, ApiContext& api) {
   const Json body = json_body(request, api.app);
   if (!body.contains("order") || !body["order"].is_array())
-    throw HttpError(400, "invalid_request", "order must be a list of ids of jobs", "order");
+    throw HttpError(400, "invalid_request", "order must be a list of job ids", "order");
   std::vector<std::string> ids;
   for (const Json& id : body["order"]) {
     const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "job_") : "";
-    if (bare.empty()) throw HttpError(400, "invalid_request", "order must be a list of ids of jobs", "order");
+    if (bare.empty()) throw HttpError(400, "invalid_request", "order must be a list of job ids", "order");
     ids.push_back(bare);
   }
   api.queue.store().reorder(ids);
@@ -169,7 +178,7 @@ Json json_body(const ServerRequest& request, const AppContext& app) {
 Job job_of(const ServerRequest& request, ApiContext& api) {
   const std::string id = id_without_prefix(request.parameter("id"), "job_");
   const auto job = id.empty() ? std::nullopt : api.queue.store().get(id);
-  if (!job) throw HttpError(404, "not_found", "there is no such job");
+  if (!job) throw HttpError(404, "not_found", "job not found");
   return *job;
 }
 
@@ -231,6 +240,8 @@ void add_job_routes(Router& router, ApiContext& api) {
       });
   add("GET", "/api/v1/jobs/{id}/preview", "the newest preview", preview_of_job);
   add("GET", "/api/v1/jobs/{id}/images/{n}", "result image n; thumb=1 for a small one", image_of_job);
+  add("DELETE", "/api/v1/jobs/{id}/images/{n}", "remove an image from a job; its file goes if no other job shows it",
+      delete_image_of_job);
   add("GET", "/api/v1/queue", "the order of waiting jobs",
       [](const ServerRequest&, ApiContext& a) { return HttpResponse::json(queue_json(a)); });
   add("PATCH", "/api/v1/queue", "change the order of waiting jobs", reorder_queue);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/jobs/job_queue.h"
+#include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -31,7 +32,7 @@ std::string waiting_message(const Job& job, JobStore& store) {
   const auto training = store.list({.state = "running", .kind = "train", .project = {}, .before = {}, .limit = 1});
   if (training.empty()) return job.message;
   const std::string name = training[0].request.value("name", std::string());
-  if (job.request.value("preempt", false)) return fmt::format("waits until the training run {} makes way", name);
+  if (job.request.value("preempt", false)) return fmt::format("waits until the training run {} pauses", name);
   return fmt::format("waits for the training run {}; a job with \"preempt\": true need not wait", name);
 }
 
@@ -68,7 +69,8 @@ Json job_to_json(const Job& job, JobStore& store, bool with_request) {
                {"created_at", or_null(rfc3339(job.created))},
                {"started_at", or_null(rfc3339(job.started))},
                {"finished_at", or_null(rfc3339(job.finished))}};
-  if (with_request) json["request"] = job.request;
+  if (with_request) json["request"] = request_as_sent(job.request);
+  if (job.request.is_object() && job.request.contains(kResolution)) json["resolution"] = resolution_report(job.request);
   json["resolved"] = job.resolved;
   json["images"] = std::move(images);
   json["rewritten_prompt"] = from_result(job, "rewritten_prompt", nullptr);

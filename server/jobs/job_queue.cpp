@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -70,7 +71,7 @@ JobStore::Inserted JobQueue::submit(const Submission& submission) {
   job.id = new_id();
   job.kind = submission.kind;
   job.lane = submission.lane;
-  job.project = submission.project;
+  job.project = submission.project.empty() ? project_in_request(submission.request) : submission.project;
   job.client_ref = submission.client_ref;
   job.model_key = submission.model_key;
   job.merge_key = submission.merge_key.empty() ? merge_key_of(submission.request) : submission.merge_key;
@@ -135,7 +136,7 @@ void JobQueue::when_finished(const std::string& id, std::function<void(const Job
   std::optional<Job> job;
   try {
     job = store_.get(id);
-    if (!job) fail(ErrorCode::NotFound, "there is no job {}", id);
+    if (!job) fail(ErrorCode::NotFound, "job {} not found", id);
   } catch (...) {
     if (!take_back()) return;  // it was called meanwhile
     throw;
@@ -161,8 +162,8 @@ std::optional<Job> JobQueue::cancel(const std::string& id) {
 
 Job JobQueue::retry(const std::string& id) {
   const auto job = store_.get(id);
-  if (!job) throw HttpError(404, "job_not_found", fmt::format("There is no job job_{}.", id));
-  if (job->kind == "train") throw HttpError(409, "wrong_kind", "A training run is resumed, not its job retried.");
+  if (!job) throw HttpError(404, "job_not_found", fmt::format("Job job_{} not found.", id));
+  if (job->kind == "train") throw HttpError(409, "wrong_kind", "This job belongs to a training run. Resume the run instead.");
   if (!job->is_final())
     throw HttpError(409, "job_not_finished", fmt::format("The job is {}. Only a finished job can be retried.", job->state));
   return submit({.request = job->request,
@@ -199,6 +200,7 @@ void JobQueue::finished(const Job& job) {
     const std::lock_guard lock(mutex_);
     previews_.erase(job.id);
     cancelled_.erase(job.id);
+    skipped_.erase(job.id);
   }
   publish_end(job);
   publish_queue();
@@ -254,6 +256,26 @@ void JobQueue::note_cancel(const std::string& id) {
 bool JobQueue::cancel_noted(const std::string& id) const {
   const std::lock_guard lock(mutex_);
   return cancelled_.contains(id);
+}
+
+void JobQueue::skip(const std::string& id) {
+  note_skip(id);
+  store_.send(kSkipSignal, id);
+}
+
+void JobQueue::note_skip(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  skipped_.insert(id);
+}
+
+bool JobQueue::skip_noted(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return skipped_.contains(id);
+}
+
+bool JobQueue::take_skip(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  return skipped_.erase(id) > 0;
 }
 
 void JobQueue::publish_end(const Job& job) {

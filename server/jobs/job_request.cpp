@@ -15,6 +15,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "server/http/errors.h"
+#include "server/jobs/studio_request.h"
 #include "server/jobs/tried_adapters.h"
 #include "server/store/ids.h"
 
@@ -90,9 +91,7 @@ struct SpecialMember {
   std::function<std::vector<std::string>(const Json&)> texts;
 };
 
-std::vector<std::string> refused(const char* what) {
-  fail(ErrorCode::InvalidArgument, "{} not supported yet by this version", what);
-}
+std::vector<std::string> refused(const char* what) { fail(ErrorCode::InvalidArgument, "{} not supported yet", what); }
 
 const std::map<std::string, SpecialMember>& special_members() {
   static const std::map<std::string, SpecialMember> members = [] {
@@ -104,6 +103,11 @@ const std::map<std::string, SpecialMember>& special_members() {
     m["count"] = {"integer", "batch", "how many images; seeds count up", [](const Json& j) -> std::vector<std::string> {
                     return {must_be(j, j.is_number_integer(), "a whole number").dump()};
                   }};
+    m["rounds"] = {"integer", "", "the images are made in this many batches, one after the other", [](const Json& j) {
+                     check(j.is_number_integer() && j.get<double>() >= 1 && j.get<double>() <= 1000,
+                           "must be a whole number from 1 to 1000");
+                     return std::vector<std::string>{};
+                   }};
     m["references"] = {"array", "", "reference images: asset:ID, data URL or base64", [](const Json& j) {
                          texts_of(j);
                          return std::vector<std::string>{};
@@ -151,16 +155,23 @@ const std::map<std::string, SpecialMember>& special_members() {
                        const auto texts = texts_of(j);
                        return {texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ","))};
                      }};
-    m["preview"] = {
-        "object", "preview", "{\"mode\": \"off\", \"linear\" or \"full\"}", [](const Json& j) -> std::vector<std::string> {
-          if (j.is_string()) return {j.get<std::string>()};
-          must_be(j, j.is_object(), "{\"mode\": …}");
-          for (const auto& [key, value] : j.items())
-            check(key == "mode" || key == "every" || key == "size", "preview has no member \"{}\"", printable(key));
-          check(j.value("every", Json(1)) == 1, "previews are made after every step: \"every\" can only be 1");
-          check(j.value("size", Json(512)) == 512, "previews have at most 512 pixels a side: \"size\" can only be 512");
-          return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
-        }};
+    m["preview"] = {"object", "preview",
+                    "{\"mode\": \"off\", \"linear\" or \"full\", \"every\": steps between previews, \"count\": how many}",
+                    [](const Json& j) -> std::vector<std::string> {
+                      if (j.is_string()) return {j.get<std::string>()};
+                      must_be(j, j.is_object(), "{\"mode\": …}");
+                      for (const auto& [key, value] : j.items())
+                        check(key == "mode" || key == "every" || key == "count" || key == "size", "preview has no member \"{}\"",
+                              printable(key));
+                      for (const char* number : {"every", "count"}) {
+                        const Json value = j.value(number, Json(1));
+                        check(value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= 1000,
+                              "\"{}\" must be a whole number from 1 to 1000", number);
+                      }
+                      check(j.value("size", Json(512)) == 512,
+                            "previews have at most 512 pixels a side: \"size\" can only be 512");
+                      return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
+                    }};
     m["priority"] = {"integer", "", "jobs of higher priority run first", [](const Json& j) {
                        check(j.is_number_integer() && j.get<double>() >= -1000 && j.get<double>() <= 1000,
                              "must be a whole number from -1000 to 1000");
@@ -168,11 +179,11 @@ const std::map<std::string, SpecialMember>& special_members() {
                      }};
     m["client_ref"] = {"string", "", "free text that comes back with the job", [](const Json& j) {
                          check(j.is_string() && j.get_ref<const std::string&>().size() <= 1000,
-                               "must be a text of at most 1000 bytes");
+                               "must be a string of at most 1000 bytes");
                          return std::vector<std::string>{};
                        }};
     m["tags"] = {"array", "", "texts that are kept with the job", [](const Json& j) {
-                   check(texts_of(j).size() <= 64, "must be at most 64 texts");
+                   check(texts_of(j).size() <= 64, "must be a list of at most 64 strings");
                    return std::vector<std::string>{};
                  }};
     m["preempt"] = {"boolean", "", "pause a training run that holds the device", [](const Json& j) {
@@ -187,7 +198,11 @@ const std::map<std::string, SpecialMember>& special_members() {
                             must_be(j, j.is_boolean(), "true or false");
                             return std::vector<std::string>{};
                           }};
-    m["project_id"] = {"string", "", "not supported yet", [](const Json&) { return refused("projects are"); }};
+    m["project_id"] = {"string", "", "the project that the images belong to; it fills what the request leaves out",
+                       [](const Json& j) {
+                         must_be(j, j.is_string(), "the id of a project");
+                         return std::vector<std::string>{};
+                       }};
     m["elements"] = {"array", "", "not supported yet", [](const Json& j) {
                        return j.is_array() && j.empty() ? std::vector<std::string>{} : refused("elements are");
                      }};
@@ -196,7 +211,7 @@ const std::map<std::string, SpecialMember>& special_members() {
     m["cache"] = {"string", "", "only off",
                   [](const Json& j) { return j == "off" ? std::vector<std::string>{} : refused("step caches are"); }};
     m["quality_target_s"] = {"number", "", "not supported yet",
-                             [](const Json&) { return refused("choosing settings for a time is"); }};
+                             [](const Json&) { return refused("choosing settings for a target time is"); }};
     return m;
   }();
   return members;
@@ -308,12 +323,13 @@ uint64_t random_seed() {
 
 std::string merge_key_of(const Json& request) {
   if (request.value("kind", std::string()) != "generate") return {};
-  for (const char* alone : {"references", "strict", "deadline"})
+  for (const char* alone : {"references", "strict", "deadline", "rounds"})
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
-  for (const char* own : {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format",
-                          "output_quality", "metadata", "preview", "style", "private", "scan_triggers"})
+  for (const char* own :
+       {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format", "output_quality",
+        "metadata", "preview", "style", "private", "scan_triggers", "project_id", "elements", kResolution})
     key.erase(own);
   const std::string text = key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return sha256(std::as_bytes(std::span(text)));
@@ -352,7 +368,7 @@ std::string stored_image(const std::string& text, const std::string& kind, Asset
   if (text.starts_with("asset:")) {
     const std::string id = asset_id_of(text);
     const auto asset = is_id(id) ? assets.get(id) : std::nullopt;
-    if (!asset || asset->missing) throw wrong("there is no asset " + printable(text.substr(6)));
+    if (!asset || asset->missing) throw wrong("asset " + printable(text.substr(6)) + " not found");
     return "asset:" + id;
   }
   if (text.starts_with("http://") || text.starts_with("https://")) {
@@ -376,7 +392,7 @@ std::string stored_image(const std::string& text, const std::string& kind, Asset
     return "asset:" + assets.put(base64_decode(encoded), {.kind = kind}).id;
   } catch (const Error& e) {
     throw wrong(e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::BadFile
-                    ? std::string("not an image that can be read: ") + e.what()
+                    ? std::string("the image cannot be read: ") + e.what()
                     : e.what());
   }
 }
@@ -387,8 +403,10 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
   std::vector<HttpError::FieldProblem> problems;
   Json checked = in_our_words(request, warnings);
   if (!checked.contains("kind")) checked["kind"] = kind;
+  resolve_in_studio(checked, assets, problems);
   RequestSpec spec;
   for (const auto& [key, value] : checked.items()) {
+    if (key == kResolution && !request.contains(kResolution)) continue;
     try {
       if (const auto texts = field_texts(key, value))
         set_value(spec, field(texts->field), parse_value(field(texts->field), texts->texts, key));
@@ -439,7 +457,8 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
     return assets.path_of(*asset).string();
   };
   for (const auto& [key, value] : request.items())
-    if (auto texts = field_texts(key, value)) {
+    if (key == kResolution) continue;
+    else if (auto texts = field_texts(key, value)) {
       std::string name = texts->field;
       std::replace(name.begin(), name.end(), '_', '-');
       layer[name] = {std::move(texts->texts), key};

@@ -15,6 +15,8 @@
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
+#include "server/store/asset_catalog.h"
+#include "server/store/asset_rows.h"
 #include "server/store/ids.h"
 #include "server/store/schema.h"
 #include "server/store/sqlite_sql.h"
@@ -30,27 +32,6 @@ constexpr const char* kUploads = "uploads";
 constexpr const char* kThumbs = "thumbs";
 constexpr const char* kTemporary = "temporary";
 constexpr int kThumbSide = 384, kThumbQuality = 80;
-
-constexpr const char* kAssetColumns =
-    "id, project, kind, path, mime, sha256, job, parent, bytes, width, height, created, missing";
-
-Asset read_asset(const SqlStatement& row) {
-  Asset asset;
-  asset.id = row.text(0);
-  asset.project = row.text(1);
-  asset.kind = row.text(2);
-  asset.path = row.text(3);
-  asset.mime = row.text(4);
-  asset.sha256 = row.text(5);
-  asset.job = row.text(6);
-  asset.parent = row.text(7);
-  asset.bytes = static_cast<uint64_t>(row.integer(8));
-  asset.width = static_cast<int>(row.integer(9));
-  asset.height = static_cast<int>(row.integer(10));
-  asset.created = row.integer(11);
-  asset.missing = row.integer(12) != 0;
-  return asset;
-}
 
 // The condition of a filter and the values of its parameters.
 std::pair<std::string, std::vector<std::string>> asset_condition(const AssetFilter& filter, bool with_before) {
@@ -103,13 +84,40 @@ std::string thumbnail_name(const std::string& id, ImageFormat format) {
 
 }  // namespace
 
+Asset read_asset(const SqlStatement& row) {
+  Asset asset;
+  asset.id = row.text(0);
+  asset.project = row.text(1);
+  asset.kind = row.text(2);
+  asset.path = row.text(3);
+  asset.mime = row.text(4);
+  asset.sha256 = row.text(5);
+  asset.job = row.text(6);
+  asset.parent = row.text(7);
+  asset.bytes = static_cast<uint64_t>(row.integer(8));
+  asset.width = static_cast<int>(row.integer(9));
+  asset.height = static_cast<int>(row.integer(10));
+  asset.created = row.integer(11);
+  asset.missing = row.integer(12) != 0;
+  return asset;
+}
+
 AssetStore::AssetStore(const fs::path& data_folder, ImageLimits limits)
     : AssetStore(data_folder, open_folder_blobs(data_folder), open_sqlite(data_folder / "flux2.db"), limits) {}
 
 AssetStore::AssetStore(const fs::path& data_folder, std::unique_ptr<BlobStore> blobs, std::shared_ptr<SqlDatabase> database,
                        ImageLimits limits)
     : folder_(data_folder), blobs_(std::move(blobs)), limits_(limits), database_(std::move(database)) {
+  migrate_jobs(*database_);  // the images of a job belong to its project
   migrate_studio(*database_);
+}
+
+std::string AssetStore::project_of(const Asset& asset) const {
+  if (!asset.project.empty() || asset.job.empty()) return asset.project;
+  return database_->reading([&](SqlConnection& sql) {
+    SqlStatement row = sql.prepare("SELECT project FROM jobs WHERE id = ?");
+    return row.bind(std::string_view(asset.job)).step() ? row.text(0) : std::string();
+  });
 }
 
 Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
@@ -117,6 +125,7 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
         "\"{}\" is not a kind of asset", fields.kind);
   const ImageHeader header = checked_header(bytes, limits_);
   Asset asset = std::move(fields);
+  asset.project = project_of(asset);
   asset.mime = mime_of(header.format);
   asset.sha256 = sha256(bytes);
   asset.bytes = bytes.size();
@@ -130,7 +139,10 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
     if (equal.kind == kTemporary) equal.created = asset.created;  // its time begins again
     equal.missing = false;
     database_->writing([&](SqlConnection& sql) {
-      sql.prepare("UPDATE assets SET missing = 0, created = ? WHERE id = ?").bind(equal.created).bind(equal.id).run();
+      sql.prepare("UPDATE assets SET missing = 0, deleted = 0, created = ? WHERE id = ?")
+          .bind(equal.created)
+          .bind(equal.id)
+          .run();
     });
     return equal;
   };
@@ -212,7 +224,7 @@ int64_t AssetStore::count(const AssetFilter& filter) const {
 
 fs::path AssetStore::path_of(const Asset& asset) const {
   auto path = blobs_->fetch(asset.path);
-  if (!path) fail(ErrorCode::NotFound, "the file of asset {} is gone", asset.id);
+  if (!path) fail(ErrorCode::NotFound, "the file of asset {} was deleted", asset.id);
   return std::move(*path);
 }
 
@@ -230,7 +242,7 @@ fs::path AssetStore::thumbnail(const Asset& asset) const {
   if (longest > kThumbSide) image = resize(image, scaled(image.width), scaled(image.height));
   blobs_->put(name, encode_image(image, format, {}, {.quality = kThumbQuality}), mime_of(format));
   auto made = blobs_->fetch(name);
-  if (!made) fail(ErrorCode::NotFound, "the small version of asset {} is gone", asset.id);
+  if (!made) fail(ErrorCode::NotFound, "the thumbnail of asset {} was deleted", asset.id);
   return std::move(*made);
 }
 
@@ -247,8 +259,10 @@ void AssetStore::remove_files(const Asset& asset) const {
 bool AssetStore::remove(const std::string& id) {
   const auto asset = get(id);
   if (!asset) return false;
-  const bool removed =
-      database_->writing([&](SqlConnection& sql) { return sql.prepare("DELETE FROM assets WHERE id = ?").bind(id).run() > 0; });
+  const bool removed = database_->writing([&](SqlConnection& sql) {
+    forget_asset(sql, id);
+    return sql.prepare("DELETE FROM assets WHERE id = ?").bind(id).run() > 0;
+  });
   if (!removed) return false;
   remove_files(*asset);
   return true;
@@ -280,6 +294,7 @@ std::set<std::string> AssetStore::known(const std::vector<std::string>& ids) con
 
 AssetStore::Swept AssetStore::sweep(int64_t age_seconds) {
   Swept swept;
+  AssetCatalog(*database_).describe_old();
   swept.files_removed = blobs_->tidy(std::chrono::seconds(age_seconds));
   const int64_t newest = now_ms() - age_seconds * 1000;
   std::unordered_set<std::string> there;

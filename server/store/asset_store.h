@@ -45,7 +45,8 @@ class AssetStore {
   explicit AssetStore(const std::filesystem::path& data_folder, ImageLimits limits = Limits::for_server().image);
 
   // Stores encoded image bytes. The type comes from the bytes: PNG, JPEG, WebP, BMP or PNM; anything else is InvalidArgument.
-  // Identical bytes of one project and kind are stored once. `fields` gives project, kind, job and parent.
+  // Identical bytes of one project and kind are stored once, and leave the trash if they are there. `fields` gives project, kind,
+  // job and parent. Without a project, the asset belongs to that of its job.
   Asset put(std::span<const std::byte> bytes, Asset fields);
   Asset put_file(const std::filesystem::path& file, Asset fields);  // moves it
 
@@ -73,8 +74,10 @@ class AssetStore {
 
   const std::filesystem::path& folder() const { return folder_; }  // the data folder; images may be elsewhere
   BlobStore& blobs() { return *blobs_; }
+  SqlDatabase& database() const { return *database_; }  // of the other tables of the studio
 
  private:
+  std::string project_of(const Asset& asset) const;
   std::optional<Asset> find_equal(const Asset& asset) const;
   std::set<std::string> known(const std::vector<std::string>& ids) const;  // those that have a row
   void remove_files(const Asset& asset) const;

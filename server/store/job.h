@@ -60,6 +60,7 @@ struct JobFilter {
   std::string state, kind, project;
   std::string before;  // jobs older than this id
   int limit = 50;
+  bool default_project = false;  // only those of the default project, whose id is empty
 };
 
 }  // namespace flux2

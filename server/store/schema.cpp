@@ -30,7 +30,35 @@ constexpr const char* kStudioSteps[] = {
     "  sha256 TEXT NOT NULL, job TEXT NOT NULL, parent TEXT NOT NULL, bytes INTEGER NOT NULL, width INTEGER NOT NULL,"
     "  height INTEGER NOT NULL, created INTEGER NOT NULL, missing INTEGER NOT NULL, UNIQUE (project, sha256, kind)) WITHOUT "
     "ROWID;"
-    "CREATE INDEX assets_by_job ON assets (job) WHERE job <> ''"};
+    "CREATE INDEX assets_by_job ON assets (job) WHERE job <> ''",
+    // What people do with images. `search` has everything that a search by words looks at, in small letters; `loras` has each
+    // adapter between line ends. A seed of -1 is not known. `deleted` is when it was put into the trash.
+    "ALTER TABLE assets ADD COLUMN name TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN prompt TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN search TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN model TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN loras TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN seed INTEGER NOT NULL DEFAULT -1;"
+    "ALTER TABLE assets ADD COLUMN starred INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE assets ADD COLUMN board TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE assets ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX assets_by_project ON assets (project, id);"
+    "CREATE INDEX assets_by_board ON assets (board, id) WHERE board <> '';"
+    "CREATE INDEX assets_starred ON assets (id) WHERE starred = 1;"
+    "CREATE INDEX assets_in_trash ON assets (deleted, id) WHERE deleted <> 0;"
+    "CREATE INDEX assets_by_seed ON assets (seed) WHERE seed >= 0;"
+    "CREATE INDEX assets_by_parent ON assets (parent) WHERE parent <> '';"
+    "CREATE TABLE asset_tags (tag TEXT NOT NULL, asset TEXT NOT NULL, PRIMARY KEY (tag, asset)) WITHOUT ROWID;"
+    "CREATE INDEX asset_tags_by_asset ON asset_tags (asset);"
+    // The default project has the id ''.
+    "CREATE TABLE projects ("
+    "  id TEXT PRIMARY KEY, name TEXT NOT NULL, settings TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,"
+    "  deleted INTEGER NOT NULL) WITHOUT ROWID;"
+    "INSERT INTO projects (id, name, settings, created, updated, deleted) VALUES ('', 'Default', '{}', 0, 0, 0);"
+    "CREATE TABLE boards ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NULL, cover TEXT NOT NULL, position INTEGER NOT NULL)"
+    "  WITHOUT ROWID;"
+    "CREATE INDEX boards_by_project ON boards (project, position)"};
 
 constexpr const char* kAccessSteps[] = {
     "CREATE TABLE api_keys ("

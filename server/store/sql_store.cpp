@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "server/store/asset_catalog.h"
 #include "server/store/ids.h"
 #include "server/store/job_rows.h"
 #include "server/store/schema.h"
@@ -52,6 +53,7 @@ class SqlStore : public JobStore {
   SqlStore(std::shared_ptr<SqlDatabase> database, std::chrono::milliseconds lease)
       : database_(std::move(database)), lease_ms_(lease.count()) {
     migrate_jobs(*database_);
+    migrate_studio(*database_);  // images are described when a job delivers them
   }
 
   Inserted insert(const Job& job, int64_t queue_limit) override {
@@ -67,7 +69,8 @@ class SqlStore : public JobStore {
       }
       const Counts there = rows.count(job.lane);
       if (there.running + there.queued >= queue_limit)
-        throw Error(ErrorCode::Refused, fmt::format("the queue is full: {} jobs wait or run", there.running + there.queued),
+        throw Error(ErrorCode::Refused,
+                    fmt::format("the queue is full: {} jobs are waiting or running", there.running + there.queued),
                     "try again when some of them have finished");
       added.state = "queued";
       added.seq = rows.one("SELECT coalesce(max(seq), 0) + 1 FROM jobs");
@@ -92,6 +95,7 @@ class SqlStore : public JobStore {
     narrow("state =", filter.state);
     narrow("kind =", filter.kind);
     narrow("project =", filter.project);
+    if (filter.default_project) where += " AND project = ''";
     narrow("id <", filter.before);
     return reading(
         [&](const JobRows& rows) { return rows.select(where + " ORDER BY id DESC LIMIT ?", values, std::max(filter.limit, 0)); });
@@ -143,7 +147,10 @@ class SqlStore : public JobStore {
   }
 
   bool add_image(const std::string& id, const std::string& worker, const JobImage& image) override {
-    return while_held(id, worker, [&](const JobRows& rows) { rows.add_image(id, image); });
+    return while_held(id, worker, [&](const JobRows& rows) {
+      rows.add_image(id, image);
+      if (const auto job = rows.find(id)) describe_image(rows.sql(), *job, image);
+    });
   }
 
   bool finish(const Job& job) override {

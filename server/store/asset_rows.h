@@ -1,0 +1,15 @@
+#pragma once
+
+#include "server/store/asset_store.h"
+
+// How rows of the table `assets` are read, for the files that do.
+namespace flux2 {
+
+constexpr const char* kAssetColumns =
+    "id, project, kind, path, mime, sha256, job, parent, bytes, width, height, created, missing";
+constexpr int kAssetColumnCount = 13;
+
+// The columns above must be the first ones.
+Asset read_asset(const SqlStatement& row);
+
+}  // namespace flux2
