@@ -5,8 +5,10 @@ import { icon } from "./lib/icons.js";
 import { store } from "./lib/store.js";
 import { LANGUAGES, loadTexts, t } from "./lib/text.js";
 import { announce, askForKey, dialog, showError } from "./parts/messages.js";
+import { projectSwitcher } from "./parts/project_switcher.js";
 import { QueueDrawer } from "./parts/queue_drawer.js";
 import { EditTab } from "./tabs/edit.js";
+import { ElementsTab } from "./tabs/elements.js";
 import { GalleryTab } from "./tabs/gallery.js";
 import { GenerateTab } from "./tabs/generate.js";
 import { InpaintTab } from "./tabs/inpaint.js";
@@ -14,7 +16,7 @@ import { ModelsTab } from "./tabs/models.js";
 import { TrainingTab } from "./tabs/training.js";
 import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/settings.js";
 
-const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
+const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, elements: ElementsTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
 const made = {}; // tabs that were opened: they keep their state
 let current = "";
 
@@ -78,7 +80,7 @@ function frame(drawer) {
   showConnection();
   showCount();
   return [
-    h("header", { class: "top" }, h("span", { class: "brand" }, "flux2"), modelPicker(), loading, h("span", { class: "gap" }),
+    h("header", { class: "top" }, h("span", { class: "brand" }, "flux2"), projectSwitcher(), modelPicker(), loading, h("span", { class: "gap" }),
       h("button", { class: "plain", "aria-label": t("help"), title: t("help"), onclick: showHelp }, icon("help")),
       h("button", { id: "queue-button", "aria-expanded": "false", "aria-controls": "queue", onclick: () => drawer.toggle() }, icon("queue"), t("queue.title"), count),
       lamp),
@@ -110,8 +112,9 @@ async function start() {
   await loadTexts(preferred in LANGUAGES ? preferred : "en");
   onSignIn(() => askForKey(sendKey));
   await store.start();
+  if (!store.hasElements) delete TABS.elements;
   const drawer = new QueueDrawer();
-  document.getElementById("app").append(...frame(drawer));
+  document.getElementById("app").replaceChildren(...frame(drawer).flat());
   listenToKeys(drawer);
   addEventListener("hashchange", showTab);
   document.addEventListener("flux2:send", ({ detail }) => tabNamed(detail.to).receive?.(detail));

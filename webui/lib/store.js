@@ -1,11 +1,13 @@
 // What the page knows of the server. It is read once and then kept up to date by the event stream, so every window shows the same.
 import { get } from "./api.js";
 import { throttled } from "./dom.js";
+import { readDraft, writeDraft } from "./drafts.js";
 
 const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
   "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
-  "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint",
+  "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
+  "project.created", "project.updated", "project.deleted", "element.created", "element.updated", "element.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 
@@ -17,6 +19,9 @@ class Store extends EventTarget {
   queue = { paused: false, running: 0, queued: 0 };
   connection = "connecting"; // connecting, online, offline
   loading = ""; // the model that is being loaded
+  projects = [];
+  project = readDraft("project", { id: "default" }).id; // the one that is worked on
+  elements = []; // of the project, and shared ones
   #source = null;
   #lastId = "";
   #retry = 500;
@@ -36,7 +41,7 @@ class Store extends EventTarget {
   async refresh() {
     const [info, models, loras, waiting, running, queue] = await Promise.all([
       get("/info"), get("/models"), get("/loras"), get("/jobs?state=queued&limit=200"), get("/jobs?state=running&limit=50"),
-      get("/queue"),
+      get("/queue"), this.readProjects(),
     ]);
     this.info = info;
     this.models = models.items;
@@ -47,6 +52,27 @@ class Store extends EventTarget {
     this.order = queue.order;
     this.#tell("info");
     this.#tell("jobs");
+  }
+
+  async readProjects() {
+    this.projects = (await get("/projects")).items;
+    if (!this.projects.some((p) => p.id === this.project)) this.project = "default";
+    this.#tell("project");
+    await this.readElements();
+  }
+
+  setProject(id) {
+    this.project = id;
+    writeDraft("project", { id });
+    this.#tell("project");
+    this.readElements().catch(() => {});
+  }
+
+  async readElements() {
+    const page = await get(`/projects/${this.project}/elements?include_shared=1`).catch(() => null);
+    this.hasElements = page !== null;
+    this.elements = page?.items || [];
+    this.#tell("elements");
   }
 
   // Waiting jobs in the order in which they will run.
@@ -139,6 +165,16 @@ class Store extends EventTarget {
         for (const model of this.models) model.loaded = name === "model.loaded" && model.name === data.model;
         this.#tell("info");
         return;
+      case "project.created":
+      case "project.updated":
+      case "project.deleted":
+        this.#readProjectsSoon();
+        return;
+      case "element.created":
+      case "element.updated":
+      case "element.deleted":
+        this.#readElementsSoon();
+        return;
       case "install.completed":
         this.refresh().catch(() => {});
     }
@@ -178,6 +214,9 @@ class Store extends EventTarget {
     if (queue) this.order = queue.order;
     this.#tell("jobs");
   }
+
+  #readProjectsSoon = throttled(300, () => this.readProjects().catch(() => {}));
+  #readElementsSoon = throttled(300, () => this.readElements().catch(() => {}));
 
   #forgetOld() {
     const kept = 50;

@@ -2,6 +2,7 @@
 import { h } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { t } from "../lib/text.js";
+import { attempt } from "./messages.js";
 
 // Tabs listen to these: { to: "edit", image } or { to: "generate", settings }.
 export function sendTo(to, detail) {
@@ -13,7 +14,7 @@ export function sendTo(to, detail) {
 export function settingsOf(job, { seed }) {
   const r = job.resolved || job.request || {};
   const settings = { prompt: r.prompt ?? "", negative: r.negative ?? "", width: r.width, height: r.height, steps: r.steps, guidance: r.guidance,
-    sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "",
+    sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "", template: "", preset: "",
     loras: (job.request?.loras || []).map((l) => ({ name: l.name, weight: l.weight ?? 1, on: true })) };
   if (job.request?.model) settings.model = job.request.model;
   return settings;
@@ -23,12 +24,25 @@ export function settingsOf(job, { seed }) {
 export const pictureOfImage = (image) => ({ asset: `asset:${image.asset_id.replace(/^ast_/, "")}`, url: image.url, thumb: image.thumb_url,
   width: image.width, height: image.height });
 
+// The pixels alone, without the settings that the file carries: as PNG, because that loses nothing.
+async function downloadPlain(url, name) {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  const file = URL.createObjectURL(await canvas.convertToBlob({ type: "image/png" }));
+  h("a", { href: file, download: name.replace(/\.\w+$/, ".png") }).click();
+  setTimeout(() => URL.revokeObjectURL(file), 60_000);
+}
+
 export function imageActions(job, image) {
   const picture = pictureOfImage(image);
   const name = `${(job.request?.prompt || "image").slice(0, 40).replace(/[^\p{L}\p{N}]+/gu, "-")}-${image.seed}.${job.request?.output_format || "png"}`;
   const button = (label, glyph, run) => h("button", { onclick: run }, icon(glyph), t(label));
   return [
     h("a", { class: "button", href: image.url, download: name }, icon("download"), t("image.download")),
+    button("image.download_plain", "download", () => attempt(() => downloadPlain(image.url, name))),
     button("image.edit", "edit", () => sendTo("edit", { picture })),
     button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture })),
     button("image.reuse", "generate", () => sendTo("generate", { settings: settingsOf(job, { seed: image.seed }) })),

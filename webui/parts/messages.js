@@ -61,6 +61,13 @@ export function dialog(title, content, { buttons = [], wide = false } = {}) {
   });
 }
 
+// A question with one button that says yes. Resolves to whether it was pressed; Enter in a field presses it.
+export async function ask(title, content, label) {
+  const form = h("form", { method: "dialog" }, content, h("div", { class: "actions end" },
+    h("button", { type: "button", onclick: () => form.closest("dialog").close("") }, t("cancel")), h("button", { class: "primary", value: "yes" }, label)));
+  return (await dialog(title, form)) === "yes";
+}
+
 // Asks for the server's key until it is right.
 let asking = null;
 export function askForKey(signIn) {

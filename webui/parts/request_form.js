@@ -5,6 +5,9 @@ import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
+import { Completion } from "./completion.js";
+import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
+import { Resolution } from "./resolution.js";
 
 const SIZES = [["1:1", 1, 1], ["4:3", 4, 3], ["3:2", 3, 2], ["16:9", 16, 9], ["3:4", 3, 4], ["2:3", 2, 3], ["9:16", 9, 16]];
 const STEP = 16;
@@ -13,20 +16,21 @@ const rounded = (value) => Math.max(64, Math.round(value / STEP) * STEP);
 
 export class RequestForm {
   // `name` keeps the drafts of the tabs apart. `extra` are more controls, after the prompt; `complete` adds their values.
-  constructor(name, { extra = [], complete = async (request) => request, hasSize = true } = {}) {
+  constructor(name, { extra = [], complete = async (request) => request, hasSize = true, hasStrength = false } = {}) {
     this.name = name;
     this.complete = complete;
-    this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", loras: [] });
+    this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", template: "", preset: "", loras: [] });
     this.history = readDraft("history", { prompts: [] }).prompts;
     this.place = this.history.length;
-    this.forecast = h("p", { class: "quiet", "aria-live": "off" });
+    this.forecast = h("p", { class: "quiet forecast", "aria-live": "off" });
     this.forecastSoon = debounced(500, () => this.#forecast());
+    this.resolution = new Resolution(this);
     this.loraList = h("div", { class: "loras" });
     this.defaultsHost = h("div", { class: "row" });
     this.negativeHost = h("div");
     this.element = h("div", { class: "form" }, this.#prompt(), this.negativeHost, extra, hasSize ? this.#size() : null,
       h("div", { class: "row" }, this.#number("count", { min: 1, max: store.info.limits.batch }), this.#seed()),
-      this.defaultsHost, this.#loras(), this.#advanced(hasSize), this.forecast);
+      this.defaultsHost, hasStrength ? this.#strength() : null, this.#loras(), this.#advanced(), this.forecast);
     this.showModel();
     store.on("info", () => this.showModel());
   }
@@ -39,12 +43,14 @@ export class RequestForm {
       if (control.type === "checkbox") control.checked = Boolean(value);
       else control.value = value ?? "";
     }
+    this.templates.show();
     this.#showLoras();
   }
 
   addLora(name) {
     const others = this.draft.loras.filter((l) => l.name !== name);
-    this.set({ loras: [...others, { name, weight: 1, on: true }] });
+    const weight = store.loras.find((l) => l.name === name)?.defaults?.lora_weight ?? 1;
+    this.set({ loras: [...others, { name, weight, on: true }] });
   }
 
   model = () => this.draft.model || store.models.find((m) => m.type === "main" && m.loaded)?.name || "";
@@ -55,8 +61,10 @@ export class RequestForm {
     for (const name of ["width", "height", "count", "steps", "seed"])
       if (d[name] !== "" && d[name] !== undefined) request[name] = parseInt(d[name], 10);
     for (const name of ["guidance", "strength"]) if (d[name] !== "" && d[name] !== undefined) request[name] = parseFloat(d[name]);
-    for (const name of ["model", "sampler", "schedule", "profile", "output_format"]) if (d[name]) request[name] = d[name];
+    for (const name of ["model", "preset", "sampler", "schedule", "profile", "output_format"]) if (d[name]) request[name] = d[name];
     if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
+    if (store.project !== "default") request.project_id = store.project;
+    this.templates.apply(request);
     const loras = d.loras.filter((l) => l.on);
     if (loras.length) request.loras = loras.map(({ name, weight }) => ({ name, weight }));
     return this.complete(request);
@@ -79,7 +87,7 @@ export class RequestForm {
       control.placeholder = defaults[name] ?? "";
       return field(t(`field.${name}`), control, { hint: locked.has(name) ? t("field.locked") : "" });
     };
-    replace(this.defaultsHost, one("steps", { min: 1, max: store.info.limits.steps, step: 1 }),
+    replace(this.defaultsHost, this.#choice("preset", store.info.presets || [], "preset_name"), one("steps", { min: 1, max: store.info.limits.steps, step: 1 }),
       one("guidance", { min: 0, max: 30, step: 0.1 }));
     replace(this.negativeHost,
       defaults.negative ? field(t("field.negative"), this.#control("textarea", "negative", { rows: 1 }), { wide: true }) : null);
@@ -93,6 +101,7 @@ export class RequestForm {
 
   #changed() {
     writeDraft(`draft.${this.name}`, this.draft);
+    this.resolution.showSoon();
     this.forecastSoon();
   }
 
@@ -110,8 +119,8 @@ export class RequestForm {
     return field(t(`field.${name}`), this.#control("input", name, { type: "number", inputmode: "numeric", step: 1, ...attributes }));
   }
 
-  #choice(name, values) {
-    const options = [h("option", { value: "" }, t("field.default")), ...values.map((v) => h("option", { value: v }, v))];
+  #choice(name, values, texts = "") {
+    const options = [h("option", { value: "" }, t("field.default")), ...values.map((v) => h("option", { value: v }, texts ? t(`${texts}.${v}`) : v))];
     return field(t(`field.${name}`), this.#control("select", name, {}, options));
   }
 
@@ -123,7 +132,28 @@ export class RequestForm {
       this.place = Math.min(Math.max(this.place + (event.key === "ArrowUp" ? -1 : 1), 0), this.history.length);
       this.set({ prompt: this.history[this.place] ?? "" });
     });
-    return field(t("field.prompt"), box, { wide: true });
+    this.templates = new TemplateChoice(this, (values) => this.set(values));
+    box.addEventListener("input", () => this.templates.show());
+    const history = h("button", { type: "button", class: "chip", onclick: async () => {
+      const prompt = await choosePrompt(this.history);
+      if (prompt) this.set({ prompt });
+      box.focus();
+    } }, t("history.title"));
+    this.templates.element.append(history);
+    const labelled = field(t("field.prompt"), box, { wide: true });
+    labelled.append(new Completion(box, (word) => this.#complete(word)).element, this.templates.element, this.templates.preview, this.resolution.element);
+    return labelled;
+  }
+
+  // What "@" in the prompt offers. A LoRA is switched on, and its trigger words come into the prompt.
+  #complete(word) {
+    const elements = store.elements.filter((e) => `${e.trigger} ${e.name}`.toLowerCase().includes(word)).map((e) => ({ label: e.trigger,
+      detail: `${t(`element.${e.type}`)} · ${e.name}`, thumb: e.images?.length ? `/api/v1/assets/${e.images[0]}/thumb` : "", take: () => `${e.trigger} ` }));
+    const loras = store.loras.filter((l) => l.name.toLowerCase().includes(word)).map((l) => ({ label: l.name, detail: t("type.lora"), take: () => {
+      this.addLora(l.name);
+      return (l.trigger_phrases || []).join(", ");
+    } }));
+    return [...elements, ...loras];
   }
 
   #size() {
@@ -150,7 +180,13 @@ export class RequestForm {
     return h("div", { class: "with-button" }, field(t("field.seed"), control), dice);
   }
 
-  #advanced(hasSize) {
+  // Without a value, the images are references only; with one, the first image is also what the result starts from.
+  #strength() {
+    return field(t("field.strength"), this.#control("input", "strength", { type: "number", min: 0, max: 1, step: 0.05, placeholder: t("strength.off") }),
+      { hint: t("strength.hint") });
+  }
+
+  #advanced() {
     const info = store.info;
     return h("details", {}, h("summary", {}, t("advanced")), h("div", { class: "row" },
       this.#choice("sampler", info.samplers), this.#choice("schedule", info.schedules.filter((s) => s !== "sigmas")),

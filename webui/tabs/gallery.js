@@ -1,141 +1,164 @@
-// All finished images, newest first. Only what is on the screen is in the document, so it may be very long.
-import { get, remove } from "../lib/api.js";
-import { h, isTyping, replace } from "../lib/dom.js";
-import { isFinal, store } from "../lib/store.js";
+// All finished images. The server searches and counts; the page holds what was scrolled to.
+import { get, post, remove } from "../lib/api.js";
+import { field, h, replace } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
+import { imageOf, ImageList } from "../lib/image_list.js";
+import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
-import { imageActions } from "../parts/image_actions.js";
-import { attempt, dialog } from "../parts/messages.js";
-
-const CELL = 180; // px, with its gap
-const PAGE = 100; // jobs that are read at a time
-const SPARE_ROWS = 2;
+import { compare } from "../parts/compare.js";
+import { ImageDetail } from "../parts/image_detail.js";
+import { ImageFilter } from "../parts/image_filter.js";
+import { ImageGrid } from "../parts/image_grid.js";
+import { ask, attempt, dialog, toast } from "../parts/messages.js";
 
 export class GalleryTab {
   constructor() {
-    this.items = []; // { job, image }
-    this.shownItems = []; // those that match the search
-    this.cursor = ""; // "": from the newest; null: everything was read
-    this.search = h("input", { type: "search", placeholder: t("gallery.search"), "aria-label": t("gallery.search"), oninput: () => this.#filter() });
-    this.spacer = h("div", { class: "spacer" });
-    this.scroller = h("div", { class: "gallery", tabindex: -1, onscroll: () => this.#draw() }, this.spacer);
-    this.empty = h("p", { class: "empty quiet", hidden: true }, t("gallery.empty"));
-    this.element = h("div", { class: "gallery-tab" }, h("div", { class: "toolbar" }, this.search), this.empty, this.scroller);
-    new ResizeObserver(() => this.#draw()).observe(this.scroller);
+    const kept = readDraft("gallery", { size: 172 });
+    this.list = new ImageList();
+    this.filter = new ImageFilter(() => this.search());
+    this.grid = new ImageGrid({ size: kept.size, open: (place) => this.detail.open(place), selected: () => this.#showBar(),
+      need: (count) => attempt(() => this.list.need(count, () => this.#show())) });
+    this.detail = new ImageDetail({ items: () => this.list.items, changed: (asset) => this.#changed(asset), remove: (item) => this.#delete([item]) });
+    this.empty = h("p", { class: "empty quiet", hidden: true });
+    this.count = h("span", { class: "quiet", role: "status" });
+    this.bar = h("div", { class: "toolbar" });
+    const size = h("input", { type: "range", min: 96, max: 360, step: 4, value: kept.size, "aria-label": t("gallery.size"), oninput: () => {
+      this.grid.setSize(Number(size.value));
+      writeDraft("gallery", { size: Number(size.value) });
+    } });
+    this.filter.element.firstChild.append(this.count, size);
+    this.element = h("div", { class: "gallery-tab" }, this.filter.element, this.bar, this.empty, this.grid.element);
     store.on("ended", (job) => job?.state === "completed" && this.#addNew(job));
+    store.on("asset.updated", (asset) => this.#changed(asset));
+    store.on("asset.deleted", ({ id }) => !this.list.filter.trash && this.#forget([id]));
+    store.on("project", () => this.isRead && this.#begin());
+    this.#showBar();
   }
 
   shown() {
-    if (this.cursor === "") this.#more();
-    else this.#draw();
+    if (!this.isRead) this.#begin();
+    else this.#show();
   }
 
-  async #more() {
-    if (this.cursor === null || this.reading) return;
-    this.reading = true;
-    const before = this.cursor ? `&before=${this.cursor}` : "";
-    const page = await attempt(() => get(`/jobs?state=completed&limit=${PAGE}${before}`));
-    this.reading = false;
-    if (!page) return;
-    this.cursor = page.next;
-    const known = new Set(this.items.map((i) => i.job.id));
-    for (const job of page.items) if (!known.has(job.id)) for (const image of job.images) this.items.push({ job, image });
-    this.#filter();
+  async #begin() {
+    this.isRead = true;
+    await this.filter.refresh();
+    await this.search();
   }
 
-  #addNew(job) {
-    if (this.cursor === "" || this.items.some((i) => i.job.id === job.id)) return;
-    this.items.unshift(...job.images.map((image) => ({ job, image })));
-    this.#filter();
+  async search() {
+    const found = await attempt(() => this.list.search(this.filter.values()));
+    if (!found) return;
+    this.grid.choose([]);
+    this.grid.reset();
+    this.#show();
   }
 
-  #filter() {
-    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const matches = ({ job, image }) => {
-      const text = `${job.request?.prompt || ""} ${job.resolved?.model?.id || ""} ${image.seed}`.toLowerCase();
-      return words.every((word) => text.includes(word));
-    };
-    this.shownItems = words.length ? this.items.filter(matches) : this.items;
-    this.empty.hidden = this.shownItems.length > 0 || Boolean(this.reading);
-    this.#draw();
+  #show() {
+    const { items, total } = this.list;
+    this.grid.show(items, total);
+    this.count.textContent = t("gallery.count", { n: total });
+    this.empty.hidden = total > 0;
+    this.empty.textContent = t(this.list.filter.trash ? "gallery.trash_empty" : this.list.isFiltered() ? "gallery.nothing" : "gallery.empty");
   }
 
-  #draw() {
-    if (!this.scroller.isConnected || this.scroller.clientWidth === 0) return;
-    const columns = Math.max(1, Math.floor(this.scroller.clientWidth / CELL));
-    const rows = Math.ceil(this.shownItems.length / columns);
-    this.spacer.style.height = `${rows * CELL}px`;
-    const first = Math.max(0, Math.floor(this.scroller.scrollTop / CELL) - SPARE_ROWS);
-    const last = Math.min(rows, Math.ceil((this.scroller.scrollTop + this.scroller.clientHeight) / CELL) + SPARE_ROWS);
-    const wanted = new Map();
-    for (let i = first * columns; i < Math.min(last * columns, this.shownItems.length); ++i) {
-      const { job, image } = this.shownItems[i];
-      wanted.set(`${job.id}/${image.index}`, i);
+  // ---- what happens elsewhere ----
+
+  async #addNew(job) {
+    if (!this.isRead || this.list.isFiltered()) return;
+    const assets = await Promise.all((job.images || []).map((image) => get(`/assets/${image.asset_id}`).catch(() => null)));
+    this.list.add(assets.filter((a) => a && (a.project_id ?? "default") === store.project).reverse().map(imageOf));
+    this.#show();
+  }
+
+  #changed(asset) {
+    if (!this.list.change(asset)) return;
+    this.grid.redraw();
+    this.#show();
+  }
+
+  #forget(ids) {
+    this.list.remove(ids);
+    this.grid.choose([...this.grid.chosen].filter((id) => !ids.includes(id)));
+    this.#show();
+  }
+
+  // ---- what is done with several ----
+
+  #showBar() {
+    const n = this.grid.chosen.size;
+    const inTrash = Boolean(this.list.filter.trash);
+    const button = (label, run, more = {}) => h("button", { class: "chip", onclick: run, ...more }, t(label));
+    const picking = button("gallery.pick", () => {
+      this.grid.picking = !this.grid.picking;
+      if (!this.grid.picking) this.grid.choose([]);
+      this.#showBar();
+    }, { "aria-pressed": String(this.grid.picking) });
+    const emptyTrash = inTrash ? button("gallery.empty_trash", () => this.#emptyTrash()) : null;
+    if (!n) {
+      replace(this.bar, picking, emptyTrash);
+      return;
     }
-    for (const cell of [...this.spacer.children]) {
-      const place = wanted.get(cell.dataset.key);
-      if (place === undefined) cell.remove();
-      else this.#place(cell, place, columns);
-      wanted.delete(cell.dataset.key);
-    }
-    for (const [key, i] of wanted) this.spacer.append(this.#place(this.#cell(key, this.shownItems[i]), i, columns));
-    if (last >= rows) this.#more();
+    replace(this.bar, picking, h("span", {}, t("gallery.chosen", { n })),
+      inTrash ? button("gallery.restore", () => this.#bulk("restore").then(() => this.search())) : [
+        button("compare.show", () => this.#compare(), { disabled: n !== 2 }),
+        button("gallery.star", () => this.#bulk("star")), button("gallery.unstar", () => this.#bulk("unstar")),
+        button("gallery.add_tag", () => this.#tag()), button("gallery.to_board", () => this.#move())],
+      button(inTrash ? "gallery.delete_forever" : "gallery.delete", () => this.#delete(this.grid.chosenItems())),
+      emptyTrash, button("gallery.choose_none", () => this.grid.choose([])));
   }
 
-  #cell(key, item) {
-    return h("button", { class: "cell plain", "data-key": key, onclick: () => this.#open(item) },
-      h("img", { src: item.image.thumb_url, alt: item.job.request?.prompt || "", loading: "lazy", onerror: () => this.#forget([item.image.asset_id]) }));
+  // Shown at once; events bring what the server says.
+  #expect(action, { tags = [], board_id = null }, ids) {
+    const changes = { star: () => ({ starred: true }), unstar: () => ({ starred: false }), tag: (i) => ({ tags: [...new Set([...i.tags, ...tags])] }),
+      move: () => ({ board_id }) };
+    if (!changes[action]) return;
+    for (const item of this.list.items) if (ids.includes(item.id)) Object.assign(item, changes[action](item));
+    this.grid.redraw();
   }
 
-  // Jobs that made the same bytes share one image, so it is gone for all of them.
-  #forget(assets) {
-    this.items = this.items.filter((i) => !assets.includes(i.image.asset_id));
-    this.#filter();
+  async #bulk(action, more = {}, ids = [...this.grid.chosen]) {
+    this.#expect(action, more, ids);
+    const answer = await attempt(() => post("/assets/bulk", { ids, action, ...more }));
+    if (answer?.failed.length) toast(t("gallery.some_failed", { done: answer.done.length, failed: answer.failed.length }), { kind: "error", hint: answer.failed[0].message });
+    if (!answer || answer.failed.length) this.search();
+    return answer;
   }
 
-  #place(cell, i, columns) {
-    cell.style.transform = `translate(${(i % columns) * CELL}px, ${Math.floor(i / columns) * CELL}px)`;
-    cell.dataset.place = i;
-    return cell;
+  #compare() {
+    const [a, b] = this.grid.chosenItems();
+    dialog(t("compare.show"), compare(a.url, b.url), { wide: true });
   }
 
-  // One image with everything that is known of it; arrows go on to the next.
-  #open(item) {
-    const body = h("div", { class: "detail" });
-    let place = this.shownItems.indexOf(item);
-    const show = () => {
-      const { job, image } = this.shownItems[place];
-      const r = job.resolved || {};
-      const facts = { prompt: r.prompt, negative: r.negative, model: r.model?.id, size: `${image.width} × ${image.height}`, seed: image.seed,
-        steps: r.steps, guidance: r.guidance, sampler: r.sampler, schedule: r.schedule, profile: r.profile,
-        created: new Date(job.created_at).toLocaleString() };
-      replace(body, h("img", { src: image.url, alt: r.prompt || "" }),
-        h("div", {}, h("dl", {}, Object.entries(facts).filter(([, v]) => v !== undefined && v !== null && v !== "")
-          .map(([name, value]) => [h("dt", {}, t(`field.${name}`)), h("dd", {}, String(value))])),
-          h("div", { class: "actions", onclick: (e) => e.target.closest("button") && body.closest("dialog").close() }, imageActions(job, image)),
-          h("button", { class: "danger", onclick: () => this.#delete(job, body) }, t("gallery.delete"))));
-    };
-    show();
-    const keys = (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step || isTyping(event) || !this.shownItems[place + step]) return;
-      place += step;
-      show();
-    };
-    document.addEventListener("keydown", keys);
-    dialog(t("gallery.image"), body, { wide: true }).then(() => document.removeEventListener("keydown", keys));
+  async #tag() {
+    const input = h("input");
+    if (!(await ask(t("gallery.add_tag"), field(t("gallery.tags"), input, { hint: t("gallery.tags_hint") }), t("gallery.add_tag")))) return;
+    const tags = input.value.split(",").map((tag) => tag.trim()).filter(Boolean);
+    if (tags.length && (await this.#bulk("tag", { tags }))) await this.filter.refresh();
   }
 
-  async #delete(job, body) {
-    const answer = await dialog(t("gallery.delete"), h("p", {}, t("gallery.delete_question", { n: job.images.length })),
-      { buttons: [{ value: "no", label: t("cancel") }, { value: "yes", label: t("gallery.delete"), primary: true }] });
-    if (answer !== "yes") return;
-    const done = await attempt(async () => {
-      for (const image of job.images) await remove(`/assets/${image.asset_id}`);
-      if (isFinal(job)) await remove(`/jobs/${job.id}`);
-      return true;
-    });
-    if (!done) return;
-    body.closest("dialog").close();
-    this.#forget(job.images.map((image) => image.asset_id));
+  async #move() {
+    const board = await this.filter.chooseBoard();
+    if (board !== null && (await this.#bulk("move", { board_id: board || null }))) await this.filter.refresh();
+  }
+
+  // Gone at once; "Undo" brings them back. From the trash they go for good, so that is asked first.
+  async #delete(items) {
+    const ids = items.map((item) => item.id);
+    const forGood = Boolean(items[0]?.deleted_at);
+    if (forGood && !(await ask(t("gallery.delete_forever"), h("p", {}, t("gallery.delete_question", { n: ids.length })), t("gallery.delete_forever")))) return;
+    this.#forget(ids);
+    const answer = await this.#bulk(forGood ? "delete" : "trash", {}, ids);
+    if (answer && !forGood)
+      toast(t("gallery.deleted", { n: ids.length }), { action: { label: t("undo"), run: async () => {
+        await this.#bulk("restore", {}, ids);
+        await this.search();
+      } } });
+  }
+
+  async #emptyTrash() {
+    if (!(await ask(t("gallery.empty_trash"), h("p", {}, t("gallery.delete_question", { n: this.list.total })), t("gallery.empty_trash")))) return;
+    await attempt(() => remove(`/trash?project=${store.project}`));
+    await this.search();
   }
 }

@@ -2,6 +2,7 @@
 import { upload } from "../lib/api.js";
 import { debounced, field, h } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
+import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
@@ -39,7 +40,8 @@ export class InpaintTab extends Maker {
       accept.hidden = !shown;
       this.result.element.classList.toggle("idle", !this.result.job); // the image to paint on needs the room
     };
-    const accept = h("div", { class: "actions", hidden: true }, h("button", { onclick: () => this.#accept() }, t("inpaint.accept")));
+    const accept = h("div", { class: "actions", hidden: true }, h("button", { onclick: () => this.#accept() }, t("inpaint.accept")),
+      h("button", { onclick: () => this.#again() }, icon("dice"), t("inpaint.again")));
     this.result.actions.before(accept);
     this.result.show();
     dropTarget(this.element, (p) => this.receive({ picture: p }));
@@ -85,6 +87,15 @@ export class InpaintTab extends Maker {
   #accept() {
     const image = this.result.image();
     if (image) this.receive({ picture: pictureOfImage(image) });
+  }
+
+  // The same once more, with the seed after that of the result.
+  async #again() {
+    const { seed } = this.result.image();
+    const before = this.form.draft.seed;
+    this.form.draft.seed = String(seed + 1);
+    await this.submit();
+    this.form.draft.seed = before;
   }
 
   async #complete(request) {

@@ -12,7 +12,7 @@ export function applyTheme() {
   document.documentElement.dataset.theme = preferences.theme;
 }
 
-export const SHORTCUTS = ["generate", "first", "cancel", "history", "queue", "help", "brush", "zoom"];
+export const SHORTCUTS = ["generate", "first", "cancel", "history", "queue", "help", "brush", "zoom", "gallery", "detail"];
 
 export function shortcutSheet() {
   return h("dl", { class: "shortcuts" }, SHORTCUTS.map((name) => [h("dt", {}, h("kbd", {}, t(`keys.${name}`))), h("dd", {}, t(`keys.${name}.what`))]));
