@@ -40,7 +40,7 @@ std::string id_argument(const ServerRequest& request, const char* name, const ch
   return id;
 }
 
-CatalogFilter filter_of(const ServerRequest& request, ApiContext& api) {
+CatalogFilter filter_of(const ServerRequest& request) {
   CatalogFilter filter;
   filter.project = project_argument(request);
   filter.board = id_argument(request, "board", "brd_");
@@ -66,7 +66,7 @@ CatalogFilter filter_of(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse list_assets(const ServerRequest& request, ApiContext& api) {
-  const CatalogFilter filter = filter_of(request, api);
+  const CatalogFilter filter = filter_of(request);
   const auto found = catalog_of(api).search(filter);
   Json items = Json::array();
   for (const CatalogItem& item : found) items.push_back(item_to_json(item));
