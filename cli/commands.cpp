@@ -257,15 +257,15 @@ const std::vector<Command>& commands() {
        keys_actions},
       {"client",
        {},
-       "generate and edit images on a running server",
+       "generate images and train on a running server",
        "ACTION [options]",
        client_options,
        {"flux2 client generate \"a lighthouse at dusk\" -o lighthouse.png",
-        "flux2 client edit --url http://gpu:8190 -i photo.png \"make it winter\" -o winter.png", "flux2 client jobs"},
+        "flux2 client edit --url http://gpu:8190 -i photo.png \"make it winter\" -o winter.png",
+        "flux2 client train cats.toml --preset character"},
        run_client,
-       "Takes the options of the local commands, shows the server's progress and saves the images here. Ctrl-C cancels the job "
-       "on "
-       "the server. `flux2 client ACTION --help` describes an action.",
+       "Takes the options of the local commands, shows the server's progress and saves the results here. Ctrl-C cancels the job "
+       "on the server; a training run continues there. `flux2 client ACTION --help` describes an action.",
        false,
        client_actions},
       {"selftest",

@@ -427,7 +427,7 @@ int run_completions(Invocation& run) {
   else if (shell == "zsh") run.console.result(zsh_completion());
   else if (shell == "fish") run.console.result(fish_completion());
   else
-    throw Error(ErrorCode::InvalidArgument, shell.empty() ? "the shell is missing" : "there are no completions for " + shell,
+    throw Error(ErrorCode::InvalidArgument, shell.empty() ? "the shell is missing" : "unknown shell " + shell,
                 Hint("use one of: bash, zsh, fish"));
   return 0;
 }

@@ -83,7 +83,7 @@ void change_config(const ConfigFile& config, const std::string& key, const std::
   // A key that no longer exists can still be removed.
   if ((!is_config_key(key) && !(literal.empty() && config.values.contains(key))) || dot == key.npos) {
     const std::string near = nearest_word(key, config_keys());
-    throw Error(ErrorCode::InvalidArgument, "there is no configuration key \"" + key + "\"",
+    throw Error(ErrorCode::InvalidArgument, "unknown configuration key \"" + key + "\"",
                 near.empty() ? "" : "did you mean " + near + "?");
   }
   for (const char c : key)

@@ -188,7 +188,7 @@ int run_dataset_check(Invocation& run) {
       run.console.result(fmt::format("  {}: {}", f.kind == Finding::Stops ? "error" : "warning", f.text));
   }
   for (const std::string& key : refused) run.console.result(fmt::format("musubi-tuner does not know {}", key));
-  if (run.settings.flag("musubi") && refused.empty()) run.console.result("musubi-tuner knows all keys");
+  if (run.settings.flag("musubi") && refused.empty()) run.console.result("musubi-tuner supports all keys");
   if (!trains) run.console.result("error: every dataset has validation = true, so there is nothing to train on");
   run.console.result(status == 0 ? epoch_text(training_batches(datasets)) : "training would stop: correct the errors");
   return status;

@@ -53,7 +53,7 @@ int run_keys_list(Invocation& run) {
   }
   for (const ApiKey& key : keys)
     run.console.result(fmt::format("{}  {:<8}  {}  {}", key.id, key.scope, rfc3339(key.created).substr(0, 10), key.name));
-  if (keys.empty()) run.console.note("there are no keys; `flux2 keys add NAME` makes one");
+  if (keys.empty()) run.console.note("no keys yet; `flux2 keys add NAME` makes one");
   return 0;
 }
 

@@ -100,7 +100,7 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   if (prompt == "-") prompt = text_from_standard_input();
   // An empty prompt that was asked for is a prompt; none at all is a mistake.
   if (given == 0 && prompt.empty() && !optional)
-    throw Error(ErrorCode::InvalidArgument, "there is no prompt", "flux2 generate \"a red fox in the snow\"");
+    throw Error(ErrorCode::InvalidArgument, "the prompt is missing", "flux2 generate \"a red fox in the snow\"");
   return {{std::move(prompt), {}, given == 0}};
 }
 

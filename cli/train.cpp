@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/progress_display.h"
+#include "cli/train_arguments.h"
+#include "cli/training_display.h"
 #include "cli/user_input.h"
 #include "train/log/report.h"
 #include "train/ranks/local_ranks.h"
@@ -33,64 +33,6 @@ OptionSpec option_of(const TrainField& field) {
   option.words = field.words;
   return option;
 }
-
-// The one line that shows how training goes.
-class TrainingDisplay {
- public:
-  explicit TrainingDisplay(Console& console) : console_(console) {}
-
-  void at(const Json& event) {
-    if (console_.progress() == ProgressMode::Json) {
-      console_.event(event);
-      return;
-    }
-    const std::string kind = event.value("event", "");
-    if (kind == "start") steps_ = event.value("steps", int64_t{0});
-    if (kind == "step") step(event);
-    if (kind == "validation")
-      console_.note(fmt::format("step {}: validation loss {:.4f}", event.value("step", int64_t{0}), event.value("loss", 0.0)));
-    if (kind == "checkpoint" || kind == "sample") console_.note("wrote " + event.value("file", ""));
-    if (kind == "state") console_.note("saved state " + event.value("folder", event.value("file", "")));
-    if (kind == "end") console_.clear_status();
-  }
-
-  static std::string duration(double seconds) {
-    const auto s = static_cast<int64_t>(std::llround(seconds));
-    if (s < 60) return fmt::format("{} s", s);
-    if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
-    return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
-  }
-
- private:
-  void step(const Json& event) {
-    const auto number = [&](const char* key) {
-      return event.contains(key) && event[key].is_number() ? event[key].get<double>() : 0.0;
-    };
-    const auto at = static_cast<int64_t>(number("step"));
-    double rate = 0;
-    if (event.contains("lr") && event["lr"].is_object() && !event["lr"].empty()) rate = event["lr"].begin().value().get<double>();
-    const double speed = number("it_per_s"), memory = number("device_gib") > 0 ? number("device_gib") : number("host_gib");
-    std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}", at, steps_, number("loss_avg"), rate);
-    if (speed > 0) {  // not known after the first step, which brings memory into place
-      line += speed >= 1 ? fmt::format("  {:.2f} steps/s", speed) : fmt::format("  {:.2f} s/step", 1 / speed);
-      line += "  ETA " + duration(number("eta_s"));
-    }
-    if (memory > 0) line += fmt::format("  {:.1f} GiB", memory);
-    if (console_.progress() == ProgressMode::Bar) {
-      console_.status(line);
-    } else if (console_.progress() == ProgressMode::Plain) {
-      // Off a terminal: at most a line every ten seconds, and always the first and the last step.
-      const auto now = std::chrono::steady_clock::now();
-      if (at != 1 && at != steps_ && now - told_ < std::chrono::seconds(10)) return;
-      told_ = now;
-      console_.note(line);
-    }
-  }
-
-  Console& console_;
-  int64_t steps_ = 0;
-  std::chrono::steady_clock::time_point told_{};
-};
 
 // The words that started this process.
 std::vector<std::string> own_command_line() {
@@ -115,21 +57,8 @@ int run_train_report(Invocation& run) {
   return 0;
 }
 
-GivenTrainOptions given_options(const Invocation& run) {
-  const bool named = !run.positional.empty() && !run.settings.has("dataset-config");  // `flux2 train data.toml`
-  check(run.positional.size() <= (named ? 1u : 0u), "unexpected argument \"{}\"",
-        run.positional.empty() ? "" : run.positional.back());
-  GivenTrainOptions given;
-  for (const TrainField& field : train_fields())
-    if (const Setting* set = run.settings.find(with_dashes(field.name)); set && !set->is_default) given[field.name] = set->values;
-  for (const IgnoredTrainOption& o : ignored_train_options())
-    if (run.settings.has(with_dashes(o.name))) given[o.name] = {""};
-  if (named) given["dataset_config"] = {run.positional[0]};
-  return given;
-}
-
 int run_plan_train(Invocation& run) {
-  const TrainingForecast f = plan_training(training_request(run.settings), given_options(run), run);
+  const TrainingForecast f = plan_training(training_request(run.settings), given_train_options(run), run);
   const TrainingMemory& m = f.memory;
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   if (run.console.json()) {
@@ -178,6 +107,19 @@ std::vector<OptionGroup> report_options() {
 }
 
 }  // namespace
+
+GivenTrainOptions given_train_options(const Invocation& run) {
+  const bool named = !run.positional.empty() && !run.settings.has("dataset-config");  // `flux2 train data.toml`
+  check(run.positional.size() <= (named ? 1u : 0u), "unexpected argument \"{}\"",
+        run.positional.empty() ? "" : run.positional.back());
+  GivenTrainOptions given;
+  for (const TrainField& field : train_fields())
+    if (const Setting* set = run.settings.find(with_dashes(field.name)); set && !set->is_default) given[field.name] = set->values;
+  for (const IgnoredTrainOption& o : ignored_train_options())
+    if (run.settings.has(with_dashes(o.name))) given[o.name] = {""};
+  if (named) given["dataset_config"] = {run.positional[0]};
+  return given;
+}
 
 std::vector<OptionGroup> train_options() {
   std::vector<OptionGroup> groups;
@@ -236,7 +178,7 @@ const std::vector<Command>& train_actions() {
 }
 
 int run_train(Invocation& run) {
-  const GivenTrainOptions given = given_options(run);
+  const GivenTrainOptions given = given_train_options(run);
 
   // One process for each rank, unless a launcher has started them already.
   std::unique_ptr<LocalRanks> others;
@@ -287,7 +229,7 @@ int run_train(Invocation& run) {
       run.console.note("stopped; continue with --resume");
       return interrupt_signal() != 0 ? 128 + interrupt_signal() : 1;
     case RunEndReason::Nan: fail(ErrorCode::InvalidArgument, "training stopped: {}", result.end.message);
-    case RunEndReason::Time: run.console.note("the time is up; continue with --resume"); return 0;
+    case RunEndReason::Time: run.console.note("the time limit was reached; continue with --resume"); return 0;
     default: return 0;
   }
 }

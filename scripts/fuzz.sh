@@ -15,7 +15,7 @@ shift || true
 targets=("$@")
 (( $# > 0 )) || targets=("${all[@]}")
 for target in "${targets[@]}"; do
-  [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "there is no target $target; the targets are: ${all[*]}"
+  [[ -f tests/fuzz/${target}_fuzz.cpp ]] || die "unknown target $target; the targets are: ${all[*]}"
 done
 
 need_packages "${build_packages[@]}" clang libclang-rt-14-dev

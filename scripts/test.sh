@@ -21,7 +21,7 @@ done
 case $preset in
   release) folder=build ;;
   debug | asan | tsan) folder=build-$preset ;;
-  *) die "there is no preset $preset: choose asan, tsan, debug or release" ;;
+  *) die "unknown preset $preset: choose asan, tsan, debug or release" ;;
 esac
 
 case $preset in

@@ -19,7 +19,7 @@ find_base() {
 
 base=${1:-$(find_base)}
 if [[ -z $base ]]; then
-  echo "there is no earlier commit to compare with"
+  echo "no earlier commit to compare with"
   exit 0
 fi
 # Also what is changed here and not committed yet. Kernels for GPUs and CPU instruction sets are left to their compilers.

@@ -81,7 +81,7 @@ TEST_F(CliShell, ASession) {
   enter("save $2 kept/edited.jpg");
   ASSERT_TRUE(terminal.wait_for("is saved as kept/edited.jpg"));
   enter("save $9 x.png");
-  ASSERT_TRUE(terminal.wait_for("there is no $9"));
+  ASSERT_TRUE(terminal.wait_for("image $9 does not exist"));
   enter("quit");
   EXPECT_EQ(terminal.wait(), 0) << terminal.output();
 

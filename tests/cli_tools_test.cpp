@@ -89,7 +89,7 @@ TEST_F(CliTools, GridReportsErrorsBeforeItStarts) {
   EXPECT_THAT(value.err, HasSubstr("\"x\" is not a whole number"));
   EXPECT_EQ(flux2({"grid", "a cat"}).status, 2);
   EXPECT_THAT(flux2({"grid", "a cat", "--x", "steps=1", "--y", "steps=2"}).err, HasSubstr("two axes"));
-  EXPECT_THAT(flux2({"grid", "--x", "steps=1,2"}).err, HasSubstr("no prompt"));
+  EXPECT_THAT(flux2({"grid", "--x", "steps=1,2"}).err, HasSubstr("the prompt is missing"));
   EXPECT_FALSE(exists("outputs"));
 }
 

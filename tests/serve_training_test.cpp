@@ -11,10 +11,9 @@
 
 #include "base/json.h"
 #include "image/read_image.h"
-#include "image/write_image.h"
 #include "net/http.h"
 #include "tests/support/served.h"
-#include "weights/weight_source.h"
+#include "tests/support/training_images.h"
 
 namespace flux2::test {
 namespace {
@@ -25,19 +24,7 @@ class ServeTraining : public Served {
  protected:
   void SetUp() override {
     Cli::SetUp();
-    fs::create_directories(folder_ / "images");
-    for (int i = 0; i < 8; ++i) {
-      Image image(64, 64, 3);
-      for (int y = 0; y < 64; ++y)
-        for (int x = 0; x < 64; ++x) {
-          uint8_t* p = image.at(x, y);
-          p[0] = static_cast<uint8_t>(x < 8 * i ? 230 : 20);
-          p[1] = static_cast<uint8_t>(30 * i);
-          p[2] = static_cast<uint8_t>(y * 3);
-        }
-      save_image(folder_ / "images" / fmt::format("bars{}.png", i), encode_png(image));
-      std::ofstream(folder_ / "images" / fmt::format("bars{}.txt", i)) << "bars number " << i << "\n";
-    }
+    write_bars(folder_ / "images", 8);
   }
 
   void serve(std::vector<std::string> more = {}) {
@@ -80,42 +67,30 @@ class ServeTraining : public Served {
     return job;
   }
 
-  // The trained values of a file, by name; the metadata hold times, which differ.
-  std::map<std::string, std::vector<float>> values(const fs::path& path) const {
-    std::map<std::string, std::vector<float>> all;
-    const auto file = open_weights(path);
-    for (const StoredTensor& t : file->tensors()) all[t.name] = file->open(t.name).to_floats();
-    return all;
+  // The options of request() as words of the command line.
+  static std::vector<std::string> option_words(int64_t steps) {
+    return {"--network_dim",       "2",           "--network_alpha", "2", "--learning_rate",   "1e-3",
+            "--timestep_sampling", "flux2_shift", "--seed",          "7", "--max_train_steps", std::to_string(steps)};
+  }
+  Start client(std::vector<std::string> words) const {
+    words.insert(words.begin(), "client");
+    words.insert(words.end(), {"--url", url_});
+    return start(words);
   }
   // What `flux2 train` makes of the same settings: the adapter and the losses.
   std::map<std::string, std::vector<float>> locally_trained(int64_t steps, std::vector<double>& losses) const {
     write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 2},
       "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
-    const Finished done = flux2({"train",
-                                 "data.json",
-                                 "--network_dim",
-                                 "2",
-                                 "--network_alpha",
-                                 "2",
-                                 "--learning_rate",
-                                 "1e-3",
-                                 "--timestep_sampling",
-                                 "flux2_shift",
-                                 "--seed",
-                                 "7",
-                                 "--output_dir",
-                                 "local",
-                                 "--output_name",
-                                 "bars",
-                                 "--profile",
-                                 "exact",
-                                 "--max_train_steps",
-                                 std::to_string(steps)});
+    std::vector<std::string> words = {"train",         "data.json", "--output_dir", "local",
+                                      "--output_name", "bars",      "--profile",    "exact"};
+    const std::vector<std::string> options = option_words(steps);
+    words.insert(words.end(), options.begin(), options.end());
+    const Finished done = flux2(words);
     EXPECT_EQ(done.status, 0) << done.err;
     std::ifstream log(folder_ / "local" / "bars.jsonl");
     for (std::string line; std::getline(log, line);)
       if (const Json event = parse_json(line); event["event"] == "step") losses.push_back(event["loss"].get<double>());
-    return values(folder_ / "local" / "bars.safetensors");
+    return trained_values(folder_ / "local" / "bars.safetensors");
   }
   fs::path folder_of(const Json& run) const { return folder_ / "data" / run["folder"].get<std::string>(); }
 };
@@ -178,7 +153,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
 
   std::vector<double> losses;
   const auto local = locally_trained(kSteps, losses);
-  EXPECT_EQ(values(folder_of(done) / "bars.safetensors"), local) << "interruptions change nothing";
+  EXPECT_EQ(trained_values(folder_of(done) / "bars.safetensors"), local) << "interruptions change nothing";
   const Json metrics = ask("GET", run + "/metrics?keys=loss&max=10000");
   EXPECT_EQ(metrics["loss"].get<std::vector<double>>(), losses);
   EXPECT_EQ(ask("GET", run + "/metrics?keys=loss,lr&max=10")["step"].size(), 10u);
@@ -217,8 +192,65 @@ TEST_F(ServeTraining, SurvivesTheEndOfTheServer) {
   ASSERT_EQ(done["state"], "completed") << done.dump();
   EXPECT_NE(done["job_id"], before["job_id"]) << "a killed job is lost, its run is not";
   std::vector<double> losses;
-  EXPECT_EQ(values(folder_of(done) / "bars.safetensors"), locally_trained(kSteps, losses));
+  EXPECT_EQ(trained_values(folder_of(done) / "bars.safetensors"), locally_trained(kSteps, losses));
   EXPECT_EQ(ask("GET", run + "/metrics?keys=loss&max=10000")["loss"].get<std::vector<double>>(), losses);
+}
+
+TEST_F(ServeTraining, TheClientSendsImagesAndGetsTheSameAdapter) {
+  constexpr int64_t kSteps = 24;
+  serve();
+  std::vector<double> losses;
+  const auto local = locally_trained(kSteps, losses);
+  std::vector<std::string> words = {"train",         "data.json", "--output_dir",         "got",
+                                    "--output_name", "bars",      "--save_every_n_steps", "10"};
+  const std::vector<std::string> options = option_words(kSteps);
+  words.insert(words.end(), options.begin(), options.end());
+  const Finished done = run(client(words));
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(done.out, "got/bars.safetensors\n");
+  EXPECT_THAT(done.err, HasSubstr("sent 8 images"));
+  EXPECT_THAT(done.err, HasSubstr(fmt::format("step {}/{}  loss ", kSteps, kSteps)));
+  EXPECT_EQ(trained_values(folder_ / "got/bars.safetensors"), local) << "as if it had been trained here";
+
+  EXPECT_THAT(run(client({"runs"})).out, HasSubstr("completed"));
+  const std::string saved = run(client({"checkpoints", "bars"})).out;
+  for (const char* step : {"  10  ", "  20  ", "  24  "}) EXPECT_THAT(saved, HasSubstr(step));
+  const Finished ten = run(client({"download", "bars", "--step", "10", "-o", "ten.safetensors"}));
+  EXPECT_EQ(ten.status, 0) << ten.err;
+  EXPECT_NE(trained_values(folder_ / "ten.safetensors"), local);
+  EXPECT_THAT(run(client({"download", "bars", "--step", "11"})).err, HasSubstr("no checkpoint at step 11"));
+  EXPECT_THAT(run(client({"attach", "nothing"})).err, HasSubstr("training run \"nothing\" not found"));
+  EXPECT_THAT(run(client({"train"})).err, HasSubstr("name a dataset"));
+  EXPECT_THAT(run(client(words)).err, HasSubstr("another training run has the name")) << "names are unique";
+}
+
+TEST_F(ServeTraining, TheClientDetachesAndComesBack) {
+  serve();
+  std::vector<std::string> words = {"train", "--remote-dataset", (folder_ / "images").string(), "--output_name", "bars"};
+  const std::vector<std::string> options = option_words(5000);
+  words.insert(words.end(), options.begin(), options.end());
+  Subprocess first(client(words));
+  ASSERT_TRUE(first.wait_for_error_text("  loss ")) << first.wait(10).err;
+  first.signal(SIGINT);
+  const Finished detached = first.wait(20);
+  EXPECT_EQ(detached.status, 128 + SIGINT);
+  EXPECT_THAT(detached.err, HasSubstr("the run continues on the server"));
+  EXPECT_THAT(detached.err, HasSubstr("`flux2 client attach run_"));
+
+  const std::string run_address = "/api/v1/training/" + ask("GET", "/api/v1/training")["items"][0]["id"].get<std::string>();
+  const int64_t step = ask("GET", run_address)["step"];
+  EXPECT_GT(wait_for_step(run_address, step + 5)["step"], step);
+  EXPECT_EQ(run(client({"pause", "bars"})).status, 0);
+  wait_for(run_address, "paused");
+  EXPECT_THAT(run(client({"attach", "bars"})).err, HasSubstr("`flux2 client resume run_"));
+  EXPECT_EQ(run(client({"resume", "bars"})).status, 0);
+  Subprocess again(client({"attach", "bars", "-o", "got"}));
+  ASSERT_TRUE(again.wait_for_error_text("  loss ")) << again.wait(10).err;
+  EXPECT_EQ(run(client({"stop", "bars"})).status, 0);
+  const Finished stopped = again.wait(60);
+  EXPECT_EQ(stopped.status, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, "got/bars.safetensors\n");
+  EXPECT_FALSE(trained_values(folder_ / "got/bars.safetensors").empty());
 }
 
 TEST_F(ServeTraining, DatasetsAndMistakes) {

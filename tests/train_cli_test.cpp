@@ -7,8 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "image/write_image.h"
 #include "tests/support/program.h"
+#include "tests/support/training_images.h"
 #include "weights/weight_source.h"
 
 namespace flux2::test {
@@ -20,20 +20,7 @@ class Train : public Cli {
  protected:
   void SetUp() override {
     Cli::SetUp();
-    // Six small images: bars of two colours, which differ from image to image.
-    fs::create_directories(folder_ / "images");
-    for (int i = 0; i < 6; ++i) {
-      Image image(64, 64, 3);
-      for (int y = 0; y < 64; ++y)
-        for (int x = 0; x < 64; ++x) {
-          uint8_t* p = image.at(x, y);
-          p[0] = static_cast<uint8_t>(x < 10 * i ? 230 : 20);
-          p[1] = static_cast<uint8_t>(30 * i);
-          p[2] = static_cast<uint8_t>(y * 3);
-        }
-      save_image(folder_ / "images" / fmt::format("bars{}.png", i), encode_png(image));
-      std::ofstream(folder_ / "images" / fmt::format("bars{}.txt", i)) << "bars number " << i << "\n";
-    }
+    write_bars(folder_ / "images", 6);
     write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 2},
       "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
   }
@@ -48,13 +35,7 @@ class Train : public Cli {
   }
   Finished train(const std::string& out, std::vector<std::string> more) const { return flux2(words(out, std::move(more))); }
 
-  // The trained values of a file, by name; the metadata hold times, which differ.
-  std::map<std::string, std::vector<float>> values(const std::string& name) const {
-    std::map<std::string, std::vector<float>> all;
-    const auto file = open_weights(folder_ / name);
-    for (const StoredTensor& t : file->tensors()) all[t.name] = file->open(t.name).to_floats();
-    return all;
-  }
+  std::map<std::string, std::vector<float>> values(const std::string& name) const { return trained_values(folder_ / name); }
   bool has_state(const std::string& out) const {
     if (!exists(out)) return false;
     for (const auto& entry : fs::directory_iterator(folder_ / out))

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "image/write_image.h"
 #include "tests/support/program.h"
+#include "tests/support/training_images.h"
 #include "weights/weight_source.h"
 
 namespace flux2::test {
@@ -16,15 +16,9 @@ class TrainMemory : public Cli {
  protected:
   void SetUp() override {
     Cli::SetUp();
-    fs::create_directories(folder_ / "images");
-    for (int i = 0; i < 3; ++i) {
-      Image image(64, 64, 3);
-      for (int y = 0; y < 64; ++y)
-        for (int x = 0; x < 64; ++x)
-          for (int c = 0; c < 3; ++c) image.at(x, y)[c] = static_cast<uint8_t>((x * (i + 1) + 3 * y + 40 * c) % 256);
-      save_image(folder_ / "images" / fmt::format("waves{}.png", i), encode_png(image));
-      write(fmt::format("images/waves{}.txt", i), fmt::format("waves number {}", i));
-    }
+    write_training_images(folder_ / "images", "waves", 3, [](int i, int x, int y, uint8_t* p) {
+      for (int c = 0; c < 3; ++c) p[c] = static_cast<uint8_t>((x * (i + 1) + 3 * y + 40 * c) % 256);
+    });
     write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 1},
       "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
   }
@@ -39,10 +33,7 @@ class TrainMemory : public Cli {
     return flux2(all);
   }
   std::map<std::string, std::vector<float>> values(const std::string& out) const {
-    std::map<std::string, std::vector<float>> all;
-    const auto file = open_weights(folder_ / out / "waves.safetensors");
-    for (const StoredTensor& t : file->tensors()) all[t.name] = file->open(t.name).to_floats();
-    return all;
+    return trained_values(folder_ / out / "waves.safetensors");
   }
 };
 

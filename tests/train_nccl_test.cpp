@@ -5,9 +5,8 @@
 
 #include "engine/engine.h"
 #include "engine/gpu_ranks.h"
-#include "image/write_image.h"
 #include "tests/support/program.h"
-#include "weights/weight_source.h"
+#include "tests/support/training_images.h"
 
 namespace flux2::test {
 namespace {
@@ -19,19 +18,7 @@ class TrainNccl : public Cli {
  protected:
   void SetUp() override {
     Cli::SetUp();
-    fs::create_directories(folder_ / "images");
-    for (int i = 0; i < 4; ++i) {
-      Image image(64, 64, 3);
-      for (int y = 0; y < 64; ++y)
-        for (int x = 0; x < 64; ++x) {
-          uint8_t* p = image.at(x, y);
-          p[0] = static_cast<uint8_t>(x < 12 * i ? 230 : 20);
-          p[1] = static_cast<uint8_t>(40 * i);
-          p[2] = static_cast<uint8_t>(y * 3);
-        }
-      save_image(folder_ / "images" / fmt::format("bars{}.png", i), encode_png(image));
-      std::ofstream(folder_ / "images" / fmt::format("bars{}.txt", i)) << "bars number " << i << "\n";
-    }
+    write_bars(folder_ / "images", 4);
     write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 1},
       "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
   }
@@ -46,12 +33,7 @@ class TrainNccl : public Cli {
     for (const auto& [name, value] : environment) s.environment[name] = value;
     return run(s);
   }
-  std::map<std::string, std::vector<float>> values(const std::string& name) const {
-    std::map<std::string, std::vector<float>> all;
-    const auto file = open_weights(folder_ / name);
-    for (const StoredTensor& t : file->tensors()) all[t.name] = file->open(t.name).to_floats();
-    return all;
-  }
+  std::map<std::string, std::vector<float>> values(const std::string& name) const { return trained_values(folder_ / name); }
 };
 
 TEST_F(TrainNccl, IsRefusedOnACpu) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <random>
 
-#include "image/write_image.h"
 #include "tests/support/program.h"
+#include "tests/support/training_images.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"
 
@@ -20,21 +20,13 @@ class TrainParts : public Cli {
   void SetUp() override {
     Cli::SetUp();
     // Eight drawings: discs and stripes of several colours.
-    fs::create_directories(folder_ / "images");
-    for (int i = 0; i < 8; ++i) {
-      Image image(64, 64, 3);
-      for (int y = 0; y < 64; ++y)
-        for (int x = 0; x < 64; ++x) {
-          uint8_t* p = image.at(x, y);
-          const bool disc = std::hypot(x - 20 - 3 * i, y - 30) < 10 + i;
-          const bool stripe = (x + y) / 16 % 2 == 0;
-          p[0] = static_cast<uint8_t>(disc ? 230 - 20 * i : stripe ? 40 : 200);
-          p[1] = static_cast<uint8_t>(disc ? 30 * i : stripe ? 120 : 220 - 10 * i);
-          p[2] = static_cast<uint8_t>(disc ? 90 : stripe ? 200 - 15 * i : 60);
-        }
-      save_image(folder_ / "images" / fmt::format("drawing{}.png", i), encode_png(image));
-      std::ofstream(folder_ / "images" / fmt::format("drawing{}.txt", i)) << "drawing number " << i << "\n";
-    }
+    write_training_images(folder_ / "images", "drawing", 8, [](int i, int x, int y, uint8_t* p) {
+      const bool disc = std::hypot(x - 20 - 3 * i, y - 30) < 10 + i;
+      const bool stripe = (x + y) / 16 % 2 == 0;
+      p[0] = static_cast<uint8_t>(disc ? 230 - 20 * i : stripe ? 40 : 200);
+      p[1] = static_cast<uint8_t>(disc ? 30 * i : stripe ? 120 : 220 - 10 * i);
+      p[2] = static_cast<uint8_t>(disc ? 90 : stripe ? 200 - 15 * i : 60);
+    });
     write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 4},
       "datasets": [{"image_directory": "images", "cache_directory": "cache"}]})");
   }
@@ -46,11 +38,7 @@ class TrainParts : public Cli {
     return flux2(all);
   }
   std::map<std::string, std::vector<float>> values(const std::string& path) const {
-    std::map<std::string, std::vector<float>> all;
-    const auto file = open_weights(fs::path(path).is_absolute() ? fs::path(path) : folder_ / path);
-    for (const StoredTensor& t : file->tensors())
-      if (t.dtype && is_float(*t.dtype)) all[t.name] = file->open(t.name).to_floats();
-    return all;
+    return trained_values(fs::path(path).is_absolute() ? fs::path(path) : folder_ / path);
   }
   // The bundled autoencoder with noise in all its weights.
   void write_damaged_autoencoder(const std::string& name, float strength) const {

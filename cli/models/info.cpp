@@ -50,7 +50,7 @@ int run_models_info(Invocation& run) {
   for (const auto& [key, value] : defaults.items()) row(key.c_str(), value.dump());
   for (const auto& [key, value] : components.items()) {
     const auto part = registry.find(value.get<std::string>());
-    row(key.c_str(), part ? part->name : value.get<std::string>() + " (not registered any more)");
+    row(key.c_str(), part ? part->name : value.get<std::string>() + " (no longer registered)");
   }
   const auto since = static_cast<std::time_t>(r.installed_at);
   row("registered", fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(since)));

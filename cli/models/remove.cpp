@@ -29,7 +29,7 @@ int run_models_remove(Invocation& run) {
   int status = 0;
   for (const ModelRecord& r : chosen) {
     const Removal removal = files ? plan_removal(r, registry.all(), registry.data_folder()) : Removal{};
-    for (const std::string& kept : removal.kept) run.console.note("stays: " + kept);
+    for (const std::string& kept : removal.kept) run.console.note("kept: " + kept);
     if (!confirmed(run, question(r, files, removal))) {
       run.console.note(r.name + " stays");
       status = 1;

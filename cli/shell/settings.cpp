@@ -79,7 +79,7 @@ std::string ShellSettings::option_of(const std::string& key) {
   if (option && option->is_later()) fail(ErrorCode::InvalidArgument, "{} is not available yet in this version", key);
   if (option && fits_shell(*option)) return name;
   const std::string near = nearest_word(key, keys());
-  throw Error(ErrorCode::InvalidArgument, fmt::format("there is no key \"{}\"", key),
+  throw Error(ErrorCode::InvalidArgument, fmt::format("unknown key \"{}\"", key),
               near.empty() ? "show lists them; to use the line as a prompt: prompt=\"…\"" : "did you mean " + near + "?");
 }
 

@@ -140,7 +140,8 @@ size_t Shell::index_of(const std::string& word) const {
   const auto number = picture_number(word);
   check(number.has_value(), "\"{}\" is not an image: use $1, $2, …, or $ for the last one", word);
   check(!pictures_.empty(), "no image has been generated yet");
-  check(*number <= static_cast<int>(pictures_.size()), "there is no ${}: the last image is ${}", *number, pictures_.size());
+  check(*number <= static_cast<int>(pictures_.size()), "image ${} does not exist: the last one is ${}", *number,
+        pictures_.size());
   return *number == 0 ? pictures_.size() - 1 : static_cast<size_t>(*number - 1);
 }
 
@@ -150,7 +151,7 @@ void Shell::change(const std::vector<std::pair<std::string, std::string>>& pairs
   for (const auto& [key, value] : pairs)
     layer = ShellSettings::changed(
         std::move(layer), key, value, [this](const std::string& word) { return path_of(word); }, missing);
-  for (const std::string& path : missing) run_.console.warn("there is no file " + path);
+  for (const std::string& path : missing) run_.console.warn("file not found: " + path);
   accept(std::move(layer));
 }
 

@@ -31,7 +31,7 @@ Json status_now(ApiContext& api, const Job& job) { return dj_status(job, api.que
 HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
   DjRequest request = parse_dj_request(object_in_body(http, api.app));
   if (api.queue.store().counts("gpu").queued >= kMostDjQueued)
-    throw HttpError(429, "queue_full", fmt::format("{} jobs wait already. Try again later.", kMostDjQueued));
+    throw HttpError(429, "queue_full", fmt::format("{} jobs are already waiting. Try again later.", kMostDjQueued));
   std::string model = api.default_model;
   if (!request.model.empty()) request.native["model"] = model = api.models.name_of(request.model);
   apply_dj_model_rules(request, api.models.find(model));
@@ -77,7 +77,7 @@ HttpResponse queue_dj(ApiContext& api) {
 
 HttpResponse cancel_dj(ApiContext& api, const std::string& token) {
   const Job job = job_of_token(api, token);
-  if (job.is_final()) throw HttpError(409, "already_final", fmt::format("The job is {} already.", job.state));
+  if (job.is_final()) throw HttpError(409, "already_final", fmt::format("The job is already {}.", job.state));
   api.queue.cancel(job.id);
   return HttpResponse::json({{"success", true}, {"message", "Cancelled"}});
 }

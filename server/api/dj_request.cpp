@@ -40,7 +40,7 @@ std::optional<int64_t> dj_integer(const Json& body, const char* name) {
 std::optional<std::string> dj_text(const Json& body, const char* name) {
   const Json* value = dj_member(body, name);
   if (!value) return std::nullopt;
-  if (!value->is_string()) dj_invalid(name, "must be a text");
+  if (!value->is_string()) dj_invalid(name, "must be a string");
   return value->get<std::string>();
 }
 
@@ -80,7 +80,7 @@ void read_dj_images(const Json& body, DjRequest& request) {
   const Json* given = dj_member(body, "input_image_base64");
   if (!given) return;
   for (const Json& image : given->is_array() ? *given : Json::array({*given})) {
-    if (!image.is_string()) dj_invalid("input_image_base64", "must be a text or a list of texts");
+    if (!image.is_string()) dj_invalid("input_image_base64", "must be a string or a list of texts");
     if (!image.get_ref<const std::string&>().empty()) request.images.push_back(image.get<std::string>());
   }
 }

@@ -124,7 +124,7 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
     text.add("model_bytes", "gauge", "Memory that a model keeps: of its GPU, or on a CPU the size of its weights.",
              whole(model.bytes), labels(model));
   text.add("device_memory_bytes", "gauge", "Memory of the GPU in use.", whole(state.device_memory.total));
-  text.add("device_memory_free_bytes", "gauge", "Of it, what is free.", whole(state.device_memory.available));
+  text.add("device_memory_free_bytes", "gauge", "Free memory of the device.", whole(state.device_memory.available));
   struct CacheFigure {
     const char *name, *type, *help;
     int64_t PictureMaker::Cache::*value;

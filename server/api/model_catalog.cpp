@@ -6,7 +6,10 @@
 #include "app/registry_access.h"
 #include "base/file_hash.h"
 #include "base/text.h"
+#include "hub/adapter_tools.h"
 #include "server/http/errors.h"
+#include "weights/named_weights.h"
+#include "weights/weight_source.h"
 
 namespace flux2 {
 
@@ -100,8 +103,7 @@ std::vector<InstalledModel> ModelCatalog::adapters() const { return registered(M
 
 ModelFiles ModelCatalog::find(const std::string& name) const {
   const auto unknown = [&](const std::string& why) {
-    const std::string what =
-        name.empty() ? "There is no model to use: " : "The model \"" + printable(name) + "\" does not exist: ";
+    const std::string what = name.empty() ? "No model is available: " : "The model \"" + printable(name) + "\" does not exist: ";
     return HttpError(404, "model_not_found", what + why, "model");
   };
   RequestSpec spec;
@@ -131,8 +133,46 @@ std::string ModelCatalog::name_of(const std::string& wanted) const {
   return name;
 }
 
+std::optional<Flux2Config> ModelCatalog::geometry_of(const std::string& name) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = geometries_.find(name); known != geometries_.end()) return known->second;
+  }
+  try {
+    const ModelFiles files = find(name);
+    const Flux2Config config = detect_flux2(NamedWeights(open_weights(files.transformer), ModelPart::Transformer));
+    const std::lock_guard lock(mutex_);
+    geometries_[name] = config;
+    return config;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> ModelCatalog::models_for(const fs::path& adapter) const {
+  std::vector<std::string> names;
+  std::vector<std::pair<Flux2Config, bool>> tried;  // models often have the same geometry
+  for (const InstalledModel& model : main_models()) {
+    const auto config = geometry_of(model.name);
+    if (!config) continue;
+    auto known = std::find_if(tried.begin(), tried.end(), [&](const auto& one) { return one.first == *config; });
+    if (known == tried.end()) {
+      bool fits = true;
+      try {
+        open_adapter({.path = adapter}, *config, Log());
+      } catch (const Error&) {
+        fits = false;
+      }
+      known = tried.insert(tried.end(), {*config, fits});
+    }
+    if (known->second) names.push_back(model.name);
+  }
+  return names;
+}
+
 void ModelCatalog::refresh() {
   std::lock_guard lock(mutex_);
+  geometries_.clear();
   found_.clear();
   hashes_.clear();
 }

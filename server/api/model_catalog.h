@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/model_choice.h"
 #include "base/json.h"
 #include "hub/registry/model_record.h"
+#include "model/flux2_config.h"
 
 namespace flux2 {
 
@@ -43,17 +45,22 @@ class ModelCatalog {
   // The name for which the engine finds it: "pico [0123456789]" → "pico".
   std::string name_of(const std::string& name_or_title) const;
 
+  // The names of the models that an adapter file fits. Reads headers only.
+  std::vector<std::string> models_for(const std::filesystem::path& adapter) const;
+
   void refresh();  // forgets what it found
 
  private:
   std::vector<InstalledModel> registered(ModelType type) const;
   std::string bundled_hash(const std::filesystem::path& file) const;
+  std::optional<Flux2Config> geometry_of(const std::string& name) const;  // nothing if its file cannot be read
 
   const AppContext& context_;
   RequestSpec default_;
   mutable std::mutex mutex_;
   mutable FoundModels found_;
-  mutable std::map<std::string, std::string> hashes_;  // of the bundled model's file
+  mutable std::map<std::string, std::string> hashes_;           // of the bundled model's file
+  mutable std::map<std::string, Flux2Config> geometries_ = {};  // by name
 };
 
 }  // namespace flux2

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "server/api/test_api.h"
+#include "weights/named_weights.h"
+#include "weights/safetensors_writer.h"
+#include "weights/weight_source.h"
 
 namespace flux2 {
 namespace {
@@ -31,8 +34,27 @@ TEST_F(Catalog, TheDefaultComesFromTheServersSettings) {
     FAIL() << "no error";
   } catch (const HttpError& e) {
     EXPECT_EQ(e.code, "model_not_found");
-    EXPECT_THAT(e.what(), testing::HasSubstr("There is no model to use"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("No model is available"));
   }
+}
+
+// An adapter of one layer that takes `inputs` numbers and gives `outputs`.
+std::filesystem::path written_adapter(const std::filesystem::path& file, int64_t inputs, int64_t outputs) {
+  const std::string layer = "diffusion_model.single_blocks.0.linear2.";
+  const std::vector<float> zeros(static_cast<size_t>(2 * std::max(inputs, outputs)));
+  save_tensors(file, {{layer + "lora_A.weight", Tensor::host_copy(zeros.data(), DType::F32, {2, inputs})},
+                      {layer + "lora_B.weight", Tensor::host_copy(zeros.data(), DType::F32, {outputs, 2})}});
+  return file;
+}
+
+TEST_F(Catalog, SaysWhichModelsAnAdapterFits) {
+  const NamedWeights weights(open_weights(models_.find("pico").transformer), ModelPart::Transformer);
+  const Flux2Config pico = detect_flux2(weights);
+  const int64_t inputs = pico.hidden + pico.mlp();
+  EXPECT_EQ(models_.models_for(written_adapter(folder_ / "fits.safetensors", inputs, pico.hidden)),
+            std::vector<std::string>{"pico"});
+  EXPECT_TRUE(models_.models_for(written_adapter(folder_ / "other.safetensors", 4 * inputs, 4 * pico.hidden)).empty());
+  EXPECT_TRUE(models_.models_for(folder_ / "missing.safetensors").empty());
 }
 
 }  // namespace

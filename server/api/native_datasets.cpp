@@ -81,7 +81,7 @@ HttpResponse write_caption(const ServerRequest& request, ApiContext& api, Traini
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (ending.empty() || std::string(".png.jpg.jpeg.webp.bmp.").find(ending + ".") == std::string::npos ||
       !fs::is_regular_file(image, failure))
-    throw HttpError(404, "not_found", "path: there is no such image", "path");
+    throw HttpError(404, "not_found", "path: image not found", "path");
   fs::path file = image;
   file.replace_extension(".txt");
   runs.allowed().checked(file, "path");  // it may be a link

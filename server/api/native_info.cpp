@@ -101,7 +101,7 @@ Json info_json(ApiContext& api, const Worker* worker) {
            {{"mask_service", false},
             {"upsample", Json::array()},
             {"safety", false},
-            {"watermark", false},
+            {"watermark", true},
             {"training", true},
             {"upscalers", {"lanczos"}},
             {"regional", false},
@@ -194,13 +194,22 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
   add("GET", "/api/v1/models/loaded", Scope::Generate, "the models in memory", [worker](const ServerRequest&) {
     return HttpResponse::json({{"loaded", last_loaded(worker)}, {"items", all_loaded(worker)}});
   });
-  add("GET", "/api/v1/loras", Scope::Generate, "registered adapters", [&api](const ServerRequest&) {
-    Json items = Json::array();
-    if (const auto registry = look_into_registry(api.app))
-      for (const ModelRecord& record : registry->all())
-        if (record.type == ModelType::Lora) items.push_back(model_json(record, api));
-    return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
-  });
+  add("GET", "/api/v1/loras", Scope::Generate, "registered adapters, with the names of the models that each fits",
+      [&api](const ServerRequest&) {
+        Json items = Json::array();
+        if (const auto registry = look_into_registry(api.app))
+          for (const ModelRecord& record : registry->all())
+            if (record.type == ModelType::Lora) {
+              items.push_back(model_json(record, api));
+              items.back()["compatible_with"] = api.models.models_for(record.path);
+            }
+        return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
+      });
+  add("POST", "/api/v1/prompt/rewrite", Scope::Generate, "not supported yet: answers 424",
+      [](const ServerRequest&) -> HttpResponse {
+        throw HttpError(424, "upsampler_unavailable",
+                        "rewriting prompts is not supported yet; send the prompt as it should be used");
+      });
   if (!worker) return;
   add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of all loaded models once no job runs",
       [&api](const ServerRequest&) {

@@ -121,7 +121,7 @@ void add_install_routes(Router& router, ModelsApi& models) {
            [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.pause(id(r))); }},
           {"POST", "/api/v1/models/installs/{id}/resume", Scope::Manage, "continue with the missing bytes",
            [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.resume(id(r)), 202); }},
-          {"POST", "/api/v1/models/installs/{id}/retry", Scope::Manage, "the same, after an error",
+          {"POST", "/api/v1/models/installs/{id}/retry", Scope::Manage, "continue an installation that failed",
            [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.resume(id(r)), 202); }},
           {"POST", "/api/v1/models/installs/{id}/restart", Scope::Manage, "download incomplete files from their first byte",
            [id](const ServerRequest& r, ModelsApi& m) { return HttpResponse::json(m.installs.restart(id(r)), 202); }},

@@ -15,6 +15,7 @@
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
 #include "server/jobs/model_tasks.h"
+#include "server/store/ids.h"
 
 namespace flux2 {
 
@@ -68,12 +69,12 @@ HttpResponse list_models(const ServerRequest& request, ModelsApi& m) {
 
 ModelRecord record_of(const ServerRequest& request, const Registry& registry) {
   if (auto record = registry.find(request.parameter("key"))) return *record;
-  throw HttpError(404, "model_not_found", "there is no such model");
+  throw HttpError(404, "model_not_found", "model not found");
 }
 
 ModelRecord record_of(const ServerRequest& request, ModelsApi& m) {
   if (const auto registry = look_into_registry(m.api.app)) return record_of(request, *registry);
-  throw HttpError(404, "model_not_found", "there is no such model");
+  throw HttpError(404, "model_not_found", "model not found");
 }
 
 template <class T>
@@ -96,7 +97,7 @@ void take_defaults(const Json& changes, ModelRecord::Defaults& d) {
     else if (name == "width") take_number(value, path, 64, 4096, d.width);
     else if (name == "height") take_number(value, path, 64, 4096, d.height);
     else if (name == "lora_weight") take_number(value, path, -4, 4, d.lora_weight);
-    else throw HttpError(400, "invalid_request", "there is no member " + printable(path), path);
+    else throw HttpError(400, "invalid_request", "unknown member " + printable(path), path);
   }
 }
 
@@ -108,7 +109,7 @@ void take_components(const Json& changes, const Registry& registry, ModelRecord:
                           : name == "text_encoder" ? &c.text_encoder
                           : name == "tokenizer"    ? &c.tokenizer
                                                    : nullptr;
-    if (!target) throw HttpError(400, "invalid_request", "there is no member " + printable(path), path);
+    if (!target) throw HttpError(400, "invalid_request", "unknown member " + printable(path), path);
     target->clear();
     if (value.is_null() || value == "") continue;
     const auto part = registry.find(text_of(value, path, 200));
@@ -131,15 +132,20 @@ HttpResponse change_model(const ServerRequest& request, ModelsApi& m) {
       r.description = value.is_null() ? "" : text_of(value, name, 20'000);
     } else if (name == "trigger_phrases") {
       if (!value.is_array() || value.size() > 100)
-        throw HttpError(400, "invalid_type", "trigger_phrases must be a list of at most 100 texts", name);
+        throw HttpError(400, "invalid_type", "trigger_phrases must be a list of at most 100 strings", name);
       r.triggers.clear();
       for (const Json& phrase : value) r.triggers.push_back(text_of(phrase, name, 400));
+    } else if (name == "cover_asset") {
+      r.cover_asset = value.is_null() ? "" : text_of(value, name, 64);
+      const std::string id = id_without_prefix(r.cover_asset, "ast_");
+      if (!r.cover_asset.empty() && (id.empty() || !m.api.queue.assets().get(id)))
+        throw HttpError(400, "invalid_value", "cover_asset must be the id of an image", name);
     } else if (name == "defaults") {
       take_defaults(value, r.defaults);
     } else if (name == "components") {
       take_components(value, registry, r.components);
     } else {
-      throw HttpError(400, "invalid_request", "there is no member " + printable(name), name);
+      throw HttpError(400, "invalid_request", "unknown member " + printable(name), name);
     }
   }
   registry.update(r);
@@ -179,7 +185,7 @@ HttpResponse identify_again(const ServerRequest& request, ModelsApi& m) {
     json["confidence"] = part.confidence;
     return HttpResponse::json(json);
   }
-  throw HttpError(400, "invalid_file", fmt::format("the file is not a {} any more", name_of(r.type)));
+  throw HttpError(400, "invalid_file", fmt::format("the file is no longer a {}", name_of(r.type)));
 }
 
 HttpResponse identify_path(const ServerRequest& request, ModelsApi& m) {
@@ -207,7 +213,7 @@ HttpResponse scan(const ServerRequest& request, ModelsApi& m) {
       if (!value.is_boolean()) throw HttpError(400, "invalid_type", "add must be true or false", name);
       add = value.get<bool>();
     } else {
-      throw HttpError(400, "invalid_request", "there is no member " + printable(name), name);
+      throw HttpError(400, "invalid_request", "unknown member " + printable(name), name);
     }
   }
   std::error_code unreadable;
@@ -215,7 +221,7 @@ HttpResponse scan(const ServerRequest& request, ModelsApi& m) {
     for (const fs::path& folder : model_folders(m.api.app))
       if (fs::is_directory(folder, unreadable)) folders.push_back(folder);
   for (const fs::path& folder : folders)
-    if (!fs::is_directory(folder, unreadable)) throw HttpError(404, "not_found", "there is no such folder", "path");
+    if (!fs::is_directory(folder, unreadable)) throw HttpError(404, "not_found", "folder not found", "path");
   const Scan found = scan_models(m.api.app, folders, add);
   if (found.added > 0) m.changed();
   Json items = Json::array();
@@ -334,11 +340,11 @@ void add_model_routes(Router& router, ModelsApi& models) {
           {"PATCH",
            "/api/v1/models/{key}",
            Scope::Manage,
-           "change name, description, trigger phrases, defaults or parts",
+           "change name, description, trigger phrases, cover, defaults or parts",
            change_model,
            {},
            R"({"type":"object","properties":{"name":{"type":"string"},"description":{"type":["string","null"]},)"
-           R"("trigger_phrases":{"type":"array","items":{"type":"string"}},"defaults":{"type":"object"},"components":{"type":"object"}},)"
+           R"("trigger_phrases":{"type":"array","items":{"type":"string"}},"cover_asset":{"type":["string","null"]},"defaults":{"type":"object"},"components":{"type":"object"}},)"
            R"("additionalProperties":false})"},
           {"DELETE",
            "/api/v1/models/{key}",
@@ -380,9 +386,9 @@ Json list_of(Json items) {
 }
 
 std::string text_of(const Json& value, const std::string& name, size_t longest) {
-  if (!value.is_string()) throw HttpError(400, "invalid_type", name + " must be a text", name);
+  if (!value.is_string()) throw HttpError(400, "invalid_type", name + " must be a string", name);
   if (value.get_ref<const std::string&>().size() > longest)
-    throw HttpError(400, "invalid_value", fmt::format("{} may have {} bytes", name, longest), name);
+    throw HttpError(400, "invalid_value", fmt::format("{} can have at most {} bytes", name, longest), name);
   return value.get<std::string>();
 }
 

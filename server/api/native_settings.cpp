@@ -67,12 +67,12 @@ HttpResponse change_settings(const ServerRequest& request, ApiContext& api, cons
   for (const auto& [key, value] : changes.items()) {
     const auto setting =
         std::find_if(known.begin(), known.end(), [&, &name = key](const ServerSetting& s) { return s.key == name; });
-    if (setting == known.end()) throw HttpError(400, "invalid_request", "there is no setting " + printable(key), key);
+    if (setting == known.end()) throw HttpError(400, "invalid_request", "unknown setting " + printable(key), key);
     if (setting->is_secret)
-      throw HttpError(403, "forbidden", printable(key) + " is a secret and is not changed over the network", key);
+      throw HttpError(403, "forbidden", printable(key) + " is a secret and cannot be changed over the network", key);
     if (setting->origin == "command" || setting->origin == "env")
       throw HttpError(409, "setting_overridden",
-                      fmt::format("{} was given {}, which wins over the configuration file", key,
+                      fmt::format("{} was set {}, which overrides the configuration file", key,
                                   setting->origin == "env" ? "in the environment" : "when the server was started"),
                       key);
     try {

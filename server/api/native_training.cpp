@@ -41,7 +41,7 @@ Run run_of(const ServerRequest& request, TrainingRuns& runs) {
 
 int64_t step_of(const ServerRequest& request) {
   const auto step = step_number(request.parameter("step"));
-  if (!step) throw HttpError(404, "not_found", "there is no such checkpoint");
+  if (!step) throw HttpError(404, "not_found", "checkpoint not found");
   return *step;
 }
 
@@ -80,7 +80,7 @@ HttpResponse metrics_of(const ServerRequest& request, TrainingRuns& runs) {
   const auto& names = metric_names();
   for (const std::string& key : keys)
     if (std::find(names.begin(), names.end(), key) == names.end())
-      throw HttpError(400, "invalid_request", fmt::format("keys can be {}", fmt::join(names, ", ")), "keys");
+      throw HttpError(400, "invalid_request", fmt::format("keys must be a list of {}", fmt::join(names, ", ")), "keys");
   if (keys.empty()) keys = names;
   BucketRange range{.from = number_argument(request, "from", 0, 0),
                     .to = number_argument(request, "to", 0, kMostRunSteps),
@@ -104,6 +104,17 @@ HttpResponse samples_of(const ServerRequest& request, TrainingRuns& runs) {
   return HttpResponse::json({{"items", list}, {"next", nullptr}, {"total", list.size()}});
 }
 
+HttpResponse checkpoint_file(const ServerRequest& request, TrainingRuns& runs) {
+  const Run run = run_of(request, runs);
+  const StoredCheckpoint checkpoint = runs.checkpoint_at(run, step_of(request));
+  HttpResponse response;
+  response.file = runs.folder_of(run) / checkpoint.path;
+  response.content_type = "application/octet-stream";
+  response.etag = '"' + checkpoint.sha256 + '"';
+  response.headers.push_back({"content-disposition", "attachment"});
+  return response;
+}
+
 HttpResponse stop_run(const ServerRequest& request, ApiContext& api, TrainingRuns& runs) {
   const Json body = request.body.empty() ? Json::object() : json_body(request, api.app);
   for (const auto& [key, value] : body.items())
@@ -115,7 +126,7 @@ HttpResponse stop_run(const ServerRequest& request, ApiContext& api, TrainingRun
 HttpResponse change_run(const ServerRequest& request, ApiContext& api, TrainingRuns& runs) {
   const Json body = json_body(request, api.app);
   if (body.size() != 1 || !body.contains("options") || !body["options"].is_object())
-    throw HttpError(400, "invalid_request", "options, an object, is all that can be changed", "options");
+    throw HttpError(400, "invalid_request", "only options can be changed; it must be an object", "options");
   return HttpResponse::json(run_to_json(runs.change(run_of(request, runs).id, body["options"])));
 }
 
@@ -127,7 +138,7 @@ constexpr const char* kStartBody =
     R"("dataset":{"type":"object","description":"config, path or assets","properties":{"config":{"type":"object"},)"
     R"("path":{"type":"string"},"assets":{"type":"array","items":{"type":"object"}},"general":{"type":"object"}}},)"
     R"("options":{"type":["object","null"],"description":"training options by name"},)"
-    R"("dry":{"type":"boolean","description":"only say what it would need"}}})";
+    R"("dry":{"type":"boolean","description":"only forecast what it needs"}}})";
 
 }  // namespace
 
@@ -146,7 +157,7 @@ void add_training_routes(Router& router, ApiContext& api, TrainingRuns& runs) {
                 .arguments = std::move(more.arguments),
                 .body = std::move(more.body)});
   };
-  add("POST", "/api/v1/training", Scope::Manage, "start a training run, or with dry say what it would need",
+  add("POST", "/api/v1/training", Scope::Manage, "start a training run; with dry, only forecast what it needs",
       [&](const ServerRequest& r) { return start_run(r, api, runs); }, {.body = kStartBody});
   add("GET", "/api/v1/training", Scope::Generate, "list training runs, newest first",
       [&](const ServerRequest& r) { return list_runs(r, runs); }, {.arguments = {"limit", "cursor"}});
@@ -163,12 +174,14 @@ void add_training_routes(Router& router, ApiContext& api, TrainingRuns& runs) {
     const Json list = runs.checkpoints(run_of(r, runs));
     return HttpResponse::json({{"items", list}, {"next", nullptr}, {"total", list.size()}});
   });
+  add("GET", "/api/v1/training/{id}/checkpoints/{step}/file", Scope::Generate, "download a saved adapter",
+      [&](const ServerRequest& r) { return checkpoint_file(r, runs); });
   add("POST", "/api/v1/training/{id}/checkpoints/{step}/try", Scope::Generate, "make a checkpoint usable in loras",
       [&](const ServerRequest& r) {
         return HttpResponse::json({{"adapter", runs.try_checkpoint(run_of(r, runs), step_of(r))}});
       });
-  add("POST", "/api/v1/training/{id}/checkpoints/{step}/keep", Scope::Manage, "keep a checkpoint whatever the options say",
-      [&](const ServerRequest& r) {
+  add("POST", "/api/v1/training/{id}/checkpoints/{step}/keep", Scope::Manage,
+      "keep a checkpoint even if the options would delete it", [&](const ServerRequest& r) {
         const StoredCheckpoint kept = runs.keep_checkpoint(run_of(r, runs), step_of(r));
         return HttpResponse::json({{"step", kept.step}, {"path", kept.path}, {"kept", kept.kept}});
       });
@@ -178,7 +191,7 @@ void add_training_routes(Router& router, ApiContext& api, TrainingRuns& runs) {
   });
   add("POST", "/api/v1/training/{id}/pause", Scope::Manage, "save the state and free the device",
       [&](const ServerRequest& r) { return HttpResponse::json(run_to_json(runs.pause(run_of(r, runs).id)), 202); });
-  add("POST", "/api/v1/training/{id}/resume", Scope::Manage, "go on from the last state",
+  add("POST", "/api/v1/training/{id}/resume", Scope::Manage, "continue from the last state",
       [&](const ServerRequest& r) { return HttpResponse::json(run_to_json(runs.resume(run_of(r, runs).id)), 202); });
   add("POST", "/api/v1/training/{id}/stop", Scope::Manage, "end a run; {\"save\": false} writes nothing more",
       [&](const ServerRequest& r) { return stop_run(r, api, runs); },

@@ -126,12 +126,12 @@ EditImages images_of_form(const ServerRequest& request, AssetStore& assets) {
     if (!is_openai_image_part(part.name) && part.name != "mask") continue;
     if (part.bytes == 0 && part.data.empty()) continue;  // a client that had none
     if (part.name == "mask") {
-      if (found.mask) throw HttpError(400, "invalid_value", "There is more than one mask.", "mask");
+      if (found.mask) throw HttpError(400, "invalid_value", "Send only one mask.", "mask");
       found.mask = stored_part(part, "mask", assets, "mask");
       continue;
     }
     if (found.images.size() == kMostReferences)
-      throw HttpError(400, "invalid_value", fmt::format("There are more than {} images.", kMostReferences), "image");
+      throw HttpError(400, "invalid_value", fmt::format("Send at most {} images.", kMostReferences), "image");
     try {
       found.images.push_back(stored_part(part, "reference", assets, fmt::format("image {}", found.images.size() + 1)));
     } catch (HttpError& e) {
@@ -146,7 +146,7 @@ EditImages images_of_json(const Json& body, ApiContext& api) {
   EditImages found;
   const auto images = openai_images(body);
   if (images.size() > kMostReferences)
-    throw HttpError(400, "invalid_value", fmt::format("There are more than {} images.", kMostReferences), "image");
+    throw HttpError(400, "invalid_value", fmt::format("Send at most {} images.", kMostReferences), "image");
   for (const std::string& image : images) {
     try {
       found.images.push_back(
@@ -210,7 +210,7 @@ void vary_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, con
 }
 
 HttpResponse openai_file(ApiContext& api, const std::string& name) {
-  const HttpError gone(404, "unknown_url", "There is no such file, or its time is over.");
+  const HttpError gone(404, "unknown_url", "The file does not exist or has expired.");
   const auto file = openai_file_named(name);
   if (!file) throw gone;
   const auto job = api.queue.store().get(file->job);

@@ -247,8 +247,8 @@ OpenAiRequest parse_openai_request(const Json& body) {
   if (const auto fidelity = members.find("input_fidelity"))
     if (!fidelity->is_null()) request.high_fidelity = members.choice("input_fidelity", {"high", "low"}, "high") == "high";
   read_extensions(members, request.native);
-  // Partial images are decoded ones; a linear preview is too coarse to be shown as a result.
-  if (request.partial_images > 0) request.native["preview"] = "full";
+  // Partial images are decoded ones; a linear preview is too coarse to be shown as a result. No others are decoded.
+  if (request.partial_images > 0) request.native["preview"] = {{"mode", "full"}, {"count", request.partial_images}};
   read_flux2(members, request);
   if (request.native.contains("model") && request.native["model"].is_string())
     request.model = request.native["model"].get<std::string>();
@@ -305,15 +305,6 @@ std::string reference_pixels(const OpenAiRequest& request, size_t count) {
   constexpr int64_t kAlone = 2024 * 2024, kTogether = 1024 * 1024;
   if (*request.high_fidelity) return std::to_string(kAlone);
   return std::to_string((count == 1 ? kAlone : kTogether) / 2);
-}
-
-std::vector<int> partial_steps(int partial_images, int steps) {
-  std::vector<int> chosen;
-  for (int i = 1; i <= partial_images; ++i) {
-    const int step = std::max(1, static_cast<int>(std::lround(static_cast<double>(i) * steps / (partial_images + 1))));
-    if (step < steps && (chosen.empty() || chosen.back() < step)) chosen.push_back(step);
-  }
-  return chosen;
 }
 
 bool is_openai_model_name(std::string_view name) {

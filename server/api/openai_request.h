@@ -46,9 +46,6 @@ void apply_model_rules(OpenAiRequest& request, const ModelFiles& model);
 // How input_fidelity limits `count` references; empty: as usual.
 std::string reference_pixels(const OpenAiRequest& request, size_t count);
 
-// The steps after which partial images are sent: those nearest to i·steps/(p+1), never the last one.
-std::vector<int> partial_steps(int partial_images, int steps);
-
 // Whether it is a name of OpenAI's own image models.
 bool is_openai_model_name(std::string_view name);
 

@@ -36,7 +36,7 @@ TEST(OpenAiRequest, TranslatesEveryMember) {
     "guidance_scale":2.5,"negative_prompt":"dogs","loras":[{"name":"x","weight":0.5}],"unknown":[1]})"));
   EXPECT_EQ(r.native, Json::parse(R"({"prompt":"a cat","count":3,"width":496,"height":304,"output_format":"jpeg",
     "output_quality":1,"tags":["style:vivid"],"seed":7,"steps":9,"guidance":2.5,"negative":"dogs",
-    "loras":[{"name":"x","weight":0.5}],"preview":"full"})"));
+    "loras":[{"name":"x","weight":0.5}],"preview":{"mode":"full","count":2}})"));
   EXPECT_EQ(r.model, "klein-4b");
   EXPECT_EQ(r.quality, "low");
   EXPECT_EQ(r.quality_steps, 20);
@@ -156,14 +156,6 @@ TEST(OpenAiRequest, FidelityLimitsReferences) {
   r.high_fidelity = false;
   EXPECT_EQ(reference_pixels(r, 1), std::to_string(2024 * 2024 / 2));
   EXPECT_EQ(reference_pixels(r, 2), std::to_string(1024 * 1024 / 2));
-}
-
-TEST(OpenAiRequest, PartialImagesAreNeverTheLastStep) {
-  EXPECT_THAT(partial_steps(2, 4), ElementsAre(1, 3));
-  EXPECT_THAT(partial_steps(3, 20), ElementsAre(5, 10, 15));
-  EXPECT_THAT(partial_steps(3, 2), ElementsAre(1));
-  EXPECT_THAT(partial_steps(3, 1), ElementsAre());
-  EXPECT_THAT(partial_steps(0, 9), ElementsAre());
 }
 
 TEST(OpenAiRequest, KnowsNamesOfOpenAi) {

@@ -8,6 +8,7 @@
 #include "image/resize.h"
 #include "image/write_image.h"
 #include "server/api/waiting_client.h"
+#include "server/jobs/preview_steps.h"
 
 namespace flux2 {
 
@@ -83,7 +84,7 @@ void OpenAiStream::on_event(const Event& event) {
 }
 
 void OpenAiStream::send_partial(const Pending& pending) {
-  const auto steps = partial_steps(partial_images_, pending.steps);
+  const auto steps = preview_steps(partial_images_, pending.steps);
   if (std::find(steps.begin(), steps.end(), pending.step) == steps.end()) return;
   if (width_ == 0) {  // the size that the image will have
     width_ = pending.preview.width, height_ = pending.preview.height;

@@ -175,7 +175,7 @@ TEST_F(OpenAiRoutes, StreamsPartialImagesAndTheResult) {
   const auto peer = post("/v1/images/generations", {{"prompt", "a"}, {"stream", true}, {"partial_images", 2}});
   ASSERT_TRUE(peer->channel);
   const Job job = claim();
-  EXPECT_EQ(job.request["preview"], "full");
+  EXPECT_EQ(job.request["preview"], Json({{"mode", "full"}, {"count", 2}})) << "no other step is decoded";
   publish_previews(queue_, job, 4);
   complete(job);
   const std::string& sent = peer->channel->sent;

@@ -105,6 +105,8 @@ Json operation_of(const Route& route) {
   Json content = {{"application/json", {{"schema", {{"type", "object"}}}}}};
   if (is_events) content = {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
   if (is_image) content = {{"image/*", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  if (route.pattern.ends_with("/checkpoints/{step}/file"))
+    content = {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern == "/metrics") content = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   const bool is_job = route.pattern == "/api/v1/jobs/{id}" && route.method == "GET";
   if (is_job) content["application/json"]["schema"] = {{"$ref", "#/components/schemas/Job"}};
@@ -112,7 +114,7 @@ Json operation_of(const Route& route) {
                     {"summary", route.summary},
                     {"responses",
                      {{"2XX", {{"description", "done"}, {"content", content}}},
-                      {"204", {{"description", "done; there is nothing to say"}}},
+                      {"204", {{"description", "done; the answer has no body"}}},
                       {"304", {{"description", "unchanged"}}},
                       {"default",
                        {{"description", "an error"},

@@ -21,7 +21,7 @@ constexpr const char* kPolicy =
 const PageFile& file_named(std::string_view path) {
   const auto files = page_files();
   const auto found = std::ranges::find(files, path, &PageFile::path);
-  if (found == files.end()) throw HttpError(404, "unknown_url", "the page has no such file");
+  if (found == files.end()) throw HttpError(404, "unknown_url", "file not found");
   return *found;
 }
 
@@ -59,7 +59,7 @@ HttpResponse read_from(const std::filesystem::path& folder, std::string_view pat
                                                                  {".json", "application/json"},
                                                                  {".svg", "image/svg+xml"}};
   const auto type = std::ranges::find_if(kTypes, [&](const auto& known) { return path.ends_with(known.first); });
-  if (type == std::end(kTypes) || !is_file(folder / path)) throw HttpError(404, "unknown_url", "the page has no such file");
+  if (type == std::end(kTypes) || !is_file(folder / path)) throw HttpError(404, "unknown_url", "file not found");
   constexpr std::string_view kVersion = "{{version}}";
   std::string text = read_text_file(folder / path, {.bytes = kLargestFile});
   for (size_t at; (at = text.find(kVersion)) != text.npos;) text.replace(at, kVersion.size(), "dev");

@@ -33,7 +33,7 @@ Image image_in(const std::string& text, const ApiContext& api, const char* param
   try {
     return read_image(bytes, {.limits = api.app.limits.image, .log = api.app.log});
   } catch (const Error& e) {
-    throw HttpError(400, "invalid_image_file", fmt::format("{}: not an image that can be read: {}", param, e.what()), param);
+    throw HttpError(400, "invalid_image_file", fmt::format("{}: the image cannot be read: {}", param, e.what()), param);
   }
 }
 
@@ -246,7 +246,7 @@ HttpResponse sdapi_png_info_of(ApiContext& api, const ServerRequest& request) {
   try {
     return HttpResponse::json(sdapi_png_info(bytes, api.app.limits.image));
   } catch (const Error& e) {
-    throw HttpError(400, "invalid_image_file", fmt::format("image: not an image that can be read: {}", e.what()), "image");
+    throw HttpError(400, "invalid_image_file", fmt::format("image: the image cannot be read: {}", e.what()), "image");
   }
 }
 
@@ -256,7 +256,7 @@ std::string upscaled(const std::string& text, const Json& body, const ApiContext
   const Image image = image_in(text, api, "image");
   const std::string upscaler = sdapi_text(body, "upscaler_1").value_or("None");
   if (upscaler != "None" && upscaler != "Lanczos" && !upscaler.empty())
-    throw HttpError(422, "invalid_value", "upscaler_1: there is no such upscaler; use Lanczos or None", "upscaler_1");
+    throw HttpError(422, "invalid_value", "upscaler_1: unknown upscaler; use Lanczos or None", "upscaler_1");
   int64_t width = image.width, height = image.height;
   bool crop = false;
   if (sdapi_integer(body, "resize_mode", 0, 1).value_or(0) == 0) {
@@ -354,11 +354,14 @@ void add_control(const SdapiRoutes& routes, ApiContext& api, const State& state)
               [&api, state](const ServerRequest& request) { return set_sdapi_options(api, state, request); });
   routes.get("/progress", "What the current job does",
              [&api, state](const ServerRequest& request) { return sdapi_progress_of(api, state, request); });
-  for (const char* path : {"/interrupt", "/skip"})
-    routes.post(path, "Stop the current job", [state](const ServerRequest&) {
-      state->interrupt();
-      return HttpResponse::json(Json::object());
-    });
+  routes.post("/interrupt", "Stop the current job", [state](const ServerRequest&) {
+    state->interrupt();
+    return HttpResponse::json(Json::object());
+  });
+  routes.post("/skip", "End the current batch of the job and go on with the next", [state](const ServerRequest&) {
+    state->skip();
+    return HttpResponse::json(Json::object());
+  });
   routes.get("/memory", "Memory of the machine and the GPU", [&api](const ServerRequest&) { return sdapi_memory(api); });
   for (const char* path : {"/refresh-checkpoints", "/refresh-loras", "/refresh-vae"})
     routes.post(path, "Look for models again", [&api](const ServerRequest&) {

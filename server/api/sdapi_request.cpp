@@ -204,7 +204,7 @@ std::optional<int64_t> sdapi_integer(const Json& body, const char* name, int64_t
 std::optional<std::string> sdapi_text(const Json& body, const char* name) {
   const Json* value = sdapi_member(body, name);
   if (!value) return std::nullopt;
-  if (!value->is_string()) invalid(name, "must be a text");
+  if (!value->is_string()) invalid(name, "must be a string");
   return value->get<std::string>();
 }
 
@@ -251,6 +251,7 @@ SdapiRequest parse_sdapi_request(const Json& body, bool is_img2img) {
   if (request.batch_size * request.n_iter > kMostSdapiImages)
     invalid("n_iter", fmt::format("batch_size times n_iter may be at most {}", kMostSdapiImages));
   request.native["count"] = request.batch_size * request.n_iter;
+  if (request.n_iter > 1) request.native["rounds"] = request.n_iter;  // batches one after the other, of which one can be skipped
   request.send_images = sdapi_flag(body, "send_images", true);
   request.task_id = sdapi_text(body, "force_task_id").value_or("");
   request.references = images_in(body, "extra_images");

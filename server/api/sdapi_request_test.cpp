@@ -33,6 +33,7 @@ TEST(SdapiRequest, TranslatesTxt2img) {
   EXPECT_EQ(r.native["width"], 496);
   EXPECT_EQ(r.native["height"], 304);
   EXPECT_EQ(r.native["count"], 6);
+  EXPECT_EQ(r.native["rounds"], 3);
   EXPECT_EQ(r.native["sampler"], "dpmpp2m");
   EXPECT_EQ(r.native["schedule"], "linear");
   EXPECT_EQ(r.native["output_format"], "jpg");

@@ -43,6 +43,12 @@ void SdapiState::interrupt() {
   queue_.cancel(job->id);
 }
 
+void SdapiState::skip() {
+  const auto job = current();
+  if (job && job->state == "running" && job->request.value("rounds", 1) > 1) queue_.skip(job->id);
+  else interrupt();
+}
+
 bool SdapiState::interrupted() const {
   const std::lock_guard lock(mutex_);
   return interrupted_;
@@ -66,7 +72,7 @@ Json SdapiState::options() const {
 void SdapiState::set_options(const Json& options) {
   constexpr size_t kMostOptions = 1000;
   const std::lock_guard lock(mutex_);
-  if (options_.size() + options.size() > kMostOptions) throw HttpError(422, "invalid_value", "There are too many options.");
+  if (options_.size() + options.size() > kMostOptions) throw HttpError(422, "invalid_value", "Too many options.");
   for (const auto& [key, value] : options.items()) options_[key] = value;
 }
 

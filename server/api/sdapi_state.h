@@ -19,6 +19,7 @@ class SdapiState {
   void end(const std::string& job);
   std::optional<Job> current() const;  // the job of this family that runs, else the one that waits longest
   void interrupt();                    // cancels it
+  void skip();                         // ends its current batch (n_iter); cancels it if there are no more
   bool interrupted() const;
 
   std::string model() const;

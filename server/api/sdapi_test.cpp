@@ -77,6 +77,24 @@ TEST_F(SdapiApi, InterruptReturnsWhatIsFinished) {
   EXPECT_EQ(got("/progress")["state"]["job_count"], 0);
 }
 
+TEST_F(SdapiApi, SkipGoesOnWithTheNextBatchIfThereIsOne) {
+  send("/txt2img", {{"prompt", "a"}, {"n_iter", 2}});
+  Job job = claim();
+  EXPECT_EQ(job.request["rounds"], 2);
+  EXPECT_EQ(send("/skip", Json::object())->response->body, "{}");
+  EXPECT_TRUE(queue_.skip_noted(job.id));
+  EXPECT_FALSE(store_->cancel_requested(job.id));
+  complete(job);
+  EXPECT_FALSE(queue_.skip_noted(job.id)) << "the job has ended";
+
+  send("/txt2img", {{"prompt", "a"}, {"batch_size", 2}});
+  job = claim();
+  send("/skip", Json::object());
+  EXPECT_TRUE(store_->cancel_requested(job.id)) << "nothing follows";
+  job.state = "cancelled";
+  end(job);
+}
+
 TEST_F(SdapiApi, Img2imgIsAnEdit) {
   send("/img2img", {{"prompt", "a"}, {"init_images", {png64(64, 80), png64(80, 64)}}, {"denoising_strength", 0.3}});
   const Job job = claim();

@@ -99,13 +99,13 @@ std::string stored_part(const FormPart& part, const std::string& kind, AssetStor
     return "asset:" + asset.id;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::InvalidArgument && e.code() != ErrorCode::BadFile) throw;
-    throw HttpError(400, "invalid_image_file", fmt::format("{}: not an image that can be read: {}", param, e.what()), param);
+    throw HttpError(400, "invalid_image_file", fmt::format("{}: the image cannot be read: {}", param, e.what()), param);
   }
 }
 
 Asset asset_of(const std::string& reference, AssetStore& assets) {
   const auto asset = assets.get(reference.substr(std::string_view("asset:").size()));
-  if (!asset) throw HttpError(400, "invalid_image_file", "there is no image " + printable(reference));
+  if (!asset) throw HttpError(400, "invalid_image_file", "image not found: " + printable(reference));
   return *asset;
 }
 

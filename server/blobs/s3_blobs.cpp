@@ -27,7 +27,7 @@ constexpr double kSilence = 20;  // seconds
     throw Error(ErrorCode::Network, fmt::format("{}: the clocks of this machine and of {} differ", what, at),
                 "set the clock of this machine");
   if (code == "NoSuchBucket" || (answer.status == 404 && code != "NoSuchKey"))
-    throw Error(ErrorCode::NotFound, fmt::format("there is no bucket \"{}\" at {}", place.bucket, at),
+    throw Error(ErrorCode::NotFound, fmt::format("bucket \"{}\" not found at {}", place.bucket, at),
                 "create the bucket, or correct its name, AWS_REGION or AWS_ENDPOINT_URL");
   if (answer.status == 301 || answer.status == 307 || code == "AuthorizationHeaderMalformed") {
     const std::string region = printable(answer.header("x-amz-bucket-region").value_or(""));
@@ -37,7 +37,7 @@ constexpr double kSilence = 20;  // seconds
   if (answer.status == 401 || answer.status == 403)
     throw Error(ErrorCode::Network, fmt::format("{}: {} refuses access: {}", what, at, said),
                 "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and what this key may do with the bucket");
-  throw Error(ErrorCode::Network, fmt::format("{}: {} answers {}", what, at, said));
+  throw Error(ErrorCode::Network, fmt::format("{}: {} answered {}", what, at, said));
 }
 
 class S3Blobs : public BlobStore {

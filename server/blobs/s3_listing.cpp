@@ -151,7 +151,7 @@ S3Listing read_s3_listing(std::string_view xml) {
     }
   });
   if (!is_listing) bad_xml("it is something else");
-  if (truncated && listing.next.empty()) bad_xml("it does not say where it goes on");
+  if (truncated && listing.next.empty()) bad_xml("it does not say where the next page begins");
   if (!truncated) listing.next.clear();
   return listing;
 }

@@ -62,7 +62,7 @@ S3Place s3_place(std::string_view text, const std::function<const char*(const ch
   place.signer.region = first({"AWS_REGION", "AWS_DEFAULT_REGION"});
   if (place.signer.region.empty()) place.signer.region = kDefaultRegion;
   if (place.signer.access_key.empty() || place.signer.secret_key.empty())
-    throw Error(ErrorCode::InvalidArgument, fmt::format("there are no keys for {}", place.text()),
+    throw Error(ErrorCode::InvalidArgument, fmt::format("no keys are set for {}", place.text()),
                 "set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   return place;
 }

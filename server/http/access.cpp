@@ -135,7 +135,8 @@ Scope Access::check(const ServerRequest& head, Scope needed, Caller* caller) {
   } else if ((found = key_of_session(head))) {
     check_origin(head);
     if (!only_reads(head) && !is_websocket(head) && head.header("x-flux2") != "1")
-      throw HttpError(403, "missing_header", "A request of the page that changes something needs the header X-Flux2: 1.");
+      throw HttpError(403, "missing_header",
+                      "A request that changes something and signs in by cookie needs the header X-Flux2: 1.");
   }
   if (!found) {
     HttpError error(401, "invalid_api_key", "This server needs a key. Send it as \"Authorization: Bearer <key>\".");

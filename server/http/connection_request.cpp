@@ -10,7 +10,7 @@ namespace flux2 {
 namespace {
 
 HttpError too_large(uint64_t limit) {
-  return HttpError(413, "payload_too_large", fmt::format("The body of this request may have {} at most.", byte_text(limit)));
+  return HttpError(413, "payload_too_large", fmt::format("The body of this request can have at most {}.", byte_text(limit)));
 }
 
 bool lists_word(std::string_view header, std::string_view word) {
@@ -101,7 +101,8 @@ void Connection::expect_body() {
   }
   const std::string_view expected = request_->header("expect");
   if (expected.empty()) return;
-  if (lower_case(expected) != "100-continue") throw HttpError(417, "expectation_failed", "The only expectation is 100-continue.");
+  if (lower_case(expected) != "100-continue")
+    throw HttpError(417, "expectation_failed", "The only supported expectation is 100-continue.");
   if (!is_http_1_0_ && input_.empty()) write("HTTP/1.1 100 Continue\r\n\r\n");
 }
 

@@ -33,7 +33,7 @@ void RateMeter::count(const Caller& caller, int64_t now_ms) {
   HttpError error(
       429, "rate_limit_exceeded",
       fmt::format("This key may send {} {} a minute.", caller.limits.rate, caller.limits.rate == 1 ? "request" : "requests"));
-  error.hint = "wait as long as Retry-After says";
+  error.hint = "wait for the number of seconds in Retry-After";
   error.headers = {{"retry-after", std::to_string(static_cast<int64_t>(std::ceil(wait_ms / 1000)))}};
   throw error;
 }

@@ -135,7 +135,7 @@ void HttpListener::Impl::listen_tcp() {
 
 void HttpListener::Impl::listen_unix() {
   const std::filesystem::path& path = core_->options.socket;
-  check(path.string().size() < 108, "the path of a socket may have 107 bytes: {}", path.string());
+  check(path.string().size() < 108, "the path of a socket can have at most 107 bytes: {}", path.string());
   remove_stale_socket(path);
   unix_ = std::make_unique<Unix::acceptor>(strand_);
   error_code error;
@@ -157,7 +157,7 @@ void HttpListener::Impl::run_loops() {
         loop.run();
         return;
       } catch (const std::exception& e) {  // out of memory, say: one connection suffers, the others go on
-        core->options.log.warn("the server goes on after an error: {}", e.what());
+        core->options.log.warn("the server continues after an error: {}", e.what());
       }
     }
   };

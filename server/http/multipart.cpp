@@ -46,7 +46,7 @@ void write_all(int fd, std::string_view bytes) {
 std::optional<std::string> form_boundary(std::string_view content_type) {
   if (lower_case(trimmed(content_type.substr(0, content_type.find(';')))) != "multipart/form-data") return std::nullopt;
   const auto boundary = parse_header_value(content_type).parameter("boundary");
-  check(boundary && !boundary->empty(), "The form's Content-Type names no boundary.");
+  check(boundary && !boundary->empty(), "The form's Content-Type has no boundary.");
   // RFC 2046, 5.1.1: 1 to 70 characters, not ending in a blank.
   const bool allowed = boundary->size() <= 70 && boundary->back() != ' ' && std::ranges::all_of(*boundary, [](char c) {
                          return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -112,7 +112,7 @@ bool FormReader::read_boundary() {
   const size_t text = pending_.find_first_not_of(" \t");
   check((text == pending_.npos ? pending_.size() : text) <= kLongestPadding, "The form has a boundary with too many blanks.");
   if (text == pending_.npos || (pending_[text] == '\r' && text + 1 == pending_.size())) return false;
-  check(pending_[text] == '\r' && pending_[text + 1] == '\n', "The form has text behind a boundary.");
+  check(pending_[text] == '\r' && pending_[text + 1] == '\n', "The form has text after a boundary.");
   pending_.erase(0, text);  // the line break stays: it may be the first half of the end of an empty head
   state_ = State::Head;
   return true;

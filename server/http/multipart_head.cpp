@@ -34,7 +34,7 @@ std::string take_quoted(std::string_view& text) {
     }
     out += c;
   }
-  fail(ErrorCode::InvalidArgument, "A header has a quote that does not end.");
+  fail(ErrorCode::InvalidArgument, "A header has an unclosed quote.");
 }
 
 // Browsers write a quote in a name as %22 and line breaks as %0D and %0A, and nothing else.
@@ -79,7 +79,7 @@ HeaderValue parse_header_value(std::string_view text) {
   while (true) {
     skip_blanks(text);
     if (text.empty()) return out;
-    check(text.front() == ';', "A header has text behind a quoted value.");
+    check(text.front() == ';', "A header has text after a quoted value.");
     text.remove_prefix(1);
     skip_blanks(text);
     if (text.empty() || text.front() == ';') continue;
@@ -115,7 +115,7 @@ PartHead parse_part_head(std::string_view lines, size_t most_headers) {
     const std::string name = lower_case(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));
     if (name == "content-disposition") {
-      check(!disposed, "A part of the form has two headers Content-Disposition.");
+      check(!disposed, "A part of the form has two Content-Disposition headers.");
       disposed = true;
       read_disposition(value, head);
     } else if (name == "content-type") {
@@ -123,10 +123,10 @@ PartHead parse_part_head(std::string_view lines, size_t most_headers) {
     } else if (name == "content-transfer-encoding") {
       const std::string encoding = lower_case(value);
       check(encoding == "binary" || encoding == "8bit" || encoding == "7bit",
-            "A part of the form has the transfer encoding {}. Send it as it is.", printable(encoding));
+            "A part of the form has the transfer encoding {}. Send the bytes without an encoding.", printable(encoding));
     }
   }
-  check(disposed, "A part of the form has no header Content-Disposition.");
+  check(disposed, "A part of the form has no Content-Disposition header.");
   return head;
 }
 

@@ -75,11 +75,11 @@ void RequestParser::check_head() const {
       ++encodings;
       // Beast ignores codings it does not know; the body would then be read as the next request.
       if (lower_case(std::string_view(field.value().data(), field.value().size())) != "chunked")
-        refuse(501, "unsupported_encoding", "The only transfer encoding of requests is \"chunked\".");
+        refuse(501, "unsupported_encoding", "The only supported transfer encoding is \"chunked\".");
     }
   }
   if (fields > 128) refuse(431, "headers_too_large", "The request has more than 128 headers.");
-  if (hosts > 1 || (hosts == 0 && !is_http_1_0())) refuse(400, "invalid_request", "A request has exactly one header Host.");
+  if (hosts > 1 || (hosts == 0 && !is_http_1_0())) refuse(400, "invalid_request", "A request must have exactly one Host header.");
   if (encodings > 1 || lengths > 1 || (encodings > 0 && (lengths > 0 || is_http_1_0())))
     refuse(400, "invalid_request", "The length of the request is given twice.");
 }

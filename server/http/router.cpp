@@ -61,7 +61,7 @@ void Router::add(Route route) {
   require(route.pattern.starts_with('/'), "the route {} does not begin with a slash", route.pattern);
   std::vector<std::string> segments = segments_of(route.pattern);
   for (size_t i = 0; i + 1 < segments.size(); ++i)
-    require(!is_rest(segments[i]), "the route {} goes on behind {}", route.pattern, segments[i]);
+    require(!is_rest(segments[i]), "the route {} has segments after {}", route.pattern, segments[i]);
   for (const Route& other : routes_)
     require(other.method != route.method || other.pattern != route.pattern, "the route {} {} exists twice", route.method,
             route.pattern);

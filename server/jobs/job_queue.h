@@ -55,6 +55,8 @@ class JobQueue {
   void when_finished(const std::string& id, std::function<void(const Job&)> call);
 
   std::optional<Job> cancel(const std::string& id);
+  // A running job that makes its images in several rounds ends the current one and goes on with the next.
+  void skip(const std::string& id);
   Job retry(const std::string& id);  // throws HttpError 404 `job_not_found`, 409 `job_not_finished`
 
   // The newest preview of a running job.
@@ -80,6 +82,9 @@ class JobQueue {
   void ended_elsewhere(const std::string& id);     // another process has finished it
   void note_cancel(const std::string& id);         // another process has asked for its end
   bool cancel_noted(const std::string& id) const;  // by this process or another
+  void note_skip(const std::string& id);           // another process has asked for it
+  bool skip_noted(const std::string& id) const;
+  bool take_skip(const std::string& id);  // whether it was asked for; it is done then
   void set_cancel_poll(std::chrono::milliseconds every) { cancel_poll_ = every; }
   std::chrono::milliseconds cancel_poll() const { return cancel_poll_; }  // how often a running job asks the store
 
@@ -112,6 +117,7 @@ class JobQueue {
   std::multimap<std::string, Waiting> waiting_;
   std::map<std::string, Preview> previews_;
   std::set<std::string> cancelled_;  // running jobs that are to stop
+  std::set<std::string> skipped_;    // running jobs that are to go on with their next round
   std::atomic<std::chrono::milliseconds> cancel_poll_ = std::chrono::milliseconds(50);
 };
 

@@ -44,11 +44,12 @@ const std::vector<std::string>& metric_names() {
 double metric_named(const RunMetric& metric, const std::string& name) {
   for (const auto& [known, member] : kMetrics)
     if (name == known) return metric.*member;
-  fail(ErrorCode::InvalidArgument, "\"{}\" is not a metric", printable(name));
+  fail(ErrorCode::InvalidArgument, "unknown metric \"{}\"", printable(name));
 }
 
 Json metric_buckets(std::span<const RunMetric> metrics, const BucketRange& range, const std::vector<std::string>& keys) {
-  check(range.max > 0 && range.from <= range.to, "no steps from {} to {} in {} buckets", range.from, range.to, range.max);
+  check(range.max > 0 && range.from <= range.to, "cannot divide the steps {} to {} into {} buckets", range.from, range.to,
+        range.max);
   Json answer = {{"step", Json::array()}};
   for (const std::string& key : keys)
     for (const char* suffix : {"", "_min", "_max"}) answer[key + suffix] = Json::array();

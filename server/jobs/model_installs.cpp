@@ -14,12 +14,13 @@ namespace flux2 {
 namespace {
 
 constexpr int kListed = 1000;
+constexpr const char* kPauses = "pause";  // in place of a worker, for the moment that it takes
 constexpr auto kTellEvery = std::chrono::seconds(1);
 
 std::string text_member(const Json& request, const char* name) {
   const auto found = request.find(name);
   if (found == request.end() || found->is_null()) return {};
-  if (!found->is_string()) throw HttpError(400, "invalid_type", fmt::format("{} must be a text", name), name);
+  if (!found->is_string()) throw HttpError(400, "invalid_type", fmt::format("{} must be a string", name), name);
   return found->get<std::string>();
 }
 
@@ -66,7 +67,7 @@ Json ModelInstalls::Live::to_json() const {
 Json ModelInstalls::start(const Json& request) {
   for (const auto& [name, value] : request.items())
     if (name != "source" && name != "name" && name != "in_place" && name != "revision")
-      throw HttpError(400, "invalid_request", fmt::format("there is no member {}", printable(name)), name);
+      throw HttpError(400, "invalid_request", fmt::format("unknown member {}", printable(name)), name);
   const std::string source = text_member(request, "source"), name = text_member(request, "name"),
                     revision = text_member(request, "revision");
   const bool in_place = flag_member(request, "in_place");
@@ -79,7 +80,7 @@ Json ModelInstalls::start(const Json& request) {
     checked["source"] = folders_.checked(source, "source").string();
     checked["path"] = true;
   } else {
-    if (in_place) throw HttpError(400, "invalid_value", "in_place is for files on this machine", "in_place");
+    if (in_place) throw HttpError(400, "invalid_value", "in_place can only be used with files on this machine", "in_place");
     if (!find_starter(source) && !parse_source(source, hub_settings_of(context_).endpoint))
       throw HttpError(400, "invalid_value",
                       "source must be a repository (owner/name), an address, the name of a starter set or an absolute path",
@@ -249,7 +250,7 @@ ModelInstalls::Chain ModelInstalls::chain_of(const std::string& id) {
   const std::string root = id_without_prefix(id, "ins_");
   for (Chain& chain : chains())
     if (chain.root == root) return std::move(chain);
-  throw HttpError(404, "not_found", "there is no such installation");
+  throw HttpError(404, "not_found", "installation not found");
 }
 
 std::string ModelInstalls::state_of(const Chain& chain) {
@@ -263,7 +264,7 @@ std::string ModelInstalls::state_of(const Chain& chain) {
   if (job.state == "failed") return "error";
   if (job.state == "completed") return "completed";
   const bool paused = job.result.is_object() && job.result.value("paused", false);
-  return paused && !given_up_.contains(chain.root) ? "paused" : "cancelled";
+  return paused ? "paused" : "cancelled";
 }
 
 Json ModelInstalls::shown(const Chain& chain) {
@@ -305,6 +306,16 @@ Json ModelInstalls::show(const std::string& id) { return shown(chain_of(id)); }
 Json ModelInstalls::pause(const std::string& id) {
   const Chain chain = chain_of(id);
   if (chain.last.is_final()) throw wrong_state(state_of(chain), "paused");
+  // One that waits ends here, so that the database knows of the pause and a restart of the server does not begin it.
+  if (auto waits = queue_.store().claim_one(chain.last.id, kPauses, now_ms())) {
+    waits->state = "cancelled";
+    waits->result = Live{}.to_json();
+    waits->result["paused"] = true;
+    waits->result["model_keys"] = Json::array();
+    waits->finished = now_ms();
+    if (queue_.store().finish(*waits)) queue_.finished(*waits);
+    return show(id);
+  }
   {
     const std::lock_guard lock(mutex_);
     pausing_.insert(chain.root);
@@ -312,10 +323,9 @@ Json ModelInstalls::pause(const std::string& id) {
   return show(id);
 }
 
-Json ModelInstalls::again(const Chain& chain, const Json& changes) {
+std::string ModelInstalls::submit_again(const Chain& chain, const Json& changes) {
   {
     const std::lock_guard lock(mutex_);
-    given_up_.erase(chain.root);
     pausing_.erase(chain.root);
   }
   JobQueue::Submission submission;
@@ -325,7 +335,11 @@ Json ModelInstalls::again(const Chain& chain, const Json& changes) {
   submission.kind = "download";
   submission.lane = "net";
   submission.retry_of = chain.root;
-  queue_.submit(submission);
+  return queue_.submit(submission).job.id;
+}
+
+Json ModelInstalls::again(const Chain& chain, const Json& changes) {
+  submit_again(chain, changes);
   if (submitted_) submitted_();
   return show(install_id(chain.root));
 }
@@ -333,17 +347,9 @@ Json ModelInstalls::again(const Chain& chain, const Json& changes) {
 Json ModelInstalls::resume(const std::string& id) {
   const Chain chain = chain_of(id);
   const std::string state = state_of(chain);
-  if (chain.last.state == "queued" && state == "paused") {  // it never began
-    const std::lock_guard lock(mutex_);
-    pausing_.erase(chain.root);
-  } else if (!chain.last.is_final()) {
-    throw wrong_state(state == "paused" ? "about to pause" : state, "resumed");
-  } else if (state == "completed") {
-    throw wrong_state(state, "resumed");
-  } else {
-    return again(chain, Json::object());
-  }
-  return show(id);
+  if (!chain.last.is_final()) throw wrong_state(state == "paused" ? "about to pause" : state, "resumed");
+  if (state == "completed") throw wrong_state(state, "resumed");
+  return again(chain, Json::object());
 }
 
 Json ModelInstalls::restart(const std::string& id) {
@@ -357,7 +363,7 @@ Json ModelInstalls::restart_file(const std::string& id, const std::string& path)
   if (!chain.last.is_final()) throw wrong_state(state_of(chain), "restarted");
   const Json files = shown(chain)["files"];
   if (std::none_of(files.begin(), files.end(), [&](const Json& file) { return file["path"] == path; }))
-    throw HttpError(404, "not_found", "the installation has no such file", "path");
+    throw HttpError(404, "not_found", "file not found in this installation", "path");
   return again(chain, {{"from_start", {path}}});
 }
 
@@ -367,10 +373,12 @@ Json ModelInstalls::cancel(const std::string& id) {
   if (state == "completed" || state == "error") throw wrong_state(state, "cancelled");
   {
     const std::lock_guard lock(mutex_);
-    given_up_.insert(chain.root);
     pausing_.erase(chain.root);
   }
-  if (!chain.last.is_final()) queue_.cancel(chain.last.id);
+  // The job of a paused one has ended. Another one ends as cancelled, so that this is known after a restart too.
+  std::string last = chain.last.id;
+  if (state == "paused" && chain.last.is_final()) last = submit_again(chain, Json::object());
+  if (state != "cancelled") queue_.cancel(last);
   return show(id);
 }
 

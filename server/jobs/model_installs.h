@@ -60,6 +60,7 @@ class ModelInstalls {
   std::string state_of(const Chain& chain);
   Json shown(const Chain& chain);
   Json again(const Chain& chain, const Json& changes);
+  std::string submit_again(const Chain& chain, const Json& changes);  // returns the new job
   InstallRequest request_of(const Job& job) const;
   void tell(RunningTask& task, const std::string& root, const FetchStatus& status);
   bool is_pausing(const std::string& root);
@@ -69,8 +70,8 @@ class ModelInstalls {
   AllowedFolders folders_;
   std::function<void()> installed_, submitted_;
   std::mutex mutex_;
-  std::map<std::string, Live> live_;          // by job
-  std::set<std::string> pausing_, given_up_;  // by root
+  std::map<std::string, Live> live_;  // by job
+  std::set<std::string> pausing_;     // by root: those that run and shall end soon
 };
 
 // "ins_01J…" of a job.

@@ -143,6 +143,27 @@ TEST_F(Installs, PausesAndGoesOnWithTheMissingBytes) {
   EXPECT_EQ(installs_.list().size(), 1u) << "both jobs are one installation";
 }
 
+TEST_F(Installs, APauseBeforeTheBeginningSurvivesARestart) {
+  // No worker runs yet, so the installations wait.
+  const std::string paused = installs_.start({{"source", FakeHub::kRepository}, {"name", "first"}})["id"];
+  const std::string cancelled = installs_.start({{"source", FakeHub::kRepository}, {"name", "second"}})["id"];
+  EXPECT_EQ(installs_.pause(paused)["state"], "paused");
+  EXPECT_EQ(installs_.pause(cancelled)["state"], "paused");
+  EXPECT_EQ(installs_.cancel(cancelled)["state"], "cancelled");
+
+  ModelInstalls restarted(app_, queue_, AllowedFolders({folder_ / "allowed"}));  // knows only what is in the database
+  worker_.start();
+  const std::string other = restarted.start({{"source", "nobody/nothing"}})["id"];
+  wait_for(other, "error");  // the worker has looked at everything that waits
+  EXPECT_EQ(restarted.show(paused)["state"], "paused");
+  EXPECT_EQ(restarted.show(cancelled)["state"], "cancelled");
+  EXPECT_EQ(hub_.storage().body_bytes_sent(), 0u) << "nothing was downloaded";
+  EXPECT_EQ(restarted.list().size(), 3u);
+
+  EXPECT_EQ(installs_.resume(paused)["id"], paused);
+  EXPECT_TRUE(wait_for(paused, "completed")["model_key"].is_string());
+}
+
 TEST_F(Installs, OneFileIsDownloadedFromItsFirstByte) {
   worker_.start();
   const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];

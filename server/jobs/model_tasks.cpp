@@ -21,7 +21,7 @@ namespace {
 void refuse_other_members(const Json& request, std::initializer_list<const char*> known) {
   for (const auto& [name, value] : request.items())
     if (std::none_of(known.begin(), known.end(), [&](const char* k) { return name == k; }))
-      throw HttpError(400, "invalid_request", fmt::format("there is no member {}", printable(name)), name);
+      throw HttpError(400, "invalid_request", fmt::format("unknown member {}", printable(name)), name);
 }
 
 bool flag_of(const Json& request, const char* name) {
@@ -35,7 +35,7 @@ bool flag_of(const Json& request, const char* name) {
 std::string word_of(const Json& request, const char* name, const std::vector<std::string>& words, const std::string& usual) {
   const auto found = request.find(name);
   if (found == request.end() || found->is_null()) return usual;
-  if (!found->is_string()) throw HttpError(400, "invalid_type", fmt::format("{} must be a text", name), name);
+  if (!found->is_string()) throw HttpError(400, "invalid_type", fmt::format("{} must be a string", name), name);
   const auto word = found->get<std::string>();
   if (std::find(words.begin(), words.end(), word) == words.end())
     throw HttpError(400, "unsupported_value", fmt::format("{} must be one of {}", name, fmt::join(words, ", ")), name);
@@ -45,7 +45,7 @@ std::string word_of(const Json& request, const char* name, const std::vector<std
 ModelRecord registered(const std::string& key, const AppContext& context) {
   if (const auto registry = look_into_registry(context))
     if (auto record = registry->find(key)) return *record;
-  throw HttpError(404, "model_not_found", "there is no such model");
+  throw HttpError(404, "model_not_found", "model not found");
 }
 
 CopyProgress progress_of(RunningTask& task, const char* phase, const std::string& what, double from, double share) {
@@ -64,7 +64,7 @@ JobQueue::Submission verify_submission(const Json& request, const AppContext& co
   if (request.contains("keys") && !request["keys"].is_null()) {
     if (!request["keys"].is_array()) throw HttpError(400, "invalid_type", "keys must be a list", "keys");
     for (const Json& key : request["keys"]) {
-      if (!key.is_string()) throw HttpError(400, "invalid_type", "keys must be a list of texts", "keys");
+      if (!key.is_string()) throw HttpError(400, "invalid_type", "keys must be a list of strings", "keys");
       keys.push_back(registered(key.get<std::string>(), context).key);
     }
   }
@@ -106,7 +106,7 @@ JobQueue::Submission convert_submission(const std::string& key, const Json& requ
   if (name.empty()) name = name_from(record.name + "-" + quant);
   check_model_name(name);
   if (const auto registry = look_into_registry(context); registry && registry->find(name))
-    throw HttpError(409, "name_taken", fmt::format("there is a model with the name {} already", printable(name)), "name");
+    throw HttpError(409, "name_taken", fmt::format("another model has the name {}", printable(name)), "name");
   JobQueue::Submission submission;
   submission.kind = "convert";
   submission.lane = "cpu";
@@ -129,7 +129,7 @@ void run_convert_task(RunningTask& task) {
   const bool gguf = options.choice.layout == FileLayout::Gguf;
   const fs::path folder = data_folder(context.environment) / "models" / role_folder(record.type);
   options.out = folder / (name + (gguf ? ".gguf" : ".safetensors"));
-  if (fs::exists(options.out)) fail(ErrorCode::CannotWrite, "there is a file {} already", options.out.filename().string());
+  if (fs::exists(options.out)) fail(ErrorCode::CannotWrite, "the file {} already exists", options.out.filename().string());
   fs::create_directories(folder);
   options.progress = progress_of(task, "convert", record.name, 0, 1);
   if (part.part == ModelPart::TextEncoder && gguf) add_tokenizer(component, weights, options, context.log);

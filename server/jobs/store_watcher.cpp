@@ -84,6 +84,8 @@ void StoreWatcher::take(const SqlSignal& signal) {
     queue_.publish_queue();
   } else if (signal.kind == kCancelSignal) {
     queue_.note_cancel(signal.text);
+  } else if (signal.kind == kSkipSignal) {
+    queue_.note_skip(signal.text);
   } else if (signal.kind == kProgressSignal) {
     const Json json = parse_json(signal.text);
     queue_.events().tell_here({.name = json.value("name", std::string()),

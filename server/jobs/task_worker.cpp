@@ -125,7 +125,7 @@ void TaskWorker::run(Job job) {
   Job& ended = task.job_;
   try {
     const auto found = tasks_.find(ended.kind);
-    if (found == tasks_.end()) fail(ErrorCode::InvalidArgument, "jobs of the kind {} cannot run here", ended.kind);
+    if (found == tasks_.end()) fail(ErrorCode::InvalidArgument, "this worker cannot run jobs of the kind {}", ended.kind);
     found->second(task);
     ended.state = task.end_state_;
     if (ended.state == "completed") ended.progress = 1;

@@ -190,7 +190,7 @@ TrainingFrontEnd TrainingJob::front_end() {
   // Sample images are made between steps: only what ends the run ends them.
   front.progress.cancelled = [this] { return asked(false) > (trains_ ? Ask::Pause : Ask::None); };
   front.before_block = [this] {
-    if (help_.stopping() && asked(false) == Ask::Shutdown) flux2::fail(ErrorCode::Cancelled, "the server ends");
+    if (help_.stopping() && asked(false) == Ask::Shutdown) flux2::fail(ErrorCode::Cancelled, "the server is shutting down");
   };
   front.on_event = [this](const Json& event) { at(event); };
   front.stop = [this] { return after_step(); };
@@ -213,7 +213,7 @@ TrainingJob::Ask TrainingJob::asked(bool at_step) {
     else if ((at_step || !trains_) && help_.others_wait()) ask_ = Ask::Others;
     else ask_ = Ask::None;
   } catch (const Error& e) {  // the store may be back at the next step
-    context_.log.info("the wishes for a training run could not be read: {}", e.what());
+    context_.log.info("the requests to a training run could not be read: {}", e.what());
   }
   return ask_;
 }

@@ -51,11 +51,6 @@ constexpr std::string_view kServersOwn[] = {"dataset_config",
                                             "save_state_to_huggingface",
                                             "resume_from_huggingface"};
 
-bool is_servers_own(const std::string& name) {
-  return name.starts_with("huggingface_") ||
-         std::find(std::begin(kServersOwn), std::end(kServersOwn), name) != std::end(kServersOwn);
-}
-
 // What changes neither what is learnt nor where it goes.
 constexpr std::string_view kChangeable[] = {"max_train_steps",      "max_train_epochs",         "max_time",
                                             "save_every_n_epochs",  "save_every_n_steps",       "save_last_n_epochs",
@@ -74,10 +69,10 @@ std::vector<std::string> option_texts(const TrainField& field, const Json& value
     check(value.is_boolean(), "must be true or false");
     return {value.get<bool>() ? "true" : "false"};
   }
-  check(!value.is_object() && (!value.is_array() || field.is_list()), "must be a number or a text");
+  check(!value.is_object() && (!value.is_array() || field.is_list()), "must be a number or a string");
   std::vector<std::string> texts;
   for (const Json& one : value.is_array() ? value : Json::array({value})) {
-    check(one.is_string() || one.is_number(), "must be a number or a text");
+    check(one.is_string() || one.is_number(), "must be a number or a string");
     texts.push_back(option_text(one));
     check(texts.back().find('\0') == std::string::npos && texts.back().size() <= 10'000, "is too long");
   }
@@ -89,11 +84,11 @@ void check_option(const std::string& name, const Json& value, const AllowedFolde
   if (!field || field->name != name) {
     std::vector<std::string> names;
     for (const TrainField& f : train_fields())
-      if (!is_servers_own(f.name)) names.push_back(f.name);
+      if (!is_servers_own_option(f.name)) names.push_back(f.name);
     const std::string near = nearest_word(name, names);
     fail(ErrorCode::InvalidArgument, "unknown option{}", near.empty() ? "" : "; did you mean " + near + "?");
   }
-  check(!is_servers_own(name), "the server sets this option itself");
+  check(!is_servers_own_option(name), "the server sets this option itself");
   const std::vector<std::string> texts = option_texts(*field, value);
   check(!texts.empty(), "must not be empty");
   TrainOptions scratch;
@@ -123,13 +118,14 @@ void check_dataset_member(const Json& dataset, Problems& problems) {
   for (const auto& [key, value] : dataset.items()) {
     if (key == "config" || key == "path" || key == "assets") ++ways;
     else if (key != "general") problems.push_back({"dataset." + printable(key), "unknown member"});
-    if (key == "path" && !value.is_string()) problems.push_back({"dataset.path", "must be a text"});
+    if (key == "path" && !value.is_string()) problems.push_back({"dataset.path", "must be a string"});
     if ((key == "config" || key == "general") && !value.is_object()) problems.push_back({"dataset." + key, "must be an object"});
     if (key == "assets" && (!value.is_array() || value.empty() || value.size() > kMostAssets))
       problems.push_back({"dataset.assets", "must be a list of images"});
   }
   if (ways != 1) problems.push_back({"dataset", "needs one of config, path and assets"});
-  if (dataset.contains("config") && dataset.contains("general")) problems.push_back({"dataset.general", "belongs into config"});
+  if (dataset.contains("config") && dataset.contains("general"))
+    problems.push_back({"dataset.general", "must be a member of config"});
 }
 
 [[noreturn]] void refuse_with(Problems problems) {
@@ -167,7 +163,7 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
   fs::create_hard_link(from, to, failure);
   if (!failure) return;
   fs::copy_file(from, to, fs::copy_options::overwrite_existing, failure);
-  if (failure) fail(ErrorCode::CannotWrite, "an image cannot be copied: {}", failure.message());
+  if (failure) fail(ErrorCode::CannotWrite, "cannot copy an image: {}", failure.message());
 }
 
 Json dataset_of_assets(const Json& dataset, const fs::path& folder, const AssetStore& assets) {
@@ -178,7 +174,7 @@ Json dataset_of_assets(const Json& dataset, const fs::path& folder, const AssetS
   const auto copied = [&](const Json& id, const std::string& param, const std::string& stem) {
     const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "ast_") : "";
     const auto asset = bare.empty() ? std::nullopt : assets.get(bare);
-    if (!asset || asset->missing) throw HttpError(400, "invalid_request", param + ": there is no such asset", param);
+    if (!asset || asset->missing) throw HttpError(400, "invalid_request", param + ": asset not found", param);
     const fs::path from = assets.path_of(*asset), to = images / (stem + from.extension().string());
     link_or_copy(from, to);
     return to.string();
@@ -192,7 +188,7 @@ Json dataset_of_assets(const Json& dataset, const fs::path& folder, const AssetS
         throw HttpError(400, "invalid_request", param + "." + printable(key) + ": unknown member", param);
     const std::string stem = fmt::format("{:06}", number++);
     const Json caption = item.value("caption", Json(""));
-    if (!caption.is_string()) throw HttpError(400, "invalid_request", param + ".caption: must be a text", param + ".caption");
+    if (!caption.is_string()) throw HttpError(400, "invalid_request", param + ".caption: must be a string", param + ".caption");
     Json line = {{"image_path", copied(item["asset_id"], param + ".asset_id", stem)}, {"caption", caption}};
     const Json references = item.value("references", Json::array());
     if (!references.is_array() || references.size() > 16)
@@ -205,12 +201,22 @@ Json dataset_of_assets(const Json& dataset, const fs::path& folder, const AssetS
   AtomicFile file(folder / "images.jsonl");
   file.write(lines.data(), lines.size());
   file.commit();
-  return {{"general", with_dataset_defaults(dataset.value("general", Json::object()))},
-          {"datasets",
-           {{{"image_jsonl_file", (folder / "images.jsonl").string()}, {"cache_directory", (folder / "cache").string()}}}}};
+  // In the table of the dataset, which has more keys than [general].
+  Json table = with_dataset_defaults(dataset.value("general", Json::object()));
+  for (const auto& [key, value] : table.items())
+    if (key.ends_with("_directory") || key.ends_with("_file"))
+      throw HttpError(400, "invalid_request", "dataset.general." + printable(key) + ": the images are assets", "dataset.general");
+  table["image_jsonl_file"] = (folder / "images.jsonl").string();
+  table["cache_directory"] = (folder / "cache").string();
+  return {{"datasets", Json::array({table})}};
 }
 
 }  // namespace
+
+bool is_servers_own_option(const std::string& name) {
+  return name.starts_with("huggingface_") ||
+         std::find(std::begin(kServersOwn), std::end(kServersOwn), name) != std::end(kServersOwn);
+}
 
 TrainingRequest check_training_request(const Json& body, const AllowedFolders& allowed) {
   if (!body.is_object()) throw HttpError(400, "invalid_request", "the request must be a JSON object");
@@ -223,7 +229,7 @@ TrainingRequest check_training_request(const Json& body, const AllowedFolders& a
       problems.push_back(
           {key, fmt::format("must be a file name of at most {} characters without @ : \" < > | * ?", kLongestRunName)});
     else if (key == "project_id" && value.is_null()) continue;
-    else if (key == "project_id") problems.push_back({key, "projects are not supported yet by this version"});
+    else if (key == "project_id") problems.push_back({key, "projects are not supported yet"});
     else if (key == "preset" && (value.is_null() || value.is_string())) preset = value;
     else if (key == "model" && (value.is_null() || (value.is_string() && is_plain_name(value.get<std::string>())))) model = value;
     else if (key == "dataset") request.dataset = value;
@@ -270,7 +276,7 @@ Json changed_options(const Json& options, const Json& changes) {
   for (const auto& [name, value] : changes.items()) {
     if (std::find(std::begin(kChangeable), std::end(kChangeable), name) == std::end(kChangeable)) {
       problems.push_back(
-          {"options." + printable(name), fmt::format("cannot be changed. These can: {}", fmt::join(kChangeable, ", "))});
+          {"options." + printable(name), fmt::format("cannot be changed; these can: {}", fmt::join(kChangeable, ", "))});
       continue;
     }
     try {
@@ -280,7 +286,7 @@ Json changed_options(const Json& options, const Json& changes) {
       problems.push_back({"options." + name, e.what()});
     }
   }
-  if (changes.empty()) problems.push_back({"options", "says nothing that shall change"});
+  if (changes.empty()) problems.push_back({"options", "contains no option to change"});
   if (!problems.empty()) refuse_with(std::move(problems));
   return changed;
 }
@@ -289,8 +295,8 @@ Json dataset_at(const fs::path& path, const Json& general) {
   std::error_code failure;
   if (fs::is_directory(path, failure))
     return {{"general", with_dataset_defaults(general)}, {"datasets", {{{"image_directory", path.string()}}}}};
-  if (!fs::is_regular_file(path, failure)) fail(ErrorCode::NotFound, "there is no dataset {}", path.string());
-  check(!general.is_object() || general.empty(), "dataset.general belongs into the dataset file");
+  if (!fs::is_regular_file(path, failure)) fail(ErrorCode::NotFound, "dataset {} not found", path.string());
+  check(!general.is_object() || general.empty(), "write dataset.general into the dataset file");
   return read_json_or_toml(path);
 }
 
@@ -311,7 +317,7 @@ void write_training_dataset(const TrainingRequest& request, const fs::path& fold
                             const AllowedFolders& allowed, const AppContext& context) {
   std::error_code failure;
   fs::create_directories(folder, failure);
-  if (failure) fail(ErrorCode::CannotWrite, "the folder of the run cannot be made: {}", failure.message());
+  if (failure) fail(ErrorCode::CannotWrite, "cannot create the folder of the run: {}", failure.message());
   const Json& dataset = request.dataset;
   Json content;
   fs::path file = folder / "dataset.json";

@@ -27,6 +27,9 @@ struct TrainingRequest {
 // Checks a body without touching the dataset. Draws the seed. Throws HttpError 400 that lists all problems.
 TrainingRequest check_training_request(const Json& body, const AllowedFolders& allowed);
 
+// Options that name files, processes and uploads: requests cannot set them, because the server decides.
+bool is_servers_own_option(const std::string& name);
+
 // Which options may change while a run exists. Throws HttpError 400.
 Json changed_options(const Json& options, const Json& changes);
 

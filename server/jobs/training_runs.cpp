@@ -33,7 +33,7 @@ void link_file(const fs::path& from, const fs::path& to) {
   fs::remove(to, failure);
   fs::create_hard_link(from, to, failure);
   if (failure) fs::copy_file(from, to, fs::copy_options::overwrite_existing, failure);
-  if (failure) fail(ErrorCode::CannotWrite, "the checkpoint cannot be copied: {}", failure.message());
+  if (failure) fail(ErrorCode::CannotWrite, "cannot copy the checkpoint: {}", failure.message());
 }
 
 Json forecast_json(const TrainingForecast& f, Json warnings) {
@@ -63,7 +63,7 @@ void check_action(const Run& run, RunAction action, bool has_job) {
       break;
     case RunAction::Resume:
       if (run.state == "paused" && has_job)
-        throw HttpError(409, "wrong_state", "the run made way for another job and goes on by itself");
+        throw HttpError(409, "wrong_state", "the run waits for another job and continues by itself");
       if (run.state != "paused" && run.state != "stopped" && run.state != "failed") throw run_is_wrong(run, "resumed");
       break;
     case RunAction::Stop:
@@ -203,7 +203,7 @@ void TrainingRuns::revive() {
 
 Run TrainingRuns::get(const std::string& id) {
   const auto run = id.empty() ? std::nullopt : store_.get(id);
-  if (!run) throw HttpError(404, "not_found", "there is no such training run");
+  if (!run) throw HttpError(404, "not_found", "training run not found");
   return *run;
 }
 
@@ -267,7 +267,7 @@ StoredCheckpoint TrainingRuns::checkpoint_at(const Run& run, int64_t step) {
     if (one.step == step && path_exists(folder_of(run) / one.path) &&
         (!found || fs::path(one.path).filename().string().size() < fs::path(found->path).filename().string().size()))
       found = one;
-  if (!found) throw HttpError(404, "not_found", fmt::format("the run has no checkpoint of step {}", step));
+  if (!found) throw HttpError(404, "not_found", fmt::format("the run has no checkpoint at step {}", step));
   return *found;
 }
 

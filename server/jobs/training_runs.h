@@ -37,6 +37,7 @@ class TrainingRuns {
 
   // Makes a checkpoint usable as the adapter "run:NAME@STEP", also while training goes on. Returns that name.
   std::string try_checkpoint(const Run& run, int64_t step);
+  StoredCheckpoint checkpoint_at(const Run& run, int64_t step);    // throws HttpError 404
   StoredCheckpoint keep_checkpoint(const Run& run, int64_t step);  // retention does not remove it
   void remove_checkpoint(const Run& run, int64_t step);
   Json checkpoints(const Run& run);
@@ -49,7 +50,6 @@ class TrainingRuns {
   void queue_job(Run& run);
   bool has_job(const Run& run);
   Settings settings_of(const Json& stored) const;
-  StoredCheckpoint checkpoint_at(const Run& run, int64_t step);
 
   const AppContext& context_;
   const Settings& defaults_;

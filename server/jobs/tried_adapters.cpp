@@ -35,8 +35,8 @@ TriedAdapter tried_adapter(const std::string& text, const std::filesystem::path&
   TriedAdapter tried;
   if (is_name) tried = {tried_file(data_folder, run, std::stoll(step)), text.substr(end)};
   if (!is_name || !path_exists(tried.file))
-    throw Error(ErrorCode::NotFound, fmt::format("there is no adapter \"{}\"", printable(text.substr(0, end))),
-                "POST to the checkpoint's address with /try at its end makes it available");
+    throw Error(ErrorCode::NotFound, fmt::format("adapter \"{}\" not found", printable(text.substr(0, end))),
+                "to make it available, send POST to the address of its checkpoint followed by /try");
   return tried;
 }
 

@@ -69,7 +69,7 @@ std::vector<std::byte> UrlImages::fetch(const std::string& address, const UrlIma
     if (!too_long && e.code() == ErrorCode::Cancelled) throw wrong("fetching the image from its address took too long");
     if (!too_long && !not_an_image) throw wrong("the image could not be fetched from its address");
   }
-  if (not_an_image) throw wrong("there is no image at the address");
+  if (not_an_image) throw wrong("the address does not lead to an image");
   if (too_long) throw wrong("the image at the address is too large");
   return bytes;
 }

@@ -59,8 +59,8 @@ TEST(UrlImages, FetchesImagesAlone) {
   UrlImages images(any_address());
   const auto bytes = images.fetch(server.url() + "/moved", kHttp);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "pixels");
-  EXPECT_EQ(refusal(images, server.url() + "/page"), "there is no image at the address");
-  EXPECT_EQ(refusal(images, server.url() + "/drawing"), "there is no image at the address");
+  EXPECT_EQ(refusal(images, server.url() + "/page"), "the address does not lead to an image");
+  EXPECT_EQ(refusal(images, server.url() + "/drawing"), "the address does not lead to an image");
   EXPECT_EQ(refusal(images, server.url() + "/nothing"), "the image could not be fetched from its address");
   const UrlImageRules small{.plain_http = true, .bytes = 2000};
   EXPECT_EQ(refusal(images, server.url() + "/large", small), "the image at the address is too large");

@@ -1,6 +1,3 @@
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -15,6 +12,7 @@
 #include "server/store/sql_store.h"
 #include "server/store/store_tests.h"
 #include "server/store/test_postgres.h"
+#include "server/store/test_processes.h"
 #include "server/store/test_proxy.h"
 
 namespace flux2 {
@@ -81,33 +79,10 @@ TEST_F(PostgresTest, ThreeProcessesOfEightThreadsClaimEachJobOnce) {
     const auto store = postgres_in(folder_);
     for (int i = 0; i < kJobs; ++i) store->insert(job_for(), 10'000);
   }
-  std::vector<pid_t> children;
-  for (int p = 0; p < kProcesses; ++p) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      int status = 1;
-      try {
-        const auto store = postgres_in(folder_);
-        std::ofstream list(folder_ / ("claimed" + std::to_string(p)));
-        for (const std::string& id : claim_all(*store, 8, "p" + std::to_string(p) + "t")) list << id << "\n";
-        list.flush();
-        status = list.good() && !HasFailure() ? 0 : 3;
-      } catch (const std::exception&) {}
-      _exit(status);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  }
-  std::multiset<std::string> claimed;
-  for (int p = 0; p < kProcesses; ++p) {
-    std::ifstream list(folder_ / ("claimed" + std::to_string(p)));
-    for (std::string id; std::getline(list, id);) claimed.insert(id);
-  }
+  const auto claimed = lines_of_processes(folder_, kProcesses, [&](int number, std::ostream& lines) {
+    const auto store = postgres_in(folder_);
+    for (const std::string& id : claim_all(*store, 8, "p" + std::to_string(number) + "t")) lines << id << "\n";
+  });
   EXPECT_EQ(claimed.size(), size_t{kJobs});
   EXPECT_EQ(std::set<std::string>(claimed.begin(), claimed.end()).size(), size_t{kJobs});
   EXPECT_EQ(postgres_in(folder_)->list({.state = "completed", .limit = 1000}).size(), size_t{kJobs});

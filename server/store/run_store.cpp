@@ -72,8 +72,7 @@ void RunStore::insert(const Run& run) {
   database_.writing([&](SqlConnection& sql) {
     SqlStatement same = sql.prepare("SELECT 1 FROM runs WHERE name = ?");
     if (same.bind(run.name).step())
-      throw Error(ErrorCode::Refused, fmt::format("there is a training run with the name \"{}\" already", run.name),
-                  "choose another name");
+      throw Error(ErrorCode::Refused, fmt::format("another training run has the name \"{}\"", run.name), "choose another name");
     sql.prepare(fmt::format("INSERT INTO runs ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", kRunColumns))
         .bind(run.id)
         .bind(run.name)

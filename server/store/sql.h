@@ -63,6 +63,7 @@ class SqlStatement {
 constexpr const char* kWorkSignal = "work";          // a job waits: its lane, or empty
 constexpr const char* kEventSignal = "event";        // an event is stored: its id
 constexpr const char* kCancelSignal = "cancel";      // a running job is to stop: its id
+constexpr const char* kSkipSignal = "skip";          // a running job is to go on with its next batch: its id
 constexpr const char* kProgressSignal = "progress";  // an event that is not stored, as JSON
 constexpr const char* kMissedSignal = "missed";      // the connection was lost for a while: signals may be missing
 

@@ -1,8 +1,11 @@
 #include "server/store/sql_store.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 #include "hub/registry/database.h"
 #include "server/store/store_tests.h"

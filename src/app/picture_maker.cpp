@@ -286,10 +286,12 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     }
     if (text_cache_ && !trace_)
       for (const std::string& prompt : prompts) text_cache_->bring(*session_, prompt);
-    std::optional<StepPreview> preview;
-    if (first.spec.preview != "off" && (calls.on_preview || first.spec.preview_file)) {
-      preview.emplace(first.spec, *session_, data_path(context_.environment, "cache"));
-      own.step_done = [&](const StepDone& step) { show_step(step, *preview, requests, delivered, calls); };
+    std::vector<std::optional<StepPreview>> previews(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const RequestSpec& spec = requests[i].spec;
+      if (spec.preview == "off" || !(calls.on_preview || spec.preview_file)) continue;
+      previews[i].emplace(spec, *session_, data_path(context_.environment, "cache"));
+      own.step_done = [&](const StepDone& step) { show_step(step, previews, requests, delivered, calls); };
     }
     const PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
       const size_t i = which[request];
@@ -316,16 +318,17 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
 }
 
 // The preview of the first image that each request has in this batch.
-void PictureMaker::show_step(const StepDone& step, StepPreview& preview, std::span<const ResolvedRequest> requests,
-                             std::span<const int> delivered, const Together& calls) {
+void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
+                             std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls) {
   int64_t row = 0;
   for (size_t i = 0; i < requests.size() && row < step.x.dim(0); ++i) {
     const int64_t left = requests[i].request.batch - delivered[i];
     if (left == 0) continue;
-    const Tensor x = step.x.narrowed(0, row, 1), v = step.v.narrowed(0, row, 1);
-    const Image image = preview.step_done({step.step, step.steps, step.sigma, step.rows, step.columns, x, v});
+    const int64_t first = std::exchange(row, row + left);
+    if (!previews[i] || (calls.wants_preview && !calls.wants_preview(i, step))) continue;
+    const Tensor x = step.x.narrowed(0, first, 1), v = step.v.narrowed(0, first, 1);
+    const Image image = previews[i]->step_done({step.step, step.steps, step.sigma, step.rows, step.columns, x, v});
     if (calls.on_preview) calls.on_preview(i, image, step);
-    row += left;
   }
 }
 

@@ -59,6 +59,7 @@ class PictureMaker {
   struct Together {
     std::function<void(size_t request, const Picture& picture, GenerationRecord record)> deliver;
     std::function<void(size_t request, const Image& preview, const StepDone& step)> on_preview = {};
+    std::function<bool(size_t request, const StepDone& step)> wants_preview = {};  // empty: after every step
   };
   void make_together(std::span<const ResolvedRequest> requests, const Together& calls, const Progress& progress = {});
 
@@ -87,8 +88,8 @@ class PictureMaker {
   bool step_down(const Error& error, const Progress& progress);
   void log_phase(const Request& request, Phase phase) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
-  static void show_step(const StepDone& step, StepPreview& preview, std::span<const ResolvedRequest> requests,
-                        std::span<const int> delivered, const Together& calls);
+  static void show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
+                        std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls);
 
   const AppContext& context_;
   ModelFiles files_;

@@ -46,7 +46,7 @@ std::string apply_style(const Styles& styles, const std::string& name, const std
     std::vector<std::string> names;
     for (const auto& [known, text] : styles) names.push_back(known);
     const std::string near = nearest_word(name, names);
-    throw Error(ErrorCode::InvalidArgument, "there is no style \"" + name + "\"",
+    throw Error(ErrorCode::InvalidArgument, "unknown style \"" + name + "\"",
                 Hint((near.empty() ? "" : "did you mean " + near + "? ") + std::string("{0} shows them all"),
                      {set_option("style", "list")}));
   }

@@ -182,7 +182,7 @@ SelftestReport selftest(const AppContext& context, const std::string& device,
                         const std::function<void(const SelftestResult&)>& done, const std::function<bool()>& cancelled) {
   std::vector<Way> ways = ways_of_this_machine();
   if (device != "auto") std::erase_if(ways, [&](const Way& way) { return !way.device.starts_with(device); });
-  check(!ways.empty(), "there is no device \"{}\" to test", device);
+  check(!ways.empty(), "cannot test the device \"{}\": it does not exist", device);
   const fs::path folder = bundled_model(context.environment);
   const ModelFiles files = bundled_files(context);
   const Json reference = in_context("reading the stored results", [&] { return read_json(folder / kReference); });

@@ -88,15 +88,6 @@ struct EncodedPrompt {
   ResolvedRequest resolved;
 };
 
-std::vector<SamplePrompt> read_sample_prompts(const std::string& path) {
-  if (path.empty()) return {};
-  const std::string extension = std::filesystem::path(path).extension().string();
-  return in_context(path, [&] {
-    if (extension == ".json" || extension == ".toml") return sample_prompts_from_json(read_json_or_toml(path));
-    return sample_prompts_from_text(read_text_file(path));
-  });
-}
-
 // Sample images are small and quick unless a prompt asks for more, as in musubi-tuner.
 constexpr int64_t kSampleSide = 256, kSampleSteps = 20;
 
@@ -152,6 +143,22 @@ BatchShape largest_batch(const TrainingSet& data, const ModelFiles& files, const
 }
 
 }  // namespace
+
+std::vector<SamplePrompt> read_sample_prompts(const std::string& path) {
+  if (path.empty()) return {};
+  const std::string extension = std::filesystem::path(path).extension().string();
+  return in_context(path, [&] {
+    if (extension == ".json" || extension == ".toml") return sample_prompts_from_json(read_json_or_toml(path));
+    return sample_prompts_from_text(read_text_file(path));
+  });
+}
+
+GivenTrainOptions with_config_file(const GivenTrainOptions& given) {
+  GivenTrainOptions all = given;
+  all.merge(config_file_of(given));
+  all.erase("config_file");
+  return all;
+}
 
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden) {
   TrainOptions options;

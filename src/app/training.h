@@ -12,12 +12,19 @@
 #include "pipeline/progress.h"
 #include "record/request_spec.h"
 #include "train/ranks/rank_place.h"
+#include "train/sample_prompts.h"
 #include "train/training_run.h"
 
 namespace flux2 {
 
 // The training options that were given, by name with underscores; a list has several values.
 using GivenTrainOptions = std::map<std::string, std::vector<std::string>>;
+
+// What was given together with the values of the configuration file that config_file names; what was given has priority.
+GivenTrainOptions with_config_file(const GivenTrainOptions& given);
+
+// The sample prompts of a .json, .toml or text file. An empty path has none.
+std::vector<SamplePrompt> read_sample_prompts(const std::string& path);
 
 // Defaults, then the preset for a transformer of that width, then the configuration file, then what was given.
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden);

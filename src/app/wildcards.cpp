@@ -174,7 +174,7 @@ const std::vector<std::string>& Wildcards::lines_of(const std::string& name) {
     check(!lines.empty(), "{} contains no lines to choose from", path.string());
     return files_[name] = std::move(lines);
   }
-  throw Error(ErrorCode::NotFound, fmt::format("there is no {}.txt for __{}__ in {}", name, name, fmt::join(looked, " or ")),
+  throw Error(ErrorCode::NotFound, fmt::format("file {}.txt for __{}__ not found in {}", name, name, fmt::join(looked, " or ")),
               Hint("name another folder with {0}, or use the prompt as it is with {1}",
                    {set_option("wildcards", "FOLDER"), set_option("wildcards", "off")}));
 }

@@ -91,7 +91,7 @@ TEST_F(WildcardFiles, ReportErrors) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(message("a __beast__"), HasSubstr("no beast.txt for __beast__ in " + folder_.string()));
+  EXPECT_THAT(message("a __beast__"), HasSubstr("file beast.txt for __beast__ not found in " + folder_.string()));
   EXPECT_THAT(message("a __beast__"), HasSubstr("wildcards=off"));
   write("a.txt", "__b__\n");
   write("b.txt", "__a__ __a__\n");

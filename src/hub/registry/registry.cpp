@@ -258,7 +258,7 @@ void Registry::update(const ModelRecord& record) {
   if (const auto other = store_->one("name = ?", {record.name}); other && other->key != record.key)
     throw Error(ErrorCode::InvalidArgument, fmt::format("there is already a model called {}", other->name),
                 "choose another name");
-  if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "there is no model with the key {}", record.key);
+  if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "no model has the key {}", record.key);
   store_->write(record);
   transaction.commit();
 }

@@ -1,0 +1,116 @@
+// Which previews a worker makes, and images in several rounds, with the bundled model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "image/read_image.h"
+#include "server/jobs/job_request.h"
+#include "server/jobs/worker.h"
+#include "server/store/ids.h"
+#include "server/store/sql_store.h"
+#include "server/store/test_folder.h"
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+
+Settings one_thread() {
+  SettingLayer layer;
+  layer["profile"] = {{"exact"}, "test"};
+  layer["threads"] = {{"1"}, "test"};
+  Settings settings;
+  settings.add(std::move(layer));
+  return settings;
+}
+
+class WorkerRounds : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    home_ = folder_.string();
+    context_.environment = [this](const char* name) { return std::string(name) == "FLUX2_HOME" ? home_.c_str() : nullptr; };
+    worker_ = std::make_unique<Worker>(context_, one_thread(), queue_, WorkerOptions{.name = new_id()});
+    worker_->start();
+  }
+  void TearDown() override { worker_.reset(); }
+
+  std::string submit(const Json& more) {
+    Json body = {{"prompt", "a circle"}, {"width", 64}, {"height", 64}, {"steps", 8}, {"seed", 5}, {"preview", "off"}};
+    body.update(more);
+    std::vector<std::string> warnings;
+    return queue_.submit({.request = check_job_request(body, "generate", assets_, context_, warnings)}).job.id;
+  }
+  Job finished(const std::string& id) {
+    for (int i = 0; i < 12000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      if (const auto job = store_->get(id); job && job->is_final()) return *job;
+    ADD_FAILURE() << "the job does not end";
+    return {};
+  }
+  // The steps after which a preview was made.
+  std::vector<int> previewed(const Json& more) {
+    std::vector<int> steps;
+    const int64_t listener = events_.listen([&](const Event& event) {
+      if (event.name == "preview") steps.push_back(parse_json(event.data)["step"].get<int>());
+    });
+    EXPECT_EQ(finished(submit(more)).state, "completed");
+    events_.leave(listener);
+    return steps;
+  }
+  std::vector<std::vector<uint8_t>> pixels(const Job& job) {
+    std::vector<std::vector<uint8_t>> all;
+    for (const JobImage& image : job.images) all.push_back(read_image(assets_.path_of(*assets_.get(image.asset))).pixels);
+    return all;
+  }
+
+  fs::path folder_ = server_test_folder();
+  std::string home_;
+  AppContext context_;
+  std::unique_ptr<JobStore> store_ = open_sqlite_store(folder_ / "flux2.db");
+  AssetStore assets_{folder_};
+  Events events_{*store_};
+  JobQueue queue_{*store_, assets_, events_, 100};
+  std::unique_ptr<Worker> worker_;
+};
+
+TEST_F(WorkerRounds, OnlyThePreviewsThatAJobAsksForAreDecoded) {
+  EXPECT_THAT(previewed({{"preview", "full"}}), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(previewed({{"preview", {{"mode", "full"}, {"count", 2}}}}), ElementsAre(3, 5));
+  EXPECT_THAT(previewed({{"preview", {{"mode", "linear"}, {"every", 4}}}}), ElementsAre(4, 8));
+  EXPECT_THAT(previewed({{"preview", "off"}}), ElementsAre());
+}
+
+TEST_F(WorkerRounds, RoundsGiveTheSameImages) {
+  const Job whole = finished(submit({{"count", 3}})), parts = finished(submit({{"count", 3}, {"rounds", 2}}));
+  ASSERT_EQ(whole.images.size(), 3u);
+  EXPECT_EQ(pixels(parts), pixels(whole));
+  EXPECT_EQ(parts.images[2].seed, 7);
+  EXPECT_EQ(parts.images[2].index, 2);
+}
+
+TEST_F(WorkerRounds, ASkippedRoundIsLeftOut) {
+  std::atomic<bool> skipped = false;
+  const int64_t listener = events_.listen([&](const Event& event) {
+    if (event.name != "progress" || parse_json(event.data)["phase"] != "denoise" || skipped.exchange(true)) return;
+    queue_.skip(event.job);
+  });
+  const Job job = finished(submit({{"count", 3}, {"rounds", 3}, {"steps", 40}}));
+  events_.leave(listener);
+  EXPECT_EQ(job.state, "completed") << job.error.dump();
+  ASSERT_EQ(job.images.size(), 2u);
+  EXPECT_EQ(job.images[0].seed, 6);
+  EXPECT_EQ(job.images[1].seed, 7);
+
+  // The other rounds of a job that is cancelled do not run.
+  const std::string cancelled = submit({{"count", 3}, {"rounds", 3}, {"steps", 400}});
+  for (int i = 0; i < 1000 && store_->get(cancelled)->state == "queued"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  queue_.skip(cancelled);
+  queue_.cancel(cancelled);
+  EXPECT_EQ(finished(cancelled).state, "cancelled");
+}
+
+}  // namespace
+}  // namespace flux2
