@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "app/picture_writer.h"
 #include "image/write_image.h"
 #include "server/jobs/job_error.h"
+#include "server/jobs/preview_steps.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -65,6 +65,26 @@ Json resolved_json(const PreparedRun& run) {
   return json;
 }
 
+// Requests for fewer images, one after the other, whose seeds count on: the same images.
+PreparedRun in_rounds(PreparedRun run, int rounds) {
+  if (rounds <= 1) return run;
+  std::vector<ResolvedRequest> split;
+  for (const ResolvedRequest& whole : run.requests) {
+    int done = 0;
+    for (int round = 0; round < rounds; ++round) {
+      const int end = whole.request.batch * (round + 1) / rounds;
+      if (end == done) continue;
+      ResolvedRequest part = whole;
+      part.request.seed += static_cast<uint64_t>(done);
+      part.request.batch = end - done;
+      split.push_back(std::move(part));
+      done = end;
+    }
+  }
+  run.requests = std::move(split);
+  return run;
+}
+
 }  // namespace
 
 RunningJob::RunningJob(JobQueue& queue, Job job, const AppContext& context)
@@ -78,7 +98,7 @@ RunningJob::RunningJob(JobQueue& queue, Job job, const AppContext& context)
 }
 
 void RunningJob::set_prepared(PreparedRun prepared) {
-  prepared_ = std::move(prepared);
+  prepared_ = in_rounds(std::move(prepared), job_.request.value("rounds", 1));
   const Json attempt = job_.resolved.is_object() ? job_.resolved.value("attempt", Json(nullptr)) : Json(nullptr);
   job_.resolved = resolved_json(prepared_);
   if (!attempt.is_null()) job_.resolved["attempt"] = attempt;
@@ -123,6 +143,8 @@ void RunningJob::tell(size_t request, Phase phase, int step, int steps) {
   } catch (const DatabaseAway&) {}
 }
 
+bool RunningJob::wants_preview(const StepDone& step) const { return flux2::wants_preview(job_.request, step.step, step.steps); }
+
 void RunningJob::preview(const Image& image, const StepDone& step) {
   if (over_) return;
   const auto bytes = encode_jpeg(image, {}, kPreviewQuality);
@@ -143,20 +165,33 @@ void RunningJob::preview(const Image& image, const StepDone& step) {
                                    job_.id);
 }
 
-void RunningJob::deliver(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
-  if (over_) return;
-  const auto began = Clock::now();
+UnsavedImage RunningJob::take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
   record.seconds = {};  // the job has the times: equal requests give equal bytes
-  std::vector<std::byte> encoded;
-  PictureWriter writer(resolved.spec, [&](std::span<const std::byte> bytes) { encoded.assign(bytes.begin(), bytes.end()); });
-  writer.write(picture, std::move(record), "-", resolved.finish);
+  record.request.seed = static_cast<int64_t>(picture.seed);
+  record.index = picture.index;
+  PictureWriter writer(resolved.spec);
+  Image image = writer.image_of(picture);
+  return {.writer = std::move(writer),
+          .image = std::move(image),
+          .finish = resolved.finish,
+          .record = std::move(record),
+          .index = index_++};
+}
+
+void RunningJob::save(UnsavedImage unsaved) {
+  if (over_) return;
+  if (queue_.cancel_noted(job_.id)) flux2::fail(ErrorCode::Cancelled, "stopped");
+  const auto began = Clock::now();
+  const Image made = unsaved.finish ? unsaved.finish(unsaved.image) : std::move(unsaved.image);
+  const std::vector<std::byte> encoded = unsaved.writer.encode(made, unsaved.record, "-");
   Asset fields;
   fields.kind = job_.request.value("save", true) ? "image" : "temporary";
   fields.job = job_.id;
   const Asset asset = patiently([&] { return queue_.assets().put(encoded, fields); });
-  const JobImage image{.index = index_++, .asset = asset.id, .seed = picture.seed, .width = asset.width, .height = asset.height};
+  const JobImage image{
+      .index = unsaved.index, .asset = asset.id, .seed = unsaved.record.seed(), .width = asset.width, .height = asset.height};
   check_lease(patiently([&] { return queue_.store().add_image(job_.id, job_.worker, image); }));
-  job_.images.push_back(image);
+  saved_.push_back(image);
   save_seconds_ += seconds_since(began);
   const std::string url = fmt::format("/api/v1/jobs/job_{}/images/{}", job_.id, image.index);
   queue_.events().publish("image",
@@ -191,6 +226,7 @@ bool RunningJob::cancel_requested() {
 }
 
 void RunningJob::complete(const PhaseTimes& times, int64_t peak_bytes) {
+  if (over_) return;
   times_ = times;
   peak_ = peak_bytes;
   job_.state = "completed";
@@ -210,6 +246,7 @@ void RunningJob::fail(std::exception_ptr thrown, bool deadline_passed) {
 void RunningJob::finish() {
   if (over_) return;
   over_ = true;
+  job_.images.insert(job_.images.end(), saved_.begin(), saved_.end());
   job_.finished = now_ms();
   job_.result = {{"warnings", warnings_},
                  {"timings_ms",

@@ -1,17 +1,31 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 
 #include "app/picture_maker.h"
+#include "app/picture_writer.h"
 #include "app/prepare.h"
 #include "server/jobs/job_queue.h"
 
 namespace flux2 {
 
-// One job between its claim and its end: what it reports, stores and delivers. The worker decides what runs when.
+// A finished image of a job that has to be encoded and stored. It needs nothing of the engine any more.
+struct UnsavedImage {
+  PictureWriter writer;
+  Image image;
+  Finish finish;
+  GenerationRecord record;
+  int index = 0;  // in the job
+
+  int64_t bytes() const { return static_cast<int64_t>(image.pixels.size()); }
+};
+
+// One job between its claim and its end: what it reports, stores and delivers. The worker decides what runs when. Its images are
+// saved on the saver's thread; everything else happens on the worker's until it hands the job over to be completed.
 class RunningJob {
  public:
   RunningJob(JobQueue& queue, Job job, const AppContext& context);
@@ -26,12 +40,19 @@ class RunningJob {
 
   // Progress of one of its requests.
   void tell(size_t request, Phase phase, int step, int steps);
+  bool wants_preview(const StepDone& step) const;
   void preview(const Image& image, const StepDone& step);
-  void deliver(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
+  UnsavedImage take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
+  void save(UnsavedImage image);  // on the saver's thread
   void count_usage(const Models& models);
 
   bool cancel_requested();  // asks the store now and then: JobQueue::cancel_poll()
 
+  // Whether the current round is to end and the next one to begin: JobQueue::skip().
+  bool skip_requested() const { return queue_.skip_noted(job_.id); }
+  bool take_skip() { return queue_.take_skip(job_.id); }
+
+  void forget_request() { prepared_ = {}; }  // which is large; nothing runs any more
   void complete(const PhaseTimes& times, int64_t peak_bytes);
   void fail(std::exception_ptr thrown, bool deadline_passed = false);  // or cancels it, if that was asked for
   void give_back();                                                    // to the queue, at shutdown
@@ -53,7 +74,9 @@ class RunningJob {
   double save_seconds_ = 0;
   int64_t peak_ = 0;
   int index_ = 0;  // of the next image
-  bool cancel_ = false, over_ = false;
+  bool cancel_ = false;
+  std::vector<JobImage> saved_;  // this and save_seconds_ are of the saver's thread until it is drained
+  std::atomic<bool> over_ = false;
 };
 
 }  // namespace flux2

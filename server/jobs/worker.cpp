@@ -69,7 +69,10 @@ Worker::Worker(const AppContext& context, Settings defaults, JobQueue& queue, Wo
       keeper_(context, options_.max_models) {}
 
 void Worker::start() {
-  if (options_.runs_jobs) thread_ = start_thread("the worker", [this] { work(); });
+  if (options_.runs_jobs) {
+    saver_.emplace();
+    thread_ = start_thread("the worker", [this] { work(); });
+  }
   leases_ = start_thread("the worker's leases", [this] { keep_leases(); });
 }
 
@@ -81,6 +84,11 @@ void Worker::stop() {
   stopped_.notify_all();
   queue_.wake();
   if (thread_.joinable()) thread_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    worked_ = true;  // until now leases were renewed: a store of images may be slow
+  }
+  stopped_.notify_all();
   if (leases_.joinable()) leases_.join();
 }
 
@@ -125,21 +133,43 @@ bool Worker::prepare_job(RunningJob& job) {
 // queue as soon as that is possible.
 void Worker::end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed) {
   try {
-    if (job.is_over()) {  // its end could not be stored, or another worker has it
-      unreturned_.push_back(job.job().id);
-      return;
-    }
+    if (job.is_over()) return return_later(job.job().id);  // its end could not be stored, or another worker has it
     rethrow_if_away(thrown);
     if (stopping_ && !job.cancel_requested()) job.give_back();
     else job.fail(thrown, deadline_passed);
   } catch (const std::exception& e) {
     context_.log.warn("job {} goes back to the queue: {}", job.job().id, e.what());
-    unreturned_.push_back(job.job().id);
+    return_later(job.job().id);
   }
 }
 
+// The same on the worker's thread, while images of the job may still be on their way. If one could not be saved, that is why the
+// job ends.
+void Worker::end_drained(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed) {
+  const std::exception_ptr unsaved = saver_->drain(&job);
+  end_badly(job, unsaved ? unsaved : thrown, !unsaved && deadline_passed);
+}
+
+void Worker::return_later(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  unreturned_.push_back(id);
+}
+
 void Worker::return_jobs() {
-  for (; !unreturned_.empty(); unreturned_.pop_back()) queue_.store().give_back(unreturned_.back(), options_.name);
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids.swap(unreturned_);
+  }
+  while (!ids.empty()) {
+    try {
+      queue_.store().give_back(ids.back(), options_.name);
+    } catch (...) {
+      for (const std::string& id : ids) return_later(id);
+      throw;
+    }
+    ids.pop_back();
+  }
 }
 
 // The next job, and those that can run with it.
@@ -182,9 +212,9 @@ bool Worker::should_stop(const Jobs& jobs) {
   bool any = false;
   for (const auto& job : jobs) {
     if (job->is_over()) continue;
-    if (job->cancel_requested()) {
-      if (jobs.size() > 1) job->fail(std::make_exception_ptr(Error(ErrorCode::Cancelled, "stopped")));
-      else return true;
+    if (job->cancel_requested() || saver_->has_failed(job.get())) {
+      if (jobs.size() == 1) return true;
+      end_drained(*job, std::make_exception_ptr(Error(ErrorCode::Cancelled, "stopped")));
     } else {
       any = true;
     }
@@ -243,7 +273,28 @@ void Worker::note_models() {
   for (const std::string& name : gone) queue_.events().publish("model.unloaded", {{"model", name}});
 }
 
-void Worker::run_alone(RunningJob& job, PictureMaker& maker) {
+void Worker::save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
+  if (job.is_over()) return;
+  const auto image = std::make_shared<UnsavedImage>(job.take(resolved, picture, std::move(record)));
+  saver_->add(&job, image->bytes(), [&job, image] { job.save(std::move(*image)); });
+}
+
+void Worker::complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes) {
+  job->forget_request();
+  RunningJob* owner = job.get();
+  saver_->finish(owner, [this, times, peak_bytes, job = std::shared_ptr<RunningJob>(std::move(job))](const auto& unsaved) {
+    try {
+      if (unsaved) std::rethrow_exception(unsaved);
+      job->complete(times, peak_bytes);
+    } catch (...) {
+      end_badly(*job, std::current_exception());
+    }
+    note_end(*job);
+  });
+}
+
+void Worker::run_alone(std::unique_ptr<RunningJob> owned, PictureMaker& maker) {
+  RunningJob& job = *owned;
   std::optional<Clock::time_point> deadline;
   const PhaseTimes before = maker.times();
   try {
@@ -253,50 +304,77 @@ void Worker::run_alone(RunningJob& job, PictureMaker& maker) {
     for (size_t i = 0; i < requests.size(); ++i) {
       Progress progress;
       progress.report = [&](Phase phase, int step, int steps) { job.tell(i, phase, step, steps); };
-      progress.cancelled = [&] { return stopping_ || job.cancel_requested(); };
+      const auto ends = [&] { return stopping_ || job.cancel_requested() || saver_->has_failed(&job); };
+      progress.cancelled = [&] { return ends() || job.skip_requested(); };
       if (const auto seconds = requests[i].spec.deadline)
         deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*seconds));
       progress.deadline = deadline;
-      maker.make(
-          requests[i],
-          [&](const Picture& picture, GenerationRecord record) { job.deliver(requests[i], picture, std::move(record)); },
-          progress, [&](const Image& image, const StepDone& step) { job.preview(image, step); });
+      const PictureMaker::Together calls{
+          .deliver = [&](size_t, const Picture& picture,
+                         GenerationRecord record) { save(job, requests[i], picture, std::move(record)); },
+          .on_preview = [&](size_t, const Image& image, const StepDone& step) { job.preview(image, step); },
+          .wants_preview = [&](size_t, const StepDone& step) { return job.wants_preview(step); }};
+      job.take_skip();  // one that came too late for the last round does not count
+      try {
+        maker.make_together({&requests[i], 1}, calls, progress);
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::Cancelled || ends() || !job.take_skip()) throw;
+      }
     }
-    job.complete(difference(maker.times(), before), peak_on_device(maker));
   } catch (...) {
-    end_badly(job, std::current_exception(), deadline && Clock::now() >= *deadline);
+    end_drained(job, std::current_exception(), deadline && Clock::now() >= *deadline);
+    return note_end(job);
   }
+  complete(std::move(owned), difference(maker.times(), before), peak_on_device(maker));
 }
 
 void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
   std::vector<ResolvedRequest> requests;
-  std::vector<RunningJob*> owners;
   for (const auto& job : jobs) {
     requests.push_back(job->prepared().requests.front());
-    owners.push_back(job.get());
     job->count_usage(maker.session().models);
   }
   Progress progress;
   progress.report = [&](Phase phase, int step, int steps) {
-    for (RunningJob* job : owners) job->tell(0, phase, step, steps);
+    for (const auto& job : jobs) job->tell(0, phase, step, steps);
   };
   progress.cancelled = [&] { return should_stop(jobs); };
   const PictureMaker::Together calls{
       .deliver = [&](size_t i, const Picture& picture,
-                     GenerationRecord record) { owners[i]->deliver(requests[i], picture, std::move(record)); },
-      .on_preview = [&](size_t i, const Image& image, const StepDone& step) { owners[i]->preview(image, step); }};
+                     GenerationRecord record) { save(*jobs[i], requests[i], picture, std::move(record)); },
+      .on_preview = [&](size_t i, const Image& image, const StepDone& step) { jobs[i]->preview(image, step); },
+      .wants_preview = [&](size_t i, const StepDone& step) { return jobs[i]->wants_preview(step); }};
   const PhaseTimes before = maker.times();
+  {
+    const std::lock_guard lock(mutex_);
+    totals_.merged += static_cast<int64_t>(jobs.size());
+  }
   try {
     maker.make_together(requests, calls, progress);
-    for (RunningJob* job : owners) job->complete(difference(maker.times(), before), peak_on_device(maker));
   } catch (...) {
-    for (RunningJob* job : owners) end_badly(*job, std::current_exception());
+    for (const auto& job : jobs) {
+      end_drained(*job, std::current_exception());
+      note_end(*job);
+    }
+    return;
   }
-  const std::lock_guard lock(mutex_);
-  totals_.merged += static_cast<int64_t>(owners.size());
+  for (auto& job : jobs) complete(std::move(job), difference(maker.times(), before), peak_on_device(maker));
 }
 
-void Worker::run(Jobs& jobs) {
+void Worker::note_end(const RunningJob& job) {
+  const Job& ended = job.job();
+  const std::lock_guard lock(mutex_);
+  std::erase(state_.jobs, ended.id);
+  totals_.images += static_cast<int64_t>(ended.images.size());
+  totals_.steps += ended.step * static_cast<int64_t>(std::max<size_t>(ended.images.size(), 1));
+  if (ended.state == "completed") ++totals_.completed;
+  if (ended.state == "cancelled") ++totals_.cancelled;
+  if (ended.state != "failed") return;
+  ++totals_.failed;
+  context_.log.warn("job {} failed: {}", ended.id, ended.error.value("message", std::string()));
+}
+
+void Worker::run(Jobs jobs) {
   const auto began = Clock::now();
   {
     const std::lock_guard lock(mutex_);
@@ -304,9 +382,8 @@ void Worker::run(Jobs& jobs) {
   }
   for (const auto& job : jobs) queue_.started(job->job());
   Jobs ready, alone;
-  Jobs done;
   for (auto& job : jobs) {
-    if (!prepare_job(*job)) done.push_back(std::move(job));
+    if (!prepare_job(*job)) note_end(*job);
     // Equal members do not make a batch yet: prompts may contain adapters or wildcards.
     else if (ready.empty() || (ready.front()->prepared().requests.size() == 1 && job->prepared().requests.size() == 1 &&
                                can_make_together(ready.front()->prepared().requests.front(), job->prepared().requests.front())))
@@ -322,38 +399,29 @@ void Worker::run(Jobs& jobs) {
       work_on(maker);
       after = maker.times();
     } catch (...) {  // the model could not be loaded
-      for (const auto& job : group) end_badly(*job, std::current_exception());
+      for (const auto& job : group) {
+        if (!job) continue;  // it ran
+        end_badly(*job, std::current_exception());
+        note_end(*job);
+      }
     }
     const std::lock_guard lock(mutex_);
     add(totals_.seconds, difference(after, before));
   };
   with_model(ready, [&](PictureMaker& maker) {
-    if (ready.size() == 1) run_alone(*ready.front(), maker);
+    if (ready.size() == 1) run_alone(std::move(ready.front()), maker);
     else run_together(ready, maker);
   });
   for (auto& job : alone) {
     Jobs one;
     one.push_back(std::move(job));
-    with_model(one, [&](PictureMaker& maker) { run_alone(*one.front(), maker); });
-    done.push_back(std::move(one.front()));
+    with_model(one, [&](PictureMaker& maker) { run_alone(std::move(one.front()), maker); });
   }
-  for (auto& job : ready) done.push_back(std::move(job));
   note_models();
 
   const std::lock_guard lock(mutex_);
-  for (const auto& job : done) std::erase(state_.jobs, job->job().id);
   state_.loading = false;
   totals_.busy += std::chrono::duration<double>(Clock::now() - began).count();
-  for (const auto& job : done) {
-    const Job& ended = job->job();
-    totals_.images += static_cast<int64_t>(ended.images.size());
-    totals_.steps += ended.step * static_cast<int64_t>(std::max<size_t>(ended.images.size(), 1));
-    if (ended.state == "completed") ++totals_.completed;
-    if (ended.state == "cancelled") ++totals_.cancelled;
-    if (ended.state != "failed") continue;
-    ++totals_.failed;
-    context_.log.warn("job {} failed: {}", ended.id, ended.error.value("message", std::string()));
-  }
 }
 
 void Worker::load_and_unload() {
@@ -392,7 +460,7 @@ void Worker::work() {
       if (!queue_.store().paused()) jobs = claim();
       if (!jobs.empty()) {
         if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());
-        else run(jobs);
+        else run(std::move(jobs));
         last_job = Clock::now();
         continue;
       }
@@ -405,13 +473,14 @@ void Worker::work() {
       stopped_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
     }
   }
+  saver_->drain();
   keeper_.drop();
 }
 
 // A separate thread: the worker itself may be busy with one step for longer than a lease lasts.
 void Worker::keep_leases() {
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, options_.lease / kLeaseParts, [this] { return stopping_.load(); })) {
+  while (!stopped_.wait_for(lock, options_.lease / kLeaseParts, [this] { return worked_; })) {
     lock.unlock();
     try {
       queue_.store().renew(options_.name, now_ms());

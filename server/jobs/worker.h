@@ -17,6 +17,7 @@
 #include "app/settings.h"
 #include "server/jobs/allowed_folders.h"
 #include "server/jobs/running_job.h"
+#include "server/jobs/saver.h"
 
 namespace flux2 {
 
@@ -48,7 +49,7 @@ struct ModelInMemory {
 
 // What a worker does now.
 struct WorkerState {
-  std::vector<std::string> jobs;      // that run
+  std::vector<std::string> jobs;      // that run or whose images are being saved
   std::vector<ModelInMemory> models;  // the one that was used last is at the end
   bool loading = false;
   MemorySize device_memory = {};  // of the GPU in use; 0: there is none
@@ -65,7 +66,7 @@ struct WorkerTotals {
 };
 
 // Runs the jobs of the gpu lane and keeps the models that were used last in memory. Jobs that differ in prompts and seeds alone
-// run as one batch. It knows nothing of HTTP.
+// run as one batch. Finished images are saved on another thread, so that the engine goes on meanwhile. It knows nothing of HTTP.
 class Worker {
  public:
   // `defaults` are the server's own settings, below those of each job.
@@ -73,7 +74,7 @@ class Worker {
   ~Worker() { stop(); }
 
   void start();
-  // Stops at the next block of the transformer. Jobs that run go back to the queue.
+  // Stops at the next block of the transformer. Jobs that run go back to the queue; those whose images are all there are saved.
   void stop();
 
   WorkerState state() const;
@@ -89,13 +90,18 @@ class Worker {
   void keep_leases();
   Jobs claim();
   Jobs with_company(Job first);  // and others that can share its batch, claimed
-  void run(Jobs& jobs);
+  void run(Jobs jobs);
   bool prepare_job(RunningJob& job);  // false: the job has failed
   void end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
+  void end_drained(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
+  void note_end(const RunningJob& job);
+  void return_later(const std::string& id);
   void return_jobs();
   PictureMaker& load_for(const Jobs& jobs);
-  void run_alone(RunningJob& job, PictureMaker& maker);
+  void run_alone(std::unique_ptr<RunningJob> job, PictureMaker& maker);
   void run_together(Jobs& jobs, PictureMaker& maker);
+  void save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
+  void complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes);  // after its images are saved
   bool should_stop(const Jobs& jobs);
   void load_and_unload();
   void note_models();
@@ -116,12 +122,14 @@ class Worker {
   uint64_t seen_submissions_ = 0;                           // when no job with "preempt" waited last
   std::chrono::steady_clock::time_point seen_none_ = {};
   std::atomic<bool> stopping_ = false, unload_ = false, forget_ = false;
-  mutable std::mutex mutex_;  // guards state_, totals_, load_
+  mutable std::mutex mutex_;  // guards state_, totals_, load_, unreturned_, worked_
   std::condition_variable stopped_;
   WorkerState state_;
   WorkerTotals totals_;
   std::optional<std::string> load_;
-  std::vector<std::string> unreturned_;  // jobs to be given back when the database answers; of the worker's thread
+  std::vector<std::string> unreturned_;  // jobs to be given back when the database answers
+  bool worked_ = false;                  // no job is held any more
+  std::optional<Saver> saver_;
   std::jthread thread_, leases_;
 };
 

@@ -88,7 +88,7 @@ void Worker::run_preempting(const std::function<bool()>& ends) {
     auto claimed = next ? queue_.store().claim_one(next->id, options_.name, now_ms()) : std::nullopt;
     if (claimed) {
       Jobs jobs = with_company(std::move(*claimed));
-      run(jobs);
+      run(std::move(jobs));
       last = std::chrono::steady_clock::now();
       continue;
     }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 
 #include "hub/registry/database.h"
 
@@ -43,9 +44,47 @@ class ReadSnapshot {
   const Database& database_;
 };
 
+// Statements that were used before: to prepare one takes longer than most of them run. One thread at a time.
+class PreparedStatements {
+ public:
+  explicit PreparedStatements(const Database& database) : database_(database) {}
+
+  Statement take(const std::string& sql) {
+    auto found = free_.extract(sql);
+    return found ? std::move(found.mapped()) : database_.prepare(sql);
+  }
+  void give_back(const std::string& sql, Statement statement) {
+    statement.reset();
+    if (free_.size() >= kMost) free_.clear();  // some have numbers in their text
+    free_.insert_or_assign(sql, std::move(statement));
+  }
+
+ private:
+  static constexpr size_t kMost = 200;
+
+  const Database& database_;
+  std::unordered_map<std::string, Statement> free_;
+};
+
 class SqliteCursor : public SqlCursor {
  public:
-  SqliteCursor(const Database& database, Statement statement) : database_(database), statement_(std::move(statement)) {}
+  SqliteCursor(const Database& database, PreparedStatements& statements, const std::string& sql,
+               const std::vector<SqlValue>& values)
+      : database_(database), statements_(statements), sql_(sql), statement_(statements.take(sql)) {
+    for (const SqlValue& value : values) switch (value.type) {
+        case SqlValue::Type::Integer: statement_.bind(value.integer); break;
+        case SqlValue::Type::Real: statement_.bind_real(value.real); break;
+        case SqlValue::Type::Text: statement_.bind(value.text); break;
+      }
+  }
+  SqliteCursor(const SqliteCursor&) = delete;
+  SqliteCursor& operator=(const SqliteCursor&) = delete;
+  ~SqliteCursor() override {
+    try {
+      statements_.give_back(sql_, std::move(statement_));
+    } catch (const std::exception&) {  // no memory to keep it: it is prepared again
+    }
+  }
 
   bool next() override {
     if (statement_.step()) return true;
@@ -59,33 +98,29 @@ class SqliteCursor : public SqlCursor {
 
  private:
   const Database& database_;
+  PreparedStatements& statements_;
+  std::string sql_;
   Statement statement_;
   int64_t changes_ = 0;
 };
 
 class SqliteConnection : public SqlConnection {
  public:
-  explicit SqliteConnection(const Database& database) : database_(database) {}
+  SqliteConnection(const Database& database, PreparedStatements& statements) : database_(database), statements_(statements) {}
 
   std::unique_ptr<SqlCursor> execute(const std::string& sql, const std::vector<SqlValue>& values) override {
-    Statement statement = database_.prepare(sql);
-    for (const SqlValue& value : values) switch (value.type) {
-        case SqlValue::Type::Integer: statement.bind(value.integer); break;
-        case SqlValue::Type::Real: statement.bind_real(value.real); break;
-        case SqlValue::Type::Text: statement.bind(value.text); break;
-      }
-    return std::make_unique<SqliteCursor>(database_, std::move(statement));
+    return std::make_unique<SqliteCursor>(database_, statements_, sql, values);
   }
   void run(std::string_view sql) override { database_.run(sql); }
 
  private:
   const Database& database_;
+  PreparedStatements& statements_;
 };
 
 class SqliteDatabase : public SqlDatabase {
  public:
-  explicit SqliteDatabase(const std::filesystem::path& path)
-      : writer_{{}, Database(path, Database::Access::Write)}, reader_{{}, Database(path, Database::Access::Write)} {}
+  explicit SqliteDatabase(const std::filesystem::path& path) : writer_(path), reader_(path) {}
 
   void migrate(std::string_view area, std::span<const char* const> steps) override {
     const std::lock_guard lock(writer_.mutex);
@@ -96,7 +131,7 @@ class SqliteDatabase : public SqlDatabase {
   void transact(Mode mode, const std::function<void(SqlConnection&)>& body) override {
     Part& part = mode == Mode::Read ? reader_ : writer_;
     const std::lock_guard lock(part.mutex);
-    SqliteConnection connection(part.database);
+    SqliteConnection connection(part.database, part.statements);
     retried_while_busy([&] {
       if (mode == Mode::Read) {
         const ReadSnapshot snapshot(part.database);
@@ -111,8 +146,11 @@ class SqliteDatabase : public SqlDatabase {
 
  private:
   struct Part {
+    explicit Part(const std::filesystem::path& path) : database(path, Database::Access::Write) {}
+
     std::mutex mutex;
     Database database;
+    PreparedStatements statements{database};
   };
   Part writer_, reader_;  // those who read do not wait for those who write
 };

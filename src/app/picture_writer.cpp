@@ -150,12 +150,17 @@ fs::path PictureWriter::save_as_next(const std::string& target, const Generation
   fail(ErrorCode::CannotWrite, "cannot write {}: other processes take every name", target);
 }
 
+std::vector<std::byte> PictureWriter::encode(const Image& image, const GenerationRecord& record,
+                                             const std::string& target) const {
+  const ImageFormat format = format_for(target);
+  return encode_image(image, format, picture_metadata(record, metadata_, format), options_);
+}
+
 WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
                                     const ImageMetadata* metadata) {
-  const ImageFormat format = format_for(target);
   WrittenPicture written{"-", std::move(image)};
   const auto bytes =
-      encode_image(written.image, format, metadata ? *metadata : picture_metadata(record, metadata_, format), options_);
+      metadata ? encode_image(written.image, format_for(target), *metadata, options_) : encode(written.image, record, target);
   written.path = write_encoded(bytes, record, target);
   if (target != "-" && spec_.sidecar.value_or(false)) {
     const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/resolve.h"
 #include "image/pixels.h"
@@ -40,6 +41,8 @@ class PictureWriter {
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);
 
+  // The bytes that write() would save: the image in the format of the target, with the metadata that the request asks for.
+  std::vector<std::byte> encode(const Image& image, const GenerationRecord& record, const std::string& target) const;
   // Saves an image file that was encoded elsewhere, in the format that format_for() names.
   std::filesystem::path write_encoded(std::span<const std::byte> bytes, const GenerationRecord& record,
                                       const std::string& target);

@@ -77,6 +77,12 @@ bool Statement::step() {
   return false;
 }
 
+void Statement::reset() {
+  sqlite3_reset(handle_.get());  // it repeats the error of the last step, which was reported
+  sqlite3_clear_bindings(handle_.get());
+  bound_ = 0;
+}
+
 int64_t Statement::integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
 
 double Statement::real(int column) const { return sqlite3_column_double(handle_.get(), column); }

@@ -24,6 +24,7 @@ class Statement {
   void run() {
     while (step()) {}
   }
+  void reset();  // without parameters and rows, to be used again
 
   int64_t integer(int column) const;
   double real(int column) const;
