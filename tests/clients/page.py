@@ -405,7 +405,7 @@ def gallery(page):
     search = page.get_by_label("Search prompts")
     check("the gallery shows images", wait_until(lambda: cells.count() >= 5), cells.count())
     search.fill("yellow square")
-    check("the search narrows", wait_until(lambda: cells.count() == 1), cells.count())
+    check("the search narrows", wait_until(lambda: cells.count() == 2), cells.count())  # the result, and that of the next seed
     cells.first.click()
     detail = page.locator("dialog .detail")
     check("the settings of an image are shown", wait_until(lambda: "a yellow square" in detail.inner_text() and "Steps" in detail.inner_text()), detail.inner_text())
@@ -426,7 +426,7 @@ def gallery(page):
     check("a key uses the prompt of an open image", wait_until(lambda: page.evaluate("location.hash") == "#generate" and page.locator("dialog").count() == 0))
     tab(page, "gallery")
     search.fill("waiting")
-    wait_until(lambda: cells.count() == 2)
+    wait_until(lambda: [c.startswith("waiting") for c in cells.evaluate_all("(all) => all.map((c) => c.ariaLabel)")] == [True, True])
     cells.nth(0).click(modifiers=["Control"])
     cells.nth(1).click(modifiers=["Control"])
     bar = page.locator(".gallery-tab > .toolbar")
