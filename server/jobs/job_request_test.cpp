@@ -143,7 +143,6 @@ TEST_F(JobRequest, RefusesWhatDoesNotWorkYet) {
                                       {"elements", Json{"@Hero"}},
                                       {"upsample", Json("local")},
                                       {"cache", Json("easy")},
-                                      {"preview", Json{{"mode", "linear"}, {"every", 5}}},
                                       {"preview", Json{{"mode", "linear"}, {"size", 64}}},
                                       {"mask_text", Json("the car")}})
     EXPECT_EQ(refusal_of({{"prompt", "x"}, {member, value}}).fields.size(), 1u) << member;

@@ -108,7 +108,7 @@ Json TrainingRuns::forecast(const TrainingRequest& request) {
 Run TrainingRuns::create(const TrainingRequest& request) {
   const std::lock_guard lock(changing_);
   const auto taken = [&] {
-    HttpError error(409, "name_taken", fmt::format("there is a run with the name {} already", printable(request.name)), "name");
+    HttpError error(409, "name_taken", fmt::format("another training run has the name {}", printable(request.name)), "name");
     error.hint = "choose another name";
     return error;
   };

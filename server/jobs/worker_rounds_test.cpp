@@ -104,7 +104,7 @@ TEST_F(WorkerRounds, ASkippedRoundIsLeftOut) {
   EXPECT_EQ(job.images[1].seed, 7);
 
   // The other rounds of a job that is cancelled do not run.
-  const std::string cancelled = submit({{"count", 3}, {"rounds", 3}, {"steps", 400}});
+  const std::string cancelled = submit({{"count", 3}, {"rounds", 3}, {"steps", 250}});
   for (int i = 0; i < 1000 && store_->get(cancelled)->state == "queued"; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   queue_.skip(cancelled);

@@ -101,7 +101,7 @@ TEST(SqliteStore, SharesItsFileWithTheRegistry) {
   const Database database(folder / "flux2.db", Database::Access::Write);
   Statement areas = database.prepare("SELECT group_concat(area) FROM (SELECT area FROM schema_versions ORDER BY area)");
   ASSERT_TRUE(areas.step());
-  EXPECT_EQ(areas.text(0), "jobs,registry");
+  EXPECT_EQ(areas.text(0), "jobs,registry,studio");
 }
 
 }  // namespace
