@@ -7,7 +7,7 @@ const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
   "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
   "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
-  "project.created", "project.updated", "project.deleted", "element.created", "element.updated", "element.deleted",
+  "project.created", "project.updated", "project.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 
@@ -21,7 +21,6 @@ class Store extends EventTarget {
   loading = ""; // the model that is being loaded
   projects = [];
   project = readDraft("project", { id: "default" }).id; // the one that is worked on
-  elements = []; // of the project, and shared ones
   #source = null;
   #lastId = "";
   #retry = 500;
@@ -58,21 +57,12 @@ class Store extends EventTarget {
     this.projects = (await get("/projects")).items;
     if (!this.projects.some((p) => p.id === this.project)) this.project = "default";
     this.#tell("project");
-    await this.readElements();
   }
 
   setProject(id) {
     this.project = id;
     writeDraft("project", { id });
     this.#tell("project");
-    this.readElements().catch(() => {});
-  }
-
-  async readElements() {
-    const page = await get(`/projects/${this.project}/elements?include_shared=1`).catch(() => null);
-    this.hasElements = page !== null;
-    this.elements = page?.items || [];
-    this.#tell("elements");
   }
 
   // Waiting jobs in the order in which they will run.
@@ -170,11 +160,6 @@ class Store extends EventTarget {
       case "project.deleted":
         this.#readProjectsSoon();
         return;
-      case "element.created":
-      case "element.updated":
-      case "element.deleted":
-        this.#readElementsSoon();
-        return;
       case "install.completed":
         this.refresh().catch(() => {});
     }
@@ -216,7 +201,6 @@ class Store extends EventTarget {
   }
 
   #readProjectsSoon = throttled(300, () => this.readProjects().catch(() => {}));
-  #readElementsSoon = throttled(300, () => this.readElements().catch(() => {}));
 
   #forgetOld() {
     const kept = 50;

@@ -11,8 +11,7 @@ export class GenerateTab extends Maker {
     this.result.element.after(grid.table);
   }
 
-  receive({ settings, lora, append }) {
-    if (append) this.form.set({ prompt: `${this.form.draft.prompt.trimEnd()} ${append}`.trimStart() });
+  receive({ settings, lora }) {
     if (settings) this.form.set(settings);
     if (lora) this.form.addLora(lora);
   }
