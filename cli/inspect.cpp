@@ -14,6 +14,7 @@
 #include "hub/tensor_table.h"
 #include "image/format.h"
 #include "image/read_image.h"
+#include "image/watermark.h"
 #include "record/picture_metadata.h"
 #include "record/xmp.h"
 
@@ -72,7 +73,14 @@ Json settings_of(const FoundRecord& found) {
   return json;
 }
 
-Json picture_json(const std::string& path, const Limits& limits) {
+Json watermark_json(const Image& image, const std::string& mark) {
+  const WatermarkMatch match = find_watermark(image, watermark_bits(mark));
+  return {
+      {"mark", mark}, {"found", match.is_found()}, {"matched", match.matched}, {"bits", match.bits}, {"chance", match.chance}};
+}
+
+// `mark`: the watermark to look for; empty: none.
+Json picture_json(const std::string& path, const Limits& limits, const std::string& mark) {
   const auto file = MappedFile::open(path);
   const Image image = in_context(path, [&] { return read_image(file->bytes(), {.limits = limits.image}); });
   const ImageMetadata metadata = read_metadata(file->bytes(), limits.image);
@@ -86,6 +94,7 @@ Json picture_json(const std::string& path, const Limits& limits) {
   json["settings"] = found ? settings_of(*found) : Json(nullptr);
   json["generated"] = says_generated(metadata.xmp);
   json["texts"] = raw_texts(metadata);
+  if (!mark.empty()) json["watermark"] = watermark_json(image, mark);
   return json;
 }
 
@@ -93,6 +102,12 @@ void print_picture(Invocation& run, const Json& json) {
   Console& console = run.console;
   console.result(fmt::format("{}: {} image, {}x{}", json["file"].get<std::string>(), json["format"].get<std::string>(),
                              json["width"].get<int>(), json["height"].get<int>()));
+  if (json.contains("watermark")) {
+    const Json& mark = json["watermark"];
+    console.result(fmt::format("  watermark: {}; {} of {} bits match (by chance: {:.2g})",
+                               mark["found"].get<bool>() ? "found" : "not found", mark["matched"].get<int>(),
+                               mark["bits"].get<int>(), mark["chance"].get<double>()));
+  }
   if (run.settings.flag("raw")) {
     for (const auto& [key, value] : json["texts"].items())
       console.result(fmt::format("[{}]\n{}", harmless(key), harmless(value.get<std::string>())));
@@ -169,10 +184,11 @@ void print_model(Invocation& run, const Recognition& recognition) {
 int run_inspect(Invocation& run) {
   check(!run.positional.empty(), "inspect needs a file or folder");
   Json all = Json::array();
+  const std::string asked = run.settings.text("watermark", "off"), mark = asked == "off" ? "" : asked;
   for (const std::string& path : run.positional) {
     const bool picture = is_picture(path);
     if (picture) {
-      Json json = picture_json(path, run.limits);
+      Json json = picture_json(path, run.limits, mark);
       if (!run.console.json()) print_picture(run, json);
       all.push_back(std::move(json));
     } else {

@@ -8,6 +8,7 @@ source "$(dirname "$0")/lib.sh"
 environment=.venv-parity
 requirements=tests/parity/requirements.txt
 
+# invisible-watermark comes without its dependencies: it asks for a second build of OpenCV.
 prepare_environment() {
   local stamp
   stamp=$(sha256sum "$requirements")
@@ -17,6 +18,7 @@ prepare_environment() {
   rm -rf "$environment"
   python3 -m venv "$environment" &&
     "$environment/bin/python" -m pip install --disable-pip-version-check --quiet --retries 5 -r "$requirements" >&2 &&
+    "$environment/bin/python" -m pip install --disable-pip-version-check --quiet --retries 5 --no-deps 'invisible-watermark==0.2.*' >&2 &&
     printf '%s\n' "$stamp" >"$environment/requirements.stamp"
 }
 

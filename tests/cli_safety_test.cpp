@@ -254,5 +254,19 @@ TEST_F(CliSafety, PromptsStayOutOfTheLogUnlessAsked) {
   EXPECT_THAT(generate({prompt, "--size", "64", "-o", "y.png", "--log-prompts"}).err, HasSubstr("confidential"));
 }
 
+TEST_F(CliSafety, AWatermarkIsWrittenAndFound) {
+  const Finished done = flux2(
+      {"generate", "a red circle", "-W", "256", "-H", "256", "-s", "1", "-S", "1", "--watermark", "flux", "-o", "marked.png"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  ASSERT_EQ(flux2({"generate", "a red circle", "-W", "256", "-H", "256", "-s", "1", "-S", "1", "-o", "plain.png"}).status, 0);
+  const Json marked = parse_json(flux2({"inspect", "--json", "--watermark", "flux", "marked.png"}).out);
+  EXPECT_EQ(marked["settings"]["watermark"], "flux");
+  EXPECT_TRUE(marked["watermark"]["found"].get<bool>()) << marked.dump();
+  const Json plain = parse_json(flux2({"inspect", "--json", "--watermark", "flux", "plain.png"}).out);
+  EXPECT_FALSE(plain["watermark"]["found"].get<bool>()) << plain.dump();
+  EXPECT_THAT(flux2({"inspect", "--watermark", "flux", "marked.png"}).out, HasSubstr("watermark: found"));
+  EXPECT_EQ(flux2({"inspect", "--watermark", "f", "marked.png"}).status, 2);
+}
+
 }  // namespace
 }  // namespace flux2::test

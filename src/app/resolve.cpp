@@ -150,10 +150,19 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
   if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
   if (!request.negative_references) used.no_negative_refs = true;
+  if (!request.watermark.empty()) used.watermark = spec.watermark;
   return used;
 }
 
 }  // namespace
+
+WatermarkBits chosen_watermark(const RequestSpec& spec, int width, int height, const Log& log) {
+  const std::string choice = spec.watermark.value_or("off");
+  if (choice == "off") return {};
+  if (is_large_enough_for_watermark(width, height)) return watermark_bits(choice);
+  log.warn("an image of {}x{} is too small for a watermark; it gets none", width, height);
+  return {};
+}
 
 ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
   const ModelDefaults& defaults = model.defaults;
@@ -184,6 +193,7 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   request.sampler = sampler_named(spec.sampler.value_or("euler"));
   request.negative_references = !spec.no_negative_refs.value_or(false);
   request.decode = spec.output_type != "latent";
+  request.watermark = chosen_watermark(spec, request.width, request.height, log);
   read_given_tensors(spec, request);
 
   GenerationRecord& record = resolved.record;
@@ -209,6 +219,8 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
   request.width = saved.width(), request.height = saved.height();
   request.seed = resolved.record.seed();
   request.given_latents = std::move(saved.latents);
+  request.watermark = chosen_watermark(spec, request.width, request.height, log);
+  resolved.record.request.watermark = request.watermark.empty() ? RequestSpec::Text() : spec.watermark;
   resolved.record.request.width = request.width, resolved.record.request.height = request.height;
   return resolved;
 }

@@ -92,7 +92,19 @@ RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
   spec.defaults.erase("width"), spec.defaults.erase("height");
   spec.match = "off";
   spec.strength = 1.0;
+  spec.watermark.reset();  // the whole image gets it, not the region
   return spec;
+}
+
+// A watermark changes every part of an image, and inpainting promises that the kept part does not change.
+WatermarkBits watermark_of_whole(const RequestSpec& spec, const Image& canvas, const Log& log) {
+  WatermarkBits bits = chosen_watermark(spec, canvas.width, canvas.height, log);
+  if (!bits.empty() && !spec.watermark_kept.value_or(false))
+    throw Error(ErrorCode::InvalidArgument,
+                spec.origin("watermark") + ": a watermark would change the part of the image that inpainting keeps",
+                Hint("allow that with {0}, or leave the watermark out with {1}",
+                     {set_option("watermark_kept"), set_option("watermark", "off")}));
+  return bits;
 }
 
 }  // namespace
@@ -108,6 +120,7 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
         "standard input holds one image, which cannot be the image and its mask");
   const GivenPicture given = images.picture(spec.input->front());
   Masked masked = read_masked(spec, given, images, log);
+  const WatermarkBits watermark = watermark_of_whole(spec, *masked.canvas, log);
   const InpaintOptions options = inpaint_options_of(spec, log);
   const auto inpaint = std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), options);
 
@@ -133,7 +146,11 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   if (spec.crop && *spec.crop != "auto") used.crop = spec.crop;
   if (spec.inpaint_mode && *spec.inpaint_mode != "ours") used.inpaint_mode = spec.inpaint_mode;
   if (options.mode == InpaintOptions::Mode::Ours) used.width = masked.canvas->width, used.height = masked.canvas->height;
-  resolved.finish = [inpaint](const Image& made) { return inpaint->finish(made); };
+  if (!watermark.empty()) used.watermark = spec.watermark, used.watermark_kept = true;
+  resolved.finish = [inpaint, watermark](const Image& made) {
+    Image finished = inpaint->finish(made);
+    return watermark.empty() ? finished : with_watermark(finished, watermark);
+  };
   return resolved;
 }
 

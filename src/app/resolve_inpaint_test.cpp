@@ -149,6 +149,17 @@ TEST_F(InpaintOptionsOf, RoundTripInTheRecord) {
   }
 }
 
+TEST_F(InpaintOptionsOf, MarkTheKeptPartOnlyIfThatIsAllowed) {
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "100,100,80,80", "--watermark", "flux"}),
+              HasSubstr("--watermark: a watermark would change the part of the image that inpainting keeps | allow that with"));
+  EXPECT_EQ(refusal({"-i", canvas_, "--mask-box", "100,100,80,80", "--watermark", "off"}), "");
+  const ResolvedRequest resolved = ask({"-i", canvas_, "--mask-box", "100,100,80,80", "--watermark", "flux", "--watermark-kept"});
+  EXPECT_TRUE(resolved.request.watermark.empty()) << "the region must not be marked as well";
+  EXPECT_EQ(resolved.record.request.watermark, "flux");
+  const Image finished = resolved.finish(Image(resolved.request.width, resolved.request.height, 3));
+  EXPECT_TRUE(find_watermark(finished, watermark_bits("flux")).is_found());
+}
+
 TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({}), HasSubstr("inpainting needs an image"));
   EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("it is not clear which part of the image to regenerate | use mask=FILE"));

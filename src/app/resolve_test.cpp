@@ -49,6 +49,20 @@ TEST(Request, UsesTheModelsDefaults) {
   EXPECT_LE(request.seed, 0xffffffffu);
 }
 
+TEST(Request, WatermarksNeedALargeImage) {
+  Asked ask;
+  EXPECT_TRUE(ask({}).request.watermark.empty());
+  EXPECT_EQ(ask({"--watermark", "a5"}).request.watermark.size(), 8u);
+  EXPECT_EQ(ask({"--watermark", "a5"}).record.request.watermark, "a5");
+  EXPECT_TRUE(ask.warnings.empty());
+  const ResolvedRequest small = ask({"--watermark", "flux", "--size", "240x256"});
+  EXPECT_TRUE(small.request.watermark.empty());
+  EXPECT_FALSE(small.record.request.watermark);
+  ASSERT_EQ(ask.warnings.size(), 1u);
+  EXPECT_THAT(ask.warnings[0], HasSubstr("too small for a watermark"));
+  EXPECT_THAT(ask.refusal({"--watermark", "fluxx"}), HasSubstr("2 to 16 hexadecimal digits"));
+}
+
 TEST(Request, GuidanceIsLockedOnDistilledModels) {
   Asked asked;
   const std::string message = asked.refusal({"-g", "4"});

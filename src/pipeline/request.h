@@ -54,6 +54,8 @@ struct Request {
   Tensor given_latents;
   bool decode = true;  // false: images are delivered as latents alone
 
+  std::vector<bool> watermark = {};  // bits that images carry invisibly (image/watermark.h); empty: none
+
   std::vector<float> sigmas() const;  // those of the steps that are run
   int64_t rows() const { return height / 16; }
   int64_t columns() const { return width / 16; }

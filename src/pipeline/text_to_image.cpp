@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "image/pixels.h"
+#include "image/watermark.h"
 #include "ops/view.h"
 #include "pipeline/check_request.h"
 #include "pipeline/decode.h"
@@ -163,6 +164,11 @@ Picture picture_of(Session& session, const Request& request, const Tensor& z, in
                      only_in_f32 ? nullptr : in_f32, session, picture.decoded_in_f32);
   if (session.trace && picture.index == 0)
     session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
+  if (!request.watermark.empty()) {
+    Planes planes = picture.decoded.planes();
+    add_watermark(planes.values, planes.height, planes.width, request.watermark);
+    picture.decoded = DecodedPicture(std::move(planes));
+  }
   return picture;
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "image/mask.h"
+#include "image/watermark.h"
 #include "image/write_image.h"
 #include "pipeline/noise.h"
 #include "pipeline/picture_size.h"
@@ -29,6 +30,9 @@ void check_schedule(const std::string& text) { parse_schedule(text); }
 void check_noise(const std::string& text) { parse_noise(text); }
 void check_format(const std::string& text) { format_from_name(text); }
 void check_metadata(const std::string& text) { MetadataChoice::parse(text); }
+void check_watermark(const std::string& text) {
+  if (text != "off") watermark_bits(text);
+}
 void check_box(const std::string& text) { parse_box(text); }
 void check_margins(const std::string& text) {
   check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
@@ -523,6 +527,21 @@ std::vector<Field> make_fields() {
        .section = "generate",
        .project = Field::Always,
        .member = &R::sidecar},
+      {.name = "watermark",
+       .unit = "off|flux|HEX",
+       .help = "invisible mark in the image: flux, as the reference program writes it, or 2 to 16 hexadecimal digits of your own "
+               "(default: off)",
+       .section = "safety",
+       .member = &R::watermark,
+       .check_text = check_watermark,
+       .record_key = "watermark",
+       .suggestions = {"off", "flux"}},
+      {.name = "watermark_kept",
+       .type = T::Flag,
+       .help = "inpaint: allow <watermark>, although it changes the part of the image that is kept",
+       .section = "safety",
+       .member = &R::watermark_kept,
+       .record_key = "mask.watermark_kept"},
       {.name = "preview",
        .type = T::Choice,
        .unit = "HOW",
@@ -907,7 +926,7 @@ RequestSpec spec_from_json(const Json& json) {
       for (const Field& known : request_fields())
         if (!known.later && !known.help.empty()) names.push_back(known.name);
       const std::string near = nearest_word(key, names);
-      throw Error(ErrorCode::InvalidArgument, fmt::format("there is no request field \"{}\"", printable(key)),
+      throw Error(ErrorCode::InvalidArgument, fmt::format("unknown request field \"{}\"", printable(key)),
                   near.empty() ? Hint() : Hint("did you mean {0}?", {set_option(near)}));
     }
     if (value.is_null()) continue;

@@ -61,6 +61,8 @@ struct RequestSpec {
   Text output, format, rounding, metadata, preview, preview_file;
   Integer quality;
   Flag is_private, no_provenance, sidecar;
+  Text watermark;
+  Flag watermark_kept;
   Text embeddings, noise_file, latents_out, trace, output_type;
   Texts latent_path;
 
