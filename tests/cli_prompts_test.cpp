@@ -54,7 +54,7 @@ TEST_F(CliPrompts, ChoicesAreMadeForEveryPictureOfABatch) {
 
   const Finished missing = generate({"a __beast__"});
   EXPECT_EQ(missing.status, 3);
-  EXPECT_THAT(missing.err, HasSubstr("no beast.txt"));
+  EXPECT_THAT(missing.err, HasSubstr("file beast.txt for __beast__ not found"));
   ASSERT_EQ(generate({"a __beast__ {x|y}", "--wildcards", "off", "-o", "off.png"}).status, 0);
   EXPECT_EQ(settings_of("off.png")["prompt"], "a __beast__ {x|y}");
   // A prompt that was read from an image is not expanded again.

@@ -77,10 +77,9 @@ TEST_F(ModelRoutes, ChangesWhatPeopleWrite) {
   EXPECT_EQ(changed["trigger_phrases"], Json({"ink", "wash"}));
   EXPECT_EQ(changed["defaults"], Json({{"steps", 7}, {"guidance", 2.5}}));
   EXPECT_EQ(body_of(*send("PATCH", path, {{"defaults", {{"steps", nullptr}}}}))["defaults"], Json({{"guidance", 2.5}}));
-  for (const Json& bad :
-       {Json({{"defaults", {{"steps", 0}}}}), Json({{"defaults", {{"steps", "many"}}}}), Json({{"nam", "x"}}),
-        Json({{"name", "a/b"}}), Json({{"components", {{"vae", "nothing"}}}}), Json({{"trigger_phrases", "ink"}}),
-        Json({{"cover_asset", "ast_00000000000000000000000000"}})})
+  for (const Json& bad : {Json({{"defaults", {{"steps", 0}}}}), Json({{"defaults", {{"steps", "many"}}}}), Json({{"nam", "x"}}),
+                          Json({{"name", "a/b"}}), Json({{"components", {{"vae", "nothing"}}}}),
+                          Json({{"trigger_phrases", "ink"}}), Json({{"cover_asset", "ast_00000000000000000000000000"}})})
     EXPECT_EQ(status_of(*send("PATCH", path, bad)), 400) << bad.dump();
   // Reading the file again keeps all of it.
   const Json again = body_of(*send("POST", path + "/identify"));

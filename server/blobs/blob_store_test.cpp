@@ -165,7 +165,7 @@ TEST_F(S3Store, TriesAgainWhenTheStoreIsBusy) {
 }
 
 TEST_F(S3Store, SaysWhatToDoAboutErrors) {
-  EXPECT_THAT(message_of([&] { open_s3_blobs(options("s3://other-bucket")); }), HasSubstr("no bucket \"other-bucket\""));
+  EXPECT_THAT(message_of([&] { open_s3_blobs(options("s3://other-bucket")); }), HasSubstr("bucket \"other-bucket\" not found"));
   S3Options wrong = options();
   wrong.place.signer.access_key = "another-key";
   const std::string refused = message_of([&] { open_s3_blobs(wrong); });

@@ -244,7 +244,7 @@ TEST_F(Installs, ModelsAreCheckedAndConvertedAsJobs) {
   EXPECT_EQ(converted.state, "completed") << converted.error.dump();
   const auto record = open_registry(app_).find("half");
   ASSERT_TRUE(record);
-  EXPECT_EQ(record->key, converted.result["model_key"]);
+  EXPECT_EQ(record->key, converted.result["model_key"].get<std::string>());
   EXPECT_TRUE(fs::exists(folder_ / "models/vae/half.safetensors"));
   EXPECT_THROW(convert_submission(key, {{"quant", "q99"}}, app_), HttpError);
   EXPECT_THROW(convert_submission(key, {{"name", "half"}}, app_), HttpError);

@@ -178,18 +178,20 @@ UnsavedImage RunningJob::take(const ResolvedRequest& resolved, const Picture& pi
           .index = index_++};
 }
 
-void RunningJob::save(UnsavedImage unsaved) {
+std::vector<std::byte> UnsavedImage::encode() const {
+  return finish ? writer.encode(finish(image), record, "-") : writer.encode(image, record, "-");
+}
+
+void RunningJob::save(const UnsavedImage& unsaved, std::shared_future<std::vector<std::byte>> encoded) {
   if (over_) return;
   if (queue_.cancel_noted(job_.id)) flux2::fail(ErrorCode::Cancelled, "stopped");
   const auto began = Clock::now();
-  const Image made = unsaved.finish ? unsaved.finish(unsaved.image) : std::move(unsaved.image);
-  const std::vector<std::byte> encoded = unsaved.writer.encode(made, unsaved.record, "-");
   Asset fields;
   fields.kind = job_.request.value("save", true) ? "image" : "temporary";
   fields.job = job_.id;
-  const Asset asset = patiently([&] { return queue_.assets().put(encoded, fields); });
+  const Asset asset = patiently([&] { return queue_.assets().put(encoded.get(), fields); });
   const JobImage image{
-      .index = unsaved.index, .asset = asset.id, .seed = unsaved.record.seed(), .width = asset.width, .height = asset.height};
+      .index = unsaved.index, .asset = asset.id, .seed = unsaved.seed(), .width = asset.width, .height = asset.height};
   check_lease(patiently([&] { return queue_.store().add_image(job_.id, job_.worker, image); }));
   saved_.push_back(image);
   save_seconds_ += seconds_since(began);

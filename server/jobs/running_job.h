@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,8 @@ struct UnsavedImage {
   int index = 0;  // in the job
 
   int64_t bytes() const { return static_cast<int64_t>(image.pixels.size()); }
+  uint64_t seed() const { return record.seed(); }
+  std::vector<std::byte> encode() const;  // the file; any thread may call it
 };
 
 // One job between its claim and its end: what it reports, stores and delivers. The worker decides what runs when. Its images are
@@ -43,7 +46,7 @@ class RunningJob {
   bool wants_preview(const StepDone& step) const;
   void preview(const Image& image, const StepDone& step);
   UnsavedImage take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
-  void save(UnsavedImage image);  // on the saver's thread
+  void save(const UnsavedImage& image, std::shared_future<std::vector<std::byte>> encoded);  // on the saver's thread
   void count_usage(const Models& models);
 
   bool cancel_requested();  // asks the store now and then: JobQueue::cancel_poll()

@@ -113,7 +113,7 @@ TEST_F(TrainingRequestTest, AssetsBecomeADataset) {
   const std::string id = "ast_" + assets_.put(png, {.kind = "upload"}).id;
   EXPECT_EQ(write({{"assets", {{{"asset_id", id}, {"caption", "a dog"}, {"references", {id}}}}}}), "");
   const Json dataset = parse_json(read_text_file(folder_ / "data" / "run" / "dataset.json"));
-  EXPECT_EQ(dataset["general"]["enable_bucket"], true);
+  EXPECT_EQ(dataset["datasets"][0]["enable_bucket"], true);
   EXPECT_THAT(read_text_file(folder_ / "data" / "run" / "images.jsonl"), HasSubstr("a dog"));
   EXPECT_TRUE(fs::exists(folder_ / "data" / "run" / "images" / "000000.png"));
   EXPECT_EQ(write({{"assets", {{{"asset_id", "ast_00000000000000000000000000"}, {"caption", "x"}}}}}), "invalid_request");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/start_thread.h"
 #include "server/jobs/job_error.h"
@@ -273,10 +274,26 @@ void Worker::note_models() {
   for (const std::string& name : gone) queue_.events().publish("model.unloaded", {{"model", name}});
 }
 
+// On a fast GPU an image takes less time to make than to encode, so several are encoded at a time. They are saved in order. If
+// all encoders are busy, or the system allows no more threads, the saver's thread encodes when it comes to the image.
+std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<const UnsavedImage>& image) {
+  constexpr int kEncoders = 4;
+  if (encoding_->fetch_add(1) < kEncoders) {
+    try {
+      return std::async(std::launch::async, [image, busy = std::shared_ptr<void>(nullptr, [n = encoding_](void*) {
+                                                      n->fetch_sub(1);
+                                                    })] { return image->encode(); });
+    } catch (const std::system_error&) {}
+  } else {
+    encoding_->fetch_sub(1);
+  }
+  return std::async(std::launch::deferred, [image] { return image->encode(); });
+}
+
 void Worker::save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
   if (job.is_over()) return;
-  const auto image = std::make_shared<UnsavedImage>(job.take(resolved, picture, std::move(record)));
-  saver_->add(&job, image->bytes(), [&job, image] { job.save(std::move(*image)); });
+  const auto image = std::make_shared<const UnsavedImage>(job.take(resolved, picture, std::move(record)));
+  saver_->add(&job, image->bytes(), [&job, image, encoded = encode(image)] { job.save(*image, encoded); });
 }
 
 void Worker::complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -100,6 +101,7 @@ class Worker {
   PictureMaker& load_for(const Jobs& jobs);
   void run_alone(std::unique_ptr<RunningJob> job, PictureMaker& maker);
   void run_together(Jobs& jobs, PictureMaker& maker);
+  std::shared_future<std::vector<std::byte>> encode(const std::shared_ptr<const UnsavedImage>& image);
   void save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
   void complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes);  // after its images are saved
   bool should_stop(const Jobs& jobs);
@@ -129,6 +131,7 @@ class Worker {
   std::optional<std::string> load_;
   std::vector<std::string> unreturned_;  // jobs to be given back when the database answers
   bool worked_ = false;                  // no job is held any more
+  std::shared_ptr<std::atomic<int>> encoding_ = std::make_shared<std::atomic<int>>(0);  // images that are being encoded now
   std::optional<Saver> saver_;
   std::jthread thread_, leases_;
 };

@@ -29,6 +29,7 @@ std::vector<std::string> example_of(const Field& f) {
       {"vae_tile", {"256"}},
       {"quant_cache", {"5"}},
       {"size", {"768x512"}},
+      {"watermark", {"0f1e"}},
       {"seed", {"9223372036854775807"}},
   };
   if (const auto found = own.find(f.name); found != own.end()) return found->second;
