@@ -12,19 +12,40 @@ namespace {
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kCompiledBytes = 4 << 20;
 
-re2::StringPiece piece(std::string_view text) { return {text.data(), text.size()}; }
+// Names are bytes, which need not be UTF-8: each byte becomes the code point of its value. (RE2 has a mode for such texts,
+// Latin-1, but in Debian 12's version "é|éa" is not found in "é" then: it looks for a common beginning in UTF-8.)
+std::string code_points_of(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) out += static_cast<char>(0xC0 | byte >> 6), out += static_cast<char>(0x80 | (byte & 0x3F));
+    else out += c;
+  }
+  return out;
+}
+
+std::string bytes_of(std::string_view code_points) {
+  std::string out;
+  for (size_t i = 0; i < code_points.size(); ++i) {
+    const auto first = static_cast<unsigned char>(code_points[i]);
+    const bool pair = first >= 0xC0 && i + 1 < code_points.size();
+    out += pair ? static_cast<char>((first & 0x03) << 6 | (code_points[++i] & 0x3F)) : code_points[i];
+  }
+  return out;
+}
 
 RE2::Options pattern_options() {
   RE2::Options options;
   options.set_log_errors(false);
   options.set_max_mem(kCompiledBytes);
-  options.set_encoding(RE2::Options::EncodingLatin1);  // names are bytes; UTF-8 inside a pattern is compared byte by byte
   return options;
 }
 
 // Our own sentences for what RE2 reports.
 std::string reason_of(const RE2& compiled) {
-  const std::string part = compiled.error_arg().empty() ? "" : fmt::format(" at \"{}\"", printable(compiled.error_arg()));
+  const std::string part =
+      compiled.error_arg().empty() ? "" : fmt::format(" at \"{}\"", printable(bytes_of(compiled.error_arg())));
   switch (compiled.error_code()) {
     case RE2::ErrorBadPerlOp: return "looking ahead or behind and other (?…) groups are not supported" + part;
     case RE2::ErrorBadEscape: return "this escape is not supported (there are no back references)" + part;
@@ -53,14 +74,14 @@ struct Pattern::Compiled {
 Pattern::Pattern(const std::string& expression) : text_(expression) {
   check(expression.size() <= kLongestPattern, "the regular expression \"{}\" has {} bytes; at most {} are supported",
         printable(expression), expression.size(), kLongestPattern);
-  auto compiled = std::shared_ptr<Compiled>(new Compiled{{expression, pattern_options()}});
+  auto compiled = std::shared_ptr<Compiled>(new Compiled{{code_points_of(expression), pattern_options()}});
   check(compiled->expression.ok(), "\"{}\" is not a valid regular expression: {}", printable(expression),
         reason_of(compiled->expression));
   compiled_ = std::move(compiled);
 }
 
-bool Pattern::found_in(std::string_view text) const { return RE2::PartialMatch(piece(text), compiled_->expression); }
-bool Pattern::matches(std::string_view text) const { return RE2::FullMatch(piece(text), compiled_->expression); }
+bool Pattern::found_in(std::string_view text) const { return RE2::PartialMatch(code_points_of(text), compiled_->expression); }
+bool Pattern::matches(std::string_view text) const { return RE2::FullMatch(code_points_of(text), compiled_->expression); }
 
 bool patterns_available() { return true; }
 

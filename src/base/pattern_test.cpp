@@ -53,6 +53,16 @@ TEST(Pattern, UnderstandsThePatternsThatPeopleUse) {
   EXPECT_FALSE(Pattern("(?i)MLP").found_in("attn"));
 }
 
+// RE2's own mode for bytes does not find the first of these.
+TEST(Pattern, NamesAreBytes) {
+  if (!patterns_available()) GTEST_SKIP() << "built without RE2";
+  EXPECT_TRUE(Pattern("é|éa").found_in("café"));
+  EXPECT_TRUE(Pattern("\xff|\xff\x01").found_in("a\xff"));
+  EXPECT_TRUE(Pattern("caf..").matches("café")) << "é has two bytes";
+  EXPECT_FALSE(Pattern("é").found_in("\xe9"));
+  EXPECT_THAT(pattern_refusal("é("), testing::HasSubstr("\"é(\""));
+}
+
 TEST(Pattern, ARefusalNamesThePatternAndTheReason) {
   if (!patterns_available()) GTEST_SKIP() << "built without RE2";
   EXPECT_THAT(pattern_refusal("a("), testing::AllOf(testing::HasSubstr("\"a(\""), testing::HasSubstr("a ) is missing")));

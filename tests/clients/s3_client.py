@@ -74,14 +74,14 @@ def main():
     edited = generate(url, kind="edit", references=[upload["image"]])
     check("a job reads an upload", edited["state"] == "completed", edited)
 
-    requests.delete(f"{url}/api/v1/assets/{asset['id']}", timeout=60)
+    requests.delete(f"{url}/api/v1/assets/{asset['id']}?permanent=1", timeout=60)
     check("a deleted image is no object any more", not any(asset["id"][4:] in k for k in keys()), keys())
 
     code, said = start_fails(program, {"AWS_SECRET_ACCESS_KEY": "wrong"}, f"s3://{BUCKET}/x")
     check("a wrong key is explained", code != 0 and "AWS_SECRET_ACCESS_KEY" in said and "SignatureDoesNotMatch" in said, said)
     check("without quoting it", os.environ["AWS_SECRET_ACCESS_KEY"] not in said, "the secret was printed")
     code, said = start_fails(program, {}, "s3://no-such-bucket")
-    check("a missing bucket is explained", code != 0 and "no bucket \"no-such-bucket\"" in said, said)
+    check("a missing bucket is explained", code != 0 and "bucket \"no-such-bucket\" not found" in said, said)
     code, said = start_fails(program, {"AWS_ACCESS_KEY_ID": ""}, f"s3://{BUCKET}")
     check("missing keys are explained", code != 0 and "AWS_ACCESS_KEY_ID" in said, said)
     return checks.finish()
