@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "image/write_image.h"
@@ -28,7 +29,7 @@ class FakePeer : public Exchange::Peer {
     void close() override {
       if (closed) return;
       closed = true;
-      for (const auto& call : calls) call();
+      for (const auto& call : std::exchange(calls, {})) call();  // what they hold may hold this channel
     }
     void on_closed(std::function<void()> call) override { calls.push_back(std::move(call)); }
 
