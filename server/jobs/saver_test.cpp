@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A save that takes until it is let go.
+// A save that blocks until it is released.
 struct Gate {
   std::promise<void> opened;
   std::shared_future<void> open = opened.get_future().share();

@@ -280,13 +280,13 @@ std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<
   constexpr int kEncoders = 4;
   if (encoding_->fetch_add(1) < kEncoders) {
     try {
-      return std::async(std::launch::async, [image, busy = std::shared_ptr<void>(nullptr, [n = encoding_](void*) {
-                                                      n->fetch_sub(1);
-                                                    })] { return image->encode(); });
+      return std::async(std::launch::async, [image, encoding = encoding_] {
+        const std::shared_ptr<void> leave(nullptr, [&](void*) { encoding->fetch_sub(1); });
+        return image->encode();
+      });
     } catch (const std::system_error&) {}
-  } else {
-    encoding_->fetch_sub(1);
   }
+  encoding_->fetch_sub(1);
   return std::async(std::launch::deferred, [image] { return image->encode(); });
 }
 

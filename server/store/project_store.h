@@ -36,7 +36,7 @@ class ProjectStore {
 
   enum class Images { Trash, Keep };
   // Into the trash, with its images or, with Keep, after they have moved to the default project. Images that the default project
-  // has already go into the trash. False: there is no such project, or it is in the trash.
+  // has already go into the trash. False: not found, or in the trash.
   bool trash(const std::string& id, Images images, int64_t now);
   bool restore(const std::string& id);  // with the images that went into the trash together with it
   // Removes projects that have been in the trash since before that time and have no images any more, with their boards and

@@ -298,7 +298,7 @@ TEST_F(CudaEightBitGradientTest, ZerosStayAndNanShows) {
   const int64_t n = 32, k = 48;
   std::vector<float> values(4 * n, 1e-3f);
   std::fill(values.begin(), values.begin() + n, 0.0f);
-  std::fill(values.begin() + n, values.begin() + 2 * n, 1e-37f);  // 448 divided by it is no finite number
+  std::fill(values.begin() + n, values.begin() + 2 * n, 1e-37f);  // 448 divided by it is not finite
   values[2 * n + 3] = std::numeric_limits<float>::quiet_NaN();
   const Tensor dy = Tensor::from(*stream, DType::BF16, {4, n}, std::span<const float>(values)), w = quantised_weight(n, k);
   const Tensor dx = blank({4, k}, DType::BF16);
