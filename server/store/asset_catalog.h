@@ -56,8 +56,8 @@ class AssetCatalog {
   // the same bytes already.
   std::optional<CatalogItem> change(const std::string& id, const CatalogChange& change);
 
-  bool trash(const std::string& id, int64_t now);  // false: not found, or already in the trash
-  bool restore(const std::string& id);             // false: it is not in the trash
+  bool trash(const std::string& id, int64_t now);                         // false: not found, or already in the trash
+  bool restore(const std::string& id);                                    // false: it is not in the trash
   std::vector<std::string> in_trash(int64_t before_ms, int limit) const;  // ids, those deleted first at the front
 
   struct TagCount {
