@@ -108,7 +108,7 @@ grep -q '^ID=debian' /etc/os-release && need_packages chromium
 browser=$(command -v chromium || command -v google-chrome || true)
 if [[ -n $browser ]]; then
   start page
-  count page "$venv/bin/python" tests/clients/page.py "$url" "$browser" --locked "$locked"
+  count page "$venv/bin/python" tests/clients/page.py "$url" "$browser" --locked "$locked" --program "$program" --data "$work/page"
 else
   say "the page was not tested: Chromium is not installed"
 fi

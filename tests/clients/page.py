@@ -1,85 +1,27 @@
 """Uses the web page as a person would, in a real browser. Prints one line per check."""
-import argparse, base64, json, pathlib, struct, sys, time, urllib.request, zlib
+import argparse, base64, json, pathlib, sys, time, traceback, urllib.request
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
+
+import page_models, page_resilience, page_support
+from page_support import Api, check, draft, finished, pixels, png, problems, shown, tab, wait_until
 
 arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("url")
 arguments.add_argument("chromium")
 arguments.add_argument("--locked", help="a server with the key \"a key of this test\"")
+arguments.add_argument("--data", type=pathlib.Path, help="the server's data folder")
+arguments.add_argument("--program", help="flux2, for checks that start servers of their own")
 arguments.add_argument("--screenshots", type=pathlib.Path, help="a folder for images of every tab")
 arguments.add_argument("--only", help="names of steps, with commas between them; for work on the page")
 arguments = arguments.parse_args()
 URL, CHROMIUM, SHOTS = arguments.url, arguments.chromium, arguments.screenshots
-passed, failed, problems = 0, 0, []
-
-
-def check(name, holds, details=""):
-    global passed, failed
-    passed, failed = passed + bool(holds), failed + (not holds)
-    print(f"{'ok    ' if holds else 'FAILED'} {name} {'' if holds else details}", flush=True)
-
-
-def get(path):
-    with urllib.request.urlopen(URL + path) as answer:
-        return json.load(answer)
+get = Api(URL).get
 
 
 def open_page(browser, width=1280, height=800, **more):
-    context = browser.new_context(viewport={"width": width, "height": height}, **more)
-    page = context.new_page()
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
-    page.on("request", lambda request: request.url.startswith((URL, "data:", "blob:")) or problems.append("foreign request " + request.url))
-    page.goto(URL)
-    page.wait_for_selector("nav a")
-    return page
-
-
-def tab(page, name):
-    page.click(f"nav a[href='#{name}']")
-    page.wait_for_selector(f"main > :not([hidden])")
-
-
-def shown(page):
-    return page.locator("main > :not([hidden])")
-
-
-def finished(page, timeout=60_000):
-    shown(page).locator(".stage img:not(.preview)").wait_for(timeout=timeout)
-
-
-def wait_until(call, seconds=30):
-    until = time.time() + seconds
-    while time.time() < until:
-        if call():
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def pixels(page, url):
-    """The samples of an image, decoded by the browser."""
-    return page.evaluate("""async (url) => {
-      const image = new Image(); image.src = url; await image.decode();
-      const canvas = document.createElement("canvas"); canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-      const context = canvas.getContext("2d"); context.drawImage(image, 0, 0);
-      return { width: canvas.width, height: canvas.height, data: [...context.getImageData(0, 0, canvas.width, canvas.height).data] };
-    }""", url)
-
-
-def draft(page, name):
-    """What the page keeps in the browser."""
-    return json.loads(page.evaluate(f"localStorage['flux2.{name}'] || '{{}}'"))
-
-
-def png(width, height, colour):
-    """A PNG whose pixel at (x, y) is colour(x, y)."""
-    rows = b"".join(b"\0" + b"".join(bytes(colour(x, y)) for x in range(width)) for y in range(height))
-    chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows))
-            + chunk(b"IEND", b""))
+    return page_support.open_page(browser, URL, width, height, **more)
 
 
 def first_image(browser):
@@ -531,12 +473,6 @@ def many_images(browser):
     page.context.close()
 
 
-def models(page):
-    tab(page, "models")
-    check("the bundled model is listed", wait_until(lambda: page.locator(".card h3", has_text="pico").count() >= 1))
-    check("starter models are offered", wait_until(lambda: page.locator(".card", has_text="klein").count() >= 1))
-
-
 def training(page):
     tab(page, "training")
     shown(page).get_by_label("Name").fill("circles")
@@ -568,6 +504,10 @@ def training(page):
     check("an image is made with it", job["state"] == "completed" and job["request"]["loras"][0]["name"].startswith("run:circles@"), job["error"])
     tab(page, "training")
     check("the run ends", wait_until(lambda: get("/api/v1/training")["items"][0]["state"] == "completed", 180))
+
+
+def model_details(page):
+    page_models.details(page, Api(URL), arguments.data)
 
 
 def projects(page):
@@ -748,20 +688,30 @@ def locked_server(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
     page = None
-    for step in (first_image, sizes_and_batches, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, models, training, projects, two_windows, keyboard_only, connection, many_images, weight, language, looks,
-                 locked_server):
+    alone = {keyboard_only, connection, many_images, weight, language, looks, locked_server}  # they open pages of their own
+    own_server = {page_models.installing}
+    steps = [first_image, sizes_and_batches, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, projects, two_windows,
+             keyboard_only, connection, page_models.installing, many_images, weight, language, looks, locked_server]
+    for step in steps:
         if arguments.only and step.__name__ not in arguments.only.split(",") or step is locked_server and not arguments.locked:
             continue
         started = time.time()
-        if step is first_image:
-            page = first_image(browser)
-        elif step in (keyboard_only, connection, many_images, weight, language, looks, locked_server):
-            step(browser)
-        else:
-            page = page or open_page(browser)
-            step(page)
-        print(f"       {step.__name__}: {time.time() - started:.1f} s")
+        try:
+            if step is first_image:
+                page = first_image(browser)
+            elif step in own_server:
+                step(browser, arguments.program)
+            elif step in alone:
+                step(browser)
+            else:
+                page = page or open_page(browser)
+                step(page)
+        except Exception as error:  # the other steps are tried as well, with a new page
+            traceback.print_exc(limit=-3)
+            check(f"{step.__name__} comes to its end", False, str(error).splitlines()[0])
+            page = None
+        print(f"       {step.__name__}: {time.time() - started:.1f} s", flush=True)
     check("no error in the console, no request to another machine", not problems, problems[:5])
     browser.close()
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+print(f"{page_support.passed} passed, {page_support.failed} failed")
+sys.exit(page_support.failed > 0)

@@ -25,7 +25,9 @@ export function seconds(value) {
   return t("time.hours", { n: (value / 3600).toFixed(1) });
 }
 
+const UNITS = [["GiB", 2 ** 30, 1], ["MiB", 2 ** 20, 0], ["KiB", 2 ** 10, 0]];
+
 export function bytes(value) {
-  const gib = value / 2 ** 30;
-  return gib >= 1 ? `${gib.toFixed(1)} GiB` : `${Math.max(1, Math.round(value / 2 ** 20))} MiB`;
+  const [unit, size, digits] = UNITS.find(([, s]) => value >= s) || UNITS.at(-1);
+  return `${value && value < 2 ** 10 ? 1 : (value / size).toFixed(digits)} ${unit}`;
 }

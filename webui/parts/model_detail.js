@@ -13,6 +13,21 @@ const WHOLE = ["steps", "width", "height"];
 const cover = (model) => (model.cover_asset ? `/api/v1/assets/${model.cover_asset}/thumb` : "");
 export const coverOf = (model) => (cover(model) ? h("img", { class: "cover", src: cover(model), alt: "" }) : null);
 
+async function dataUrlOf(url) {
+  const blob = await (await fetch(url)).blob();
+  return new Promise((done) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.readAsDataURL(blob);
+  });
+}
+
+// The image of a data URL as a file; throws if it is none. The policy of the page forbids fetching data URLs.
+function fileOfDataUrl(text) {
+  const [, type, data] = text.match(/^data:(image\/[\w+.-]+);base64,(.+)$/);
+  return new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], "cover", { type });
+}
+
 class ModelDetail {
   constructor(model, changed) {
     this.model = model;
@@ -128,6 +143,7 @@ class ModelDetail {
   async #export() {
     const { name, description, defaults, trigger_phrases, source } = this.model;
     const json = { name, description, source_url: source?.ref || "", default_settings: defaults || {}, trigger_phrases };
+    if (this.model.cover_asset) json.cover_image = await dataUrlOf(cover(this.model));
     const file = URL.createObjectURL(new Blob([JSON.stringify(json, null, 2)], { type: "application/json" }));
     h("a", { href: file, download: `${name}.json` }).click();
     setTimeout(() => URL.revokeObjectURL(file), 60_000);
@@ -141,7 +157,13 @@ class ModelDetail {
         const known = { description: "description", default_settings: "defaults", trigger_phrases: "trigger_phrases" };
         for (const [name, value] of Object.entries(JSON.parse(await file.files[0].text())))
           if (name in known) values[known[name]] = value;
-          else if (value && !["name", "source_url"].includes(name)) left.push(name);
+          else if (name === "cover_image" && value) {
+            try {
+              values.cover_asset = (await upload(fileOfDataUrl(value))).id;
+            } catch {
+              left.push(name);
+            }
+          } else if (value && !["name", "source_url"].includes(name)) left.push(name);
       } catch {
         toast(t("model_detail.not_read"), { kind: "error" });
         return;

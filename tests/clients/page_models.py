@@ -1,0 +1,154 @@
+"""Checks of the tab Models: installing from a hub, scanning, details, several at once."""
+import json, os, pathlib, subprocess, tempfile
+
+from fake_hub import FakeHub
+from page_support import REPOSITORY, Server, check, file_of, open_page, open_window, png, problems, reload, shown, tab, wait_until
+
+
+def card(page, name):
+    return page.locator(".card", has=page.get_by_role("heading", name=name, exact=True))
+
+
+def installing(browser, program):
+    """A repository of a fake hub: paused, dropped, resumed, seen from two windows, and then used."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, "models", "synth", "--layout", "diffusers", "--out", f"{folder}/toy"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "FLUX2_HOME": f"{folder}/home"})
+        hub = FakeHub(f"{folder}/toy")
+    with Server(program, environment={"HF_ENDPOINT": hub.endpoint}) as server:
+        try:
+            install_steps(browser, server, hub)
+        finally:
+            hub.close()
+
+
+def install_steps(browser, server, hub):
+    page = open_page(browser, server.url)
+    tab(page, "models")
+    check("the bundled model is listed", wait_until(lambda: card(page, "pico").count() == 1))
+    check("starter models are offered with their size", wait_until(lambda: "GiB" in page.locator(".card", has_text="klein").first.inner_text()))
+    source = page.get_by_label("Repository, address, or path on the server")
+    source.fill("owner/nothing")
+    page.get_by_role("button", name="Install", exact=True).first.click()
+    row = page.locator(".installs > li")
+    check("an unknown repository is said in words", wait_until(lambda: "owner/nothing" in row.first.inner_text() and row.first.get_attribute("data-state") == "error"), row.all_inner_texts())
+    row.first.get_by_label("Close").click()
+    check("a failed installation is removed from the list", wait_until(lambda: row.count() == 0))
+
+    hub.bytes_per_s = 1_500_000
+    source.fill("owner/model")
+    page.get_by_text("Choose files").click()
+    files = page.locator("dialog .ticks li")
+    check("the files of a repository are listed", wait_until(lambda: files.count() == len(hub.files)), files.count())
+    page.get_by_label("Search files").fill("transformer")
+    check("they are searched", page.locator("dialog .ticks li:visible").count() == 2)
+    page.get_by_text("Install the chosen files").click()
+    install = lambda: server.get("/api/v1/models/installs")["items"][0]
+    check("the amount is shown as it grows", wait_until(lambda: row.get_by_role("progressbar").count() == 1 and float(row.get_by_role("progressbar").get_attribute("value")) > 100_000))
+    row.get_by_text("Pause", exact=True).click()
+    check("a pause is shown at once", row.get_attribute("data-state") == "paused", row.get_attribute("data-state"))
+    check("it is paused", wait_until(lambda: install()["state"] == "paused"))
+    other = open_window(page.context, server.url)
+    tab(other, "models")
+    check("another window shows it", wait_until(lambda: other.locator(".installs > li").get_attribute("data-state") == "paused"))
+    hub.ranges.clear()
+    other.locator(".installs > li").get_by_text("Resume", exact=True).click()
+    check("another window resumes it, and this one shows it", wait_until(lambda: row.get_attribute("data-state") == "downloading"), row.get_attribute("data-state"))
+    check("it asks for the missing bytes only", wait_until(lambda: any(hub.ranges)), hub.ranges)
+    other.close()
+    hub.hang_up = 3
+    check("connections that drop are made again by themselves", wait_until(lambda: hub.hang_up == 0) and row.get_attribute("data-state") == "downloading", row.inner_text())
+    row.get_by_text("Pause", exact=True).click()
+    wait_until(lambda: install()["state"] == "paused")
+    hub.refuses = True
+    row.get_by_text("Resume", exact=True).click()
+    check("a hub that refuses is an error in words", wait_until(lambda: row.get_attribute("data-state") == "error" and len(row.locator(".error").inner_text()) > 10), row.inner_text())
+    reload(page)
+    check("a reload keeps it", wait_until(lambda: row.count() == 1 and row.get_attribute("data-state") == "error"))
+    hub.refuses, hub.bytes_per_s = False, 0
+    hub.ranges.clear()
+    row.get_by_text("Try again").click()
+    check("after another try it is complete", wait_until(lambda: row.get_attribute("data-state") == "completed"), row.inner_text())
+    check("what was there was not downloaded again", any(hub.ranges), hub.ranges)
+    check("the model is in the list without a reload", wait_until(lambda: page.locator(".models").first.locator(".card").count() == 5), page.locator(".card h3").all_inner_texts())
+    several_models(page, server, hub)
+    page.context.close()
+
+
+def several_models(page, server, hub):
+    models = page.locator(".models").first.locator(".card")
+    page.get_by_label("Order", exact=True).select_option("size")
+    first = models.first.inner_text()
+    page.get_by_label("Reverse the order").click()
+    check("models are ordered both ways", models.first.inner_text() != first and models.last.inner_text() == first)
+    page.get_by_label("Type of model").select_option("vae")
+    check("models are filtered by type", models.count() == 1)
+    page.get_by_label("Type of model").select_option("")
+    page.get_by_text("Select all shown").click()
+    check("all registered models are selected", wait_until(lambda: "4 selected" in shown(page).inner_text()))
+    bar = shown(page).locator(".toolbar").nth(1)
+    bar.get_by_text("Identify again").click()
+    check("several models are identified again, with the result in words", wait_until(lambda: "4 done, 0 failed" in page.locator("#toasts").inner_text()), page.locator("#toasts").inner_text())
+    bar.get_by_text("Remove", exact=True).click()
+    page.get_by_text("Remove, keep files").click()
+    check("several models are removed", wait_until(lambda: models.count() == 1 and server.get("/api/v1/models")["total"] == 1))
+    for name, content in hub.files.items():
+        path = server.home / "data" / "models" / "toy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    page.get_by_text("Search the model folders").click()
+    ticks = page.locator("dialog .ticks input")
+    check("the model folders are searched", wait_until(lambda: ticks.count() == 4), ticks.count())
+    page.get_by_text("Tick none").click()
+    page.locator("dialog .ticks label", has_text="Autoencoder").click()
+    page.get_by_text("Register", exact=True).click()
+    check("what is ticked is registered where it is", wait_until(lambda: [m["type"] for m in server.get("/api/v1/models")["items"] if m["key"]] == ["vae"]), server.get("/api/v1/models")["items"])
+    page.get_by_text("Search the model folders").click()
+    check("and is shown as installed then", wait_until(lambda: ticks.count() == 4 and page.locator("dialog .ticks input:disabled").count() == 1))
+    page.keyboard.press("Escape")
+
+
+def details(page, api, data):
+    """The adapter that the training step made is registered, described and used."""
+    run = api.get("/api/v1/training")["items"][0]
+    checkpoint = api.get(f"/api/v1/training/{run['id']}/checkpoints")["items"][0]
+    api.send("/api/v1/models/install", {"source": str(data.resolve() / run["folder"] / checkpoint["path"]), "name": "circles", "in_place": True})
+    check("a trained adapter is registered", wait_until(lambda: [l["name"] for l in api.get("/api/v1/loras")["items"]] == ["circles"]))
+    tab(page, "models")
+    card(page, "circles").get_by_text("Details").click()
+    page.get_by_label("Notes").fill("round things")
+    page.get_by_label("Trigger words").fill("zorp")
+    page.get_by_label("Trigger words").press("Enter")
+    page.locator("dialog .chips button").wait_for()
+    page.get_by_label("Trigger words").fill("zorp")
+    page.get_by_label("Trigger words").press("Enter")
+    check("a trigger is not added twice", wait_until(lambda: "already" in page.locator("#toasts").inner_text()))
+    page.get_by_label("Weight", exact=True).fill("0.7")
+    page.get_by_label("Weight", exact=True).press("Tab")
+    cover = png(64, 64, lambda x, y: (x * 4, y * 4, 0))
+    page.get_by_label("Choose a cover").set_input_files([file_of("c.png", cover)])
+    known = lambda: api.get("/api/v1/models/circles")
+    check("notes, triggers, defaults and cover of a model are stored", wait_until(lambda: known()["description"] == "round things" and known()["trigger_phrases"] == ["zorp"]
+          and known()["defaults"].get("lora_weight") == 0.7 and known()["cover_asset"]), known())
+    page.locator("dialog .cover").wait_for()
+    with page.expect_download() as download:
+        page.get_by_text("Export settings").click()
+    exported = json.loads(pathlib.Path(download.value.path()).read_text())
+    check("the settings of a model are exported with the cover", exported["trigger_phrases"] == ["zorp"] and exported["default_settings"] == {"lora_weight": 0.7}
+          and exported["cover_image"].startswith("data:image/"), exported)
+    exported.update(description="imported", cover_image="data:,x")
+    page.get_by_label("Import settings").set_input_files([file_of("c.json", json.dumps(exported).encode(), "application/json")])
+    check("and imported, saying what was left out", wait_until(lambda: known()["description"] == "imported" and "cover_image" in page.locator("#toasts").inner_text()))
+    page.keyboard.press("Escape")
+    tab(page, "generate")
+    prompt = shown(page).locator("[data-name=prompt]")
+    switched_on = shown(page).locator(".loras .lora button")
+    while switched_on.count():  # the checkpoint that was tried
+        switched_on.first.click()
+    prompt.fill("a picture of ")
+    prompt.press_sequentially("@circ")
+    check("@ offers a LoRA", wait_until(lambda: "circles" in shown(page).locator(".completion").inner_text()))
+    prompt.press("Enter")
+    check("it is switched on with its weight, and its trigger is in the prompt", prompt.input_value() == "a picture of zorp" and "circles" in shown(page).locator(".loras").inner_text()
+          and "0.70" in shown(page).locator(".loras").inner_text(), [prompt.input_value(), shown(page).locator(".loras").inner_text()])
+    shown(page).locator(".loras .lora button").first.click()
