@@ -23,12 +23,12 @@ EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const F
                                          const TrainOptions& options, const Engine& engine, const Log& log) {
   const ModelFiles& files = dataset.files;
   const NamedWeights weights(open_weights(files.text_encoder, log), ModelPart::TextEncoder);
-  const Qwen3Config config = text_encoder_config(files, weights);
+  const DecoderConfig config = text_encoder_config(files, weights);
   if (config.output_width() != dataset.model.text_width)
     fail(ErrorCode::Incompatible, "{} makes text states of width {}, but {} needs {}: it is the text encoder of another model",
          files.text_encoder.string(), config.output_width(), dataset.model.full_name, dataset.model.text_width);
   check_training_memory("the transformer and the text encoder",
-                        parameters_in(Qwen3Encoder(config)) + parameters_in(Flux2Transformer(transformer)), options, engine);
+                        parameters_in(TextEncoder(config)) + parameters_in(Flux2Transformer(transformer)), options, engine);
 
   EncoderTraining training;
   training.text_length = files.defaults.text_length;
@@ -46,7 +46,7 @@ EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const F
   return training;
 }
 
-Tensor states_of(const EncoderTraining& training, const Qwen3Encoder& encoder, const std::string& prompt, Stream& stream,
+Tensor states_of(const EncoderTraining& training, const TextEncoder& encoder, const std::string& prompt, Stream& stream,
                  DType activations) {
   const PromptTokens tokens = tokenize_prompt(*training.tokenizer, prompt, training.text_length);
   const Shape shape{1, training.text_length};

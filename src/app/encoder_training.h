@@ -4,7 +4,7 @@
 #include <string>
 
 #include "app/training_data.h"
-#include "model/qwen3.h"
+#include "model/text_encoder.h"
 #include "text/bpe_tokenizer.h"
 #include "train/data/caption_tokens.h"
 #include "train/train_options.h"
@@ -24,7 +24,7 @@ EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const F
                                          const TrainOptions& options, const Engine& engine, const Log& log);
 
 // The text states [T, C] of a prompt, in F32 on the host.
-Tensor states_of(const EncoderTraining& training, const Qwen3Encoder& encoder, const std::string& prompt, Stream& stream,
+Tensor states_of(const EncoderTraining& training, const TextEncoder& encoder, const std::string& prompt, Stream& stream,
                  DType activations);
 
 }  // namespace flux2

@@ -338,7 +338,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   if (encoder_training) {
     inputs.text_encoder = session->models.text_encoder.get();
     inputs.text_encoder_source = session->model->text_encoder.weights;
-    inputs.use_text_encoder = [&](const std::shared_ptr<const Qwen3Encoder>& encoder) {
+    inputs.use_text_encoder = [&](const std::shared_ptr<const TextEncoder>& encoder) {
       const auto encoded = [&](const std::string& text) {
         return states_of(*encoder_training, *encoder, text, *session->stream, session->activations);
       };

@@ -7,7 +7,6 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/cpu_features.h"
-#include "base/json.h"
 #include "engine/backends.h"
 #include "engine/cpu_levels.h"
 
@@ -43,26 +42,6 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
   return open_gpu(index, plans, options.memory_limit);
 }
 
-// config.json beside the weights carries what shapes cannot tell.
-void read_qwen3_config(const std::filesystem::path& weights, Qwen3Config& config) {
-  const auto folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path();
-  const auto path = folder / "config.json";
-  if (!std::filesystem::exists(path)) return;
-  const Json json = read_model_json(path);
-  if (!json.is_object()) fail(ErrorCode::BadFile, "{}: expected an object, found {}", path.string(), json.type_name());
-  const auto number = [&](const Json& from, const char* key, double low, double high, auto& target) {
-    const auto found = from.find(key);
-    if (found == from.end() || found->is_null()) return;
-    if (!found->is_number() || !(found->get<double>() >= low && found->get<double>() <= high))
-      fail(ErrorCode::BadFile, "{}: {} must be a number from {} to {}", path.string(), key, low, high);
-    target = found->get<std::decay_t<decltype(target)>>();
-  };
-  number(json, "rms_norm_eps", 0, 1, config.norm_eps);
-  number(json, "rope_theta", 1, 1e12, config.rope_theta);
-  if (json.contains("rope_parameters") && json["rope_parameters"].is_object())
-    number(json["rope_parameters"], "rope_theta", 1, 1e12, config.rope_theta);
-}
-
 }  // namespace
 
 namespace {
@@ -95,9 +74,8 @@ std::shared_ptr<LoadedModel> Engine::empty_model() const {
   return model;
 }
 
-Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& weights) {
-  Qwen3Config config = detect_qwen3(weights);
-  read_qwen3_config(files.text_encoder, config);
+DecoderConfig text_encoder_config(const ModelFiles& files, const NamedWeights& weights) {
+  DecoderConfig config = detect_decoder(weights);
   config.states = files.defaults.text_layers;
   return config;
 }

@@ -141,7 +141,7 @@ class Engine {
 };
 
 // The geometry of a model's text encoder, from its weights and the config.json next to them, and which states are read.
-Qwen3Config text_encoder_config(const ModelFiles& files, const NamedWeights& weights);
+DecoderConfig text_encoder_config(const ModelFiles& files, const NamedWeights& weights);
 
 // One entry per device that this build can use here, the CPU first, and one per missing backend with the reason.
 struct DeviceReport {

@@ -107,7 +107,7 @@ struct Rehearsal {
 
   std::shared_ptr<Device> device;
   std::optional<Counted<Flux2Transformer>> transformer;
-  std::optional<Counted<Qwen3Encoder>> encoder;
+  std::optional<Counted<TextEncoder>> encoder;
   std::optional<Counted<Vae>> vae;
   int64_t adapters = 0;  // bytes
   Session session;
@@ -149,7 +149,7 @@ double seconds_of(const Rehearsal& r, const Request& request, const ModelRates& 
   switch (phase) {
     case Phase::Text: {
       if (!r.encoder) return 0;
-      const Qwen3Config& config = r.encoder->network->config;
+      const DecoderConfig& config = r.encoder->network->config;
       const double all = text_flop(config, text_length), attention = text_attention_flop(config, text_length);
       return ((all - attention) / rates.text + attention / rates.text_attention) * (request.cfg ? 2 : 1);
     }

@@ -214,7 +214,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     }
     step();
   }
-  std::optional<Qwen3Config> encoder_config;
+  std::optional<DecoderConfig> encoder_config;
   std::optional<Flux2Config> transformer_config;
   NetworkBytes encoder_bytes, transformer_bytes;
   if (parts.text_encoder) {
@@ -222,7 +222,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     open(loaded->text_encoder, files.text_encoder, ModelPart::TextEncoder);
     encoder_config =
         in_context("loading the text encoder", [&] { return text_encoder_config(files, *loaded->text_encoder.weights); });
-    encoder_bytes = bytes_of("text encoder", *loaded->text_encoder.weights, encoder_quant(), Qwen3Encoder(*encoder_config));
+    encoder_bytes = bytes_of("text encoder", *loaded->text_encoder.weights, encoder_quant(), TextEncoder(*encoder_config));
   }
   if (parts.transformer) {
     open(loaded->transformer, files.transformer, ModelPart::Transformer);
@@ -256,8 +256,8 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
     part.blocks = encoder_bytes.blocks.size();
     const bool same = before && is_same(part, before->text_encoder) && before->models.text_encoder.config() == *encoder_config;
     models.text_encoder = same ? before->models.text_encoder
-                               : resident<Qwen3Encoder>("text encoder", part.weights, *encoder_config,
-                                                        with_blocks(part.resident_blocks, encoder_quant()));
+                               : resident<TextEncoder>("text encoder", part.weights, *encoder_config,
+                                                       with_blocks(part.resident_blocks, encoder_quant()));
   }
   if (transformer_config) {
     LoadedPart& part = loaded->transformer;
@@ -289,7 +289,7 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
       ahead_bytes += static_cast<int64_t>(file.bytes);
     }
   };
-  if (encoder_config) read_soon(loaded->text_encoder, Qwen3Encoder(*encoder_config));
+  if (encoder_config) read_soon(loaded->text_encoder, TextEncoder(*encoder_config));
   if (transformer_config) read_soon(loaded->transformer, Flux2Transformer(*transformer_config));
   // More than the cache can hold would only push out what is about to be used.
   if (options_.memory_limit == 0 && ahead_bytes < system_memory_size().available)

@@ -23,14 +23,14 @@ double lora_step_flop(const Flux2Config& c, int64_t text_tokens, int64_t image_t
   return blocks * ((forwards + 1) * 26 * n * h * h + (forwards + 2.5) * 4 * n * n * h);
 }
 
-double text_flop(const Qwen3Config& c, int64_t tokens) {
+double text_flop(const DecoderConfig& c, int64_t tokens) {
   const auto width = static_cast<double>(c.heads * c.head_dim), narrow = static_cast<double>(c.kv_heads * c.head_dim);
   const auto h = static_cast<double>(c.hidden), t = static_cast<double>(tokens);
   const double matrices = h * (2 * width + 2 * narrow + 3 * static_cast<double>(c.intermediate));
   return static_cast<double>(c.layers_needed()) * 2 * t * matrices + text_attention_flop(c, tokens);
 }
 
-double text_attention_flop(const Qwen3Config& c, int64_t tokens) {
+double text_attention_flop(const DecoderConfig& c, int64_t tokens) {
   return 4 * static_cast<double>(c.layers_needed() * c.heads * c.head_dim) * static_cast<double>(tokens) *
          static_cast<double>(tokens);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "model/decoder_config.h"
 #include "model/flux2_config.h"
-#include "model/qwen3.h"
 #include "model/vae.h"
 
 namespace flux2 {
@@ -16,14 +16,14 @@ double step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_t
 // The part of step_flop() and text_flop() that is attention: it grows with the square of the tokens and runs at a rate of its
 // own.
 double step_attention_flop(const Flux2Config& config, int64_t tokens, int64_t others = 0);
-double text_attention_flop(const Qwen3Config& config, int64_t tokens);
+double text_attention_flop(const DecoderConfig& config, int64_t tokens);
 
 // One step of training adapters: forward, the gradient of every input (none of the weights), and with `checkpointed` the forward
 // again. The adapters' own products, about 1 %, are left out.
 double lora_step_flop(const Flux2Config& config, int64_t text_tokens, int64_t image_tokens, bool checkpointed);
 
 // The layers up to the last state read; attention counted as if it were not causal.
-double text_flop(const Qwen3Config& config, int64_t tokens);
+double text_flop(const DecoderConfig& config, int64_t tokens);
 
 double decode_flop(const Vae& vae, int64_t width, int64_t height);
 double encode_flop(const Vae& vae, int64_t width, int64_t height);

@@ -103,10 +103,10 @@ std::unique_ptr<ModelSession> Engine::open_session(std::shared_ptr<const LoadedM
   const std::shared_ptr<Stream>& stream = session->stream;
 
   models.vae = prepared<Vae>(models.vae, preparing<Vae>(*model, stream));
-  if (const auto prepare = preparing<Qwen3Encoder>(*model, stream); prepare && models.text_encoder)
+  if (const auto prepare = preparing<TextEncoder>(*model, stream); prepare && models.text_encoder)
     models.text_encoder = {
         model->models.text_encoder.config(),
-        [shared = model->models.text_encoder, prepare] { return prepared<Qwen3Encoder>(shared.get(), prepare); },
+        [shared = model->models.text_encoder, prepare] { return prepared<TextEncoder>(shared.get(), prepare); },
         [shared = model->models.text_encoder] { shared.let_go(); }};
   if (models.transformer) {
     session->adapters = std::make_shared<SessionAdapters>(

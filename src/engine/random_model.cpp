@@ -45,7 +45,7 @@ std::shared_ptr<const LoadedModel> Engine::random_model(const std::string& varia
   const auto random = std::make_shared<RandomWeights>(model->stream, *this);
   const auto& loading = model->loading;
   if (parts.text_encoder && shape.text_encoder)
-    model->models.text_encoder = random_network<Qwen3Encoder>(*shape.text_encoder, random, loading);
+    model->models.text_encoder = random_network<TextEncoder>(*shape.text_encoder, random, loading);
   if (parts.transformer)
     model->models.transformer = random_network<Flux2Transformer>(
         shape.transformer, random, loading, device_->is_host() ? std::vector<size_t>{} : options_.chosen_blocks);

@@ -118,16 +118,16 @@ class RateMeter {
     rates.step = rest_rate(products(n), seconds, looks_of(n) / (attention > 0 ? attention : rates.attention));
   }
 
-  void measure_text(const Qwen3Config& config, int64_t tokens, ModelRates& rates) {
+  void measure_text(const DecoderConfig& config, int64_t tokens, ModelRates& rates) {
     const double layers = static_cast<double>(config.layers_needed());
     const auto products = [&](int64_t n) { return (text_flop(config, n) - text_attention_flop(config, n)) / layers; };
     const int64_t n = tokens_for(tokens, host_, products);
     rates.text_attention = attention_rate(n, config.heads, config.kv_heads, config.head_dim, true);
-    Qwen3Layer layer(config);
+    DecoderLayer layer(config);
     layer.visit("model.layers.0.", [&](const Parameter& p) { weights_(p); });
     const Rope rope = text_rope(*stream_, n, config.head_dim, config.rope_theta);
     const Tensor x = random({1, n, config.hidden});
-    const double seconds = seconds_of([&] { layer(x, rope, {}); });
+    const double seconds = seconds_of([&] { layer(x, {.rope = rope}); });
     rates.text = rest_rate(products(n), seconds, text_attention_flop(config, n) / layers / rates.text_attention);
   }
 

@@ -18,7 +18,7 @@ struct ModelRates {
 // What to measure; parts that are missing stay 0.
 struct MeasuredModel {
   const Flux2Config* transformer = nullptr;
-  const Qwen3Config* text_encoder = nullptr;
+  const DecoderConfig* text_encoder = nullptr;
   const VaeConfig* vae = nullptr;
   int64_t tokens = 0, text_tokens = 0;  // of one pass
   int64_t side = 0;                     // of the image, in pixels

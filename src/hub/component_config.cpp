@@ -42,7 +42,7 @@ Json autoencoder_config(const VaeConfig& v) {
   return vae;
 }
 
-Json text_encoder_config(const Qwen3Config& c, DType dtype) {
+Json text_encoder_config(const DecoderConfig& c, DType dtype) {
   return {{"architectures", {"Qwen3ForCausalLM"}},
           {"model_type", "qwen3"},
           {"vocab_size", c.vocab},
@@ -79,7 +79,7 @@ Json config_of(const NamedWeights& weights) {
     }
     break;
   }
-  Json config = text_encoder_config(detect_qwen3(weights), DType::BF16);
+  Json config = text_encoder_config(detect_decoder(weights), DType::BF16);
   config["tie_word_embeddings"] = !weights.has("lm_head.weight");
   return config;
 }

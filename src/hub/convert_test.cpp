@@ -191,7 +191,7 @@ TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {
   EXPECT_EQ(source->metadata().at("qwen3.attention.head_count_kv"), "2");
   const NamedWeights after(source, ModelPart::TextEncoder);
   EXPECT_EQ(after.names(), before.names());
-  EXPECT_EQ(required_part(recognise(o.out), ComponentKind::TextEncoder).qwen3->layers, 28);
+  EXPECT_EQ(required_part(recognise(o.out), ComponentKind::TextEncoder).decoder->layers, 28);
 }
 
 TEST(Convert, RulesSelectTensorsByName) {

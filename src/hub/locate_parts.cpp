@@ -170,11 +170,11 @@ class PartFinder {
 
   void check_encoder(const ChosenModel& chosen, const Component& encoder) const {
     const std::vector<int>& states = files_.defaults.text_layers;
-    if (encoder.qwen3->hidden * static_cast<int64_t>(states.size()) != chosen.config().text_width)
-      refuse_width(chosen, encoder.path, encoder.qwen3->hidden, encoder.variant);
-    if (encoder.qwen3->layers < states.back())
+    if (encoder.decoder->hidden * static_cast<int64_t>(states.size()) != chosen.config().text_width)
+      refuse_width(chosen, encoder.path, encoder.decoder->hidden, encoder.variant);
+    if (encoder.decoder->layers < states.back())
       fail(ErrorCode::Incompatible, "{} has {} layers, but the model needs the output of layer {}", encoder.path.string(),
-           encoder.qwen3->layers, states.back());
+           encoder.decoder->layers, states.back());
   }
 
   void find_text_encoder(const ChosenModel& chosen) {

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/decoder_config.h"
 #include "model/flux2_config.h"
-#include "model/qwen3.h"
 #include "model/vae_config.h"
 
 namespace flux2 {
@@ -34,8 +34,9 @@ struct Component {
 
   std::optional<Flux2Config> flux2;  // filled for what this program can run
   std::optional<VaeConfig> vae;
-  std::optional<Qwen3Config> qwen3;
-  int64_t text_width = 0;  // width of a text encoder of any family; 0 if unknown
+  std::optional<DecoderConfig> decoder;
+  std::vector<std::string> serves;  // what a text encoder can do: "text states", "rewriting", "images"
+  int64_t text_width = 0;           // width of a text encoder of any family; 0 if unknown
 
   std::optional<bool> distilled;  // of a klein transformer
   bool kv = false;

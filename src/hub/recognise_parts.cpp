@@ -161,6 +161,25 @@ std::string qwen3_name(int64_t width) {
   return fmt::format("Qwen3-like of width {}", width);
 }
 
+std::string mistral_name(int64_t width) {
+  return width == mistral_small_config().hidden ? "Mistral-Small-24B" : fmt::format("Mistral-like of width {}", width);
+}
+
+// What a language model can be used for. Text states need only some of its layers; writing text needs all of them, the last norm
+// and the head; looking at images needs the vision tower as well.
+std::vector<std::string> abilities_of(const DecoderConfig& config, const NamedWeights& weights) {
+  std::vector<std::string> list = {"text states"};
+  const NameTests names(weights.source());
+  const bool has_head = names.ending("lm_head.weight") || weights.has("lm_head.weight");
+  const bool ties_head = config.family == DecoderFamily::Qwen3 && config.hidden < 4096;  // 4B and smaller
+  const bool shortened = config.hidden == mistral_small_config().hidden && config.layers < mistral_small_config().layers;
+  if (weights.has("model.norm.weight") && (has_head || ties_head) && !shortened) {
+    list.push_back("rewriting");
+    if (names.containing("vision_tower.") || names.containing("vision_encoder.")) list.push_back("images");
+  }
+  return list;
+}
+
 }  // namespace
 
 std::optional<Component> recognise_text_encoder(const SharedSource& source) {
@@ -172,7 +191,7 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
   if (!foreign && !(has_table && weights.has("model.layers.0.self_attn.q_proj.weight"))) return std::nullopt;
 
   Component c = component_of(ComponentKind::TextEncoder, weights);
-  c.hint = "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B";
+  c.hint = "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral-Small-24B";
   if (has_table) {
     const Shape table = weights.shape("model.embed_tokens.weight");
     c.text_width = table[1];
@@ -184,24 +203,28 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source) {
     c.evidence.push_back(evidence);
     return c;
   }
-  if (!weights.has("model.layers.0.self_attn.q_norm.weight")) {
-    const int64_t tokens = weights.shape("model.embed_tokens.weight")[0];
-    c.evidence.push_back("no q_norm: queries and keys are not normalised");
-    c.family = c.text_width == 5120 && tokens >= 100000 ? "Mistral" : "Llama";
-    c.problem = c.family == "Mistral"
-                    ? "this is Mistral-Small-24B (width 5120), the text encoder of FLUX.2-dev, which this version does not run "
-                      "yet"
-                    : fmt::format("this is a Llama-like language model (width {}, {} tokens), not Qwen3", c.text_width, tokens);
-    if (c.family == "Mistral") c.variant = "Mistral-Small-24B";
+  const auto family = decoder_family(weights);
+  c.family = family ? name_of(*family) : "Llama";
+  c.evidence.push_back(family == DecoderFamily::Qwen3 ? "q_norm: queries and keys are normalised"
+                                                      : "no q_norm: queries and keys are not normalised");
+  if (!family) {
+    c.problem = fmt::format("this is a Llama-like language model (width {}, {} tokens), not Qwen3", c.text_width,
+                            weights.shape("model.embed_tokens.weight")[0]);
     return c;
   }
-  c.family = "Qwen3";
-  c.variant = qwen3_name(c.text_width);
+  c.variant = *family == DecoderFamily::Qwen3 ? qwen3_name(c.text_width) : mistral_name(c.text_width);
   try {
-    c.qwen3 = detect_qwen3(weights);
+    c.decoder = detect_decoder(weights);
+    c.evidence.push_back(fmt::format("{} layers, {}/{} heads of {}", c.decoder->layers, c.decoder->heads, c.decoder->kv_heads,
+                                     c.decoder->head_dim));
     c.hint = {};
-    c.evidence.push_back(fmt::format("q_norm present; {} layers, {}/{} heads of {}", c.qwen3->layers, c.qwen3->heads,
-                                     c.qwen3->kv_heads, c.qwen3->head_dim));
+    c.serves = abilities_of(*c.decoder, weights);
+    const int64_t needed = mistral_small_config().layers_needed();
+    if (c.text_width == mistral_small_config().hidden && c.decoder->layers < needed && *family == DecoderFamily::Mistral) {
+      c.problem = fmt::format("this file has {} of Mistral's layers, but FLUX.2-dev reads the output of layer {}",
+                              c.decoder->layers, needed);
+      c.hint = "use a file with at least 30 layers, such as mistral_3_small_flux2_bf16.safetensors";
+    }
   } catch (const Error& e) {
     c.problem = e.what();
   }

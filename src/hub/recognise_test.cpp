@@ -121,7 +121,12 @@ TEST(Recognise, TextEncoders) {
   std::erase_if(mistral,
                 [](const Stripped& t) { return t.name.ends_with("q_norm.weight") || t.name.ends_with("k_norm.weight"); });
   EXPECT_EQ(only(mistral).family, "Mistral");
-  EXPECT_THAT(only(mistral).problem, HasSubstr("5120"));
+  EXPECT_EQ(only(mistral).variant, "Mistral-Small-24B");
+  EXPECT_TRUE(only(mistral).usable()) << only(mistral).problem;
+  EXPECT_EQ(only(mistral).decoder->norm_eps, 1e-5f);
+  EXPECT_EQ(only(mistral).serves, std::vector<std::string>{"text states"});
+  std::erase_if(mistral, [](const Stripped& t) { return t.name.find("layers.28.") != std::string::npos; });
+  EXPECT_THAT(only(mistral).problem, HasSubstr("28 of Mistral's layers, but FLUX.2-dev reads the output of layer 30"));
   mistral[0].shape = {32000, 5120};
   EXPECT_EQ(only(mistral).family, "Llama");
   qwen2.push_back({"model.layers.0.self_attn.q_proj.bias", {4096}});
@@ -240,7 +245,7 @@ TEST(Recognise, TheBundledModel) {
   const Recognition r = recognise(pico);
   EXPECT_EQ(required_part(r, ComponentKind::Transformer).flux2->hidden, 256);
   EXPECT_EQ(required_part(r, ComponentKind::Autoencoder).vae->encoder_widths[0], 32);
-  EXPECT_EQ(required_part(r, ComponentKind::TextEncoder).qwen3->layers, 7);
+  EXPECT_EQ(required_part(r, ComponentKind::TextEncoder).decoder->layers, 7);
   EXPECT_FALSE(*required_part(r, ComponentKind::Transformer).distilled);
 }
 

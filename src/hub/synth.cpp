@@ -10,6 +10,7 @@
 #include "hub/synth_model.h"
 #include "hub/synth_values.h"
 #include "model/flux2_transformer.h"
+#include "model/text_encoder.h"
 #include "model/vae.h"
 #include "weights/names.h"
 #include "weights/safetensors_writer.h"
@@ -49,9 +50,9 @@ std::vector<Invented> list_tensors(Model model) {
 }
 
 // The embeddings are declared tied to the output head, which FLUX.2 never uses, so no head is written.
-std::vector<Invented> text_encoder_tensors(Qwen3Config config) {
+std::vector<Invented> text_encoder_tensors(DecoderConfig config) {
   config.states = {static_cast<int>(config.layers)};  // so that every layer is listed
-  auto list = list_tensors(Qwen3Encoder(config));
+  auto list = list_tensors(TextEncoder(config));
   list.push_back({"model.norm.weight", {config.hidden}, ParameterKind::Vector});
   return list;
 }

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/log.h"
+#include "model/decoder_config.h"
 #include "model/flux2_config.h"
-#include "model/qwen3.h"
 #include "model/vae_config.h"
 
 namespace flux2 {
@@ -33,7 +33,7 @@ struct SynthOptions {
   std::optional<int> double_blocks, single_blocks;
   std::optional<Flux2Config> transformer;
   std::optional<VaeConfig> vae;
-  std::optional<Qwen3Config> text_encoder;
+  std::optional<DecoderConfig> text_encoder;
 
   bool needed_layers_only = false;  // leave out the text encoder's layers that are never read
   // A tokenizer to copy. Without one, a small byte-level vocabulary is written, which can encode any text.

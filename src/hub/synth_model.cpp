@@ -11,14 +11,14 @@ SynthModel tiny_model() {
   m.name = "tiny";
   m.transformer = {.hidden = 256, .double_blocks = 1, .single_blocks = 2, .text_width = 192};
   m.vae = {.encoder_widths = {32, 64, 128, 128}, .decoder_widths = {32, 64, 128, 128}};
-  m.text_encoder = Qwen3Config{.vocab = 512,
-                               .hidden = 64,
-                               .intermediate = 192,
-                               .heads = 4,
-                               .kv_heads = 2,
-                               .head_dim = 16,
-                               .layers = 7,
-                               .states = {2, 4, 6}};
+  m.text_encoder = DecoderConfig{.vocab = 512,
+                                 .hidden = 64,
+                                 .intermediate = 192,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 16,
+                                 .layers = 7,
+                                 .states = {2, 4, 6}};
   m.defaults = {.width = 128, .height = 128, .text_length = 64, .text_layers = {2, 4, 6}};
   return m;
 }
@@ -29,8 +29,8 @@ SynthModel published_model(const Variant& v) {
   m.transformer = v.config;
   m.defaults = v.defaults;
   m.distilled = v.distilled;
-  if (v.config == klein_4b_config()) m.text_encoder = Qwen3Config{};
-  if (v.config == klein_9b_config()) m.text_encoder = Qwen3Config{.hidden = 4096, .intermediate = 12288};
+  if (v.config == klein_4b_config()) m.text_encoder = DecoderConfig{};
+  if (v.config == klein_9b_config()) m.text_encoder = DecoderConfig{.hidden = 4096, .intermediate = 12288};
   return m;
 }
 
@@ -41,7 +41,7 @@ void check_consistent(const SynthModel& m) {
   for (const auto& widths : {m.vae.encoder_widths, m.vae.decoder_widths})
     for (int64_t w : widths) check(w > 0 && w % 32 == 0, "autoencoder width {} is not a multiple of its 32 groups", w);
   if (!m.text_encoder) return;
-  const Qwen3Config& q = *m.text_encoder;
+  const DecoderConfig& q = *m.text_encoder;
   check(q.output_width() == t.text_width, "{} states of width {} do not make the transformer's text width {}", q.states.size(),
         q.hidden, t.text_width);
   check(q.layers_needed() <= q.layers, "the text encoder has {} layers, but the output of layer {} is needed", q.layers,

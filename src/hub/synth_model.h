@@ -5,7 +5,7 @@
 
 #include "hub/synth.h"
 #include "hub/variants.h"
-#include "model/qwen3.h"
+#include "model/decoder_config.h"
 #include "model/vae_config.h"
 #include "tensor/dtype.h"
 
@@ -16,7 +16,7 @@ struct SynthModel {
   std::string name;
   Flux2Config transformer;
   VaeConfig vae;
-  std::optional<Qwen3Config> text_encoder;
+  std::optional<DecoderConfig> text_encoder;
   ModelDefaults defaults;
   bool distilled = true;
   DType dtype = DType::BF16;

@@ -91,14 +91,14 @@ TEST(Synth, GeometryCanBeChosen) {
   const fs::path folder = scratch_folder();
   SynthOptions options{.double_blocks = 2, .single_blocks = 3};
   options.transformer = Flux2Config{.hidden = 128, .text_width = 96};
-  options.text_encoder = Qwen3Config{.vocab = 300,
-                                     .hidden = 32,
-                                     .intermediate = 64,
-                                     .heads = 2,
-                                     .kv_heads = 1,
-                                     .head_dim = 16,
-                                     .layers = 5,
-                                     .states = {1, 2, 3}};
+  options.text_encoder = DecoderConfig{.vocab = 300,
+                                       .hidden = 32,
+                                       .intermediate = 64,
+                                       .heads = 2,
+                                       .kv_heads = 1,
+                                       .head_dim = 16,
+                                       .layers = 5,
+                                       .states = {1, 2, 3}};
   options.vae = VaeConfig{.encoder_widths = {64, 128, 256, 256}, .decoder_widths = {32, 64, 128, 128}};
   options.needed_layers_only = true;
   tiny_model(folder, options);
@@ -110,7 +110,7 @@ TEST(Synth, GeometryCanBeChosen) {
   const VaeConfig vae = detect_vae(NamedWeights(open_weights(folder / "ae.safetensors"), ModelPart::Autoencoder));
   EXPECT_EQ(vae.encoder_widths, options.vae->encoder_widths);
   EXPECT_EQ(vae.decoder_widths, options.vae->decoder_widths);
-  const Qwen3Config text = detect_qwen3(NamedWeights(open_weights(folder / "text_encoder"), ModelPart::TextEncoder));
+  const DecoderConfig text = detect_decoder(NamedWeights(open_weights(folder / "text_encoder"), ModelPart::TextEncoder));
   EXPECT_EQ(text.layers, 3);
   EXPECT_EQ(text.hidden, 32);
 }

@@ -12,7 +12,7 @@ namespace flux2 {
 
 namespace {
 
-// What detect_flux2(), detect_qwen3() and detect_vae() read.
+// What detect_flux2(), detect_decoder() and detect_vae() read.
 std::vector<std::string> tensors_with_sizes(ModelPart part) {
   switch (part) {
     case ModelPart::Transformer: return {"img_in.weight", "txt_in.weight"};

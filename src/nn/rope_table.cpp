@@ -46,7 +46,7 @@ Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double
   return {table(stream, rows, cosine), table(stream, rows, sine), RopePairs::Interleaved};
 }
 
-Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta) {
+Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta, int64_t first) {
   std::vector<float> frequencies, cosine, sine;
   for (int64_t p = 0; p < head_dim / 2; ++p) {
     const auto exponent = static_cast<float>(2 * p) / static_cast<float>(head_dim);
@@ -54,7 +54,7 @@ Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta) {
   }
   cosine.reserve(static_cast<size_t>(length) * frequencies.size());
   sine.reserve(cosine.capacity());
-  for (int64_t position = 0; position < length; ++position)
+  for (int64_t position = first; position < first + length; ++position)
     for (float frequency : frequencies) {
       const float angle = static_cast<float>(position) * frequency;
       cosine.push_back(std::cos(angle));

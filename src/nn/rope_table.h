@@ -34,8 +34,8 @@ struct TokenPosition {
 // Angles are formed in double and rounded once, as diffusers does.
 Rope flux2_rope(Stream& stream, std::span<const TokenPosition> positions, double theta = 2000.0);
 
-// Positions 0 … length−1 with frequency theta^(−2p/D) for pair p: Qwen3, Mistral. Angles are formed in f32 as
+// Positions first … first + length − 1 with frequency theta^(−2p/D) for pair p: Qwen3, Mistral. Angles are formed in f32 as
 // transformers does.
-Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta);
+Rope text_rope(Stream& stream, int64_t length, int64_t head_dim, double theta, int64_t first = 0);
 
 }  // namespace flux2

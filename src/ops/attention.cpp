@@ -33,6 +33,7 @@ float default_scale(const Tensor& q) { return 1.0f / std::sqrt(static_cast<float
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   check_heads(q, k, v);
+  require(!options.causal || q.dim(1) <= k.dim(1), "attention: {} queries are the last of only {} tokens", q.dim(1), k.dim(1));
   require(!options.key_mask.defined() || options.key_mask.shape() == Shape{k.dim(0), k.dim(1)},
           "attention: key mask {} for keys {}", options.key_mask.defined() ? options.key_mask.shape() : Shape{}, k.shape());
   const float scale = options.scale != 0 ? options.scale : default_scale(q);

@@ -14,8 +14,8 @@ struct KeptAttention {
 };
 
 struct AttentionOptions {
-  float scale = 0;  // 0: 1 / √D
-  bool causal = false;
+  float scale = 0;                // 0: 1 / √D
+  bool causal = false;            // query i sees keys 0 … i + (T − S): the S queries are the last of T tokens
   Tensor key_mask;                // I32 [B, T], 0 hides a key; undefined: all are visible
   KeptAttention* kept = nullptr;  // only for results that need a gradient
 };

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
-#include "model/qwen3.h"
+#include "model/text_encoder.h"
 #include "model/vae.h"
 #include "pipeline/captured.h"
 #include "pipeline/resident.h"
@@ -21,7 +21,7 @@ namespace flux2 {
 // The three networks and the tokenizer, immutable. The two large networks can be loaded and unloaded.
 struct Models {
   Resident<Flux2Transformer> transformer;
-  Resident<Qwen3Encoder> text_encoder;  // may be empty when text states are always given
+  Resident<TextEncoder> text_encoder;  // may be empty when text states are always given
   std::shared_ptr<const BpeTokenizer> tokenizer;
   std::shared_ptr<const Vae> vae;
   int text_length = 512;  // slots; a property of the model

@@ -4,7 +4,7 @@
 
 namespace flux2 {
 
-Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
+Tensor encode_tokens(const std::shared_ptr<const TextEncoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
                      const BeforeBlock& before_layer) {
   if (!can_capture(*encoder) || !captures(session)) return (*encoder)(ids, mask, session.activations, before_layer);
   return captured(session, encoder, {ids, mask}, session.activations, ids.shape().append(encoder->config.output_width()),

@@ -13,7 +13,7 @@ namespace flux2 {
 Tensor text_states(Session& session, const std::string& prompt, const std::string& trace_name, const Progress& progress);
 
 // The states [B, T, Cctx] of tokens ids and mask, I32 [B, T]; captured where that is faster, so the next call may overwrite them.
-Tensor encode_tokens(const std::shared_ptr<const Qwen3Encoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
+Tensor encode_tokens(const std::shared_ptr<const TextEncoder>& encoder, Session& session, const Tensor& ids, const Tensor& mask,
                      const BeforeBlock& before_layer = {});
 
 }  // namespace flux2

@@ -134,7 +134,7 @@ struct RopeArgs {
 };
 
 // q, y [B, S, H, D]; k, v [B, T, G, D], query head h reads key head h / (H / G). scale multiplies q·k.
-// Key j is visible to query i when (!causal or j <= i) and (!key_mask or key_mask[b, j] != 0), key_mask I32 [B, T].
+// Key j is visible to query i when (!causal or j <= i + T − S) and (!key_mask or key_mask[b, j] != 0), key_mask I32 [B, T].
 // log_sum (optional) receives log Σ exp of the scaled scores, F32 (F64 for F64) [B, H, S], for the gradient.
 struct AttentionArgs {
   const Tensor& q;

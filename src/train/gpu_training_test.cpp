@@ -97,7 +97,7 @@ Learnt encoder_on(const std::string& device, Profile profile) {
   const auto session = engine->open_session(engine->random_model("tiny", {.vae = false}));
   const std::shared_ptr<Stream>& stream = session->stream;
   Flux2Transformer network = *session->models.transformer.get();
-  Qwen3Encoder encoder = *session->models.text_encoder.get();
+  TextEncoder encoder = *session->models.text_encoder.get();
   use_values(network, *stream);
   use_values(encoder, *stream);
   auto whole = std::make_unique<WholeNetwork>(network, *stream, WholeNetworkOptions{.dtype = DType::F32, .freeze = {}});

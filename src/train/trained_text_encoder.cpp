@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-TrainedTextEncoder::TrainedTextEncoder(std::unique_ptr<TrainedModel> model, const Qwen3Encoder& base,
+TrainedTextEncoder::TrainedTextEncoder(std::unique_ptr<TrainedModel> model, const TextEncoder& base,
                                        std::shared_ptr<const NamedWeights> source, Stream& stream,
                                        const TrainedTextEncoderOptions& options)
     : model_(std::move(model)), encoder_(base), source_(std::move(source)), activations_(options.activations) {
@@ -32,15 +32,15 @@ TrainedTextEncoder::TrainedTextEncoder(std::unique_ptr<TrainedModel> model, cons
 }
 
 Tensor TrainedTextEncoder::states(const Tensor& ids, const Tensor& mask) const {
-  Qwen3Encoder copy = encoder_;
+  TextEncoder copy = encoder_;
   copy.visit([&](const Parameter& p) {
     if (wants_grad(p.tensor) && p.kind != ParameterKind::Table) p.tensor = cast(p.tensor, activations_);
   });
   return copy(ids, mask, activations_);
 }
 
-Qwen3Encoder TrainedTextEncoder::plain() const {
-  Qwen3Encoder copy = encoder_;
+TextEncoder TrainedTextEncoder::plain() const {
+  TextEncoder copy = encoder_;
   copy.visit([&](const Parameter& p) {
     const bool trained = wants_grad(p.tensor);
     p.tensor = p.tensor.detached();
@@ -50,7 +50,7 @@ Qwen3Encoder TrainedTextEncoder::plain() const {
 }
 
 std::vector<TrainedModel::Companion> TrainedTextEncoder::companions() const {
-  Qwen3Encoder copy = encoder_;
+  TextEncoder copy = encoder_;
   return {{"-text_encoder", in_source_layout(*source_, file_tensors([&](const ParameterVisitor& v) { copy.visit(v); }))}};
 }
 

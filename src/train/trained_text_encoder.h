@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/qwen3.h"
+#include "model/text_encoder.h"
 #include "train/log/checkpoint_file.h"
 #include "train/trained_model.h"
 #include "weights/named_weights.h"
@@ -23,12 +23,12 @@ struct TrainedTextEncoderOptions {
 class TrainedTextEncoder final : public TrainedModel {
  public:
   // Throws Incompatible if a weight to train is quantised or the encoder does not fit into memory.
-  TrainedTextEncoder(std::unique_ptr<TrainedModel> model, const Qwen3Encoder& base, std::shared_ptr<const NamedWeights> source,
+  TrainedTextEncoder(std::unique_ptr<TrainedModel> model, const TextEncoder& base, std::shared_ptr<const NamedWeights> source,
                      Stream& stream, const TrainedTextEncoderOptions& options);
 
   // The states [B, T, C] of tokens I32 [B, T], with gradients.
   Tensor states(const Tensor& ids, const Tensor& mask) const;
-  Qwen3Encoder plain() const;  // the encoder as it is now, without gradients
+  TextEncoder plain() const;  // the encoder as it is now, without gradients
 
   size_t modules() const override { return model_->modules() + encoder_parameters_; }
   void begin_pass(const std::vector<uint64_t>& samples, bool training) override { model_->begin_pass(samples, training); }
@@ -41,7 +41,7 @@ class TrainedTextEncoder final : public TrainedModel {
 
  private:
   std::unique_ptr<TrainedModel> model_;
-  Qwen3Encoder encoder_;
+  TextEncoder encoder_;
   std::shared_ptr<const NamedWeights> source_;
   DType activations_;
   size_t encoder_parameters_ = 0;

@@ -39,7 +39,7 @@ void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
     auto copy = std::make_shared<Flux2Transformer>(*in.network);
     network->attach_for_sampling(*copy);
     try {
-      if (encoder && in.use_text_encoder) in.use_text_encoder(std::make_shared<Qwen3Encoder>(encoder->plain()));
+      if (encoder && in.use_text_encoder) in.use_text_encoder(std::make_shared<TextEncoder>(encoder->plain()));
       for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
         log->sample(sample);
     } catch (const Error& e) {

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
-#include "model/qwen3.h"
+#include "model/text_encoder.h"
 #include "tensor/stream_communicator.h"
 #include "train/adapters/adapter_network.h"
 #include "train/data/training_set.h"
@@ -44,10 +44,10 @@ struct TrainingInputs {
   const TrainingSet* data = nullptr;
   RunFacts facts;  // what is known about model and files; the run fills in the rest
   // The text encoder, if it is trained too, as loaded; the data must then give tokens.
-  std::shared_ptr<const Qwen3Encoder> text_encoder;
+  std::shared_ptr<const TextEncoder> text_encoder;
   std::shared_ptr<const NamedWeights> text_encoder_source;
   // Called with the encoder of a moment before make_samples; may be empty.
-  std::function<void(std::shared_ptr<const Qwen3Encoder> encoder)> use_text_encoder;
+  std::function<void(std::shared_ptr<const TextEncoder> encoder)> use_text_encoder;
   Tensor class_text;              // text states [T, C] of output_preservation_class, on the host; undefined without
   std::string device_name;        // for the log
   std::string program;            // name and version, for states

@@ -19,8 +19,9 @@ struct NameRule {
   std::string_view canonical;
   std::vector<std::string_view> diffusers;  // several: their rows, one after the other, are the canonical rows
   Values values = Values::Same;
-  std::string_view alias = {};  // another spelling met in files with canonical names
-  std::string_view ggml = {};   // in GGUF files of language models
+  std::string_view alias = {};   // another spelling met in files with canonical names
+  std::string_view ggml = {};    // in GGUF files of language models
+  std::string_view native = {};  // in Mistral's own files
 };
 
 std::span<const NameRule> rules_for(ModelPart part);

@@ -111,22 +111,25 @@ const std::vector<NameRule>& autoencoder_rules() {
 const std::vector<NameRule>& text_encoder_rules() {
   static const std::vector<NameRule> rules = [] {
     std::vector<NameRule> list;
-    for (const auto& [name, ggml] : std::initializer_list<std::pair<std::string_view, std::string_view>>{
-             {"model.embed_tokens.weight", "token_embd.weight"},
-             {"model.layers.{i}.input_layernorm.weight", "blk.{i}.attn_norm.weight"},
-             {"model.layers.{i}.post_attention_layernorm.weight", "blk.{i}.ffn_norm.weight"},
-             {"model.layers.{i}.self_attn.q_proj.weight", "blk.{i}.attn_q.weight"},
-             {"model.layers.{i}.self_attn.k_proj.weight", "blk.{i}.attn_k.weight"},
-             {"model.layers.{i}.self_attn.v_proj.weight", "blk.{i}.attn_v.weight"},
-             {"model.layers.{i}.self_attn.o_proj.weight", "blk.{i}.attn_output.weight"},
-             {"model.layers.{i}.self_attn.q_norm.weight", "blk.{i}.attn_q_norm.weight"},
-             {"model.layers.{i}.self_attn.k_norm.weight", "blk.{i}.attn_k_norm.weight"},
-             {"model.layers.{i}.mlp.gate_proj.weight", "blk.{i}.ffn_gate.weight"},
-             {"model.layers.{i}.mlp.up_proj.weight", "blk.{i}.ffn_up.weight"},
-             {"model.layers.{i}.mlp.down_proj.weight", "blk.{i}.ffn_down.weight"},
-             {"model.norm.weight", "output_norm.weight"},
-             {"lm_head.weight", "output.weight"}})
-      list.push_back({.canonical = name, .diffusers = {name}, .ggml = ggml});
+    struct Names {
+      std::string_view name, ggml, native;
+    };
+    for (const auto& [name, ggml, native] : std::initializer_list<Names>{
+             {"model.embed_tokens.weight", "token_embd.weight", "tok_embeddings.weight"},
+             {"model.layers.{i}.input_layernorm.weight", "blk.{i}.attn_norm.weight", "layers.{i}.attention_norm.weight"},
+             {"model.layers.{i}.post_attention_layernorm.weight", "blk.{i}.ffn_norm.weight", "layers.{i}.ffn_norm.weight"},
+             {"model.layers.{i}.self_attn.q_proj.weight", "blk.{i}.attn_q.weight", "layers.{i}.attention.wq.weight"},
+             {"model.layers.{i}.self_attn.k_proj.weight", "blk.{i}.attn_k.weight", "layers.{i}.attention.wk.weight"},
+             {"model.layers.{i}.self_attn.v_proj.weight", "blk.{i}.attn_v.weight", "layers.{i}.attention.wv.weight"},
+             {"model.layers.{i}.self_attn.o_proj.weight", "blk.{i}.attn_output.weight", "layers.{i}.attention.wo.weight"},
+             {"model.layers.{i}.self_attn.q_norm.weight", "blk.{i}.attn_q_norm.weight", ""},
+             {"model.layers.{i}.self_attn.k_norm.weight", "blk.{i}.attn_k_norm.weight", ""},
+             {"model.layers.{i}.mlp.gate_proj.weight", "blk.{i}.ffn_gate.weight", "layers.{i}.feed_forward.w1.weight"},
+             {"model.layers.{i}.mlp.up_proj.weight", "blk.{i}.ffn_up.weight", "layers.{i}.feed_forward.w3.weight"},
+             {"model.layers.{i}.mlp.down_proj.weight", "blk.{i}.ffn_down.weight", "layers.{i}.feed_forward.w2.weight"},
+             {"model.norm.weight", "output_norm.weight", "norm.weight"},
+             {"lm_head.weight", "output.weight", "output.weight"}})
+      list.push_back({.canonical = name, .diffusers = {name}, .ggml = ggml, .native = native});
     return list;
   }();
   return rules;
@@ -181,6 +184,7 @@ const char* name_of(Dialect dialect) {
     case Dialect::Canonical: return "original";
     case Dialect::Diffusers: return "diffusers";
     case Dialect::Ggml: return "GGUF";
+    case Dialect::MistralNative: return "Mistral's own";
   }
   return "";
 }

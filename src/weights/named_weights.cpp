@@ -1,11 +1,14 @@
 #include "weights/named_weights.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "weights/eight_bit_scales.h"
 #include "weights/name_rules.h"
@@ -38,8 +41,9 @@ std::optional<Recognised> recognise(ModelPart part, const Layout& layout, std::s
       if (const auto values = match_name(rule.alias, name)) return Recognised{&rule, fill_name(rule.canonical, *values), 0};
       continue;
     }
-    if (layout.dialect == Dialect::Ggml) {
-      const auto values = rule.ggml.empty() ? std::nullopt : match_name(rule.ggml, name);
+    if (layout.dialect == Dialect::Ggml || layout.dialect == Dialect::MistralNative) {
+      const std::string_view pattern = layout.dialect == Dialect::Ggml ? rule.ggml : rule.native;
+      const auto values = pattern.empty() ? std::nullopt : match_name(pattern, name);
       if (values) return Recognised{&rule, fill_name(rule.canonical, *values), 0};
       continue;
     }
@@ -86,7 +90,7 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
     const auto first = std::lower_bound(names.begin(), names.end(), std::string_view(layout.prefix));
     const auto last =
         std::partition_point(first, names.end(), [&](std::string_view name) { return name.starts_with(layout.prefix); });
-    for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml}) {
+    for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml, Dialect::MistralNative}) {
       layout.dialect = dialect;
       const auto count = static_cast<size_t>(
           std::count_if(first, last, [&](std::string_view name) { return recognise(part, layout, name).has_value(); }));
@@ -114,19 +118,40 @@ std::vector<IndexRange> halves_exchanged(const Shape& shape, std::string_view na
 
 // Converters of Llama-like models reorder the rows of queries and keys so that the two numbers that are turned together
 // lie side by side: within a head, row 2i + j of the file is row 64j + i of the original. Qwen3's are left alone.
+// Mistral's own files are in that order from the beginning.
 bool has_interleaved_heads(const WeightSource& source, Dialect dialect, std::string_view canonical) {
+  if (!canonical.ends_with("q_proj.weight") && !canonical.ends_with("k_proj.weight")) return false;
+  if (dialect == Dialect::MistralNative) return true;
   const auto named = source.metadata().find("general.architecture");
   return dialect == Dialect::Ggml && named != source.metadata().end() &&
-         (named->second == "llama" || named->second == "mistral3") &&
-         (canonical.ends_with("q_proj.weight") || canonical.ends_with("k_proj.weight"));
+         (named->second == "llama" || named->second == "mistral3");
 }
 
-void add_heads_in_order(std::vector<StoredRows>& rows, const StoredTensor& t) {
-  constexpr int64_t kHead = 128, kHalf = kHead / 2;
+// The width of a head of such files: of a GGUF file in its metadata, of Mistral's own in params.json beside it; 128 where nothing
+// says it.
+int64_t interleaved_head_width(const WeightSource& source, const StoredTensor& t) {
+  constexpr int64_t kUsual = 128, kWidest = 1024;
+  int64_t width = kUsual;
+  const auto& metadata = source.metadata();
+  if (const auto named = metadata.find("general.architecture"); named != metadata.end()) {
+    const auto found = metadata.find(named->second + ".attention.key_length");
+    if (found != metadata.end()) width = std::strtoll(found->second.c_str(), nullptr, 10);
+  } else if (t.file) {
+    const auto params = t.file->path().parent_path() / "params.json";
+    std::error_code unreadable;
+    if (std::filesystem::is_regular_file(params, unreadable)) read_member(read_model_json(params), "head_dim", width);
+  }
+  if (width < 2 || width > kWidest || width % 2 != 0)
+    fail(ErrorCode::BadFile, "{}: heads of width {} are not possible", source.description(), width);
+  return width;
+}
+
+void add_heads_in_order(std::vector<StoredRows>& rows, const StoredTensor& t, int64_t width) {
+  const int64_t half = width / 2;
   const int64_t count = rows_of(t.shape).end;
-  if (count % kHead != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no heads of {}", printable(t.name), t.shape, kHead);
+  if (count % width != 0) fail(ErrorCode::BadFile, "tensor {} of shape {} has no heads of {}", printable(t.name), t.shape, width);
   for (int64_t r = 0; r < count; ++r) {
-    const int64_t within = r % kHead, stored = r - within + 2 * (within % kHalf) + within / kHalf;
+    const int64_t within = r % width, stored = r - within + 2 * (within % half) + within / half;
     rows.push_back({&t, {stored, stored + 1}});
   }
 }
@@ -210,7 +235,8 @@ std::vector<StoredRows> NamedWeights::pieces(std::string_view canonical) const {
   for (const StoredTensor* piece : r.pieces) {
     if (dialect_ == Dialect::Diffusers && r.rule->values == Values::HalvesExchanged)
       for (const IndexRange& half : halves_exchanged(piece->shape, piece->name)) rows.push_back({piece, half});
-    else if (has_interleaved_heads(*source_, dialect_, canonical)) add_heads_in_order(rows, *piece);
+    else if (has_interleaved_heads(*source_, dialect_, canonical))
+      add_heads_in_order(rows, *piece, interleaved_head_width(*source_, *piece));
     else rows.push_back({piece, all_rows(*piece)});
   }
   return rows;

@@ -15,7 +15,8 @@ enum class ModelPart { Transformer, Autoencoder, TextEncoder };
 enum class Dialect {
   Canonical,
   Diffusers,
-  Ggml,  // language models in GGUF files: blk.0.attn_q.weight
+  Ggml,           // language models in GGUF files: blk.0.attn_q.weight
+  MistralNative,  // Mistral's own files, consolidated.safetensors: layers.0.attention.wq.weight
 };
 
 const char* name_of(ModelPart part);

@@ -41,7 +41,7 @@ class CudaAttentionTest : public CudaTest {
           const double* query = &qs[at(((b * c.queries + i) * c.heads + h) * c.width)];
           double total = 0, top = -std::numeric_limits<double>::infinity();
           for (int64_t j = 0; j < c.keys; ++j) {
-            const bool sees = (!c.causal || j <= i) && visible[at(b * c.keys + j)] != 0;
+            const bool sees = (!c.causal || j <= i + c.keys - c.queries) && visible[at(b * c.keys + j)] != 0;
             double s = 0;
             for (int64_t d = 0; d < c.width; ++d) s += query[d] * ks[at(((b * c.keys + j) * c.key_heads + g) * c.width + d)];
             p[at(j)] = sees ? s * scale : -std::numeric_limits<double>::infinity();

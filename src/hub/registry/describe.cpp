@@ -192,7 +192,7 @@ Described described(const Component& c, const Recognition& r) {
     record.probe.context_dim = c.flux2->text_width;
     if (!c.distilled_assumed) record.probe.distilled = c.distilled;
   }
-  if (c.qwen3) record.probe.hidden = c.qwen3->hidden;
+  if (c.decoder) record.probe.hidden = c.decoder->hidden;
   if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
   if (variant) {
     record.license = variant->licence;

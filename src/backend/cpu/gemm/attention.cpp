@@ -111,6 +111,7 @@ class Attention {
     return s;
   }
 
+  int64_t earlier() const { return keys_ - queries_; }  // keys of tokens before the first query
   int64_t first_key(int64_t block) const { return block * block_keys_; }
   int64_t keys_of(int64_t block) const { return std::min(block_keys_, keys_ - first_key(block)); }
   T* key_panels(int64_t block) const { return packed_.get() + block * (key_elements_ + value_elements_); }
@@ -151,7 +152,7 @@ class Attention {
       for (int64_t r = 0; r < rows; r += kernel_.mr) {
         // Under a causal mask no query of the tile sees what comes after the last of them.
         const int64_t last_query = q0 + std::min<int64_t>(r + kernel_.mr, rows) - 1;
-        const int64_t n = args_.causal ? std::min(keys_of(block), last_query + 1 - first_key(block)) : keys_of(block);
+        const int64_t n = args_.causal ? std::min(keys_of(block), last_query + earlier() + 1 - first_key(block)) : keys_of(block);
         if (n > 0) add_keys(s, batch, q0, r, block, n, first + block);
       }
     }
@@ -207,7 +208,7 @@ class Attention {
     const int mr = kernel_.mr, nr = kernel_.nr;
     const auto at = [&](int64_t key) -> float& { return scores[key / nr * mr * nr + key % nr]; };
     constexpr float kHidden = -std::numeric_limits<float>::infinity();
-    const int64_t seen = args_.causal ? std::clamp<int64_t>(query - k0 + 1, 0, n) : n;
+    const int64_t seen = args_.causal ? std::clamp<int64_t>(query + earlier() - k0 + 1, 0, n) : n;
     for (int64_t j = seen; j < round_up(n, nr); ++j) at(j) = kHidden;
     if (!args_.key_mask) return;
     const auto* visible = args_.key_mask->data<int32_t>() + batch * args_.key_mask->stride(0) + k0;

@@ -79,7 +79,7 @@ class AttentionGrad {
     math_.mul(p, ds, ds, keys_);
     const auto hide = [&](int64_t key) { p[key] = ds[key] = 0; };
     if (args_.causal)
-      for (int64_t j = query + 1; j < keys_; ++j) hide(j);
+      for (int64_t j = std::max<int64_t>(query + 1 + keys_ - queries_, 0); j < keys_; ++j) hide(j);
     if (!args_.key_mask) return;
     const auto* visible = args_.key_mask->data<int32_t>() + b * args_.key_mask->stride(0);
     for (int64_t j = 0; j < keys_; ++j)

@@ -13,10 +13,11 @@ int64_t row_at(const Tensor& t, int64_t b, int64_t s, int64_t h) { return b * t.
 // Which keys a query sees.
 struct Visibility {
   bool causal;
+  int64_t earlier;  // keys of tokens before the first query
   const Tensor* key_mask;
 
   bool operator()(int64_t b, int64_t i, int64_t j) const {
-    if (causal && j > i) return false;
+    if (causal && j > i + earlier) return false;
     return !key_mask || key_mask->data<int32_t>()[b * key_mask->stride(0) + j * key_mask->stride(1)] != 0;
   }
 };
@@ -31,7 +32,7 @@ C* log_sum_at(const Tensor& log_sum, int64_t b, int64_t h, int64_t i) {
 void attention(const AttentionArgs& a) {
   const int64_t batch = a.q.dim(0), queries = a.q.dim(1), heads = a.q.dim(2), width = a.q.dim(3), keys = a.k.dim(1);
   const int64_t group = heads / std::max<int64_t>(a.k.dim(2), 1);
-  const Visibility visible{a.causal, a.key_mask};
+  const Visibility visible{a.causal, keys - queries, a.key_mask};
   with_compute_type(a.y.dtype(), [&]<class C>() {
     const auto& math = cpu_stream(a.y).cpu().row_math<C>();
     parallel_rows(cpu_stream(a.y), batch * heads * queries, keys * width, [&](int64_t begin, int64_t end) {
@@ -72,7 +73,7 @@ void attention(const AttentionArgs& a) {
 void attention_grad(const AttentionGradArgs& a) {
   const int64_t batch = a.q.dim(0), queries = a.q.dim(1), heads = a.q.dim(2), width = a.q.dim(3);
   const int64_t keys = a.k.dim(1), key_heads = a.k.dim(2), group = heads / std::max<int64_t>(key_heads, 1);
-  const Visibility visible{a.causal, a.key_mask};
+  const Visibility visible{a.causal, keys - queries, a.key_mask};
   CpuStream& stream = cpu_stream(a.dq);
   with_compute_type(a.dq.dtype(), [&]<class C>() {
     const auto& math = stream.cpu().row_math<C>();

@@ -135,8 +135,9 @@ TEST_P(GradientTest, AttentionInF32) {
     int64_t queries, keys, heads, groups, width;
     bool causal, masked;
   };
-  for (const Case& c : {Case{1, 1, 1, 1, 4, false, false}, Case{300, 70, 4, 2, 24, false, true},
-                        Case{530, 530, 2, 2, 16, true, false}, Case{40, 40, 4, 1, 20, true, true}}) {
+  for (const Case& c :
+       {Case{1, 1, 1, 1, 4, false, false}, Case{300, 70, 4, 2, 24, false, true}, Case{530, 530, 2, 2, 16, true, false},
+        Case{40, 40, 4, 1, 20, true, true}, Case{40, 75, 4, 2, 20, true, true}}) {
     std::vector<int32_t> seen(static_cast<size_t>(2 * c.keys));
     for (size_t i = 0; i < seen.size(); ++i) seen[i] = (i * 7) % 5 < 3 && i % static_cast<size_t>(c.keys) > 2;
     const Tensor mask = ints({2, c.keys}, seen);

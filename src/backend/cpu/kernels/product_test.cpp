@@ -71,7 +71,8 @@ struct AttentionCase {
 TEST_P(ProductTest, AttentionVariants) {
   const AttentionCase cases[] = {{5, 5, 2, 2, 16, false, false}, {70, 70, 2, 2, 128, false, false},
                                  {9, 9, 6, 2, 8, true, false},   {9, 9, 4, 1, 24, true, true},
-                                 {3, 17, 2, 2, 64, false, true}, {1, 1, 1, 1, 512, false, false}};
+                                 {3, 17, 2, 2, 64, false, true}, {1, 1, 1, 1, 512, false, false},
+                                 {5, 17, 4, 2, 16, true, false}, {1, 9, 4, 2, 16, true, true}};
   for (DType dtype : kFloats) {
     for (const AttentionCase& c : cases) {
       const Tensor packed = random({2, c.queries, c.heads, 2 * c.width}, dtype);
@@ -91,7 +92,8 @@ TEST_P(ProductTest, AttentionVariants) {
             double total = 0;
             const auto q_at = static_cast<size_t>(((b * c.queries + i) * c.heads + h) * c.width);
             for (int64_t j = 0; j < c.keys; ++j) {
-              if ((c.causal && j > i) || (c.masked && !visible[static_cast<size_t>(b * c.keys + j)])) continue;
+              if ((c.causal && j > i + c.keys - c.queries) || (c.masked && !visible[static_cast<size_t>(b * c.keys + j)]))
+                continue;
               const int64_t key_head = h / (c.heads / c.key_heads);
               const auto k_at = static_cast<size_t>(((b * c.keys + j) * c.key_heads + key_head) * c.width);
               double score = 0;

@@ -50,7 +50,8 @@ void attention_by_products(const AttentionArgs& args) {
                                   .transpose_b = true,
                                   .factor = args.scale});
         stream.enqueued("attention");
-        masked_softmax({part, probabilities, keys, first, args.causal, args.key_mask ? mask.data<int32_t>() + b * keys : nullptr,
+        masked_softmax({part, probabilities, keys, first + keys - queries, args.causal,
+                        args.key_mask ? mask.data<int32_t>() + b * keys : nullptr,
                         args.log_sum ? args.log_sum->data<float>() + (b * heads + h) * queries + first : nullptr});
         stream.cublas().multiply(
             {.a = probability_matrix, .b = head(v, b, h / shared_by, 0, keys), .y = head(args.y, b, h, first, n)});

@@ -55,7 +55,7 @@ void attention_grad_by_products(const AttentionGradArgs& args) {
         multiply({.a = matrix(query), .b = matrix(key), .y = part(scores, n), .transpose_b = true, .factor = args.scale});
         multiply({.a = matrix(dout), .b = matrix(value), .y = part(dprobabilities, n), .transpose_b = true});
         softmax_grad({scores.narrowed(0, 0, n), dprobabilities, head(y, b, h, first, n), dout, probabilities, dscores, keys,
-                      first, args.causal, args.key_mask ? mask.data<int32_t>() + b * keys : nullptr,
+                      first + keys - queries, args.causal, args.key_mask ? mask.data<int32_t>() + b * keys : nullptr,
                       log_sum.data<float>() + (b * heads + h) * queries + first, args.scale});
         const bool add = first > 0 || h % shared_by != 0;
         const Matrix p = part(probabilities, n), ds = part(dscores, n);

@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(kThreads, 3) flash_kernel(const __grid_constan
   const Bf16* const v = a.v + batch * a.v_stride.batch + head / a.shared_by * a.v_stride.head;
   const int32_t* const mask = a.key_mask ? a.key_mask + static_cast<int64_t>(batch) * a.keys : nullptr;
 
-  const int visible = a.causal ? min(a.keys, first_query + kQueries) : a.keys;
+  const int earlier = a.keys - a.queries;  // keys of tokens before the first query
+  const int visible = a.causal ? max(0, min(a.keys, first_query + kQueries + earlier)) : a.keys;
   const int steps = (visible + kKeys - 1) / kKeys;
 
   // Queries pass through the second stage's memory, which is not needed yet.
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 3) flash_kernel(const __grid_constan
       }
 
     const int first_key = step * kKeys;
-    const bool whole = !mask && first_key + kKeys <= a.keys && (!a.causal || first_key + kKeys - 1 <= first_query);
+    const bool whole = !mask && first_key + kKeys <= a.keys && (!a.causal || first_key + kKeys - 1 <= first_query + earlier);
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, 3) flash_kernel(const __grid_constan
         scores[n][i] *= a.scale_log2;
         if (!whole) {
           const int key = first_key + n * 8 + pair * 2 + i % 2;
-          const bool sees = key < a.keys && (!a.causal || key <= query_row + i / 2 * 8) && (!mask || mask[key] != 0);
+          const bool sees = key < a.keys && (!a.causal || key <= query_row + i / 2 * 8 + earlier) && (!mask || mask[key] != 0);
           if (!sees) scores[n][i] = -INFINITY;
         }
       }
