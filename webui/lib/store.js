@@ -75,9 +75,9 @@ class Store extends EventTarget {
   running = () => [...this.jobs.values()].filter((job) => job.state === "running" || job.state === "cancelling");
   ended = () => [...this.jobs.values()].filter(isFinal).sort((a, b) => (a.id < b.id ? 1 : -1));
 
-  // A job that this page has just submitted: known before its event arrives.
+  // A job that this page has just submitted. Its first event may have come earlier; events have no request.
   add(job) {
-    if (!this.jobs.has(job.id)) this.jobs.set(job.id, job);
+    this.jobs.set(job.id, { ...job, ...this.jobs.get(job.id), request: job.request });
     this.#tell("jobs");
   }
 
@@ -125,6 +125,7 @@ class Store extends EventTarget {
       case "job.started":
       case "job.updated":
         this.#change(data.id, data);
+        if (!this.jobs.get(data.id)?.request) this.#readRequestsSoon();
         return;
       case "progress":
         this.#change(data.job_id, data, "progress");
@@ -183,9 +184,9 @@ class Store extends EventTarget {
   }
 
   async #end(state, data) {
-    this.#change(data.job_id, { state, error: data.error || null });
-    const job = await get(`/jobs/${data.job_id}`).catch(() => null);
+    const job = await get(`/jobs/${data.job_id}`).catch(() => null); // with all its settings, before anything shows that it has ended
     if (job) this.jobs.set(job.id, job);
+    else this.#change(data.job_id, { state, error: data.error || null });
     this.#tell("jobs", data.job_id);
     this.#tell("ended", this.jobs.get(data.job_id));
     this.#forgetOld();
@@ -199,6 +200,16 @@ class Store extends EventTarget {
     if (queue) this.order = queue.order;
     this.#tell("jobs");
   }
+
+  // Events have no request: those of jobs that another window has sent are read, all at once.
+  #readRequestsSoon = throttled(300, async () => {
+    const pages = await Promise.all(["queued", "running"].map((state) => get(`/jobs?state=${state}&limit=200`).catch(() => ({ items: [] }))));
+    for (const job of pages.flatMap((p) => p.items)) {
+      const known = this.jobs.get(job.id);
+      if (known && !known.request) this.jobs.set(job.id, { ...known, request: job.request });
+    }
+    this.#tell("jobs");
+  });
 
   #readProjectsSoon = throttled(300, () => this.readProjects().catch(() => {}));
 

@@ -24,6 +24,8 @@ export function settingsOf(job, { seed }) {
 export const pictureOfImage = (image) => ({ asset: `asset:${image.asset_id.replace(/^ast_/, "")}`, url: image.url, thumb: image.thumb_url,
   width: image.width, height: image.height });
 
+export const pictureOfAsset = (asset) => pictureOfImage({ ...asset, asset_id: asset.id });
+
 // The pixels alone, without the settings that the file carries: as PNG, because that loses nothing.
 async function downloadPlain(url, name) {
   const image = new Image();
@@ -44,7 +46,7 @@ export function imageActions(job, image) {
     h("a", { class: "button", href: image.url, download: name }, icon("download"), t("image.download")),
     button("image.download_plain", "download", () => attempt(() => downloadPlain(image.url, name))),
     button("image.edit", "edit", () => sendTo("edit", { picture })),
-    button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture })),
+    button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture, prompt: job.request?.prompt })),
     button("image.reuse", "generate", () => sendTo("generate", { settings: settingsOf(job, { seed: image.seed }) })),
     button("image.remix", "dice", () => sendTo("generate", { settings: settingsOf(job, { seed: "" }) })),
   ];

@@ -1,14 +1,18 @@
 // A grid of thumbnails of any length. Only what is on the screen is in the document. Items are { id, thumb, prompt }; places whose
 // item is not read yet are asked for through `need(last)`.
-import { h, replace } from "../lib/dom.js";
+import { debounced, h, replace } from "../lib/dom.js";
 import { t } from "../lib/text.js";
 
 const GAP = 8;
 const SPARE_ROWS = 2;
+const REST_MS = 80; // what flies past gets its images when the scrolling rests for so long
 
 export class ImageGrid {
   #cells = new Map(); // place → element
   #frame = 0;
+  #lastTop = 0;
+  #isFlying = false;
+  #fillSoon = debounced(REST_MS, () => this.#fill());
 
   // `open(place)` shows one, `selected()` is called when the selection has changed.
   constructor({ open, need, selected = () => {}, size = 172 }) {
@@ -86,6 +90,9 @@ export class ImageGrid {
     const height = `${rows * pitch}px`;
     if (this.spacer.style.height !== height) this.spacer.style.height = height;
     const top = this.element.scrollTop, view = this.element.clientHeight;
+    this.#isFlying = Math.abs(top - this.#lastTop) > view;
+    this.#lastTop = top;
+    if (this.#isFlying) this.#fillSoon();
     const first = columns * Math.max(0, Math.floor(top / pitch) - SPARE_ROWS);
     const last = Math.min(this.total, columns * (Math.ceil((top + view) / pitch) + SPARE_ROWS));
     for (const [place, cell] of this.#cells)
@@ -110,9 +117,17 @@ export class ImageGrid {
     const item = this.items[place];
     const cell = h("div", { class: "cell", role: "option", tabindex: place === this.at ? 0 : -1, "data-place": place, "data-id": item?.id ?? "",
       "aria-posinset": place + 1, "aria-setsize": this.total, "aria-label": item ? item.prompt || t("gallery.image") : t("gallery.reading") },
-      item ? h("img", { src: item.thumb, alt: "", decoding: "async" }) : null, item?.starred ? h("span", { class: "star" }, "★") : null);
+      item && !this.#isFlying ? this.#image(item) : null, item?.starred ? h("span", { class: "star" }, "★") : null);
     this.#mark(cell);
     return cell;
+  }
+
+  #image = (item) => h("img", { src: item.thumb, alt: "", decoding: "async" });
+
+  // Images of cells that were drawn without.
+  #fill() {
+    for (const [place, cell] of this.#cells)
+      if (this.items[place]?.id === cell.dataset.id && !cell.querySelector("img")) cell.prepend(this.#image(this.items[place]));
   }
 
   #mark(cell) {

@@ -35,6 +35,7 @@ export function dropTarget(element, take) {
   element.addEventListener("dragleave", () => element.classList.remove("over"));
   element.addEventListener("drop", (event) => {
     event.preventDefault();
+    event.stopPropagation(); // an area within another one
     element.classList.remove("over");
     uploadPictures([...event.dataTransfer.files], take);
   });

@@ -14,7 +14,7 @@ export class Maker {
     this.kind = kind;
     this.check = check;
     this.before = before;
-    this.result = new ResultView();
+    this.result = new ResultView(kind);
     this.missing = h("p", { class: "error", role: "alert" });
     this.button = h("button", { class: "primary", title: "Ctrl+Enter", onclick: () => this.submit() }, icon("generate"), t(`${kind}.button`));
     this.element = h("div", { class: "maker" },
@@ -26,14 +26,17 @@ export class Maker {
     this.missing.textContent = this.form.draft.prompt.trim() ? this.check() : t("missing.prompt");
     if (this.missing.textContent) return;
     this.button.disabled = true; // until the server has the job, so that a double click is one job
-    await attempt(async () => {
+    const before = this.before(), restore = this.result.pending();
+    const sent = await attempt(async () => {
       const request = { kind: this.kind, preview: { mode: "linear" }, ...(await this.form.request()) };
       if (first) request.priority = 100;
       const job = await post("/jobs", request);
       this.form.remember();
       store.add(job);
-      this.result.follow(job, this.before());
+      this.result.follow(job, before);
+      return job;
     });
+    if (!sent) restore();
     this.button.disabled = false;
   }
 

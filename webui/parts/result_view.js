@@ -1,6 +1,7 @@
 // Shows the jobs that a tab has submitted: preview and progress while one runs, then its images.
-import { post } from "../lib/api.js";
+import { get, post } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { isFinal, store } from "../lib/store.js";
 import { seconds, t } from "../lib/text.js";
@@ -16,7 +17,9 @@ export const stateText = (job) => {
 };
 
 export class ResultView {
-  constructor() {
+  // `name` keeps the jobs of the tabs apart.
+  constructor(name) {
+    this.name = name;
     this.job = null; // its id
     this.shown = 0; // index of the image
     this.drawn = ""; // what the stage shows now
@@ -31,13 +34,37 @@ export class ResultView {
     store.on("jobs", () => this.show());
     store.on("progress", (id) => id === this.job && this.show());
     this.show();
+    this.#restore();
   }
 
   follow(job, before = "") {
     this.job = job.id;
     this.before = before;
     this.shown = 0;
+    writeDraft(`result.${this.name}`, { job: job.id, before: before.startsWith("/") ? before : "" });
     this.show();
+  }
+
+  // A job that is being sent: the button was heard. Returns what shows the old one again.
+  pending() {
+    const { job, before } = this;
+    Object.assign(this, { job: null, before: "" });
+    this.show();
+    this.status.textContent = t("state.sending");
+    return () => {
+      Object.assign(this, { job, before, told: "" });
+      this.show();
+    };
+  }
+
+  // What was shown before the page was loaded again.
+  async #restore() {
+    const { job: id, before } = readDraft(`result.${this.name}`, { job: "", before: "" });
+    if (!id) return;
+    const job = store.jobs.get(id) || (await get(`/jobs/${id}`).catch(() => null));
+    if (!job || this.job) return;
+    store.add(job);
+    this.follow(job, before);
   }
 
   // The finished image that is shown.

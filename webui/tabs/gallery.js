@@ -9,6 +9,7 @@ import { compare } from "../parts/compare.js";
 import { ImageDetail } from "../parts/image_detail.js";
 import { ImageFilter } from "../parts/image_filter.js";
 import { ImageGrid } from "../parts/image_grid.js";
+import { pictureOfAsset, sendTo } from "../parts/image_actions.js";
 import { ask, attempt, dialog, toast } from "../parts/messages.js";
 
 export class GalleryTab {
@@ -103,7 +104,8 @@ export class GalleryTab {
       inTrash ? button("gallery.restore", () => this.#bulk("restore").then(() => this.search())) : [
         button("compare.show", () => this.#compare(), { disabled: n !== 2 }),
         button("gallery.star", () => this.#bulk("star")), button("gallery.unstar", () => this.#bulk("unstar")),
-        button("gallery.add_tag", () => this.#tag()), button("gallery.to_board", () => this.#move())],
+        button("gallery.add_tag", () => this.#tag()), button("gallery.to_board", () => this.#move()),
+        button("gallery.train", () => sendTo("training", { pictures: this.grid.chosenItems().map((i) => ({ ...pictureOfAsset(i), caption: i.prompt || "" })) }))],
       button(inTrash ? "gallery.delete_forever" : "gallery.delete", () => this.#delete(this.grid.chosenItems())),
       emptyTrash, button("gallery.choose_none", () => this.grid.choose([])));
   }

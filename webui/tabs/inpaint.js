@@ -49,8 +49,10 @@ export class InpaintTab extends Maker {
     if (values.picture) this.#open();
   }
 
-  receive({ picture }) {
+  // The prompt of the image is a start where none was written.
+  receive({ picture, prompt = "" }) {
     if (!picture) return;
+    if (prompt && !this.form.draft.prompt.trim()) this.form.set({ prompt });
     this.values.picture = picture;
     this.values.extend = [0, 0, 0, 0];
     writeDraft("inpaint", this.values);

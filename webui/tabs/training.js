@@ -27,7 +27,7 @@ class NewRun {
     preset.value = this.draft.preset;
     this.element = h("form", { class: "form", "aria-label": t("training.new"), onsubmit: (e) => e.preventDefault() },
       h("div", { class: "row" }, field(t("training.name"), text("name")), field(t("training.preset"), preset)),
-      h("fieldset", {}, h("legend", {}, t("training.images")), this.list, imageInput((p) => this.#add(p), { several: true })),
+      h("fieldset", {}, h("legend", {}, t("training.images")), this.list, imageInput((p) => this.add([{ ...p, caption: "" }]), { several: true })),
       h("div", { class: "row" }, NUMBERS.map((n) => field(t(`training.${n}`), text(n, { inputmode: "decimal", placeholder: t("field.default") })))),
       field(t("training.sample"), text("prompt"), { wide: true }),
       h("div", { class: "actions" },
@@ -42,8 +42,8 @@ class NewRun {
     writeDraft("training", this.draft);
   }
 
-  #add(picture) {
-    this.#set("pictures", [...this.draft.pictures, { ...picture, caption: "" }]);
+  add(pictures) {
+    this.#set("pictures", [...this.draft.pictures, ...pictures]);
     this.#show();
   }
 
@@ -182,17 +182,25 @@ export class TrainingTab {
     store.on("train.state", debounced(300, () => this.shown()));
   }
 
+  // Images that were chosen in the gallery start a new run; their prompts are captions to begin with.
+  receive({ pictures }) {
+    if (!pictures?.length) return;
+    if (!this.newRun) this.#new();
+    this.newRun.add(pictures);
+  }
+
   async shown() {
     if (this.element.hidden) return;
     const page = await attempt(() => get("/training?limit=50"));
     if (!page) return;
     replace(this.runs, page.items.map((run) => h("li", {}, h("button", { class: "plain", "aria-pressed": String(run.id === this.view.run?.id), onclick: () => this.#open(run) },
       h("span", { class: "one-line" }, run.name), h("span", { class: "quiet" }, `${t(`run.${run.state}`)} ${run.step}/${run.steps}`)))));
-    if (!page.items.length && !this.newRun) this.#new();
+    if (!this.newRun && !this.view.run && (!page.items.length || readDraft("training_view", { isNew: false }).isNew)) this.#new();
     else if (!this.newRun && !this.view.run) this.#open(page.items[0]);
   }
 
   #new() {
+    writeDraft("training_view", { isNew: true }); // a reload opens it again
     this.newRun = new NewRun((run) => this.#open(run));
     this.view.element.hidden = true;
     this.view.run = null;
@@ -201,6 +209,7 @@ export class TrainingTab {
 
   async #open(run) {
     this.newRun = null;
+    writeDraft("training_view", { isNew: false });
     replace(this.host);
     await this.view.show(run);
     await this.shown();
