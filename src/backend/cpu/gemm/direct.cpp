@@ -1,6 +1,7 @@
 #include "backend/cpu/gemm/direct.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
@@ -23,9 +24,61 @@ FLUX2_CLONES float dot(const float* a, const float* b, int64_t n) {
   return sum[0];
 }
 
+// The same for weights that are widened on the way, without a copy of them in f32.
+FLUX2_CLONES float dot(const float* a, const bf16* b, int64_t n) {
+  float sum[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) sum[l] += a[i + l] * std::bit_cast<float>(static_cast<uint32_t>(b[i + l].bits) << 16);
+  for (int l = 0; i + l < n; ++l) sum[l] += a[i + l] * std::bit_cast<float>(static_cast<uint32_t>(b[i + l].bits) << 16);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) sum[l] += sum[l + width];
+  return sum[0];
+}
+
+// The function for a weight of this dtype; null: it is multiplied in f32.
+auto dot_for(const RowDots* dots, DType dtype) {
+  return !dots                  ? nullptr
+         : dtype == DType::I8   ? dots->int8
+         : dtype == DType::Q8_0 ? dots->q8_0
+         : dtype == DType::Q4_0 ? dots->q4_0
+                                : nullptr;
+}
+
+// Calls sum_of(row of x, row of w) for each sum of the product and stores what it returns.
+template <class Sum>
+void store_sums(int64_t m, int64_t n, const Output& output, const Workers& workers, const Sum& sum_of) {
+  workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j)
+      for (int64_t i = 0; i < m; ++i) {
+        const float sum = sum_of(i, j);
+        output.store({&sum, 1, 1}, i, j, 1);
+      }
+  });
+}
+
+void multiply_as_integers(const float* rows, int64_t m, const Tensor& w, const Output& output, const Workers& workers,
+                          float (*dot_of)(const void*, const DotRow&, int64_t)) {
+  const int64_t k = w.dim(1), blocks = (k + kDotBlock - 1) / kDotBlock;
+  const auto values = workers.stream.allocate(static_cast<size_t>(m * blocks * kDotBlock));
+  const auto factors = workers.stream.allocate(static_cast<size_t>(2 * m * blocks) * sizeof(float));
+  auto* integers = static_cast<int8_t*>(values.get());
+  auto* scales = static_cast<float*>(factors.get());
+  DotRow x[kMaxDirectRows];
+  for (int64_t i = 0; i < m; ++i) {
+    int8_t* to = integers + i * blocks * kDotBlock;
+    float* of = scales + 2 * i * blocks;
+    quantise_for_dots(rows + i * k, k, to, of, of + blocks);
+    x[i] = {to, of, of + blocks};
+  }
+  const auto* data = w.data<std::byte>();
+  const int64_t row_bytes = bytes_for(w.dtype(), w.dim(0) > 1 ? w.stride(0) : 0);
+  store_sums(m, w.dim(0), output, workers, [&](int64_t i, int64_t j) { return dot_of(data + j * row_bytes, x[i], k); });
+}
+
 }  // namespace
 
-void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, const Workers& workers) {
+void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, const Workers& workers, const RowDots* dots) {
   const int64_t m = x.dim(0), n = w.dim(0), k = x.dim(1);
   if (m == 0 || n == 0) return;
   const auto memory = workers.stream.allocate(static_cast<size_t>(std::max<int64_t>(1, m * k)) * sizeof(float));
@@ -33,6 +86,12 @@ void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, con
   for (int64_t i = 0; i < m; ++i)
     convert(x.dtype(), x.data<std::byte>() + bytes_for(x.dtype(), i * x.stride(0)), 0, k, rows + i * k);
 
+  if (const auto dot_of = dot_for(dots, w.dtype())) return multiply_as_integers(rows, m, w, output, workers, dot_of);
+  if (w.dtype() == DType::BF16) {
+    const int64_t stride = w.dim(0) > 1 ? w.stride(0) : 0;
+    return store_sums(m, n, output, workers,
+                      [&](int64_t i, int64_t j) { return dot(rows + i * k, w.data<bf16>() + j * stride, k); });
+  }
   const MatrixRows<float> weights(w);
   workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {
     float segment[kSegment];

@@ -1,5 +1,6 @@
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/kernel_neon.h"
+#include "backend/cpu/gemm/row_dots_neon.h"
 
 namespace flux2 {
 
@@ -14,6 +15,7 @@ constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel,
                                  .in_bf16 = &neon_bf16::kKernel,
                                  .in_int8 = &neon_int8::kKernel,
                                  .in_blocks = &neon_blocks::kKernel,
+                                 .row_dots = &neon_rows::kDots,
                                  .direct = true};
 
 // Processors with i8mm and without bf16 are not made: the extensions came together.

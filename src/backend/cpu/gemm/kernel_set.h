@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cpu/gemm/micro_kernel.h"
+#include "backend/cpu/gemm/row_dots.h"
 #include "tensor/kernels.h"
 
 namespace flux2::gemm {
@@ -11,6 +12,7 @@ struct KernelSet {
   const MicroKernel<bf16>* in_bf16 = nullptr;    // null: such products are f32
   const MicroKernel<int8_t>* in_int8 = nullptr;  // null: int8 weights are converted like all others
   const BlockKernel* in_blocks = nullptr;        // null: so are weights of block types
+  const RowDots* row_dots = nullptr;             // null: products with few rows are f32
   bool direct = false;                           // products with few rows skip packing; their sums have a different order
 };
 

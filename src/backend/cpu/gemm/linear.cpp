@@ -38,7 +38,7 @@ void linear(const LinearArgs& args, const KernelSet& set) {
   Output output = output_of(y, bias_values.get());
   output.column_scales = scales.get();
   const Extents extents = {x.dim(0), w.dim(0), x.dim(1)};
-  if (set.direct && extents.m <= kMaxDirectRows) return multiply_direct(x, w, output, workers);
+  if (set.direct && extents.m <= kMaxDirectRows) return multiply_direct(x, w, output, workers, set.row_dots);
   if (multiply_integers(x, w, extents, output, set, workers)) return;
   with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
     multiply(kernel, MatrixRows<T>(x, kernel.convert), MatrixRows<T>(w, kernel.convert), extents, output, workers);

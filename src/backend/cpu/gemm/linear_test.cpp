@@ -17,6 +17,7 @@ Tensor stored_weight(Stream& stream, DType dtype, int64_t n, int64_t k) {
 
 // The activations as the product of m rows with w sees them.
 std::vector<float> operand(const TestCpu& s, const Tensor& x, const Tensor& w, int64_t m) {
+  if (s.dots(w.dtype(), m)) return rounded_for_dots(x.to_floats(), x.dim(1));
   if (s.quantises(w.dtype(), m)) return rounded_to_int8(x.to_floats(), x.dim(1));
   return s.rounds(w.dtype(), m) ? rounded_to_bf16(x.to_floats()) : x.to_floats();
 }

@@ -15,6 +15,7 @@ set(GEMM_SOURCES
   gemm/panels.cpp
   gemm/patches.cpp
   gemm/quantised_rows.cpp
+  gemm/row_dots.cpp
   gemm/row_source.cpp
   gemm/softmax.cpp
   gemm/upsample_conv2d.cpp)
@@ -25,11 +26,14 @@ set(GEMM_TESTS
   gemm/convert_test.cpp
   gemm/driver_test.cpp
   gemm/integer_test.cpp
-  gemm/linear_test.cpp)
+  gemm/linear_test.cpp
+  gemm/row_dots_test.cpp)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   list(APPEND GEMM_SOURCES
-    gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp gemm/kernel_neon_int8.cpp gemm/kernel_neon_blocks.cpp)
+    gemm/gemm_aarch64.cpp gemm/kernel_neon_f32.cpp gemm/kernel_neon_bf16.cpp gemm/kernel_neon_int8.cpp gemm/kernel_neon_blocks.cpp
+    gemm/row_dots_neon.cpp)
+  set_source_files_properties(gemm/row_dots_neon.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
   set_source_files_properties(gemm/kernel_neon_bf16.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+bf16")
   set_source_files_properties(gemm/kernel_neon_int8.cpp gemm/kernel_neon_blocks.cpp PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+i8mm")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")

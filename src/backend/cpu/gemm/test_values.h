@@ -9,6 +9,7 @@
 
 #include "backend/cpu/gemm/convert.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/row_dots.h"
 #include "tensor/tensor.h"
 
 namespace flux2::gemm {
@@ -95,6 +96,18 @@ inline std::vector<float> rounded_to_bf16(std::vector<float> values) {
 }
 
 // Rows of `width` values, rounded to int8 with one scale per row.
+// Rows of `width` activations, rounded to int8 in blocks of 32 as products with few rows do it.
+inline std::vector<float> rounded_for_dots(const std::vector<float>& values, int64_t width) {
+  const auto blocks = static_cast<size_t>((width + kDotBlock - 1) / kDotBlock), k = static_cast<size_t>(width);
+  std::vector<int8_t> q(blocks * kDotBlock);
+  std::vector<float> scales(blocks), sums(blocks), rounded(values.size());
+  for (size_t row = 0; row < values.size(); row += k) {
+    quantise_for_dots(values.data() + row, width, q.data(), scales.data(), sums.data());
+    for (size_t i = 0; i < k; ++i) rounded[row + i] = scales[i / kDotBlock] * static_cast<float>(q[i]);
+  }
+  return rounded;
+}
+
 inline std::vector<float> rounded_to_int8(std::vector<float> values, int64_t width) {
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t first = i / static_cast<size_t>(width) * static_cast<size_t>(width);
@@ -120,6 +133,11 @@ struct TestCpu {
   bool quantises(DType weight, int64_t m) const {
     if (m <= 4) return false;
     return weight == DType::I8 ? kernels().in_int8 != nullptr : is_block_type(weight) && kernels().in_blocks;
+  }
+
+  // Whether such products, of few rows, round each 32 activations to int8 (row_dots.h).
+  bool dots(DType weight, int64_t m) const {
+    return m <= 4 && kernels().row_dots && (weight == DType::I8 || weight == DType::Q8_0 || weight == DType::Q4_0);
   }
 
   const KernelSet& kernels() const { return kernel_set(CpuFeatures::detect(), profile); }

@@ -1,0 +1,87 @@
+#include "backend/cpu/gemm/row_dots.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "backend/cpu/gemm/test_values.h"
+
+namespace flux2::gemm {
+namespace {
+
+TEST(RowDots, ActivationsAreRoundedInBlocks) {
+  std::vector<float> x(70);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3.0f;
+  x[5] = 254.0f;  // the largest of its block
+  std::vector<int8_t> q(96, 99);
+  std::vector<float> scales(3), sums(3);
+  quantise_for_dots(x.data(), 70, q.data(), scales.data(), sums.data());
+  EXPECT_FLOAT_EQ(scales[0], 2.0f);
+  EXPECT_EQ(q[5], 127);
+  EXPECT_FLOAT_EQ(scales[1], 3.0f / 127.0f);
+  for (size_t i = 70; i < 96; ++i) EXPECT_EQ(q[i], 0) << "filled up with zeros";
+  for (size_t b = 0; b < 3; ++b) {
+    int sum = 0;
+    for (size_t i = 32 * b; i < 32 * b + 32; ++i) sum += q[i];
+    EXPECT_FLOAT_EQ(sums[b], scales[b] * static_cast<float>(sum));
+  }
+}
+
+TEST(RowDots, ZerosAndNoNumbers) {
+  std::vector<float> x(64);
+  x[40] = std::numeric_limits<float>::infinity();
+  std::vector<int8_t> q(64);
+  std::vector<float> scales(2), sums(2);
+  quantise_for_dots(x.data(), 64, q.data(), scales.data(), sums.data());
+  EXPECT_EQ(sums[0], 0.0f);
+  EXPECT_TRUE(std::isfinite(scales[0]));
+  EXPECT_TRUE(std::isnan(scales[1]));
+}
+
+// One to four rows, with sums of every length around the blocks, against sums in double.
+TEST(RowDots, ProductsOfFewRowsUseThem) {
+  const TestCpu s(Profile::Fast);
+  if (!s.kernels().row_dots) GTEST_SKIP() << "this processor has no such products";
+  for (const DType dtype : {DType::I8, DType::Q8_0, DType::Q4_0})
+    for (const int64_t k : {32, 64, 96, 128, 160, 544, 2560}) {
+      for (const int64_t rest : {0, 1, 31}) {
+        if (rest > 0 && dtype != DType::I8) continue;
+        const int64_t width = k + rest, n = 37, m = 1 + width % 4;
+        Tensor w;
+        if (dtype == DType::I8) {
+          std::vector<int8_t> bytes(static_cast<size_t>(n * width));
+          for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<int8_t>((i * 53) % 255 - 127);
+          w = Tensor::host_copy(bytes.data(), dtype, {n, width});
+        } else {
+          w = block_weight(dtype, n, width);
+        }
+        const Tensor x = noise(*s.stream, DType::F32, {m, width}, 3), y = Tensor::like(x, {m, n});
+        s.device->kernels().linear({x, w, nullptr, y});
+        const auto xs = rounded_for_dots(x.to_floats(), width), ws = weight_values(w), ys = y.to_floats();
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, size = 0;
+            for (int64_t l = 0; l < width; ++l) {
+              const double term = double{xs[static_cast<size_t>(i * width + l)]} * double{ws[static_cast<size_t>(j * width + l)]};
+              sum += term;
+              size += std::abs(term);
+            }
+            EXPECT_NEAR(ys[static_cast<size_t>(i * n + j)], sum, 1e-5 * size + 1e-6) << name_of(dtype) << " " << width;
+          }
+      }
+    }
+}
+
+TEST(RowDots, ANoNumberInXReachesTheResult) {
+  const TestCpu s(Profile::Fast);
+  if (!s.kernels().row_dots) GTEST_SKIP() << "this processor has no such products";
+  std::vector<float> values(64, 1.0f);
+  values[50] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = Tensor::from<float>(*s.stream, DType::F32, {1, 64}, values), w = block_weight(DType::Q4_0, 3, 64);
+  const Tensor y = Tensor::like(x, {1, 3});
+  s.device->kernels().linear({x, w, nullptr, y});
+  for (const float v : y.to_floats()) EXPECT_TRUE(std::isnan(v));
+}
+
+}  // namespace
+}  // namespace flux2::gemm
