@@ -7,6 +7,7 @@
 
 #include "backend/cpu/gemm/compiler.h"
 #include "backend/cpu/gemm/convert.h"
+#include "backend/cpu/gemm/one_query.h"
 #include "backend/cpu/gemm/operands.h"
 #include "backend/cpu/gemm/softmax.h"
 #include "backend/cpu/kernels/scalar_table.h"
@@ -247,6 +248,7 @@ class Attention {
 void attention(const AttentionArgs& args, const KernelSet& set) {
   if (!computes({&args.q, &args.k, &args.v, &args.y})) return cpu::attention(args);
   if (args.y.numel() == 0) return;
+  if (set.direct && is_one_query(args)) return attention_of_one_query(args);
   if (set.in_bf16) Attention<bf16>(args, *set.in_bf16).run();
   else Attention<float>(args, *set.in_f32).run();
 }

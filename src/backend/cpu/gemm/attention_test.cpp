@@ -24,7 +24,8 @@ const std::vector<Case> kCases = {
     {1, 5, 901, 2, 2, 64, false, false},                                        // several blocks of keys
     {1, 450, 450, 1, 1, 128, true, false}, {1, 830, 830, 1, 1, 8, true, true},  // and a causal mask across them
     {1, 13, 400, 1, 1, 512, false, false},                                      // the autoencoder's single wide head
-    {1, 1, 77, 4, 2, 32, true, false},     {2, 40, 500, 4, 2, 32, true, true},  // tokens that follow others
+    {1, 1, 77, 4, 2, 32, true, false},     {2, 1, 130, 8, 2, 64, true, false},  // one that follows others
+    {2, 40, 500, 4, 2, 32, true, true},                                         // tokens that follow others
 };
 
 struct Expected {
@@ -103,6 +104,27 @@ TEST(GemmAttention, AgreesWithAPlainLoop) {
     const TestCpu cpu(profile);
     for (const Case& c : kCases)
       for (DType dtype : {DType::F32, DType::BF16}) expect_attention(cpu, c, dtype);
+  }
+}
+
+// What a language model needs for its next token: one query in f32 and nothing for a gradient.
+TEST(GemmAttention, OneQuery) {
+  const TestCpu cpu(Profile::Fast);
+  for (const Case& c :
+       {Case{1, 1, 1, 2, 1, 16, true, false}, {1, 1, 230, 8, 2, 128, true, false}, {2, 1, 65, 4, 4, 48, false, false}}) {
+    const Tensor q = noise(*cpu.stream, DType::F32, {c.batch, 1, c.heads, c.width}, 1);
+    // The first keys of a longer memory.
+    const auto memory = [&](uint32_t seed) {
+      return noise(*cpu.stream, DType::F32, {c.batch, c.keys + 9, c.groups, c.width}, seed).narrowed(1, 0, c.keys);
+    };
+    const Tensor k = memory(2), v = memory(3), y = Tensor::like(q);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(c.width));
+    cpu.device->kernels().attention({q, k, v, y, nullptr, nullptr, scale, c.causal});
+    const Expected want = plain_attention(c, q.to_floats(), k.to_floats(), v.to_floats(), {}, scale);
+    Agreement agreement;
+    const auto got = y.to_floats();
+    for (size_t i = 0; i < got.size(); ++i) agreement.see(got[i], want.y[i], 4e-6, fmt::format("y[{}]", i));
+    agreement.expect(c.text());
   }
 }
 

@@ -10,6 +10,7 @@ set(GEMM_SOURCES
   gemm/driver.cpp
   gemm/kernel_scalar.cpp
   gemm/linear.cpp
+  gemm/one_query.cpp
   gemm/operands.cpp
   gemm/output.cpp
   gemm/panels.cpp
