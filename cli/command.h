@@ -74,11 +74,13 @@ int run_completions(Invocation& run);
 int run_man(Invocation& run);
 int run_selftest(Invocation& run);
 int run_encode_text(Invocation& run);
+int run_prompt(Invocation& run);
 int run_train(Invocation& run);
 int run_serve(Invocation& run);
 int run_worker(Invocation& run);
 std::filesystem::path server_folder(const Invocation& run);  // of the database and the images: --data, else the data folder
 const std::vector<Command>& train_actions();
 const std::vector<Command>& plan_actions();
+const std::vector<Command>& prompt_actions();
 
 }  // namespace flux2

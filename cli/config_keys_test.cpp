@@ -30,7 +30,9 @@ TEST(ConfigKeys, ValuesAreCheckedBeforeTheyAreWritten) {
   if (!toml_available()) GTEST_SKIP() << "built without toml++";
   EXPECT_THROW(check_config_value("generate.width", "\"abc\""), Error);
   EXPECT_THROW(check_config_value("ui.progress", "\"loud\""), Error);
-  EXPECT_THROW(check_config_value("generate.upsample", "\"local\""), Error) << "not available yet";
+  EXPECT_THROW(check_config_value("memory.blocks-resident", "\"5\""), Error) << "not available yet";
+  EXPECT_THROW(check_config_value("upsample.url", "\"nowhere\""), Error);
+  EXPECT_NO_THROW(check_config_value("upsample.max-tokens", "300"));
   EXPECT_NO_THROW(check_config_value("generate.width", "512"));
   EXPECT_NO_THROW(check_config_value("memory.max-ram", "3.5"));
   EXPECT_NO_THROW(check_config_value("generate.strict", "true"));

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "app/adapters.h"
+#include "app/background_writer.h"
 #include "app/picture_maker.h"
-#include "app/picture_writer.h"
 #include "app/presets.h"
 #include "cli/command.h"
 #include "cli/plan.h"
@@ -29,7 +29,7 @@ int list_styles(Invocation& run) {
 // What the run has to say at its end.
 struct Outcome {
   Json images = Json::array();
-  double save = 0;
+  double save = 0;  // seconds in which nothing else could be done
   int status = 0;
   std::unique_ptr<Error> failure;
 
@@ -57,6 +57,8 @@ class Generation {
         display_(run.console),
         steps_(run),
         writer_(spec_, to_standard_output(run, requests_)),
+        saver_(writer_, {.written = [this](const Picture& picture, const WrittenPicture& written) { saved(picture, written); },
+                         .failed = [this](const Error& e) { request_failed(e); }}),
         maker_(run, std::move(model), spec_) {
     for (const ResolvedRequest& resolved : requests_) writer_.expect(resolved.output(), resolved.request.batch);
     writer_.check_targets();
@@ -68,14 +70,17 @@ class Generation {
       maker_.load(requests_, display_.progress());
       if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_, run_.log_prompts);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
+      save_the_rest();
     } catch (const Error& e) {
-      outcome_.failed(
-          e, e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
-      run_.console.error(e);
+      run_failed(e);
     } catch (const std::bad_alloc&) {
       const Error e(ErrorCode::OutOfMemory, "not enough memory", "a smaller --size or --batch needs less");
-      outcome_.failed(e, exit_code(e.code()));
-      run_.console.error(e);
+      run_failed(e);
+    }
+    try {
+      save_the_rest();  // images that were finished before a failure
+    } catch (const Error& e) {
+      run_failed(e);
     }
     return report();
   }
@@ -90,25 +95,46 @@ class Generation {
           resolved, [&](const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record), resolved); },
           display_.progress(resolved.spec.deadline), steps_.on_preview());
     } catch (const Error& e) {
-      // One request that cannot be done does not stop the others; no more memory or an interruption does.
-      const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
-      if (!others_may_work || requests_.size() == 1) throw;
-      outcome_.failed(e, exit_code(e.code()));
-      run_.console.error(e);
+      request_failed(e);
     }
     if (spec_.trace) trace.save(*spec_.trace);
   }
 
+  void run_failed(const Error& e) {
+    outcome_.failed(e,
+                    e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
+    run_.console.error(e);
+  }
+
+  // One request that cannot be done does not stop the others; no more memory or an interruption does.
+  void request_failed(const Error& e) {
+    const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
+    if (!others_may_work || requests_.size() == 1) throw e;
+    run_failed(e);
+  }
+
   void deliver(const Picture& picture, GenerationRecord record, const ResolvedRequest& resolved) {
     const double before = display_.seconds();
-    const WrittenPicture written = writer_.write(picture, std::move(record), resolved.output(), resolved.finish);
+    saver_.add(picture, std::move(record), resolved.output(), resolved.finish);
     outcome_.save += display_.seconds() - before;
+  }
+
+  void save_the_rest() {
+    const double before = display_.seconds();
+    saver_.flush();
+    outcome_.save += display_.seconds() - before;
+  }
+
+  void saved(const Picture& picture, const WrittenPicture& written) {
     const int index = static_cast<int>(outcome_.images.size());
     const bool latents_alone = written.image.pixels.empty();
     const int width = latents_alone ? static_cast<int>(picture.columns) * 16 : written.image.width;
     const int height = latents_alone ? static_cast<int>(picture.rows) * 16 : written.image.height;
     outcome_.images.push_back(
         {{"path", written.path.string()}, {"seed", picture.seed}, {"width", width}, {"height", height}, {"index", index}});
+    const StepCacheUse& cache = picture.cache;
+    if (cache.steps > 0)
+      outcome_.images.back()["step_cache"] = {{"steps", cache.steps}, {"computed", cache.computed}, {"error", cache.error}};
     if (!written.latents.empty()) outcome_.images.back()["latents"] = written.latents.string();
     Console& console = run_.console;
     if (console.progress() == ProgressMode::Json)
@@ -120,6 +146,9 @@ class Generation {
     const bool repeats = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0;
     summary_.push_back(fmt::format("{}  {}x{}  seed {}  {:.2f} s  peak {:.2f} GiB", repeats ? "" : written.path.string(), width,
                                    height, picture.seed, now - finished_, static_cast<double>(maker_.peak_bytes()) / (1 << 30)));
+    if (cache.steps > 0)
+      summary_.back() +=
+          fmt::format("  {} of {} steps computed, estimated error {:.1f} %", cache.computed, cache.steps, 100 * cache.error);
     finished_ = now;
   }
 
@@ -158,6 +187,7 @@ class Generation {
   ProgressDisplay display_;
   StepDisplay steps_;
   PictureWriter writer_;
+  BackgroundWriter saver_;
   PictureMaker maker_;
   std::vector<std::string> summary_;  // a line for each picture, shown when the progress is gone
   double finished_ = 0;               // when the last picture was, in seconds
@@ -168,6 +198,7 @@ class Generation {
 
 int run_prepared(Invocation& run, PreparedRun prepared) {
   if (run.settings.flag("dry-run")) return print_plan(run, prepared);
+  rewrite_requests(run, prepared.model, prepared.requests);
   if (const std::string out = run.settings.text("save-merged"); !out.empty())
     save_merged_model(out, prepared.model, common_adapters(prepared), run.log);
   return Generation(run, std::move(prepared.model), std::move(prepared.requests)).run();

@@ -114,6 +114,10 @@ class Grid {
           cell.request = std::move(prepared.requests.front());
           cells_.push_back(std::move(cell));
         }
+    std::vector<ResolvedRequest> requests;
+    for (Cell& cell : cells_) requests.push_back(std::move(cell.request));
+    rewrite_requests(run_, cells_.front().model, requests);
+    for (size_t i = 0; i < cells_.size(); ++i) cells_[i].request = std::move(requests[i]);
   }
 
   // An adapter stands beside those that all cells have.

@@ -45,6 +45,15 @@ OptionGroup device_group() {
            option("cache"), option("ref_kv")}};
 }
 
+OptionGroup rewriting_group() {
+  OptionGroup group{"Prompt rewriting", {}};
+  for (const char* name :
+       {"upsample", "upsample_model", "upsample_url", "upsample_key_env", "upsample_params", "upsample_max_tokens",
+        "upsample_timeout", "upsample_no_images", "upsample_full_size", "upsample_system_t2i", "upsample_system_edit"})
+    group.options.push_back(option(name));
+  return group;
+}
+
 OptionGroup control_group() {
   return {"Messages",
           {option("quiet", 'q'),
@@ -251,6 +260,10 @@ const std::vector<Field>& program_fields() {
        .section = "serve",
        .low = 0,
        .high = 1e6},
+      {.name = "sam_url",
+       .unit = "URL|off",
+       .help = "the service that makes masks from points and words, another process (default: http://127.0.0.1:8001)",
+       .section = "serve"},
       {.name = "trash_days",
        .type = T::Integer,
        .unit = "DAYS",
@@ -335,26 +348,17 @@ std::vector<OptionGroup> generate_options() {
   const OptionGroup picture = {
       "Image",
       {option("prompt", 'p'),
-       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}),
-       option("wildcards"),
-       option("negative", 'n'),
-       option("style"),
-       option("preset"),
-       option("width", 'W'),
-       option("height", 'H'),
-       option("size"),
-       option("seed", 'S'),
-       option("batch", 'b'),
-       option("repeat"),
-       option("from"),
-       option("remix"),
-       option("lora"),
+       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}), option("wildcards"),
+       option("negative", 'n'), option("style"), option("preset"), option("width", 'W'), option("height", 'H'), option("size"),
+       option("seed", 'S'), option("batch", 'b'), option("repeat"), option("from"), option("remix"), option("lora"),
        option("lora_mode"),
        rare({"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"}),
        rare({"save-merged-model", 0, "FILE",
              "write the transformer with the adapters merged in and make no image; needs no prompt"}),
-       option("upsample"),
        option("element")}};
+  OptionGroup rewriting = rewriting_group();
+  rewriting.options.push_back(option("upsample_each"));
+  rewriting.options.push_back(option("rewritten_prompt"));
   OptionSpec input = option("input", 'i');
   input.help += "; also -r, --ref";
   input.also = "--ref,-r";
@@ -377,7 +381,7 @@ std::vector<OptionGroup> generate_options() {
   const OptionGroup exchange = {"Tensors in and out (safetensors)",
                                 {text_states, option("noise_file"), option("latents_out"), output_type, option("latent_path"),
                                  option("trace"), rare({"dry-run", 0, "", "print the resolved request as JSON and stop"})}};
-  return {picture, references, model_group(), sampling, output, exchange, device_group(), control_group()};
+  return {picture, rewriting, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
 std::vector<OptionGroup> inpaint_options() {
@@ -417,8 +421,8 @@ std::vector<OptionGroup> vae_options() {
 
 std::vector<OptionGroup> bench_options() {
   return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
-           {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev or tiny (default: klein-4b)"},
-                       {"klein-4b", "klein-9b", "dev", "tiny"}),
+           {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev, tiny or dev-tiny (default: klein-4b)"},
+                       {"klein-4b", "klein-9b", "dev", "tiny", "dev-tiny"}),
             {"size", 0, "PX|WxH", "size of the image, multiples of 16 (default: 1024; quant: 256)"},
             {"batch", 'b', "N", "images in one step (default: 1)"},
             {"refs", 0, "N", "reference images of the same size in a step (default: 0)"},
@@ -499,6 +503,21 @@ std::vector<OptionGroup> selftest_options() {
       control_group()};
 }
 
+std::vector<OptionGroup> prompt_options() { return {control_group()}; }
+
+std::vector<OptionGroup> rewrite_options() {
+  std::vector<OptionGroup> groups = {
+      {"Prompt",
+       {option("prompt", 'p'), option("input", 'i', "edit: an image that the prompt is about, up to 16"),
+        option("seed", 'S', "decides the answer too, where the service takes a seed")}},
+      rewriting_group(),
+      model_group(),
+      device_group(),
+      control_group()};
+  set_common(groups, {"prompt", "input", "upsample", "upsample-model", "upsample-url", "json", "help", "help-all"});
+  return groups;
+}
+
 std::vector<OptionGroup> encode_text_options() {
   return {{"Text states",
            {option("output", 'o', "the file to write (.safetensors)"),
@@ -532,6 +551,7 @@ std::vector<OptionGroup> serve_options() {
                            "model_roots",
                            "preempt_wait",
                            "trash_days",
+                           "sam_url",
                            "data",
                            "database",
                            "images",

@@ -80,6 +80,8 @@ std::vector<OptionGroup> version_options();
 std::vector<OptionGroup> man_options();
 std::vector<OptionGroup> selftest_options();
 std::vector<OptionGroup> encode_text_options();
+std::vector<OptionGroup> prompt_options();
+std::vector<OptionGroup> rewrite_options();
 std::vector<OptionGroup> train_options();
 std::vector<OptionGroup> serve_options();
 std::vector<OptionGroup> worker_options();

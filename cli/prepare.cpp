@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "app/input_images.h"
+#include "app/request_limits.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -74,6 +76,47 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
         "using the bundled model pico: 128x128 images of 12 colours, 8 shapes and about 118 things drawn as emoji.\n"
         "  For real images use a FLUX.2 model: flux2 generate -m flux.2-klein-4b …, or -m with its file or folder.");
   return prepared;
+}
+
+namespace {
+
+void note_rewriter(Invocation& run, const Rewriter& rewriter) {
+  const std::string place = rewriter.place();
+  if (place.empty()) return;
+  run.console.note(fmt::format("prompts are rewritten by {} ({}): they are sent to {}{}", rewriter.way(), rewriter.model(), place,
+                               rewriter.sees_images() ? ", with the reference images" : ""));
+}
+
+}  // namespace
+
+RewrittenPrompt rewrite_alone(Invocation& run, const std::string& prompt) {
+  const RequestSpec spec = run.spec();
+  if (spec.upsample.value_or("none") == "none")
+    throw Error(ErrorCode::InvalidArgument, "it is not said who rewrites the prompt",
+                Hint("choose one with {0}; {1} makes it the default",
+                     {set_option("upsample", "ollama"), run_command("config set generate.upsample ollama")}));
+  check(prompt.find_first_not_of(" \t\r\n") != prompt.npos, "the prompt is empty");
+  RequestSpec checked = spec;
+  checked.prompt = prompt;
+  check_request_limits(checked, run.limits);
+  RewriteQuestion question{.prompt = prompt, .is_edit = spec.input && !spec.input->empty()};
+  if (spec.seed && *spec.seed >= 0) question.seed = static_cast<uint64_t>(*spec.seed);
+  InputImages images(run.log, run.standard_input, run.limits);
+  for (const GivenPicture& picture : images.references(spec)) question.images.push_back(to_rgb(*picture.image));
+  const auto rewriter =
+      open_rewriter(spec, run, run.settings.flag("offline"), *spec.upsample == "local" ? choose_model(spec, run) : ModelFiles{});
+  note_rewriter(run, *rewriter);
+  return rewrite_prompt(
+      *rewriter, std::move(question), static_cast<size_t>(run.limits.request.prompt_bytes),
+      [] { return interrupt_signal() != 0; }, run.log);
+}
+
+void rewrite_requests(Invocation& run, const ModelFiles& model, std::vector<ResolvedRequest>& requests) {
+  const auto first = std::find_if(requests.begin(), requests.end(), wants_rewriting);
+  if (first == requests.end()) return;
+  const auto rewriter = open_rewriter(first->spec, run, run.settings.flag("offline"), model);
+  note_rewriter(run, *rewriter);
+  rewrite_prompts(requests, *rewriter, run, [] { return interrupt_signal() != 0; });
 }
 
 std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {

@@ -39,16 +39,18 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["backend/plan"] = {"base", "tensor"};
   m["engine"] = {"base", "net",   "tensor",   "autograd", "ops",         "weights",      "nn",          "model",
                  "text", "image", "pipeline", "hub",      "backend/cpu", "backend/cuda", "backend/plan"};
-  m["record"] = {"base", "tensor", "image", "pipeline"};
+  m["record"] = {"base", "net", "tensor", "image", "pipeline"};
+  m["rewrite"] = {"base", "net", "image"};
   m["bench"] = {"base", "net",   "tensor",   "autograd", "ops",    "weights",     "nn",   "model",
                 "text", "image", "pipeline", "hub",      "engine", "backend/cpu", "train"};
   m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
-  m["app"] = {"base", "net", "tensor", "weights", "model", "text", "image", "pipeline", "hub", "engine", "record", "train"};
+  m["app"] = {"base",     "net", "tensor", "weights", "model", "text",   "image",
+              "pipeline", "hub", "engine", "record",  "train", "rewrite"};
   m["webui"] = {"base"};
-  m["server"] = {"base",     "net", "tensor", "weights", "model", "text", "image",
-                 "pipeline", "hub", "engine", "record",  "train", "app",  "webui"};
+  m["server"] = {"base", "net",    "tensor", "weights", "model", "text",  "image",  "pipeline",
+                 "hub",  "engine", "record", "train",   "app",   "webui", "rewrite"};
   m["cli"] = {"base",     "net", "tensor", "weights", "model", "text",  "image", "server",
-              "pipeline", "hub", "engine", "record",  "bench", "train", "app"};
+              "pipeline", "hub", "engine", "record",  "bench", "train", "app",   "rewrite"};
   return m;
 }();
 

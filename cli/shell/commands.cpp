@@ -13,6 +13,7 @@
 #include "cli/prepare.h"
 #include "cli/shell/shell.h"
 #include "cli/shell/words.h"
+#include "cli/user_input.h"
 #include "image/read_image.h"
 #include "record/picture_metadata.h"
 
@@ -74,6 +75,7 @@ struct ShellCommands {
   static void time(Shell& shell, const Words&);
   static void write(Shell& shell, const Words& a);
   static void source(Shell& shell, const Words& a);
+  static void rewrite(Shell& shell, const Words&);
   static void later(Shell&, const Words&) { fail(ErrorCode::InvalidArgument, "this is not available yet in this version"); }
   static void quit(Shell& shell, const Words&) { shell.leave_ = true; }
 
@@ -101,6 +103,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"write", "FILE", "keep the settings as key=value lines", path, write},
       {"source", "FILE", "enter the lines of a file", path, source},
       {"lora", "[FILE[:W]…]", "which adapters, or others; none takes them away", any, lora},
+      {"rewrite", "", "let a language model rewrite the prompt (upsample=…); an empty line then uses it", none, rewrite},
       {"elements", "", nullptr, none, later},
       {"quit q exit", "", "leave; so does Ctrl-D", none, quit},
   };
@@ -167,6 +170,7 @@ void ShellCommands::explore(Shell& shell, const Words& a) {
   if (!prompt.empty()) {
     SettingLayer layer = shell.settings_.layer();
     layer["prompt"] = {{prompt}, "--prompt"};
+    layer.erase("rewritten-prompt");
     shell.settings_.replace(std::move(layer));
     shell.once_.clear();
     once.clear();
@@ -238,6 +242,18 @@ void ShellCommands::lora(Shell& shell, const Words& a) {
   if (!a.empty()) return shell.change({{"lora", fmt::format("{}", fmt::join(a, ","))}});
   const std::string adapters = shell.settings_.text("lora");
   say(shell, adapters.empty() ? "no adapters" : "lora = " + adapters);
+}
+
+void ShellCommands::rewrite(Shell& shell, const Words&) {
+  Invocation one = shell.invocation(shell.once_);
+  const RequestSpec spec = one.spec();
+  check(spec.prompt && !spec.prompt->empty(), "there is no prompt yet");
+  forget_interrupt();
+  const RewrittenPrompt rewritten = rewrite_alone(one, *spec.prompt);
+  SettingLayer layer = shell.settings_.layer();
+  layer["rewritten-prompt"] = {{rewritten.prompt}, "rewrite"};
+  shell.settings_.replace(std::move(layer));
+  say(shell, "rewritten: " + rewritten.prompt);
 }
 
 void ShellCommands::open(Shell& shell, const Words& a) {

@@ -109,10 +109,12 @@ std::string ShellSettings::text(const std::string& option) const {
 SettingLayer ShellSettings::changed(SettingLayer layer, const std::string& key, const std::string& value,
                                     const PicturePath& picture_path, std::vector<std::string>& missing) {
   const std::string option = option_of(key);
+  if (option == "prompt") layer.erase("rewritten-prompt");  // it belongs to another prompt
   const auto set = [&](const std::string& name, const std::string& text) {
     layer[name] = {{text}, name == "prompt" ? "--prompt" : key};  // as an option, a prompt may hold choices
   };
-  if (value.empty() || value == "none") {
+  const bool means_none = option == "upsample";  // where none is a value: the configuration may have another
+  if (value.empty() || (value == "none" && !means_none)) {
     layer.erase(option);
     if (option == "size") layer.erase("width"), layer.erase("height");
   } else if (option == "size") {

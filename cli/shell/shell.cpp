@@ -203,6 +203,7 @@ void Shell::take_prompt(const std::string& line) {
   }
   SettingLayer layer = settings_.layer();
   layer["prompt"] = {{std::string(rest)}, "--prompt"};
+  layer.erase("rewritten-prompt");  // it belongs to another prompt
   settings_.replace(std::move(layer));
   once_ = once;
   if (settings_.text("autorun") == "off") run_.console.result("prompt = " + std::string(rest));
@@ -212,7 +213,11 @@ void Shell::take_prompt(const std::string& line) {
 void Shell::make(const SettingLayer& once) {
   forget_interrupt();
   Invocation one = invocation(once);
-  const PreparedRun prepared = prepare_run(one, Task::Generate, &found_);
+  PreparedRun prepared = prepare_run(one, Task::Generate, &found_);
+  rewrite_requests(one, prepared.model, prepared.requests);
+  for (const ResolvedRequest& resolved : prepared.requests)
+    if (!resolved.record.rewriting.by.empty() && !resolved.record.rewriting.failed)
+      run_.console.result("rewritten: " + resolved.request.prompt);
   const RequestSpec spec = one.spec();
   PictureWriter writer(spec);
   for (const ResolvedRequest& resolved : prepared.requests) {

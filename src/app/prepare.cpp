@@ -139,7 +139,7 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
     check_request_limits(one, context.limits);
   }
   take_lora_tags(prompts, context);
-  PreparedRun run{choose_model(spec, context, found), {}};
+  PreparedRun run{choose_model(spec, context, found), {}, settings.flag("offline")};
   for (const std::string& reason : run.model.reasons) context.log.info("{}", reason);
   if (spec.latent_path) {
     for (const std::string& path : *spec.latent_path) run.requests.push_back(resolve_latents(spec, path, context.log));
@@ -156,13 +156,16 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
     for (const PromptLine& line : prompts) {
       RequestSpec own = spec_of(settings.with(line_settings(settings, line, context)));
       own.prompt = own.style ? apply_style(styles, *own.style, line.prompt) : line.prompt;
+      // A rewritten prompt that comes with the settings of an image belongs to the prompt of that image alone.
+      if (own.rewritten_prompt && !line.literal && !own.is_asked("rewritten_prompt")) own.rewritten_prompt.reset();
       if (round > 0) own.seed = -1;
       // Rounding and the like are the same in every round: one notice is enough.
       ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images, context.limits);
       if (round == 0) warn_of_long_sequence(resolved.request, context.log);
       resolved.adapters = adapter_choices(own, context);
       follow_adapters(resolved, run.model, round == 0 ? context.log : Log{});
-      add_request(run.requests, std::move(resolved), wildcards && !line.literal ? &*wildcards : nullptr, context.limits);
+      add_request(run.requests, std::move(resolved), wildcards && !line.literal && !own.rewritten_prompt ? &*wildcards : nullptr,
+                  context.limits);
     }
   return run;
 }

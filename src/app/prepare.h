@@ -14,6 +14,7 @@ namespace flux2 {
 struct PreparedRun {
   ModelFiles model;
   std::vector<ResolvedRequest> requests;
+  bool offline = false;  // nothing may use the network
 };
 
 // A request with more tokens of image and references than this gets a notice. Eight images of 1024x1024 have this many.

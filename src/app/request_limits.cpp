@@ -75,9 +75,10 @@ void check_request_limits(const RequestSpec& spec, const Limits& limits) {
   number("threads", "threads", spec.threads, limits.process.threads, "threads");
   check_list("references", spec, "input", spec.input, r.references, "references");
   check_list("adapters", spec, "lora", spec.lora, r.adapters, "adapters");
-  for (const char* field : {"prompt", "negative"}) {
-    const RequestSpec::Text& text = field == std::string_view("prompt") ? spec.prompt : spec.negative;
-    if (text) check_count("prompt-bytes", static_cast<int64_t>(text->size()), r.prompt_bytes, spec.origin(field) + ": {} long");
+  for (const auto& [field, text] :
+       {std::pair{"prompt", &spec.prompt}, {"rewritten_prompt", &spec.rewritten_prompt}, {"negative", &spec.negative}}) {
+    if (*text)
+      check_count("prompt-bytes", static_cast<int64_t>((*text)->size()), r.prompt_bytes, spec.origin(field) + ": {} long");
   }
 }
 

@@ -133,7 +133,8 @@ void start_from_image(const RequestSpec& spec, const std::vector<GivenPicture>& 
 // The settings that were used, as a record names them.
 RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   RequestSpec used;
-  used.prompt = request.prompt;
+  used.prompt = spec.prompt.value_or("");
+  used.rewritten_prompt = spec.rewritten_prompt;
   used.negative = request.negative;
   used.width = request.width, used.height = request.height, used.steps = request.steps;
   used.guidance = request.guidance;
@@ -148,6 +149,7 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.vae_dtype = spec.vae_dtype;
   if (request.shift > 0) used.shift = request.shift;
   if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
+  if (request.cache_tolerance > 0) used.cache = spec.cache;
   if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
   if (!request.negative_references) used.no_negative_refs = true;
   if (!request.watermark.empty()) used.watermark = spec.watermark;
@@ -169,9 +171,10 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   ResolvedRequest resolved;
   resolved.spec = spec;
   Request& request = resolved.request;
-  request.prompt = spec.prompt.value_or("");
+  request.prompt = spec.rewritten_prompt.value_or(spec.prompt.value_or(""));
   request.negative = spec.negative.value_or("");
-  check(is_utf8(request.prompt), "{}: the prompt is not valid UTF-8", spec.origin("prompt"));
+  check(is_utf8(spec.prompt.value_or("")), "{}: the prompt is not valid UTF-8", spec.origin("prompt"));
+  check(is_utf8(request.prompt), "{}: the prompt is not valid UTF-8", spec.origin("rewritten_prompt"));
   check(is_utf8(request.negative), "{}: the negative prompt is not valid UTF-8", spec.origin("negative"));
   const std::vector<GivenPicture> references = images.references(spec);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
@@ -191,6 +194,16 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   request.noise = parse_noise(spec.noise.value_or("torch-cpu"));
   request.time_rounding = parse_time_rounding(spec.time_rounding.value_or("exact"));
   request.sampler = sampler_named(spec.sampler.value_or("euler"));
+  request.cache_tolerance = cache_tolerance(spec.cache.value_or("off"));
+  constexpr int kFewestCachedSteps = 8;
+  if (request.cache_tolerance > 0 && request.steps < kFewestCachedSteps) {
+    log.warn("{}: with {} steps every step is computed; the step cache needs {} steps or more", spec.origin("cache"), request.steps,
+             kFewestCachedSteps);
+    request.cache_tolerance = 0;
+  }
+  if (request.cache_tolerance > 0 && request.sampler == Sampler::Heun)
+    throw Error(ErrorCode::InvalidArgument, spec.origin("cache") + ": the sampler heun cannot leave out steps",
+                Hint("use {0}, or {1}", {set_option("sampler", "dpmpp2m"), set_option("cache", "off")}));
   request.negative_references = !spec.no_negative_refs.value_or(false);
   request.decode = spec.output_type != "latent";
   request.watermark = chosen_watermark(spec, request.width, request.height, log);

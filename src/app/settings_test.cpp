@@ -83,7 +83,7 @@ TEST(Settings, UnavailableFieldsAreRejectedInEveryLayer) {
             }),
             "FLUX2_PLACE: te=cpu is not available yet in this version");
   EXPECT_NE(failure([] {
-              layered({}, {}, {{"generate.upsample", {"local"}}}, {});
+              layered({}, {}, {{"memory.blocks-resident", {"5"}}}, {});
             }).find("not available yet"),
             std::string::npos);
   EXPECT_EQ(failure([] { layered({}, {{"FLUX2_UPSAMPLE", "none"}}, {{"memory.place", {"auto"}}}, {}); }), "");
@@ -116,6 +116,8 @@ TEST(Settings, EveryConfigurableFieldComesFromEnvironmentAndFile) {
                               : f.name == "format"          ? "jpg"
                               : f.name == "metadata"        ? "none"
                               : f.name == "ref_pixels"      ? "65536"
+                              : f.name == "upsample_url"    ? "http://localhost/v1"
+                              : f.name == "upsample_params" ? "{}"
                               : f.check_text                ? "off"
                                                             : "some text";
     const RequestSpec spec = spec_of(layered({}, {{environment_name(f), value}}, {}, {}));

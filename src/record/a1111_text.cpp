@@ -117,6 +117,7 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
   }
   add_field("noise");
   add_field("profile");
+  if (!is_private) add_field("rewritten_prompt");
   add("Version", r.app);
   return text;
 }

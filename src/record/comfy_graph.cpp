@@ -38,7 +38,7 @@ Nodes nodes_of(const GenerationRecord& r) {
   const int clip = add(
       nodes, {"CLIPLoader", {}, {{"clip_name", "text_encoder.safetensors"}, {"type", "flux2"}, {"device", "default"}}, "CLIP"});
   const int vae = add(nodes, {"VAELoader", {}, {{"vae_name", "flux2-vae.safetensors"}}, "VAE"});
-  int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.prompt()}}, "CONDITIONING"});
+  int positive = add(nodes, {"CLIPTextEncode", {{"clip", "CLIP", clip}}, {{"text", r.used_prompt()}}, "CONDITIONING"});
   if (r.embedded_guidance)
     positive = add(nodes, {"FluxGuidance",
                            {{"conditioning", "CONDITIONING", positive}},

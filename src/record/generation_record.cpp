@@ -73,6 +73,10 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   Json json = {{"v", 1}, {"app", r.app}, {"kind", r.kind}};
   if (!is_private)
     json["prompt"] = r.prompt(), json["negative"] = r.request.negative.value_or(""), json["rewritten_prompt"] = nullptr;
+  if (!r.rewriting.by.empty()) {
+    json["rewriting"] = {{"by", r.rewriting.by}, {"failed", r.rewriting.failed}};
+    if (!is_private && !r.rewriting.model.empty()) json["rewriting"]["model"] = r.rewriting.model;
+  }
   Json model = Json::object();
   if (!is_private) model["id"] = r.model;
   if (!is_private && !r.model_file.empty()) model["file"] = r.model_file;
@@ -83,6 +87,9 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   json["cache"] = "off";
   json["index"] = r.index;
   write_fields(r.request, is_private, json);
+  if (r.step_cache.steps > 0)
+    json["step_cache"] = {
+        {"steps", r.step_cache.steps}, {"computed", r.step_cache.computed}, {"error", r.step_cache.error}};
   for (const AdapterRecord& adapter : r.adapters) {
     Json lora = Json::object();
     if (!is_private) lora["name"] = adapter.name;
@@ -116,7 +123,17 @@ GenerationRecord record_from_json(const Json& json) {
       read_member(*model, "sha256", r.model_sha256);
       read_member(*model, "quant", r.quant);
     }
+    if (const auto rewriting = json.find("rewriting"); rewriting != json.end() && rewriting->is_object()) {
+      read_member(*rewriting, "by", r.rewriting.by);
+      read_member(*rewriting, "model", r.rewriting.model);
+      read_member(*rewriting, "failed", r.rewriting.failed);
+    }
     read_member(json, "index", r.index);
+    if (const auto cache = json.find("step_cache"); cache != json.end() && cache->is_object()) {
+      read_member(*cache, "steps", r.step_cache.steps);
+      read_member(*cache, "computed", r.step_cache.computed);
+      read_member(*cache, "error", r.step_cache.error);
+    }
     read_fields(json, r.request);
     if (const auto loras = json.find("loras"); loras != json.end() && loras->is_array())
       for (const Json& lora : *loras) {

@@ -48,6 +48,14 @@ struct GenerationRecord {
   std::vector<PictureRecord> references;  // "image 1" of the prompt first
   std::optional<PictureRecord> canvas;    // inpaint: the image that was changed
   std::string mask_name, mask_sha256;     // of the mask's file; empty without one
+  struct {
+    std::string by, model;  // "ollama" and the name of its model; empty: the prompt was not to be rewritten
+    bool failed = false;    // the prompt was used as it is, although it was to be rewritten
+  } rewriting;              // the rewritten prompt itself is in the request
+  struct {
+    int steps = 0, computed = 0;  // 0: the step cache was off
+    double error = 0;             // estimated, of the latents
+  } step_cache;
   std::string device;
   Json extra;  // further members of our JSON for one kind alone: the cells of a grid
   struct {
@@ -57,7 +65,8 @@ struct GenerationRecord {
   int width() const { return static_cast<int>(request.width.value_or(0)); }
   int height() const { return static_cast<int>(request.height.value_or(0)); }
   uint64_t seed() const { return static_cast<uint64_t>(request.seed.value_or(0)); }
-  std::string prompt() const { return request.prompt.value_or(""); }
+  std::string prompt() const { return request.prompt.value_or(""); }  // as given
+  std::string used_prompt() const { return request.rewritten_prompt.value_or(prompt()); }
   bool is_ours() const { return app.starts_with(kProgramName); }
 };
 

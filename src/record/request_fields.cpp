@@ -14,9 +14,11 @@
 #include "image/mask.h"
 #include "image/watermark.h"
 #include "image/write_image.h"
+#include "net/url.h"
 #include "pipeline/noise.h"
 #include "pipeline/picture_size.h"
 #include "pipeline/schedule.h"
+#include "pipeline/step_cache.h"
 #include "record/picture_metadata.h"
 
 namespace flux2 {
@@ -30,12 +32,20 @@ void check_schedule(const std::string& text) { parse_schedule(text); }
 void check_noise(const std::string& text) { parse_noise(text); }
 void check_format(const std::string& text) { format_from_name(text); }
 void check_metadata(const std::string& text) { MetadataChoice::parse(text); }
+void check_cache(const std::string& text) { cache_tolerance(text); }
+
 void check_watermark(const std::string& text) {
   if (text != "off") watermark_bits(text);
 }
 void check_box(const std::string& text) { parse_box(text); }
 void check_margins(const std::string& text) {
   check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
+}
+
+void check_url(const std::string& text) { parse_url(text); }
+void check_json_object(const std::string& text) {
+  const auto json = try_parse_json(text);
+  check(json && json->is_object(), "\"{}\" is not a JSON object", printable(text));
 }
 
 std::optional<int64_t> whole_number(std::string_view text) {
@@ -192,11 +202,82 @@ std::vector<Field> make_fields() {
       {.name = "upsample",
        .type = T::Choice,
        .unit = "WAY",
-       .help = "prompt rewriting",
+       .help = "let a language model rewrite the prompt before use: none, local (the model's own text encoder), http (a chat "
+               "server, <upsample_url>), openrouter or ollama (default: none)",
        .section = "generate",
-       .project = Field::Always,
-       .later = true,
-       .harmless = {"none"}},
+       .member = &R::upsample,
+       .choices = {"none", "local", "http", "openrouter", "ollama"}},
+      {.name = "upsample_model",
+       .unit = "NAME",
+       .help = "model that rewrites, as the service calls it (default of openrouter: mistralai/pixtral-large-2411)",
+       .section = "upsample",
+       .member = &R::upsample_model},
+      {.name = "upsample_url",
+       .unit = "URL",
+       .help = "http: address of a server with /chat/completions, ending in /v1; ollama: address of Ollama (default: "
+               "MILIMO_OLLAMA_URL, else http://localhost:11434)",
+       .section = "upsample",
+       .member = &R::upsample_url,
+       .check_text = check_url},
+      {.name = "upsample_key_env",
+       .unit = "NAME",
+       .help = "environment variable with the key of the service (default: OPENROUTER_API_KEY for openrouter, none for http)",
+       .section = "upsample",
+       .member = &R::upsample_key_env},
+      {.name = "upsample_params",
+       .unit = "JSON",
+       .help = "further members of the request to the service, like {\"temperature\": 0.7}",
+       .section = "upsample",
+       .member = &R::upsample_params,
+       .check_text = check_json_object},
+      {.name = "upsample_max_tokens",
+       .type = T::Integer,
+       .unit = "N",
+       .help = "length of a rewritten prompt, 1 to 4096 tokens (default: 512)",
+       .section = "upsample",
+       .member = &R::upsample_max_tokens,
+       .low = 1,
+       .high = 4096},
+      {.name = "upsample_timeout",
+       .type = T::Number,
+       .unit = "S",
+       .help = "longest time for rewriting one prompt (default: 60; local: 120)",
+       .section = "upsample",
+       .member = &R::upsample_timeout,
+       .low = 0.1,
+       .high = 3600},
+      {.name = "upsample_each",
+       .type = T::Flag,
+       .help = "rewrite the prompt again for each image of a batch",
+       .section = "upsample",
+       .member = &R::upsample_each},
+      {.name = "upsample_no_images",
+       .type = T::Flag,
+       .help = "do not send reference images to the service",
+       .section = "upsample",
+       .member = &R::upsample_no_images},
+      {.name = "upsample_full_size",
+       .type = T::Flag,
+       .help = "send reference images as PNG without scaling them down",
+       .section = "upsample",
+       .member = &R::upsample_full_size},
+      {.name = "upsample_system_t2i",
+       .unit = "FILE",
+       .help = "instructions for rewriting a prompt (default: built in)",
+       .section = "upsample",
+       .member = &R::upsample_system_t2i},
+      {.name = "upsample_system_edit",
+       .unit = "FILE",
+       .help = "instructions for rewriting the prompt of an edit (default: built in)",
+       .section = "upsample",
+       .member = &R::upsample_system_edit},
+      {.name = "rewritten_prompt",
+       .unit = "TEXT",
+       .help = "a prompt that was rewritten before: used instead of the prompt, and both are recorded",
+       .member = &R::rewritten_prompt,
+       .record_key = "rewritten_prompt",
+       .a1111_key = "Rewritten prompt",
+       .is_private = true},
       {.name = "element", .type = T::Texts, .unit = "NAME", .help = "studio element", .later = true},
 
       // Pictures to start from.
@@ -460,6 +541,17 @@ std::vector<Field> make_fields() {
        .choices = {"euler", "heun", "dpmpp2m"},
        .record_key = "sampler",
        .a1111_key = "Sampler"},
+      {.name = "cache",
+       .unit = "auto|off|X",
+       .help = "leave out steps whose result can be foretold: auto (the same as 0.1), or the largest relative error X of such a "
+               "step; "
+               "about twice as fast from 20 steps on (default: off)",
+       .section = "memory",
+       .project = Field::Always,
+       .member = &R::cache,
+       .check_text = check_cache,
+       .record_key = "cache",
+       .suggestions = {"auto", "off"}},
       {.name = "deadline",
        .type = T::Number,
        .unit = "S",
@@ -717,7 +809,6 @@ std::vector<Field> make_fields() {
        .later = true,
        .harmless = {"auto"}},
       {.name = "no_mmap", .type = T::Flag, .help = "read weights into memory", .section = "memory", .later = true},
-      {.name = "cache", .unit = "WAY", .help = "step caches", .section = "memory", .later = true, .harmless = {"off"}},
       {.name = "strict",
        .type = T::Flag,
        .help = "fail instead of rounding sizes or cutting prompts",
@@ -803,7 +894,12 @@ std::string environment_name(const Field& field) {
   return name;
 }
 
-std::string config_key(const Field& field) { return field.section.empty() ? "" : field.section + "." + option_name(field); }
+// "upsample_url" of the section "upsample" is upsample.url.
+std::string config_key(const Field& field) {
+  if (field.section.empty()) return {};
+  const std::string name = option_name(field), prefix = field.section + "-";
+  return field.section + "." + (name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+}
 
 FieldValue parse_value(const Field& field, const std::vector<std::string>& texts, const std::string& origin) {
   require(!texts.empty(), "the field {} has no value", field.name);

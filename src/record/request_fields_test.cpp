@@ -30,6 +30,8 @@ std::vector<std::string> example_of(const Field& f) {
       {"quant_cache", {"5"}},
       {"size", {"768x512"}},
       {"watermark", {"0f1e"}},
+      {"upsample_url", {"http://localhost:8080/v1"}},
+      {"upsample_params", {"{\"temperature\": 0.2}"}},
       {"seed", {"9223372036854775807"}},
   };
   if (const auto found = own.find(f.name); found != own.end()) return found->second;
@@ -120,7 +122,10 @@ TEST(RequestFields, InvalidValuesNameTheirOriginAndWhatIsValid) {
   EXPECT_THAT(refusal("seed", "-2"), HasSubstr("2^63-1"));
   EXPECT_THAT(refusal("crop", "wide"), HasSubstr("auto, off"));
   EXPECT_THAT(refusal("size", "large"), HasSubstr("--size"));
-  EXPECT_THAT(refusal("upsample", "local"), HasSubstr("not available yet"));
+  EXPECT_THAT(refusal("upsample", "magic"), HasSubstr("is not one of none"));
+  EXPECT_THAT(refusal("upsample_url", "localhost"), HasSubstr("--upsample_url"));
+  EXPECT_THAT(refusal("upsample_params", "[1]"), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(refusal("place", "te=cpu"), HasSubstr("not available yet"));
   EXPECT_EQ(refusal("upsample", "none"), "");
 }
 

@@ -30,6 +30,13 @@ struct RequestSpec {
   Text lora_mode;
   Flag strict;
 
+  // Who rewrites the prompt, and how. `rewritten_prompt` is one that was rewritten already: it is used instead of `prompt`.
+  Text upsample, rewritten_prompt, upsample_model, upsample_url, upsample_key_env, upsample_params;
+  Text upsample_system_t2i, upsample_system_edit;
+  Integer upsample_max_tokens;
+  Number upsample_timeout;
+  Flag upsample_each, upsample_full_size, upsample_no_images;
+
   // Images to start from.
   Texts input;
   Number strength;
@@ -50,7 +57,7 @@ struct RequestSpec {
   // How it is sampled.
   Integer steps;
   Number guidance, cfg, cfg_scale, shift, deadline;
-  Text schedule, noise, time_rounding, sampler;
+  Text schedule, noise, time_rounding, sampler, cache;
 
   // Where it runs.
   Text device, profile, vae_tile, vae_dtype, quant, quant_text_encoder, quant_cache, offload;

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/context.h"
+#include "app/resolve.h"
+#include "rewrite/rewriter.h"
+
+namespace flux2 {
+
+// Whether the prompt of a request is to be rewritten: it asks for it, has a prompt, and the prompt was not rewritten before.
+bool wants_rewriting(const ResolvedRequest& resolved);
+
+// The rewriter that the fields upsample… of a request choose. Throws InvalidArgument if a setting is missing, or if it needs the
+// network and `offline` forbids it. Keys come from the environment. `model` is the one whose text encoder is used for `local`.
+std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline,
+                                        const ModelFiles& model);
+
+// The services among the values of `upsample` that work with these settings.
+std::vector<std::string> available_rewriters(const RequestSpec& spec, const AppContext& context, bool offline);
+
+// What to ask for a request. Its references become images.
+RewriteQuestion question_for(const ResolvedRequest& resolved);
+
+// Rewrites the prompts of the requests that want it; equal prompts are rewritten once, unless `upsample_each` is set, which also
+// makes each image of a batch a request of its own. The records keep both prompts. If that fails, a request keeps its prompt,
+// with a warning and a note in its record, and after a failure of the service later requests are not tried; with `strict` a
+// failure is an error.
+void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter, const AppContext& context,
+                     const Rewriter::Cancelled& cancelled = {});
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+#include "engine/language.h"
+
+#include "hub/gguf_tokenizer.h"
+#include "model/check_network.h"
+#include "nn/load.h"
+
+namespace flux2 {
+
+LoadedLanguage load_language(const Engine& engine, const ModelFiles& files) {
+  const NamedWeights weights(open_weights(files.text_encoder, engine.options().log), ModelPart::TextEncoder);
+  LoadedLanguage loaded;
+  const auto model = std::make_shared<LanguageModel>(detect_language_model(weights, text_encoder_config(files, weights)));
+  const auto visit = [&](const ParameterVisitor& visitor) { model->visit(visitor); };
+  in_context("loading the language model", [&] {
+    check_network(weights, visit);
+    loaded.tokenizer = std::make_shared<const BpeTokenizer>(load_tokenizer(files.tokenizer));
+    loaded.stream = engine.device().open_stream();
+    load_parameters(weights,
+                    {.stream = *loaded.stream,
+                     .activations = engine.activations(),
+                     .quant = engine.encoder_quant(),
+                     .threads = engine.options().threads,
+                     .stays_on_host = {},
+                     .kept = {},
+                     .quantised = {}},
+                    visit);
+    loaded.stream->wait();
+  });
+  loaded.model = model;
+  return loaded;
+}
+
+}  // namespace flux2

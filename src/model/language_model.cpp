@@ -1,0 +1,82 @@
+#include "model/language_model.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+KeyCache::KeyCache(Stream& stream, const DecoderConfig& config, DType dtype, int64_t capacity) : capacity_(capacity) {
+  check(capacity > 0, "a key cache needs room for at least one token");
+  const Shape shape{1, capacity, config.kv_heads, config.head_dim};
+  for (int64_t i = 0; i < config.layers; ++i)
+    layers_.push_back({Tensor::empty(stream, dtype, shape), Tensor::empty(stream, dtype, shape)});
+}
+
+TokenKeys KeyCache::extended(size_t layer, const TokenKeys& now) const {
+  const int64_t count = now.k.dim(1);
+  require(length_ + count <= capacity_, "{} tokens in a key cache for {}", length_ + count, capacity_);
+  const TokenKeys& all = layers_.at(layer);
+  all.k.narrowed(1, length_, count).copy_from(now.k);
+  all.v.narrowed(1, length_, count).copy_from(now.v);
+  return {all.k.narrowed(1, 0, length_ + count), all.v.narrowed(1, 0, length_ + count)};
+}
+
+void KeyCache::advance(int64_t tokens) { length_ += tokens; }
+
+LanguageModelConfig detect_language_model(const NamedWeights& weights, const DecoderConfig& decoder) {
+  // Published models, of which shortened files exist: they serve as text encoders. Those up to Qwen3-4B have no matrix of their
+  // own for the output.
+  constexpr int64_t kQwenLayers = 36, kLargestTied = 2560, kQwenWidth = 4096;
+  const bool qwen = decoder.family == DecoderFamily::Qwen3, has_head = weights.has("lm_head.weight");
+  const int64_t published = !qwen ? (decoder.hidden == mistral_small_config().hidden ? mistral_small_config().layers : 0)
+                            : decoder.hidden == kLargestTied || decoder.hidden == kQwenWidth ? kQwenLayers
+                                                                                             : 0;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} can read prompts but not write them: it has {}", weights.source().description(), what),
+                "use a text encoder file with the whole language model");
+  };
+  if (decoder.layers < published) refuse(fmt::format("{} of {} layers", decoder.layers, published));
+  if (!weights.has("model.norm.weight")) refuse("no final norm");
+  if (!has_head && (!qwen || decoder.hidden > kLargestTied)) refuse("no output matrix (lm_head)");
+  return {decoder, !has_head};
+}
+
+LanguageModel::LanguageModel(const LanguageModelConfig& c)
+    : config(c),
+      layers(static_cast<size_t>(c.decoder.layers), DecoderLayer(c.decoder)),
+      head(c.decoder.hidden, c.decoder.vocab) {}
+
+Tensor LanguageModel::scores(const Tensor& ids, KeyCache& cache, DType dtype, const BeforeBlock& before_layer) const {
+  check(ids.rank() == 2 && ids.dim(0) == 1 && ids.dim(1) > 0, "language model: ids {}", ids.shape());
+  const DecoderConfig& c = config.decoder;
+  const int64_t count = ids.dim(1);
+  DecoderPass pass{
+      .rope = text_rope(ids.stream(), count, c.head_dim, c.rope_theta, cache.length()), .key_mask = {}, .memory = {}};
+  Tensor x = embedding(ids, embed_tokens, dtype);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (before_layer) before_layer();
+    const BlockTurn turn(schedule, i, ids.stream());
+    pass.memory = [&cache, i](const TokenKeys& now) { return cache.extended(i, now); };
+    x = layers[i](x, pass);
+  }
+  cache.advance(count);
+  const Tensor& matrix = config.ties_head ? embed_tokens : head.weight;
+  const Tensor last = rms_norm(x.narrowed(1, count - 1, 1), norm, {.eps = c.norm_eps});
+  return linear(as_input(last, input_dtype(last, matrix)), matrix).reshaped({c.vocab}).cast(DType::F32);
+}
+
+void LanguageModel::visit(const ParameterVisitor& visitor) {
+  const DecoderConfig& c = config.decoder;
+  visitor({"model.embed_tokens.weight", embed_tokens, {c.vocab, c.hidden}, ParameterKind::Table, kWhole});
+  for (size_t i = 0; i < layers.size(); ++i) layers[i].visit(fmt::format("model.layers.{}.", i), visitor);
+  visitor({"model.norm.weight", norm, {c.hidden}, ParameterKind::Vector, kWhole});
+  if (!config.ties_head) head.visit("lm_head", visitor);
+}
+
+}  // namespace flux2

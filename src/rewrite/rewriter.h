@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "image/image.h"
+
+namespace flux2 {
+
+// What a language model is asked.
+struct RewriteQuestion {
+  std::string prompt;
+  bool is_edit = false;            // the prompt says how to change images
+  std::vector<Image> images = {};  // RGB; those that it changes, "image 1" first
+  uint64_t seed = 0;
+};
+
+struct RewriteAnswer {
+  std::string text;  // as the model wrote it
+  std::optional<int64_t> tokens = {};
+  bool is_cut = false;  // it ends at the limit of its length
+};
+
+// A language model that rewrites prompts, here or on another machine.
+class Rewriter {
+ public:
+  using Cancelled = std::function<bool()>;
+
+  virtual ~Rewriter() = default;
+
+  // Throws Network or BadFile if there is no answer, Cancelled if `cancelled` said so. May ask `cancelled` at any time.
+  virtual RewriteAnswer answer(const RewriteQuestion& question, const Cancelled& cancelled) = 0;
+
+  virtual std::string way() const = 0;    // "ollama"
+  virtual std::string model() const = 0;  // as its service calls it
+  virtual std::string place() const = 0;  // where prompts are sent to, for people; empty: they stay here
+  virtual bool sees_images() const = 0;
+};
+
+struct RewrittenPrompt {
+  std::string prompt;
+  std::optional<int64_t> tokens = {};
+};
+
+// Asks for a better prompt. If the answer lacks a text that the prompt quotes, it asks once more with another seed. Throws the
+// errors of the rewriter, and Incompatible if quoted text is still missing or the answer has more than `max_bytes`. Messages
+// never quote prompts.
+RewrittenPrompt rewrite_prompt(Rewriter& rewriter, RewriteQuestion question, size_t max_bytes,
+                               const Rewriter::Cancelled& cancelled, const Log& log);
+
+}  // namespace flux2
