@@ -20,6 +20,7 @@
 #include "server/api/sdapi.h"
 #include "server/api/studio.h"
 #include "server/http/errors.h"
+#include "server/jobs/mask_service.h"
 #include "server/jobs/planner.h"
 #include "server/jobs/store_watcher.h"
 #include "server/jobs/url_images.h"
@@ -173,6 +174,7 @@ struct Server::Parts {
   std::atomic<int64_t> refused_by_rate = 0;
   ApiContext api;
   ModelWork model_work;
+  std::unique_ptr<MaskService> masks;
   UrlImages url_images{http_settings(context.environment)};
   Router router;
   std::unique_ptr<HttpListener> listener;
@@ -204,7 +206,16 @@ void Server::Parts::add_routes() {
   add_asset_routes(router, api);
   add_gallery_routes(router, api);
   add_project_routes(router, api);
+  add_element_routes(router, api);
+  add_archive_routes(router, api);
+  add_shot_routes(router, api);
+  if (!options.mask_service.empty())
+    masks = std::make_unique<MaskService>(options.mask_service, http_settings(context.environment), MaskRules(),
+                                          context.limits.image);
+  api.masks = masks.get();
+  add_mask_routes(router, api);
   add_info_routes(router, api, defaults, &worker);
+  add_prompt_routes(router, api, defaults);
   model_work.add_routes(router);
   if (options.settings.list) {
     for (const ServerSetting& setting : options.settings.list()) apply_setting(api, setting.key, setting.value);

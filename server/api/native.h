@@ -16,6 +16,7 @@ void add_job_routes(Router& router, ApiContext& api);
 void add_event_routes(Router& router, ApiContext& api);
 void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, Worker* worker);
 void add_asset_routes(Router& router, ApiContext& api);
+void add_prompt_routes(Router& router, ApiContext& api, const Settings& defaults);
 
 // Reads the body as a JSON object. Throws HttpError 400 `invalid_json`, 415 for another content type.
 Json json_body(const ServerRequest& request, const AppContext& app);
@@ -28,5 +29,9 @@ std::string kind_of(const Json& request);
 
 // Checks a native request, looks for its model and adapters, and submits it.
 JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api);
+
+// The same for an image that belongs to something of the studio: `link` is kept in the resolution of the request.
+JobStore::Inserted submit_for_studio(const Json& request, const std::string& kind, const Json& link, const ServerRequest& from,
+                                     ApiContext& api);
 
 }  // namespace flux2

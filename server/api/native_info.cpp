@@ -2,11 +2,13 @@
 
 #include "app/adapters.h"
 #include "app/presets.h"
+#include "app/prompt_rewriting.h"
 #include "app/registry_access.h"
 #include "engine/forecast.h"
 #include "image/format.h"
 #include "record/generation_record.h"
 #include "server/api/native.h"
+#include "server/api/service_mask.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
 #include "server/store/ids.h"
@@ -57,7 +59,7 @@ Json memory_json(const ApiContext& api) {
   return {{"total", memory.total}, {"available", memory.available}};
 }
 
-Json info_json(ApiContext& api, const Worker* worker) {
+Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) {
   Json defaults = Json::object();
   for (const InstalledModel& model : api.models.main_models()) {
     try {
@@ -98,8 +100,8 @@ Json info_json(ApiContext& api, const Worker* worker) {
           {"previews", choices("preview")},
           {"formats", {{"read", names_json(readable_formats())}, {"write", names_json(available_formats())}}},
           {"features",
-           {{"mask_service", false},
-            {"upsample", Json::array()},
+           {{"mask_service", api.masks != nullptr},
+            {"upsample", available_rewriters(spec_of(settings), api.app, settings.flag("offline"))},
             {"safety", false},
             {"watermark", true},
             {"training", true},
@@ -146,7 +148,8 @@ HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings&
   const Json body = json_body(request, api.app);
   const std::string kind = kind_of(body);
   std::vector<std::string> warnings;
-  const Json checked = check_job_request(body, kind, api.queue.assets(), api.app, warnings);
+  Json checked = check_job_request(body, kind, api.queue.assets(), api.app, warnings);
+  add_service_mask(checked, api);
   Settings settings = defaults.with(settings_of_job(checked, api.queue.assets(), api.app));
   PromptLine line;
   line.prompt = checked.value("prompt", std::string());
@@ -187,7 +190,7 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
                 .summary = summary});
   };
   add("GET", "/api/v1/info", Scope::Generate, "version, devices, limits, defaults of each model",
-      [&api, worker](const ServerRequest&) { return HttpResponse::json(info_json(api, worker)); });
+      [&api, &defaults, worker](const ServerRequest&) { return HttpResponse::json(info_json(api, defaults, worker)); });
   add(
       "POST", "/api/v1/plan", Scope::Generate, "forecast the memory and time of a job without running it",
       [&api, &defaults](const ServerRequest& request) { return plan(request, api, defaults); }, kImageBody);
@@ -204,11 +207,6 @@ void add_info_routes(Router& router, ApiContext& api, const Settings& defaults, 
               items.back()["compatible_with"] = api.models.models_for(record.path);
             }
         return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
-      });
-  add("POST", "/api/v1/prompt/rewrite", Scope::Generate, "not supported yet: answers 424",
-      [](const ServerRequest&) -> HttpResponse {
-        throw HttpError(424, "upsampler_unavailable",
-                        "rewriting prompts is not supported yet; send the prompt as it should be used");
       });
   if (!worker) return;
   add("POST", "/api/v1/models/unload", Scope::Manage, "free the memory of all loaded models once no job runs",

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <random>
@@ -32,7 +33,8 @@ struct FieldTexts {
 // Fields that a request over the network may set under their own names. Those that a project file may set name no files and take
 // nothing of the machine; the others here are about one image.
 bool is_plain_field(const Field& field) {
-  static const std::vector<std::string> more = {"prompt", "mask_box", "mask_invert", "base"};
+  static const std::vector<std::string> more = {"prompt",   "mask_box",      "mask_invert",     "base",
+                                                "upsample", "upsample_each", "rewritten_prompt"};
   static const std::vector<std::string> fewer = {"sidecar", "output_type", "preview", "extend", "align", "match", "metadata"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), field.name) != names.end();
@@ -203,11 +205,42 @@ const std::map<std::string, SpecialMember>& special_members() {
                          must_be(j, j.is_string(), "the id of a project");
                          return std::vector<std::string>{};
                        }};
-    m["elements"] = {"array", "", "not supported yet", [](const Json& j) {
-                       return j.is_array() && j.empty() ? std::vector<std::string>{} : refused("elements are");
+    m["elements"] = {"array", "", "elements that the image shows, by id, name or trigger", [](const Json& j) {
+                       check(texts_of(j).size() <= 64, "must be a list of at most 64 elements");
+                       return std::vector<std::string>{};
                      }};
-    m["upsample"] = {"string", "", "only none",
-                     [](const Json& j) { return j == "none" ? std::vector<std::string>{} : refused("prompt rewriting is"); }};
+    m["mask_text"] = {
+        "string", "", "inpainting: regenerate what these words name; needs a mask service", [](const Json& j) {
+          check(j.is_string() && !j.get_ref<const std::string&>().empty() && j.get_ref<const std::string&>().size() <= 1000,
+                "must be a text of 1 to 1000 bytes");
+          return std::vector<std::string>{};
+        }};
+    m["mask_points"] = {"array", "", "inpainting: regenerate the object at [[x, y], …]; needs a mask service", [](const Json& j) {
+                          check(j.is_array() && !j.empty(), "must be a list of points, [[x, y], …]");
+                          for (const Json& point : j) {
+                            check(point.is_array() && (point.size() == 2 || point.size() == 3),
+                                  "must be a list of points, [[x, y], …]");
+                            for (const Json& number : point) must_be(number, number.is_number(), "a list of points, [[x, y], …]");
+                          }
+                          return std::vector<std::string>{};
+                        }};
+    m["mask_confidence"] = {"number", "", "how sure the mask service must be, 0 to 1 (0.5)", [](const Json& j) {
+                              check(j.is_number() && j.get<double>() >= 0 && j.get<double>() <= 1,
+                                    "must be a number from 0 to 1");
+                              return std::vector<std::string>{};
+                            }};
+    m["number_refs"] = {"boolean", "", "say in the prompt which reference shows which element", [](const Json& j) {
+                          must_be(j, j.is_boolean(), "true or false");
+                          return std::vector<std::string>{};
+                        }};
+    m["scan_scope"] = {"string", "", "project, shared or all: whose triggers are looked for", [](const Json& j) {
+                         check(j == "project" || j == "shared" || j == "all", "must be project, shared or all");
+                         return std::vector<std::string>{};
+                       }};
+    m["element_text"] = {"string", "", "name+description, name or keep: what replaces a trigger", [](const Json& j) {
+                           check(j == "name+description" || j == "name" || j == "keep", "must be name+description, name or keep");
+                           return std::vector<std::string>{};
+                         }};
     m["cache"] = {"string", "", "only off",
                   [](const Json& j) { return j == "off" ? std::vector<std::string>{} : refused("step caches are"); }};
     m["quality_target_s"] = {"number", "", "not supported yet",
@@ -225,6 +258,8 @@ const std::map<std::string, std::string>& foreign_members() {
                                                            {"reference_images", "references"},
                                                            {"image_path", "canvas"},
                                                            {"mask_path", "mask"},
+                                                           {"text_mask", "mask_text"},
+                                                           {"points", "mask_points"},
                                                            {"num_images", "count"},
                                                            {"batch", "count"},
                                                            {"lora", "loras"},
@@ -301,15 +336,19 @@ std::string asset_id_of(const std::string& text) {
   return id;
 }
 
-void require_images(const Json& request, const std::string& kind, std::vector<HttpError::FieldProblem>& problems) {
+void require_images(const Json& request, const std::string& kind, bool elements_have_images,
+                    std::vector<HttpError::FieldProblem>& problems) {
   const size_t references = request.contains("references") ? request["references"].size() : 0;
-  if (kind == "edit" && references == 0) problems.push_back({"references", "an edit needs at least one reference image"});
+  if (kind == "edit" && references == 0 && !elements_have_images)
+    problems.push_back({"references", "an edit needs at least one reference image"});
   if (kind == "inpaint") {
     if (!request.contains("canvas")) problems.push_back({"canvas", "inpainting needs the image to change"});
-    if (!request.contains("mask") && !request.contains("mask_box") && !request.contains("extend"))
-      problems.push_back({"mask", "inpainting needs a mask, mask_box or extend"});
+    const auto gives_mask = [&](const char* member) { return request.contains(member); };
+    constexpr std::array kMasks = {"mask", "mask_box", "extend", "mask_text", "mask_points"};
+    if (std::none_of(kMasks.begin(), kMasks.end(), gives_mask))
+      problems.push_back({"mask", "inpainting needs a mask, mask_box, mask_text, mask_points or extend"});
   } else {
-    for (const char* member : {"canvas", "mask", "mask_box", "extend"})
+    for (const char* member : {"canvas", "mask", "mask_box", "extend", "mask_text", "mask_points"})
       if (request.contains(member)) problems.push_back({member, "belongs to jobs of kind inpaint"});
   }
 }
@@ -328,8 +367,9 @@ std::string merge_key_of(const Json& request) {
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
   for (const char* own :
-       {"prompt", "negative", "seed", "count", "client_ref", "priority", "tags", "save", "output_format", "output_quality",
-        "metadata", "preview", "style", "private", "scan_triggers", "project_id", "elements", kResolution})
+       {"prompt",        "negative",      "seed",           "count",       "client_ref", "priority", "tags",
+        "save",          "output_format", "output_quality", "metadata",    "preview",    "style",    "private",
+        "scan_triggers", "scan_scope",    "element_text",   "number_refs", "project_id", "elements", kResolution})
     key.erase(own);
   const std::string text = key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return sha256(std::as_bytes(std::span(text)));
@@ -403,7 +443,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
   std::vector<HttpError::FieldProblem> problems;
   Json checked = in_our_words(request, warnings);
   if (!checked.contains("kind")) checked["kind"] = kind;
-  resolve_in_studio(checked, assets, problems);
+  const StudioResolution resolution = resolve_in_studio(checked, assets, problems);
   RequestSpec spec;
   for (const auto& [key, value] : checked.items()) {
     if (key == kResolution && !request.contains(kResolution)) continue;
@@ -418,7 +458,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
   }
   if (!is_image_kind(kind)) problems.push_back({"kind", "\"" + printable(kind) + "\" is not generate, edit or inpaint"});
   if (!checked.contains("prompt")) problems.push_back({"prompt", "is missing"});
-  require_images(checked, kind, problems);
+  require_images(checked, kind, resolution.found.has_images(), problems);
   if (problems.empty()) try {
       check_request_limits(spec, context.limits);
       if (checked.contains("references"))
@@ -445,6 +485,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
     if (checked.contains(member))
       checked[member] = stored_image(checked[member].get<std::string>(), member == std::string("mask") ? "mask" : "reference",
                                      assets, context, member);
+  finish_in_studio(checked, resolution, assets, context.limits.request, warnings);
   if (spec.seed.value_or(-1) < 0) checked["seed"] = random_seed();
   return checked;
 }

@@ -141,7 +141,7 @@ TEST_F(JobRequest, AChoiceIsNamedUnlessItIsOnOrOff) {
 TEST_F(JobRequest, RefusesWhatDoesNotWorkYet) {
   for (const auto& [member, value] : {std::pair{"project_id", Json("prj_1")},
                                       {"elements", Json{"@Hero"}},
-                                      {"upsample", Json("local")},
+                                      {"upsample", Json("magic")},
                                       {"cache", Json("easy")},
                                       {"preview", Json{{"mode", "linear"}, {"size", 64}}},
                                       {"mask_text", Json("the car")}})

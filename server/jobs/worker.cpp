@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "app/prompt_rewriting.h"
 #include "base/start_thread.h"
 #include "server/jobs/job_error.h"
 #include "server/jobs/job_request.h"
@@ -122,7 +123,12 @@ bool Worker::prepare_job(RunningJob& job) {
     Settings settings = defaults_.with(settings_of_job(request, queue_.assets(), job.context()));
     PromptLine line;
     line.prompt = request.value("prompt", std::string());
-    job.set_prepared(prepare(settings, {line}, task_of_kind(job.job().kind), job.context(), &found_));
+    PreparedRun prepared = prepare(settings, {line}, task_of_kind(job.job().kind), job.context(), &found_);
+    if (wants_rewriting(prepared.requests.front())) {
+      const auto rewriter = open_rewriter(prepared.requests.front().spec, job.context(), prepared.offline, prepared.model);
+      rewrite_prompts(prepared.requests, *rewriter, job.context(), [&] { return stopping_ || job.cancel_requested(); });
+    }
+    job.set_prepared(std::move(prepared));
     return true;
   } catch (...) {
     end_badly(job, std::current_exception());

@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+
+#include "net/http.h"
+#include "server/api/native.h"
+#include "server/api/test_api.h"
+#include "tests/support/http_server.h"
+
+namespace flux2 {
+namespace {
+
+using test::HttpServer;
+using test::Reply;
+using test::ServedRequest;
+using testing::HasSubstr;
+
+class PromptRoutes : public ApiTest {
+ protected:
+  PromptRoutes() { add_prompt_routes(router_, api_, defaults_); }
+
+  void configure() { defaults_.add({{"upsample-url", {{server_.url() + "/v1"}, "test"}}, {"upsample-model", {{"m"}, "test"}}}); }
+  std::pair<int, Json> rewrite(const Json& body) {
+    const auto peer = post("/api/v1/prompt/rewrite", body);
+    return {peer->response->status, Json::parse(peer->response->body)};
+  }
+
+  std::string answer_ = R"({"choices":[{"message":{"content":"A red fox."}}],"usage":{"completion_tokens":4}})";
+  HttpServer server_{[this](const ServedRequest&) { return Reply{.body = answer_}; }};
+  Settings defaults_;
+};
+
+TEST_F(PromptRoutes, AServerWithoutALanguageModelSaysSo) {
+  const auto [status, json] = rewrite({{"prompt", "a fox"}});
+  EXPECT_EQ(status, 424);
+  EXPECT_EQ(json["error"]["code"], "upsampler_unavailable");
+}
+
+TEST_F(PromptRoutes, RewritesWithWhatIsConfigured) {
+  if (!HttpClient::available()) GTEST_SKIP() << "built without an HTTP client";
+  configure();
+  const auto [status, json] = rewrite({{"prompt", "a fox"}, {"seed", 3}, {"max_tokens", 99}, {"kind", nullptr}});
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(json, (Json{{"prompt", "A red fox."},
+                        {"provider", "http"},
+                        {"model", "m"},
+                        {"seed", 3},
+                        {"tokens", 4},
+                        {"warnings", Json::array()}}));
+  EXPECT_EQ(Json::parse(server_.requests().at(0).body)["max_tokens"], 99);
+  EXPECT_EQ(rewrite({{"prompt", "a fox"}, {"provider", "openrouter"}}).first, 424);
+}
+
+TEST_F(PromptRoutes, ImagesOfAnEditGoAlong) {
+  if (!HttpClient::available()) GTEST_SKIP() << "built without an HTTP client";
+  configure();
+  const Asset asset = assets_.put(encode_png(Image(16, 16, 3)), {.kind = "reference"});
+  EXPECT_EQ(rewrite({{"prompt", "make it red"}, {"references", {"asset:" + asset.id}}}).first, 200);
+  const Json content = Json::parse(server_.requests().at(0).body)["messages"][1]["content"];
+  ASSERT_EQ(content.size(), 2u);
+  EXPECT_EQ(content[0]["type"], "image_url");
+  EXPECT_EQ(rewrite({{"prompt", "x"}, {"references", {"asset:01JD0000000000000000000000"}}}).first, 400);
+}
+
+TEST_F(PromptRoutes, AFailureIsAnError) {
+  if (!HttpClient::available()) GTEST_SKIP() << "built without an HTTP client";
+  configure();
+  answer_ = "nonsense";
+  const auto [status, json] = rewrite({{"prompt", "a fox"}});
+  EXPECT_EQ(status, 502);
+  EXPECT_EQ(json["error"]["code"], "upsampler_failed");
+}
+
+TEST_F(PromptRoutes, BadRequestsAreRefused) {
+  configure();
+  for (const Json& body : {Json::object(), Json{{"prompt", " "}}, Json{{"prompt", 1}}, Json{{"prompt", "a"}, {"kind", "caption"}},
+                           Json{{"prompt", "a"}, {"seed", -1}}, Json{{"prompt", "a"}, {"max_tokens", 0}},
+                           Json{{"prompt", "a"}, {"references", "x"}}, Json{{"prompt", "a"}, {"url", "http://x"}}})
+    EXPECT_EQ(rewrite(body).first, 400) << body;
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+}  // namespace
+}  // namespace flux2
