@@ -1,5 +1,6 @@
 #include "engine/language.h"
 
+#include "base/thread_pool.h"
 #include "hub/gguf_tokenizer.h"
 #include "model/check_network.h"
 #include "nn/load.h"
@@ -24,6 +25,13 @@ LoadedLanguage load_language(const Engine& engine, const ModelFiles& files) {
                      .kept = {},
                      .quantised = {}},
                     visit);
+    // Every token reads the whole output matrix. With 16 bits it would take a fifth of the time of a token.
+    const Tensor& matrix = model->config.ties_head ? model->embed_tokens : model->head.weight;
+    if (engine.encoder_quant() != Quant::None && engine.device().is_host() && bytes_for(matrix.dtype(), 1) >= 2 &&
+        !is_block_type(matrix.dtype())) {
+      ThreadPool threads(engine.options().threads);
+      model->head.weight = quantised_on(*loaded.stream, matrix, Quant::Int8, threads);
+    }
     loaded.stream->wait();
   });
   loaded.model = model;

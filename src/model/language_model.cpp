@@ -66,7 +66,7 @@ Tensor LanguageModel::scores(const Tensor& ids, KeyCache& cache, DType dtype, co
     x = layers[i](x, pass);
   }
   cache.advance(count);
-  const Tensor& matrix = config.ties_head ? embed_tokens : head.weight;
+  const Tensor& matrix = head.weight.defined() ? head.weight : embed_tokens;
   const Tensor last = rms_norm(x.narrowed(1, count - 1, 1), norm, {.eps = c.norm_eps});
   return linear(as_input(last, input_dtype(last, matrix)), matrix).reshaped({c.vocab}).cast(DType::F32);
 }

@@ -53,7 +53,7 @@ struct LanguageModel {
   Tensor embed_tokens;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
   Tensor norm;  // [hidden]
-  Linear head;  // unless it is tied
+  Linear head;  // undefined if it is tied, unless somebody made a faster copy
   std::shared_ptr<BlockSchedule> schedule;
 };
 

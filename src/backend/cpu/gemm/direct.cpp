@@ -45,15 +45,18 @@ auto dot_for(const RowDots* dots, DType dtype) {
                                 : nullptr;
 }
 
-// Calls sum_of(row of x, row of w) for each sum of the product and stores what it returns.
+// Calls sum_of(row of x, row of w) for each sum of the product and stores what it returns, some columns at a time.
 template <class Sum>
 void store_sums(int64_t m, int64_t n, const Output& output, const Workers& workers, const Sum& sum_of) {
+  constexpr int64_t kColumns = 64;
   workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j)
-      for (int64_t i = 0; i < m; ++i) {
-        const float sum = sum_of(i, j);
-        output.store({&sum, 1, 1}, i, j, 1);
-      }
+    float sums[kMaxDirectRows][kColumns];
+    for (int64_t first = begin; first < end; first += kColumns) {
+      const int64_t count = std::min(kColumns, end - first);
+      for (int64_t j = 0; j < count; ++j)
+        for (int64_t i = 0; i < m; ++i) sums[i][j] = sum_of(i, first + j);
+      for (int64_t i = 0; i < m; ++i) output.store({sums[i], count, count}, i, first, count);
+    }
   });
 }
 
