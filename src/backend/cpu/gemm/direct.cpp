@@ -48,14 +48,15 @@ auto dot_for(const RowDots* dots, DType dtype) {
 // Calls sum_of(row of x, row of w) for each sum of the product and stores what it returns, some columns at a time.
 template <class Sum>
 void store_sums(int64_t m, int64_t n, const Output& output, const Workers& workers, const Sum& sum_of) {
-  constexpr int64_t kColumns = 64;
+  constexpr int64_t kColumns = 64, kPiece = 16;  // a piece may have as many as a tile
+  static_assert(kPiece <= kMaxTileRows);
   workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {
     float sums[kMaxDirectRows][kColumns];
     for (int64_t first = begin; first < end; first += kColumns) {
       const int64_t count = std::min(kColumns, end - first);
       for (int64_t j = 0; j < count; ++j)
         for (int64_t i = 0; i < m; ++i) sums[i][j] = sum_of(i, first + j);
-      for (int64_t i = 0; i < m; ++i) output.store({sums[i], count, count}, i, first, count);
+      for (int64_t i = 0; i < m; ++i) output.store({sums[i], kPiece, kPiece}, i, first, count);
     }
   });
 }

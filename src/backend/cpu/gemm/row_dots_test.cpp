@@ -46,7 +46,7 @@ TEST(RowDots, ProductsOfFewRowsUseThem) {
     for (const int64_t k : {32, 64, 96, 128, 160, 544, 2560}) {
       for (const int64_t rest : {0, 1, 31}) {
         if (rest > 0 && dtype != DType::I8) continue;
-        const int64_t width = k + rest, n = 37, m = 1 + width % 4;
+        const int64_t width = k + rest, n = width == 96 ? 451 : 37, m = 1 + width % 4;
         Tensor w;
         if (dtype == DType::I8) {
           std::vector<int8_t> bytes(static_cast<size_t>(n * width));
@@ -69,6 +69,23 @@ TEST(RowDots, ProductsOfFewRowsUseThem) {
             EXPECT_NEAR(ys[static_cast<size_t>(i * n + j)], sum, 1e-5 * size + 1e-6) << name_of(dtype) << " " << width;
           }
       }
+    }
+}
+
+// Many columns, with what is added to them: the sums are stored some at a time.
+TEST(RowDots, BiasAndScalesOfManyColumns) {
+  const TestCpu s(Profile::Fast);
+  const int64_t n = 1003, k = 48;
+  const Tensor x = noise(*s.stream, DType::F32, {2, k}, 3), bias = noise(*s.stream, DType::F32, {n}, 4);
+  const Tensor w = noise(*s.stream, DType::BF16, {n, k}, 5), y = Tensor::like(x, {2, n});
+  s.device->kernels().linear({x, w, &bias, y});
+  const auto xs = x.to_floats(), ws = w.to_floats(), bs = bias.to_floats(), ys = y.to_floats();
+  for (size_t i = 0; i < 2; ++i)
+    for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+      double sum = static_cast<double>(bs[j]);
+      for (size_t l = 0; l < static_cast<size_t>(k); ++l)
+        sum += static_cast<double>(xs[i * static_cast<size_t>(k) + l]) * static_cast<double>(ws[j * static_cast<size_t>(k) + l]);
+      ASSERT_NEAR(ys[i * static_cast<size_t>(n) + j], sum, 1e-5) << j;
     }
 }
 
