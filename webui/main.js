@@ -8,6 +8,7 @@ import { announce, askForKey, dialog, showError } from "./parts/messages.js";
 import { projectSwitcher } from "./parts/project_switcher.js";
 import { QueueDrawer } from "./parts/queue_drawer.js";
 import { EditTab } from "./tabs/edit.js";
+import { ElementsTab } from "./tabs/elements.js";
 import { GalleryTab } from "./tabs/gallery.js";
 import { GenerateTab } from "./tabs/generate.js";
 import { InpaintTab } from "./tabs/inpaint.js";
@@ -15,7 +16,7 @@ import { ModelsTab } from "./tabs/models.js";
 import { TrainingTab } from "./tabs/training.js";
 import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/settings.js";
 
-const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
+const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, elements: ElementsTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
 const made = {}; // tabs that were opened: they keep their state
 let current = "";
 
@@ -111,6 +112,7 @@ async function start() {
   await loadTexts(preferred in LANGUAGES ? preferred : "en");
   onSignIn(() => askForKey(sendKey));
   await store.start();
+  if (!store.can("/projects/{id}/elements")) delete TABS.elements;
   const drawer = new QueueDrawer();
   document.getElementById("app").replaceChildren(...frame(drawer).flat());
   listenToKeys(drawer);

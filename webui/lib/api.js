@@ -41,13 +41,20 @@ async function contentOf(answer) {
   return json;
 }
 
-export async function call(method, path, body) {
-  let answer = await send(method, path, body);
-  if (answer.status === 401 && signIn) {
-    await signIn();
-    answer = await send(method, path, body);
-  }
-  return contentOf(answer);
+// Asks for the key first, where one is needed.
+async function answerTo(method, path, body) {
+  const answer = await send(method, path, body);
+  if (answer.status !== 401 || !signIn) return answer;
+  await signIn();
+  return send(method, path, body);
+}
+
+export const call = async (method, path, body) => contentOf(await answerTo(method, path, body));
+
+// For answers that are files.
+export async function postForBlob(path, body) {
+  const answer = await answerTo("POST", path, body);
+  return answer.ok ? answer.blob() : contentOf(answer);
 }
 
 // Sends a key; the answer sets the cookie of the session. A wrong key is an error here and not a reason to ask for a key: the

@@ -9,6 +9,16 @@ export function maskOf(canvas) {
   return mask;
 }
 
+// The mask of an image file: 255 where it is light.
+export async function maskOfPicture(blob) {
+  const image = await createImageBitmap(blob);
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const { data } = context.getImageData(0, 0, image.width, image.height);
+  return Uint8Array.from({ length: data.length / 4 }, (_, i) => (data[4 * i] > 127 ? 255 : 0));
+}
+
 // Writes a mask into the alpha channel of a canvas, in one colour.
 export function paintMask(canvas, mask, [red, green, blue]) {
   const context = canvas.getContext("2d", { willReadFrequently: true });

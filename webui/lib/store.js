@@ -7,7 +7,7 @@ const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
   "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
   "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
-  "project.created", "project.updated", "project.deleted",
+  "project.created", "project.updated", "project.deleted", "element.created", "element.updated", "element.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 
@@ -20,6 +20,7 @@ class Store extends EventTarget {
   connection = "connecting"; // connecting, online, offline
   loading = ""; // the model that is being loaded
   projects = [];
+  elements = []; // of the project, and shared ones
   project = readDraft("project", { id: "default" }).id; // the one that is worked on
   #source = null;
   #lastId = "";
@@ -33,6 +34,7 @@ class Store extends EventTarget {
   }
 
   async start() {
+    this.paths = (await get("/openapi.json")).paths;
     await this.refresh();
     this.#connect();
   }
@@ -57,12 +59,26 @@ class Store extends EventTarget {
     this.projects = (await get("/projects")).items;
     if (!this.projects.some((p) => p.id === this.project)) this.project = "default";
     this.#tell("project");
+    await this.readElements();
+  }
+
+  // Whether this server answers a request; builds differ in what they can do.
+  can = (path) => `/api/v1${path}` in this.paths;
+
+  async readElements() {
+    if (!this.can("/projects/{id}/elements")) return;
+    const { project } = this;
+    const { items } = await get(`/projects/${project}/elements?include_shared=1`);
+    if (project !== this.project) return; // another one was chosen meanwhile
+    this.elements = items;
+    this.#tell("elements");
   }
 
   setProject(id) {
     this.project = id;
     writeDraft("project", { id });
     this.#tell("project");
+    this.readElements().catch(() => {});
   }
 
   // Waiting jobs in the order in which they will run.
@@ -161,6 +177,11 @@ class Store extends EventTarget {
       case "project.deleted":
         this.#readProjectsSoon();
         return;
+      case "element.created":
+      case "element.updated":
+      case "element.deleted":
+        this.#readElementsSoon();
+        return;
       case "install.completed":
         this.refresh().catch(() => {});
     }
@@ -189,6 +210,7 @@ class Store extends EventTarget {
     else this.#change(data.job_id, { state, error: data.error || null });
     this.#tell("jobs", data.job_id);
     this.#tell("ended", this.jobs.get(data.job_id));
+    if (data.element_id) this.#readElementsSoon(); // an image of it was added
     this.#forgetOld();
   }
 
@@ -211,6 +233,7 @@ class Store extends EventTarget {
     this.#tell("jobs");
   });
 
+  #readElementsSoon = throttled(300, () => this.readElements().catch(() => {}));
   #readProjectsSoon = throttled(300, () => this.readProjects().catch(() => {}));
 
   #forgetOld() {

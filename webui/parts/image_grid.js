@@ -52,10 +52,10 @@ export class ImageGrid {
   }
 
   setSize(size) {
-    const middle = this.#columns() * (this.element.scrollTop / (this.size + GAP)); // stays in view
+    const middle = this.#columns() * (this.element.scrollTop / this.#pitch()); // stays in view
     this.size = size;
     this.redraw();
-    this.element.scrollTop = (middle / this.#columns()) * (size + GAP);
+    this.element.scrollTop = (middle / this.#columns()) * this.#pitch();
   }
 
   choose(ids) {
@@ -68,6 +68,9 @@ export class ImageGrid {
   // ---- drawing ----
 
   #columns = () => Math.max(1, Math.floor((this.element.clientWidth + GAP) / (this.size + GAP)));
+
+  // From one cell to the next: they fill the width.
+  #pitch = () => Math.floor((this.element.clientWidth + GAP) / this.#columns());
 
   #empty() {
     this.#cells.clear();
@@ -83,9 +86,9 @@ export class ImageGrid {
 
   #draw() {
     if (this.element.clientWidth === 0) return;
-    const columns = this.#columns(), pitch = this.size + GAP;
-    if (columns !== this.columns) this.#empty();
-    this.columns = columns;
+    const columns = this.#columns(), pitch = this.#pitch();
+    if (columns !== this.columns || pitch !== this.pitch) this.#empty();
+    Object.assign(this, { columns, pitch });
     const rows = Math.ceil(this.total / columns);
     const height = `${rows * pitch}px`;
     if (this.spacer.style.height !== height) this.spacer.style.height = height;
@@ -105,7 +108,7 @@ export class ImageGrid {
       if (!this.#cells.has(place)) {
         const cell = this.#cell(place);
         cell.style.transform = `translate(${(place % columns) * pitch}px, ${Math.floor(place / columns) * pitch}px)`;
-        cell.style.width = cell.style.height = `${this.size}px`;
+        cell.style.width = cell.style.height = `${pitch - GAP}px`;
         this.#cells.set(place, cell);
         added.append(cell);
       }
@@ -160,7 +163,7 @@ export class ImageGrid {
   }
 
   #key(event) {
-    const rows = Math.max(1, Math.floor(this.element.clientHeight / (this.size + GAP)));
+    const rows = Math.max(1, Math.floor(this.element.clientHeight / this.#pitch()));
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns, PageUp: -rows * this.columns, PageDown: rows * this.columns,
       Home: -this.total, End: this.total }[event.key];
     if (step) {
@@ -179,7 +182,7 @@ export class ImageGrid {
   #focus(place) {
     this.#cells.get(this.at)?.setAttribute("tabindex", -1);
     this.at = place;
-    const pitch = this.size + GAP, y = Math.floor(place / this.columns) * pitch;
+    const pitch = this.#pitch(), y = Math.floor(place / this.columns) * pitch;
     const { scrollTop, clientHeight } = this.element;
     if (y < scrollTop) this.element.scrollTop = y;
     else if (y + pitch > scrollTop + clientHeight) this.element.scrollTop = y + pitch - clientHeight;

@@ -27,6 +27,7 @@ export class Maker {
     if (this.missing.textContent) return;
     this.button.disabled = true; // until the server has the job, so that a double click is one job
     const before = this.before(), restore = this.result.pending();
+    if (matchMedia("(max-width: 760px)").matches) this.result.element.scrollIntoView({ block: "start", behavior: "smooth" }); // it is below the form there
     const sent = await attempt(async () => {
       const request = { kind: this.kind, preview: { mode: "linear" }, ...(await this.form.request()) };
       if (first) request.priority = 100;

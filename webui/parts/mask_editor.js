@@ -1,6 +1,7 @@
 // An image with a mask that is painted over it, and a frame that can be drawn larger than the image. The mask has one value per pixel
 // of the image, 0 or 255; it is a layer of its own and never part of the image.
 import { debounced, h, replace } from "../lib/dom.js";
+import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { feathered, grown, maskOf, maskOfRuns, paintMask, runsOf, similarPixels } from "../lib/mask_pixels.js";
 import { t } from "../lib/text.js";
@@ -8,15 +9,16 @@ import { FrameHandles } from "./frame_handles.js";
 import { Zoom } from "./zoom.js";
 
 const UNDO_STEPS = 50;
-const TOOLS = ["brush", "eraser", "rectangle", "lasso", "wand"];
-const COLOUR = [255, 64, 64];
-const PAINT = `rgb(${COLOUR.join(" ")})`;
+const TOOLS = ["brush", "eraser", "rectangle", "lasso", "wand", "point"];
+const COLOURS = [[255, 64, 64], [32, 200, 255], [64, 220, 64]]; // of the layer: one of them is seen on every image
 
 export class MaskEditor {
   // `changed` is called when the mask or the frame has changed; `limit` is the longest side that an image may have.
-  constructor({ changed = () => {}, limit = 4096 } = {}) {
+  constructor({ changed = () => {}, limit = 4096, canFind = false } = {}) {
+    this.tools = canFind ? TOOLS : TOOLS.filter((tool) => tool !== "point");
     this.changed = changed;
     this.tool = "brush";
+    this.colour = COLOURS[readDraft("mask_colour", { index: 0 }).index] || COLOURS[0];
     this.size = 40; // of the brush, in pixels of the image
     this.wand = { tolerance: 24, contiguous: true };
     this.edge = { grow: 8, feather: 8 };
@@ -70,6 +72,13 @@ export class MaskEditor {
   }
 
   fit = () => this.zoom.fit();
+
+  // `find(point)` selects what is at a place; null: nothing can.
+  setFinder(find) {
+    this.onPoint = find;
+    if (!find && this.tool === "point") this.tool = "brush";
+    this.#showBar();
+  }
 
   // [left, top, right, bottom]: by how much the image is extended.
   margins = () => this.frame.list();
@@ -133,10 +142,25 @@ export class MaskEditor {
     if (this.path?.length && ["rectangle", "lasso"].includes(this.tool)) this.#line(context, this.#outline(), [6, 4]);
     if (document.activeElement === canvas && this.keyboard) {
       const circle = new Path2D();
-      circle.arc(this.cursor.x, this.cursor.y, this.tool === "wand" ? 4 / this.zoom.value : this.size / 2, 0, 7);
+      circle.arc(this.cursor.x, this.cursor.y, ["wand", "point"].includes(this.tool) ? 4 / this.zoom.value : this.size / 2, 0, 7);
       this.#line(context, circle, []);
     }
     context.translate(-left, -top);
+  }
+
+  // Adds pixels that were found by others: one byte per pixel of the image.
+  add(found) {
+    this.#remember();
+    this.#put(maskOf(this.mask).map((v, i) => v | found[i]));
+  }
+
+  #paint = () => `rgb(${this.colour.join(" ")})`;
+
+  #nextColour() {
+    const index = (COLOURS.indexOf(this.colour) + 1) % COLOURS.length;
+    this.colour = COLOURS[index];
+    writeDraft("mask_colour", { index });
+    this.#put(maskOf(this.mask));
   }
 
   undo = () => this.#travel(this.done, this.undone);
@@ -168,7 +192,7 @@ export class MaskEditor {
     const path = new Path2D();
     path.rect(0, 0, this.canvas.width, this.canvas.height);
     path.rect(left, top, this.mask.width, this.mask.height);
-    context.fillStyle = PAINT;
+    context.fillStyle = this.#paint();
     context.fill(path, "evenodd");
   }
 
@@ -181,7 +205,7 @@ export class MaskEditor {
     this.#fillMargins(context);
     context.drawImage(this.mask, this.frame.margins.left, this.frame.margins.top);
     const { grow, feather } = this.edge;
-    paintMask(soft, feathered(grown(maskOf(soft), soft.width, soft.height, grow), soft.width, soft.height, feather), COLOUR);
+    paintMask(soft, feathered(grown(maskOf(soft), soft.width, soft.height, grow), soft.width, soft.height, feather), this.colour);
     this.isSoft = true;
     this.draw();
   }
@@ -206,7 +230,7 @@ export class MaskEditor {
   // ---- the mask and its history ----
 
   #put(pixels) {
-    paintMask(this.mask, pixels, COLOUR);
+    paintMask(this.mask, pixels, this.colour);
     this.isSoft = false;
     this.draw();
     this.softenSoon();
@@ -242,15 +266,16 @@ export class MaskEditor {
       icon(glyph));
     const focused = document.activeElement?.getAttribute("aria-label");
     replace(this.bar,
-      TOOLS.map((tool) => button(t(`mask.${tool}`), tool, () => {
+      this.tools.map((tool) => button(t(`mask.${tool}`), tool, () => {
         this.tool = tool;
         this.#showBar();
-      }, { "aria-pressed": String(this.tool === tool) })),
+      }, { "aria-pressed": String(this.tool === tool), disabled: tool === "point" && !this.onPoint })),
       this.tool === "wand" ? this.#wandSettings() : ["brush", "eraser"].includes(this.tool) ? h("label", {}, t("mask.size"), this.sizeInput) : null,
       button(t("mask.undo"), "undo", this.undo, { disabled: !this.done.length }),
       button(t("mask.redo"), "redo", this.redo, { disabled: !this.undone.length }),
       h("button", { type: "button", onclick: () => this.invert() }, t("mask.invert")),
       h("button", { type: "button", onclick: () => this.clear() }, t("mask.clear")),
+      button(t("mask.colour"), "colour", () => this.#nextColour()),
       button(t("mask.larger"), "zoom_in", () => this.zoom.by(1.25)), button(t("mask.smaller"), "zoom_out", () => this.zoom.by(0.8)),
       button(t("mask.fit"), "fit", () => this.fit()));
     if (focused) this.bar.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
@@ -286,7 +311,7 @@ export class MaskEditor {
   #stroke(from, to) {
     const context = this.mask.getContext("2d", { willReadFrequently: true });
     context.globalCompositeOperation = this.tool === "eraser" ? "destination-out" : "source-over";
-    context.strokeStyle = PAINT;
+    context.strokeStyle = this.#paint();
     context.lineCap = "round";
     context.lineWidth = this.size;
     context.beginPath();
@@ -306,14 +331,12 @@ export class MaskEditor {
       canvas.getContext("2d").drawImage(this.image, 0, 0);
       this.colours = canvas.getContext("2d").getImageData(0, 0, width, height);
     }
-    this.#remember();
-    const found = similarPixels(this.colours, x, y, this.wand);
-    this.#put(maskOf(this.mask).map((v, i) => v | found[i]));
+    this.add(similarPixels(this.colours, x, y, this.wand));
   }
 
   #begin(point) {
-    if (this.tool === "wand") {
-      this.#select(point);
+    if (["wand", "point"].includes(this.tool)) {
+      this.tool === "wand" ? this.#select(point) : this.onPoint?.(point);
       return;
     }
     this.#remember();
@@ -332,7 +355,7 @@ export class MaskEditor {
   #finish() {
     if (["rectangle", "lasso"].includes(this.tool)) {
       const context = this.mask.getContext("2d", { willReadFrequently: true });
-      context.fillStyle = PAINT;
+      context.fillStyle = this.#paint();
       context.fill(this.#outline());
     }
     this.path = null;

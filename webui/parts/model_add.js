@@ -35,7 +35,7 @@ export class ModelAdd {
       h("form", { class: "row", onsubmit: (e) => {
         e.preventDefault();
         this.#install(this.source.value.trim());
-      } }, field(t("models.source"), this.source), h("label", { class: "tick" }, this.inPlace, t("models.in_place")),
+      } }, h("div", { class: "field long" }, field(t("models.source"), this.source)), h("label", { class: "tick" }, this.inPlace, t("models.in_place")),
         h("div", { class: "actions" }, h("button", {}, icon("download"), t("models.install")), this.look, h("button", { type: "button", onclick: () => this.#scan() }, t("models.scan")),
           h("button", { type: "button", onclick: () => this.#token() }, t("models.token")))),
       installs.element, h("h2", {}, t("models.starters")), this.starters);

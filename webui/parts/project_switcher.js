@@ -48,7 +48,23 @@ async function editProject() {
   const isDefault = project.id === "default";
   await dialog(t("project.settings"), h("div", { class: "form" }, isDefault ? h("p", { class: "quiet" }, t("project.default_hint")) : null,
     field(t("project.name"), name), TEXTS.map(text), h("div", { class: "row" }, NUMBERS.map(number)),
-    h("div", { class: "actions" }, isDefault ? null : h("button", { class: "danger", onclick: () => deleteProject(project) }, icon("trash"), t("project.delete")))));
+    h("div", { class: "actions" }, !store.can("/projects/{id}/export") ? null : h("a", { class: "button", href: `/api/v1/projects/${project.id}/export`, download: `${project.name}.zip` }, icon("download"), t("project.export")),
+      store.can("/projects/import") ? importButton() : null, isDefault ? null : h("button", { class: "danger", onclick: () => deleteProject(project) }, icon("trash"), t("project.delete")))));
+}
+
+function importButton() {
+  const file = h("input", { type: "file", accept: ".zip", class: "unseen", "aria-label": t("project.import"), onchange: async () => {
+    const form = new FormData();
+    form.append("file", file.files[0], file.files[0].name);
+    const project = await attempt(() => post("/projects/import", form));
+    file.value = "";
+    if (!project) return;
+    await store.readProjects();
+    store.setProject(project.id);
+    file.closest("dialog")?.close();
+    toast(t("project.imported", { name: project.name }));
+  } });
+  return h("label", { class: "button" }, icon("add"), t("project.import"), file);
 }
 
 async function deleteProject(project) {

@@ -7,6 +7,7 @@ import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
 import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
+import { Resolution } from "./resolution.js";
 
 const SIZES = [["1:1", 1, 1], ["4:3", 4, 3], ["3:2", 3, 2], ["16:9", 16, 9], ["3:4", 3, 4], ["2:3", 2, 3], ["9:16", 9, 16]];
 const STEP = 16;
@@ -23,6 +24,7 @@ export class RequestForm {
     this.place = this.history.length;
     this.forecast = h("p", { class: "quiet forecast", "aria-live": "off" });
     this.forecastSoon = debounced(500, () => this.#forecast());
+    this.resolution = new Resolution(this);
     this.loraList = h("div", { class: "loras" });
     this.defaultsHost = h("div", { class: "row" });
     this.negativeHost = h("div");
@@ -99,6 +101,7 @@ export class RequestForm {
 
   #changed() {
     writeDraft(`draft.${this.name}`, this.draft);
+    this.resolution.showSoon();
     this.forecastSoon();
   }
 
@@ -138,17 +141,19 @@ export class RequestForm {
     } }, t("history.title"));
     this.templates.element.append(history);
     const labelled = field(t("field.prompt"), box, { wide: true });
-    labelled.append(new Completion(box, (word) => this.#complete(word)).element, this.templates.element, this.templates.preview);
+    labelled.append(new Completion(box, (word) => this.#complete(word)).element, this.templates.element, this.templates.preview, this.resolution.element);
     return labelled;
   }
 
-  // What "@" in the prompt offers. A LoRA is switched on, and its trigger words come into the prompt.
+  // What "@" in the prompt offers: elements, and LoRAs. A LoRA is switched on, and its trigger words come into the prompt.
   #complete(word) {
+    const elements = store.elements.filter((e) => `${e.trigger} ${e.name}`.toLowerCase().includes(word)).map((e) => ({ label: e.trigger,
+      detail: `${t(`element.${e.type}`)} · ${e.name}`, thumb: e.thumb_url || "", take: () => `${e.trigger} ` }));
     const loras = store.loras.filter((l) => l.name.toLowerCase().includes(word)).map((l) => ({ label: l.name, detail: t("type.lora"), take: () => {
       this.addLora(l.name);
       return (l.trigger_phrases || []).join(", ");
     } }));
-    return loras;
+    return [...elements, ...loras];
   }
 
   #size() {

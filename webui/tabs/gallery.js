@@ -105,6 +105,7 @@ export class GalleryTab {
         button("compare.show", () => this.#compare(), { disabled: n !== 2 }),
         button("gallery.star", () => this.#bulk("star")), button("gallery.unstar", () => this.#bulk("unstar")),
         button("gallery.add_tag", () => this.#tag()), button("gallery.to_board", () => this.#move()),
+        store.elements.length ? button("gallery.to_element", () => this.#toElement()) : null,
         button("gallery.train", () => sendTo("training", { pictures: this.grid.chosenItems().map((i) => ({ ...pictureOfAsset(i), caption: i.prompt || "" })) }))],
       button(inTrash ? "gallery.delete_forever" : "gallery.delete", () => this.#delete(this.grid.chosenItems())),
       emptyTrash, button("gallery.choose_none", () => this.grid.choose([])));
@@ -137,6 +138,14 @@ export class GalleryTab {
     if (!(await ask(t("gallery.add_tag"), field(t("gallery.tags"), input, { hint: t("gallery.tags_hint") }), t("gallery.add_tag")))) return;
     const tags = input.value.split(",").map((tag) => tag.trim()).filter(Boolean);
     if (tags.length && (await this.#bulk("tag", { tags }))) await this.filter.refresh();
+  }
+
+  async #toElement() {
+    const select = h("select", {}, store.elements.map((e) => h("option", { value: e.id }, `${e.name} (${e.trigger})`)));
+    const items = this.grid.chosenItems();
+    if (!(await ask(t("gallery.to_element"), field(t("gallery.element"), select), t("gallery.to_element")))) return;
+    for (const item of items) if (!(await attempt(() => post(`/elements/${select.value}/images`, { asset_id: item.id })))) return;
+    toast(t("gallery.in_element", { n: items.length, name: store.elements.find((e) => e.id === select.value)?.name || "" }));
   }
 
   async #move() {

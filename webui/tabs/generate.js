@@ -11,7 +11,8 @@ export class GenerateTab extends Maker {
     this.result.element.after(grid.table);
   }
 
-  receive({ settings, lora }) {
+  receive({ settings, lora, append }) {
+    if (append) this.form.set({ prompt: `${this.form.draft.prompt.trimEnd()} ${append} `.trimStart() });
     if (settings) this.form.set(settings);
     if (lora) this.form.addLora(lora);
   }

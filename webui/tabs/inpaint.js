@@ -7,6 +7,7 @@ import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
 import { Maker } from "../parts/maker.js";
+import { MaskFinder } from "../parts/mask_finder.js";
 import { MaskEditor } from "../parts/mask_editor.js";
 import { RequestForm } from "../parts/request_form.js";
 import { pictureOfImage } from "../parts/image_actions.js";
@@ -24,16 +25,20 @@ export class InpaintTab extends Maker {
         writeDraft("inpaint", values);
         editor.setEdge(edge());
       } }))));
-    const editor = new MaskEditor({ limit: store.info.limits.side_max, changed: debounced(300, () => {
+    const editor = new MaskEditor({ limit: store.info.limits.side_max, canFind: store.can("/mask/health"), changed: debounced(300, () => {
       writeDraft("mask", { image: values.picture?.url, text: editor.text() });
       values.extend = editor.margins();
       writeDraft("inpaint", values);
     }) });
     editor.setEdge(edge());
     const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
+    const finder = new MaskFinder(editor, () => values.picture.asset);
+    finder.element.hidden = true;
     const input = imageInput((p) => this.receive({ picture: p }));
     super(form, { kind: "inpaint", check: () => this.#missing(), before: () => this.#before(),
-      extra: h("div", {}, input, editor.element) });
+      extra: h("div", {}, input, finder.element, editor.element) });
+    this.finder = finder;
+    this.element.classList.add("image-first"); // on a phone, too, one paints first
     this.values = values;
     this.editor = editor;
     this.result.onImage = (shown) => {
@@ -60,13 +65,19 @@ export class InpaintTab extends Maker {
   }
 
   shown() {
-    if (this.values.picture) this.editor.fit();
+    if (!this.values.picture) return;
+    this.editor.fit();
+    if (!this.finder.element.hidden) this.finder.look(); // the service may have come or gone
   }
 
   async #open() {
     try {
       const { extend } = this.values;
       await this.editor.open(this.values.picture.url);
+      if (store.can("/mask/health") && this.finder.element.hidden) {
+        this.finder.element.hidden = false;
+        this.finder.look();
+      }
       if (extend.some(Boolean)) this.editor.setMargins(extend);
       const kept = readDraft("mask", { image: "", text: "" });
       if (kept.text && kept.image === this.values.picture.url && this.editor.isEmpty()) await this.editor.restore(kept.text);

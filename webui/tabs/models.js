@@ -42,7 +42,7 @@ export class ModelsTab {
   async shown() {
     const [disk] = await Promise.all([get("/models/disk").catch(() => null), attempt(() => this.installs.read()), this.add.shown()]);
     const used = (disk?.items || []).reduce((sum, i) => sum + i.bytes, 0);
-    this.disk.textContent = disk?.free ? t("models.disk", { used: bytes(used), free: bytes(disk.free) }) : "";
+    this.disk.textContent = disk?.free && used ? t("models.disk", { used: bytes(used), free: bytes(disk.free) }) : "";
   }
 
   #shownModels() {
