@@ -17,7 +17,8 @@ namespace {
 BpeTokenizer load_tokenizer(Invocation& run) {
   const std::string path = run.settings.text("tokenizer");
   if (!path.empty() && !run.settings.has("model")) return flux2::load_tokenizer(model_path(path, ComponentKind::Tokenizer, run));
-  return flux2::load_tokenizer(locate_model(model_query(run.spec(), run), run.console.log()).tokenizer);
+  const ModelFiles files = locate_model(model_query(run.spec(), run), run.console.log());
+  return flux2::load_tokenizer(files.tokenizer, files.defaults.system_message);
 }
 
 Json tokens_of(const BpeTokenizer& tokenizer, const std::string& text, const Settings& settings) {
@@ -27,7 +28,11 @@ Json tokens_of(const BpeTokenizer& tokenizer, const std::string& text, const Set
     if (!tokens.dropped.empty()) json["dropped"] = tokens.dropped;
     return json;
   }
-  return {{"ids", tokenizer.encode(settings.flag("template") ? render_qwen_prompt(text) : text)}};
+  if (!settings.flag("template")) return {{"ids", tokenizer.encode(text)}};
+  if (prompt_format(tokenizer) == PromptFormat::Qwen3) return {{"ids", tokenizer.encode(render_qwen_prompt(text))}};
+  constexpr int kAnyLength = 1 << 20;
+  const PromptTokens tokens = tokenize_prompt(tokenizer, text, kAnyLength);
+  return {{"ids", std::vector<int32_t>(tokens.ids.begin() + tokens.first(), tokens.ids.end())}};
 }
 
 void tokenize_lines(Invocation& run, const BpeTokenizer& tokenizer) {

@@ -22,6 +22,15 @@ def char_class(c):
     return {"L": "Letter", "N": "Number"}.get(unicodedata.category(chr(c))[0])
 
 
+def casing(c):
+    category = unicodedata.category(chr(c))
+    if category in ("Lu", "Lt"):
+        return "Upper"
+    if category == "Ll":
+        return "Lower"
+    return "Neither" if category[0] in "LM" else None
+
+
 def runs(value_of):
     """(first, last, value) of every longest run of code points with the same value, those without value left out."""
     out = []
@@ -69,15 +78,17 @@ def main():
     print(f"// Written by scripts/{script} from Unicode {unicodedata.unidata_version}; do not edit.")
     print('#include "text/unicode_tables.h"\n\nnamespace flux2::unicode_tables {\n\nnamespace {\n')
     print("constexpr CharClass L = CharClass::Letter, N = CharClass::Number, S = CharClass::Space;")
+    print("constexpr Casing kU = Casing::Upper, kL = Casing::Lower, kN = Casing::Neither;")
     table("ClassRange kClassData[]", [f"{{0x{a:X}, 0x{b:X}, {v[0]}}}" for a, b, v in runs(char_class)])
+    table("CasingRange kCasingData[]", [f"{{0x{a:X}, 0x{b:X}, k{v[0]}}}" for a, b, v in runs(casing)])
     table("CombiningRange kCombiningData[]",
           [f"{{0x{a:X}, 0x{b:X}, {v}}}" for a, b, v in runs(lambda c: unicodedata.combining(chr(c)))])
     table("Decomposition kDecompositionData[]", [f"{{0x{c:X}, 0x{a:X}, 0x{b:X}}}" for c, a, b in decompositions])
     table("uint16_t kComposingData[]", [str(i) for i in composing])
     print("\n}  // namespace\n")
-    for name, kind in (("Class", "ClassRange"), ("Combining", "CombiningRange"),
+    for name, kind in (("Class", "ClassRange"), ("Casing", "CasingRange"), ("Combining", "CombiningRange"),
                        ("Decomposition", "Decomposition"), ("Composing", "uint16_t")):
-        plural = {"Class": "Classes", "Decomposition": "Decompositions"}.get(name, name)
+        plural = {"Class": "Classes", "Casing": "Casings", "Decomposition": "Decompositions"}.get(name, name)
         print(f"const std::span<const {kind}> k{plural} = k{name}Data;")
     print("\n}  // namespace flux2::unicode_tables")
 

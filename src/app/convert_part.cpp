@@ -30,7 +30,7 @@ std::filesystem::path path_to_convert(const std::string& input, const std::strin
 void add_tokenizer(const Component& encoder, const NamedWeights& weights, ConvertOptions& options, const Log& log) {
   const auto path = tokenizer_beside(encoder.path);
   if (path.empty()) return log.warn("no tokenizer was found next to the text encoder, so the file will not contain one");
-  const BpeFiles files = is_gguf(path) ? read_gguf_tokenizer(path) : read_bpe_files(path);
+  const BpeFiles files = read_tokenizer(path);
   options.choice.more_pairs = gguf_tokenizer_pairs(files, weights.shape("model.embed_tokens.weight")[0]);
 }
 

@@ -32,7 +32,7 @@ EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const F
 
   EncoderTraining training;
   training.text_length = files.defaults.text_length;
-  training.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer));
+  training.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer, files.defaults.system_message));
   const auto vocabulary = static_cast<int32_t>(config.vocab);
   const auto tokenise = [&](const std::string& text) {
     PromptTokens tokens = tokenize_prompt(*training.tokenizer, text, training.text_length);

@@ -71,7 +71,7 @@ std::optional<Variant> variant_of(const std::string& version) {
 fs::path tokenizer_near(const fs::path& encoder) {
   for (const fs::path& root : {encoder, encoder.parent_path()})
     if (const auto found = candidates_in(root, ComponentKind::Tokenizer); !found.empty()) return found.front();
-  if (holds_gguf_tokenizer(encoder)) return encoder;
+  if (holds_inner_tokenizer(encoder)) return encoder;
   throw Error(ErrorCode::NotFound, fmt::format("the text encoder {} has no tokenizer beside it", encoder.string()),
               Hint("name it with {0}", {set_option("tokenizer")}));
 }

@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "engine/backends.h"
 #include "engine/cpu_levels.h"
+#include "text/prompt.h"
 
 namespace flux2 {
 
@@ -78,6 +79,16 @@ DecoderConfig text_encoder_config(const ModelFiles& files, const NamedWeights& w
   DecoderConfig config = detect_decoder(weights);
   config.states = files.defaults.text_layers;
   return config;
+}
+
+void check_tokenizer(const ModelFiles& files, const BpeTokenizer& tokenizer, const DecoderConfig& encoder) {
+  const bool mistral = in_context(files.tokenizer.string(), [&] { return prompt_format(tokenizer); }) == PromptFormat::Mistral;
+  if (mistral != (encoder.family == DecoderFamily::Mistral))
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{} is a tokenizer of {}, but {} is a text encoder of {}: they do not belong together",
+                            files.tokenizer.string(), mistral ? "Mistral" : "Qwen3", files.text_encoder.string(),
+                            name_of(encoder.family)),
+                Hint("name the encoder's own tokenizer with {0}", {set_option("tokenizer")}));
 }
 
 MemoryUse Engine::memory_use(const Session& session) const {

@@ -143,6 +143,9 @@ class Engine {
 // The geometry of a model's text encoder, from its weights and the config.json next to them, and which states are read.
 DecoderConfig text_encoder_config(const ModelFiles& files, const NamedWeights& weights);
 
+// Throws Incompatible if the tokenizer belongs to a text encoder of another family.
+void check_tokenizer(const ModelFiles& files, const BpeTokenizer& tokenizer, const DecoderConfig& encoder);
+
 // One entry per device that this build can use here, the CPU first, and one per missing backend with the reason.
 struct DeviceReport {
   std::string name, description;

@@ -7,6 +7,7 @@
 #include "engine/model_cost.h"
 #include "engine/network_bytes.h"
 #include "engine/rate.h"
+#include "hub/gguf_tokenizer.h"
 #include "model/check_network.h"
 #include "pipeline/check_request.h"
 #include "pipeline/tiles.h"
@@ -55,7 +56,7 @@ struct Rehearsal {
       const NamedWeights weights = open(files.text_encoder, ModelPart::TextEncoder);
       encoder.emplace(text_encoder_config(files, weights), weights, *device, engine, engine.encoder_quant());
       session.models.text_encoder = encoder->resident();
-      session.models.tokenizer = std::make_shared<BpeTokenizer>(BpeTokenizer::load(files.tokenizer));
+      session.models.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer, files.defaults.system_message));
     }
     session.models.transformer = transformer->resident();
     session.models.vae = vae->network;

@@ -218,10 +218,11 @@ std::shared_ptr<const LoadedModel> Engine::load(const ModelFiles& files, const P
   std::optional<Flux2Config> transformer_config;
   NetworkBytes encoder_bytes, transformer_bytes;
   if (parts.text_encoder) {
-    models.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer));
+    models.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer, files.defaults.system_message));
     open(loaded->text_encoder, files.text_encoder, ModelPart::TextEncoder);
     encoder_config =
         in_context("loading the text encoder", [&] { return text_encoder_config(files, *loaded->text_encoder.weights); });
+    check_tokenizer(files, *models.tokenizer, *encoder_config);
     encoder_bytes = bytes_of("text encoder", *loaded->text_encoder.weights, encoder_quant(), TextEncoder(*encoder_config));
   }
   if (parts.transformer) {

@@ -42,7 +42,61 @@ Json autoencoder_config(const VaeConfig& v) {
   return vae;
 }
 
+namespace {
+
+// Mistral's language model inside a model that also sees, as FLUX.2-dev's folder has it. The vision tower is that of the
+// published model, or a small one beside a small language model.
+Json mistral_config(const DecoderConfig& c, DType dtype) {
+  const char* type = dtype == DType::F32 ? "float32" : "bfloat16";
+  const VisionConfig v = vision_config_for(c);
+  return {{"architectures", {"Mistral3ForConditionalGeneration"}},
+          {"model_type", "mistral3"},
+          {"image_token_index", 10},
+          {"multimodal_projector_bias", false},
+          {"projector_hidden_act", "gelu"},
+          {"spatial_merge_size", v.merge},
+          {"vision_feature_layer", -1},
+          {"torch_dtype", type},
+          {"text_config",
+           {{"model_type", "mistral"},
+            {"vocab_size", c.vocab},
+            {"hidden_size", c.hidden},
+            {"intermediate_size", c.intermediate},
+            {"num_hidden_layers", c.layers},
+            {"num_attention_heads", c.heads},
+            {"num_key_value_heads", c.kv_heads},
+            {"head_dim", c.head_dim},
+            {"rms_norm_eps", 1e-5},
+            {"rope_theta", c.rope_theta},
+            {"sliding_window", nullptr},
+            {"attention_dropout", 0.0},
+            {"hidden_act", "silu"},
+            {"tie_word_embeddings", false},
+            {"max_position_embeddings", 131072}}},
+          {"vision_config",
+           {{"model_type", "pixtral"},
+            {"hidden_size", v.hidden},
+            {"intermediate_size", v.intermediate},
+            {"num_hidden_layers", v.layers},
+            {"num_attention_heads", v.heads},
+            {"head_dim", v.hidden / v.heads},
+            {"image_size", v.image},
+            {"patch_size", v.patch},
+            {"num_channels", 3},
+            {"hidden_act", "silu"},
+            {"attention_dropout", 0.0},
+            {"rope_theta", 10000.0}}}};
+}
+
+}  // namespace
+
+VisionConfig vision_config_for(const DecoderConfig& c) {
+  if (c.hidden == mistral_small_config().hidden) return {};
+  return {.hidden = 64, .intermediate = 128, .layers = 2, .heads = 4, .image = 224};
+}
+
 Json text_encoder_config(const DecoderConfig& c, DType dtype) {
+  if (c.family == DecoderFamily::Mistral) return mistral_config(c, dtype);
   return {{"architectures", {"Qwen3ForCausalLM"}},
           {"model_type", "qwen3"},
           {"vocab_size", c.vocab},
@@ -80,7 +134,7 @@ Json config_of(const NamedWeights& weights) {
     break;
   }
   Json config = text_encoder_config(detect_decoder(weights), DType::BF16);
-  config["tie_word_embeddings"] = !weights.has("lm_head.weight");
+  if (config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = !weights.has("lm_head.weight");
   return config;
 }
 

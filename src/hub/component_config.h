@@ -7,6 +7,13 @@
 
 namespace flux2 {
 
+// The sizes of the Pixtral tower beside Mistral's language model; those of Mistral-Small-3.x unless they say otherwise.
+struct VisionConfig {
+  int64_t hidden = 1024, intermediate = 4096, layers = 24, heads = 16;
+  int64_t image = 1540, patch = 14, merge = 2;
+};
+VisionConfig vision_config_for(const DecoderConfig& config);
+
 // The config.json that diffusers and transformers expect next to a component's weights.
 Json transformer_config(const Flux2Config& config);
 Json autoencoder_config(const VaeConfig& config);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/decoder_config.h"
 #include "weights/gguf_format.h"
 #include "weights/round_values.h"
 #include "weights/safetensors_writer.h"
@@ -180,6 +181,9 @@ class Planner {
 
   // Metadata that llama.cpp and we read instead of a config.json, as far as shapes determine it.
   void add_language_keys(std::vector<GgufPair>& list) const {
+    if (decoder_family(weights_) != DecoderFamily::Qwen3)
+      fail(ErrorCode::Incompatible, "only text encoders of the Qwen3 family can be written as GGUF files; {} is another one",
+           weights_.source().description());
     uint32_t layers = 0;
     while (weights_.has(fmt::format("model.layers.{}.input_layernorm.weight", layers))) ++layers;
     const auto rows = [&](const char* name) { return weights_.has(name) ? static_cast<uint32_t>(weights_.shape(name)[0]) : 0; };

@@ -28,6 +28,12 @@ bool is_later_part(const fs::path& path) {
   return series && series->part != 1;
 }
 
+// A text encoder that was downloaded by itself, in a folder of its name.
+bool is_language_model_folder(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  return name.starts_with("Qwen3") || name.starts_with("Mistral-Small-3");
+}
+
 }  // namespace
 
 std::vector<fs::path> weight_files_in(const fs::path& folder) {
@@ -50,7 +56,8 @@ bool has_weight_index(const fs::path& folder) {
 bool holds_weights(const fs::path& folder) { return !weight_files_in(folder).empty(); }
 
 bool holds_tokenizer(const fs::path& folder) {
-  return is_file(folder / "tokenizer.json") || (is_file(folder / "vocab.json") && is_file(folder / "merges.txt"));
+  return is_file(folder / "tokenizer.json") || is_file(folder / "tekken.json") ||
+         (is_file(folder / "vocab.json") && is_file(folder / "merges.txt"));
 }
 
 std::optional<Json> model_index_of(const fs::path& folder) {
@@ -99,7 +106,7 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
     case ComponentKind::TextEncoder:
       add_role_folders({"text_encoder", "text_encoders", "clip"});
       for (const fs::path& inner : folders_in(root))
-        if (inner.filename().string().starts_with("Qwen3") && holds_weights(inner)) add({inner});
+        if (is_language_model_folder(inner) && holds_weights(inner)) add({inner});
       if (has_weight_index(root) && is_file(root / "config.json")) add({root});
       add(weight_files_in(root));
       break;
@@ -107,7 +114,7 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
       for (const char* name : {"tokenizer", "text_encoder", "."})
         if (holds_tokenizer(root / name)) add({(root / name).lexically_normal()});
       for (const fs::path& inner : folders_in(root))
-        if (inner.filename().string().starts_with("Qwen3") && holds_tokenizer(inner)) add({inner});
+        if (is_language_model_folder(inner) && holds_tokenizer(inner)) add({inner});
       break;
     case ComponentKind::Adapter:
     case ComponentKind::Unknown: break;

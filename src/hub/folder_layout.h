@@ -16,7 +16,7 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
 
 bool has_weight_index(const std::filesystem::path& folder);  // *.safetensors.index.json
 bool holds_weights(const std::filesystem::path& folder);     // a .safetensors or .gguf file
-bool holds_tokenizer(const std::filesystem::path& folder);   // tokenizer.json, or vocab.json with merges.txt
+bool holds_tokenizer(const std::filesystem::path& folder);   // tokenizer.json, tekken.json, or vocab.json with merges.txt
 
 // The model_index.json of a folder; throws BadFile when it is not JSON or not an object.
 std::optional<Json> model_index_of(const std::filesystem::path& folder);

@@ -23,10 +23,10 @@ TEST(GgufTokenizer, GivesTheTokensOfTheFilesItWasMadeFrom) {
   const int64_t vocabulary = weights.shape("model.embed_tokens.weight")[0];
   ConvertOptions o{.out = scratch_folder() / "qwen.gguf", .choice = {.layout = FileLayout::Gguf}};
   convert_model(weights, o);
-  EXPECT_FALSE(holds_gguf_tokenizer(o.out));
+  EXPECT_FALSE(holds_inner_tokenizer(o.out));
   o.choice.more_pairs = gguf_tokenizer_pairs(read_bpe_files(from), vocabulary);
   convert_model(weights, o);
-  ASSERT_TRUE(holds_gguf_tokenizer(o.out));
+  ASSERT_TRUE(holds_inner_tokenizer(o.out));
   EXPECT_EQ(tokenizer_beside(o.out), o.out);
 
   const BpeTokenizer before = BpeTokenizer::load(from), after = load_tokenizer(o.out);

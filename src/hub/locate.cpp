@@ -22,6 +22,7 @@ namespace {
 
 constexpr int64_t kMaxLayer = 1000;
 constexpr size_t kMaxStates = 64;
+constexpr size_t kMaxSystemMessage = 8192;
 
 std::vector<int> layer_list(const Json& value, const std::string& where) {
   std::vector<int> layers;
@@ -36,7 +37,7 @@ std::vector<int> layer_list(const Json& value, const std::string& where) {
 }
 
 // Reads from a model_index.json what the tensors do not show: the name of the model and, in its section "flux2", steps, guidance,
-// width, height, text_length and text_layers. Missing keys keep their defaults; `path` is for messages.
+// width, height, text_length, text_layers and system_message. Missing keys keep their defaults; `path` is for messages.
 void apply_model_index(const Json& index, const std::filesystem::path& path, ModelFiles& files) {
   const std::string where = path.string();
   const auto name = index.find("name");
@@ -60,6 +61,11 @@ void apply_model_index(const Json& index, const std::filesystem::path& path, Mod
   number("text_length", d.text_length, 1, 65536);
   const auto layers = section->find("text_layers");
   if (layers != section->end()) d.text_layers = layer_list(*layers, where);
+  const auto system = section->find("system_message");
+  if (system == section->end()) return;
+  if (!system->is_string() || system->get<std::string>().size() > kMaxSystemMessage)
+    fail(ErrorCode::BadFile, "{}: system_message must be a text of at most {} bytes", where, kMaxSystemMessage);
+  d.system_message = system->get<std::string>();
 }
 
 fs::path whole(const fs::path& path) { return fs::absolute(path).lexically_normal(); }

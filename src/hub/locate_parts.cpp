@@ -78,7 +78,7 @@ class PartFinder {
       path = named_part(requested, by = "in the request", kind);
     } else if (!preferred.empty()) {
       path = named_part(preferred, by = fmt::format("by the registry for {}", chosen.registered->name), kind);
-    } else if (!chosen.self_contained()) {
+    } else if (variable && !chosen.self_contained()) {
       path = environment_.path(variable), by = fmt::format("by {}", variable);
     }
     if (path) files_.reasons.push_back(fmt::format("{} {}: named {}", name_of(kind), path->string(), by));
@@ -151,6 +151,9 @@ class PartFinder {
     files_.vae = search(chosen, ComponentKind::Autoencoder, fits);
   }
 
+  // dev and models like it.
+  static bool reads_mistral(const ChosenModel& chosen) { return chosen.config().text_width == dev_config().text_width; }
+
   bool is_large(const ChosenModel& chosen) const {
     return chosen.config().text_width == 12288 || (chosen.variable && std::string(chosen.variable->variant).ends_with("9b"));
   }
@@ -172,6 +175,9 @@ class PartFinder {
     const std::vector<int>& states = files_.defaults.text_layers;
     if (encoder.decoder->hidden * static_cast<int64_t>(states.size()) != chosen.config().text_width)
       refuse_width(chosen, encoder.path, encoder.decoder->hidden, encoder.variant);
+    const Variant* published = published_like(chosen.config());
+    if (published && !published->encoder.starts_with(name_of(encoder.decoder->family)))
+      refuse_width(chosen, encoder.path, encoder.decoder->hidden, encoder.variant);
     if (encoder.decoder->layers < states.back())
       fail(ErrorCode::Incompatible, "{} has {} layers, but the model needs the output of layer {}", encoder.path.string(),
            encoder.decoder->layers, states.back());
@@ -182,17 +188,10 @@ class PartFinder {
       files_.text_encoder = query_.text_encoder;
       return;
     }
-    if (chosen.config().text_width == dev_config().text_width)
-      throw Error(ErrorCode::Incompatible,
-                  fmt::format("{} reads its prompts with Mistral-Small-24B (width 5120), which this version does not run yet",
-                              chosen.config().name()),
-                  Hint("give text states made elsewhere with {0}, or use a klein model", {set_option("embeddings")}));
-    const char* variable = is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
+    const char* variable = reads_mistral(chosen) ? nullptr : is_large(chosen) ? "QWEN3_8B_PATH" : "QWEN3_4B_PATH";
     if (const auto path = given(chosen, query_.text_encoder, variable, ComponentKind::TextEncoder,
                                 chosen.registered ? chosen.registered->text_encoder : "")) {
       const Recognition r = recognise(*path, log_);
-      if (const Component* found = r.find(ComponentKind::TextEncoder); found && found->family == "Mistral")
-        refuse_width(chosen, *path, found->text_width, found->variant);
       check_encoder(chosen, required_part(r, ComponentKind::TextEncoder));
       files_.text_encoder = *path;
       return;
@@ -205,12 +204,15 @@ class PartFinder {
       files_.tokenizer = query_.tokenizer;
       return;
     }
-    const char* variable = is_large(chosen) ? "QWEN3_8B_TOKENIZER_PATH" : "QWEN3_4B_TOKENIZER_PATH";
+    const char* variable = reads_mistral(chosen) ? nullptr
+                           : is_large(chosen)    ? "QWEN3_8B_TOKENIZER_PATH"
+                                                 : "QWEN3_4B_TOKENIZER_PATH";
     if (const auto path = given(chosen, query_.tokenizer, variable, ComponentKind::Tokenizer,
                                 chosen.registered ? chosen.registered->tokenizer : "")) {
-      if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && !holds_gguf_tokenizer(*path))
-        fail(ErrorCode::Incompatible, "{} contains no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
-             path->string());
+      if (!holds_tokenizer(*path) && path->filename() != "tokenizer.json" && path->filename() != "tekken.json" &&
+          !holds_inner_tokenizer(*path))
+        fail(ErrorCode::Incompatible,
+             "{} contains no tokenizer: neither tokenizer.json nor tekken.json nor vocab.json with merges.txt", path->string());
       files_.tokenizer = *path;
       return;
     }
@@ -224,8 +226,18 @@ class PartFinder {
         if (own == of_the_model && path_exists(path)) found.push_back(path);
     };
     add(true);
-    if (holds_gguf_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
+    if (holds_inner_tokenizer(files_.text_encoder)) found.push_back(files_.text_encoder);
     add(false);
+    // Folders of several models may hold tokenizers of both families.
+    const auto encoder = recognise(files_.text_encoder, log_);
+    const Component* part = encoder.find(ComponentKind::TextEncoder);
+    if (part && part->decoder) {
+      const bool mistral = part->decoder->family == DecoderFamily::Mistral;
+      std::erase_if(found, [&](const fs::path& path) {
+        const auto format = likely_format(path);
+        return format && (*format == PromptFormat::Mistral) != mistral;
+      });
+    }
     if (found.empty()) refuse_missing(chosen, ComponentKind::Tokenizer);
     files_.tokenizer = found[0];
     files_.reasons.push_back(fmt::format("tokenizer {}: found", found[0].string()));

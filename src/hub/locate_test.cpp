@@ -265,12 +265,14 @@ TEST_F(Locate, RefusesForeignModels) {
   EXPECT_THAT(refused(), HasSubstr("is a FLUX.2 adapter, not a transformer"));
 }
 
-TEST_F(Locate, DevNeedsTextStatesFromElsewhere) {
+TEST_F(Locate, DevNeedsMistral) {
   write_stripped(folder / "flux2-dev.safetensors", transformer_tensors(dev_config()));
   write_stripped(folder / "ae.safetensors", vae_tensors({}));
   environment["FLUX2_MODEL_PATH"] = (folder / "flux2-dev.safetensors").string();
-  EXPECT_THAT(refused(),
-              AllOf(HasSubstr("Mistral-Small-24B"), HasSubstr("does not run yet"), HasSubstr("elsewhere with embeddings")));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("the text encoder of dev is missing"), HasSubstr("models install flux.2-dev")));
+  query.text_encoder = write_stripped(folder / "qwen.safetensors", qwen3_tensors(5120, 36));
+  EXPECT_THAT(refused(), AllOf(HasSubstr("dev needs Mistral-Small-24B"), HasSubstr("Qwen3-14B or 32B")));
+  query.text_encoder.clear();
   query.need_text_encoder = false;
   const ModelFiles files = locate();
   EXPECT_EQ(files.id, "flux.2-dev");

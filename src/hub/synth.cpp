@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "hub/component_config.h"
 #include "hub/folder_layout.h"
 #include "hub/synth_files.h"
 #include "hub/synth_model.h"
+#include "hub/synth_tekken.h"
 #include "hub/synth_values.h"
 #include "model/flux2_transformer.h"
 #include "model/text_encoder.h"
@@ -28,6 +30,7 @@ struct Invented {
   std::string name;
   Shape shape;
   ParameterKind kind;
+  int64_t zero_row = -1;  // a row of zeros
 };
 
 // What a stored tensor is made of.
@@ -40,6 +43,7 @@ struct PartFile {
   fs::path path;
   ModelPart part;
   std::vector<Invented> tensors;
+  std::string prefix = {};  // before the names of language models inside larger ones
 };
 
 template <class Model>
@@ -49,11 +53,44 @@ std::vector<Invented> list_tensors(Model model) {
   return list;
 }
 
-// The embeddings are declared tied to the output head, which FLUX.2 never uses, so no head is written.
+// Qwen3's embeddings are declared tied to the output head, so no head is written; Mistral has its own.
 std::vector<Invented> text_encoder_tensors(DecoderConfig config) {
+  constexpr int64_t kMistralPad = 11;  // its embedding is zero in the published model
+  const bool mistral = config.family == DecoderFamily::Mistral;
   config.states = {static_cast<int>(config.layers)};  // so that every layer is listed
   auto list = list_tensors(TextEncoder(config));
   list.push_back({"model.norm.weight", {config.hidden}, ParameterKind::Vector});
+  if (mistral) {
+    list.front().zero_row = kMistralPad;
+    list.push_back({"lm_head.weight", {config.vocab, config.hidden}, ParameterKind::Matrix});
+  }
+  return list;
+}
+
+// The Pixtral tower and the projector behind it.
+std::vector<Invented> vision_tensors(const DecoderConfig& text) {
+  const VisionConfig v = vision_config_for(text);
+  std::vector<Invented> list;
+  const auto vector = [&](const std::string& name, int64_t n) { list.push_back({name, {n}, ParameterKind::Vector}); };
+  const auto matrix = [&](const std::string& name, int64_t out, int64_t in) {
+    list.push_back({name, {out, in}, ParameterKind::Matrix});
+  };
+  list.push_back({"vision_tower.patch_conv.weight", {v.hidden, 3, v.patch, v.patch}, ParameterKind::Conv});
+  vector("vision_tower.ln_pre.weight", v.hidden);
+  for (int64_t i = 0; i < v.layers; ++i) {
+    const std::string layer = fmt::format("vision_tower.transformer.layers.{}.", i);
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+      matrix(fmt::format("{}attention.{}.weight", layer, name), v.hidden, v.hidden);
+    for (const char* name : {"gate_proj", "up_proj"})
+      matrix(fmt::format("{}feed_forward.{}.weight", layer, name), v.intermediate, v.hidden);
+    matrix(layer + "feed_forward.down_proj.weight", v.hidden, v.intermediate);
+    vector(layer + "attention_norm.weight", v.hidden);
+    vector(layer + "ffn_norm.weight", v.hidden);
+  }
+  vector("multi_modal_projector.norm.weight", v.hidden);
+  matrix("multi_modal_projector.patch_merger.merging_layer.weight", v.hidden, v.hidden * v.merge * v.merge);
+  matrix("multi_modal_projector.linear_1.weight", text.hidden, v.hidden);
+  matrix("multi_modal_projector.linear_2.weight", text.hidden, text.hidden);
   return list;
 }
 
@@ -79,6 +116,8 @@ class ModelWriter {
       std::vector<DiffusersTensor> stored = {{t.name, t.shape, {{0, t.shape[0]}}}};
       if (options_.layout == SynthOptions::Layout::Diffusers) stored = to_diffusers(component.part, t.name, t.shape);
       for (DiffusersTensor& s : stored) {
+        if (!t.name.starts_with("vision_tower.") && !t.name.starts_with("multi_modal_projector."))
+          s.name = component.prefix + s.name;
         declared.push_back({s.name, dtype_of(t), s.shape});
         pieces[s.name] = {&t, std::move(s.rows)};
       }
@@ -105,11 +144,20 @@ class ModelWriter {
         const int64_t n = std::min(chunk, rows.end * row - at);
         buffer_.resize(static_cast<size_t>(n * width));
         values.fill(at, buffer_, pool_);
+        if (t.zero_row >= 0) clear(t.zero_row * row - at, row, width);
         writer.write(d.name, buffer_);
         at += n;
         state_.bytes += buffer_.size();
         if (progress_) progress_(state_);
       }
+  }
+
+  // Zeros for `count` elements of `width` bytes from `begin` on, as far as they lie in the buffer.
+  void clear(int64_t begin, int64_t count, int64_t width) {
+    const auto size = static_cast<int64_t>(buffer_.size());
+    const int64_t first = std::clamp<int64_t>(begin * width, 0, size),
+                  last = std::clamp<int64_t>((begin + count) * width, 0, size);
+    std::fill(buffer_.begin() + first, buffer_.begin() + last, std::byte{0});
   }
 
   const SynthOptions& options_;
@@ -144,16 +192,22 @@ void synthesise_model(const SynthOptions& options, const std::function<void(cons
        ModelPart::Transformer, list_tensors(Flux2Transformer(model.transformer))},
       {diffusers ? options.out / "vae/diffusion_pytorch_model.safetensors" : options.out / "ae.safetensors",
        ModelPart::Autoencoder, list_tensors(Vae(model.vae))}};
-  if (model.text_encoder)
-    components.push_back(
-        {options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder, text_encoder_tensors(*model.text_encoder)});
-  else log.warn("{} reads its prompts with a Mistral encoder, which is not written", model.name);
+  if (model.text_encoder) {
+    const DecoderConfig& text = *model.text_encoder;
+    PartFile file{options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder, text_encoder_tensors(text)};
+    if (text.family == DecoderFamily::Mistral) {
+      file.prefix = "language_model.";
+      for (Invented& t : vision_tensors(text)) file.tensors.push_back(std::move(t));
+    }
+    components.push_back(std::move(file));
+  }
 
   ModelWriter(options, progress).write(components);
   if (model.text_encoder) {
     write_text_encoder_config(options.out, model);
-    if (options.tokenizer.empty()) write_small_tokenizer(options.out / "tokenizer", model.text_encoder->vocab);
-    else copy_tokenizer(options.tokenizer, options.out / "tokenizer");
+    if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, options.out / "tokenizer");
+    else if (model.text_encoder->family == DecoderFamily::Mistral) write_small_tekken(options.out / "tokenizer", model);
+    else write_small_tokenizer(options.out / "tokenizer", model.text_encoder->vocab);
   }
   if (diffusers) write_diffusers_configs(options.out, model);
   else write_own_index(options.out, model);

@@ -21,7 +21,7 @@ struct SynthOptions {
     Diffusers,  // what Flux2KleinPipeline.from_pretrained reads
   };
 
-  std::string variant = "tiny";  // "tiny" or any spelling of a published id; "…base…" makes a base model
+  std::string variant = "tiny";  // "tiny", "dev-tiny" or any spelling of a published id; "…base…" makes a base model
   std::filesystem::path out;     // folder, created
   Layout layout = Layout::Bfl;
   DType dtype = DType::BF16;  // or F32
@@ -46,7 +46,7 @@ struct SynthProgress {
 };
 
 // Writes the model in constant memory. The same seed gives the same canonical values in every layout, and in BF16 the
-// rounded F32 ones. dev gets no text encoder: this program has none of its kind.
+// rounded F32 ones. The small dev model gets a vision tower as well, so that other programs can load it.
 void synthesise_model(const SynthOptions& options, const std::function<void(const SynthProgress&)>& progress = {},
                       const Log& log = {});
 

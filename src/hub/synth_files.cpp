@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "hub/component_config.h"
+#include "text/byte_symbols.h"
 #include "text/pretokenize.h"
-#include "text/unicode.h"
 
 namespace flux2 {
 
@@ -16,23 +16,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_json(const fs::path& path, const Json& json) {
+}  // namespace
+
+void write_synth_json(const fs::path& path, const Json& json) {
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();
 }
 
-// How a byte-level tokenizer writes a byte: printable Latin-1 characters unchanged, all others from U+0100 on.
+namespace {
+
 std::string byte_symbol(int byte) {
-  const auto printable = [](int b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
-  char32_t code = static_cast<char32_t>(byte);
-  if (!printable(byte)) {
-    code = 0x100;
-    for (int b = 0; b < byte; ++b) code += !printable(b);
-  }
   std::string symbol;
-  append_utf8(symbol, code);
+  append_byte_symbol(symbol, static_cast<unsigned char>(byte));
   return symbol;
 }
 
@@ -64,11 +61,12 @@ void write_own_index(const fs::path& folder, const SynthModel& m) {
                 {"guidance", m.defaults.guidance},
                 {"width", m.defaults.width},
                 {"height", m.defaults.height}};
-  write_json(folder / "model_index.json", {{"name", m.name}, {"is_distilled", m.distilled}, {"flux2", flux2}});
+  if (!m.defaults.system_message.empty()) flux2["system_message"] = m.defaults.system_message;
+  write_synth_json(folder / "model_index.json", {{"name", m.name}, {"is_distilled", m.distilled}, {"flux2", flux2}});
 }
 
 void write_text_encoder_config(const fs::path& folder, const SynthModel& m) {
-  write_json(folder / "text_encoder" / "config.json", text_encoder_config(*m.text_encoder, m.dtype));
+  write_synth_json(folder / "text_encoder" / "config.json", text_encoder_config(*m.text_encoder, m.dtype));
 }
 
 void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
@@ -80,7 +78,10 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
                 {"scheduler", {"diffusers", "FlowMatchEulerDiscreteScheduler"}},
                 {"transformer", {"diffusers", "Flux2Transformer2DModel"}},
                 {"vae", {"diffusers", "AutoencoderKLFlux2"}}};
-  if (m.text_encoder) {
+  if (dev) {
+    index["text_encoder"] = {"transformers", "Mistral3ForConditionalGeneration"};
+    index["tokenizer"] = {"transformers", "PixtralProcessor"};
+  } else if (m.text_encoder) {
     index["text_encoder"] = {"transformers", "Qwen3ForCausalLM"};
     index["tokenizer"] = {"transformers", "Qwen2TokenizerFast"};
     index["is_distilled"] = m.distilled;
@@ -94,20 +95,21 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
                       {"guidance", d.guidance},
                       {"width", d.width},
                       {"height", d.height}};
+    if (!d.system_message.empty()) index["flux2"]["system_message"] = d.system_message;
   }
-  write_json(folder / "model_index.json", index);
+  write_synth_json(folder / "model_index.json", index);
 
-  write_json(folder / "transformer" / "config.json", transformer_config(t));
-  write_json(folder / "vae" / "config.json", autoencoder_config(m.vae));
-  write_json(folder / "scheduler" / "scheduler_config.json", {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
-                                                              {"base_image_seq_len", 256},
-                                                              {"base_shift", 0.5},
-                                                              {"max_image_seq_len", 4096},
-                                                              {"max_shift", 1.15},
-                                                              {"num_train_timesteps", 1000},
-                                                              {"shift", 3.0},
-                                                              {"time_shift_type", "exponential"},
-                                                              {"use_dynamic_shifting", true}});
+  write_synth_json(folder / "transformer" / "config.json", transformer_config(t));
+  write_synth_json(folder / "vae" / "config.json", autoencoder_config(m.vae));
+  write_synth_json(folder / "scheduler" / "scheduler_config.json", {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
+                                                                    {"base_image_seq_len", 256},
+                                                                    {"base_shift", 0.5},
+                                                                    {"max_image_seq_len", 4096},
+                                                                    {"max_shift", 1.15},
+                                                                    {"num_train_timesteps", 1000},
+                                                                    {"shift", 3.0},
+                                                                    {"time_shift_type", "exponential"},
+                                                                    {"use_dynamic_shifting", true}});
 }
 
 void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
@@ -131,32 +133,32 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
   const Json split = {
       {"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  write_json(folder / "tokenizer.json",
-             {{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", added},
-              {"normalizer", {{"type", "NFC"}}},
-              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
-              {"post_processor", nullptr},
-              {"decoder", byte_level},
-              {"model",
-               {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", ""},
-                {"end_of_word_suffix", ""},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"vocab", tokens},
-                {"merges", merges}}}});
-  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"},
-                                                {"pad_token", "<|endoftext|>"},
-                                                {"eos_token", "<|im_end|>"},
-                                                {"model_max_length", 131072},
-                                                {"add_bos_token", false},
-                                                {"clean_up_tokenization_spaces", false},
-                                                {"chat_template", kChatTemplate}});
+  write_synth_json(folder / "tokenizer.json",
+                   {{"version", "1.0"},
+                    {"truncation", nullptr},
+                    {"padding", nullptr},
+                    {"added_tokens", added},
+                    {"normalizer", {{"type", "NFC"}}},
+                    {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
+                    {"post_processor", nullptr},
+                    {"decoder", byte_level},
+                    {"model",
+                     {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", ""},
+                      {"end_of_word_suffix", ""},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"vocab", tokens},
+                      {"merges", merges}}}});
+  write_synth_json(folder / "tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"},
+                                                      {"pad_token", "<|endoftext|>"},
+                                                      {"eos_token", "<|im_end|>"},
+                                                      {"model_max_length", 131072},
+                                                      {"add_bos_token", false},
+                                                      {"clean_up_tokenization_spaces", false},
+                                                      {"chat_template", kChatTemplate}});
 }
 
 }  // namespace flux2

@@ -2,9 +2,12 @@
 
 #include <filesystem>
 
+#include "base/json.h"
 #include "hub/synth_model.h"
 
 namespace flux2 {
+
+void write_synth_json(const std::filesystem::path& path, const Json& json);
 
 // The model_index.json of our own layout: everything that cannot be derived from the tensors.
 void write_own_index(const std::filesystem::path& folder, const SynthModel& model);

@@ -23,6 +23,28 @@ SynthModel tiny_model() {
   return m;
 }
 
+// The same beside Mistral's text encoder and with the guidance input, as dev has them.
+SynthModel dev_tiny_model() {
+  SynthModel m = tiny_model();
+  m.name = "dev-tiny";
+  m.distilled = false;
+  m.transformer.text_width = 480;
+  m.transformer.guidance = true;
+  m.text_encoder = mistral_small_config();
+  m.text_encoder->vocab = 1512;
+  m.text_encoder->hidden = 160;
+  m.text_encoder->intermediate = 320;
+  m.text_encoder->heads = 4;
+  m.text_encoder->kv_heads = 2;
+  m.text_encoder->head_dim = 32;
+  m.text_encoder->layers = 6;
+  m.text_encoder->states = {2, 4, 6};
+  m.defaults.guidance = 4.0;
+  m.defaults.guidance_kind = ModelDefaults::Embedded;
+  m.defaults.system_message = "Describe the image that is asked for.";
+  return m;
+}
+
 SynthModel published_model(const Variant& v) {
   SynthModel m;
   m.name = v.id;
@@ -30,6 +52,7 @@ SynthModel published_model(const Variant& v) {
   m.defaults = v.defaults;
   m.distilled = v.distilled;
   if (v.config == klein_4b_config()) m.text_encoder = DecoderConfig{};
+  if (v.config == dev_config()) m.text_encoder = mistral_small_config();
   if (v.config == klein_9b_config()) m.text_encoder = DecoderConfig{.hidden = 4096, .intermediate = 12288};
   return m;
 }
@@ -54,10 +77,12 @@ SynthModel model_of(const SynthOptions& o) {
   SynthModel m;
   if (o.variant == "tiny") {
     m = tiny_model();
+  } else if (o.variant == "dev-tiny") {
+    m = dev_tiny_model();
   } else if (const auto variant = find_variant(o.variant)) {
     m = published_model(*variant);
   } else {
-    fail(ErrorCode::InvalidArgument, "unknown model variant {}; use tiny or a published id", o.variant);
+    fail(ErrorCode::InvalidArgument, "unknown model variant {}; use tiny, dev-tiny or a published id", o.variant);
   }
   if (o.base && m.distilled) {
     m.distilled = false;

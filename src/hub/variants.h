@@ -16,6 +16,7 @@ struct ModelDefaults {
   int width = 1024, height = 1024;
   int text_length = 512;  // slots of text
   std::vector<int> text_layers = {9, 18, 27};
+  std::string system_message = {};  // of prompts for Mistral, if it is not FLUX.2-dev's
   enum Guidance { None, Embedded, TrueCfg } guidance_kind = None;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -8,6 +9,14 @@
 #include "model/taps.h"
 
 namespace flux2 {
+
+// Tokens without padding, ids I32 [B, T].
+struct TokenRun {
+  Tensor ids;
+  bool sees = true;                                    // false: attention adds 0, as for padding before a prompt
+  int64_t past = 0;                                    // tokens before these, whose keys `memory` has
+  std::function<KeyMemory(size_t layer)> memory = {};  // empty: there is none
+};
 
 // The first layers of a language model, whose states are what FLUX.2 knows of a prompt.
 struct TextEncoder {
@@ -18,13 +27,9 @@ struct TextEncoder {
   // they see nothing, and attention adds 0.
   Tensor operator()(const Tensor& ids, const Tensor& mask, DType dtype, const BeforeBlock& before_layer = {}) const;
 
-  // The same for tokens without padding that follow `past` tokens; memory(layer) keeps the keys and values of a layer. Without
-  // it there are no earlier tokens.
-  Tensor following(const Tensor& ids, int64_t past, const std::function<KeyMemory(size_t layer)>& memory, DType dtype,
-                   const BeforeBlock& before_layer = {}) const;
-
-  // The states of tokens that see nothing, not even themselves: what padding before a prompt becomes.
-  Tensor unseeing(const Tensor& ids, DType dtype) const;
+  // The same for several runs of tokens without padding. They pass each layer one after the other, so that weights which are not
+  // in memory are read once.
+  std::vector<Tensor> states_of(const std::vector<TokenRun>& runs, DType dtype, const BeforeBlock& before_layer = {}) const;
 
   void visit(const ParameterVisitor& visitor);
 
@@ -32,10 +37,6 @@ struct TextEncoder {
   Tensor embed_tokens;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
   std::shared_ptr<BlockSchedule> schedule;  // when not all layers are in memory
-
- private:
-  template <class Layer>
-  Tensor states(const Tensor& ids, DType dtype, const BeforeBlock& before_layer, const Layer& layer) const;
 };
 
 }  // namespace flux2

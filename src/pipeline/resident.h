@@ -21,6 +21,7 @@ class Resident {
 
   explicit operator bool() const { return state_ != nullptr; }
   const Config& config() const { return state_->config; }
+  const void* identity() const { return state_.get(); }  // the same for copies, and after unloading and loading again
 
   // The loaded network. It stays in memory as long as the result is held.
   std::shared_ptr<const Network> get() const {

@@ -28,6 +28,7 @@ struct Models {
 };
 
 struct ReferenceMemory;  // pipeline/references.h
+struct PromptPrefix;     // pipeline/text_states.h
 
 // The mutable state of one worker: its stream and its caches between runs. Only one thread may use it at a time.
 struct Session {
@@ -44,6 +45,9 @@ struct Session {
   // Prompts of later requests, in order. If the text encoder is unloaded after use, the next prompts are encoded while it is in
   // memory.
   std::vector<std::string> prompts_ahead;
+
+  // What all prompts begin with, if the model's prompts have such a beginning.
+  std::shared_ptr<const PromptPrefix> prompt_prefix;
 
   // Latents [1, I, 128] in F32 of images, by the hash of their samples.
   TensorCache picture_cache{int64_t{512} << 20};

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "text/json_paths.h"
 #include "text/pretokenize.h"
+#include "text/tekken_file.h"
 
 namespace flux2 {
 
@@ -20,8 +21,10 @@ using Kind = JsonScalar::Kind;
 // Far larger than any tokenizer (Qwen3: 11 MB, Tekken: 19 MB), and small enough that offsets fit into 32 bits.
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
+constexpr const char* kMistralPad = "<pad>";
+
 [[noreturn]] void fail_incompatible(const std::string& sentence) {
-  throw Error(ErrorCode::Incompatible, sentence, "use the tokenizer folder that belongs to the Qwen3 text encoder");
+  throw Error(ErrorCode::Incompatible, sentence, "use the tokenizer folder that belongs to the text encoder");
 }
 
 void walk(std::string_view text, const JsonVisitor& visit) {
@@ -76,15 +79,21 @@ class TokenizerJson {
     }
   }
 
-  void finish() const {
+  void finish() {
     if (has_left_) fail(ErrorCode::BadFile, "merge {} has only one token", files_.merges.size());
-    if (pattern_ != kQwenSplitPattern) {
+    const auto rule = split_rule_of(pattern_);
+    if (!rule) {
       if (pattern_.empty()) fail_incompatible("the tokenizer has no split pattern");
-      fail_incompatible("the tokenizer splits text by another pattern than Qwen's: " + pattern_.substr(0, 200));
+      fail_incompatible("the tokenizer splits text by another pattern than Qwen's and Mistral's: " + pattern_.substr(0, 200));
     }
-    if (normalizer_ != "NFC") {
+    files_.split = *rule;
+    const bool is_qwen = *rule == SplitRule::Qwen;
+    if (is_qwen && normalizer_ != "NFC")
       fail_incompatible(fmt::format("the tokenizer normalises by \"{}\" where Qwen's uses NFC", normalizer_));
-    }
+    if (!is_qwen && !normalizer_.empty())
+      fail_incompatible(fmt::format("the tokenizer normalises by \"{}\" where Mistral's does not", normalizer_));
+    if (is_qwen && files_.whole_words) fail_incompatible("the tokenizer sets ignore_merges");
+    if (!is_qwen) files_.pad_token = kMistralPad;
   }
 
  private:
@@ -118,11 +127,11 @@ class TokenizerJson {
     has_left_ = !has_left_;
   }
 
-  static void setting(const std::string& field, const JsonScalar& value) {
+  void setting(const std::string& field, const JsonScalar& value) {
     if (field == "type" && value.string != "BPE") {
       fail_incompatible(fmt::format("the tokenizer's model is \"{}\", not BPE", value.string));
     }
-    if (field == "ignore_merges" && value.boolean) fail_incompatible("the tokenizer sets ignore_merges");
+    if (field == "ignore_merges") files_.whole_words = value.boolean;
     if ((field == "continuing_subword_prefix" || field == "end_of_word_suffix") && !value.string.empty()) {
       fail_incompatible(fmt::format("the tokenizer sets {}", field));
     }
@@ -222,6 +231,11 @@ BpeFiles read_bpe_files(const std::filesystem::path& path) {
   const bool is_folder = std::filesystem::is_directory(path);
   const std::filesystem::path folder = is_folder ? path : path.parent_path();
   const std::filesystem::path json = is_folder ? path / "tokenizer.json" : path;
+  const std::filesystem::path tekken = is_folder ? path / "tekken.json" : path;
+  if (std::filesystem::exists(tekken) && tekken.filename() == "tekken.json" && !(is_folder && std::filesystem::exists(json))) {
+    const std::string text = read_text_file(tekken, {.bytes = kMaxFileBytes});
+    return in_context(folder.string(), [&] { return parse_tekken(text); });
+  }
   const std::string config = read_if_there(folder / "tokenizer_config.json");
   if (std::filesystem::exists(json)) {
     const std::string text = read_text_file(json, {.bytes = kMaxFileBytes});
@@ -230,8 +244,9 @@ BpeFiles read_bpe_files(const std::filesystem::path& path) {
   const std::filesystem::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
   if (!is_folder || !std::filesystem::exists(vocab) || !std::filesystem::exists(merges)) {
     throw Error(ErrorCode::NotFound,
-                is_folder ? fmt::format("{} has neither tokenizer.json nor vocab.json with merges.txt", path.string())
-                          : fmt::format("{} does not exist", path.string()),
+                is_folder
+                    ? fmt::format("{} has neither tokenizer.json nor tekken.json nor vocab.json with merges.txt", path.string())
+                    : fmt::format("{} does not exist", path.string()),
                 "name the folder \"tokenizer\" of the model, or a tokenizer.json");
   }
   const std::string vocab_text = read_text_file(vocab, {.bytes = kMaxFileBytes}),

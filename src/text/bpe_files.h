@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/bpe_tables.h"
+#include "text/pretokenize.h"
 
 namespace flux2 {
 
@@ -34,15 +35,18 @@ struct AddedToken {
   bool special = false;  // left out by decode(…, {.skip_special = true})
 };
 
-// The contents of the files of a byte-level BPE tokenizer of the Qwen family. Strings use the file's byte symbols ("Ġcat").
+// The contents of the files of a byte-level BPE tokenizer of Qwen or Mistral. Strings use the file's byte symbols ("Ġcat").
 struct BpeFiles {
   TokenTable vocabulary;
   MergeList merges;
+  SplitRule split = SplitRule::Qwen;
+  bool whole_words = false;  // a piece that is a token is not merged: that token stands for it ("ignore_merges")
+  bool by_rank = false;      // no merges are listed: tokens with lower ids are merged first (tekken.json)
   std::vector<AddedToken> added;
   std::string pad_token = "<|endoftext|>";
 };
 
-// A folder with tokenizer.json, or with vocab.json and merges.txt; or the path of a tokenizer.json.
+// A folder with tokenizer.json, or with tekken.json, or with vocab.json and merges.txt; or the path of one of the first two.
 // tokenizer_config.json in the same folder (and added_tokens.json for the pair) is read too.
 // Throws NotFound, BadFile, or Incompatible for a tokenizer of another kind than this program implements.
 BpeFiles read_bpe_files(const std::filesystem::path& path);

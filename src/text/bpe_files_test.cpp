@@ -120,7 +120,7 @@ TEST(BpeFiles, NamesOtherKindsOfTokenizer) {
   });
   expect_error(ErrorCode::Incompatible, "ignore_merges", setting("ignore_merges", true));
   expect_error(ErrorCode::Incompatible, "end_of_word_suffix", setting("end_of_word_suffix", "</w>"));
-  expect_error(ErrorCode::Incompatible, "another pattern than Qwen's: \\p{N}{1,3}",
+  expect_error(ErrorCode::Incompatible, "another pattern than Qwen's and Mistral's: \\p{N}{1,3}",
                [](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\p{N}{1,3}"; });
   expect_error(ErrorCode::Incompatible, "no split pattern", [](Json& j) { j["pre_tokenizer"] = nullptr; });
   expect_error(ErrorCode::Incompatible, "add_prefix_space",

@@ -6,48 +6,13 @@
 
 #include "base/error.h"
 #include "text/bpe_merge.h"
+#include "text/byte_symbols.h"
 #include "text/pretokenize.h"
 #include "text/unicode.h"
 
 namespace flux2 {
 
 namespace {
-
-// Vocabularies write a byte as one visible character: itself where Latin-1 prints it, otherwise U+0100 and up in
-// the order of the remaining 68 bytes. A space is Ġ, a line feed Ċ.
-constexpr char32_t kSymbolLimit = 0x100 + 68;
-
-constexpr bool prints_itself(int byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-}
-
-constexpr std::array<char32_t, 256> kSymbolOfByte = [] {
-  std::array<char32_t, 256> symbols{};
-  char32_t next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) symbols[byte] = prints_itself(byte) ? static_cast<char32_t>(byte) : next++;
-  return symbols;
-}();
-
-constexpr std::array<int16_t, kSymbolLimit> kByteOfSymbol = [] {
-  std::array<int16_t, kSymbolLimit> bytes{};
-  bytes.fill(-1);
-  for (int byte = 0; byte < 256; ++byte) bytes[kSymbolOfByte[byte]] = static_cast<int16_t>(byte);
-  return bytes;
-}();
-
-// The bytes a token's symbols stand for. A token with any other character stands for its own text.
-void append_bytes_of(std::string& out, std::string_view token) {
-  const size_t before = out.size();
-  for (size_t pos = 0; pos < token.size();) {
-    const char32_t symbol = next_code_point(token, pos);
-    if (symbol >= kSymbolLimit || kByteOfSymbol[symbol] < 0) {
-      out.resize(before);
-      out += token;
-      return;
-    }
-    out += static_cast<char>(kByteOfSymbol[symbol]);
-  }
-}
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
@@ -62,15 +27,17 @@ BpeTokenizer BpeTokenizer::parse(std::string_view tokenizer_json, std::string_vi
   return BpeTokenizer(parse_bpe_files(tokenizer_json, tokenizer_config));
 }
 
-BpeTokenizer::BpeTokenizer(BpeFiles files) : tokens_(std::move(files.vocabulary)), merges_(files.merges.size()) {
+BpeTokenizer::BpeTokenizer(BpeFiles files)
+    : tokens_(std::move(files.vocabulary)), merges_(files.merges.size()), split_(files.split), whole_words_(files.whole_words) {
   for (int byte = 0; byte < 256; ++byte) {
     std::string symbol;
-    append_utf8(symbol, kSymbolOfByte[byte]);
+    append_byte_symbol(symbol, static_cast<unsigned char>(byte));
     const auto id = tokens_.find(symbol);
     if (!id) fail(ErrorCode::BadFile, "the vocabulary has no token \"{}\" for the byte {:#04x}", symbol, byte);
     byte_ids_[byte] = *id;
   }
-  add_merges(files.merges);
+  if (files.by_rank) add_merges_by_rank();
+  else add_merges(files.merges);
   add_added_tokens(files.added);
   const auto pad = tokens_.find(files.pad_token);
   if (!pad) fail(ErrorCode::BadFile, "the pad token \"{}\" is not in the vocabulary", files.pad_token);
@@ -86,6 +53,22 @@ void BpeTokenizer::add_merges(const MergeList& merges) {
     };
     merges_.put({id(merges.left(i)), id(merges.right(i)), static_cast<uint32_t>(i), id(merges.merged(i))});
   }
+}
+
+// Two neighbours merge if their concatenation is a token; its id is the rank.
+void BpeTokenizer::add_merges_by_rank() {
+  std::vector<Merge> found;
+  for (int32_t id = 0; id < tokens_.id_limit(); ++id) {
+    const std::string_view token = tokens_[id];
+    for (size_t middle = 0; middle < token.size();) {
+      next_code_point(token, middle);
+      if (middle >= token.size()) break;
+      const auto left = tokens_.find(token.substr(0, middle)), right = tokens_.find(token.substr(middle));
+      if (left && right) found.push_back({*left, *right, static_cast<uint32_t>(id), id});
+    }
+  }
+  merges_ = MergeTable(found.size());
+  for (const Merge& merge : found) merges_.put(merge);
 }
 
 void BpeTokenizer::add_added_tokens(const std::vector<AddedToken>& added) {
@@ -140,10 +123,21 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
 }
 
 void BpeTokenizer::encode_between(std::string_view text, std::vector<int32_t>& ids) const {
-  // The reference's normaliser stops at Unicode 9: it leaves the order of the 98 combining marks added since as it was.
-  const std::string normalized = normalize_nfc(text);
+  // Only Qwen normalises. The reference's normaliser stops at Unicode 9: it leaves the order of the 98 combining marks added
+  // since as it was.
+  std::string normalized;
+  if (split_ == SplitRule::Qwen) text = normalized = normalize_nfc(text);
   std::vector<int32_t> word;
-  for (std::string_view piece : pretokenize(normalized)) {
+  std::string symbols;
+  for (std::string_view piece : pretokenize(text, split_)) {
+    if (whole_words_) {
+      symbols.clear();
+      for (char c : piece) append_byte_symbol(symbols, static_cast<unsigned char>(c));
+      if (const auto id = tokens_.find(symbols); id && role_of(*id) == Role::Ordinary) {
+        ids.push_back(*id);
+        continue;
+      }
+    }
     word.clear();
     for (char c : piece) word.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     merge_symbols(merges_, word, ids);

@@ -1,5 +1,9 @@
 #include "text/pretokenize.h"
 
+#include <limits>
+#include <tuple>
+#include <utility>
+
 #include "text/unicode.h"
 
 namespace flux2 {
@@ -21,8 +25,8 @@ Char char_at(std::string_view text, size_t pos) {
 
 bool is_newline(char32_t code) { return code == '\r' || code == '\n'; }
 
-size_t end_of_run(std::string_view text, size_t pos, CharClass kind) {
-  for (Char c = char_at(text, pos); pos < text.size() && c.kind == kind; c = char_at(text, pos)) pos = c.end;
+size_t end_of_run(std::string_view text, size_t pos, CharClass kind, int most = std::numeric_limits<int>::max()) {
+  for (Char c = char_at(text, pos); pos < text.size() && c.kind == kind && most > 0; c = char_at(text, pos), --most) pos = c.end;
   return pos;
 }
 
@@ -56,13 +60,13 @@ size_t whitespace_end(std::string_view text, size_t pos) {
   return end == text.size() || last == pos ? end : last;
 }
 
-size_t match_end(std::string_view text, size_t pos) {
+size_t match_end(std::string_view text, size_t pos, int digits) {
   const Char c = char_at(text, pos);
   if (c.code == '\'') {
     if (const size_t end = contraction_end(text, c.end)) return end;
   }
   if (c.kind == CharClass::Letter) return end_of_run(text, c.end, CharClass::Letter);
-  if (c.kind == CharClass::Number) return c.end;
+  if (c.kind == CharClass::Number) return end_of_run(text, c.end, CharClass::Number, digits - 1);
 
   const Char next = char_at(text, c.end);  // [^\r\n\p{L}\p{N}]?\p{L}+ with its optional first character
   if (next.kind == CharClass::Letter && !is_newline(c.code)) return end_of_run(text, next.end, CharClass::Letter);
@@ -76,12 +80,73 @@ size_t match_end(std::string_view text, size_t pos) {
   return whitespace_end(text, pos);
 }
 
+// The letters and marks from `pos` on that Tekken keeps together: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]* as far as it goes ("heads"),
+// then
+// [\p{Ll}\p{Lm}\p{Lo}\p{M}]+ ("tails").
+struct CasedWord {
+  size_t end = 0;        // of heads and tails, if at least one tail can be had; 0 if not
+  size_t heads_end = 0;  // of the heads alone
+};
+
+CasedWord cased_word(std::string_view text, size_t pos) {
+  CasedWord word;
+  size_t at = pos;
+  const auto next = [&] {
+    size_t end = at;
+    const Casing casing = at < text.size() ? casing_of(next_code_point(text, end)) : Casing::None;
+    return std::pair(casing, end);
+  };
+  for (auto [casing, end] = next(); casing != Casing::None && casing != Casing::Lower; std::tie(casing, end) = next()) {
+    at = end;
+    if (casing != Casing::Upper) word.end = end;  // heads may give back what follows the last letter that can be a tail
+  }
+  word.heads_end = at;
+  for (auto [casing, end] = next(); casing != Casing::None && casing != Casing::Upper; std::tie(casing, end) = next())
+    word.end = at = end;
+  return word;
+}
+
+size_t tekken_match_end(std::string_view text, size_t pos) {
+  const Char c = char_at(text, pos);
+  if (c.kind == CharClass::Number) return c.end;
+  const bool may_lead = c.kind != CharClass::Letter && !is_newline(c.code);
+  const CasedWord after = may_lead ? cased_word(text, c.end) : CasedWord{}, whole = cased_word(text, pos);
+  if (after.end) return after.end;
+  if (whole.end) return whole.end;
+  if (may_lead && after.heads_end > c.end) return after.heads_end;
+  if (whole.heads_end > pos) return whole.heads_end;
+
+  const Char symbol = c.code == ' ' ? char_at(text, c.end) : c;  //  ?[^\s\p{L}\p{N}]+[\r\n/]*
+  if (symbol.kind == CharClass::Other) {
+    size_t end = end_of_run(text, symbol.end, CharClass::Other);
+    while (end < text.size() && (is_newline(text[end]) || text[end] == '/')) ++end;
+    return end;
+  }
+  return whitespace_end(text, pos);
+}
+
 }  // namespace
 
-std::vector<std::string_view> pretokenize(std::string_view text) {
+std::string_view pattern_of(SplitRule rule) {
+  switch (rule) {
+    case SplitRule::Qwen: return kQwenSplitPattern;
+    case SplitRule::Mistral: return kMistralSplitPattern;
+    case SplitRule::Tekken: return kTekkenSplitPattern;
+  }
+  return {};
+}
+
+std::optional<SplitRule> split_rule_of(std::string_view pattern) {
+  for (SplitRule rule : {SplitRule::Qwen, SplitRule::Mistral, SplitRule::Tekken})
+    if (pattern == pattern_of(rule)) return rule;
+  return std::nullopt;
+}
+
+std::vector<std::string_view> pretokenize(std::string_view text, SplitRule rule) {
   std::vector<std::string_view> pieces;
   for (size_t pos = 0; pos < text.size();) {
-    const size_t end = match_end(text, pos);
+    const size_t end =
+        rule == SplitRule::Tekken ? tekken_match_end(text, pos) : match_end(text, pos, rule == SplitRule::Mistral ? 3 : 1);
     pieces.push_back(text.substr(pos, end - pos));
     pos = end;
   }

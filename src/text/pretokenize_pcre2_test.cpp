@@ -46,22 +46,27 @@ class Regex {
 };
 
 TEST(PretokenizeAgainstPcre2, RandomStrings) {
-  const Regex regex(kQwenSplitPattern);
+  std::vector<std::pair<SplitRule, Regex>> patterns;
+  for (SplitRule rule : {SplitRule::Qwen, SplitRule::Mistral, SplitRule::Tekken})
+    patterns.emplace_back(rule, Regex(pattern_of(rule)));
   // Characters at which rules meet come often; the others from all classified ranges, plus marks and symbols.
-  const std::u32string common = U"'''sStTmMdDlLrReEvV\u017Fxé你  \t\r\n\n\u00a0\u3000\u008509½!.-_(\u0301🐱\u200d\u0000";
+  const std::u32string common = U"'''/aAǅʰԱsStTmMdDlLrReEvV\u017Fxé你  \t\r\n\n\u00a0\u3000\u008509½!.-_(\u0301🐱\u200d\u0000";
   std::mt19937 random(2);
   for (int round = 0; round < 200000; ++round) {
     std::string text;
     for (int n = 1 + random() % 14; n > 0; --n) {
       char32_t code = common[random() % common.size()];
       if (random() % 4 == 0) {
-        const auto& ranges = unicode_tables::kClasses;
-        const auto& range = ranges[random() % ranges.size()];
-        code = range.first + random() % (range.last - range.first + 1);
+        const auto pick = [&](const auto& ranges) {
+          const auto& range = ranges[random() % ranges.size()];
+          return static_cast<char32_t>(range.first + random() % (range.last - range.first + 1));
+        };
+        code = random() % 2 == 0 ? pick(unicode_tables::kClasses) : pick(unicode_tables::kCasings);
       }
       append_utf8(text, code);
     }
-    ASSERT_EQ(pretokenize(text), regex.matches(text)) << "round " << round << ": " << text;
+    for (const auto& [rule, regex] : patterns)
+      ASSERT_EQ(pretokenize(text, rule), regex.matches(text)) << "round " << round << ": " << text;
   }
 }
 

@@ -147,6 +147,14 @@ CharClass char_class(char32_t code) {
   return range ? range->kind : CharClass::Other;
 }
 
+Casing casing_of(char32_t code) {
+  if (code >= 'a' && code <= 'z') return Casing::Lower;
+  if (code >= 'A' && code <= 'Z') return Casing::Upper;
+  if (code < 128) return Casing::None;
+  const CasingRange* range = find_range(kCasings, code);
+  return range ? range->casing : Casing::None;
+}
+
 char32_t next_code_point(std::string_view text, size_t& pos) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const size_t at = pos;

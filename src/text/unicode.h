@@ -14,6 +14,12 @@ namespace flux2 {
 enum class CharClass : uint8_t { Other, Letter, Number, Space };
 CharClass char_class(char32_t code);
 
+// How Tekken's pattern sees a character: upper and title case (\p{Lu}, \p{Lt}), lower case (\p{Ll}), letters without case and
+// marks
+// (\p{Lm}, \p{Lo}, \p{M}), or none of these.
+enum class Casing : uint8_t { None, Upper, Lower, Neither };
+Casing casing_of(char32_t code);
+
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
 // Reads the code point at `pos` < text.size() and moves `pos` behind it. A malformed sequence gives U+FFFD. Its maximal subpart

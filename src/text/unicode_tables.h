@@ -13,6 +13,11 @@ struct ClassRange {  // code points that are not CharClass::Other
   CharClass kind;
 };
 
+struct CasingRange {  // code points whose casing is not Casing::None
+  uint32_t first, last;
+  Casing casing;
+};
+
 struct CombiningRange {  // code points whose canonical combining class is not 0
   uint32_t first, last;
   uint8_t combining;
@@ -23,6 +28,7 @@ struct Decomposition {  // one canonical step, code → first second; second is 
 };
 
 extern const std::span<const ClassRange> kClasses;
+extern const std::span<const CasingRange> kCasings;
 extern const std::span<const CombiningRange> kCombining;
 extern const std::span<const Decomposition> kDecompositions;
 extern const std::span<const uint16_t> kComposing;  // the kDecompositions that NFC undoes, sorted by (first, second)

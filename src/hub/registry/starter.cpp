@@ -29,6 +29,11 @@ StarterPart tokenizer() {
 StarterPart qwen_4b() {
   return encoder("Qwen3-4B, bf16", "black-forest-labs/FLUX.2-klein-4B::text_encoder", 8'044'982'048, 2560);
 }
+// 30 of its 40 layers, which is all that text states need, and its tokenizer inside.
+StarterPart mistral() {
+  return encoder("Mistral-Small-24B, bf16",
+                 "Comfy-Org/flux2-dev::split_files/text_encoders/mistral_3_small_flux2_bf16.safetensors", 35'600'000'000, 5120);
+}
 StarterPart qwen_8b() { return encoder("Qwen3-8B, bf16", "Qwen/Qwen3-8B", 16'381'517'176, 4096); }
 
 }  // namespace
@@ -75,9 +80,9 @@ const std::vector<Starter>& starters() {
         autoencoder(), qwen_8b(), tokenizer()}},
       {"flux.2-dev",
        "flux.2-dev",
-       "the largest; its text encoder does not run here yet, so prompts must be encoded elsewhere; not for commercial use",
+       "the largest, 50 steps; not for commercial use",
        {transformer("dev, bf16", "black-forest-labs/FLUX.2-dev::flux2-dev.safetensors", 64'446'600'000, true, false),
-        autoencoder()}},
+        autoencoder(), mistral()}},
   };
   return list;
 }
@@ -98,7 +103,7 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
       case ModelType::Main:
         return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
-      case ModelType::TextEncoder: return r.family == "Qwen3" && r.probe.hidden == part.width;
+      case ModelType::TextEncoder: return (r.family == "Qwen3" || r.family == "Mistral") && r.probe.hidden == part.width;
       default: return r.bytes >= kRealVocabulary;
     }
   };
