@@ -43,6 +43,7 @@ flux2_optional(curl CURL "libcurl>=7.85")
 flux2_optional(sqlite SQLITE3 sqlite3)
 flux2_optional(re2 RE2 re2)
 flux2_optional(libpq LIBPQ libpq)
+flux2_optional(libzip LIBZIP libzip)
 
 # Boost.Beast and Asio, headers only: the target flux2_boost. CMake's own search would look for libraries as well.
 set_property(GLOBAL APPEND PROPERTY FLUX2_OPTIONAL_NAMES boost)

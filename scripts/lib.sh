@@ -11,7 +11,7 @@ boost_package=libboost-dev
 # shellcheck disable=SC2034  # each script uses those it needs
 build_packages=(g++ cmake ninja-build pkg-config ccache libfmt-dev nlohmann-json3-dev libcli11-dev libpng-dev libjpeg-dev
   zlib1g-dev libssl-dev libwebp-dev liblcms2-dev libtomlplusplus-dev libcurl4-openssl-dev ca-certificates
-  libsqlite3-dev libre2-dev libpq-dev "$boost_package")
+  libsqlite3-dev libre2-dev libpq-dev libzip-dev "$boost_package")
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libopenblas-dev postgresql)
 # shellcheck disable=SC2034

@@ -12,7 +12,7 @@ picture=build-minimal/circle.png
 rm -f "$picture"
 build-minimal/flux2 generate "a red circle on a blue background" --model models/pico --device cpu --seed 1 --output "$picture" >&2
 is_png "$picture" || die "$picture is no picture"
-if links_with build-minimal/flux2 'libwebp|libcurl|libsqlite|liblcms|libtomlplusplus|libre2|libpq|libcu'; then
+if links_with build-minimal/flux2 'libwebp|libcurl|libsqlite|liblcms|libtomlplusplus|libre2|libpq|libzip|libcu'; then
   die "build-minimal/flux2 is linked with a library that was left out"
 fi
 echo "the program works without optional libraries"

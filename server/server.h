@@ -38,7 +38,8 @@ struct ServerOptions {
   std::vector<std::filesystem::path> model_roots;
   // Training that made way for an image goes on after this time without another such request.
   std::chrono::milliseconds preempt_wait{30'000};
-  std::chrono::hours trash_kept{24 * 30};  // deleted images and projects can be restored for this time
+  std::string mask_service = "http://127.0.0.1:8001";  // makes masks from points and words; empty: none
+  std::chrono::hours trash_kept{24 * 30};              // deleted images and projects can be restored for this time
 };
 
 // Whether this build has everything that a server needs: Boost and SQLite.

@@ -11,6 +11,8 @@
 
 namespace flux2 {
 
+class MaskService;
+
 // What every family of routes needs. It must outlive the listener and the workers.
 struct ApiContext {
   const AppContext& app;
@@ -24,6 +26,8 @@ struct ApiContext {
   std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible
   std::function<void()> unload_model = {};                  // the same
   std::function<MemorySize()> device_memory = {};           // of the GPU; absent: there is none
+
+  const MaskService* masks = nullptr;  // null: there is none
 
   std::string base_url = {};  // "http://127.0.0.1:8190": for answers to clients that send no Host
   bool is_tls = false;

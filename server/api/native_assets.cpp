@@ -61,17 +61,20 @@ HttpResponse file_of_asset(const ServerRequest& request, ApiContext& api, bool t
 
 void add_asset_routes(Router& router, ApiContext& api) {
   const auto add = [&](const char* method, const char* pattern, const char* summary,
-                       std::function<HttpResponse(const ServerRequest&)> answer, uint64_t body = 1 << 20) {
+                       std::function<HttpResponse(const ServerRequest&)> answer, uint64_t body = 1 << 20, const char* form = "") {
     router.add({.method = method,
                 .pattern = pattern,
                 .handler = answering(std::move(answer)),
                 .scope = Scope::Generate,
                 .body_limit = body,
-                .summary = summary});
+                .summary = summary,
+                .arguments = form == std::string() ? std::vector<std::string>() : std::vector<std::string>{"project"},
+                .form = form});
   };
   add(
       "POST", "/api/v1/uploads", "upload an image as the part \"file\" of a form",
-      [&api](const ServerRequest& request) { return upload(request, api); }, kImageBody);
+      [&api](const ServerRequest& request) { return upload(request, api); }, kImageBody,
+      R"({"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"binary"}}})");
   add("GET", "/api/v1/assets/{id}/file", "its file",
       [&api](const ServerRequest& request) { return file_of_asset(request, api, false); });
   add("GET", "/api/v1/assets/{id}/thumb", "a thumbnail of an asset",

@@ -123,7 +123,14 @@ HttpResponse change_asset(const ServerRequest& request, ApiContext& api) {
   return HttpResponse::json(item_to_json(apply_change(item.asset.id, change, api)));
 }
 
-void delete_item(const CatalogItem& item, bool permanent, ApiContext& api) {
+void delete_item(const CatalogItem& item, bool permanent, bool force, ApiContext& api) {
+  const auto users = force || item.deleted != 0 ? std::vector<std::string>()
+                                                : ElementStore(api.queue.assets().database()).names_using(item.asset.id);
+  if (!users.empty()) {
+    HttpError error(409, "in_use", fmt::format("the image belongs to {}", fmt::join(users, ", ")));
+    error.hint = "take it away from them first, or send force=1";
+    throw error;
+  }
   if (permanent) api.queue.assets().remove(item.asset.id);
   else catalog_of(api).trash(item.asset.id, now_ms());
   api.queue.events().publish("asset.deleted", {{"id", "ast_" + item.asset.id}, {"trash", !permanent}});
@@ -146,7 +153,7 @@ HttpResponse empty_trash(const ServerRequest& request, ApiContext& api) {
     if (page.empty()) break;
     after = page.back().asset.id;
     for (const CatalogItem& item : page) {
-      delete_item(item, true, api);
+      delete_item(item, true, true, api);
       ++removed;
     }
   }
@@ -177,7 +184,8 @@ HttpResponse lineage_of_asset(const ServerRequest& request, ApiContext& api) {
 
 HttpResponse change_many(const ServerRequest& request, ApiContext& api) {
   const Json body = json_body(request, api.app);
-  BodyMembers members(body, {"ids", "action", "tags", "board_id", "project_id"});
+  BodyMembers members(body, {"ids", "action", "tags", "board_id", "project_id", "force"});
+  const bool force = members.flag("force").value_or(false);
   const auto ids = members.texts("ids", kMostInBulk, 64);
   const auto action = members.text("action", 20);
   const auto tags = members.texts("tags", kMostTags, kLongestTag);
@@ -199,7 +207,7 @@ HttpResponse change_many(const ServerRequest& request, ApiContext& api) {
       const CatalogItem item = item_named(id, api);
       CatalogChange change;
       if (*action == "trash" || *action == "delete") {
-        delete_item(item, *action == "delete", api);
+        delete_item(item, *action == "delete", force, api);
       } else if (*action == "restore") {
         restore_item(item, api);
       } else {
@@ -287,10 +295,10 @@ void add_gallery_routes(Router& router, ApiContext& api) {
        "put it into the trash; permanent=1 deletes it at once",
        [](const ServerRequest& request, ApiContext& a) {
          const bool permanent = flag_argument(request, "permanent").value_or(false);
-         delete_item(item_of(request, a), permanent, a);
+         delete_item(item_of(request, a), permanent, flag_argument(request, "force").value_or(false), a);
          return HttpResponse::empty(204);
        },
-       {"permanent"}},
+       {"permanent", "force"}},
       {"POST", "/api/v1/assets/{id}/restore", "take it out of the trash",
        [](const ServerRequest& request, ApiContext& a) {
          return HttpResponse::json(item_to_json(restore_item(item_of(request, a), a)));
@@ -304,7 +312,7 @@ void add_gallery_routes(Router& router, ApiContext& api) {
        {},
        R"({"type":"object","additionalProperties":false,"required":["ids","action"],"properties":{"ids":{"type":"array","items":{"type":"string"}},
            "action":{"enum":["star","unstar","tag","untag","move","trash","restore","delete"]},"tags":{"type":["array","null"],"items":{"type":"string"}},
-           "board_id":{"type":["string","null"]},"project_id":{"type":["string","null"]}}})"},
+           "board_id":{"type":["string","null"]},"project_id":{"type":["string","null"]},"force":{"type":["boolean","null"]}}})"},
       {"DELETE", "/api/v1/trash", "empty the trash", empty_trash, {"project"}},
       {"GET", "/api/v1/tags", "all tags with the number of their images", list_tags, {"project"}},
   };

@@ -3,11 +3,14 @@
 #include "app/adapters.h"
 #include "server/api/body_members.h"
 #include "server/api/native.h"
+#include "server/api/service_mask.h"
 #include "server/api/studio.h"
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/studio_request.h"
 #include "server/store/asset_catalog.h"
+#include "server/store/element_store.h"
 #include "server/store/ids.h"
 #include "server/store/job_images.h"
 
@@ -112,7 +115,8 @@ HttpResponse delete_image_of_job(const ServerRequest& request, ApiContext& api) 
     if (std::to_string(image.index) != request.parameter("n")) continue;
     SqlDatabase& database = api.queue.assets().database();
     const auto dropped = drop_job_image(database, job.id, image.index);
-    if (dropped && !dropped->is_used && AssetCatalog(database).trash(dropped->asset, now_ms()))
+    const bool in_element = dropped && !ElementStore(database).names_using(dropped->asset).empty();
+    if (dropped && !dropped->is_used && !in_element && AssetCatalog(database).trash(dropped->asset, now_ms()))
       api.queue.events().publish("asset.deleted", {{"id", "ast_" + dropped->asset}, {"trash", true}});
     return HttpResponse::empty(204);
   }
@@ -187,10 +191,10 @@ std::string kind_of(const Json& request) {
   return request.contains("canvas") && !request["canvas"].is_null() ? "inpaint" : "generate";
 }
 
-JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api) {
-  const std::string kind = kind_of(request);
-  std::vector<std::string> warnings;
-  const Json checked = check_job_request(request, kind, api.queue.assets(), api.app, warnings);
+namespace {
+
+JobStore::Inserted submit_checked(const Json& checked, const Json& sent, const std::string& kind,
+                                  const std::vector<std::string>& warnings, const ServerRequest& from, ApiContext& api) {
   // A model that does not exist is refused now, not when it is the turn.
   const std::string model = api.models.find(checked.value("model", std::string())).id;
   settings_of_job(checked, api.queue.assets(), api.app);  // and so are adapters
@@ -201,10 +205,29 @@ JobStore::Inserted submit_native(const Json& request, const ServerRequest& from,
   submission.idempotency_key = std::string(from.header("idempotency-key"));
   submission.client_ref = checked.value("client_ref", std::string());
   submission.priority = checked.value("priority", 0);
-  submission.sent = request.dump();
+  submission.sent = sent.dump();
   submission.warnings = warnings;
   submission.caller = from.caller;
   return api.queue.submit(submission);
+}
+
+}  // namespace
+
+JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api) {
+  const std::string kind = kind_of(request);
+  std::vector<std::string> warnings;
+  Json checked = check_job_request(request, kind, api.queue.assets(), api.app, warnings);
+  add_service_mask(checked, api);
+  return submit_checked(checked, request, kind, warnings, from, api);
+}
+
+JobStore::Inserted submit_for_studio(const Json& request, const std::string& kind, const Json& link, const ServerRequest& from,
+                                     ApiContext& api) {
+  std::vector<std::string> warnings;
+  Json checked = check_job_request(request, "generate", api.queue.assets(), api.app, warnings);
+  if (!checked.contains(kResolution)) checked[kResolution] = {{"sent_prompt", checked["prompt"]}};
+  for (const auto& [name, value] : link.items()) checked[kResolution][name] = value;
+  return submit_checked(checked, {{"request", request}, {"link", link}}, kind, warnings, from, api);
 }
 
 void add_job_routes(Router& router, ApiContext& api) {

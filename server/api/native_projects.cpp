@@ -17,13 +17,6 @@ constexpr int64_t kMostPosition = 1'000'000;
 
 ProjectStore project_store(ApiContext& api) { return ProjectStore(api.queue.assets().database()); }
 
-Project project_of(const ServerRequest& request, ApiContext& api, bool also_trash = false) {
-  const auto id = project_id_in(request.parameter("id"));
-  auto project = id ? project_store(api).get(*id) : std::nullopt;
-  if (!project || (project->deleted != 0 && !also_trash)) throw HttpError(404, "not_found", "project not found");
-  return std::move(*project);
-}
-
 std::string name_in(BodyMembers& members) {
   const std::string name(trimmed(members.text("name", kLongestName).value_or("")));
   if (name.empty()) members.wrong("name", "must not be empty");
@@ -71,7 +64,7 @@ HttpResponse create_project(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse change_project(const ServerRequest& request, ApiContext& api) {
-  Project project = project_of(request, api);
+  Project project = project_in_path(request, api);
   const Json body = json_body(request, api.app);
   BodyMembers members(body, {"name", "width", "height", "seed", "model", "style_prompt", "negative", "notes"});
   if (members.has("name")) project.name = name_in(members);
@@ -87,7 +80,7 @@ HttpResponse change_project(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse delete_project(const ServerRequest& request, ApiContext& api) {
-  const Project project = project_of(request, api);
+  const Project project = project_in_path(request, api);
   if (project.id.empty()) throw HttpError(409, "default_project", "the default project cannot be deleted");
   const std::string files = request.argument("files").value_or("trash");
   if (files != "trash" && files != "keep") throw HttpError(400, "invalid_request", "files must be trash or keep", "files");
@@ -98,7 +91,7 @@ HttpResponse delete_project(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse restore_project(const ServerRequest& request, ApiContext& api) {
-  const Project project = project_of(request, api, true);
+  const Project project = project_in_path(request, api, true);
   project_store(api).restore(project.id);
   const auto after = project_store(api).get(project.id);
   if (!after) throw HttpError(404, "not_found", "project not found");
@@ -117,12 +110,12 @@ Board board_of(const ServerRequest& request, ApiContext& api) {
 
 HttpResponse list_boards(const ServerRequest& request, ApiContext& api) {
   Json items = Json::array();
-  for (const Board& board : project_store(api).boards(project_of(request, api).id)) items.push_back(board_to_json(board));
+  for (const Board& board : project_store(api).boards(project_in_path(request, api).id)) items.push_back(board_to_json(board));
   return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
 }
 
 HttpResponse create_board(const ServerRequest& request, ApiContext& api) {
-  const Project project = project_of(request, api);
+  const Project project = project_in_path(request, api);
   const Json body = json_body(request, api.app);
   BodyMembers members(body, {"name"});
   Board board;
@@ -162,6 +155,13 @@ HttpResponse delete_board(const ServerRequest& request, ApiContext& api) {
 
 }  // namespace
 
+Project project_in_path(const ServerRequest& request, ApiContext& api, bool also_trash) {
+  const auto id = project_id_in(request.parameter("id"));
+  auto project = id ? project_store(api).get(*id) : std::nullopt;
+  if (!project || (project->deleted != 0 && !also_trash)) throw HttpError(404, "not_found", "project not found");
+  return std::move(*project);
+}
+
 void add_project_routes(Router& router, ApiContext& api) {
   const auto add = [&](const char* method, const char* pattern, const char* summary,
                        HttpResponse (*answer)(const ServerRequest&, ApiContext&), std::vector<std::string> arguments = {},
@@ -177,7 +177,7 @@ void add_project_routes(Router& router, ApiContext& api) {
   add("GET", "/api/v1/projects", "all projects, the default one first", list_projects, {"trash"});
   add("POST", "/api/v1/projects", "create a project", create_project, {}, kProjectBody);
   add("GET", "/api/v1/projects/{id}", "one project", [](const ServerRequest& request, ApiContext& a) {
-    return HttpResponse::json(project_to_json(project_of(request, a, true)));
+    return HttpResponse::json(project_to_json(project_in_path(request, a, true)));
   });
   add("PATCH", "/api/v1/projects/{id}", "rename it or change its settings", change_project, {}, kProjectBody);
   add("DELETE", "/api/v1/projects/{id}", "put it into the trash; files=keep moves its images to the default project",

@@ -107,6 +107,10 @@ Json operation_of(const Route& route) {
   if (is_image) content = {{"image/*", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern.ends_with("/checkpoints/{step}/file"))
     content = {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  if (route.pattern.starts_with("/api/v1/mask/") && route.method == "POST")
+    content["image/png"] = {{"schema", {{"type", "string"}, {"format", "binary"}}}};
+  if (route.pattern.ends_with("/export"))
+    content = {{"application/zip", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern == "/metrics") content = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   const bool is_job = route.pattern == "/api/v1/jobs/{id}" && route.method == "GET";
   if (is_job) content["application/json"]["schema"] = {{"$ref", "#/components/schemas/Job"}};
@@ -120,23 +124,20 @@ Json operation_of(const Route& route) {
                        {{"description", "an error"},
                         {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};
   if (const Json parameters = parameters_of(route); !parameters.empty()) operation["parameters"] = parameters;
-  const bool is_request = route.method == "POST" && (route.pattern == "/api/v1/jobs" || route.pattern == "/api/v1/plan");
+  const bool is_request = route.method == "POST" && (route.pattern == "/api/v1/jobs" || route.pattern == "/api/v1/plan" ||
+                                                     route.pattern == "/api/v1/resolve");
   if (is_request)
     operation["requestBody"] = {{"required", true},
                                 {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/JobRequest"}}}}}}}};
-  else if (route.pattern == "/api/v1/uploads")
-    operation["requestBody"] = {{"required", true},
-                                {"content",
-                                 {{"multipart/form-data",
-                                   {{"schema",
-                                     {{"type", "object"},
-                                      {"properties", {{"file", {{"type", "string"}, {"format", "binary"}}}}},
-                                      {"required", {"file"}}}}}}}}};
   else if (route.method == "PATCH" || ((route.method == "POST" || route.method == "PUT") && !route.body.empty()))
     operation["requestBody"] = {
         {"required", true},
         {"content",
          {{"application/json", {{"schema", route.body.empty() ? Json({{"type", "object"}}) : Json::parse(route.body)}}}}}};
+  if (!route.form.empty()) {
+    operation["requestBody"]["required"] = true;
+    operation["requestBody"]["content"]["multipart/form-data"] = {{"schema", Json::parse(route.form)}};
+  }
   return operation;
 }
 

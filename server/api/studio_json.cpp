@@ -60,6 +60,56 @@ Json board_to_json(const Board& board) {
           {"images", board.images},  {"cover_asset_id", text_or_null("ast_", board.cover)}};
 }
 
+Json element_to_json(const Element& element) {
+  Json images = Json::array();
+  for (const std::string& image : element.images) images.push_back("ast_" + image);
+  const Json thumb = images.empty() ? Json(nullptr) : Json("/api/v1/assets/" + images[0].get<std::string>() + "/thumb");
+  return {{"id", "elm_" + element.id},
+          {"project_id", text_or_null("prj_", element.project)},
+          {"name", element.name},
+          {"type", element.type},
+          {"trigger", element.trigger},
+          {"description", element.description},
+          {"weight_note", element.weight_note},
+          {"loras", element.loras},
+          {"max_refs", element.max_refs},
+          {"images", images},
+          {"thumb_url", thumb},
+          {"created_at", time_or_null(element.created)},
+          {"updated_at", time_or_null(element.updated)}};
+}
+
+Json scene_to_json(const Scene& scene) {
+  return {{"id", "scn_" + scene.id},
+          {"project_id", text_or_null("prj_", scene.project)},
+          {"position", scene.position},
+          {"name", scene.name},
+          {"text", scene.text}};
+}
+
+Json shot_to_json(const Shot& shot, const std::string& status) {
+  Json json = {{"id", "sht_" + shot.id},
+               {"project_id", text_or_null("prj_", shot.project)},
+               {"scene_id", text_or_null("scn_", shot.scene)},
+               {"position", shot.position}};
+  for (const char* name : {"action", "prompt", "negative", "dialogue", "character", "shot_type"})
+    json[name] = shot.fields.value(name, Json(""));
+  for (const char* name : {"seed", "width", "height", "steps", "guidance"}) json[name] = shot.fields.value(name, Json(nullptr));
+  json["num_frames"] = shot.fields.value("num_frames", Json(1));
+  json["matched_elements"] = Json::array();
+  for (const Json& match : shot.matched)
+    json["matched_elements"].push_back({{"element_id", "elm_" + match.value("element", std::string())},
+                                        {"name", match.value("name", std::string())},
+                                        {"score", match.value("score", 0.0)},
+                                        {"source", match.value("source", std::string())}});
+  json["status"] = status;
+  json["last_job_id"] = text_or_null("job_", shot.last_job);
+  json["thumbnail_asset_id"] = text_or_null("ast_", shot.thumbnail);
+  json["thumb_url"] = shot.thumbnail.empty() ? Json(nullptr) : Json("/api/v1/assets/ast_" + shot.thumbnail + "/thumb");
+  json["created_at"] = time_or_null(shot.created);
+  return json;
+}
+
 std::optional<std::string> project_id_in(const std::string& text) {
   if (text == kDefaultProject) return std::string();
   const std::string id = id_without_prefix(text, "prj_");

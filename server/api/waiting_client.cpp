@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
+#include "server/api/service_mask.h"
 #include "server/jobs/job_request.h"
 
 namespace flux2 {
@@ -12,6 +13,7 @@ namespace flux2 {
 Job submit_translated(ApiContext& api, const NativeRequest& request) {
   std::vector<std::string> warnings;
   Json checked = check_job_request(request.members, request.kind, api.queue.assets(), api.app, warnings);
+  add_service_mask(checked, api);
   settings_of_job(checked, api.queue.assets(), api.app);  // an adapter that does not exist is refused now, not in its turn
   JobQueue::Submission submission;
   submission.warnings = warnings;
@@ -92,10 +94,12 @@ std::vector<std::byte> decoded_image(const std::string& text, const AppContext& 
   }
 }
 
-std::string stored_part(const FormPart& part, const std::string& kind, AssetStore& assets, const std::string& param) {
+std::string stored_part(const FormPart& part, const std::string& kind, AssetStore& assets, const std::string& param,
+                        const std::string& project) {
   try {
-    const Asset asset = part.file.empty() ? assets.put(std::as_bytes(std::span(part.data)), {.kind = kind})
-                                          : assets.put_file(part.file, {.kind = kind});
+    const Asset fields{.project = project, .kind = kind};
+    const Asset asset =
+        part.file.empty() ? assets.put(std::as_bytes(std::span(part.data)), fields) : assets.put_file(part.file, fields);
     return "asset:" + asset.id;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::InvalidArgument && e.code() != ErrorCode::BadFile) throw;

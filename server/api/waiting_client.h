@@ -38,7 +38,8 @@ std::string base64_of(const std::string& bytes);
 std::vector<std::byte> decoded_image(const std::string& text, const AppContext& app, const std::string& param);
 
 // "asset:ID" of a part of a form. Throws HttpError 400 `invalid_image_file`.
-std::string stored_part(const FormPart& part, const std::string& kind, AssetStore& assets, const std::string& param);
+std::string stored_part(const FormPart& part, const std::string& kind, AssetStore& assets, const std::string& param,
+                        const std::string& project = {});
 Asset asset_of(const std::string& reference, AssetStore& assets);  // of "asset:ID"
 
 }  // namespace flux2

@@ -75,7 +75,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_write(boost::system::error_code error, size_t bytes);
   void on_written();
   void begin_answer(PreparedAnswer answer);
-  void send_file_piece();
+  void send_piece();
   void finish_answer();
   void note_request(int status, uint64_t bytes, bool is_stream) const;
   void begin_stream(Headers headers, const std::string& request_id, std::shared_ptr<EventChannel> channel);

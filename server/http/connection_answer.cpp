@@ -67,7 +67,7 @@ void Connection::on_written() {
     case State::Body: return form_busy_ ? clear_deadline() : set_deadline(core_->options.byte_timeout);
     case State::Answering:
       if (!answering_) return clear_deadline();
-      return answer_.file && answer_.begin < answer_.end ? send_file_piece() : finish_answer();
+      return (answer_.file || answer_.pieces) && answer_.begin < answer_.end ? send_piece() : finish_answer();
     case State::Streaming:
     case State::WebSocket: clear_deadline(); return pump_events();
     case State::Handshake:
@@ -95,7 +95,7 @@ void Connection::begin_answer(PreparedAnswer answer) {
   if (core_->stopping || input_ended_) keep_alive_ = false;
   answer_ = std::move(answer);
   add_common_headers(answer_.headers);
-  answer_bytes_ = answer_.file ? answer_.end - answer_.begin : answer_.body.size();
+  answer_bytes_ = answer_.file || answer_.pieces ? answer_.end - answer_.begin : answer_.body.size();
   std::string head = head_text(answer_.status, answer_.headers);
   if (answer_.body.size() <= kSmallBody) {
     head += answer_.body;
@@ -105,20 +105,27 @@ void Connection::begin_answer(PreparedAnswer answer) {
   write(std::move(answer_.body));
 }
 
-void Connection::send_file_piece() {
+void Connection::send_piece() {
   if (file_busy_) return;
   file_busy_ = true;
   clear_deadline();
-  core_->post_to_pool([self = shared_from_this(), file = answer_.file, at = answer_.begin, end = answer_.end] {
-    auto bytes = std::make_shared<std::string>(read_piece(file->fd, at, end));
-    self->core_->post(self->strand_, [self, bytes] {
-      self->file_busy_ = false;
-      if (self->closed_) return;
-      if (bytes->empty()) return self->close();  // the file has shrunk: the client sees that bytes are missing
-      self->answer_.begin += bytes->size();
-      self->write(std::move(*bytes));
-    });
-  });
+  core_->post_to_pool(
+      [self = shared_from_this(), file = answer_.file, pieces = answer_.pieces, at = answer_.begin, end = answer_.end] {
+        auto bytes = std::make_shared<std::string>();
+        try {
+          *bytes = pieces ? pieces() : read_piece(file->fd, at, end);
+          if (bytes->size() > end - at) bytes->clear();
+        } catch (const std::exception& e) {
+          self->core_->options.log.warn("an answer ends early: {}", e.what());
+        }
+        self->core_->post(self->strand_, [self, bytes] {
+          self->file_busy_ = false;
+          if (self->closed_) return;
+          if (bytes->empty()) return self->close();  // the client sees that bytes are missing
+          self->answer_.begin += bytes->size();
+          self->write(std::move(*bytes));
+        });
+      });
 }
 
 void Connection::note_request(int status, uint64_t bytes, bool is_stream) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,7 +51,11 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::filesystem::path file = {};  // sent instead of `body`, with ranges
-  std::string etag = {};            // with If-None-Match the answer becomes 304
+  // Sent instead of `body`: called on pool threads, one call after the other, until `pieces_size` bytes were returned. If it
+  // throws or ends early, the connection is closed, and the client sees that bytes are missing.
+  std::function<std::string()> pieces = {};
+  uint64_t pieces_size = 0;
+  std::string etag = {};  // with If-None-Match the answer becomes 304
   Headers headers = {};
 
   static HttpResponse json(const Json& value, int status = 200);

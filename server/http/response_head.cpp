@@ -175,7 +175,10 @@ PreparedAnswer prepare_answer(const ServerRequest& request, HttpResponse respons
     answer.file.reset();
     return answer;
   }
-  if (answer.file) {
+  if (response.pieces) {
+    answer.pieces = std::move(response.pieces);
+    answer.end = response.pieces_size;
+  } else if (answer.file) {
     answer.end = answer.file->size;
     if (reads && answer.status == 200) choose_range(request, etag, answer);
   } else {
@@ -186,6 +189,7 @@ PreparedAnswer prepare_answer(const ServerRequest& request, HttpResponse respons
   answer.headers.emplace_back("content-length", std::to_string(answer.end - answer.begin));
   if (request.method == "HEAD") {
     answer.file.reset();
+    answer.pieces = {};
     answer.body.clear();
     answer.begin = answer.end = 0;
   }

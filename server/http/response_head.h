@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,12 +28,13 @@ struct SentFile {
   ~SentFile();
 };
 
-// An answer that is ready to be written. Of a file, the bytes [begin, end) are sent.
+// An answer that is ready to be written. Of a file, the bytes [begin, end) are sent; pieces are as many bytes together.
 struct PreparedAnswer {
   int status = 200;
   Headers headers;  // without Connection and Date
   std::string body;
   std::shared_ptr<SentFile> file;
+  std::function<std::string()> pieces;
   uint64_t begin = 0, end = 0;
 };
 

@@ -28,6 +28,7 @@ struct Route {
   std::string summary = {};                 // for the OpenAPI document
   std::vector<std::string> arguments = {};  // of the query, for the same document
   std::string body = {};                    // a JSON schema of the body, for the same document
+  std::string form = {};                    // a JSON schema of the body as a multipart form, for the same document
 };
 
 // One table of routes for all families.

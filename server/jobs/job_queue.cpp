@@ -290,6 +290,12 @@ void JobQueue::publish_end(const Job& job) {
     data["url"] = job_image_url(job.id, job.images[0].index);
     data["thumbnail_url"] = job_thumbnail_url(job.id, job.images[0].index);
   }
+  if (const auto link = job.request.is_object() ? job.request.find(kResolution) : job.request.end();
+      job.request.is_object() && link != job.request.end() && link->is_object()) {
+    if (link->contains("element")) data["element_id"] = "elm_" + link->value("element", std::string());
+    if (link->contains("shot")) data["shot_id"] = "sht_" + link->value("shot", std::string());
+    if (link->value("thumbnail", false)) data["type"] = "thumbnail";
+  }
   if (!job.error.is_null()) data["error"] = job.error;
   events_.publish("job." + job.state, data, job.id);
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "hub/registry/starter.h"
 #include "server/http/errors.h"
+#include "server/jobs/tried_adapters.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -76,14 +77,20 @@ Json ModelInstalls::start(const Json& request) {
     throw HttpError(400, "invalid_value", "source, name or revision is too long", "source");
   if (!name.empty()) check_model_name(name);
   Json checked = {{"source", source}, {"name", name}, {"in_place", in_place}, {"revision", revision}, {"path", false}};
-  if (source.starts_with('/')) {
+  if (is_tried_name(source)) {  // a client does not know where the server keeps the files of its runs
+    const TriedAdapter tried = tried_adapter(source, queue_.assets().folder());
+    if (!tried.rest.empty()) throw HttpError(400, "invalid_value", "source: a weight does not belong here", "source");
+    checked["source"] = folders_.checked(tried.file, "source").string();
+    checked["path"] = true;
+  } else if (source.starts_with('/')) {
     checked["source"] = folders_.checked(source, "source").string();
     checked["path"] = true;
   } else {
     if (in_place) throw HttpError(400, "invalid_value", "in_place can only be used with files on this machine", "in_place");
     if (!find_starter(source) && !parse_source(source, hub_settings_of(context_).endpoint))
       throw HttpError(400, "invalid_value",
-                      "source must be a repository (owner/name), an address, the name of a starter set or an absolute path",
+                      "source must be a repository (owner/name), an address, the name of a starter set, an absolute path on the "
+                      "server or a checkpoint of a training run (run:NAME@STEP)",
                       "source");
   }
   JobQueue::Submission submission;

@@ -38,7 +38,7 @@ class Installs : public testing::Test {
         assets_(folder_),
         events_(*store_),
         queue_(*store_, assets_, events_, 100),
-        installs_(app_, queue_, AllowedFolders({folder_ / "allowed"})),
+        installs_(app_, queue_, AllowedFolders({folder_ / "allowed", folder_ / "training"})),
         worker_(app_, queue_, {.name = "w/net", .lane = "net", .threads = 2}) {
     app_.environment = [this](const char* name) -> const char* {
       const std::string_view wanted(name);
@@ -217,6 +217,21 @@ TEST_F(Installs, PathsOnlyBelowAllowedFolders) {
   fs::create_symlink(test::pico_folder(), folder_ / "allowed/link");
   EXPECT_EQ(there, refusal((folder_ / "allowed/link/ae.safetensors").string()));
   EXPECT_NE(there, "accepted");
+}
+
+// A client knows the name of a checkpoint, but not where the server keeps it.
+TEST_F(Installs, ACheckpointOfARunIsRegisteredByItsName) {
+  const fs::path tried = folder_ / "training" / "tried";
+  fs::create_directories(tried);
+  fs::copy_file(fs::path(test::pico_folder()) / "ae.safetensors", tried / "cats@40.safetensors");
+  worker_.start();
+  const Json done =
+      wait_for(installs_.start({{"source", "run:cats@40"}, {"name", "cats"}, {"in_place", true}})["id"], "completed");
+  EXPECT_EQ(done["name"], "cats");
+  EXPECT_THROW(installs_.start({{"source", "run:cats@41"}}), Error);
+  EXPECT_THROW(installs_.start({{"source", "run:cats@40:0.5"}}), HttpError);
+  EXPECT_THROW(installs_.start({{"source", "run:../x@40"}}), Error);
+  EXPECT_THROW(installs_.start({{"source", "training/tried/cats@40.safetensors"}, {"in_place", true}}), HttpError);
 }
 
 TEST_F(Installs, ModelsAreCheckedAndConvertedAsJobs) {

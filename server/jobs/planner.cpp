@@ -12,6 +12,7 @@
 #include "engine/forecast.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/studio_request.h"
 
 namespace flux2 {
 
@@ -23,7 +24,8 @@ constexpr double kUsableShare = 0.95;  // of a GPU's memory
 // What the memory of a request depends on: everything but its texts and seeds, and the sizes of its images.
 std::string shape_of(const Json& request, const AssetStore& assets) {
   Json shape = request;
-  for (const char* member : {"prompt", "negative", "seed", "client_ref", "priority", "preempt", "tags", "save"})
+  for (const char* member :
+       {"prompt", "negative", "seed", "client_ref", "priority", "preempt", "tags", "save", "project_id", "elements", kResolution})
     shape.erase(member);
   const auto size_of = [&](Json& image) {
     const auto asset = assets.get(image.get<std::string>().substr(std::string_view("asset:").size()));

@@ -9,15 +9,17 @@
 
 #include "base/text.h"
 #include "server/store/asset_rows.h"
+#include "server/store/element_store.h"
 #include "server/store/folded_text.h"
 #include "server/store/ids.h"
 #include "server/store/job_rows.h"
+#include "server/store/sql_rows.h"
 
 namespace flux2 {
 
 namespace {
 
-constexpr const char* kItemColumns = "name, prompt, model, loras, board, seed, starred, deleted";
+constexpr const char* kItemColumns = "name, prompt, model, loras, board, seed, starred, deleted, words";
 constexpr size_t kMostRelatives = 200;
 
 CatalogItem read_item(const SqlStatement& row) {
@@ -34,6 +36,7 @@ CatalogItem read_item(const SqlStatement& row) {
   item.seed = row.integer(first + 5);
   item.starred = row.integer(first + 6) != 0;
   item.deleted = row.integer(first + 7);
+  item.words = row.text(first + 8);
   return item;
 }
 
@@ -101,9 +104,7 @@ Condition condition_of(const CatalogFilter& filter, bool with_page) {
 std::vector<std::string> tags_of(SqlConnection& sql, const std::string& id) {
   SqlStatement rows = sql.prepare("SELECT tag FROM asset_tags WHERE asset = ? ORDER BY tag");
   rows.bind(std::string_view(id));
-  std::vector<std::string> tags;
-  while (rows.step()) tags.push_back(rows.text(0));
-  return tags;
+  return all_rows(rows, first_text);
 }
 
 void add_tags_to(SqlConnection& sql, std::vector<CatalogItem>& items) {
@@ -131,20 +132,22 @@ std::optional<CatalogItem> find_item(SqlConnection& sql, const std::string& id, 
 
 // What a search by words looks at.
 std::string search_text(const CatalogItem& item) {
-  return folded(fmt::format("{}\n{}\n{}", item.name, item.prompt, fmt::join(item.tags, "\n")));
+  return folded(fmt::format("{}\n{}\n{}\n{}", item.name, item.prompt, item.words, fmt::join(item.tags, "\n")));
 }
 
 void save_item(SqlConnection& sql, const CatalogItem& item) {
   std::string loras = item.loras.empty() ? "" : "\n";
   for (const std::string& name : item.loras) loras += name + "\n";
   sql.prepare(
-         "UPDATE assets SET name = ?, prompt = ?, search = ?, model = ?, loras = ?, seed = ?, starred = ?, board = ?, project = "
+         "UPDATE assets SET name = ?, prompt = ?, search = ?, model = ?, words = ?, loras = ?, seed = ?, starred = ?, board = ?, "
+         "project = "
          "?, "
          "parent = ? WHERE id = ?")
       .bind(std::string_view(item.name))
       .bind(std::string_view(item.prompt))
       .bind(search_text(item))
       .bind(std::string_view(item.model))
+      .bind(std::string_view(item.words))
       .bind(loras)
       .bind(item.seed)
       .bind(item.starred ? 1 : 0)
@@ -200,9 +203,23 @@ std::string parent_in(const Json& request) {
   return references != request.end() && references->is_array() && !references->empty() ? asset_named((*references)[0]) : "";
 }
 
+// An image that was made for an element or a shot becomes one of theirs.
+void hand_over_image(SqlConnection& sql, const Job& job, const JobImage& image) {
+  const auto resolution = job.request.find("resolution");
+  if (resolution == job.request.end() || !resolution->is_object()) return;
+  if (const std::string element = resolution->value("element", std::string()); !element.empty())
+    add_element_image(sql, element, image.asset, now_ms());
+  if (const std::string shot = resolution->value("shot", std::string()); !shot.empty() && image.index == 0)
+    sql.prepare("UPDATE shots SET thumbnail = ? WHERE id = ?")
+        .bind(std::string_view(image.asset))
+        .bind(std::string_view(shot))
+        .run();
+}
+
 }  // namespace
 
 void describe_image(SqlConnection& sql, const Job& job, const JobImage& image) {
+  hand_over_image(sql, job, image);
   auto item = find_item(sql, image.asset, sql.locking());
   if (!item || item->seed >= 0) return;
   const auto text = [&](const char* name) {
@@ -213,6 +230,7 @@ void describe_image(SqlConnection& sql, const Job& job, const JobImage& image) {
   // As a person wrote it, before names of elements were replaced.
   if (const auto resolution = job.request.find("resolution"); resolution != job.request.end() && resolution->is_object())
     item->prompt = resolution->value("sent_prompt", item->prompt);
+  if (text("prompt") != item->prompt) item->words = text("prompt");
   item->model = job.model_key;
   item->seed = static_cast<int64_t>(image.seed);
   if (item->asset.parent.empty()) item->asset.parent = parent_in(job.request);
@@ -237,6 +255,13 @@ void describe_image(SqlConnection& sql, const Job& job, const JobImage& image) {
 void forget_asset(SqlConnection& sql, const std::string& id) {
   sql.prepare("DELETE FROM asset_tags WHERE asset = ?").bind(std::string_view(id)).run();
   sql.prepare("UPDATE boards SET cover = '' WHERE cover = ?").bind(std::string_view(id)).run();
+  sql.prepare("DELETE FROM element_images WHERE asset = ?").bind(std::string_view(id)).run();
+  sql.prepare("UPDATE shots SET thumbnail = '' WHERE thumbnail = ? AND thumbnail <> ''").bind(std::string_view(id)).run();
+}
+
+void write_item(SqlConnection& sql, const CatalogItem& item) {
+  save_tags(sql, item);
+  save_item(sql, item);
 }
 
 std::optional<CatalogItem> AssetCatalog::get(const std::string& id) const {
@@ -250,8 +275,7 @@ std::vector<CatalogItem> AssetCatalog::search(const CatalogFilter& filter) const
                                                 kItemColumns, condition.sql, filter.oldest_first ? "ASC" : "DESC"));
     condition.bind_to(rows);
     rows.bind(std::max(filter.limit, 0));
-    std::vector<CatalogItem> items;
-    while (rows.step()) items.push_back(read_item(rows));
+    std::vector<CatalogItem> items = all_rows(rows, read_item);
     add_tags_to(sql, items);
     return items;
   });
@@ -280,8 +304,7 @@ std::optional<CatalogItem> AssetCatalog::change(const std::string& id, const Cat
     if (change.board) item->board = *change.board;
     if (change.starred) item->starred = *change.starred;
     apply_tags(*item, change);
-    save_tags(sql, *item);
-    save_item(sql, *item);
+    write_item(sql, *item);
     return item;
   });
 }
@@ -303,9 +326,7 @@ std::vector<std::string> AssetCatalog::in_trash(int64_t before_ms, int limit) co
   return database_.reading([&](SqlConnection& sql) {
     SqlStatement rows = sql.prepare("SELECT id FROM assets WHERE deleted <> 0 AND deleted < ? ORDER BY deleted, id LIMIT ?");
     rows.bind(before_ms).bind(limit);
-    std::vector<std::string> ids;
-    while (rows.step()) ids.push_back(rows.text(0));
-    return ids;
+    return all_rows(rows, first_text);
   });
 }
 
@@ -316,9 +337,7 @@ std::vector<AssetCatalog::TagCount> AssetCatalog::tags(const std::optional<std::
                                 "GROUP BY t.tag ORDER BY t.tag LIMIT 1000",
                                 project ? "AND a.project = ?" : ""));
     if (project) rows.bind(std::string_view(*project));
-    std::vector<TagCount> found;
-    while (rows.step()) found.push_back({rows.text(0), rows.integer(1)});
-    return found;
+    return all_rows(rows, [](const SqlStatement& row) { return TagCount{row.text(0), row.integer(1)}; });
   });
 }
 

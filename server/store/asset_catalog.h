@@ -13,6 +13,7 @@ namespace flux2 {
 struct CatalogItem {
   Asset asset;
   std::string name, prompt, model;
+  std::string words;  // more that a search finds: the final prompt, if it is not the one that was sent
   std::vector<std::string> loras;  // names of adapters
   std::vector<std::string> tags;   // in alphabetical order
   std::string board;               // id; empty: none
@@ -25,7 +26,7 @@ struct CatalogItem {
 struct CatalogFilter {
   std::optional<std::string> project;                    // "" is the default project
   std::string board, kind, tag, model, lora;             // kind "": all but temporary ones
-  std::string words;                                     // each must occur in the name, the prompt or the tags
+  std::string words;                                     // each must occur in the name, the prompt, the final prompt or the tags
   std::optional<int64_t> seed, width, height, from, to;  // from and to: when it was stored, in milliseconds; `to` excluded
   std::optional<bool> starred;
   bool trash = false;  // those in the trash instead of the others
@@ -76,6 +77,8 @@ class AssetCatalog {
   SqlDatabase& database_;
 };
 
+// Within a transaction: everything but the asset's own row.
+void write_item(SqlConnection& sql, const CatalogItem& item);
 // Within a transaction: notes what made an image. The first job that made it counts.
 void describe_image(SqlConnection& sql, const Job& job, const JobImage& image);
 // Within a transaction: the tags and other rows of an asset that is removed.

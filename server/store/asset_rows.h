@@ -12,4 +12,7 @@ constexpr int kAssetColumnCount = 13;
 // The columns above must be the first ones.
 Asset read_asset(const SqlStatement& row);
 
+// Within a transaction. False: the project has these bytes as this kind already.
+bool insert_asset_row(SqlConnection& sql, const Asset& asset);
+
 }  // namespace flux2

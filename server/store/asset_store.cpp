@@ -19,6 +19,7 @@
 #include "server/store/asset_rows.h"
 #include "server/store/ids.h"
 #include "server/store/schema.h"
+#include "server/store/sql_rows.h"
 #include "server/store/sqlite_sql.h"
 
 namespace flux2 {
@@ -120,19 +121,57 @@ std::string AssetStore::project_of(const Asset& asset) const {
   });
 }
 
-Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
+// With what its bytes say about it.
+Asset AssetStore::described(std::span<const std::byte> bytes, Asset fields) const {
   check(!fields.kind.empty() && std::all_of(fields.kind.begin(), fields.kind.end(), [](char c) { return c >= 'a' && c <= 'z'; }),
         "\"{}\" is not a kind of asset", fields.kind);
   const ImageHeader header = checked_header(bytes, limits_);
   Asset asset = std::move(fields);
-  asset.project = project_of(asset);
   asset.mime = mime_of(header.format);
+  asset.path = name_of(header.format);  // the ending, until there is an id
   asset.sha256 = sha256(bytes);
   asset.bytes = bytes.size();
   asset.width = header.width;
   asset.height = header.height;
   asset.created = now_ms();
   asset.missing = false;
+  return asset;
+}
+
+void AssetStore::write_file(std::span<const std::byte> bytes, Asset& asset) {
+  asset.id = new_id();
+  asset.path = fmt::format("{}/{}.{}", folder_of_kind(asset.kind), asset.id, asset.path);
+  blobs_->put(asset.path, bytes, asset.mime);
+}
+
+Asset AssetStore::write_blob(std::span<const std::byte> bytes, Asset fields) {
+  Asset asset = described(bytes, std::move(fields));
+  write_file(bytes, asset);
+  return asset;
+}
+
+bool insert_asset_row(SqlConnection& sql, const Asset& asset) {
+  return sql.prepare(fmt::format("INSERT INTO assets ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
+                                 "ON CONFLICT (project, sha256, kind) DO NOTHING",
+                                 kAssetColumns))
+             .bind(asset.id)
+             .bind(asset.project)
+             .bind(asset.kind)
+             .bind(asset.path)
+             .bind(asset.mime)
+             .bind(asset.sha256)
+             .bind(asset.job)
+             .bind(asset.parent)
+             .bind(static_cast<int64_t>(asset.bytes))
+             .bind(asset.width)
+             .bind(asset.height)
+             .bind(asset.created)
+             .run() > 0;
+}
+
+Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
+  Asset asset = described(bytes, std::move(fields));
+  asset.project = project_of(asset);
 
   const auto refreshed = [&](Asset equal) {
     if (!blobs_->exists(equal.path)) blobs_->put(equal.path, bytes, equal.mime);
@@ -148,28 +187,8 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
   };
   if (auto equal = find_equal(asset)) return refreshed(std::move(*equal));
 
-  asset.id = new_id();
-  asset.path = fmt::format("{}/{}.{}", folder_of_kind(asset.kind), asset.id, name_of(header.format));
-  blobs_->put(asset.path, bytes, asset.mime);
-  const bool is_new = database_->writing([&](SqlConnection& sql) {
-    return sql.prepare(fmt::format("INSERT INTO assets ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) "
-                                   "ON CONFLICT (project, sha256, kind) DO NOTHING",
-                                   kAssetColumns))
-               .bind(asset.id)
-               .bind(asset.project)
-               .bind(asset.kind)
-               .bind(asset.path)
-               .bind(asset.mime)
-               .bind(asset.sha256)
-               .bind(asset.job)
-               .bind(asset.parent)
-               .bind(static_cast<int64_t>(asset.bytes))
-               .bind(asset.width)
-               .bind(asset.height)
-               .bind(asset.created)
-               .run() > 0;
-  });
-  if (is_new) return asset;
+  write_file(bytes, asset);
+  if (database_->writing([&](SqlConnection& sql) { return insert_asset_row(sql, asset); })) return asset;
   remove_files(asset);  // another thread or process has stored the same bytes meanwhile
   auto equal = find_equal(asset);
   return equal ? refreshed(std::move(*equal)) : put(bytes, std::move(asset));
@@ -185,19 +204,19 @@ Asset AssetStore::put_file(const fs::path& file, Asset fields) {
 }
 
 std::optional<Asset> AssetStore::find_equal(const Asset& asset) const {
-  return database_->reading([&](SqlConnection& sql) -> std::optional<Asset> {
+  return database_->reading([&](SqlConnection& sql) {
     SqlStatement row =
         sql.prepare(fmt::format("SELECT {} FROM assets WHERE project = ? AND sha256 = ? AND kind = ?", kAssetColumns));
     row.bind(asset.project).bind(asset.sha256).bind(asset.kind);
-    return row.step() ? std::optional(read_asset(row)) : std::nullopt;
+    return first_row(row, read_asset);
   });
 }
 
 std::optional<Asset> AssetStore::get(const std::string& id) const {
-  return database_->reading([&](SqlConnection& sql) -> std::optional<Asset> {
+  return database_->reading([&](SqlConnection& sql) {
     SqlStatement row = sql.prepare(fmt::format("SELECT {} FROM assets WHERE id = ?", kAssetColumns));
     row.bind(id);
-    return row.step() ? std::optional(read_asset(row)) : std::nullopt;
+    return first_row(row, read_asset);
   });
 }
 
@@ -207,9 +226,7 @@ std::vector<Asset> AssetStore::list(const AssetFilter& filter) const {
     SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM assets WHERE {} ORDER BY id DESC LIMIT ?", kAssetColumns, where));
     for (const std::string& value : parameters) rows.bind(value);
     rows.bind(std::max(filter.limit, 0));
-    std::vector<Asset> assets;
-    while (rows.step()) assets.push_back(read_asset(rows));
-    return assets;
+    return all_rows(rows, read_asset);
   });
 }
 
@@ -272,9 +289,7 @@ int AssetStore::remove_older(const std::string& kind, int64_t before_ms) {
   const auto ids = database_->reading([&](SqlConnection& sql) {
     SqlStatement rows = sql.prepare("SELECT id FROM assets WHERE kind = ? AND created < ?");
     rows.bind(kind).bind(before_ms);
-    std::vector<std::string> found;
-    while (rows.step()) found.push_back(rows.text(0));
-    return found;
+    return all_rows(rows, first_text);
   });
   return static_cast<int>(std::count_if(ids.begin(), ids.end(), [&](const std::string& id) { return remove(id); }));
 }
@@ -321,9 +336,7 @@ AssetStore::Swept AssetStore::sweep(int64_t age_seconds) {
   }
   std::vector<Asset> assets = database_->reading([&](SqlConnection& sql) {
     SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM assets", kAssetColumns));
-    std::vector<Asset> found;
-    while (rows.step()) found.push_back(read_asset(rows));
-    return found;
+    return all_rows(rows, read_asset);
   });
   std::erase_if(assets, [&](Asset& asset) {
     // One that another process has stored since the listing is not in it.

@@ -50,6 +50,10 @@ class AssetStore {
   Asset put(std::span<const std::byte> bytes, Asset fields);
   Asset put_file(const std::filesystem::path& file, Asset fields);  // moves it
 
+  // Stores the file of an asset with a new id and no row, which the caller inserts. remove_blob() takes it back.
+  Asset write_blob(std::span<const std::byte> bytes, Asset fields);
+  void remove_blob(const Asset& asset) const { remove_files(asset); }
+
   std::optional<Asset> get(const std::string& id) const;
   std::vector<Asset> list(const AssetFilter& filter) const;  // newest first
   int64_t count(const AssetFilter& filter) const;            // all pages together
@@ -78,6 +82,8 @@ class AssetStore {
 
  private:
   std::string project_of(const Asset& asset) const;
+  Asset described(std::span<const std::byte> bytes, Asset fields) const;
+  void write_file(std::span<const std::byte> bytes, Asset& asset);
   std::optional<Asset> find_equal(const Asset& asset) const;
   std::set<std::string> known(const std::vector<std::string>& ids) const;  // those that have a row
   void remove_files(const Asset& asset) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/store/job_rows.h"
+#include "server/store/sql_rows.h"
 
 namespace flux2 {
 
@@ -40,24 +41,41 @@ std::string settings_text(const Json& settings) { return settings.dump(-1, ' ', 
 
 }  // namespace
 
+void insert_project_row(SqlConnection& sql, const Project& project) {
+  sql.prepare("INSERT INTO projects (id, name, settings, created, updated, deleted) VALUES (?, ?, ?, ?, ?, 0)")
+      .bind(std::string_view(project.id))
+      .bind(std::string_view(project.name))
+      .bind(settings_text(project.settings))
+      .bind(project.created)
+      .bind(project.updated)
+      .run();
+}
+
+void insert_board_row(SqlConnection& sql, const Board& board) {
+  int64_t position = board.position;
+  if (position == 0) {
+    SqlStatement last = sql.prepare("SELECT coalesce(max(position), 0) FROM boards WHERE project = ?");
+    position = (last.bind(std::string_view(board.project)).step() ? last.integer(0) : 0) + 1;
+  }
+  sql.prepare("INSERT INTO boards (id, project, name, cover, position) VALUES (?, ?, ?, ?, ?)")
+      .bind(std::string_view(board.id))
+      .bind(std::string_view(board.project))
+      .bind(std::string_view(board.name))
+      .bind(std::string_view(board.cover))
+      .bind(position)
+      .run();
+}
+
 void ProjectStore::insert(const Project& project) {
-  database_.writing([&](SqlConnection& sql) {
-    sql.prepare("INSERT INTO projects (id, name, settings, created, updated, deleted) VALUES (?, ?, ?, ?, ?, 0)")
-        .bind(std::string_view(project.id))
-        .bind(std::string_view(project.name))
-        .bind(settings_text(project.settings))
-        .bind(project.created)
-        .bind(project.updated)
-        .run();
-  });
+  database_.writing([&](SqlConnection& sql) { insert_project_row(sql, project); });
 }
 
 std::optional<Project> ProjectStore::get(const std::string& id) const {
-  return database_.reading([&](SqlConnection& sql) -> std::optional<Project> {
+  return database_.reading([&](SqlConnection& sql) {
     SqlStatement row =
         sql.prepare(fmt::format("SELECT {}, {} FROM projects p WHERE p.id = ?", kProjectColumns, kImagesOfProject));
     row.bind(std::string_view(id));
-    return row.step() ? std::optional(read_project(row)) : std::nullopt;
+    return first_row(row, read_project);
   });
 }
 
@@ -66,9 +84,7 @@ std::vector<Project> ProjectStore::list(bool trash) const {
     SqlStatement rows = sql.prepare(
         fmt::format("SELECT {}, {} FROM projects p WHERE p.deleted {} 0 ORDER BY p.id = '' DESC, p.id DESC LIMIT 1000",
                     kProjectColumns, kImagesOfProject, trash ? "<>" : "="));
-    std::vector<Project> projects;
-    while (rows.step()) projects.push_back(read_project(rows));
-    return projects;
+    return all_rows(rows, read_project);
   });
 }
 
@@ -119,37 +135,27 @@ int ProjectStore::remove_trashed(int64_t before_ms) {
         "projects.id) AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.project = projects.id AND NOT ({})) {}",
         kFinal, sql.locking()));
     rows.bind(before_ms);
-    std::vector<std::string> ids;
-    while (rows.step()) ids.push_back(rows.text(0));
+    const std::vector<std::string> ids = all_rows(rows, first_text);
     for (const std::string& id : ids)
-      for (const char* statement :
-           {"DELETE FROM boards WHERE project = ?", "DELETE FROM job_images WHERE job IN (SELECT id FROM jobs WHERE project = ?)",
-            "DELETE FROM jobs WHERE project = ?", "DELETE FROM projects WHERE id = ?"})
+      for (const char* statement : {"DELETE FROM element_images WHERE element IN (SELECT id FROM elements WHERE project = ?)",
+                                    "DELETE FROM elements WHERE project = ?", "DELETE FROM shots WHERE project = ?",
+                                    "DELETE FROM scenes WHERE project = ?", "DELETE FROM boards WHERE project = ?",
+                                    "DELETE FROM job_images WHERE job IN (SELECT id FROM jobs WHERE project = ?)",
+                                    "DELETE FROM jobs WHERE project = ?", "DELETE FROM projects WHERE id = ?"})
         sql.prepare(statement).bind(std::string_view(id)).run();
     return static_cast<int>(ids.size());
   });
 }
 
 void ProjectStore::insert_board(const Board& board) {
-  database_.writing([&](SqlConnection& sql) {
-    sql.prepare(
-           "INSERT INTO boards (id, project, name, cover, position) SELECT ?, ?, ?, ?, coalesce(max(position), 0) + 1 FROM "
-           "boards "
-           "WHERE project = ?")
-        .bind(std::string_view(board.id))
-        .bind(std::string_view(board.project))
-        .bind(std::string_view(board.name))
-        .bind(std::string_view(board.cover))
-        .bind(std::string_view(board.project))
-        .run();
-  });
+  database_.writing([&](SqlConnection& sql) { insert_board_row(sql, board); });
 }
 
 std::optional<Board> ProjectStore::board(const std::string& id) const {
-  return database_.reading([&](SqlConnection& sql) -> std::optional<Board> {
+  return database_.reading([&](SqlConnection& sql) {
     SqlStatement row = sql.prepare(fmt::format("SELECT {}, {} FROM boards b WHERE b.id = ?", kBoardColumns, kImagesOfBoard));
     row.bind(std::string_view(id));
-    return row.step() ? std::optional(read_board(row)) : std::nullopt;
+    return first_row(row, read_board);
   });
 }
 
@@ -158,9 +164,7 @@ std::vector<Board> ProjectStore::boards(const std::string& project) const {
     SqlStatement rows = sql.prepare(fmt::format(
         "SELECT {}, {} FROM boards b WHERE b.project = ? ORDER BY b.position, b.id LIMIT 1000", kBoardColumns, kImagesOfBoard));
     rows.bind(std::string_view(project));
-    std::vector<Board> boards;
-    while (rows.step()) boards.push_back(read_board(rows));
-    return boards;
+    return all_rows(rows, read_board);
   });
 }
 

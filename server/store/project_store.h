@@ -53,4 +53,8 @@ class ProjectStore {
   SqlDatabase& database_;
 };
 
+// Within a transaction. A position of 0 means: at the end.
+void insert_project_row(SqlConnection& sql, const Project& project);
+void insert_board_row(SqlConnection& sql, const Board& board);
+
 }  // namespace flux2

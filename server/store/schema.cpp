@@ -58,7 +58,28 @@ constexpr const char* kStudioSteps[] = {
     "CREATE TABLE boards ("
     "  id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NULL, cover TEXT NOT NULL, position INTEGER NOT NULL)"
     "  WITHOUT ROWID;"
-    "CREATE INDEX boards_by_project ON boards (project, position)"};
+    "CREATE INDEX boards_by_project ON boards (project, position)",
+    // Elements of the project '' are shared by all projects. `trigger_fold` is the trigger in small letters.
+    "CREATE TABLE elements ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, trigger_word TEXT NOT NULL,"
+    "  trigger_fold TEXT NOT NULL, description TEXT NOT NULL, weight_note TEXT NOT NULL, loras TEXT NOT NULL,"
+    "  max_refs INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, UNIQUE (project, trigger_fold))"
+    "  WITHOUT ROWID;"
+    "CREATE INDEX elements_by_trigger ON elements (trigger_fold);"
+    "CREATE TABLE element_images ("
+    "  element TEXT NOT NULL, asset TEXT NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (element, asset)) WITHOUT ROWID;"
+    "CREATE INDEX element_images_by_asset ON element_images (asset);"
+    "CREATE TABLE scenes ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL)"
+    "  WITHOUT ROWID;"
+    "CREATE INDEX scenes_by_project ON scenes (project, position);"
+    "CREATE TABLE shots ("
+    "  id TEXT PRIMARY KEY, project TEXT NOT NULL, scene TEXT NOT NULL, position INTEGER NOT NULL, fields TEXT NOT NULL,"
+    "  matched TEXT NOT NULL, last_job TEXT NOT NULL, thumbnail TEXT NOT NULL, created INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX shots_by_project ON shots (project, position);"
+    "CREATE INDEX shots_by_thumbnail ON shots (thumbnail) WHERE thumbnail <> ''",
+    // The final prompt, where it is not the one that was sent: with the style of a project and the texts of elements.
+    "ALTER TABLE assets ADD COLUMN words TEXT NOT NULL DEFAULT ''"};
 
 constexpr const char* kAccessSteps[] = {
     "CREATE TABLE api_keys ("
