@@ -99,7 +99,7 @@ def prompt_tools(page):
     shown(page).get_by_role("button", name="History").click()
     page.get_by_label("Search earlier prompts").fill("barn")
     page.locator("dialog .choices button").first.click()
-    check("an earlier prompt is found", "old barn" in prompt.input_value(), prompt.input_value())
+    check("an earlier prompt is found", wait_until(lambda: "old barn" in prompt.input_value()), prompt.input_value())
 
 
 def grid(page):

@@ -32,8 +32,7 @@ def elements(page, api):
     new_element(page, "Nova", "object", "")
     check("a trigger that is taken is said in words", wait_until(lambda: "@Nova" in page.locator("#toasts").inner_text()), page.locator("#toasts").inner_text())
     del problems[expected:]  # the answer 409
-    for close in page.locator("#toasts button").all():
-        close.click()
+    page.evaluate("document.getElementById('toasts').replaceChildren()")
     new_element(page, "Old Mill", "location", "a mill beside a river")
     dialog.get_by_label("Trigger").wait_for()
     page.keyboard.press("Escape")
