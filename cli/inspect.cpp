@@ -133,6 +133,7 @@ Json component_json(const Component& c) {
   if (c.distilled) json["distilled"] = *c.distilled;
   if (c.distilled) json["distilled_reason"] = c.distilled_reason;
   if (!c.needs.empty()) json["needs"] = c.needs;
+  if (!c.serves.empty()) json["serves"] = c.serves;
   if (!c.usable()) json["problem"] = c.problem, json["hint"] = command_line_words(c.hint);
   return json;
 }
@@ -171,6 +172,7 @@ void print_model(Invocation& run, const Recognition& recognition) {
     for (const std::string& line : c.evidence) console.result("    " + harmless(line));
     if (console.verbosity() > 0 && c.tensors > 0) print_tensors(run, c);
     if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
+    if (!c.serves.empty()) console.result(fmt::format("    can be used for {}", fmt::join(c.serves, ", ")));
     if (!c.usable())
       console.result(harmless(
           fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + command_line_words(c.hint))));

@@ -11,6 +11,7 @@ from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
 import autoencoder
+import dev
 import editing
 import folders
 import generation
@@ -44,7 +45,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
+        for part in (schedules, tokens, autoencoder, generation, dev, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
                      training_caches, training_files, training_parts, watermarks):
             part.run(report, program, scratch)
     print(report.closing_line())
