@@ -230,7 +230,7 @@ bool PictureMaker::step_down(const Error& error, const Progress& progress) {
   return true;
 }
 
-GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const Stopwatch& watch) {
+GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const Picture& picture, const Stopwatch& watch) {
   GenerationRecord record = resolved.record;
   record.device = engine_->device().name() + ": " + engine_->device().description();
   if (decodes_only_) return record;
@@ -241,6 +241,7 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
     const std::string hash = remembered_hash(adapter.path, hashes_, kLargestAdapter);
     record.adapters.push_back({adapter.path.stem().string(), hash, adapter.strength, adapter.layers});
   }
+  record.step_cache = {picture.cache.steps, picture.cache.computed, picture.cache.error};
   record.seconds.text = watch.in(Phase::Text);
   record.seconds.vae_encode = watch.in(Phase::EncodeReferences);
   record.seconds.denoise = watch.in(Phase::Denoise);
@@ -296,7 +297,7 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     const PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
       const size_t i = which[request];
       picture.index += before[i];
-      calls.deliver(i, picture, completed(requests[i], watch));
+      calls.deliver(i, picture, completed(requests[i], picture, watch));
       ++delivered[i];
     });
     limit_reference_memory(*session_, kReferenceKeys);

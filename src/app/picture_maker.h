@@ -87,7 +87,7 @@ class PictureMaker {
   void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   void log_phase(const Request& request, Phase phase) const;
-  GenerationRecord completed(const ResolvedRequest& resolved, const Stopwatch& watch);
+  GenerationRecord completed(const ResolvedRequest& resolved, const Picture& picture, const Stopwatch& watch);
   static void show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
                         std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls);
 

@@ -1,8 +1,12 @@
 // A request made, run and read back through the application layer alone, as any front end does it.
 #include "app/picture_maker.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "app/adapters.h"
 #include "app/model_keeper.h"
@@ -171,6 +175,51 @@ TEST_F(MakePictures, QuantisedWeightsAreKeptForTheNextStart) {
     fs::remove_all(quant_cache_folder(context_));
     warnings_.clear();
   }
+}
+
+TEST_F(MakePictures, StepsThatCanBeForetoldAreLeftOut) {
+  spec_.steps = 30;
+  spec_.batch = 2;
+  const ModelFiles model = choose_model(spec_, context_);
+  PictureMaker maker(context_, model, spec_);
+  const auto made = [&](const RequestSpec& spec) {
+    const ResolvedRequest request = resolve(spec, model, Task::Generate, context_.log);
+    if (!maker.is_loaded()) maker.load({&request, 1});
+    std::vector<std::pair<Picture, GenerationRecord>> images;
+    maker.make(request,
+               [&](const Picture& picture, GenerationRecord record) { images.emplace_back(picture, std::move(record)); });
+    return images;
+  };
+  const auto full = made(spec_);
+  EXPECT_EQ(to_json(full[0].second)["cache"], "off");
+  spec_.cache = "auto";
+  const auto cached = made(spec_);
+  for (size_t k = 0; k < 2; ++k) {
+    const GenerationRecord record = record_from_json(to_json(cached[k].second));
+    EXPECT_EQ(record.step_cache.steps, 30);
+    EXPECT_LT(record.step_cache.computed, 30 / 1.5);
+    EXPECT_LT(record.step_cache.error, 0.1);
+    EXPECT_EQ(record.request.cache, "auto");
+    const Planes &a = full[k].first.decoded.planes(), &b = cached[k].first.decoded.planes();
+    double squares = 0;
+    for (size_t i = 0; i < a.values.size(); ++i)
+      squares += std::pow(std::clamp(a.values[i], -1.0f, 1.0f) - std::clamp(b.values[i], -1.0f, 1.0f), 2);
+    EXPECT_GT(10 * std::log10(4 * static_cast<double>(a.values.size()) / squares), 30) << "dB";
+  }
+  // Which steps are left out does not depend on the other images of a batch.
+  spec_.batch = 1;
+  spec_.seed = *spec_.seed + 1;
+  EXPECT_EQ(made(spec_)[0].first.latents, cached[1].first.latents);
+}
+
+TEST_F(MakePictures, AFewStepsAreAllComputed) {
+  spec_.cache = "auto";
+  const ModelFiles model = choose_model(spec_, context_);
+  EXPECT_EQ(resolve(spec_, model, Task::Generate, context_.log).request.cache_tolerance, 0);
+  EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("8 steps")));
+  spec_.steps = 20;
+  spec_.sampler = "heun";
+  EXPECT_THROW(resolve(spec_, model, Task::Generate, context_.log), Error);
 }
 
 }  // namespace

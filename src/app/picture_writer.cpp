@@ -116,7 +116,7 @@ void PictureWriter::check_targets() const {
     if (*file) check_folder(**file);
 }
 
-Image PictureWriter::image_of(const Picture& picture) const { return picture.decoded.rgb8(rounding_); }
+Image PictureWriter::image_of(const Picture& picture) const { return writes_image_ ? picture.decoded.rgb8(rounding_) : Image(); }
 
 fs::path PictureWriter::next_path(const std::string& target, const GenerationRecord& record) const {
   const auto known = targets_.find(target);
@@ -162,11 +162,14 @@ WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record,
   const auto bytes =
       metadata ? encode_image(written.image, format_for(target), *metadata, options_) : encode(written.image, record, target);
   written.path = write_encoded(bytes, record, target);
-  if (target != "-" && spec_.sidecar.value_or(false)) {
-    const std::string json = to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    save_text(written.path.string() + ".json", json);
-  }
+  write_sidecar(written.path, record);
   return written;
+}
+
+void PictureWriter::write_sidecar(const fs::path& path, const GenerationRecord& record) const {
+  if (path == "-" || !spec_.sidecar.value_or(false)) return;
+  save_text(path.string() + ".json",
+            to_json(record, metadata_.is_private).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 fs::path PictureWriter::write_encoded(std::span<const std::byte> bytes, const GenerationRecord& record,
@@ -180,13 +183,23 @@ fs::path PictureWriter::write_encoded(std::span<const std::byte> bytes, const Ge
   return path;
 }
 
-WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target,
-                                    const Finish& finish) {
+EncodedPicture PictureWriter::encoded(const Picture& picture, Image image, GenerationRecord record, const std::string& target,
+                                      const Finish& finish) const {
   record.request.seed = static_cast<int64_t>(picture.seed);
   record.index = picture.index;
+  EncodedPicture result{.image = finish && writes_image_ ? finish(image) : std::move(image), .bytes = {}, .record = {}};
+  if (writes_image_) result.bytes = encode(result.image, record, target);
+  result.record = std::move(record);
+  return result;
+}
+
+WrittenPicture PictureWriter::write(EncodedPicture encoded, const Picture& picture, const std::string& target) {
+  const GenerationRecord& record = encoded.record;
   WrittenPicture written;
   if (writes_image_) {
-    written = write(finish ? finish(image_of(picture)) : image_of(picture), record, target);
+    written.path = write_encoded(encoded.bytes, record, target);
+    written.image = std::move(encoded.image);
+    write_sidecar(written.path, record);
     if (writes_latents_) {
       const bool may_replace = !keeps_existing(target);
       const fs::path beside = fs::path(written.path).replace_extension(".safetensors");
@@ -201,6 +214,11 @@ WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord rec
   }
   if (spec_.latents_out) write_latents_out(picture);
   return written;
+}
+
+WrittenPicture PictureWriter::write(const Picture& picture, GenerationRecord record, const std::string& target,
+                                    const Finish& finish) {
+  return write(encoded(picture, image_of(picture), std::move(record), target, finish), picture, target);
 }
 
 void PictureWriter::write_latents_out(const Picture& picture) {

@@ -21,6 +21,13 @@ struct WrittenPicture {
   std::filesystem::path latents = {};  // the file of the latents where the request asks for one beside the image
 };
 
+// An image in the bytes of its file, which is not written yet.
+struct EncodedPicture {
+  Image image;  // empty when only latents are written
+  std::vector<std::byte> bytes;
+  GenerationRecord record;
+};
+
 // Writes images to files as a request asks: the image, its latents (same name, extension .safetensors), or both.
 class PictureWriter {
  public:
@@ -37,6 +44,11 @@ class PictureWriter {
   void check_targets() const;
 
   WrittenPicture write(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
+  // The two halves of write(). The first takes most of the time, changes nothing, and may run on any thread; `image` is
+  // image_of(picture). The second needs no decoded image in `picture`.
+  EncodedPicture encoded(const Picture& picture, Image image, GenerationRecord record, const std::string& target,
+                         const Finish& finish = {}) const;
+  WrittenPicture write(EncodedPicture encoded, const Picture& picture, const std::string& target);
   // Writes an 8-bit image. `metadata` replaces the metadata of the record.
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);
@@ -48,7 +60,7 @@ class PictureWriter {
                                       const std::string& target);
   ImageFormat format_for(const std::string& target) const;  // from the request, else from the target's extension
 
-  Image image_of(const Picture& picture) const;  // in 8 bits, rounded as the request says
+  Image image_of(const Picture& picture) const;  // in 8 bits, rounded as the request says; empty if only latents are written
   // The file that the next image for this target gets.
   std::filesystem::path next_path(const std::string& target, const GenerationRecord& record) const;
 
@@ -64,6 +76,7 @@ class PictureWriter {
   // another process took the name meanwhile.
   std::filesystem::path save_as_next(const std::string& target, const GenerationRecord& record,
                                      const std::function<bool(const std::filesystem::path&, bool)>& save) const;
+  void write_sidecar(const std::filesystem::path& path, const GenerationRecord& record) const;
   void write_latents_out(const Picture& picture);
 
   RequestSpec spec_;

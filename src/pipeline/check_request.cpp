@@ -14,7 +14,7 @@ namespace {
 constexpr int kSideStep = 16, kLargestSide = 16384, kMostImages = 1'000'000, kMostSteps = 1000;
 constexpr size_t kMostReferences = 1024, kLongestPrompt = size_t{16} << 20;
 constexpr int64_t kMostTextTokens = 65536;
-constexpr double kLargestGuidance = 1e4, kLargestShift = 1e6;
+constexpr double kLargestCacheTolerance = 1, kLargestGuidance = 1e4, kLargestShift = 1e6;
 
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
@@ -55,6 +55,8 @@ void check_number(double value, double low, double high, const char* what) {
 void check_schedule(const Request& r) {
   check(r.steps >= 1 && r.steps <= kMostSteps, "{} steps: between 1 and {} are possible", r.steps, kMostSteps);
   check_number(r.shift, 0, kLargestShift, "the shift");
+  check_number(r.cache_tolerance, 0, kLargestCacheTolerance, "the tolerance of the step cache");
+  check(r.cache_tolerance == 0 || r.sampler != Sampler::Heun, "the step cache does not work with the sampler heun");
   const Schedule& s = r.schedule;
   if (s.kind == Schedule::Power) check_number(s.power, 1e-6, 1e6, "the power of the schedule");
   if (s.kind != Schedule::Sigmas) return;

@@ -30,8 +30,9 @@ int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
   return conditions.text.positive.dim(1) + request.tokens() + (request.reuse_reference_keys ? 0 : conditions.references.count());
 }
 
-Tensor denoise(Session& session, const Request& request, const Conditions& conditions, std::span<const std::vector<float>> noise,
-               const Progress& progress) {
+Denoised denoise(Session& session, const Request& request, const Conditions& conditions,
+                 std::span<const std::vector<float>> noise, const Progress& progress) {
+  check(request.cache_tolerance == 0 || noise.size() == 1, "{} images share one step cache", noise.size());
   const std::vector<float> sigmas = request.sigmas();
   const int steps = static_cast<int>(sigmas.size()) - 1;
   progress.at(Phase::Denoise, 0, steps);
@@ -44,6 +45,7 @@ Tensor denoise(Session& session, const Request& request, const Conditions& condi
   }
   GuidedStep guided(session, request, conditions, static_cast<int64_t>(noise.size()), progress.before_block());
   SamplerRun sampler(request.sampler, sigmas);
+  StepCache cache(request.cache_tolerance, sigmas);
 
   const auto record = [&](const std::string& name, const Tensor& value) {
     if (session.trace)
@@ -61,7 +63,7 @@ Tensor denoise(Session& session, const Request& request, const Conditions& condi
     bool first = true;
     Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
-      v = guided.velocity(state, sigma);
+      v = cache.velocity(at, [&] { return guided.velocity(state, sigma); });
       if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
       return v;
     });
@@ -71,7 +73,7 @@ Tensor denoise(Session& session, const Request& request, const Conditions& condi
     progress.at(Phase::Denoise, i + 1, steps);
   }
   record(fmt::format("latents.{}", steps), x);
-  return x;
+  return {x, cache.use()};
 }
 
 }  // namespace flux2

@@ -37,6 +37,7 @@ struct Request {
   double shift = 0;  // 0: the model's rule
   NoiseSource noise;
   TimeRounding time_rounding = TimeRounding::Exact;
+  double cache_tolerance = 0;  // of steps that are left out (step_cache.h); 0: every step is computed
 
   // Reference images, "image 1" of the prompt first; sides are multiples of 16.
   std::vector<std::shared_ptr<const Planes>> references;

@@ -223,7 +223,8 @@ bool can_run_together(const Request& a, const Request& b) {
            !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
   };
   return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
-         a.cfg == b.cfg && a.sampler == b.sampler && a.sigmas() == b.sigmas() && a.time_rounding == b.time_rounding;
+         a.cfg == b.cfg && a.sampler == b.sampler && a.sigmas() == b.sigmas() && a.time_rounding == b.time_rounding &&
+         a.cache_tolerance == b.cache_tolerance;
 }
 
 PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, const Progress& progress,
@@ -270,7 +271,9 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
 
   const std::vector<WantedImage> wanted = wanted_images(requests);
   const int64_t tokens = tokens_of_pass(first, conditions) * (first.cfg ? 2 : 1);
-  const auto most = std::clamp<int64_t>(session.tokens_at_once / tokens, 1, static_cast<int64_t>(wanted.size()));
+  // Which steps a cache leaves out must not depend on the other images of a batch.
+  const int64_t at_once = first.cache_tolerance > 0 ? 1 : session.tokens_at_once / tokens;
+  const auto most = std::clamp<int64_t>(at_once, 1, static_cast<int64_t>(wanted.size()));
   for (size_t begin = 0; begin < wanted.size(); begin += static_cast<size_t>(most)) {
     const auto group = std::span(wanted).subspan(begin, std::min(static_cast<size_t>(most), wanted.size() - begin));
     std::vector<std::vector<float>> noise;
@@ -281,15 +284,16 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
                           : noise_for(request, channels, request.seed + static_cast<uint64_t>(image.index), *session.stream));
     }
     conditions.text = text_of_group(texts, group);
-    const Tensor latents = denoise(session, first, conditions, noise, progress);
+    const Denoised denoised = denoise(session, first, conditions, noise, progress);
     times.denoise += watch.lap();
 
     const int count = static_cast<int>(group.size());
     for (int k = 0; k < count; ++k) {
       const WantedImage& image = group[static_cast<size_t>(k)];
       progress.at(Phase::Decode, k, count);
-      const Tensor z = latents.narrowed(0, k, 1).contiguous();
+      const Tensor z = denoised.latents.narrowed(0, k, 1).contiguous();
       Picture picture = picture_of(session, requests[image.request], z, image.index, progress);
+      if (first.cache_tolerance > 0) picture.cache = denoised.cache;
       times.decode += watch.lap();
       deliver(image.request, std::move(picture));
       watch.lap();

@@ -7,6 +7,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/request.h"
 #include "pipeline/session.h"
+#include "pipeline/step_cache.h"
 
 namespace flux2 {
 
@@ -17,6 +18,7 @@ struct Picture {
   bool decoded_in_f32 = false;  // the first decoding was broken
   int64_t rows = 0, columns = 0;
   std::vector<float> latents;  // [128, rows, columns], normalised, as the decoder got them
+  StepCacheUse cache = {};     // if the request asks for one
 };
 
 // Seconds spent in each phase.
