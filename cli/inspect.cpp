@@ -172,7 +172,7 @@ void print_model(Invocation& run, const Recognition& recognition) {
     for (const std::string& line : c.evidence) console.result("    " + harmless(line));
     if (console.verbosity() > 0 && c.tensors > 0) print_tensors(run, c);
     if (!c.needs.empty()) console.result("    needs " + harmless(c.needs));
-    if (!c.serves.empty()) console.result(fmt::format("    can be used for {}", fmt::join(c.serves, ", ")));
+    if (!c.serves.empty()) console.result(fmt::format("    contains what is needed for {}", fmt::join(c.serves, ", ")));
     if (!c.usable())
       console.result(harmless(
           fmt::format("    cannot be used: {}{}", c.problem, c.hint.empty() ? "" : "\n    hint: " + command_line_words(c.hint))));
