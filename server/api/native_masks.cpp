@@ -207,8 +207,8 @@ void add_mask_routes(Router& router, ApiContext& api) {
     const std::string body =
         R"({"type":"object","additionalProperties":false,"required":["image"],"properties":{"image":{"type":"string"},)" +
         properties + "}}";
-    std::string form = body;
-    form.replace(form.find(R"("image":{"type":"string"})"), 25, R"("image":{"type":"string","format":"binary"})");
+    // The other members of a form are texts, whatever they mean.
+    const char* form = R"({"type":"object","required":["image"],"properties":{"image":{"type":"string","format":"binary"}}})";
     router.add({.method = "POST",
                 .pattern = pattern,
                 .handler =
