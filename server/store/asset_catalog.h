@@ -13,7 +13,7 @@ namespace flux2 {
 struct CatalogItem {
   Asset asset;
   std::string name, prompt, model;
-  std::string words;  // more that a search finds: the final prompt, if it is not the one that was sent
+  std::string words;               // more that a search finds: the final prompt, if it is not the one that was sent
   std::vector<std::string> loras;  // names of adapters
   std::vector<std::string> tags;   // in alphabetical order
   std::string board;               // id; empty: none
