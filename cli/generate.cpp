@@ -68,6 +68,7 @@ class Generation {
   int run() {
     try {
       maker_.load(requests_, display_.progress());
+      if (maker_.engine().device().is_host()) saver_.set_threads(0);
       if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_, run_.log_prompts);
       for (const ResolvedRequest& resolved : requests_) make(resolved);
       save_the_rest();
@@ -90,10 +91,15 @@ class Generation {
     Trace trace;
     if (spec_.trace) maker_.record_into(&trace);
     display_.begin();
+    Progress progress = display_.progress(resolved.spec.deadline);
+    progress.report = [this, show = progress.report](Phase phase, int step, int steps) {
+      show(phase, step, steps);
+      saver_.write_ready();
+    };
     try {
       maker_.make(
           resolved, [&](const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record), resolved); },
-          display_.progress(resolved.spec.deadline), steps_.on_preview());
+          progress, steps_.on_preview());
     } catch (const Error& e) {
       request_failed(e);
     }

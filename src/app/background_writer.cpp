@@ -6,7 +6,7 @@
 namespace flux2 {
 
 void BackgroundWriter::add(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish) {
-  while (pending_.size() >= at_once_) write_first();
+  while (!pending_.empty() && pending_.size() >= threads_) write_first();
   Picture kept{.decoded = {},
                .seed = picture.seed,
                .index = picture.index,
@@ -20,11 +20,15 @@ void BackgroundWriter::add(const Picture& picture, GenerationRecord record, cons
   };
   std::future<EncodedPicture> encoded;
   try {
-    encoded = std::async(std::launch::async, encode);
+    encoded = std::async(threads_ > 0 ? std::launch::async : std::launch::deferred, encode);
   } catch (const std::system_error&) {  // the system allows no more threads
     encoded = std::async(std::launch::deferred, encode);
   }
   pending_.push_back({std::move(kept), target, std::move(encoded)});
+  write_ready();
+}
+
+void BackgroundWriter::write_ready() {
   while (!pending_.empty() && is_first_ready()) write_first();
 }
 
@@ -32,6 +36,7 @@ void BackgroundWriter::flush() {
   while (!pending_.empty()) write_first();
 }
 
+// Also if nobody else will encode it.
 bool BackgroundWriter::is_first_ready() const {
   return pending_.front().encoded.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
 }

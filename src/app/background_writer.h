@@ -10,8 +10,7 @@
 namespace flux2 {
 
 // Encodes images on threads of their own while the next ones are generated: on a fast GPU, encoding a PNG takes longer than
-// generating its image. Images are written in the order in which they were added, by the calling thread, inside add() and
-// flush().
+// generating its image. Images are written in the order in which they were added, by the calling thread, inside its calls.
 class BackgroundWriter {
  public:
   struct Calls {
@@ -20,12 +19,16 @@ class BackgroundWriter {
     std::function<void(const Error& error)> failed;  // an image that could not be encoded or written; it may throw
   };
 
-  // The writer must outlive this object. `at_once` images are encoded at a time.
-  BackgroundWriter(PictureWriter& writer, Calls calls, size_t at_once = 4)
-      : writer_(writer), calls_(std::move(calls)), at_once_(at_once) {}
+  // The writer must outlive this object.
+  BackgroundWriter(PictureWriter& writer, Calls calls) : writer_(writer), calls_(std::move(calls)) {}
+
+  // How many images are encoded at a time; 0: add() returns when the image is written. That is better on a CPU, which has no time
+  // to spare and may need minutes until the next call.
+  void set_threads(size_t threads) { threads_ = threads; }
 
   void add(const Picture& picture, GenerationRecord record, const std::string& target, const Finish& finish = {});
-  void flush();  // returns after every image was written
+  void write_ready();  // what is encoded already; to be called now and then
+  void flush();        // returns after every image was written
 
  private:
   struct Pending {
@@ -39,7 +42,7 @@ class BackgroundWriter {
 
   PictureWriter& writer_;
   Calls calls_;
-  size_t at_once_;
+  size_t threads_ = 4;
   std::deque<Pending> pending_;
 };
 

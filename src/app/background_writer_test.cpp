@@ -64,6 +64,20 @@ TEST_F(WriteInBackground, GivesTheSameFilesInTheSameOrder) {
   }
 }
 
+TEST_F(WriteInBackground, WithoutThreadsAnImageIsWrittenAtOnce) {
+  PictureWriter writer{RequestSpec{}};
+  const std::string to = target("a");
+  writer.expect(to, 3);
+  int written = 0;
+  BackgroundWriter background(writer, {.written = [&](const Picture&, const WrittenPicture&) { ++written; },
+                                       .failed = [](const Error& e) { FAIL() << e.what(); }});
+  background.set_threads(0);
+  for (int i = 0; i < 3; ++i) {
+    background.add(picture(i), record(), to);
+    EXPECT_EQ(written, i + 1);
+  }
+}
+
 TEST_F(WriteInBackground, AFailureDoesNotLoseTheOthers) {
   PictureWriter writer{RequestSpec{}};
   const std::string to = target("a");

@@ -197,8 +197,8 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   request.cache_tolerance = cache_tolerance(spec.cache.value_or("off"));
   constexpr int kFewestCachedSteps = 8;
   if (request.cache_tolerance > 0 && request.steps < kFewestCachedSteps) {
-    log.warn("{}: with {} steps every step is computed; the step cache needs {} steps or more", spec.origin("cache"), request.steps,
-             kFewestCachedSteps);
+    log.warn("{}: with {} steps every step is computed; the step cache needs {} steps or more", spec.origin("cache"),
+             request.steps, kFewestCachedSteps);
     request.cache_tolerance = 0;
   }
   if (request.cache_tolerance > 0 && request.sampler == Sampler::Heun)

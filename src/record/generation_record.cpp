@@ -45,7 +45,7 @@ void write_fields(const RequestSpec& request, bool is_private, Json& json) {
     const RecordKey at(f.record_key);
     Json written = value_to_json(*value);
     if (at.inverted) written = !written.get<bool>();
-    if (written == "on" || written == "off") written = written == "on";
+    if (f.type == FieldType::Choice && (written == "on" || written == "off")) written = written == "on";
     (at.group.empty() ? json : json[at.group])[at.key] = std::move(written);
   }
 }
@@ -88,8 +88,7 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   json["index"] = r.index;
   write_fields(r.request, is_private, json);
   if (r.step_cache.steps > 0)
-    json["step_cache"] = {
-        {"steps", r.step_cache.steps}, {"computed", r.step_cache.computed}, {"error", r.step_cache.error}};
+    json["step_cache"] = {{"steps", r.step_cache.steps}, {"computed", r.step_cache.computed}, {"error", r.step_cache.error}};
   for (const AdapterRecord& adapter : r.adapters) {
     Json lora = Json::object();
     if (!is_private) lora["name"] = adapter.name;

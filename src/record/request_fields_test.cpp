@@ -30,6 +30,7 @@ std::vector<std::string> example_of(const Field& f) {
       {"quant_cache", {"5"}},
       {"size", {"768x512"}},
       {"watermark", {"0f1e"}},
+      {"cache", {"0.25"}},
       {"upsample_url", {"http://localhost:8080/v1"}},
       {"upsample_params", {"{\"temperature\": 0.2}"}},
       {"seed", {"9223372036854775807"}},
