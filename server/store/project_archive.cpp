@@ -126,9 +126,15 @@ class Row {
     if (!found->is_array() || found->size() > kMostArchiveRows) refuse_manifest(fmt::format("{} is not a list of rows", name));
     return *found;
   }
-  Json object(const char* name) const {
-    const Json value = json_.value(name, Json::object());
+  // An object whose members are settings of these names: whole numbers, numbers and texts.
+  Json settings(const char* name, const std::set<std::string_view>& integers, const std::set<std::string_view>& numbers,
+                const std::set<std::string_view>& texts) const {
+    Json value = json_.value(name, Json::object());
     if (!value.is_object()) refuse_manifest(fmt::format("{} is not an object", name));
+    for (const auto& [key, setting] : value.items())
+      if (!(setting.is_number_integer() && integers.contains(key)) && !(setting.is_number() && numbers.contains(key)) &&
+          !(setting.is_string() && texts.contains(key)))
+        refuse_manifest(fmt::format("{} has an unknown or invalid member: {}", name, printable(key)));
     return value;
   }
 
@@ -194,7 +200,8 @@ class Importer {
     project_.id = new_id();
     project_.name = about.text("name", kLongestName);
     if (trimmed(project_.name).empty()) refuse_manifest("the project has no name");
-    project_.settings = about.object("settings");
+    project_.settings =
+        about.settings("settings", {"width", "height", "seed"}, {}, {"model", "style_prompt", "negative", "notes"});
     project_.created = project_.updated = now_ms();
     for (const Json& json : all.rows("boards")) {
       const Row row(json);
@@ -218,7 +225,8 @@ class Importer {
       shots_.push_back({.id = new_id_for(row.id()),
                         .project = project_.id,
                         .scene = known(row.text("scene")),
-                        .fields = row.object("fields"),
+                        .fields = row.settings("fields", {"seed", "width", "height", "num_frames", "steps"}, {"guidance"},
+                                               {"action", "prompt", "negative", "dialogue", "character", "shot_type"}),
                         .matched = Json::array(),
                         .last_job = {},
                         .thumbnail = row.text("thumbnail"),

@@ -196,6 +196,9 @@ TEST_P(ProjectArchiveTest, ADamagedArchiveLeavesNothingBehind) {
   EXPECT_NE(spoiled([](Json& m) { m["elements"][0]["trigger"] = "x y"; }), "");
   EXPECT_NE(spoiled([](Json& m) { m["elements"].push_back(m["elements"][0]); }), "");
   EXPECT_NE(spoiled([](Json& m) { m["boards"] = 5; }), "");
+  EXPECT_NE(spoiled([](Json& m) { m["project"]["settings"]["style_prompt"] = 5; }), "");
+  EXPECT_NE(spoiled([](Json& m) { m["project"]["settings"]["output"] = "/etc"; }), "");
+  EXPECT_NE(spoiled([](Json& m) { m["shots"][0]["fields"]["num_frames"] = "many"; }), "");
   EXPECT_EQ(spoiled([](Json& m) { m["boards"][0]["cover"] = "unknown"; }), "") << "what is not there is left out";
 }
 

@@ -11,6 +11,7 @@
 #include "hub/synth_files.h"
 #include "text/byte_symbols.h"
 #include "text/pretokenize.h"
+#include "text/tekken_file.h"
 
 namespace flux2 {
 
@@ -20,31 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kSpecialIds = 1000;
 constexpr size_t kWords = 256;
-
-constexpr std::string_view kNames[] = {"<unk>",
-                                       "<s>",
-                                       "</s>",
-                                       "[INST]",
-                                       "[/INST]",
-                                       "[AVAILABLE_TOOLS]",
-                                       "[/AVAILABLE_TOOLS]",
-                                       "[TOOL_RESULTS]",
-                                       "[/TOOL_RESULTS]",
-                                       "[TOOL_CALLS]",
-                                       "[IMG]",
-                                       "<pad>",
-                                       "[IMG_BREAK]",
-                                       "[IMG_END]",
-                                       "[PREFIX]",
-                                       "[MIDDLE]",
-                                       "[SUFFIX]",
-                                       "[SYSTEM_PROMPT]",
-                                       "[/SYSTEM_PROMPT]",
-                                       "[TOOL_CONTENT]"};
-
-std::string special_name(int64_t id) {
-  return id < std::ssize(kNames) ? std::string(kNames[id]) : fmt::format("<SPECIAL_{}>", id);
-}
 
 // Words of the kind that prompts have.
 constexpr std::string_view kText =
@@ -95,7 +71,7 @@ Json tekken_json(const std::vector<std::string>& tokens) {
     vocabulary.push_back(
         {{"rank", i}, {"token_bytes", base64_encode(std::as_bytes(std::span(tokens[i])))}, {"token_str", nullptr}});
   for (int64_t id = 0; id < kSpecialIds; ++id)
-    specials.push_back({{"rank", id}, {"token_str", special_name(id)}, {"is_control", true}});
+    specials.push_back({{"rank", id}, {"token_str", tekken_special_token(id)}, {"is_control", true}});
   return {{"config",
            {{"pattern", kTekkenSplitPattern},
             {"num_vocab_tokens", tokens.size()},
@@ -127,9 +103,9 @@ Json merges_of(const std::vector<std::string>& tokens) {
 Json tokenizer_json(const std::vector<std::string>& tokens) {
   Json vocabulary = Json::object(), added = Json::array();
   for (int64_t id = 0; id < kSpecialIds; ++id) {
-    vocabulary[special_name(id)] = id;
+    vocabulary[tekken_special_token(id)] = id;
     added.push_back({{"id", id},
-                     {"content", special_name(id)},
+                     {"content", tekken_special_token(id)},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},

@@ -90,6 +90,11 @@ std::string symbols_of(const std::string& base64, int64_t rank) {
 
 }  // namespace
 
+std::string tekken_special_token(int64_t id) {
+  const auto at = static_cast<size_t>(id);
+  return at < kSpecialTokens.size() ? std::string(kSpecialTokens[at]) : fmt::format("<SPECIAL_{}>", id);
+}
+
 BpeFiles parse_tekken(std::string_view text) {
   return in_context("tekken.json", [&] {
     const TekkenText t = read_tekken(text);
@@ -113,9 +118,7 @@ BpeFiles parse_tekken(std::string_view text) {
         add(rank, content);
       }
     } else {
-      for (int64_t id = 0; id < t.specials; ++id)
-        add(id, static_cast<size_t>(id) < kSpecialTokens.size() ? std::string(kSpecialTokens[static_cast<size_t>(id)])
-                                                                : fmt::format("<SPECIAL_{}>", id));
+      for (int64_t id = 0; id < t.specials; ++id) add(id, tekken_special_token(id));
     }
     return files;
   });
