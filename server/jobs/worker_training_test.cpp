@@ -212,7 +212,7 @@ TEST_F(WorkerTrainingTest, AFailedRunSaysWhy) {
     start();
     const flux2::Run run = wait_for(id, "failed");
     EXPECT_FALSE(run.error["message"].get<std::string>().empty());
-    EXPECT_EQ(store_->get(run.job)->state, "failed");
+    EXPECT_EQ(wait_for_job(run.job).state, "failed") << "the job ends after its run";
   }
 }
 
