@@ -64,7 +64,7 @@ def quick(page):
     actions = ["nav a[href='#edit']", "nav a[href='#inpaint']", "nav a[href='#gallery']", "nav a[href='#models']", "nav a[href='#training']", "nav a[href='#settings']",
                "#queue-button", "nav a[href='#generate']", "main > :not([hidden]) button.primary"]
     best = {}
-    for _ in range(3):  # other programs on the machine may disturb one pass
+    for _ in range(5):  # other programs on the machine may disturb a pass
         for action in actions:
             took = page.evaluate("""async (selector) => {
               const started = performance.now();
@@ -168,7 +168,7 @@ def multiply_images(server, count):
 
 def scroll(page, step):
     best = None
-    for _ in range(3):  # other programs on the machine may disturb one pass
+    for _ in range(5):  # other programs on the machine may disturb a pass
         frames = page.evaluate("""async (step) => {
           const scroller = document.querySelector('.gallery'), frames = [], long = [];
           const observer = new PerformanceObserver((list) => long.push(...list.getEntries().map((e) => e.duration)));
