@@ -57,7 +57,7 @@ TEST_F(NativeMasksTest, AnInpaintingJobGetsItsMaskBeforeItWaits) {
   const std::string mask = job["request"]["mask"].get<std::string>().replace(0, 6, "ast_");
   const Json asset = send("GET", "/api/v1/assets/" + mask);
   EXPECT_EQ(asset["kind"], "mask");
-  EXPECT_EQ("asset:" + asset["parent_id"].get<std::string>().substr(4), job["request"]["canvas"]);
+  EXPECT_EQ(job["request"]["canvas"].get<std::string>(), "asset:" + asset["parent_id"].get<std::string>().substr(4));
   // The names that Milimo uses.
   request.erase("mask_text"), request.erase("canvas");
   request["image_path"] = data_url(image_), request["points"] = {{1, 2}, {3, 4, 0}};

@@ -50,7 +50,7 @@ class StudioTest : public ApiTest {
   // Plays the worker for the job that waits.
   Json finished(const Json& job) {
     Job claimed = claim();
-    EXPECT_EQ("job_" + claimed.id, job["id"]);
+    EXPECT_EQ(job["id"].get<std::string>(), "job_" + claimed.id);
     Image image(64, 64, 3);
     image.pixels[0] = static_cast<uint8_t>(++made_);
     const Asset asset = assets_.put(encode_png(image), {.kind = "image", .job = claimed.id});
