@@ -55,6 +55,7 @@ int run_generate(Invocation& run);
 int run_edit(Invocation& run);
 int run_shell(Invocation& run);
 int run_grid(Invocation& run);
+int run_mask(Invocation& run);
 int run_upscale(Invocation& run);
 int run_verify(Invocation& run);
 int run_inpaint(Invocation& run);

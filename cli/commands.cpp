@@ -79,6 +79,18 @@ const std::vector<Command>& commands() {
        run_grid,
        "Every cell is one image. All cells have the same seed unless seed is an axis. The single images are numbered and written "
        "next to the sheet. The metadata of the sheet lists them."},
+      {"mask",
+       {},
+       "select part of an image and write it as a mask",
+       "IMAGE --mask-wand X,Y|--mask-box X,Y,W,H|… -o FILE [options]",
+       mask_options,
+       {"flux2 mask photo.png --mask-wand 320,80:24 --grow 4 -o sky.png --overlay check.png",
+        "flux2 mask photo.png --mask-ellipse 100,60,200,240 --mask-invert -o background.png",
+        "flux2 mask before.png --mask-from-diff after.png --show auto"},
+       run_mask,
+       "Takes the same selections as inpaint. Several selections are added up. `flux2 inpaint -i photo.png --mask sky.png` uses "
+       "the "
+       "file."},
       {"upscale",
        {},
        "enlarge images",

@@ -348,9 +348,22 @@ std::vector<OptionGroup> generate_options() {
   const OptionGroup picture = {
       "Image",
       {option("prompt", 'p'),
-       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}), option("wildcards"),
-       option("negative", 'n'), option("style"), option("preset"), option("width", 'W'), option("height", 'H'), option("size"),
-       option("seed", 'S'), option("batch", 'b'), option("repeat"), option("from"), option("remix"), option("lora"),
+       rare({"prompt-file", 0, "FILE", "one prompt per line, with options of its own at the end of a line"}),
+       option("wildcards"),
+       option("negative", 'n'),
+       option("style"),
+       option("preset"),
+       option("width", 'W'),
+       option("height", 'H'),
+       option("size"),
+       option("seed", 'S'),
+       option("batch", 'b'),
+       option("repeat"),
+       option("variation"),
+       option("tile"),
+       option("from"),
+       option("remix"),
+       option("lora"),
        option("lora_mode"),
        rare({"save-merged", 0, "FILE", "also write the transformer with the adapters merged in (.safetensors)"}),
        rare({"save-merged-model", 0, "FILE",
@@ -384,17 +397,43 @@ std::vector<OptionGroup> generate_options() {
   return {picture, rewriting, references, model_group(), sampling, output, exchange, device_group(), control_group()};
 }
 
+namespace {
+
+// Which part of an image is meant.
+std::vector<OptionSpec> selection_options() {
+  return {option("mask"),        option("mask_box"),        option("mask_ellipse"),   option("mask_polygon"),
+          option("mask_wand"),   option("mask_color"),      option("mask_from_diff"), option("mask_text"),
+          option("mask_points"), option("mask_confidence"), option("mask_service"),   option("mask_invert"),
+          option("grow"),        option("feather"),         option("extend")};
+}
+
+}  // namespace
+
 std::vector<OptionGroup> inpaint_options() {
   std::vector<OptionGroup> groups = generate_options();
-  const OptionGroup mask = {"Inpainting",
-                            {option("mask"), option("mask_box"), option("mask_invert"), option("grow"), option("feather"),
-                             option("crop"), option("extend"), option("inpaint_mode"), option("align"), option("watermark_kept"),
-                             option("mask_points"), option("mask_text")}};
+  OptionGroup mask = {"Inpainting", selection_options()};
+  for (const char* name : {"crop", "inpaint_mode", "align", "watermark_kept"}) mask.options.push_back(option(name));
   groups.insert(groups.begin() + 1, mask);
-  set_common(groups,
-             {"prompt", "input", "mask",     "mask-box", "mask-invert", "extend", "strength", "size", "seed", "batch",
-              "model",  "steps", "guidance", "output",   "device",      "quant",  "verbose",  "json", "help", "help-all"});
+  set_common(groups, {"prompt",   "input",  "mask",  "mask-box", "mask-wand", "mask-invert", "extend",
+                      "strength", "size",   "seed",  "batch",    "model",     "steps",       "guidance",
+                      "output",   "device", "quant", "verbose",  "json",      "help",        "help-all"});
   return groups;
+}
+
+std::vector<OptionGroup> mask_options() {
+  OptionGroup selection = {"Selection", selection_options()};
+  for (OptionSpec& o : selection.options) {
+    if (o.name == "grow") o.help = "widen the mask, 0 to 256 (default: 0)";
+    if (o.name == "feather") o.help = "soften the edge of the mask, 0 to 256 (default: 0)";
+  }
+  return {selection,
+          {"Output",
+           {option("input", 'i'),
+            option("output", 'o', "the mask: white is selected"),
+            {"overlay", 0, "FILE", "the image with the mask over it in red"},
+            option("show"),
+            option("zoom")}},
+          control_group()};
 }
 
 std::vector<OptionGroup> inspect_options() {

@@ -66,6 +66,7 @@ std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> shell_options();
 std::vector<OptionGroup> grid_options();
 std::vector<OptionGroup> verify_options();
+std::vector<OptionGroup> mask_options();
 std::vector<OptionGroup> upscale_options();
 std::vector<OptionGroup> inpaint_options();
 std::vector<OptionGroup> inspect_options();

@@ -101,7 +101,7 @@ class Upscaling {
     maker.load(prepared.requests, display.progress());
     const auto deliver = [&](const Picture& picture, GenerationRecord record) {
       record.kind = "upscale";
-      record.request.seed = static_cast<int64_t>(picture.seed);
+      set_seed(record, picture);
       Image drawn = writer_.image_of(picture);
       drawn = resize(drawn, large.width, large.height);
       if (spec_.align.value_or("on") == "on")

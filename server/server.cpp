@@ -20,7 +20,6 @@
 #include "server/api/sdapi.h"
 #include "server/api/studio.h"
 #include "server/http/errors.h"
-#include "server/jobs/mask_service.h"
 #include "server/jobs/planner.h"
 #include "server/jobs/store_watcher.h"
 #include "server/jobs/url_images.h"

@@ -230,7 +230,7 @@ void Shell::make(const SettingLayer& once) {
   const Clock::time_point start = Clock::now();
   for (const ResolvedRequest& resolved : prepared.requests) {
     const auto write = [&](const Picture& picture, GenerationRecord record) {
-      record.request.seed = static_cast<int64_t>(picture.seed);
+      set_seed(record, picture);
       const WrittenPicture written = writer.write(picture, record, resolved.output());
       deliver(written, record, resolved, one, std::chrono::duration<double>(Clock::now() - start).count());
     };

@@ -19,6 +19,30 @@ namespace {
 
 using Gone = MaskService::Cancelled;
 
+// Runs a call of the service. What went wrong there becomes an answer of ours.
+template <class Call>
+auto from_service(Call&& call) {
+  try {
+    return call();
+  } catch (const MaskServiceError& e) {
+    HttpError error = [&]() -> HttpError {
+      switch (e.why()) {
+        case MaskServiceError::Unavailable: return {424, "mask_service_unavailable", e.what()};
+        case MaskServiceError::FoundNothing: return {422, "empty_mask", e.what()};
+        case MaskServiceError::Busy: return {429, "busy", e.what()};
+        case MaskServiceError::Failed: break;
+      }
+      return {502, "mask_service_failed", e.what()};
+    }();
+    if (e.why() == MaskServiceError::Busy) error.headers = {{"retry-after", "2"}};
+    error.hint = e.hint().plain();
+    throw error;
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::InvalidArgument) throw;
+    throw HttpError(400, "invalid_request", e.what(), "points");
+  }
+}
+
 const MaskService& service_of(const ApiContext& api) {
   if (!api.masks) throw HttpError(424, "mask_service_unavailable", "this server uses no mask service");
   return *api.masks;
@@ -146,9 +170,9 @@ HttpResponse mask_by_points(const ServerRequest& request, ApiContext& api, const
   const Json several = members.value("multimask", Json(false));
   if (!several.is_boolean() && !several.is_null())
     throw HttpError(400, "invalid_request", "multimask: must be true or false", "multimask");
-  const auto found =
-      service.by_points(query.image, points_in(members.value("points", Json()), members.value("labels", Json()), "points"),
-                        box_in(members), several == true, gone);
+  const auto points = points_in(members.value("points", Json()), members.value("labels", Json()), "points");
+  const auto box = box_in(members);
+  const auto found = from_service([&] { return service.by_points(query.image, points, box, several == true, gone); });
   if (several != true) return png_of(found.front().mask);
   Json masks = Json::array();
   for (const MaskFound& one : found) masks.push_back({{"mask", base64_encode(encode_png(one.mask))}, {"score", one.score}});
@@ -158,15 +182,18 @@ HttpResponse mask_by_points(const ServerRequest& request, ApiContext& api, const
 HttpResponse mask_by_text(const ServerRequest& request, ApiContext& api, const Gone& gone) {
   const MaskService& service = service_of(api);
   const MaskQuery query = query_of(request, api, {"image", "text", "confidence"});
-  return png_of(service.by_text(query.image, text_in(query.members), confidence_in(query.members, "confidence"), gone));
+  const std::string text = text_in(query.members);
+  const double confidence = confidence_in(query.members, "confidence");
+  return png_of(from_service([&] { return service.by_text(query.image, text, confidence, gone); }));
 }
 
 HttpResponse detect_objects(const ServerRequest& request, ApiContext& api, const Gone& gone) {
   const MaskService& service = service_of(api);
   const MaskQuery query = query_of(request, api, {"image", "text", "confidence"});
   const std::string text = text_in(query.members);
+  const double confidence = confidence_in(query.members, "confidence");
   Json objects = Json::array();
-  for (const MaskFound& one : service.detect(query.image, text, confidence_in(query.members, "confidence"), gone))
+  for (const MaskFound& one : from_service([&] { return service.detect(query.image, text, confidence, gone); }))
     objects.push_back({{"id", objects.size()},
                        {"mask", base64_encode(encode_png(one.mask))},
                        {"bbox", one.box},
@@ -182,11 +209,12 @@ void add_service_mask(Json& checked, ApiContext& api) {
   const MaskService& service = service_of(api);
   const auto canvas = checked["canvas"].get<std::string>();
   const Image image = image_of_asset(canvas, api);
-  Image mask;
-  if (checked.contains("mask_text"))
-    mask = service.by_text(image, checked["mask_text"].get<std::string>(), confidence_in(checked, "mask_confidence"));
-  else
-    mask = service.by_points(image, points_in(checked["mask_points"], Json(), "mask_points"), std::nullopt, false).front().mask;
+  const double confidence = confidence_in(checked, "mask_confidence");
+  const auto points = points_in(checked.value("mask_points", Json()), Json(), "mask_points");
+  const Image mask = from_service([&] {
+    return checked.contains("mask_text") ? service.by_text(image, checked["mask_text"].get<std::string>(), confidence)
+                                         : service.by_points(image, points, std::nullopt, false).front().mask;
+  });
   Asset fields;
   fields.kind = "mask";
   fields.parent = canvas.substr(std::string_view("asset:").size());

@@ -9,6 +9,7 @@
 #include "image/mask.h"
 #include "image/metadata.h"
 #include "image/resize.h"
+#include "pipeline/noise.h"
 #include "record/a1111_text.h"
 #include "record/picture_metadata.h"
 #include "server/api/waiting_client.h"
@@ -54,11 +55,13 @@ Json sdapi_info(const SdapiRequest& request, const Job& job, const std::vector<s
                     negative = member_or<std::string>(request.native, "negative", "");
   const Json model = member_or<Json>(job.resolved, "model", Json::object());
   Json seeds = Json::array(), prompts = Json::array(), negatives = Json::array(), subseeds = Json::array();
+  const std::string varied = member_or<std::string>(request.native, "variation", "");
+  const Variation variation = varied.empty() ? Variation{} : parse_variation(varied);
   for (const JobImage& image : job.images) {
     seeds.push_back(image.seed);
     prompts.push_back(prompt);
     negatives.push_back(negative);
-    subseeds.push_back(0);
+    subseeds.push_back(varied.empty() ? 0 : variation.seed + subseeds.size());
   }
   const double guidance = member_or(job.resolved, "guidance", request.cfg_scale.value_or(1.0));
   return {{"prompt", prompt},
@@ -67,9 +70,9 @@ Json sdapi_info(const SdapiRequest& request, const Job& job, const std::vector<s
           {"all_negative_prompts", negatives},
           {"seed", count ? Json(job.images.front().seed) : Json(member_or<int64_t>(job.request, "seed", -1))},
           {"all_seeds", seeds},
-          {"subseed", 0},
+          {"subseed", variation.seed},
           {"all_subseeds", subseeds},
-          {"subseed_strength", 0},
+          {"subseed_strength", variation.strength},
           {"width", count ? job.images.front().width : member_or(job.resolved, "width", 0)},
           {"height", count ? job.images.front().height : member_or(job.resolved, "height", 0)},
           {"sampler_name", sdapi_sampler_name(member_or<std::string>(job.resolved, "sampler", "euler"))},

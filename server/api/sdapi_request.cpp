@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <random>
 
 #include "app/adapters.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "image/format.h"
+#include "pipeline/noise.h"
 #include "pipeline/picture_size.h"
 #include "record/a1111_text.h"
 #include "server/http/errors.h"
@@ -113,6 +115,11 @@ void read_sampling(const Json& body, SdapiRequest& request) {
     const Json* given = sdapi_member(body, "seed");
     native["seed"] = given->is_number_integer() ? given->get<int64_t>() : static_cast<int64_t>(std::min(*seed, 9.2e18));
   }
+  if (const auto strength = sdapi_number(body, "subseed_strength", 0, 1); strength.value_or(0) > 0) {
+    const double other = sdapi_number(body, "subseed", -1, 9.2e18).value_or(-1);
+    native["variation"] = Variation{other < 0 ? std::random_device{}() : static_cast<uint64_t>(other), *strength}.text();
+  }
+  if (sdapi_flag(body, "tiling", false)) native["tile"] = "both";
   if (const auto steps = sdapi_integer(body, "steps", 1, kMostSteps)) native["steps"] = *steps;
   if (const auto scale = sdapi_number(body, "cfg_scale", 0, 1000)) request.cfg_scale = scale;
   if (const auto scale = sdapi_number(body, "distilled_cfg_scale", 0, 1000)) request.distilled_cfg_scale = scale;
@@ -155,7 +162,6 @@ void read_overrides(const Json& body, SdapiRequest& request) {
 }
 
 void refuse_unsupported(const Json& body) {
-  if (sdapi_flag(body, "tiling", false)) invalid("tiling", "images that tile are not supported");
   if (sdapi_flag(body, "enable_hr", false))
     invalid("enable_hr", "a second pass is not supported; ask for the size that you want, or use extra-single-image");
 }

@@ -52,6 +52,13 @@ TEST(SdapiRequest, APromptIsEnough) {
   EXPECT_FALSE(r.has_size);
 }
 
+TEST(SdapiRequest, SubseedsAreVariations) {
+  EXPECT_EQ(txt2img(R"({"subseed":9,"subseed_strength":0.25,"tiling":true})").native["variation"], "9:0.25");
+  EXPECT_EQ(txt2img(R"({"tiling":true})").native["tile"], "both");
+  EXPECT_FALSE(txt2img(R"({"subseed":9,"subseed_strength":0})").native.contains("variation"));
+  EXPECT_TRUE(txt2img(R"({"subseed":-1,"subseed_strength":0.5})").native.contains("variation")) << "of a random seed";
+}
+
 TEST(SdapiRequest, ExplicitMembersWinOverTheInfotext) {
   const SdapiRequest r = txt2img(
       R"({"infotext":"a fox\nNegative prompt: rain\nSteps: 9, Sampler: Heun, CFG scale: 3, Seed: 5, Size: 256x128","steps":4})");
@@ -86,7 +93,8 @@ TEST(SdapiRequest, ErrorsNameTheMember) {
       {R"({"width":10})", "422 width"},
       {R"({"width":100000,"height":64})", "422 width"},
       {R"({"batch_size":1000,"n_iter":1000})", "422 n_iter"},
-      {R"({"tiling":true})", "422 tiling"},
+      {R"({"tiling":"often"})", "422 tiling"},
+      {R"({"subseed":1,"subseed_strength":2})", "422 subseed_strength"},
       {R"({"enable_hr":true})", "422 enable_hr"},
       {R"({"extra_images":"A"})", "422 extra_images"},
       {R"({"override_settings":{"samples_format":"gif"}})", "422 samples_format"},

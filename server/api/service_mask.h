@@ -1,8 +1,8 @@
 #pragma once
 
+#include "app/mask_service.h"
 #include "base/json.h"
 #include "server/api/api_context.h"
-#include "server/jobs/mask_service.h"
 
 namespace flux2 {
 

@@ -15,6 +15,7 @@
 #include "base/foreign_text.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "image/mask_shapes.h"
 #include "server/http/errors.h"
 #include "server/jobs/studio_request.h"
 #include "server/jobs/tried_adapters.h"
@@ -33,8 +34,9 @@ struct FieldTexts {
 // Fields that a request over the network may set under their own names. Those that a project file may set name no files and take
 // nothing of the machine; the others here are about one image.
 bool is_plain_field(const Field& field) {
-  static const std::vector<std::string> more = {"prompt",   "mask_box",      "mask_invert",     "base",
-                                                "upsample", "upsample_each", "rewritten_prompt"};
+  static const std::vector<std::string> more = {"prompt",    "mask_box",   "mask_ellipse",  "mask_polygon",
+                                                "mask_wand", "mask_color", "mask_invert",   "variation",
+                                                "base",      "upsample",   "upsample_each", "rewritten_prompt"};
   static const std::vector<std::string> fewer = {"sidecar", "output_type", "preview", "extend", "align", "match", "metadata"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), field.name) != names.end();
@@ -114,9 +116,10 @@ const std::map<std::string, SpecialMember>& special_members() {
                          texts_of(j);
                          return std::vector<std::string>{};
                        }};
-    for (const char* image : {"canvas", "mask"})
-      m[image] = {"string", "", image == std::string("mask") ? "white areas are regenerated" : "the image to change",
-                  [](const Json& j) {
+    for (const auto& [image, help] :
+         {std::pair{"canvas", "the image to change"}, std::pair{"mask", "white areas are regenerated"},
+          std::pair{"mask_from_diff", "regenerate the pixels in which this image differs"}})
+      m[image] = {"string", "", help, [](const Json& j) {
                     must_be(j, j.is_string(), "an image: asset:ID, a data URL or base64");
                     return std::vector<std::string>{};
                   }};
@@ -336,6 +339,14 @@ std::string asset_id_of(const std::string& text) {
   return id;
 }
 
+// Members that say which part of an image to regenerate.
+constexpr std::array kMasks = {"mask",       "mask_box",       "mask_ellipse", "mask_polygon", "mask_wand",
+                               "mask_color", "mask_from_diff", "extend",       "mask_text",    "mask_points"};
+constexpr const char* kOnlyInpaint = "belongs to jobs of kind inpaint";
+// Members that are images, and what each image is.
+constexpr std::array<std::pair<const char*, const char*>, 3> kImages = {
+    {{"canvas", "reference"}, {"mask", "mask"}, {"mask_from_diff", "reference"}}};
+
 void require_images(const Json& request, const std::string& kind, bool elements_have_images,
                     std::vector<HttpError::FieldProblem>& problems) {
   const size_t references = request.contains("references") ? request["references"].size() : 0;
@@ -344,12 +355,14 @@ void require_images(const Json& request, const std::string& kind, bool elements_
   if (kind == "inpaint") {
     if (!request.contains("canvas")) problems.push_back({"canvas", "inpainting needs the image to change"});
     const auto gives_mask = [&](const char* member) { return request.contains(member); };
-    constexpr std::array kMasks = {"mask", "mask_box", "extend", "mask_text", "mask_points"};
     if (std::none_of(kMasks.begin(), kMasks.end(), gives_mask))
-      problems.push_back({"mask", "inpainting needs a mask, mask_box, mask_text, mask_points or extend"});
+      problems.push_back({"mask",
+                          "inpainting needs a mask, a selection such as mask_box or mask_wand, mask_text, mask_points or "
+                          "extend"});
   } else {
-    for (const char* member : {"canvas", "mask", "mask_box", "extend", "mask_text", "mask_points"})
-      if (request.contains(member)) problems.push_back({member, "belongs to jobs of kind inpaint"});
+    if (request.contains("canvas")) problems.push_back({"canvas", kOnlyInpaint});
+    for (const char* member : kMasks)
+      if (request.contains(member)) problems.push_back({member, kOnlyInpaint});
   }
 }
 
@@ -481,10 +494,9 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
       Json& image = checked["references"][i];
       image = stored_image(image.get<std::string>(), "reference", assets, context, fmt::format("references[{}]", i));
     }
-  for (const char* member : {"canvas", "mask"})
+  for (const auto& [member, what] : kImages)
     if (checked.contains(member))
-      checked[member] = stored_image(checked[member].get<std::string>(), member == std::string("mask") ? "mask" : "reference",
-                                     assets, context, member);
+      checked[member] = stored_image(checked[member].get<std::string>(), what, assets, context, member);
   finish_in_studio(checked, resolution, assets, context.limits.request, warnings);
   if (spec.seed.value_or(-1) < 0) checked["seed"] = random_seed();
   return checked;
@@ -511,6 +523,7 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
     for (const Json& image : request["references"]) input.push_back(path_of(image));
   if (!input.empty()) layer["input"] = {input, "references"};
   if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
+  if (request.contains("mask_from_diff")) layer["mask-from-diff"] = {{path_of(request["mask_from_diff"])}, "mask_from_diff"};
   if (request.contains("loras"))
     for (const Json& one : request["loras"]) adapters.push_back(adapter_setting(adapter_text(one), assets, context));
   if (!adapters.empty()) layer["lora"] = {adapters, "loras"};
@@ -522,8 +535,9 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
   static const std::map<std::string, std::string> renamed = {
       {"batch", "count"}, {"format", "output_format"}, {"quality", "output_quality"}};
   // What the client itself does with the result, and lists that follow below.
-  static const std::vector<std::string> local = {"output", "preview_file", "input",   "mask",
-                                                 "lora",   "repeat",       "sidecar", "output_type"};
+  static const std::vector<std::string> local = {"output",         "preview_file", "input",        "mask",
+                                                 "mask_from_diff", "mask_points",  "mask_service", "lora",
+                                                 "repeat",         "sidecar",      "output_type"};
   Json request = {{"kind", kind}};
   for (const Field& field : request_fields()) {
     const auto value = get_value(spec, field);
@@ -539,6 +553,12 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
       else request["references"].push_back(image((*spec.input)[i]));
     }
   if (spec.mask) request["mask"] = image(*spec.mask);
+  if (spec.mask_points)
+    for (const std::string& text : *spec.mask_points) {
+      const MaskPoint point = parse_mask_point(text);
+      request["mask_points"].push_back({point.x, point.y, point.include ? 1 : 0});
+    }
+  if (spec.mask_from_diff) request["mask_from_diff"] = image(*spec.mask_from_diff);
   if (spec.lora)
     for (const std::string& adapter : *spec.lora) request["loras"].push_back(adapter);
   return request;

@@ -24,8 +24,8 @@ constexpr double kUsableShare = 0.95;  // of a GPU's memory
 // What the memory of a request depends on: everything but its texts and seeds, and the sizes of its images.
 std::string shape_of(const Json& request, const AssetStore& assets) {
   Json shape = request;
-  for (const char* member :
-       {"prompt", "negative", "seed", "client_ref", "priority", "preempt", "tags", "save", "project_id", "elements", kResolution})
+  for (const char* member : {"prompt", "negative", "seed", "variation", "client_ref", "priority", "preempt", "tags", "save",
+                             "project_id", "elements", kResolution})
     shape.erase(member);
   const auto size_of = [&](Json& image) {
     const auto asset = assets.get(image.get<std::string>().substr(std::string_view("asset:").size()));
@@ -33,7 +33,7 @@ std::string shape_of(const Json& request, const AssetStore& assets) {
   };
   if (shape.contains("references"))
     for (Json& image : shape["references"]) size_of(image);
-  for (const char* member : {"canvas", "mask"})
+  for (const char* member : {"canvas", "mask", "mask_from_diff"})
     if (shape.contains(member)) size_of(shape[member]);
   return shape.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

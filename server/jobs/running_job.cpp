@@ -167,7 +167,7 @@ void RunningJob::preview(const Image& image, const StepDone& step) {
 
 UnsavedImage RunningJob::take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
   record.seconds = {};  // the job has the times: equal requests give equal bytes
-  record.request.seed = static_cast<int64_t>(picture.seed);
+  set_seed(record, picture);
   record.index = picture.index;
   PictureWriter writer(resolved.spec);
   Image image = writer.image_of(picture);

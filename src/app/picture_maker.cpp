@@ -266,7 +266,8 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     for (size_t i = 0; i < requests.size(); ++i) {
       Request request = requests[i].request;
       if (request.batch <= delivered[i]) continue;
-      request.seed += static_cast<uint64_t>(delivered[i]);
+      const auto [seed, variation] = request.seed_of_image(delivered[i]);
+      request.seed = seed, request.variation = variation;
       request.batch -= delivered[i];
       rest.push_back(std::move(request));
       which.push_back(i);

@@ -183,9 +183,14 @@ fs::path PictureWriter::write_encoded(std::span<const std::byte> bytes, const Ge
   return path;
 }
 
+void set_seed(GenerationRecord& record, const Picture& picture) {
+  record.request.seed = static_cast<int64_t>(picture.seed);
+  if (picture.variation) record.request.variation = picture.variation->text();
+}
+
 EncodedPicture PictureWriter::encoded(const Picture& picture, Image image, GenerationRecord record, const std::string& target,
                                       const Finish& finish) const {
-  record.request.seed = static_cast<int64_t>(picture.seed);
+  set_seed(record, picture);
   record.index = picture.index;
   EncodedPicture result{.image = finish && writes_image_ ? finish(image) : std::move(image), .bytes = {}, .record = {}};
   if (writes_image_) result.bytes = encode(result.image, record, target);

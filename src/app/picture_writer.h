@@ -28,6 +28,9 @@ struct EncodedPicture {
   GenerationRecord record;
 };
 
+// The record of a request becomes that of one image of its batch.
+void set_seed(GenerationRecord& record, const Picture& picture);
+
 // Writes images to files as a request asks: the image, its latents (same name, extension .safetensors), or both.
 class PictureWriter {
  public:

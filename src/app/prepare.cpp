@@ -61,10 +61,14 @@ void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolve
     ResolvedRequest one = resolved;
     RequestSpec& recorded = one.record.request;
     one.request.batch = 1;
-    one.request.seed = request.seed + static_cast<uint64_t>(k);
-    one.request.prompt = wildcards->expand(request.prompt, one.request.seed);
-    one.request.negative = wildcards->expand(request.negative, one.request.seed);
-    recorded.seed = static_cast<int64_t>(one.request.seed);
+    const auto [seed, variation] = request.seed_of_image(k);
+    one.request.seed = seed;
+    one.request.variation = variation;
+    const uint64_t draw = request.seed + static_cast<uint64_t>(k);
+    one.request.prompt = wildcards->expand(request.prompt, draw);
+    one.request.negative = wildcards->expand(request.negative, draw);
+    recorded.seed = static_cast<int64_t>(seed);
+    if (variation) recorded.variation = variation->text();
     recorded.prompt = one.request.prompt;
     recorded.negative = one.request.negative;
     check_request_limits(recorded, limits);

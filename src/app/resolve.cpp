@@ -30,6 +30,14 @@ uint64_t choose_seed(const RequestSpec& spec, int batch) {
   return static_cast<uint64_t>(seed);
 }
 
+Variation chosen_variation(const RequestSpec& spec, int batch) {
+  const Variation variation = parse_variation(*spec.variation);
+  check(variation.seed <= static_cast<uint64_t>(kMaxSeed - (batch - 1)),
+        "{}: seed {} with {} images exceeds the largest seed, 2^63-1", spec.origin("variation"), variation.seed, batch);
+  check(!spec.noise_file, "{}: the noise comes from a file, so there is no seed to vary", spec.origin("variation"));
+  return variation;
+}
+
 // How this model uses guidance.
 void resolve_guidance(const RequestSpec& spec, const ModelFiles& model, Request& request, const Log& log) {
   const ModelDefaults& defaults = model.defaults;
@@ -148,6 +156,8 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.quant_text_encoder = spec.quant_text_encoder;
   used.vae_dtype = spec.vae_dtype;
   if (request.shift > 0) used.shift = request.shift;
+  if (request.variation) used.variation = request.variation->text();
+  if (request.tile_x || request.tile_y) used.tile = spec.tile;
   if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
   if (request.cache_tolerance > 0) used.cache = spec.cache;
   if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
@@ -194,6 +204,9 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   request.noise = parse_noise(spec.noise.value_or("torch-cpu"));
   request.time_rounding = parse_time_rounding(spec.time_rounding.value_or("exact"));
   request.sampler = sampler_named(spec.sampler.value_or("euler"));
+  if (spec.variation) request.variation = chosen_variation(spec, request.batch);
+  const std::string tile = spec.tile.value_or("off");
+  request.tile_x = tile == "x" || tile == "both", request.tile_y = tile == "y" || tile == "both";
   request.cache_tolerance = cache_tolerance(spec.cache.value_or("off"));
   constexpr int kFewestCachedSteps = 8;
   if (request.cache_tolerance > 0 && request.steps < kFewestCachedSteps) {

@@ -1,9 +1,11 @@
 #include "app/resolve_inpaint.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "app/mask_service.h"
 #include "base/error.h"
-#include "image/mask.h"
+#include "image/mask_shapes.h"
 #include "pipeline/inpaint.h"
 #include "pipeline/picture_size.h"
 
@@ -54,12 +56,52 @@ Image mask_for(const Image& canvas, const PictureRecord& name, const GivenPictur
   return scaled_mask(mask, canvas.width, canvas.height);
 }
 
+// What a mask service finds in the image.
+void add_service_mask(Image& mask, const Image& canvas, const RequestSpec& spec) {
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const MaskService service(spec.mask_service.value_or(kMaskService), http_settings(environment));
+  const auto add = [&](const Image& found) {
+    for (size_t i = 0; i < mask.pixels.size(); ++i) mask.pixels[i] = std::max(mask.pixels[i], found.pixels[i]);
+  };
+  if (spec.mask_text)
+    in_context(spec.origin("mask_text"),
+               [&] { add(service.by_text(canvas, *spec.mask_text, spec.mask_confidence.value_or(kMaskConfidence))); });
+  if (spec.mask_points)
+    in_context(spec.origin("mask_points"), [&] {
+      std::vector<MaskPoint> points;
+      for (const std::string& text : *spec.mask_points) points.push_back(parse_mask_point(text));
+      add(service.by_points(canvas, points, std::nullopt, false).front().mask);
+    });
+}
+
+// What the request selects in the image by shapes, colours and differences.
+void add_selections(Image& mask, const Image& canvas, const RequestSpec& spec, InputImages& images) {
+  const auto each = [&](const char* field, const RequestSpec::Texts& texts, const auto& add) {
+    for (const std::string& text : texts.value_or(std::vector<std::string>{})) in_context(spec.origin(field), [&] { add(text); });
+  };
+  each("mask_box", spec.mask_box, [&](const std::string& text) { add_box(mask, parse_box(text)); });
+  each("mask_ellipse", spec.mask_ellipse, [&](const std::string& text) { add_ellipse(mask, parse_box(text)); });
+  each("mask_polygon", spec.mask_polygon, [&](const std::string& text) { add_polygon(mask, parse_polygon(text)); });
+  each("mask_wand", spec.mask_wand, [&](const std::string& text) { add_wand(mask, canvas, parse_wand(text)); });
+  each("mask_color", spec.mask_color, [&](const std::string& text) { add_colour(mask, canvas, parse_colour_choice(text)); });
+  if (spec.mask_text || spec.mask_points) add_service_mask(mask, canvas, spec);
+  if (spec.mask_from_diff)
+    in_context(spec.origin("mask_from_diff"), [&] { add_difference(mask, canvas, *images.picture(*spec.mask_from_diff).image); });
+}
+
+// Whether the request itself says which area it means.
+bool selects_area(const RequestSpec& spec) {
+  return spec.mask || spec.mask_box || spec.mask_ellipse || spec.mask_polygon || spec.mask_wand || spec.mask_color ||
+         spec.mask_from_diff || spec.mask_text || spec.mask_points;
+}
+
 Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images, const Log& log) {
-  const bool transparent = !spec.mask && !spec.mask_box && has_transparency(*given.image);
-  if (!spec.mask && !spec.mask_box && !spec.extend && !transparent)
+  const bool transparent = !selects_area(spec) && has_transparency(*given.image);
+  if (!selects_area(spec) && !spec.extend && !transparent)
     throw Error(ErrorCode::InvalidArgument, "it is not clear which part of the image to regenerate",
-                Hint("use {0}, {1}, {2}, or an image with transparent areas",
-                     {set_option("mask", "FILE"), set_option("mask_box", "x,y,w,h"), set_option("extend", "l,t,r,b")}));
+                Hint("use {0}, {1}, {2}, {3}, or an image with transparent areas",
+                     {set_option("mask", "FILE"), set_option("mask_box", "x,y,w,h"), set_option("mask_wand", "x,y"),
+                      set_option("extend", "l,t,r,b")}));
   Masked masked;
   const Image& canvas = *given.image;
   masked.mask = Image(canvas.width, canvas.height, 1);
@@ -70,8 +112,7 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
   } else if (transparent) {
     masked.mask = mask_of_picture(canvas);
   }
-  for (const std::string& box : spec.mask_box.value_or(std::vector<std::string>{}))
-    in_context(spec.origin("mask_box"), [&] { add_box(masked.mask, parse_box(box)); });
+  add_selections(masked.mask, canvas, spec, images);
   if (spec.mask_invert.value_or(false)) invert(masked.mask);
 
   // If transparency is the mask, the canvas becomes opaque; otherwise transparency is kept.
@@ -109,6 +150,12 @@ WatermarkBits watermark_of_whole(const RequestSpec& spec, const Image& canvas, c
 
 }  // namespace
 
+CanvasMask mask_of_request(const RequestSpec& spec, const Log& log, InputImages& images) {
+  check(spec.input && spec.input->size() == 1, "a mask is about one image");
+  Masked masked = read_masked(spec, images.picture(spec.input->front()), images, log);
+  return {.canvas = std::move(masked.canvas), .mask = std::move(masked.mask)};
+}
+
 ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
   if (!spec.input || spec.input->empty())
     throw Error(ErrorCode::InvalidArgument, "inpainting needs an image", Hint("name one with {0}", {set_option("input")}));
@@ -138,7 +185,10 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   record.mask_sha256 = masked.mask_record.sha256;
   RequestSpec& used = record.request;
   if (strength < 1.0) used.strength = strength;
-  used.mask_box = spec.mask_box;
+  used.mask_box = spec.mask_box, used.mask_ellipse = spec.mask_ellipse, used.mask_polygon = spec.mask_polygon;
+  used.mask_wand = spec.mask_wand, used.mask_color = spec.mask_color;
+  used.mask_text = spec.mask_text, used.mask_points = spec.mask_points;
+  if (spec.mask_text) used.mask_confidence = spec.mask_confidence;
   if (spec.mask_invert.value_or(false)) used.mask_invert = true;
   used.extend = spec.extend;
   used.grow = options.grow, used.feather = options.feather;

@@ -43,6 +43,20 @@ class InpaintOptionsOf : public testing::Test {
   std::string canvas_ = (fs::create_directories(folder_), file("canvas.png", Image(640, 480, 3)));
 };
 
+TEST_F(InpaintOptionsOf, SelectionsAddUp) {
+  const ResolvedRequest both = ask({"-i", canvas_, "--mask-box", "100,100,10,10", "--mask-ellipse", "300,100,20,20", "--crop",
+                                    "0", "--grow", "0", "--feather", "0"});
+  EXPECT_GE(both.request.width, 220);
+  EXPECT_EQ(both.record.request.mask_ellipse, std::vector<std::string>{"300,100,20,20"});
+  Image changed(640, 480, 3);
+  for (int x = 200; x < 264; ++x) *changed.at(x, 300) = 200;
+  const std::string other = file("changed.png", changed);
+  EXPECT_GE(ask({"-i", canvas_, "--mask-from-diff", other, "--crop", "0"}).request.width, 64);
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("--mask-wand"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-from-diff", canvas_}), HasSubstr("do not differ"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-color", "#ffffff"}), HasSubstr("no pixel has the colour #ffffff"));
+}
+
 TEST_F(InpaintOptionsOf, BecomeARequestForTheRegion) {
   const std::string reference = file("r.png", Image(64, 96, 3));
   const ResolvedRequest resolved = ask({"-i", canvas_, "-i", reference, "--mask-box", "100,100,80,80", "--strength", "0.7"});

@@ -107,6 +107,7 @@ void check_request(const Request& r, const Models& models) {
   }
   check_schedule(r);
   check_noise(r.noise);
+  if (r.variation) check_number(r.variation->strength, 0, 1, "the strength of the variation");
   check_number(r.guidance, -kLargestGuidance, kLargestGuidance, "the guidance");
   if (r.cfg) check_number(*r.cfg, -kLargestGuidance, kLargestGuidance, "cfg");
   check(r.references.size() <= kMostReferences, "{} references: at most {} are possible", r.references.size(), kMostReferences);

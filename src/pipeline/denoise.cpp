@@ -8,6 +8,7 @@
 #include "ops/view.h"
 #include "pipeline/canvas.h"
 #include "pipeline/latents.h"
+#include "pipeline/seamless.h"
 #include "pipeline/step.h"
 
 namespace flux2 {
@@ -61,9 +62,11 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
     bool first = true;
+    const GridShift shift = seamless_shift(request, i);
     Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
-      v = cache.velocity(at, [&] { return guided.velocity(state, sigma); });
+      v = cache.velocity(
+          at, [&] { return shift.is_none() ? guided.velocity(state, sigma) : shift.undo(guided.velocity(shift(state), sigma)); });
       if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
       return v;
     });

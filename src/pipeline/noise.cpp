@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -43,6 +44,44 @@ NoiseSource parse_noise(std::string_view text) {
   }
   fail(ErrorCode::InvalidArgument,
        "noise \"{}\" is not one of torch-cpu, torch-cuda, torch-cuda:SMSxTHREADS (like 132x2048), grid", text);
+}
+
+std::string Variation::text() const { return fmt::format("{}:{}", seed, strength); }
+
+Variation parse_variation(std::string_view text) {
+  Variation variation;
+  const char* end = text.data() + text.size();
+  const auto [colon, first] = std::from_chars(text.data(), end, variation.seed);
+  if (first == std::errc() && colon < end && *colon == ':') {
+    const auto [last, second] = std::from_chars(colon + 1, end, variation.strength);
+    constexpr uint64_t kLargestSeed = (uint64_t{1} << 63) - 1;
+    if (second == std::errc() && last == end && variation.strength >= 0 && variation.strength <= 1 &&
+        variation.seed <= kLargestSeed)
+      return variation;
+  }
+  fail(ErrorCode::InvalidArgument, "\"{}\" is not a variation; write SEED:STRENGTH with a strength from 0 to 1, like 7:0.2",
+       text);
+}
+
+void mix_noise(std::vector<float>& noise, const std::vector<float>& other, double strength) {
+  require(noise.size() == other.size(), "noise of {} and {} values", noise.size(), other.size());
+  if (strength == 0) return;
+  if (strength == 1) {
+    noise = other;
+    return;
+  }
+  double product = 0, first = 0, second = 0;
+  for (size_t i = 0; i < noise.size(); ++i) {
+    const double a = noise[i], b = other[i];
+    product += a * b, first += a * a, second += b * b;
+  }
+  const double cosine = first > 0 && second > 0 ? std::clamp(product / std::sqrt(first * second), -1.0, 1.0) : 1.0;
+  const double angle = std::acos(cosine), sine = std::sin(angle);
+  // Noise of almost the same or the opposite direction has no arc between: a straight line then.
+  const bool has_arc = sine > 1e-6;
+  const double a = has_arc ? std::sin((1 - strength) * angle) / sine : 1 - strength;
+  const double b = has_arc ? std::sin(strength * angle) / sine : strength;
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(a * noise[i] + b * other[i]);
 }
 
 namespace {

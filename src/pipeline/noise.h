@@ -23,6 +23,19 @@ struct NoiseSource {
 };
 NoiseSource parse_noise(std::string_view text);
 
+// Noise of a second seed that is mixed in: at strength 0 the image stays as it is, at 1 it is that of the other seed.
+struct Variation {
+  uint64_t seed = 0;
+  double strength = 0;
+
+  std::string text() const;  // which parse_variation reads back
+  bool operator==(const Variation&) const = default;
+};
+Variation parse_variation(std::string_view text);  // "SEED:STRENGTH"
+
+// Along the arc from `noise` to `other`, so that the result is unit normal noise again.
+void mix_noise(std::vector<float>& noise, const std::vector<float>& other, double strength);
+
 // Unit normal noise for one image, [128, rows, columns]. "torch-cuda" noise is drawn on the GPU if there is one, bit-identical to
 // PyTorch.
 std::vector<float> make_noise(const NoiseSource& source, uint64_t seed, int64_t channels, int64_t rows, int64_t columns,

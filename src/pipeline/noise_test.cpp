@@ -68,6 +68,40 @@ TEST(Noise, GridKeepsTheMiddle) {
   EXPECT_NEAR(square / static_cast<double>(large.size()), 1.0, 0.05);
 }
 
+TEST(Noise, AVariationIsNoiseBetweenTwoSeeds) {
+  const auto first = make_noise({}, 1, 128, 8, 8), second = make_noise({}, 2, 128, 8, 8);
+  const auto mixed = [&](double strength) {
+    std::vector<float> noise = first;
+    mix_noise(noise, second, strength);
+    return noise;
+  };
+  EXPECT_EQ(mixed(0), first);
+  EXPECT_EQ(mixed(1), second);
+  const auto product = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+    return sum / static_cast<double>(a.size());
+  };
+  double closeness = 1;
+  for (double strength : {0.1, 0.3, 0.5, 0.9}) {
+    const auto noise = mixed(strength);
+    EXPECT_NEAR(product(noise, noise), 1, 0.05) << strength;  // a straight mix would lose energy: 0.5 at one half
+    EXPECT_LT(product(noise, first), closeness) << strength;
+    closeness = product(noise, first);
+  }
+  std::vector<float> itself = first;
+  mix_noise(itself, first, 0.5);
+  for (size_t i = 0; i < first.size(); ++i) ASSERT_FLOAT_EQ(itself[i], first[i]);
+}
+
+TEST(Noise, VariationsAreWrittenAsSeedAndStrength) {
+  EXPECT_EQ(parse_variation("7:0.25"), (Variation{7, 0.25}));
+  EXPECT_EQ(parse_variation(Variation{123, 0.1}.text()), (Variation{123, 0.1}));
+  for (const char* bad :
+       {"", "7", "7:", ":0.1", "7:1.5", "7:-0.1", "-1:0.1", "7:x", "7:0.1x", "9223372036854775808:0.1", "7:nan"})
+    EXPECT_THROW(parse_variation(bad), Error) << bad;
+}
+
 TEST(Noise, Names) {
   EXPECT_EQ(parse_noise("torch-cpu").name(), "torch-cpu");
   EXPECT_EQ(parse_noise("torch-cuda:108x2048").name(), "torch-cuda:108x2048");

@@ -4,6 +4,12 @@
 
 namespace flux2 {
 
+Request::ImageSeed Request::seed_of_image(int index) const {
+  const auto offset = static_cast<uint64_t>(index);
+  if (!variation) return {.seed = seed + offset};
+  return {.seed = seed, .variation = Variation{variation->seed + offset, variation->strength}};
+}
+
 std::vector<float> Request::sigmas() const {
   std::vector<float> all = make_sigmas(schedule, tokens(), steps, shift);
   return canvas ? sigmas_for_strength(std::move(all), canvas->strength) : all;

@@ -32,12 +32,14 @@ struct Request {
   std::optional<double> cfg;  // true classifier-free guidance: two passes a step
   uint64_t seed = 0;          // image k of a batch starts from seed + k
   int batch = 1;
+  std::optional<Variation> variation;  // then all images of a batch start from `seed`, and the seed of the variation counts up
   Sampler sampler = Sampler::Euler;
   Schedule schedule;
   double shift = 0;  // 0: the model's rule
   NoiseSource noise;
   TimeRounding time_rounding = TimeRounding::Exact;
-  double cache_tolerance = 0;  // of steps that are left out (step_cache.h); 0: every step is computed
+  bool tile_x = false, tile_y = false;  // the right edge continues at the left one, the bottom at the top (seamless.h)
+  double cache_tolerance = 0;           // of steps that are left out (step_cache.h); 0: every step is computed
 
   // Reference images, "image 1" of the prompt first; sides are multiples of 16.
   std::vector<std::shared_ptr<const Planes>> references;
@@ -56,6 +58,13 @@ struct Request {
   bool decode = true;  // false: images are delivered as latents alone
 
   std::vector<bool> watermark = {};  // bits that images carry invisibly (image/watermark.h); empty: none
+
+  // What image `index` of the batch starts from.
+  struct ImageSeed {
+    uint64_t seed = 0;
+    std::optional<Variation> variation = {};
+  };
+  ImageSeed seed_of_image(int index) const;
 
   std::vector<float> sigmas() const;  // those of the steps that are run
   int64_t rows() const { return height / 16; }

@@ -13,6 +13,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
 #include "pipeline/references.h"
+#include "pipeline/seamless.h"
 #include "pipeline/text_states.h"
 #include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
@@ -96,9 +97,16 @@ TextConditions encode_text(Session& session, const Request& request, const Progr
   return text;
 }
 
-std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t seed, Stream& stream) {
-  if (!request.given_noise.defined())
-    return make_noise(request.noise.on(stream.device()), seed, channels, request.rows(), request.columns(), &stream);
+std::vector<float> noise_for(const Request& request, int64_t channels, int index, Stream& stream) {
+  if (!request.given_noise.defined()) {
+    const auto [seed, variation] = request.seed_of_image(index);
+    const NoiseSource source = request.noise.on(stream.device());
+    std::vector<float> noise = make_noise(source, seed, channels, request.rows(), request.columns(), &stream);
+    if (variation)
+      mix_noise(noise, make_noise(source, variation->seed, channels, request.rows(), request.columns(), &stream),
+                variation->strength);
+    return noise;
+  }
   const Shape expected{channels, request.rows(), request.columns()};
   check(request.given_noise.shape() == expected, "the given noise has shape {}; this size needs {}", request.given_noise.shape(),
         expected);
@@ -108,7 +116,7 @@ std::vector<float> noise_for(const Request& request, int64_t channels, uint64_t 
 // The first image's noise. If the host draws it, another thread does so while the text is encoded.
 std::future<std::vector<float>> first_noise(const Request& request, int64_t channels, Stream& stream) {
   const bool needs_stream = request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
-  const auto draw = [&, channels] { return noise_for(request, channels, request.seed, stream); };
+  const auto draw = [&, channels] { return noise_for(request, channels, 0, stream); };
   try {
     if (!needs_stream) return std::async(std::launch::async, draw);
   } catch (const std::system_error&) {
@@ -152,16 +160,21 @@ DecodedPicture decode_in_less_memory(Session& session, const Tensor& z, int64_t 
 // Image `index` of a request from its finished latents z [1, I, 128].
 Picture picture_of(Session& session, const Request& request, const Tensor& z, int index, const Progress& progress) {
   const int64_t rows = request.rows(), columns = request.columns();
-  Picture picture{.seed = request.seed + static_cast<uint64_t>(index), .index = index, .rows = rows, .columns = columns};
+  const auto [seed, variation] = request.seed_of_image(index);
+  Picture picture{.seed = seed, .variation = variation, .index = index, .rows = rows, .columns = columns};
   picture.latents = planes_of_tokens(z);
   if (has_nan(picture.latents)) throw damaged_model(session, "the transformer produced values that are not numbers");
   if (!request.decode) return picture;
+  const WrappedGrid grid(request, z);  // a seamless image is decoded with the other side beyond each edge
   std::function<DecodedPicture()> in_f32;
-  if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(z, rows, columns)); };
+  if (session.decode_in_f32)
+    in_f32 = [&] { return DecodedPicture(session.decode_in_f32(grid.tokens(), grid.rows(), grid.columns())); };
   const bool only_in_f32 = session.always_decode_in_f32 && in_f32;
-  picture.decoded =
-      checked_decode([&] { return only_in_f32 ? in_f32() : decode_in_less_memory(session, z, rows, columns, progress); },
-                     only_in_f32 ? nullptr : in_f32, session, picture.decoded_in_f32);
+  const auto decode = [&] {
+    return only_in_f32 ? in_f32() : decode_in_less_memory(session, grid.tokens(), grid.rows(), grid.columns(), progress);
+  };
+  picture.decoded = checked_decode(decode, only_in_f32 ? nullptr : in_f32, session, picture.decoded_in_f32);
+  if (grid.is_wrapped()) picture.decoded = DecodedPicture(grid.middle(picture.decoded.planes()));
   if (session.trace && picture.index == 0)
     session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
   if (!request.watermark.empty()) {
@@ -224,7 +237,7 @@ bool can_run_together(const Request& a, const Request& b) {
   };
   return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
          a.cfg == b.cfg && a.sampler == b.sampler && a.sigmas() == b.sigmas() && a.time_rounding == b.time_rounding &&
-         a.cache_tolerance == b.cache_tolerance;
+         a.cache_tolerance == b.cache_tolerance && a.tile_x == b.tile_x && a.tile_y == b.tile_y;
 }
 
 PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, const Progress& progress,
@@ -279,9 +292,7 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
     std::vector<std::vector<float>> noise;
     for (const WantedImage& image : group) {
       const Request& request = requests[image.request];
-      noise.push_back(drawn.valid()
-                          ? drawn.get()
-                          : noise_for(request, channels, request.seed + static_cast<uint64_t>(image.index), *session.stream));
+      noise.push_back(drawn.valid() ? drawn.get() : noise_for(request, channels, image.index, *session.stream));
     }
     conditions.text = text_of_group(texts, group);
     const Denoised denoised = denoise(session, first, conditions, noise, progress);

@@ -14,6 +14,7 @@ namespace flux2 {
 struct Picture {
   DecodedPicture decoded;  // empty when the request does not ask for it
   uint64_t seed = 0;
+  std::optional<Variation> variation = {};
   int index = 0;                // in the batch
   bool decoded_in_f32 = false;  // the first decoding was broken
   int64_t rows = 0, columns = 0;

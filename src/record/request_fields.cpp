@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "image/mask.h"
+#include "image/mask_shapes.h"
 #include "image/watermark.h"
 #include "image/write_image.h"
 #include "net/url.h"
@@ -38,6 +38,11 @@ void check_watermark(const std::string& text) {
   if (text != "off") watermark_bits(text);
 }
 void check_box(const std::string& text) { parse_box(text); }
+void check_polygon(const std::string& text) { parse_polygon(text); }
+void check_wand(const std::string& text) { parse_wand(text); }
+void check_mask_color(const std::string& text) { parse_colour_choice(text); }
+void check_mask_point(const std::string& text) { parse_mask_point(text); }
+void check_variation(const std::string& text) { parse_variation(text); }
 void check_margins(const std::string& text) {
   check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
 }
@@ -180,6 +185,22 @@ std::vector<Field> make_fields() {
        .member = &R::repeat,
        .low = 1,
        .high = 1e9},
+      {.name = "variation",
+       .unit = "SEED:STRENGTH",
+       .help = "a similar image: mixes the noise of another seed into that of <seed>, 0 (no change) to 1 (the other seed); with "
+               "<batch>, SEED counts up",
+       .member = &R::variation,
+       .check_text = check_variation,
+       .record_key = "variation"},
+      {.name = "tile",
+       .type = T::Choice,
+       .unit = "x|y|both|off",
+       .help = "seamless image: the right edge continues at the left one (x), the bottom at the top (y) (default: off)",
+       .section = "generate",
+       .project = Field::Always,
+       .member = &R::tile,
+       .choices = {"x", "y", "both", "off"},
+       .record_key = "tile"},
       {.name = "from", .unit = "FILE", .help = "reuse the settings of this image", .member = &R::from},
       {.name = "remix", .unit = "FILE", .help = "reuse the settings of this image with a new seed", .member = &R::remix},
       {.name = "lora",
@@ -357,6 +378,39 @@ std::vector<Field> make_fields() {
        .member = &R::mask_box,
        .check_text = check_box,
        .record_key = "mask.boxes"},
+      {.name = "mask_ellipse",
+       .type = T::Texts,
+       .unit = "X,Y,W,H",
+       .help = "the ellipse in this rectangle; may be repeated",
+       .member = &R::mask_ellipse,
+       .check_text = check_box,
+       .record_key = "mask.ellipses"},
+      {.name = "mask_polygon",
+       .type = T::Texts,
+       .unit = "X,Y X,Y X,Y…",
+       .help = "the area inside these corners; may be repeated",
+       .member = &R::mask_polygon,
+       .check_text = check_polygon,
+       .record_key = "mask.polygons"},
+      {.name = "mask_wand",
+       .type = T::Texts,
+       .unit = "X,Y[:TOLERANCE]",
+       .help = "the connected area around a point whose colour differs by at most TOLERANCE, 0 to 255 (default: 32); may be "
+               "repeated",
+       .member = &R::mask_wand,
+       .check_text = check_wand,
+       .record_key = "mask.wands"},
+      {.name = "mask_color",
+       .type = T::Texts,
+       .unit = "#RRGGBB[:TOLERANCE]",
+       .help = "every pixel of this colour, with a tolerance as for <mask_wand>; may be repeated",
+       .member = &R::mask_color,
+       .check_text = check_mask_color,
+       .record_key = "mask.colors"},
+      {.name = "mask_from_diff",
+       .unit = "FILE",
+       .help = "the pixels in which this image differs from the image to change",
+       .member = &R::mask_from_diff},
       {.name = "mask_invert",
        .type = T::Flag,
        .help = "swap the areas that are kept and regenerated",
@@ -415,8 +469,33 @@ std::vector<Field> make_fields() {
        .member = &R::align,
        .choices = {"on", "off"},
        .record_key = "mask.aligned"},
-      {.name = "mask_points", .unit = "LIST", .help = "mask by points", .later = true},
-      {.name = "mask_text", .unit = "TEXT", .help = "mask by text", .later = true},
+      {.name = "mask_text",
+       .unit = "TEXT",
+       .help = "what these words name, like \"the red car\"; needs a mask service",
+       .member = &R::mask_text,
+       .record_key = "mask.text"},
+      {.name = "mask_points",
+       .type = T::Texts,
+       .unit = "X,Y[:0]",
+       .help = "the object at this point; may be repeated, and :0 marks a place that does not belong to it; needs a mask service",
+       .member = &R::mask_points,
+       .check_text = check_mask_point,
+       .record_key = "mask.points"},
+      {.name = "mask_confidence",
+       .type = T::Number,
+       .unit = "X",
+       .help = "how sure the mask service must be for <mask_text>, 0 to 1 (default: 0.5)",
+       .section = "masks",
+       .member = &R::mask_confidence,
+       .low = 0,
+       .high = 1,
+       .record_key = "mask.confidence"},
+      {.name = "mask_service",
+       .unit = "URL",
+       .help = "address of the mask service (default: http://127.0.0.1:8001)",
+       .section = "masks",
+       .member = &R::mask_service,
+       .check_text = check_url},
 
       // Which model.
       {.name = "model",

@@ -25,6 +25,7 @@ struct RequestSpec {
   Integer width, height;
   Integer seed;  // -1: random
   Integer batch, repeat;
+  Text variation, tile;
   Text from, remix;  // an image whose settings are reused
   Texts lora;
   Text lora_mode;
@@ -44,8 +45,9 @@ struct RequestSpec {
   Flag no_negative_refs, no_resize_ref;
 
   // Which part of an image to regenerate.
-  Text mask;
-  Texts mask_box;
+  Text mask, mask_from_diff, mask_text, mask_service;
+  Number mask_confidence;
+  Texts mask_box, mask_ellipse, mask_polygon, mask_wand, mask_color, mask_points;
   Flag mask_invert;
   Integer grow, feather;
   Text crop, extend, inpaint_mode, align;

@@ -171,7 +171,7 @@ def errors():
     answer = post("/img2img", {"prompt": "a"}, 404)
     assert answer["detail"] == "Init image not found" and set(answer) == {"error", "detail", "body", "errors"}, answer
     assert "steps" in post("/txt2img", {"prompt": "a", "steps": "many"}, 422)["detail"]
-    assert "tile" in post("/txt2img", {"prompt": "a", "tiling": True}, 422)["detail"]
+    assert "tiling" in post("/txt2img", {"prompt": "a", "tiling": "often"}, 422)["detail"]
     assert "init_images" in post("/img2img", {"init_images": ["????"]}, 400)["detail"]
     assert requests.get(SDAPI + "/nothing", timeout=60).json()["error"]
     assert requests.get(SDAPI + "/nothing", timeout=60).status_code == 404

@@ -17,6 +17,8 @@ export function settingsOf(job, { seed }) {
     sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "", template: "", preset: "",
     loras: (job.request?.loras || []).map((l) => ({ name: l.name, weight: l.weight ?? 1, on: true })) };
   if (job.request?.model) settings.model = job.request.model;
+  settings.tile = r.tile ?? "";
+  [settings.variation_seed, settings.variation_strength] = (r.variation ?? ":").split(":");
   return settings;
 }
 

@@ -61,7 +61,9 @@ export class RequestForm {
     for (const name of ["width", "height", "count", "steps", "seed"])
       if (d[name] !== "" && d[name] !== undefined) request[name] = parseInt(d[name], 10);
     for (const name of ["guidance", "strength"]) if (d[name] !== "" && d[name] !== undefined) request[name] = parseFloat(d[name]);
-    for (const name of ["model", "preset", "sampler", "schedule", "profile", "output_format"]) if (d[name]) request[name] = d[name];
+    for (const name of ["model", "preset", "sampler", "schedule", "profile", "output_format", "tile"]) if (d[name]) request[name] = d[name];
+    if (d.variation_seed !== "" && d.variation_seed !== undefined)
+      request.variation = `${parseInt(d.variation_seed, 10)}:${d.variation_strength || 0.1}`;
     if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
     if (store.project !== "default") request.project_id = store.project;
     this.templates.apply(request);
@@ -190,7 +192,11 @@ export class RequestForm {
     const info = store.info;
     return h("details", {}, h("summary", {}, t("advanced")), h("div", { class: "row" },
       this.#choice("sampler", info.samplers), this.#choice("schedule", info.schedules.filter((s) => s !== "sigmas")),
-      this.#choice("profile", info.profiles), this.#choice("output_format", info.formats.write)));
+      this.#choice("profile", info.profiles), this.#choice("output_format", info.formats.write),
+      this.#choice("tile", ["x", "y", "both"], "tile_name")),
+      h("div", { class: "row" }, this.#number("variation_seed", { min: 0, placeholder: t("strength.off") }),
+        field(t("field.variation_strength"), this.#control("input", "variation_strength", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "0.1" }),
+          { hint: t("variation.hint") })));
   }
 
   #loras() {

@@ -1,11 +1,12 @@
-#include "server/jobs/mask_service.h"
+#include "app/mask_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/base64.h"
 #include "image/write_image.h"
-#include "server/http/errors.h"
 #include "tests/support/http_server.h"
 
 namespace flux2 {
@@ -30,18 +31,14 @@ class MaskServiceTest : public testing::Test {
  protected:
   MaskService service(MaskRules rules = {}) { return MaskService(server_.url() + "/", {}, rules); }
 
-  struct Refused {
-    int status = 0;
-    std::string code, message;
-  };
   template <class Call>
-  static Refused refused(Call&& call) {
+  static std::optional<MaskServiceError::Why> refused(Call&& call) {
     try {
       call();
-    } catch (const HttpError& e) {
-      return {e.status, e.code, e.what()};
+    } catch (const MaskServiceError& e) {
+      return e.why();
     }
-    return {};
+    return std::nullopt;
   }
 
   test::Reply reply_;
@@ -94,28 +91,26 @@ TEST_F(MaskServiceTest, SeveralMasksAndObjects) {
 
 TEST_F(MaskServiceTest, WhatIsWrongIsSaid) {
   reply_.body = png(Image(64, 32, 1));
-  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }).code, "empty_mask");
-  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }).status, 422);
-  const auto outside = refused([&] { service().by_points(image_, {{.x = 64, .y = 0}}, std::nullopt, false); });
-  EXPECT_EQ(outside.status, 400);
-  EXPECT_THAT(outside.message, HasSubstr("64 x 32"));
-  EXPECT_EQ(refused([&] { service().by_points(image_, {}, std::nullopt, false); }).status, 400);
+  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }), MaskServiceError::FoundNothing);
+  EXPECT_THAT([&] { service().by_points(image_, {{.x = 64, .y = 0}}, std::nullopt, false); },
+              testing::ThrowsMessage<Error>(HasSubstr("64 x 32")));
+  EXPECT_THAT([&] { service().by_points(image_, {}, std::nullopt, false); }, testing::ThrowsMessage<Error>(HasSubstr("points")));
   reply_.body = "no image";
-  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }).code, "mask_service_failed");
-  EXPECT_EQ(refused([&] { service().detect(image_, "dog", 0.5); }).code, "mask_service_failed");
+  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }), MaskServiceError::Failed);
+  EXPECT_EQ(refused([&] { service().detect(image_, "dog", 0.5); }), MaskServiceError::Failed);
   reply_.body = "{\"objects\": [{\"mask\": \"?\"}]}";
-  EXPECT_EQ(refused([&] { service().detect(image_, "dog", 0.5); }).code, "mask_service_failed");
+  EXPECT_EQ(refused([&] { service().detect(image_, "dog", 0.5); }), MaskServiceError::Failed);
   reply_.status = 500;
-  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }).status, 502);
+  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }), MaskServiceError::Failed);
   reply_.status = 503;
-  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }).status, 424);
+  EXPECT_EQ(refused([&] { service().by_text(image_, "dog", 0.5); }), MaskServiceError::Unavailable);
 }
 
 TEST_F(MaskServiceTest, ASlowServiceIsNotWaitedForForever) {
   reply_.body = png(half_mask(64, 32));
   reply_.wait_s = 5;
   const auto late = refused([&] { service({.answer_s = 0.5}).by_text(image_, "dog", 0.5); });
-  EXPECT_EQ(late.code, "mask_service_unavailable");
+  EXPECT_EQ(late, MaskServiceError::Unavailable);
   EXPECT_THROW(service().by_text(image_, "dog", 0.5, [] { return true; }), Error) << "the client has left";
 }
 
@@ -128,7 +123,7 @@ TEST_F(MaskServiceTest, AnAbsentServiceIsOffline) {
   const MaskService absent("http://127.0.0.1:1", {});
   EXPECT_EQ(absent.health()["online"], false);
   EXPECT_EQ(absent.health()["latency_ms"], -1);
-  EXPECT_EQ(refused([&] { absent.by_text(image_, "dog", 0.5); }).code, "mask_service_unavailable");
+  EXPECT_EQ(refused([&] { absent.by_text(image_, "dog", 0.5); }), MaskServiceError::Unavailable);
 }
 
 }  // namespace

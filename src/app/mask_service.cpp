@@ -1,4 +1,4 @@
-#include "server/jobs/mask_service.h"
+#include "app/mask_service.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,6 @@
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
-#include "server/http/errors.h"
-#include "server/store/ids.h"
 
 namespace flux2 {
 
@@ -20,17 +18,12 @@ namespace {
 constexpr const char* kSeparator = "flux2-mask-8f1c0d7a5b3e";
 constexpr size_t kMostMasks = 200;
 
-HttpError unavailable(const std::string& why) {
-  HttpError error(424, "mask_service_unavailable", "the mask service cannot be used: " + why);
-  error.hint = "start the service, or paint the mask";
-  return error;
+MaskServiceError unavailable(const std::string& why) {
+  return {MaskServiceError::Unavailable, "the mask service cannot be used: " + why, "start the service, or paint the mask"};
 }
-HttpError misbehaved(const std::string& why) { return {502, "mask_service_failed", "the mask service failed: " + why}; }
-
-HttpError nothing_found() {
-  HttpError error(422, "empty_mask", "the mask service found nothing");
-  error.hint = "lower the confidence, or use other words or points";
-  return error;
+MaskServiceError misbehaved(const std::string& why) { return {MaskServiceError::Failed, "the mask service failed: " + why}; }
+MaskServiceError nothing_found() {
+  return {MaskServiceError::FoundNothing, "the mask service found nothing", "lower the confidence, or use other words or points"};
 }
 
 std::string form_text(const std::string& image, const std::vector<std::pair<std::string, std::string>>& fields) {
@@ -117,6 +110,10 @@ struct MaskService::Sent {
   int width = 0, height = 0;
 };
 
+MaskServiceError::MaskServiceError(Why why, const std::string& message, const std::string& hint)
+    : Error(why == FoundNothing ? ErrorCode::NotFound : ErrorCode::Network, message, hint.empty() ? Hint() : Hint(hint)),
+      why_(why) {}
+
 bool is_empty_mask(const Image& mask) {
   return std::all_of(mask.pixels.begin(), mask.pixels.end(), [](uint8_t value) { return value == 0; });
 }
@@ -136,12 +133,12 @@ Json MaskService::health() const {
     request.url = url_ + "/health";
     request.idle_timeout_s = rules_.connect_s;
     request.max_body = 64 << 10;
-    const int64_t began = now_ms();
+    const auto began = std::chrono::steady_clock::now();
     const HttpAnswer answer = client_.send(request);
     if (!answer.ok()) return json;
     const Json said = parsed_answer(answer);
     json["online"] = true;
-    json["latency_ms"] = now_ms() - began;
+    json["latency_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count();
     for (const char* name : {"status", "model_loaded", "processor_ready"})
       if (said.contains(name) && said[name].is_primitive()) json[name] = said[name];
     if (!json["status"].is_string()) json["status"] = "running";
@@ -157,11 +154,8 @@ HttpAnswer MaskService::ask(const char* route, const Sent& sent, std::vector<std
     int before = running.fetch_add(1);
     ~Turn() { --running; }
   } const turn{running_};
-  if (turn.before >= rules_.at_a_time) {
-    HttpError busy(429, "busy", "other requests use the mask service at the moment");
-    busy.headers = {{"retry-after", "2"}};
-    throw busy;
-  }
+  if (turn.before >= rules_.at_a_time)
+    throw MaskServiceError(MaskServiceError::Busy, "other requests use the mask service at the moment");
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(rules_.answer_s);
   bool is_late = false;
   HttpRequest request;
@@ -199,16 +193,12 @@ Image MaskService::mask_in(std::span<const std::byte> bytes, const Image& image)
 std::vector<MaskFound> MaskService::by_points(const Image& image, const std::vector<MaskPoint>& points,
                                               const std::optional<std::array<double, 4>>& box, bool several,
                                               const Cancelled& cancelled) const {
-  if ((points.empty() && !box) || points.size() > rules_.most_points)
-    throw HttpError(400, "invalid_request", fmt::format("points: 1 to {} points are needed", rules_.most_points), "points");
+  check((!points.empty() || box) && points.size() <= rules_.most_points, "points: 1 to {} points are needed", rules_.most_points);
   const Sent sent(image, rules_.longest_side);
   Json places = Json::array(), labels = Json::array();
   for (const MaskPoint& point : points) {
-    if (!(point.x >= 0 && point.x < image.width && point.y >= 0 && point.y < image.height))
-      throw HttpError(400, "invalid_request",
-                      fmt::format("points: ({}, {}) is outside the image, which has {} x {} pixels", point.x, point.y,
-                                  image.width, image.height),
-                      "points");
+    check(point.x >= 0 && point.x < image.width && point.y >= 0 && point.y < image.height,
+          "points: ({}, {}) is outside the image, which has {} x {} pixels", point.x, point.y, image.width, image.height);
     places.push_back({point.x * sent.width / image.width, point.y * sent.height / image.height});
     labels.push_back(point.include ? 1 : 0);
   }

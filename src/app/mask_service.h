@@ -8,18 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/limits.h"
-#include "image/image.h"
+#include "image/mask_shapes.h"
 #include "net/http.h"
 
 namespace flux2 {
-
-// A place in an image, in pixels, that belongs to the wanted object or does not.
-struct MaskPoint {
-  double x = 0, y = 0;
-  bool include = true;
-};
 
 struct MaskFound {
   Image mask;  // grey, 255 is the object, as large as the image
@@ -27,6 +22,9 @@ struct MaskFound {
   std::string label = {};
   std::array<double, 4> box = {};  // left, top, right, bottom in pixels
 };
+
+constexpr const char* kMaskService = "http://127.0.0.1:8001";  // where it is looked for
+constexpr double kMaskConfidence = 0.5;
 
 struct MaskRules {
   double connect_s = 2;
@@ -37,9 +35,19 @@ struct MaskRules {
   size_t most_points = 1000;
 };
 
-// A client of a segmentation service: another process that finds objects in images by points or words. A service that is not
-// there is HttpError 424 `mask_service_unavailable`, one that answers nonsense 502 `mask_service_failed`, an empty mask 422
-// `empty_mask`. Thread-safe.
+// Why a mask service gave no mask.
+class MaskServiceError : public Error {
+ public:
+  enum Why { Unavailable, Failed, FoundNothing, Busy };
+  MaskServiceError(Why why, const std::string& message, const std::string& hint = {});
+  Why why() const { return why_; }
+
+ private:
+  Why why_;
+};
+
+// A client of a segmentation service: another process that finds objects in images by points or words. Throws MaskServiceError,
+// and InvalidArgument for points outside the image. Thread-safe.
 class MaskService {
  public:
   MaskService(std::string url, HttpSettings settings, MaskRules rules = {}, ImageLimits limits = {});

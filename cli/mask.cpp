@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/input_images.h"
+#include "app/resolve_inpaint.h"
+#include "cli/command.h"
+#include "cli/show.h"
+#include "image/mask_shapes.h"
+#include "image/write_image.h"
+
+namespace flux2 {
+
+namespace {
+
+void write_picture(const std::string& path, const Image& image) {
+  save_image(path, encode_image(image, format_from_name(path), {}, {}));
+}
+
+}  // namespace
+
+int run_mask(Invocation& run) {
+  RequestSpec spec = run.spec();
+  if (!run.positional.empty()) spec.input = run.positional;
+  check(spec.input && spec.input->size() == 1, "mask is used as: mask IMAGE --mask-wand X,Y -o MASK.png");
+  const std::string output = run.settings.text("output"), overlay = run.settings.text("overlay");
+  const bool shows = run.settings.has("show");
+  check(!output.empty() || !overlay.empty() || shows, "mask needs -o FILE, --overlay FILE or --show");
+  for (const std::string& path : {output, overlay}) {
+    check(path != "-", "a mask cannot be written to standard output");
+    if (!path.empty()) format_from_name(path);  // before anything is computed
+  }
+
+  InputImages images(run.console.log(), {}, run.limits);
+  CanvasMask selected = mask_of_request(spec, run.console.log(), images);
+  selected.mask =
+      feathered(grown(selected.mask, static_cast<int>(spec.grow.value_or(0))), static_cast<int>(spec.feather.value_or(0)));
+  const auto area = bounds(selected.mask);
+  check(area.has_value(), "the mask is empty: nothing is selected");
+  const auto count = std::count_if(selected.mask.pixels.begin(), selected.mask.pixels.end(), [](uint8_t m) { return m >= 128; });
+  const double share = 100.0 * static_cast<double>(count) / static_cast<double>(selected.mask.pixels.size());
+
+  const Image over = with_overlay(*selected.canvas, selected.mask);
+  if (!output.empty()) write_picture(output, selected.mask);
+  if (!overlay.empty()) write_picture(overlay, over);
+  if (shows) show_picture(over, run);
+  if (run.console.json()) {
+    run.console.result(Json{{"path", output},
+                            {"overlay", overlay},
+                            {"width", selected.mask.width},
+                            {"height", selected.mask.height},
+                            {"box", {area->x, area->y, area->width, area->height}},
+                            {"share", share / 100},
+                            {"warnings", run.console.warnings()}}
+                           .dump(-1, ' ', false, Json::error_handler_t::replace));
+    return 0;
+  }
+  run.console.note(fmt::format("{:.1f} % of the image, inside {},{},{},{}", share, area->x, area->y, area->width, area->height));
+  for (const std::string& path : {output, overlay})
+    if (!path.empty()) run.console.result_path(path);
+  return 0;
+}
+
+}  // namespace flux2
