@@ -225,6 +225,60 @@ TEST_F(CliModels, ListsMissingFilesAndOrphans) {
   EXPECT_EQ(json({"models", "orphans"}).size(), 1u);
 }
 
+TEST_F(CliModels, OrphansAreDeletedAfterAQuestion) {
+  synth("c");
+  fs::create_directories(folder_ / "home/models/vae");
+  fs::copy_file(folder_ / "c/ae.safetensors", folder_ / "home/models/vae/used.safetensors");
+  ASSERT_EQ(flux2({"models", "scan", "--add"}).status, 0);
+  fs::rename(folder_ / "c", folder_ / "home/models/old");
+  fs::copy_file(folder_ / "home/models/old/ae.safetensors", folder_ / "home/models/vae/loose.safetensors");
+  write("home/models/vae/.x.safetensors.partial", "abc");
+  EXPECT_EQ(flux2({"models", "orphans", "old"}).status, 2) << "paths belong to --delete";
+  EXPECT_EQ(flux2({"models", "orphans", "--delete", "vae/used.safetensors", "-y"}).status, 3);
+  EXPECT_EQ(flux2({"models", "orphans", "--delete", "../flux2.db", "-y"}).status, 3);
+  EXPECT_EQ(flux2({"models", "orphans", "--delete"}).status, 1) << "nobody said yes";
+  EXPECT_TRUE(exists("home/models/old/ae.safetensors"));
+  const Json one = json({"models", "orphans", "--delete", "vae/loose.safetensors", "-y"});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0]["files"], 1);
+  EXPECT_FALSE(exists("home/models/vae/loose.safetensors"));
+  const Finished rest = flux2({"models", "orphans", "--delete", "-y"});
+  EXPECT_EQ(rest.status, 0);
+  EXPECT_THAT(rest.out, AllOf(HasSubstr("models/old"), HasSubstr(".partial")));
+  EXPECT_FALSE(exists("home/models/old"));
+  EXPECT_TRUE(exists("home/models/vae/used.safetensors"));
+  EXPECT_THAT(flux2({"models", "orphans", "--delete", "-y"}).err, HasSubstr("belongs to a registered model"));
+}
+
+TEST_F(CliModels, MovedFilesAndRelatedModels) {
+  synth("a");
+  ASSERT_EQ(flux2({"models", "scan", "a", "--add"}).status, 0);
+  ASSERT_EQ(flux2({"models", "edit", "a-vae", "--name", "v", "--description", "mine"}).status, 0);
+  const std::string key = info("v")["key"], main = info("tiny")["key"];
+  fs::create_directories(folder_ / "b");
+  fs::rename(folder_ / "a/ae.safetensors", folder_ / "b/moved.safetensors");
+  ASSERT_EQ(info("v")["state"], "missing");
+  const Finished other = flux2({"models", "relocate", "v", "a/flux-2-tiny.safetensors"});
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err, HasSubstr("another kind than v"));
+  const Finished moved = flux2({"models", "relocate", "v", "b/moved.safetensors"});
+  ASSERT_EQ(moved.status, 0) << moved.err;
+  EXPECT_THAT(moved.out, HasSubstr("b/moved.safetensors"));
+  EXPECT_EQ(info("v")["state"], "ready");
+  EXPECT_EQ(info("v")["key"], key);
+  EXPECT_EQ(info("v")["description"], "mine");
+
+  ASSERT_EQ(flux2({"models", "relate", "v", "tiny"}).status, 0);
+  EXPECT_EQ(info("tiny")["related"], Json({key}));
+  EXPECT_EQ(info("v")["related"], Json({main}));
+  EXPECT_THAT(flux2({"models", "info", "v"}).out, HasSubstr("tiny"));
+  EXPECT_THAT(flux2({"models", "relate", "v", "tiny"}).err, HasSubstr("already related"));
+  EXPECT_EQ(flux2({"models", "relate", "v", "v"}).status, 2);
+  EXPECT_EQ(flux2({"models", "relate", "v"}).status, 2);
+  ASSERT_EQ(flux2({"models", "relate", "tiny", "v", "--remove"}).status, 0);
+  EXPECT_EQ(info("v")["related"], Json::array());
+}
+
 TEST_F(CliModels, VerifyFindsAChangedByte) {
   synth("a");
   ASSERT_EQ(flux2({"models", "scan", "a", "--add"}).status, 0);
@@ -308,7 +362,7 @@ TEST_F(CliModels, StartersShowInstalledParts) {
 
 TEST_F(CliModels, EveryActionHasHelp) {
   for (const char* action :
-       {"list", "info", "scan", "identify", "install", "edit", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
+       {"list", "info", "scan", "identify", "install", "edit", "relate", "relocate", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
     const Finished help = flux2({"models", action, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr(std::string("flux2 models ") + action + ":"), HasSubstr("Examples:")));

@@ -13,10 +13,11 @@ import { GalleryTab } from "./tabs/gallery.js";
 import { GenerateTab } from "./tabs/generate.js";
 import { InpaintTab } from "./tabs/inpaint.js";
 import { ModelsTab } from "./tabs/models.js";
+import { ShotsTab } from "./tabs/shots.js";
 import { TrainingTab } from "./tabs/training.js";
 import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/settings.js";
 
-const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, elements: ElementsTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
+const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, elements: ElementsTab, shots: ShotsTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
 const made = {}; // tabs that were opened: they keep their state
 let current = "";
 
@@ -113,6 +114,7 @@ async function start() {
   onSignIn(() => askForKey(sendKey));
   await store.start();
   if (!store.can("/projects/{id}/elements")) delete TABS.elements;
+  if (!store.can("/projects/{id}/shots")) delete TABS.shots;
   const drawer = new QueueDrawer();
   document.getElementById("app").replaceChildren(...frame(drawer).flat());
   listenToKeys(drawer);

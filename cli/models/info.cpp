@@ -52,6 +52,10 @@ int run_models_info(Invocation& run) {
     const auto part = registry.find(value.get<std::string>());
     row(key.c_str(), part ? part->name : value.get<std::string>() + " (no longer registered)");
   }
+  std::vector<std::string> related;
+  for (const std::string& key : r.related)
+    if (const auto other = registry.find(key)) related.push_back(other->name);
+  row("related", fmt::format("{}", fmt::join(related, ", ")));
   const auto since = static_cast<std::time_t>(r.installed_at);
   row("registered", fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(since)));
   run.console.result(text_table(rows));

@@ -26,20 +26,4 @@ int run_models_missing(Invocation& run) {
   return 0;
 }
 
-int run_models_orphans(Invocation& run) {
-  refuse_arguments(run);
-  AppContext context = run;
-  context.log = run.console.log();
-  Json json = Json::array();
-  std::vector<std::vector<std::string>> rows = {{"TYPE", "VARIANT", "QUANT", "SIZE", "STATE", "PATH"}};
-  for (const Orphan& o : orphans(context)) {
-    rows.push_back({o.type, o.variant, o.quant, byte_text(o.bytes), o.state, o.path.string()});
-    json.push_back(to_json(o));
-  }
-  if (run.console.json()) run.console.result(pretty(json));
-  else if (!json.empty()) run.console.result(text_table(rows));
-  else run.console.note("every model in the model folders is registered");
-  return 0;
-}
-
 }  // namespace flux2

@@ -19,6 +19,8 @@ int run_models_scan(Invocation& run);
 int run_models_identify(Invocation& run);
 int run_models_install(Invocation& run);
 int run_models_edit(Invocation& run);
+int run_models_relate(Invocation& run);
+int run_models_relocate(Invocation& run);
 int run_models_remove(Invocation& run);
 int run_models_verify(Invocation& run);
 int run_models_missing(Invocation& run);

@@ -58,6 +58,14 @@ std::vector<OptionGroup> models_edit_options() {
                          {"tokenizer", 0, "NAME|KEY", "the registered tokenizer"}}});
 }
 
+std::vector<OptionGroup> models_relate_options() {
+  return with_messages({"Change", {{"remove", 0, "", "remove the links instead"}}});
+}
+
+std::vector<OptionGroup> models_orphans_options() {
+  return with_messages({"Delete", {{"delete", 0, "", "delete files and folders that belong to no model, after asking"}}});
+}
+
 std::vector<OptionGroup> models_remove_options() { return with_messages({"Remove", {{"files", 0, "", "delete the files too"}}}); }
 
 std::vector<OptionGroup> models_verify_options() {

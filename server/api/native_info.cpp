@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "app/adapters.h"
 #include "app/presets.h"
 #include "app/prompt_rewriting.h"
@@ -59,6 +61,21 @@ Json memory_json(const ApiContext& api) {
   return {{"total", memory.total}, {"available", memory.available}};
 }
 
+// The host of an address, without a path, a name or a password.
+std::string host_of(const std::string& url) {
+  std::string host = url.substr(url.find("://") == url.npos ? 0 : url.find("://") + 3);
+  host.resize(std::min(host.size(), host.find_first_of("/?#")));
+  return host.substr(host.rfind('@') == host.npos ? 0 : host.rfind('@') + 1);
+}
+
+// Who can rewrite prompts, with the model and the host that prompts are sent to.
+Json rewriters_json(const Settings& settings, const ApiContext& api) {
+  Json offers = Json::array();
+  for (const RewriterOffer& offer : offered_rewriters(spec_of(settings), api.app, settings.flag("offline")))
+    offers.push_back({{"provider", offer.way}, {"model", offer.model}, {"host", host_of(offer.place)}});
+  return offers;
+}
+
 Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) {
   Json defaults = Json::object();
   for (const InstalledModel& model : api.models.main_models()) {
@@ -102,6 +119,7 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
           {"features",
            {{"mask_service", api.masks != nullptr},
             {"upsample", available_rewriters(spec_of(settings), api.app, settings.flag("offline"))},
+            {"rewriters", rewriters_json(settings, api)},
             {"safety", false},
             {"watermark", true},
             {"training", true},

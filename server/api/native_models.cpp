@@ -30,14 +30,6 @@ std::string lower(std::string text) {
 
 bool has_text(const std::string& text, const std::string& part) { return lower(text).find(lower(part)) != std::string::npos; }
 
-Json model_json(ModelRecord record, const ApiContext& api) {
-  const QuickCheck check = quick_check(record);
-  record.state = check.state, record.note = check.note;
-  Json json = to_json(record);
-  json["loaded"] = api.is_loaded(record.path.string());
-  return json;
-}
-
 bool is_wanted(const ModelRecord& r, const ServerRequest& request) {
   const auto argument = [&](const char* name) { return request.argument(name).value_or(""); };
   const std::string type = argument("type"), variant = argument("variant"), format = argument("format"), q = argument("q");
@@ -65,11 +57,6 @@ HttpResponse list_models(const ServerRequest& request, ModelsApi& m) {
                      {"loaded", m.api.is_loaded(model.name)}});
   }
   return HttpResponse::json(list_of(std::move(items)));
-}
-
-ModelRecord record_of(const ServerRequest& request, const Registry& registry) {
-  if (auto record = registry.find(request.parameter("key"))) return *record;
-  throw HttpError(404, "model_not_found", "model not found");
 }
 
 ModelRecord record_of(const ServerRequest& request, ModelsApi& m) {
@@ -244,12 +231,6 @@ HttpResponse missing(ModelsApi& m) {
   return HttpResponse::json(list_of(std::move(items)));
 }
 
-HttpResponse orphan_list(ModelsApi& m) {
-  Json items = Json::array();
-  for (const Orphan& orphan : orphans(m.api.app)) items.push_back(to_json(orphan));
-  return HttpResponse::json(list_of(std::move(items)));
-}
-
 HttpResponse disk(ModelsApi& m) {
   std::map<std::string, std::pair<int64_t, uint64_t>> by_type;
   if (const auto registry = look_into_registry(m.api.app))
@@ -321,8 +302,6 @@ void add_model_routes(Router& router, ModelsApi& models) {
            R"({"type":"object","required":["path"],"properties":{"path":{"type":"string"}},"additionalProperties":false})"},
           {"GET", "/api/v1/models/missing", Scope::Generate, "models whose files or parts are missing",
            [](const ServerRequest&, ModelsApi& m) { return missing(m); }},
-          {"GET", "/api/v1/models/orphans", Scope::Manage, "files in the model folders that are not registered",
-           [](const ServerRequest&, ModelsApi& m) { return orphan_list(m); }},
           {"GET", "/api/v1/models/disk", Scope::Generate, "space that models take, and free space",
            [](const ServerRequest&, ModelsApi& m) { return disk(m); }},
           {"POST",
@@ -365,7 +344,21 @@ void add_model_routes(Router& router, ModelsApi& models) {
            R"({"type":"object","properties":{"quant":{"type":["string","null"]},"to":{"type":["string","null"]},)"
            R"("name":{"type":["string","null"]},"part":{"type":["string","null"]}},"additionalProperties":false})"},
       });
+  add_model_file_routes(router, models);
   add_install_routes(router, models);
+}
+
+Json model_json(ModelRecord record, const ApiContext& api) {
+  const QuickCheck check = quick_check(record);
+  record.state = check.state, record.note = check.note;
+  Json json = to_json(record);
+  json["loaded"] = api.is_loaded(record.path.string());
+  return json;
+}
+
+ModelRecord record_of(const ServerRequest& request, const Registry& registry) {
+  if (auto record = registry.find(request.parameter("key"))) return *record;
+  throw HttpError(404, "model_not_found", "model not found");
 }
 
 void add_routes(Router& router, ModelsApi& models, std::vector<ModelRoute> routes) {

@@ -163,4 +163,13 @@ Json to_json(const Orphan& o) {
           {"bytes", o.bytes},        {"state", o.state}, {"problem", o.problem}};
 }
 
+std::vector<OrphanFiles> deletable_orphans(const AppContext& context) {
+  const Registry registry = open_registry(context);
+  return orphan_files(registry.all(), registry.data_folder());
+}
+
+Json to_json(const OrphanFiles& o) {
+  return {{"path", o.path.string()}, {"folder", o.is_folder}, {"partial", o.is_partial}, {"files", o.files}, {"bytes", o.bytes}};
+}
+
 }  // namespace flux2

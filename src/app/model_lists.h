@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "hub/registry/describe.h"
+#include "hub/registry/orphan_files.h"
 #include "hub/registry/registry.h"
 #include "hub/registry/starter.h"
 
@@ -54,5 +55,9 @@ struct Orphan {
 };
 std::vector<Orphan> orphans(const AppContext& context);
 Json to_json(const Orphan& orphan);
+
+// What may be deleted: see orphan_files(). Throws if the registry cannot be read, since everything would look unused then.
+std::vector<OrphanFiles> deletable_orphans(const AppContext& context);
+Json to_json(const OrphanFiles& files);
 
 }  // namespace flux2

@@ -134,18 +134,24 @@ std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContex
   return way == "local" ? open_local(spec, context, model) : open_service(spec, context, offline);
 }
 
-std::vector<std::string> available_rewriters(const RequestSpec& spec, const AppContext& context, bool offline) {
-  std::vector<std::string> ways;
+std::vector<RewriterOffer> offered_rewriters(const RequestSpec& spec, const AppContext& context, bool offline) {
+  std::vector<RewriterOffer> offers;
   for (const std::string& way : field("upsample").choices) {
     if (way == "none" || way == "local") continue;
     RequestSpec one = spec;
     one.upsample = way;
     try {
-      open_service(one, context, offline);
-      ways.push_back(way);
+      const auto service = open_service(one, context, offline);
+      offers.push_back({way, service->model(), service->place()});
     } catch (const Error&) {  // something is missing
     }
   }
+  return offers;
+}
+
+std::vector<std::string> available_rewriters(const RequestSpec& spec, const AppContext& context, bool offline) {
+  std::vector<std::string> ways;
+  for (const RewriterOffer& offer : offered_rewriters(spec, context, offline)) ways.push_back(offer.way);
   return ways;
 }
 

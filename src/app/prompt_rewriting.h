@@ -20,6 +20,11 @@ std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContex
                                         const ModelFiles& model);
 
 // The services among the values of `upsample` that work with these settings.
+struct RewriterOffer {
+  std::string way, model;
+  std::string place;  // where prompts are sent to, for people
+};
+std::vector<RewriterOffer> offered_rewriters(const RequestSpec& spec, const AppContext& context, bool offline);
 std::vector<std::string> available_rewriters(const RequestSpec& spec, const AppContext& context, bool offline);
 
 // What to ask for a request. Its references become images.

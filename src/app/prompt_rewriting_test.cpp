@@ -198,6 +198,11 @@ TEST_F(PromptRewriting, AvailableWaysDependOnTheSettings) {
   settings.add(own_);
   EXPECT_THAT(available_rewriters(spec_of(settings), context_, false), ElementsAre("http", "ollama"));
   EXPECT_THAT(available_rewriters(spec_of(settings), context_, true), IsEmpty());
+  const auto offers = offered_rewriters(spec_of(settings), context_, false);
+  ASSERT_EQ(offers.size(), 2u);
+  EXPECT_EQ(offers[0].way, "http");
+  EXPECT_EQ(offers[0].model, "m");
+  EXPECT_THAT(offers[0].place, HasSubstr("127.0.0.1"));
 }
 
 TEST_F(PromptRewriting, InstructionsCanBeReplaced) {

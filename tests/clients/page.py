@@ -4,7 +4,7 @@ import argparse, base64, json, pathlib, re, sys, time, traceback, urllib.request
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-import page_models, page_resilience, page_studio, page_support
+import page_dialogs, page_models, page_resilience, page_shots, page_studio, page_support, page_training
 from page_support import Api, check, draft, file_of, fill, finished, pixels, png, problems, reload, shown, tab, wait_until
 
 arguments = argparse.ArgumentParser(description=__doc__)
@@ -442,54 +442,23 @@ def gallery(page):
 
 
 def training(page):
-    tab(page, "gallery")
-    cells = page.locator(".cell:has(img)")
-    wait_until(lambda: cells.count() >= 3)
-    for n in range(3):
-        cells.nth(n).click(modifiers=["Control"])
-    page.locator(".gallery-tab > .toolbar").get_by_text("Train on them").click()
-    captions = shown(page).locator(".captions textarea")
-    check("images of the gallery are trained on, their prompts are captions", wait_until(lambda: captions.count() == 3 and captions.first.input_value() != ""), captions.count())
-    shown(page).get_by_label("Name").fill("circles")
-    shown(page).locator("input[type=file]").set_input_files([file_of("more.png", png(64, 64, lambda x, y: (4 * x, 4 * y, 99)))])
-    check("and uploaded ones", wait_until(lambda: captions.count() == 4), captions.count())
-    for n in range(captions.count()):
-        captions.nth(n).fill(f"zorp number {n}")
-    for label, value in (("Steps", "40"), ("Rank", "2"), ("Learning rate", "1e-3"), ("Save every … steps", "8"), ("Prompt for samples", "zorp")):
-        shown(page).get_by_label(label, exact=True).first.fill(value)
-    shown(page).get_by_text("Forecast", exact=True).click()
-    check("the forecast of a run is shown", wait_until(lambda: "40 steps" in shown(page).locator("[role=status]").inner_text(), 60))
-    page.reload()
-    page.wait_for_selector("nav a")
-    check("a reload keeps the captions", wait_until(lambda: captions.count() == 4 and captions.first.input_value() == "zorp number 0"))
-    shown(page).get_by_text("Start training").click()
-    check("the curve is drawn while it trains", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 120))
-    points = lambda: len(shown(page).locator(".plot .line").first.get_attribute("d") or shown(page).locator(".plot .line").first.get_attribute("points"))
-    before = points()
-    check("and moves", wait_until(lambda: points() > before, 120))
-    run = lambda: get("/api/v1/training")["items"][0]
-    shown(page).get_by_role("button", name="Pause").click()
-    check("a run is paused", wait_until(lambda: run()["state"] == "paused", 60), run()["state"])
-    shown(page).get_by_role("button", name="Resume").click()
-    check("and resumed", wait_until(lambda: run()["state"] in ("running", "completed", "caching", "preparing"), 60), run()["state"])
-    reload(page)
-    check("a reload in the middle of a run shows it again", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 60))
-    tries = shown(page).locator(".checkpoints").get_by_text("Try", exact=True)
-    check("checkpoints appear", wait_until(lambda: tries.count() >= 1, 120))
-    check("samples appear", wait_until(lambda: shown(page).locator(".strip figure").count() >= 1, 120))
-    tries.first.click()
-    check("a checkpoint is tried in Generate", wait_until(lambda: page.evaluate("location.hash") == "#generate" and "run:circles@" in shown(page).locator(".loras").inner_text()))
-    shown(page).locator("[data-name=prompt]").fill("zorp")
-    shown(page).locator("button.primary").click()
-    wait_until(lambda: get("/api/v1/jobs?state=completed&kind=generate&limit=1")["items"][0]["request"]["prompt"] == "zorp", 180)
-    job = get("/api/v1/jobs?kind=generate&limit=1")["items"][0]
-    check("an image is made with it", job["state"] == "completed" and job["request"]["loras"][0]["name"].startswith("run:circles@"), job["error"])
-    tab(page, "training")
-    check("the run ends", wait_until(lambda: get("/api/v1/training")["items"][0]["state"] == "completed", 180))
+    page_training.training(page, Api(URL))
+
+
+def training_stop(page):
+    page_training.stop(page, Api(URL))
 
 
 def model_details(page):
     page_models.details(page, Api(URL), arguments.data)
+
+
+def shots(page):
+    page_shots.shots(page, Api(URL))
+
+
+def dialogs(browser):
+    page_dialogs.dialogs(browser, arguments.program, SHOTS)
 
 
 def elements(page):
@@ -712,12 +681,12 @@ def locked_server(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
     page = None
-    alone = {keyboard_only, connection, weight, language, looks, locked_server}  # they open pages of their own
-    own_server = {page_models.installing, page_studio.masks, page_resilience.new_person, page_resilience.many_generations, page_resilience.many_images}
-    steps = [first_image, sizes_and_batches, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, projects, elements, archives, two_windows,
-             keyboard_only, connection, page_resilience.new_person, page_models.installing, page_studio.masks, page_resilience.many_images, page_resilience.many_generations, weight, language, looks, locked_server]
+    alone = {keyboard_only, connection, weight, language, looks, dialogs, locked_server}  # they open pages of their own
+    own_server = {page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.new_person, page_resilience.many_generations, page_resilience.many_images}
+    steps = [first_image, sizes_and_batches, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, training_stop, projects, elements, archives, shots, two_windows,
+             keyboard_only, connection, page_resilience.new_person, page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.many_images, page_resilience.many_generations, weight, language, looks, dialogs, locked_server]
     # Steps that need what not every build has.
-    needs = {elements: "/api/v1/resolve", archives: "/api/v1/projects/import", page_studio.masks: "/api/v1/mask/text"}
+    needs = {elements: "/api/v1/resolve", shots: "/api/v1/shots/{id}", dialogs: "/api/v1/shots/{id}", archives: "/api/v1/projects/import", page_studio.masks: "/api/v1/mask/text"}
     paths = get("/api/v1/openapi.json")["paths"]
     for step in steps:
         if step in needs and needs[step] not in paths:

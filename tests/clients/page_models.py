@@ -152,3 +152,88 @@ def details(page, api, data):
     check("it is switched on with its weight, and its trigger is in the prompt", prompt.input_value() == "a picture of zorp" and "circles" in shown(page).locator(".loras").inner_text()
           and "0.70" in shown(page).locator(".loras").inner_text(), [prompt.input_value(), shown(page).locator(".loras").inner_text()])
     shown(page).locator(".loras .lora button").first.click()
+
+
+def upkeep(browser, program):
+    """Models that belong together, a file that was moved by hand, files without a record."""
+    with Server(program) as server:
+        folder = server.home / "data" / "models"
+        synth = lambda name: subprocess.run([program, "models", "synth", "--out", str(folder / name)], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "FLUX2_HOME": str(server.home / "data")})
+        synth("toy")
+        server.send("/api/v1/models/scan", {"add": True})
+        page = open_page(browser, server.url)
+        tab(page, "models")
+        wait_until(lambda: card(page, "toy-vae").count() == 1)
+        related(page, server)
+        moved(page, server, folder)
+        orphans(page, server, folder, synth)
+        page.context.close()
+
+
+def related(page, server):
+    known = lambda name: server.get(f"/api/v1/models/{name}")
+    dialog = page.locator("dialog")
+    card(page, "toy-vae").get_by_text("Details").click()
+    dialog.get_by_label("Add a model").select_option(known("tiny")["key"])
+    dialog.get_by_text("Link", exact=True).click()
+    check("two models are linked, for both of them", wait_until(lambda: known("toy-vae")["related"] == [known("tiny")["key"]] and known("tiny")["related"] == [known("toy-vae")["key"]]), known("toy-vae")["related"])
+    check("the detail shows it", wait_until(lambda: dialog.get_by_label("Remove the link to tiny").count() == 1))
+    dialog.get_by_role("button", name="tiny", exact=True).click()
+    check("a related model is opened, and shows the other", wait_until(lambda: dialog.count() == 1 and dialog.get_by_label("Remove the link to toy-vae").count() == 1), dialog.all_inner_texts())
+    dialog.get_by_label("Remove the link to toy-vae").click()
+    check("a link is removed", wait_until(lambda: known("toy-vae")["related"] == [] and dialog.get_by_label("Remove the link to toy-vae").count() == 0))
+    page.keyboard.press("Escape")
+
+
+def moved(page, server, folder):
+    known = lambda: server.get("/api/v1/models/toy-vae")
+    dialog = page.locator("dialog")
+    key = known()["key"]
+    server.send(f"/api/v1/models/{key}", {"description": "mine"}, "PATCH")
+    target = folder / "elsewhere" / "renamed.safetensors"
+    target.parent.mkdir()
+    os.rename(known()["path"], target)
+    reload(page)
+    check("a file that was moved is missing", wait_until(lambda: "missing" in card(page, "toy-vae").inner_text()), card(page, "toy-vae").inner_text())
+    card(page, "toy-vae").get_by_text("Details").click()
+    path = dialog.get_by_label("New path on the server")
+    check("its detail asks for the path", wait_until(lambda: path.is_visible()))
+    expected = len(problems)
+    path.fill(server.get("/api/v1/models/tiny")["path"])
+    path.press("Enter")
+    check("another kind of model is refused in words", wait_until(lambda: "another kind" in dialog.get_by_role("alert").inner_text()), dialog.inner_text())
+    path.fill("/etc/hostname")
+    path.press("Enter")
+    check("and a path outside the model folders", wait_until(lambda: "another kind" not in dialog.get_by_role("alert").inner_text() and dialog.get_by_role("alert").inner_text() != ""), dialog.inner_text())
+    del problems[expected:]  # the answers 400
+    path.fill(str(target))
+    path.press("Enter")
+    check("the new path is used; key and notes stay", wait_until(lambda: known()["path"] == str(target.resolve()) and known()["state"] == "ready") and known()["key"] == key and known()["description"] == "mine", known())
+    page.keyboard.press("Escape")
+    check("the model is ready again", wait_until(lambda: "missing" not in card(page, "toy-vae").inner_text()), card(page, "toy-vae").inner_text())
+
+
+def orphans(page, server, folder, synth):
+    dialog = page.locator("dialog")
+    button = page.get_by_text("Files that belong to no model", exact=True).first
+    button.click()
+    check("without such files it says so", wait_until(lambda: "belongs to a model" in dialog.inner_text()), dialog.inner_text())
+    page.keyboard.press("Escape")
+    synth("old")
+    (folder / "loras").mkdir()
+    (folder / "loras" / "left.safetensors").write_bytes(b"x" * 2048)
+    outside = server.home / "precious.safetensors"
+    outside.write_bytes(b"y")
+    (folder / "loras" / "link.safetensors").symlink_to(outside)
+    button.click()
+    rows = dialog.locator(".ticks li")
+    check("files without a record are listed with counts and sizes", wait_until(lambda: rows.count() == 3) and "files" in rows.last.inner_text() and "2 KiB" in dialog.inner_text(), dialog.inner_text())
+    check("nothing is ticked at first", dialog.get_by_text("Delete what is ticked").is_disabled() and dialog.locator(".ticks input:checked").count() == 0)
+    dialog.get_by_label("old/").focus()
+    page.keyboard.press("Space")
+    dialog.get_by_label("loras/link.safetensors").check()
+    check("what is ticked is counted", wait_until(lambda: "2 ticked" in dialog.get_by_role("status").inner_text()), dialog.get_by_role("status").inner_text())
+    dialog.get_by_text("Delete what is ticked").click()
+    check("what is ticked is deleted, and nothing else", wait_until(lambda: not (folder / "old").exists()) and not (folder / "loras" / "link.safetensors").is_symlink()
+          and (folder / "loras" / "left.safetensors").exists() and outside.exists() and len(list((folder / "toy").iterdir())) > 0, sorted(str(p) for p in folder.rglob("*")))
+    check("the result is said", wait_until(lambda: "2 deleted" in page.locator("#toasts").inner_text()), page.locator("#toasts").inner_text())

@@ -1,7 +1,7 @@
 """Checks of elements, of projects as files, and of the mask service."""
 import http.server, io, json, pathlib, threading, zipfile
 
-from page_support import Server, check, draft, file_of, fill, open_page, pixels, png, problems, shown, tab, wait_until
+from page_support import Server, check, draft, file_of, fill, new_project, open_page, pixels, png, problems, shown, tab, wait_until
 
 
 def new_element(page, name, kind, description):
@@ -72,11 +72,7 @@ def elements(page, api):
 def archives(page, api):
     """The project that is shown is written to a file and read back under a new id."""
     top = page.get_by_label("Project", exact=True)
-    top.select_option("+")
-    page.locator("dialog").get_by_label("Name").fill("Film")
-    page.keyboard.press("Enter")
-    wait_until(lambda: top.locator("option:checked").inner_text() == "Film")
-    project = draft(page, "project")["id"]
+    project = new_project(page, "Film")
     tab(page, "elements")
     new_element(page, "Robot", "object", "a small robot")
     page.locator("dialog").get_by_label("Trigger").wait_for()

@@ -49,10 +49,13 @@ class Api:
 class Server(Api):
     """A server with a data folder of its own, for what one cannot do to the shared one: end it, fill it, send it to a fake hub."""
 
-    def __init__(self, program, *options, environment=None):
+    def __init__(self, program, *options, environment=None, config=""):
         super().__init__("")
         self.program, self.options, self.environment, self.process = program, options, environment or {}, None
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="flux2-page-"))
+        if config:
+            (self.home / "data").mkdir()
+            (self.home / "data" / "config.toml").write_text(config)
         self.start()
 
     def start(self):
@@ -123,6 +126,20 @@ def fill(page, **values):
     """Fills controls of the form that is shown, by their names."""
     for name, value in values.items():
         shown(page).locator(f"[data-name={name}]").fill(str(value))
+
+
+def clear_toasts(page):
+    page.evaluate("document.getElementById('toasts').replaceChildren()")
+
+
+def new_project(page, name):
+    """Makes a project, which is then the chosen one, and returns its id."""
+    top = page.get_by_label("Project", exact=True)
+    top.select_option("+")
+    page.locator("dialog").get_by_label("Name").fill(name)
+    page.keyboard.press("Enter")
+    wait_until(lambda: top.locator("option:checked").inner_text() == name)
+    return draft(page, "project")["id"]
 
 
 def draft(page, name):

@@ -5,6 +5,7 @@ const PATHS = {
   inpaint: "M14 4l6 6-7 7H7v-6zM4 20h16",
   gallery: "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z",
   elements: "M12 3a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM4 21c0-4.5 3.5-7 8-7s8 2.5 8 7",
+  shots: "M4 9h16v11H4zM4 9V5h16v4M8 5 6 9M13 5l-2 4M18 5l-2 4",
   models: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
   training: "M4 19h16M5 15l4-5 4 3 6-8",
   settings: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",

@@ -8,6 +8,7 @@ const EVENTS = [
   "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
   "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
   "project.created", "project.updated", "project.deleted", "element.created", "element.updated", "element.deleted",
+  "scene.created", "scene.updated", "scene.deleted", "shot.created", "shot.updated", "shot.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 

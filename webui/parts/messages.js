@@ -37,10 +37,10 @@ export async function attempt(action) {
 }
 
 // A modal dialog. The browser keeps the focus inside and gives it back. Resolves when it closes.
-export function dialog(title, content, { buttons = [], wide = false } = {}) {
+export function dialog(title, content, { buttons = [], wide = false, medium = false } = {}) {
   return new Promise((resolve) => {
     const id = newId("dialog");
-    const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": id });
+    const element = h("dialog", { class: wide ? "wide" : medium ? "medium" : "", "aria-labelledby": id });
     const end = (value) => {
       element.close(value);
     };

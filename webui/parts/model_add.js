@@ -5,24 +5,10 @@ import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { ask, attempt, dialog, toast } from "./messages.js";
+import { showOrphans } from "./model_orphans.js";
+import { tickList } from "./tick_list.js";
 
 const REPOSITORY = /^[\w.-]+\/[\w.-]+$/;
-
-// A list with tick boxes and a search field. Items: { text, detail, checked, disabled }.
-function tickList(items) {
-  const rows = items.map((item) => {
-    const box = h("input", { type: "checkbox", checked: item.checked, disabled: item.disabled });
-    return { item, box, row: h("li", {}, h("label", {}, box, `${item.text} `, h("span", { class: "quiet" }, item.detail))) };
-  });
-  const search = h("input", { type: "search", placeholder: t("models.filter_files"), "aria-label": t("models.filter_files"), oninput: () => {
-    for (const { item, row } of rows) row.hidden = !item.text.toLowerCase().includes(search.value.toLowerCase());
-  } });
-  const all = (checked) => h("button", { type: "button", class: "chip", onclick: () => {
-    for (const { box, row } of rows) if (!box.disabled && !row.hidden) box.checked = checked;
-  } }, t(checked ? "models.tick_all" : "models.tick_none"));
-  const element = h("div", { class: "form" }, h("div", { class: "toolbar" }, search, all(true), all(false)), h("ul", { class: "files ticks" }, rows.map((r) => r.row)));
-  return { element, ticked: () => rows.filter(({ box }) => box.checked && !box.disabled).map(({ item }) => item) };
-}
 
 export class ModelAdd {
   constructor(installs) {
@@ -37,6 +23,7 @@ export class ModelAdd {
         this.#install(this.source.value.trim());
       } }, h("div", { class: "field long" }, field(t("models.source"), this.source)), h("label", { class: "tick" }, this.inPlace, t("models.in_place")),
         h("div", { class: "actions" }, h("button", {}, icon("download"), t("models.install")), this.look, h("button", { type: "button", onclick: () => this.#scan() }, t("models.scan")),
+          store.can("/models/orphans/delete") ? h("button", { type: "button", onclick: () => showOrphans() }, t("models.orphans")) : null,
           h("button", { type: "button", onclick: () => this.#token() }, t("models.token")))),
       installs.element, h("h2", {}, t("models.starters")), this.starters);
   }
@@ -75,13 +62,11 @@ export class ModelAdd {
 
   // What lies in the model folders; those that are ticked are registered where they are.
   async #scan() {
-    const [found, orphans] = await Promise.all([attempt(() => post("/models/scan", {})), get("/models/orphans").catch(() => null)]);
+    const found = await attempt(() => post("/models/scan", {}));
     if (!found) return;
     const list = tickList(found.items.map((part) => ({ part, text: part.path, checked: !part.installed && !part.problem, disabled: part.installed,
       detail: [t(`type.${part.type}`), part.variant, part.installed ? t("models.installed") : part.problem].filter(Boolean).join(" · ") })));
-    const partial = (orphans?.items || []).filter((o) => o.state === "partial" || o.problem);
-    const content = [found.items.length ? list.element : h("p", {}, t("models.scanned_none")),
-      partial.length ? [h("h3", {}, t("models.orphans")), h("ul", { class: "files" }, partial.map((o) => h("li", {}, h("span", {}, o.path), h("span", { class: "quiet" }, `${bytes(o.bytes)} ${o.problem || ""}`))))] : null];
+    const content = found.items.length ? list.element : h("p", {}, t("models.scanned_none"));
     if (!(await ask(t("models.scan"), content, t("models.register")))) return;
     const done = { n: 0, failed: 0 };
     for (const { part } of list.ticked()) (await attempt(() => post("/models/install", { source: part.path, in_place: true }))) ? ++done.n : ++done.failed;

@@ -5,6 +5,7 @@ import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { attempt, dialog, toast } from "./messages.js";
+import { changePath, relatedModels } from "./model_links.js";
 
 const DEFAULTS = { main: ["steps", "guidance", "width", "height"], lora: ["lora_weight"] };
 const PARTS = ["vae", "text_encoder", "tokenizer"];
@@ -39,8 +40,7 @@ class ModelDetail {
   async #change(values) {
     const model = await attempt(() => patch(`/models/${this.model.key}`, values));
     if (!model) return false;
-    this.model = model;
-    this.changed();
+    this.#take(model);
     return true;
   }
 
@@ -52,7 +52,7 @@ class ModelDetail {
     replace(this.body, this.#cover(),
       h("dl", {}, Object.entries(facts).filter(([, v]) => v).map(([name, value]) => [h("dt", {}, t(`model_fact.${name}`)), h("dd", {}, value)]),
         link ? [h("dt", {}, t("model_fact.source")), h("dd", {}, h("a", { href: link, target: "_blank", rel: "noreferrer" }, model.source.ref))] : null),
-      this.#words(), this.#defaults(), this.#parts(), this.#fit(),
+      this.#words(), this.#defaults(), this.#parts(), this.#related(), this.#fit(),
       h("div", { class: "actions" },
         this.#job("model_detail.verify", () => post("/models/verify", { keys: [model.key] })),
         h("button", { onclick: () => attempt(async () => {
@@ -62,7 +62,23 @@ class ModelDetail {
           this.#draw();
         }) }, t("model_detail.identify")),
         h("button", { onclick: () => this.#export() }, t("model_detail.export")), this.#import()),
-      model.type === "main" ? this.#convert() : null);
+      model.type === "main" ? this.#convert() : null,
+      store.can("/models/{key}/relocate") ? changePath(model, (now) => {
+        this.#take(now);
+        this.#draw();
+      }) : null);
+  }
+
+  #take(model) {
+    this.model = model;
+    this.changed();
+  }
+
+  #related() {
+    return store.can("/models/{key}/related/{other}") ? relatedModels({ model: () => this.model, changed: (now) => this.#take(now), open: (other) => {
+      this.body.closest("dialog").close();
+      openModel(other, this.changed);
+    } }) : null;
   }
 
   #job(label, send) {

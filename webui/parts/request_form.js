@@ -6,6 +6,7 @@ import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
+import { canRewrite, expandPrompt } from "./prompt_rewriter.js";
 import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
 import { Resolution } from "./resolution.js";
 
@@ -16,9 +17,11 @@ const rounded = (value) => Math.max(64, Math.round(value / STEP) * STEP);
 
 export class RequestForm {
   // `name` keeps the drafts of the tabs apart. `extra` are more controls, after the prompt; `complete` adds their values.
-  constructor(name, { extra = [], complete = async (request) => request, hasSize = true, hasStrength = false } = {}) {
+  // `references()` are the images that the prompt is about.
+  constructor(name, { extra = [], complete = async (request) => request, references = () => [], hasSize = true, hasStrength = false } = {}) {
     this.name = name;
     this.complete = complete;
+    this.references = references;
     this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", template: "", preset: "", loras: [] });
     this.history = readDraft("history", { prompts: [] }).prompts;
     this.place = this.history.length;
@@ -141,7 +144,14 @@ export class RequestForm {
       if (prompt) this.set({ prompt });
       box.focus();
     } }, t("history.title"));
-    this.templates.element.append(history);
+    const expand = h("button", { type: "button", class: "chip", onclick: async () => {
+      await expandPrompt(this, { kind: this.name === "generate" ? "t2i" : "edit", references: this.references });
+      box.focus();
+    } }, t("rewrite.button"));
+    const showExpand = () => (expand.hidden = !canRewrite());
+    store.on("info", showExpand);
+    showExpand();
+    this.templates.element.append(history, expand);
     const labelled = field(t("field.prompt"), box, { wide: true });
     labelled.append(new Completion(box, (word) => this.#complete(word)).element, this.templates.element, this.templates.preview, this.resolution.element);
     return labelled;

@@ -31,7 +31,7 @@ export class InpaintTab extends Maker {
       writeDraft("inpaint", values);
     }) });
     editor.setEdge(edge());
-    const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, complete: async (request) => this.#complete(request) });
+    const form = new RequestForm("inpaint", { hasSize: false, extra: numbers, references: () => (values.picture ? [values.picture.asset] : []), complete: async (request) => this.#complete(request) });
     const finder = new MaskFinder(editor, () => values.picture.asset);
     finder.element.hidden = true;
     const input = imageInput((p) => this.receive({ picture: p }));

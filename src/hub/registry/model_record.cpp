@@ -145,6 +145,7 @@ Json to_json(const ModelRecord& r) {
                {"cover_asset", r.cover_asset},
                {"defaults", to_json(r.defaults)},
                {"components", to_json(r.components)},
+               {"related", r.related},
                {"probe", to_json(r.probe)},
                {"installed_at", r.installed_at},
                {"state", name_of(r.state)},

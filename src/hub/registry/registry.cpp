@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 
@@ -30,6 +31,9 @@ constexpr const char* kSteps[] = {
     " sha256 TEXT NOT NULL, PRIMARY KEY (model, path));",
     "CREATE TABLE file_hashes ("
     " path TEXT PRIMARY KEY, bytes INTEGER NOT NULL, changed INTEGER NOT NULL, sha256 TEXT NOT NULL);",
+    // Each pair once, the smaller key first. No reference to models: a record that is changed is written again.
+    "CREATE TABLE model_relations (model TEXT NOT NULL, other TEXT NOT NULL, PRIMARY KEY (model, other));"
+    "CREATE INDEX model_relations_by_other ON model_relations (other);",
 };
 constexpr const char* kColumns =
     "key, name, type, family, variant, format, quant, path, in_place, source_kind, source_ref, source_revision, sha256,"
@@ -115,6 +119,10 @@ struct Registry::Store {
     files.bind(r.key);
     while (files.step())
       r.files.push_back({full(files.text(0)), static_cast<uint64_t>(std::max<int64_t>(0, files.integer(1))), files.text(2)});
+    Statement related = database.prepare(
+        "SELECT other FROM model_relations WHERE model = ? UNION SELECT model FROM model_relations WHERE other = ? ORDER BY 1");
+    related.bind(r.key).bind(r.key);
+    while (related.step()) r.related.push_back(related.text(0));
     return r;
   }
 
@@ -259,6 +267,9 @@ void Registry::update(const ModelRecord& record) {
     throw Error(ErrorCode::InvalidArgument, fmt::format("there is already a model called {}", other->name),
                 "choose another name");
   if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "no model has the key {}", record.key);
+  if (const auto other = store_->one("type = ? AND path = ?", {name_of(record.type), store_->kept(record.path)}))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{} is already registered as {}", record.path.string(), other->name), "give another path");
   store_->write(record);
   transaction.commit();
 }
@@ -266,8 +277,31 @@ void Registry::update(const ModelRecord& record) {
 bool Registry::remove(std::string_view key) {
   Transaction transaction(store_->database);
   const bool found = store_->erase(key);
+  store_->database.prepare("DELETE FROM model_relations WHERE model = ? OR other = ?").bind(key).bind(key).run();
   transaction.commit();
   return found;
+}
+
+bool Registry::relate(std::string_view key, std::string_view other) {
+  check(key != other, "a model cannot be related to itself");
+  Transaction transaction(store_->database);
+  for (const std::string_view one : {key, other})
+    if (!store_->taken("key", one)) fail(ErrorCode::NotFound, "no model has the key {}", one);
+  store_->database.prepare("INSERT OR IGNORE INTO model_relations VALUES (?, ?)")
+      .bind(std::min(key, other))
+      .bind(std::max(key, other))
+      .run();
+  const bool changed = store_->database.changes() > 0;
+  transaction.commit();
+  return changed;
+}
+
+bool Registry::unrelate(std::string_view key, std::string_view other) {
+  store_->database.prepare("DELETE FROM model_relations WHERE model = ? AND other = ?")
+      .bind(std::min(key, other))
+      .bind(std::max(key, other))
+      .run();
+  return store_->database.changes() > 0;
 }
 
 std::optional<std::string> Registry::known_hash(const fs::path& file) const {

@@ -35,11 +35,16 @@ class Registry {
   // stored record.
   ModelRecord add(ModelRecord record);
 
-  // Stores every field of a record that exists, files included. Throws NotFound for an unknown key, InvalidArgument when
-  // the name is taken or no name.
+  // Stores every field of a record that exists, files included, but not what it is related to. Throws NotFound for an unknown key,
+  // InvalidArgument when the name is taken or no name, or when another record of the type has the path.
   void update(const ModelRecord& record);
 
-  bool remove(std::string_view key);  // by key; false when there is none
+  bool remove(std::string_view key);  // by key, with its links to others; false when there is none
+
+  // Links two records, in both directions, or removes the link. False if nothing changed. relate() throws NotFound for an unknown
+  // key and InvalidArgument for a record and itself.
+  bool relate(std::string_view key, std::string_view other);
+  bool unrelate(std::string_view key, std::string_view other);
 
   // The last computed hash of a file, unless its size or modification time has changed.
   std::optional<std::string> known_hash(const std::filesystem::path& file) const;

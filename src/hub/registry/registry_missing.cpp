@@ -28,6 +28,8 @@ std::optional<ModelRecord> Registry::find(std::string_view) const { refuse(); }
 ModelRecord Registry::add(ModelRecord) { refuse(); }
 void Registry::update(const ModelRecord&) { refuse(); }
 bool Registry::remove(std::string_view) { refuse(); }
+bool Registry::relate(std::string_view, std::string_view) { refuse(); }
+bool Registry::unrelate(std::string_view, std::string_view) { refuse(); }
 std::optional<std::string> Registry::known_hash(const std::filesystem::path&) const { refuse(); }
 void Registry::remember_hash(const std::filesystem::path&, const std::string&) { refuse(); }
 const std::filesystem::path& Registry::data_folder() const { refuse(); }

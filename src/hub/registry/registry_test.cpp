@@ -116,6 +116,42 @@ TEST(Registry, NamesAreUniqueAndKeysStay) {
   }
 }
 
+TEST(Registry, ModelsAreRelatedInBothDirections) {
+  const fs::path data = scratch_folder();
+  Registry registry(data);
+  const auto added = [&](const char* path) { return registry.add(full_record(path)); };
+  const ModelRecord a = added("/m/1"), b = added("/m/2"), c = added("/m/3");
+  EXPECT_TRUE(registry.relate(b.key, a.key));
+  EXPECT_FALSE(registry.relate(a.key, b.key)) << "it is the same link";
+  EXPECT_TRUE(registry.relate(c.key, b.key));
+  EXPECT_THAT(registry.find(a.key)->related, ElementsAre(b.key));
+  EXPECT_THAT(registry.find(b.key)->related, testing::UnorderedElementsAre(a.key, c.key));
+  EXPECT_THAT(refusal([&] { registry.relate(a.key, a.key); }), HasSubstr("InvalidArgument"));
+  EXPECT_THAT(refusal([&] { registry.relate(a.key, "0000000000"); }), HasSubstr("NotFound"));
+  // Changing a record and reading its file again keep the links; removing it does not.
+  ModelRecord renamed = *registry.find(b.key);
+  renamed.name = "renamed";
+  registry.update(renamed);
+  added("/m/2");
+  EXPECT_EQ(Registry(data).find(b.key)->related.size(), 2u);
+  EXPECT_TRUE(registry.unrelate(b.key, c.key));
+  EXPECT_FALSE(registry.unrelate(b.key, c.key));
+  EXPECT_THAT(registry.find(c.key)->related, ElementsAre());
+  registry.remove(b.key);
+  EXPECT_THAT(registry.find(a.key)->related, ElementsAre());
+  added("/m/2");
+  EXPECT_THAT(registry.find(b.key)->related, ElementsAre());
+}
+
+TEST(Registry, APathBelongsToOneRecordOfAType) {
+  Registry registry(scratch_folder());
+  const ModelRecord a = registry.add(full_record("/m/1"));
+  ModelRecord b = registry.add(full_record("/m/2"));
+  b.path = "/m/1";
+  EXPECT_THAT(refusal([&] { registry.update(b); }), AllOf(HasSubstr("InvalidArgument"), HasSubstr(a.name)));
+  EXPECT_EQ(registry.find(b.key)->path, "/m/2");
+}
+
 TEST(Registry, UpdatingKeepsTheUsersChanges) {
   Registry registry(scratch_folder());
   const ModelRecord first = registry.add(full_record("/m/1"));

@@ -52,15 +52,6 @@ void remove_one(const fs::path& path) {
   if (failure) fail(ErrorCode::CannotWrite, "cannot delete {}: {}", path.string(), failure.message());
 }
 
-// Deletes folders that are now empty, up to but not including `top`.
-void remove_empty_folders(fs::path folder, const fs::path& top) {
-  std::error_code failure;
-  while (folder != top && lies_below(folder, top) && fs::is_empty(folder, failure) && !failure) {
-    fs::remove(folder, failure);
-    folder = folder.parent_path();
-  }
-}
-
 }  // namespace
 
 Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& all, const fs::path& data_folder) {
@@ -102,6 +93,14 @@ void remove_files(const Removal& removal, const fs::path& data_folder) {
   for (const fs::path& blob : removal.blobs) {
     const FileLock lock(lock_of(blob), {}, {});
     remove_one(blob);
+  }
+}
+
+void remove_empty_folders(fs::path folder, const fs::path& top) {
+  std::error_code failure;
+  while (folder != top && lies_below(folder, top) && fs::is_empty(folder, failure) && !failure) {
+    fs::remove(folder, failure);
+    folder = folder.parent_path();
   }
 }
 

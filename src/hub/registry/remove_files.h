@@ -23,4 +23,7 @@ Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& 
 // Deletes them, then folders that became empty below the data folder or the snapshot.
 void remove_files(const Removal& removal, const std::filesystem::path& data_folder);
 
+// Deletes the folder and those above it as far as they are empty, up to but not including `top`.
+void remove_empty_folders(std::filesystem::path folder, const std::filesystem::path& top);
+
 }  // namespace flux2

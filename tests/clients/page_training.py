@@ -1,0 +1,67 @@
+"""Checks of the tab Training."""
+from page_support import check, file_of, png, reload, shown, tab, wait_until
+
+
+def training(page, api):
+    tab(page, "gallery")
+    cells = page.locator(".cell:has(img)")
+    wait_until(lambda: cells.count() >= 3)
+    for n in range(3):
+        cells.nth(n).click(modifiers=["Control"])
+    page.locator(".gallery-tab > .toolbar").get_by_text("Train on them").click()
+    captions = shown(page).locator(".captions textarea")
+    check("images of the gallery are trained on, their prompts are captions", wait_until(lambda: captions.count() == 3 and captions.first.input_value() != ""), captions.count())
+    shown(page).get_by_label("Name").fill("circles")
+    shown(page).locator("input[type=file]").set_input_files([file_of("more.png", png(64, 64, lambda x, y: (4 * x, 4 * y, 99)))])
+    check("and uploaded ones", wait_until(lambda: captions.count() == 4), captions.count())
+    for n in range(captions.count()):
+        captions.nth(n).fill(f"zorp number {n}")
+    for label, value in (("Steps", "40"), ("Rank", "2"), ("Learning rate", "1e-3"), ("Save every … steps", "8"), ("Prompt for samples", "zorp")):
+        shown(page).get_by_label(label, exact=True).first.fill(value)
+    shown(page).get_by_text("Forecast", exact=True).click()
+    check("the forecast of a run is shown", wait_until(lambda: "40 steps" in shown(page).locator("[role=status]").inner_text(), 60))
+    page.reload()
+    page.wait_for_selector("nav a")
+    check("a reload keeps the captions", wait_until(lambda: captions.count() == 4 and captions.first.input_value() == "zorp number 0"))
+    shown(page).get_by_text("Start training").click()
+    check("the curve is drawn while it trains", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 120))
+    points = lambda: len(shown(page).locator(".plot .line").first.get_attribute("d") or shown(page).locator(".plot .line").first.get_attribute("points"))
+    before = points()
+    check("and moves", wait_until(lambda: points() > before, 120))
+    run = lambda: api.get("/api/v1/training")["items"][0]
+    shown(page).get_by_role("button", name="Pause").click()
+    check("a run is paused", wait_until(lambda: run()["state"] == "paused", 60), run()["state"])
+    shown(page).get_by_role("button", name="Resume").click()
+    check("and resumed", wait_until(lambda: run()["state"] in ("running", "completed", "caching", "preparing"), 60), run()["state"])
+    reload(page)
+    check("a reload in the middle of a run shows it again", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 60))
+    tries = shown(page).locator(".checkpoints").get_by_text("Try", exact=True)
+    check("checkpoints appear", wait_until(lambda: tries.count() >= 1, 120))
+    check("samples appear", wait_until(lambda: shown(page).locator(".strip figure").count() >= 1, 120))
+    tries.first.click()
+    check("a checkpoint is tried in Generate", wait_until(lambda: page.evaluate("location.hash") == "#generate" and "run:circles@" in shown(page).locator(".loras").inner_text()))
+    shown(page).locator("[data-name=prompt]").fill("zorp")
+    shown(page).locator("button.primary").click()
+    wait_until(lambda: api.get("/api/v1/jobs?state=completed&kind=generate&limit=1")["items"][0]["request"]["prompt"] == "zorp", 180)
+    job = api.get("/api/v1/jobs?kind=generate&limit=1")["items"][0]
+    check("an image is made with it", job["state"] == "completed" and job["request"]["loras"][0]["name"].startswith("run:circles@"), job["error"])
+    tab(page, "training")
+    check("the run ends", wait_until(lambda: api.get("/api/v1/training")["items"][0]["state"] == "completed", 180))
+
+
+def stop(page, api):
+    tab(page, "training")
+    shown(page).get_by_text("New run").click()
+    for label, value in (("Name", "stopped"), ("Steps", "100000"), ("Save every … steps", ""), ("Prompt for samples", "")):
+        shown(page).get_by_label(label, exact=True).first.fill(value)
+    shown(page).get_by_text("Start training").click()
+    run = lambda: next((r for r in api.get("/api/v1/training")["items"] if r["name"] == "stopped"), {"state": "none", "step": 0})
+    check("a long run trains", wait_until(lambda: run()["state"] == "running" and run()["step"] >= 3, 120), run())
+    stop = shown(page).get_by_role("button", name="Stop and save")
+    stop.click()
+    check("a run is stopped", wait_until(lambda: run()["state"] == "stopped", 60), run())
+    check("the page says so, and offers neither stop nor pause", wait_until(lambda: "Stopped" in shown(page).locator(".run").inner_text() and stop.count() == 0
+          and shown(page).get_by_role("button", name="Pause").count() == 0), shown(page).locator(".run").inner_text())
+    check("its state was saved: there is a checkpoint to try", wait_until(lambda: shown(page).locator(".checkpoints").get_by_text("Try", exact=True).count() == 1)
+          and [c["step"] for c in api.get(f"/api/v1/training/{run()['id']}/checkpoints")["items"]] == [run()["step"]], run())
+    check("the device is free again", wait_until(lambda: api.get("/api/v1/jobs?state=running")["items"] == []))
