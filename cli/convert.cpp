@@ -9,6 +9,7 @@
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/user_input.h"
+#include "hub/convert_upscaler.h"
 
 namespace flux2 {
 
@@ -70,6 +71,24 @@ void print(Invocation& run, const ConvertOptions& options, ConvertReport report,
   for (const std::string& line : lines_of(pictures)) run.console.result(line);
 }
 
+int run_convert_upscaler(Invocation& run) {
+  const std::filesystem::path in = run.positional[0], out = run.settings.text("out");
+  check(out.extension() == ".safetensors", "convert --upscaler needs -o FILE.safetensors");
+  const ConvertedUpscaler made = convert_upscaler(in, out);
+  if (run.console.json()) {
+    run.console.result(Json{{"path", out.string()},
+                            {"bytes", made.bytes},
+                            {"tensors", made.tensors},
+                            {"scale", made.config.scale},
+                            {"warnings", run.console.warnings()}}
+                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    return 0;
+  }
+  run.console.result(out.string());
+  run.console.note(fmt::format("{}; {} tensors, {} MB", made.config.name(), made.tensors, made.bytes >> 20));
+  return 0;
+}
+
 }  // namespace
 
 int run_convert(Invocation& run) {
@@ -77,6 +96,7 @@ int run_convert(Invocation& run) {
   if (run.positional.size() > 1)
     throw Error(ErrorCode::InvalidArgument, "unexpected argument \"" + printable(run.positional[1]) + "\"",
                 "-o names the result: -o " + printable(run.positional[1]));
+  if (run.settings.flag("upscaler")) return run_convert_upscaler(run);
   ConvertOptions options = options_of(run);
   const std::string wanted = run.settings.choice("part", {"", "transformer", "text-encoder", "vae"},
                                                  run.settings.flag("fp8-text-encoder") ? "text-encoder" : "");

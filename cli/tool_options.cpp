@@ -65,13 +65,18 @@ std::vector<OptionGroup> verify_options() {
 std::vector<OptionGroup> upscale_options() {
   const OptionGroup own = {
       "Enlarging",
-      {{"scale", 0, "X", "1 to 8 (default: 2)"},
+      {{"scale", 0, "X", "1 to 8 (default: 2; esrgan: the scale of the network)"},
        {.name = "method",
         .value = "NAME",
-        .help = "lanczos, or redraw: regenerate it with the image as reference (default: lanczos)",
-        .words = {"lanczos", "redraw"}},
+        .help = "lanczos; esrgan: a network (RRDBNet); or redraw: regenerate it with the image as reference (default: lanczos)",
+        .words = {"lanczos", "esrgan", "redraw"}},
+       {"upscaler", 0, "NAME|FILE", "esrgan, redraw: the network (default: an installed one that fits the scale)"},
+       {"tile-size", 0, "PX",
+        "esrgan: side of the tiles that it works in (default: 512; on a GPU 1024); redraw: regenerate tiles of this size and "
+        "blend them (default: the whole image at once)"},
+       option("trace", 0, "esrgan: a safetensors file with the enlarged image before it is rounded"),
        option("prompt", 'p', "redraw: what the image shows (default: its own prompt)"),
-       option("strength", 0, "redraw: below 1 it starts from the enlarged image with noise added (default: 1)"),
+       option("strength", 0, "redraw: below 1 it starts from the enlarged image with noise added (default: 1; in tiles 0.3)"),
        option("lora", 0, "redraw: adapter with its strength"),
        option("align", 0, "redraw: correct shift, scale and colours to match the original (default: on)"),
        option("seed", 'S', "redraw: 0 to 2^63-1 or random (default: random)"),

@@ -7,9 +7,11 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "app/picture_maker.h"
 #include "base/start_thread.h"
 #include "engine/engine.h"
 #include "server/api/dj.h"
+#include "server/api/enlarging.h"
 #include "server/api/health.h"
 #include "server/api/native.h"
 #include "server/api/native_settings.h"
@@ -22,6 +24,7 @@
 #include "server/http/errors.h"
 #include "server/jobs/planner.h"
 #include "server/jobs/store_watcher.h"
+#include "server/jobs/upscale_service.h"
 #include "server/jobs/url_images.h"
 #include "server/log_lines.h"
 #include "server/model_work.h"
@@ -177,6 +180,7 @@ struct Server::Parts {
   UrlImages url_images{http_settings(context.environment)};
   Router router;
   std::unique_ptr<HttpListener> listener;
+  std::unique_ptr<UpscaleService> upscales;  // ends before the connections that it answers
 
   std::atomic<bool> stopping = false;
   std::mutex mutex;
@@ -213,6 +217,9 @@ void Server::Parts::add_routes() {
                                           context.limits.image);
   api.masks = masks.get();
   add_mask_routes(router, api);
+  upscales = std::make_unique<UpscaleService>(engine_options(spec, context));
+  api.upscales = upscales.get();
+  add_upscale_routes(router, api);
   add_info_routes(router, api, defaults, &worker);
   add_prompt_routes(router, api, defaults);
   model_work.add_routes(router);

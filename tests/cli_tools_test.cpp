@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,7 +11,9 @@
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/random_upscaler.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"
 
@@ -281,6 +284,98 @@ TEST_F(CliTools, UpscaleEnlarges) {
   EXPECT_EQ(flux2({"upscale"}).status, 2);
   EXPECT_EQ(flux2({"upscale", "small.png", "--scale", "9"}).status, 2);
   EXPECT_EQ(flux2({"upscale", "nowhere.png"}).status, 3);
+}
+
+TEST_F(CliTools, UpscaleEnlargesWithANetwork) {
+  expect_made(generate({"a red circle", "-S", "3", "-o", "small.png"}));
+  const UpscalerConfig config{.scale = 2, .blocks = 2, .width = 16, .growth = 8};
+  test::write_random_upscaler(folder_ / "tiny.safetensors", config);
+  const Finished shown = flux2({"inspect", "tiny.safetensors"});
+  EXPECT_THAT(shown.out, HasSubstr("upscaler"));
+  EXPECT_THAT(shown.out, HasSubstr("RRDBNet"));
+
+  const std::vector<std::string> by_file = {"upscale", "small.png", "--upscaler", "tiny.safetensors", "--profile", "exact"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), by_file.begin(), by_file.end());
+    return flux2(more);
+  };
+  const Finished made = with({"-o", "large.png", "--trace", "values.safetensors"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out, "large.png\n");
+  const Image small = picture("small.png"), large = picture("large.png");
+  ASSERT_EQ(large.width, 2 * small.width);
+  EXPECT_NE(large, resize(small, large.width, large.height));
+  EXPECT_EQ(settings_of("large.png")["prompt"], "a red circle");
+  EXPECT_EQ(settings_of("large.png")["kind"], "upscale");
+  EXPECT_EQ(settings_of("large.png")["upscaler"], "tiny");
+  const auto values = open_weights(folder_ / "values.safetensors")->open("picture").to_floats();
+  ASSERT_EQ(values.size(), large.pixels.size());
+  for (size_t i = 0; i < values.size() / 3; ++i)
+    ASSERT_NEAR(std::clamp(values[i], 0.0f, 1.0f) * 255, large.pixels[3 * i], 0.51) << i;
+  expect_made(with({"--tile-size", "64", "-o", "tiled.png"}));
+  const Image tiled = picture("tiled.png");
+  for (size_t i = 0; i < tiled.pixels.size(); ++i) ASSERT_NEAR(tiled.pixels[i], large.pixels[i], 1) << i;
+  expect_made(with({"--scale", "1.5", "-o", "middle.png"}));
+  EXPECT_EQ(picture("middle.png"), resize(large, small.width * 3 / 2, small.height * 3 / 2));
+
+  const Finished nothing = flux2({"upscale", "small.png", "--method", "esrgan", "-o", "x.png"});
+  EXPECT_EQ(nothing.status, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("models install realesrgan-x4plus"));
+  EXPECT_EQ(flux2({"upscale", "small.png", "--method", "lanczos", "--upscaler", "tiny.safetensors"}).status, 2);
+  EXPECT_EQ(flux2({"upscale", "small.png", "--upscaler", "small.png", "-o", "x.png"}).status == 0, false);
+  expect_made(flux2({"models", "install", "tiny.safetensors"}));
+  expect_made(flux2({"upscale", "small.png", "--method", "esrgan", "--profile", "exact", "-o", "again.png"}));
+  EXPECT_EQ(picture("again.png"), large);
+}
+
+TEST_F(CliTools, ConvertReadsThePickleOfAnUpscalerAndNoOther) {
+  const std::filesystem::path seeds = test::source_folder() / "tests/fuzz/corpus/torch_pickle";
+  const Finished other = flux2({"convert", (seeds / "module.bin").string(), "-o", "x.safetensors", "--upscaler"});
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err, HasSubstr("this is not an upscaler"));
+  const Finished evil = flux2({"convert", (seeds / "evil.bin").string(), "-o", "x.safetensors", "--upscaler"});
+  EXPECT_NE(evil.status, 0);
+  EXPECT_THAT(evil.err, HasSubstr("it calls posix.system"));
+  EXPECT_FALSE(exists("x.safetensors"));
+  EXPECT_NE(flux2({"convert", (seeds / "module.bin").string(), "-o", "x.safetensors"}).status, 0);
+  EXPECT_EQ(flux2({"convert", (seeds / "module.bin").string(), "-o", "x.gguf", "--upscaler"}).status, 2);
+
+  const Finished made = flux2({"convert", (seeds / "upscaler.bin").string(), "-o", "tiny.safetensors", "--upscaler"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out, "tiny.safetensors\n");
+  EXPECT_EQ(detect_upscaler(*open_weights(folder_ / "tiny.safetensors")),
+            (UpscalerConfig{.scale = 4, .blocks = 1, .width = 2, .growth = 1}));
+}
+
+// What is flat stays flat where tiles meet: columns on both sides of every seam differ by less than one level on average.
+TEST_F(CliTools, UpscaleRedrawsInTilesWithoutSeams) {
+  Image small(160, 96, 3);
+  for (int y = 0; y < small.height; ++y)
+    for (int x = 0; x < small.width; ++x) {
+      const std::array<uint8_t, 3> colour = y < 64 ? std::array<uint8_t, 3>{90, 140, 200} : std::array<uint8_t, 3>{60, 120, 40};
+      std::copy(colour.begin(), colour.end(), small.at(x, y));
+    }
+  save_image(folder_ / "small.png", encode_png(small));
+  expect_made(flux2({"upscale", "small.png", "--method", "redraw", "--tile-size", "128", "-p", "a blue sky over a green field", "-S",
+                     "3", "-o", "large.png"}));
+  const Image large = picture("large.png");
+  ASSERT_EQ(large.width, 320);
+  ASSERT_EQ(large.height, 192);
+  EXPECT_NE(large, resize(small, 320, 192)) << "redrawn";
+  // Tiles begin at 0, 96 and 192 and end 128 pixels later; neighbours share 32.
+  double most = 0;
+  for (int seam : {96, 128, 192, 224})
+    for (int c = 0; c < 3; ++c) {
+      double left = 0, right = 0;
+      for (int y = 16; y < 96; ++y)
+        for (int x = 0; x < 4; ++x) left += large.at(seam - 1 - x, y)[c], right += large.at(seam + x, y)[c];
+      most = std::max(most, std::abs(left - right) / (80 * 4));
+    }
+  EXPECT_LT(most, 1.0);
+  const Json settings = settings_of("large.png");
+  EXPECT_EQ(settings["kind"], "upscale");
+  EXPECT_EQ(settings["tile_size"], 128);
+  EXPECT_EQ(settings["strength"], 0.3);
 }
 
 TEST_F(CliTools, UpscaleRedrawsWithThePictureAsReference) {

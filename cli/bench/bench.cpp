@@ -12,7 +12,8 @@ int run_bench(Invocation& run) {
   if (what == "gemm") return run_bench_gemm(run);
   if (what == "quant") return run_bench_quant(run);
   if (what == "train") return run_bench_train(run);
-  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant|train [options]",
+  if (what == "upscale") return run_bench_upscale(run);
+  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant|train|upscale [options]",
               "flux2 bench --help shows examples");
 }
 

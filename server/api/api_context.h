@@ -12,6 +12,7 @@
 namespace flux2 {
 
 class MaskService;
+class UpscaleService;
 
 // What every family of routes needs. It must outlive the listener and the workers.
 struct ApiContext {
@@ -28,6 +29,7 @@ struct ApiContext {
   std::function<MemorySize()> device_memory = {};           // of the GPU; absent: there is none
 
   const MaskService* masks = nullptr;  // null: there is none
+  UpscaleService* upscales = nullptr;  // the same
 
   std::string base_url = {};  // "http://127.0.0.1:8190": for answers to clients that send no Host
   bool is_tls = false;

@@ -6,6 +6,7 @@
 #include "app/presets.h"
 #include "app/prompt_rewriting.h"
 #include "app/registry_access.h"
+#include "app/upscalers.h"
 #include "engine/forecast.h"
 #include "image/format.h"
 #include "record/generation_record.h"
@@ -53,6 +54,14 @@ Json all_loaded(const Worker* worker) {
   Json list = Json::array();
   for (auto model = state.models.rbegin(); model != state.models.rend(); ++model) list.push_back(loaded_json(*model));
   return list;
+}
+
+// Lanczos, and the networks that can be named.
+Json upscaler_names(const ApiContext& api) {
+  Json names = {"lanczos"};
+  if (api.upscales)
+    for (const ModelRecord& r : registered_upscalers(api.app)) names.push_back(r.name);
+  return names;
 }
 
 Json memory_json(const ApiContext& api) {
@@ -123,7 +132,7 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
             {"safety", false},
             {"watermark", true},
             {"training", true},
-            {"upscalers", {"lanczos"}},
+            {"upscalers", upscaler_names(api)},
             {"regional", false},
             {"projects", false}}}};
 }

@@ -109,6 +109,7 @@ Json operation_of(const Route& route) {
     content = {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern.starts_with("/api/v1/mask/") && route.method == "POST")
     content["image/png"] = {{"schema", {{"type", "string"}, {"format", "binary"}}}};
+  if (route.pattern == "/api/v1/upscale") content = {{"image/png", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern.ends_with("/export"))
     content = {{"application/zip", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   if (route.pattern == "/metrics") content = {{"text/plain", {{"schema", {{"type", "string"}}}}}};

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "app/context.h"
+#include "app/upscalers.h"
 #include "base/base64.h"
 #include "image/format.h"
 #include "image/metadata.h"
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
+#include "server/api/enlarging.h"
 #include "server/api/sdapi_answer.h"
 #include "server/api/sdapi_request.h"
 #include "server/api/sdapi_state.h"
@@ -214,11 +216,18 @@ Json sdapi_schedulers() {
   return Json::array({one("flux2", "FLUX.2"), one("linear", "Linear"), one("power", "Power")});
 }
 
-Json sdapi_upscalers() {
+Json sdapi_upscalers(const ApiContext& api) {
   const auto one = [](const char* name) -> Json {
     return {{"name", name}, {"model_name", nullptr}, {"model_path", nullptr}, {"model_url", nullptr}, {"scale", 4}};
   };
-  return Json::array({one("None"), one("Lanczos")});
+  Json list = Json::array({one("None"), one("Lanczos")});
+  for (const ModelRecord& r : registered_upscalers(api.app))
+    list.push_back({{"name", r.name},
+                    {"model_name", r.name},
+                    {"model_path", r.path.string()},
+                    {"model_url", nullptr},
+                    {"scale", scale_of(r)}});
+  return list;
 }
 
 HttpResponse sdapi_progress_of(ApiContext& api, const State& state, const ServerRequest& request) {
@@ -250,51 +259,94 @@ HttpResponse sdapi_png_info_of(ApiContext& api, const ServerRequest& request) {
   }
 }
 
-// One image enlarged. The metadata stays, so that its settings can still be read.
-std::string upscaled(const std::string& text, const Json& body, const ApiContext& api) {
-  const auto bytes = decoded_image(text, api.app, "image");
-  const Image image = image_in(text, api, "image");
-  const std::string upscaler = sdapi_text(body, "upscaler_1").value_or("None");
-  if (upscaler != "None" && upscaler != "Lanczos" && !upscaler.empty())
-    throw HttpError(422, "invalid_value", "upscaler_1: unknown upscaler; use Lanczos or None", "upscaler_1");
-  int64_t width = image.width, height = image.height;
+// An image to enlarge, with the size that was asked for.
+struct ToEnlarge {
+  Image image;
+  ImageMetadata metadata;  // stays, so that its settings can still be read
+  int width = 0, height = 0;
   bool crop = false;
+};
+
+ToEnlarge to_enlarge(const std::string& text, const Json& body, const ApiContext& api) {
+  ToEnlarge job{.image = image_in(text, api, "image"),
+                .metadata = read_metadata(decoded_image(text, api.app, "image"), api.app.limits.image)};
+  int64_t width = job.image.width, height = job.image.height;
   if (sdapi_integer(body, "resize_mode", 0, 1).value_or(0) == 0) {
     const double factor = sdapi_number(body, "upscaling_resize", 0.05, 16).value_or(2);
-    width = static_cast<int64_t>(image.width * factor), height = static_cast<int64_t>(image.height * factor);
+    width = static_cast<int64_t>(job.image.width * factor), height = static_cast<int64_t>(job.image.height * factor);
   } else {
     width = sdapi_integer(body, "upscaling_resize_w", 1, kMaxImageSide).value_or(512);
     height = sdapi_integer(body, "upscaling_resize_h", 1, kMaxImageSide).value_or(512);
-    crop = sdapi_flag(body, "upscaling_crop", true);
+    job.crop = sdapi_flag(body, "upscaling_crop", true);
   }
   width = std::max<int64_t>(width, 1), height = std::max<int64_t>(height, 1);
   if (width * height > kMostUpscaledPixels || std::max(width, height) > kMaxImageSide)
     throw HttpError(422, "invalid_value", fmt::format("the result would have {}x{} pixels, which is too large", width, height),
                     "upscaling_resize");
-  const Image larger = crop ? cover(image, static_cast<int>(width), static_cast<int>(height))
-                            : resize(image, static_cast<int>(width), static_cast<int>(height));
-  ImageMetadata metadata = read_metadata(bytes, api.app.limits.image);
-  return base64_encode(encode_png(larger, metadata));
+  job.width = static_cast<int>(width), job.height = static_cast<int>(height);
+  return job;
 }
 
-HttpResponse upscale_one(ApiContext& api, const ServerRequest& request) {
-  const Json body = object_in_body(request, api.app);
+// The image at its size, from the original or from what a network made of it.
+std::string finished(const ToEnlarge& job, const Image& from) {
+  const Image larger = job.crop ? cover(from, job.width, job.height) : resize(from, job.width, job.height);
+  return base64_encode(encode_png(larger, job.metadata));
+}
+
+// The network that a request names; nothing for Lanczos.
+std::optional<std::filesystem::path> network_of(const Json& body, const ApiContext& api) {
+  const std::string name = sdapi_text(body, "upscaler_1").value_or("None");
+  if (name == "None" || name == "Lanczos" || name.empty()) return std::nullopt;
+  const auto file = registered_upscaler(name, api);
+  if (!file)
+    throw HttpError(422, "invalid_value", "upscaler_1: unknown upscaler; use Lanczos, None or one of the list /upscalers",
+                    "upscaler_1");
+  return file;
+}
+
+// Enlarges all images of a request and answers with what `body_of` makes of them.
+void answer_enlarged(ApiContext& api, const Exchange& exchange, const Json& body, const std::vector<std::string>& texts,
+                     std::function<Json(std::vector<std::string>)> body_of) {
+  const auto network = network_of(body, api);
+  const auto jobs = std::make_shared<std::vector<ToEnlarge>>();
+  for (const std::string& text : texts) {
+    jobs->push_back(to_enlarge(text, body, api));
+    const Image& image = jobs->back().image;
+    if (network && int64_t{16} * image.width * image.height > kMostUpscaledPixels)
+      throw HttpError(422, "invalid_value",
+                      fmt::format("an image of {}x{} is too large for an upscaler", image.width, image.height), "image");
+  }
+  const auto answer = [jobs, network, body_of = std::move(body_of)](const EnlargeImage& enlarge) {
+    std::vector<std::string> images;
+    for (const ToEnlarge& job : *jobs) images.push_back(finished(job, network ? enlarge(*network, job.image) : job.image));
+    return HttpResponse::json(body_of(std::move(images)));
+  };
+  if (!network) return exchange.respond(answer({}));
+  answer_when_enlarged(api, exchange, Family::A1111, answer);
+}
+
+void upscale_one(ApiContext& api, const Exchange& exchange) {
+  const Json body = object_in_body(exchange.request(), api.app);
   const auto text = sdapi_text(body, "image");
   if (!text || text->empty()) throw HttpError(404, "not_found", "Image not found", "image");
-  return HttpResponse::json({{"html_info", ""}, {"image", upscaled(*text, body, api)}});
+  answer_enlarged(api, exchange, body, {*text}, [](const std::vector<std::string>& images) -> Json {
+    return {{"html_info", ""}, {"image", images.front()}};
+  });
 }
 
-HttpResponse upscale_several(ApiContext& api, const ServerRequest& request) {
-  const Json body = object_in_body(request, api.app);
-  Json images = Json::array();
+void upscale_several(ApiContext& api, const Exchange& exchange) {
+  const Json body = object_in_body(exchange.request(), api.app);
   if (!body.contains("imageList") || !body["imageList"].is_array())
     throw HttpError(404, "not_found", "Image not found", "imageList");
+  std::vector<std::string> texts;
   for (const Json& item : body["imageList"]) {
     const auto text = item.is_object() ? sdapi_text(item, "data") : std::nullopt;
     if (!text) throw HttpError(422, "invalid_value", "imageList: every item needs data", "imageList");
-    images.push_back(upscaled(*text, body, api));
+    texts.push_back(*text);
   }
-  return HttpResponse::json({{"html_info", ""}, {"images", std::move(images)}});
+  answer_enlarged(api, exchange, body, texts, [](const std::vector<std::string>& images) -> Json {
+    return {{"html_info", ""}, {"images", images}};
+  });
 }
 
 // Adds routes below /sdapi/v1.
@@ -331,7 +383,7 @@ std::function<HttpResponse(const ServerRequest&)> always(Json value) {
 void add_lists(const SdapiRoutes& routes, ApiContext& api) {
   routes.get("/samplers", "The samplers", always(sdapi_samplers()));
   routes.get("/schedulers", "The schedules", always(sdapi_schedulers()));
-  routes.get("/upscalers", "The upscalers", always(sdapi_upscalers()));
+  routes.get("/upscalers", "The upscalers", [&api](const ServerRequest&) { return HttpResponse::json(sdapi_upscalers(api)); });
   routes.get("/sd-models", "The installed models",
              [&api](const ServerRequest&) { return HttpResponse::json(sdapi_models(api)); });
   for (const char* path : {"/sd-vae", "/sd-modules"})
@@ -395,10 +447,10 @@ void add_sdapi_routes(Router& router, ApiContext& api) {
                   [&api, state](const Exchange& exchange) { run_sdapi(api, state, exchange, true); });
   with_images.post("/png-info", "The settings inside an image",
                    [&api](const ServerRequest& request) { return sdapi_png_info_of(api, request); });
-  with_images.post("/extra-single-image", "Enlarge an image",
-                   [&api](const ServerRequest& request) { return upscale_one(api, request); });
-  with_images.post("/extra-batch-images", "Enlarge several images",
-                   [&api](const ServerRequest& request) { return upscale_several(api, request); });
+  with_images.add("POST", "/extra-single-image", "Enlarge an image",
+                  [&api](const Exchange& exchange) { upscale_one(api, exchange); });
+  with_images.add("POST", "/extra-batch-images", "Enlarge several images",
+                  [&api](const Exchange& exchange) { upscale_several(api, exchange); });
   add_lists(routes, api);
   add_control(routes, api, state);
 }

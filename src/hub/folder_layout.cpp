@@ -117,6 +117,7 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
         if (is_language_model_folder(inner) && holds_tokenizer(inner)) add({inner});
       break;
     case ComponentKind::Adapter:
+    case ComponentKind::Upscaler:
     case ComponentKind::Unknown: break;
   }
   return found;

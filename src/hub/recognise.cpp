@@ -55,6 +55,7 @@ void measure(Component& c, const WeightSource& source, const std::vector<Compone
 
 std::vector<Component> components_of(const SharedSource& source) {
   if (auto foreign = recognise_foreign_quantisation(*source)) return {std::move(*foreign)};
+  if (auto upscaler = recognise_upscaler(*source)) return {std::move(*upscaler)};
   std::vector<Component> found;
   const auto add = [&](std::optional<Component> c) {
     if (c) found.push_back(std::move(*c));
@@ -151,6 +152,7 @@ const char* name_of(ComponentKind kind) {
     case ComponentKind::TextEncoder: return "text encoder";
     case ComponentKind::Adapter: return "adapter";
     case ComponentKind::Tokenizer: return "tokenizer";
+    case ComponentKind::Upscaler: return "upscaler";
     case ComponentKind::Unknown: return "unknown";
   }
   return "";

@@ -11,11 +11,12 @@
 #include "base/log.h"
 #include "model/decoder_config.h"
 #include "model/flux2_config.h"
+#include "model/upscaler_config.h"
 #include "model/vae_config.h"
 
 namespace flux2 {
 
-enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Unknown };
+enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Upscaler, Unknown };
 const char* name_of(ComponentKind kind);
 
 // One component of a file, as far as its header shows.
@@ -35,6 +36,7 @@ struct Component {
   std::optional<Flux2Config> flux2;  // filled for what this program can run
   std::optional<VaeConfig> vae;
   std::optional<DecoderConfig> decoder;
+  std::optional<UpscalerConfig> upscaler;
   std::vector<std::string> serves;  // what a text encoder can do: "text states", "rewriting", "images"
   int64_t text_width = 0;           // width of a text encoder of any family; 0 if unknown
 

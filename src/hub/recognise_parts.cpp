@@ -117,6 +117,24 @@ std::optional<Component> recognise_autoencoder(const SharedSource& source) {
   return c;
 }
 
+std::optional<Component> recognise_upscaler(const WeightSource& source) {
+  const StoredTensor* sign = upscaler_sign(source);
+  if (!sign) return std::nullopt;
+  Component c{.kind = ComponentKind::Upscaler, .family = "RRDBNet"};
+  c.storage = quantisation_label(source, "");
+  c.evidence.push_back(fmt::format("{} {}: a dense block", sign->name, sign->shape));
+  c.dialect = sign->name.starts_with("model.") ? "ESRGAN" : "Real-ESRGAN";
+  try {
+    c.upscaler = detect_upscaler(source);
+    c.variant = fmt::format("x{}", c.upscaler->scale);
+    c.evidence.push_back(c.upscaler->name());
+  } catch (const Error& e) {
+    c.problem = e.what();
+    c.hint = e.hint().plain();
+  }
+  return c;
+}
+
 namespace {
 
 struct TextFamily {

@@ -45,6 +45,23 @@ TEST(Recognise, PublishedTransformersByGeometry) {
     }
 }
 
+TEST(Recognise, Upscalers) {
+  for (int scale : {1, 2, 4})
+    for (bool older : {false, true}) {
+      std::vector<Stripped> tensors;
+      for (const auto& [name, shape] : upscaler_tensors({.scale = scale, .older_names = older}))
+        tensors.push_back({name, shape, "F16"});
+      const Component c = only(tensors);
+      EXPECT_EQ(c.kind, ComponentKind::Upscaler);
+      EXPECT_EQ(c.family, "RRDBNet");
+      EXPECT_EQ(c.variant, "x" + std::to_string(scale));
+      EXPECT_EQ(c.storage, "f16");
+      EXPECT_TRUE(c.usable()) << c.problem;
+      tensors.pop_back();
+      EXPECT_THAT(only(tensors).problem, HasSubstr("is missing"));
+    }
+}
+
 TEST(Recognise, NormsMayEndInWeight) {
   auto tensors = transformer_tensors(klein_4b_config());
   for (Stripped& t : tensors)

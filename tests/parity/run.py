@@ -25,6 +25,7 @@ import training
 import training_caches
 import training_files
 import training_parts
+import upscaler
 import watermarks
 from program import Program
 from report import Report
@@ -46,7 +47,7 @@ def main():
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
         for part in (schedules, tokens, autoencoder, generation, dev, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
-                     training_caches, training_files, training_parts, watermarks):
+                     training_caches, training_files, training_parts, upscaler, watermarks):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1

@@ -48,6 +48,7 @@ std::optional<ModelType> type_of(const Component& c) {
     case ComponentKind::TextEncoder: return ModelType::TextEncoder;
     case ComponentKind::Tokenizer: return ModelType::Tokenizer;
     case ComponentKind::Adapter: return ModelType::Lora;
+    case ComponentKind::Upscaler: return ModelType::Upscaler;
     case ComponentKind::Unknown: return role_of(c.path);
   }
   return std::nullopt;
@@ -131,6 +132,7 @@ std::string suggested_name(const ModelRecord& r, const Component& c, const Varia
       if (!c.variant.empty() && c.variant.find(' ') == std::string::npos) return with_quant(lower(c.variant), r.quant);
       return owner + "-text-encoder";
     case ModelType::Tokenizer: return owner + "-tokenizer";
+    case ModelType::Upscaler: return r.path.stem().string();  // a repository holds several
     default: return owner;
   }
 }
@@ -193,6 +195,7 @@ Described described(const Component& c, const Recognition& r) {
     if (!c.distilled_assumed) record.probe.distilled = c.distilled;
   }
   if (c.decoder) record.probe.hidden = c.decoder->hidden;
+  if (c.upscaler) record.probe.hidden = c.upscaler->width;
   if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
   if (variant) {
     record.license = variant->licence;
@@ -211,8 +214,9 @@ Described described(const Component& c, const Recognition& r) {
   if (role && type && *role != *type && *type != ModelType::Tokenizer && *type != ModelType::TinyVae)
     d.evidence.push_back(fmt::format("lies in a folder for type {}, yet it is of type {}", name_of(*role), d.type));
   if (record.type == ModelType::Upscaler && c.kind == ComponentKind::Unknown)
-    d.problem = "a model for enlarging images, which this version does not run",
-    d.hint = Hint("{0} works without one", {run_command("upscale")});
+    d.problem = "a model for enlarging images of a kind that this version does not run",
+    d.hint = Hint("RRDBNet models (ESRGAN, Real-ESRGAN) can be used; {0} makes safetensors of their .pth files",
+                  {run_command("convert")});
   const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
   record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
   record.note = d.problem;

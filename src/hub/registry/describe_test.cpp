@@ -115,6 +115,14 @@ TEST(Describe, ReportsUnusableFiles) {
   const Described big = only(write_stripped(folder / "upscale_models/4x.safetensors", {{"body.0.weight", {64, 3, 3, 3}}}));
   EXPECT_EQ(big.type, "upscaler");
   EXPECT_EQ(big.record.state, ModelState::Unsupported);
+  std::vector<Stripped> tensors;
+  for (const auto& [name, shape] : upscaler_tensors({.scale = 2})) tensors.push_back({name, shape, "F32"});
+  const Described upscaler = only(write_stripped(folder / "upscale_models/2x.safetensors", tensors));
+  EXPECT_EQ(upscaler.type, "upscaler");
+  EXPECT_EQ(upscaler.record.state, ModelState::Ready);
+  EXPECT_EQ(upscaler.record.name, "2x");
+  EXPECT_EQ(upscaler.record.variant, "x2");
+  EXPECT_EQ(upscaler.record.probe.hidden, 64);
   const Described misplaced = only(write_stripped(folder / "diffusion_models/vae.safetensors", vae_tensors({})));
   EXPECT_THAT(misplaced.evidence, Contains(HasSubstr("folder for type main")));
   EXPECT_THAT(refusal([&] { identify(folder / "nowhere"); }), HasSubstr("NotFound"));

@@ -63,7 +63,7 @@ ComponentKind component_kind(ModelType type) {
     case ModelType::TextEncoder: return ComponentKind::TextEncoder;
     case ModelType::Tokenizer: return ComponentKind::Tokenizer;
     case ModelType::Lora: return ComponentKind::Adapter;
-    case ModelType::Upscaler: return ComponentKind::Unknown;
+    case ModelType::Upscaler: return ComponentKind::Upscaler;
   }
   return ComponentKind::Unknown;
 }

@@ -34,6 +34,12 @@ StarterPart mistral() {
   return encoder("Mistral-Small-24B, bf16",
                  "Comfy-Org/flux2-dev::split_files/text_encoders/mistral_3_small_flux2_bf16.safetensors", 35'600'000'000, 5120);
 }
+// Published as pickles; this repository has them as safetensors.
+Starter real_esrgan(const std::string& name, const std::string& file, const std::string& summary) {
+  return {name, "", summary,
+          {{ModelType::Upscaler, file + ", f32", "Comfy-Org/Real-ESRGAN_repackaged::" + file + ".safetensors", 66'900'000, false,
+            "BSD-3-Clause"}}};
+}
 StarterPart qwen_8b() { return encoder("Qwen3-8B, bf16", "Qwen/Qwen3-8B", 16'381'517'176, 4096); }
 
 }  // namespace
@@ -83,6 +89,8 @@ const std::vector<Starter>& starters() {
        "the largest, 50 steps; not for commercial use",
        {transformer("dev, bf16", "black-forest-labs/FLUX.2-dev::flux2-dev.safetensors", 64'446'600'000, true, false),
         autoencoder(), mistral()}},
+      real_esrgan("realesrgan-x4plus", "RealESRGAN_x4plus", "upscaler: enlarges images four times"),
+      real_esrgan("realesrgan-x2plus", "RealESRGAN_x2plus", "upscaler: enlarges images to twice their size"),
   };
   return list;
 }
@@ -103,6 +111,7 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
       case ModelType::Main:
         return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
+      case ModelType::Upscaler: return r.path.stem() == part.what.substr(0, part.what.find(','));
       case ModelType::TextEncoder: return (r.family == "Qwen3" || r.family == "Mistral") && r.probe.hidden == part.width;
       default: return r.bytes >= kRealVocabulary;
     }
