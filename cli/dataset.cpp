@@ -8,6 +8,7 @@
 #include "app/dataset_report.h"
 #include "app/picture_maker.h"
 #include "app/training_data.h"
+#include "cli/describe.h"
 #include "cli/output.h"
 #include "cli/progress_display.h"
 #include "cli/table.h"
@@ -315,6 +316,19 @@ const std::vector<Command>& dataset_actions() {
        "The files have the format of musubi-tuner, and each program can use the files of the other. Without options, flux2 "
        "writes files that are missing or out of date, and deletes files of images that no longer exist. `flux2 train` does the "
        "same before it begins."},
+      {"caption",
+       {},
+       "describe the images of a folder in caption files",
+       "FOLDER [options]",
+       caption_options,
+       {"flux2 dataset caption photos -m flux.2-dev --prefix \"myword, \"",
+        "flux2 dataset caption photos --upsample ollama --upsample-model llama3.2-vision",
+        "flux2 dataset caption photos --overwrite --about \"the dog is called Rex\""},
+       run_dataset_caption,
+       "Writes NAME.txt next to each image. Captions that exist are kept, so a run that was stopped goes on where it was when "
+       "you "
+       "repeat it. The text encoder of FLUX.2-dev can look at images; with --upsample, a chat server does it. The exit status is "
+       "4 if images were left out."},
   };
   return list;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/describe.h"
 #include "cli/options.h"
 #include "cli/prepare.h"
 #include "cli/user_input.h"
@@ -38,13 +39,24 @@ const std::vector<Command>& prompt_actions() {
         "flux2 generate \"$(flux2 prompt rewrite 'a fox')\" -o fox.png"},
        run_rewrite,
        "The prompt, and the images of -i, are sent to the service that --upsample chooses. Text in double quotes is kept; if the "
-       "service changes it twice, that is an error."}};
+       "service changes it twice, that is an error."},
+      {"describe",
+       {},
+       "describe an image in words and print them",
+       "PICTURE [options]",
+       describe_options,
+       {"flux2 prompt describe photo.png -m flux.2-dev",
+        "flux2 prompt describe photo.png --upsample ollama --upsample-model llama3.2-vision",
+        "flux2 generate \"$(flux2 prompt describe photo.png)\" -o again.png"},
+       run_describe,
+       "The text encoder of FLUX.2-dev can look at images; that of klein cannot. With --upsample, the image is sent to the "
+       "service that it chooses."}};
   return list;
 }
 
 int run_prompt(Invocation& run) {
-  if (run.positional.empty()) throw Error(ErrorCode::InvalidArgument, "the action is missing: use rewrite");
-  fail(ErrorCode::InvalidArgument, "unknown action \"{}\"; use rewrite", run.positional.front());
+  if (run.positional.empty()) throw Error(ErrorCode::InvalidArgument, "the action is missing: use rewrite or describe");
+  fail(ErrorCode::InvalidArgument, "unknown action \"{}\"; use rewrite or describe", run.positional.front());
 }
 
 }  // namespace flux2

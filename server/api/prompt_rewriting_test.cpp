@@ -49,6 +49,32 @@ TEST_F(PromptRoutes, RewritesWithWhatIsConfigured) {
   EXPECT_EQ(rewrite({{"prompt", "a fox"}, {"provider", "openrouter"}}).first, 424);
 }
 
+TEST_F(PromptRoutes, DescribesAnImage) {
+  const Asset asset = assets_.put(encode_png(Image(16, 16, 3)), {.kind = "reference"});
+  const Json body = {{"image", "asset:" + asset.id}, {"about", "a fox"}, {"seed", 5}};
+  const auto ask = [&](const Json& what) {
+    const auto peer = post("/api/v1/prompt/describe", what);
+    return std::pair(peer->response->status, Json::parse(peer->response->body));
+  };
+  EXPECT_EQ(ask(body).first, 424) << "nobody is configured";
+  if (!HttpClient::available()) GTEST_SKIP() << "built without an HTTP client";
+  configure();
+  const auto [status, json] = ask(body);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(json["description"], "A red fox.");
+  EXPECT_EQ(json["provider"], "http");
+  const Json messages = Json::parse(server_.requests().at(0).body)["messages"];
+  EXPECT_EQ(messages[1]["content"][0]["type"], "image_url");
+  EXPECT_EQ(messages[1]["content"][1]["text"], "Describe this image. About it: a fox");
+  EXPECT_EQ(ask({{"about", "x"}}).first, 400);
+  EXPECT_EQ(ask({{"image", "asset:01JD0000000000000000000000"}}).first, 400);
+  EXPECT_EQ(ask({{"image", "data:image/png;base64,AAAA"}}).first, 400);
+  answer_ = "nonsense";
+  const auto [failed, why] = ask(body);
+  EXPECT_EQ(failed, 502);
+  EXPECT_EQ(why["error"]["code"], "upsampler_failed");
+}
+
 TEST_F(PromptRoutes, ImagesOfAnEditGoAlong) {
   if (!HttpClient::available()) GTEST_SKIP() << "built without an HTTP client";
   configure();

@@ -6,41 +6,94 @@
 
 #include "base/error.h"
 #include "base/path_exists.h"
+#include "image/vision_prep.h"
 #include "model/generate_tokens.h"
-#include "text/qwen_chat.h"
+#include "text/mistral_chat.h"
 #include "text/text_stream.h"
 
 namespace flux2 {
 
+namespace {
+
+constexpr int64_t kSeenPixels = 768 * 768;  // of the images that the model sees, together
+
+// As the makers recommend it: Qwen3 without thinking; Mistral as FLUX.2's reference program uses it.
+TokenSampling usual_sampling(DecoderFamily family) {
+  if (family == DecoderFamily::Mistral) return {.temperature = 0.15, .top_k = 50};
+  return {.temperature = 0.7, .top_k = 20, .top_p = 0.8};
+}
+
+// Other members are for services that are asked over HTTP.
+TokenSampling with_params(TokenSampling how, const Json& params) {
+  for (auto at = params.begin(); at != params.end(); ++at) {
+    const std::string& key = at.key();
+    const Json& value = at.value();
+    const auto number = [&](double low, double high) {
+      const double given = value.is_number() ? value.get<double>() : low - 1;
+      check(given >= low && given <= high, "upsample_params: {} must be a number from {} to {}", key, low, high);
+      return given;
+    };
+    if (key == "temperature") how.temperature = number(0, 100);
+    else if (key == "top_k") how.top_k = static_cast<int64_t>(number(0, 1e6));
+    else if (key == "top_p") how.top_p = number(0, 1);
+    else if (key == "min_p") how.min_p = number(0, 1);
+    else if (key == "repetition_penalty") how.repetition_penalty = number(0.01, 100);
+  }
+  return how;
+}
+
+}  // namespace
+
 LocalRewriter::LocalRewriter(LocalRewriterOptions options) : options_(std::move(options)) {
   const NamedWeights weights(open_weights(options_.files.text_encoder, {}), ModelPart::TextEncoder);
-  const LanguageModelConfig config = detect_language_model(weights, text_encoder_config(options_.files, weights));
-  if (config.decoder.family != DecoderFamily::Qwen3)
-    fail(ErrorCode::InvalidArgument, "{} cannot rewrite prompts itself yet: its text encoder is {}, and only Qwen3 is supported",
-         options_.files.id, name_of(config.decoder.family));
+  const DecoderConfig decoder = text_encoder_config(options_.files, weights);
+  family_ = detect_language_model(weights, decoder).decoder.family;
+  sees_images_ = options_.sends_images && family_ == DecoderFamily::Mistral && has_vision(weights);
+  sampling_ = with_params(usual_sampling(family_), options_.params);
   name_ = fmt::format("{} text encoder", options_.files.id);
 }
 
 LocalRewriter::~LocalRewriter() = default;
 
+void LocalRewriter::load(bool sees) {
+  if (!engine_) engine_ = std::make_unique<Engine>(options_.engine);
+  if (language_.model && (language_.vision || !sees)) return;
+  language_ = {};  // before it is loaded with its eyes
+  language_ = load_language(*engine_, options_.files, sees);
+}
+
+LocalRewriter::Conversation LocalRewriter::conversation(const RewriteQuestion& question, const BeforeBlock& before_layer) const {
+  const std::string& instructions = question.is_caption ? options_.caption_instructions
+                                    : question.is_edit  ? options_.edit_instructions
+                                                        : options_.prompt_instructions;
+  const BpeTokenizer& tokenizer = *language_.tokenizer;
+  if (family_ == DecoderFamily::Qwen3) return {qwen_chat_tokens(tokenizer, instructions, question.text()), {}};
+  if (question.images.empty()) return {mistral_chat_tokens(tokenizer, instructions, {{{.text = question.text()}}}), {}};
+  const SeenImage seen =
+      look_at(language_, with_at_most(joined_images(question.images), kSeenPixels), engine_->activations(), before_layer);
+  const ChatPart image{.image = TokenGrid{seen.lines, seen.columns}}, text{.text = question.text()};
+  // For edits, the images are a turn of their own, as in the reference program.
+  const std::vector<ChatTurn> turns =
+      question.is_caption ? std::vector<ChatTurn>{{image, text}} : std::vector<ChatTurn>{{image}, {text}};
+  return {mistral_chat_tokens(tokenizer, instructions, turns), seen.rows};
+}
+
 RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cancelled& cancelled) {
   using Clock = std::chrono::steady_clock;
-  if (!engine_) {
-    engine_ = std::make_unique<Engine>(options_.engine);
-    language_ = load_language(*engine_, options_.files);
-  }
-  const ChatTokens tokens = qwen_chat_tokens(
-      *language_.tokenizer, question.is_edit ? options_.edit_instructions : options_.prompt_instructions, question.prompt);
+  require(question.images.empty() || sees_images_, "images for a language model that cannot see");
+  load(!question.images.empty());
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout_s));
   const auto stop_if_cancelled = [&] {
     if (cancelled && cancelled()) fail(ErrorCode::Cancelled, "stopped");
   };
+  const Conversation asked = conversation(question, stop_if_cancelled);
   TextStream text(*language_.tokenizer);
   GenerateOptions how;
-  how.sampling = {.temperature = 0.7, .top_k = 20, .top_p = 0.8, .seed = question.seed};  // as Qwen recommends without thinking
+  how.sampling = sampling_;
+  how.sampling.seed = question.seed;
   how.max_new = options_.max_tokens;
-  how.stop = tokens.stop;
+  how.stop = asked.tokens.stop;
   how.on_token = [&](int32_t id) {
     const std::string fresh = text.add(id);
     if (options_.on_text && !fresh.empty()) options_.on_text(fresh);
@@ -50,10 +103,14 @@ RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cance
     return Clock::now() >= deadline;
   };
   how.before_layer = stop_if_cancelled;
-  const GeneratedTokens made = generate_tokens(*language_.model, *language_.stream, engine_->activations(), tokens.ids, how);
+  if (asked.rows.defined()) how.images = {asked.rows, image_token(*language_.tokenizer)};
+  const GeneratedTokens made =
+      generate_tokens(*language_.model, *language_.stream, engine_->activations(), asked.tokens.ids, how);
   if (made.reason == GeneratedTokens::Ended && made.ids.empty())
     fail(ErrorCode::InvalidArgument, "the language model wrote nothing within {} seconds (upsample_timeout)", options_.timeout_s);
-  return {text.text(), static_cast<int64_t>(made.ids.size()), made.reason != GeneratedTokens::Stop};
+  const std::string all = text.text();
+  return {family_ == DecoderFamily::Mistral ? without_loose_spaces(all) : all, static_cast<int64_t>(made.ids.size()),
+          made.reason != GeneratedTokens::Stop};
 }
 
 }  // namespace flux2

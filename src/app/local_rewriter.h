@@ -5,8 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "engine/language.h"
+#include "model/token_sampler.h"
 #include "rewrite/rewriter.h"
+#include "text/qwen_chat.h"
 
 namespace flux2 {
 
@@ -15,13 +18,15 @@ struct LocalRewriterOptions {
   EngineOptions engine;
   int64_t max_tokens = 512;
   double timeout_s = 120;
-  std::string prompt_instructions, edit_instructions;
+  Json params = Json::object();  // how tokens are chosen: temperature, top_k, top_p, min_p, repetition_penalty
+  std::string prompt_instructions, edit_instructions, caption_instructions;
   Log log;
+  bool sends_images = true;                            // whether it may look at images, if it can
   std::function<void(std::string_view)> on_text = {};  // receives the answer piece by piece
 };
 
-// Rewrites prompts with the language model that a FLUX.2 model reads prompts with. The model is in memory from the first question
-// until this object is destroyed.
+// Rewrites prompts and describes images with the language model that a FLUX.2 model reads prompts with. The model is in memory
+// from the first question until this object is destroyed.
 class LocalRewriter : public Rewriter {
  public:
   // Throws Incompatible if the model's text encoder cannot write.
@@ -32,13 +37,24 @@ class LocalRewriter : public Rewriter {
   std::string way() const override { return "local"; }
   std::string model() const override { return name_; }
   std::string place() const override { return {}; }
-  bool sees_images() const override { return false; }
+  bool sees_images() const override { return sees_images_; }
 
  private:
+  // The tokens of a question, and what the vision tower made of its images.
+  struct Conversation {
+    ChatTokens tokens;
+    Tensor rows;
+  };
+  Conversation conversation(const RewriteQuestion& question, const BeforeBlock& before_layer) const;
+  void load(bool sees);
+
   LocalRewriterOptions options_;
   std::string name_;  // of the language model
+  DecoderFamily family_ = DecoderFamily::Qwen3;
+  TokenSampling sampling_;
+  bool sees_images_ = false;
   std::unique_ptr<Engine> engine_;
-  LoadedLanguage language_;
+  LoadedLanguage language_;  // after the engine, so that it is destroyed first
 };
 
 }  // namespace flux2

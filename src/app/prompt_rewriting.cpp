@@ -42,7 +42,7 @@ std::string instructions(const RequestSpec::Text& file, std::string_view built_i
 // Models whose makers recommend other values than the usual ones.
 Json usual_params(const std::string& model) { return model == kOpenRouterModel ? Json{{"temperature", 0.15}} : Json::object(); }
 
-ChatServiceOptions service_options(const RequestSpec& spec, const AppContext& context) {
+ChatServiceOptions service_options(const RequestSpec& spec, const AppContext& context, const RequestSpec::Text& caption_file) {
   const std::string way = spec.upsample.value_or("none");
   const bool ollama = way == "ollama", openrouter = way == "openrouter";
   ChatServiceOptions options;
@@ -77,19 +77,22 @@ ChatServiceOptions service_options(const RequestSpec& spec, const AppContext& co
   options.full_size = spec.upsample_full_size.value_or(false);
   options.prompt_instructions = instructions(spec.upsample_system_t2i, prompt_instructions());
   options.edit_instructions = instructions(spec.upsample_system_edit, edit_instructions());
+  options.caption_instructions = instructions(caption_file, caption_instructions());
   return options;
 }
 
-std::unique_ptr<Rewriter> open_service(const RequestSpec& spec, const AppContext& context, bool offline) {
+std::unique_ptr<Rewriter> open_service(const RequestSpec& spec, const AppContext& context, bool offline,
+                                       const RequestSpec::Text& caption_file = {}) {
   if (offline)
     throw Error(ErrorCode::InvalidArgument,
                 fmt::format("{} {}: rewriting prompts needs the network", spec.origin("upsample"), *spec.upsample),
                 Hint("run without {0}", {unset_option("offline")}));
   check(HttpClient::available(), "this build cannot rewrite prompts: it has no HTTP client");
-  return std::make_unique<ChatService>(service_options(spec, context), http_settings(context.environment));
+  return std::make_unique<ChatService>(service_options(spec, context, caption_file), http_settings(context.environment));
 }
 
-std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& context, const ModelFiles& model) {
+std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& context, const ModelFiles& model,
+                                     const RequestSpec::Text& caption_file) {
   check(!spec.upsample_model, "{}: with upsample local, the text encoder of the model rewrites; it cannot be chosen",
         spec.origin("upsample_model"));
   LocalRewriterOptions options{.files = model, .engine = engine_options(spec, context), .log = context.log};
@@ -97,6 +100,9 @@ std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& 
   options.timeout_s = spec.upsample_timeout.value_or(kLocalTimeout);
   options.prompt_instructions = instructions(spec.upsample_system_t2i, prompt_instructions());
   options.edit_instructions = instructions(spec.upsample_system_edit, edit_instructions());
+  options.caption_instructions = instructions(caption_file, caption_instructions());
+  options.sends_images = !spec.upsample_no_images.value_or(false);
+  if (spec.upsample_params) options.params = parse_json(*spec.upsample_params);
   return std::make_unique<LocalRewriter>(std::move(options));
 }
 
@@ -127,11 +133,12 @@ bool wants_rewriting(const ResolvedRequest& resolved) {
          !trimmed(request.prompt).empty() && !request.given_text.defined() && !request.given_latents.defined();
 }
 
-std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline,
-                                        const ModelFiles& model) {
+std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline, const ModelFiles& model,
+                                        const std::string& caption_file) {
   const std::string way = spec.upsample.value_or("none");
   check(way != "none", "nothing is chosen that rewrites prompts");
-  return way == "local" ? open_local(spec, context, model) : open_service(spec, context, offline);
+  const RequestSpec::Text file = caption_file.empty() ? RequestSpec::Text{} : RequestSpec::Text(caption_file);
+  return way == "local" ? open_local(spec, context, model, file) : open_service(spec, context, offline, file);
 }
 
 std::vector<RewriterOffer> offered_rewriters(const RequestSpec& spec, const AppContext& context, bool offline) {
@@ -167,7 +174,7 @@ void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter,
                      const Rewriter::Cancelled& cancelled) {
   requests = one_by_one(std::move(requests));
   std::map<std::string, std::string> known;
-  bool works = true;
+  bool works = true, blindness_told = false;
   for (ResolvedRequest& resolved : requests) {
     if (!wants_rewriting(resolved)) continue;
     auto& rewriting = resolved.record.rewriting;
@@ -175,6 +182,10 @@ void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter,
     rewriting.failed = true;
     if (!works) continue;
     const bool shares = !resolved.spec.upsample_each.value_or(false);
+    if (!resolved.request.references.empty() && !rewriter.sees_images() && !blindness_told) {
+      context.log.info("{} rewrites from the text alone: it does not see the reference images", rewriter.model());
+      blindness_told = true;
+    }
     try {
       const auto found = known.find(resolved.request.prompt);
       const std::string rewritten =

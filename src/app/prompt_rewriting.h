@@ -16,8 +16,9 @@ bool wants_rewriting(const ResolvedRequest& resolved);
 
 // The rewriter that the fields upsample… of a request choose. Throws InvalidArgument if a setting is missing, or if it needs the
 // network and `offline` forbids it. Keys come from the environment. `model` is the one whose text encoder is used for `local`.
-std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline,
-                                        const ModelFiles& model);
+// `caption_file` holds instructions for describing images; empty: the built-in ones.
+std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline, const ModelFiles& model,
+                                        const std::string& caption_file = {});
 
 // The services among the values of `upsample` that work with these settings.
 struct RewriterOffer {

@@ -2,16 +2,22 @@
 
 #include "base/thread_pool.h"
 #include "hub/gguf_tokenizer.h"
+#include "image/vision_prep.h"
 #include "model/check_network.h"
 #include "nn/load.h"
 
 namespace flux2 {
 
-LoadedLanguage load_language(const Engine& engine, const ModelFiles& files) {
+LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees) {
   const NamedWeights weights(open_weights(files.text_encoder, engine.options().log), ModelPart::TextEncoder);
   LoadedLanguage loaded;
-  const auto model = std::make_shared<LanguageModel>(detect_language_model(weights, text_encoder_config(files, weights)));
-  const auto visit = [&](const ParameterVisitor& visitor) { model->visit(visitor); };
+  const DecoderConfig decoder = text_encoder_config(files, weights);
+  const auto model = std::make_shared<LanguageModel>(detect_language_model(weights, decoder));
+  const auto vision = sees ? std::make_shared<VisionTower>(detect_vision(weights, decoder)) : nullptr;
+  const auto visit = [&](const ParameterVisitor& visitor) {
+    model->visit(visitor);
+    if (vision) vision->visit(visitor);
+  };
   in_context("loading the language model", [&] {
     check_network(weights, visit);
     loaded.tokenizer = std::make_shared<const BpeTokenizer>(load_tokenizer(files.tokenizer));
@@ -35,7 +41,20 @@ LoadedLanguage load_language(const Engine& engine, const ModelFiles& files) {
     loaded.stream->wait();
   });
   loaded.model = model;
+  loaded.vision = vision;
   return loaded;
+}
+
+SeenImage look_at(const LoadedLanguage& language, const Image& image, DType activations, const BeforeBlock& before_layer) {
+  const VisionConfig& c = language.vision->config;
+  const auto patch = static_cast<int>(c.patch), merge = static_cast<int>(c.merge);
+  const Image seen = vision_image(image, {.longest = static_cast<int>(c.image), .patch = patch, .merge = merge});
+  const int rows = seen.height / patch, columns = seen.width / patch;
+  const std::vector<float> values = vision_patches(seen, patch);
+  const Tensor patches =
+      Tensor::from<float>(*language.stream, activations, {int64_t{rows} * columns, int64_t{patch} * patch * 3}, values);
+  const Tensor states = (*language.vision)(patches, rows, columns, before_layer);
+  return {language.vision->project(states, rows, columns), rows / merge, columns / merge};
 }
 
 }  // namespace flux2

@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "image/image.h"
 #include "model/language_model.h"
+#include "model/vision_tower.h"
 
 namespace flux2 {
 
@@ -13,9 +15,18 @@ struct LoadedLanguage {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<const BpeTokenizer> tokenizer;
   std::shared_ptr<const LanguageModel> model;
+  std::shared_ptr<const VisionTower> vision;  // null unless it was asked for
 };
 
-// Throws Incompatible, in one sentence, if the file holds only what reading prompts needs.
-LoadedLanguage load_language(const Engine& engine, const ModelFiles& files);
+// Throws Incompatible, in one sentence, if the file holds only what reading prompts needs. With `sees`, it also loads what looks
+// at images; Incompatible if the file has no such part.
+LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees = false);
+
+// What the vision tower makes of an image, as rows of the language model, and how they are arranged.
+struct SeenImage {
+  Tensor rows;  // [1, lines · columns, hidden]
+  int lines = 0, columns = 0;
+};
+SeenImage look_at(const LoadedLanguage& language, const Image& image, DType activations, const BeforeBlock& before_layer = {});
 
 }  // namespace flux2

@@ -91,8 +91,11 @@ Json mistral_config(const DecoderConfig& c, DType dtype) {
 }  // namespace
 
 VisionConfig vision_config_for(const DecoderConfig& c) {
-  if (c.hidden == mistral_small_config().hidden) return {};
-  return {.hidden = 64, .intermediate = 128, .layers = 2, .heads = 4, .image = 224};
+  VisionConfig v;
+  if (c.hidden != mistral_small_config().hidden) v = {.hidden = 64, .intermediate = 128, .layers = 2, .heads = 4, .image = 224};
+  v.text_hidden = c.hidden;
+  v.projector_eps = c.norm_eps;
+  return v;
 }
 
 Json text_encoder_config(const DecoderConfig& c, DType dtype) {

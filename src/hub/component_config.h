@@ -4,14 +4,11 @@
 #include "model/decoder_config.h"
 #include "model/flux2_config.h"
 #include "model/vae_config.h"
+#include "model/vision_config.h"
 
 namespace flux2 {
 
-// The sizes of the Pixtral tower beside Mistral's language model; those of Mistral-Small-3.x unless they say otherwise.
-struct VisionConfig {
-  int64_t hidden = 1024, intermediate = 4096, layers = 24, heads = 16;
-  int64_t image = 1540, patch = 14, merge = 2;
-};
+// The vision tower beside such a language model: that of Mistral-Small-3.x, or a small one beside a small one.
 VisionConfig vision_config_for(const DecoderConfig& config);
 
 // The config.json that diffusers and transformers expect next to a component's weights.

@@ -5,6 +5,7 @@
 #include "hub/name_tests.h"
 #include "hub/quantisation.h"
 #include "model/flux2_transformer.h"
+#include "model/vision_config.h"
 #include "weights/named_weights.h"
 
 namespace flux2 {
@@ -193,7 +194,7 @@ std::vector<std::string> abilities_of(const DecoderConfig& config, const NamedWe
   const bool shortened = config.hidden == mistral_small_config().hidden && config.layers < mistral_small_config().layers;
   if (weights.has("model.norm.weight") && (has_head || ties_head) && !shortened) {
     list.push_back("rewriting");
-    if (names.containing("vision_tower.") || names.containing("vision_encoder.")) list.push_back("images");
+    if (has_vision(weights)) list.push_back("images");
   }
   return list;
 }

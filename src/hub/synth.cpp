@@ -14,6 +14,7 @@
 #include "model/flux2_transformer.h"
 #include "model/text_encoder.h"
 #include "model/vae.h"
+#include "model/vision_tower.h"
 #include "weights/names.h"
 #include "weights/safetensors_writer.h"
 
@@ -64,33 +65,6 @@ std::vector<Invented> text_encoder_tensors(DecoderConfig config) {
     list.front().zero_row = kMistralPad;
     list.push_back({"lm_head.weight", {config.vocab, config.hidden}, ParameterKind::Matrix});
   }
-  return list;
-}
-
-// The Pixtral tower and the projector behind it.
-std::vector<Invented> vision_tensors(const DecoderConfig& text) {
-  const VisionConfig v = vision_config_for(text);
-  std::vector<Invented> list;
-  const auto vector = [&](const std::string& name, int64_t n) { list.push_back({name, {n}, ParameterKind::Vector}); };
-  const auto matrix = [&](const std::string& name, int64_t out, int64_t in) {
-    list.push_back({name, {out, in}, ParameterKind::Matrix});
-  };
-  list.push_back({"vision_tower.patch_conv.weight", {v.hidden, 3, v.patch, v.patch}, ParameterKind::Conv});
-  vector("vision_tower.ln_pre.weight", v.hidden);
-  for (int64_t i = 0; i < v.layers; ++i) {
-    const std::string layer = fmt::format("vision_tower.transformer.layers.{}.", i);
-    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
-      matrix(fmt::format("{}attention.{}.weight", layer, name), v.hidden, v.hidden);
-    for (const char* name : {"gate_proj", "up_proj"})
-      matrix(fmt::format("{}feed_forward.{}.weight", layer, name), v.intermediate, v.hidden);
-    matrix(layer + "feed_forward.down_proj.weight", v.hidden, v.intermediate);
-    vector(layer + "attention_norm.weight", v.hidden);
-    vector(layer + "ffn_norm.weight", v.hidden);
-  }
-  vector("multi_modal_projector.norm.weight", v.hidden);
-  matrix("multi_modal_projector.patch_merger.merging_layer.weight", v.hidden, v.hidden * v.merge * v.merge);
-  matrix("multi_modal_projector.linear_1.weight", text.hidden, v.hidden);
-  matrix("multi_modal_projector.linear_2.weight", text.hidden, text.hidden);
   return list;
 }
 
@@ -197,7 +171,7 @@ void synthesise_model(const SynthOptions& options, const std::function<void(cons
     PartFile file{options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder, text_encoder_tensors(text)};
     if (text.family == DecoderFamily::Mistral) {
       file.prefix = "language_model.";
-      for (Invented& t : vision_tensors(text)) file.tensors.push_back(std::move(t));
+      for (Invented& t : list_tensors(VisionTower(vision_config_for(text)))) file.tensors.push_back(std::move(t));
     }
     components.push_back(std::move(file));
   }

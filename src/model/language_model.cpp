@@ -54,14 +54,17 @@ LanguageModel::LanguageModel(const LanguageModelConfig& c)
 
 Tensor LanguageModel::scores(const Tensor& ids, KeyCache& cache, DType dtype, const BeforeBlock& before_layer) const {
   check(ids.rank() == 2 && ids.dim(0) == 1 && ids.dim(1) > 0, "language model: ids {}", ids.shape());
+  return scores_of_rows(embedding(ids, embed_tokens, dtype), cache, before_layer);
+}
+
+Tensor LanguageModel::scores_of_rows(Tensor x, KeyCache& cache, const BeforeBlock& before_layer) const {
   const DecoderConfig& c = config.decoder;
-  const int64_t count = ids.dim(1);
-  DecoderPass pass{
-      .rope = text_rope(ids.stream(), count, c.head_dim, c.rope_theta, cache.length()), .key_mask = {}, .memory = {}};
-  Tensor x = embedding(ids, embed_tokens, dtype);
+  check(x.rank() == 3 && x.dim(0) == 1 && x.dim(1) > 0 && x.dim(2) == c.hidden, "language model: rows {}", x.shape());
+  const int64_t count = x.dim(1);
+  DecoderPass pass{.rope = text_rope(x.stream(), count, c.head_dim, c.rope_theta, cache.length()), .key_mask = {}, .memory = {}};
   for (size_t i = 0; i < layers.size(); ++i) {
     if (before_layer) before_layer();
-    const BlockTurn turn(schedule, i, ids.stream());
+    const BlockTurn turn(schedule, i, x.stream());
     pass.memory = [&cache, i](const TokenKeys& now) { return cache.extended(i, now); };
     x = layers[i](x, pass);
   }

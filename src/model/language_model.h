@@ -46,6 +46,8 @@ struct LanguageModel {
 
   // The scores F32 [vocab] of the token that follows `ids` (I32 [1, T]), which follow those in the cache.
   Tensor scores(const Tensor& ids, KeyCache& cache, DType dtype, const BeforeBlock& before_layer = {}) const;
+  // The same for rows x [1, T, hidden], which are embeddings of tokens or what a vision tower made of an image.
+  Tensor scores_of_rows(Tensor x, KeyCache& cache, const BeforeBlock& before_layer = {}) const;
 
   void visit(const ParameterVisitor& visitor);
 

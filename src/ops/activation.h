@@ -7,6 +7,7 @@
 namespace flux2 {
 
 Tensor silu(const Tensor& x);  // x · sigmoid(x)
+Tensor gelu(const Tensor& x);  // x · Φ(x) with the normal distribution Φ, not its approximation with tanh; error below 1e-7
 Tensor exp(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor square(const Tensor& x);

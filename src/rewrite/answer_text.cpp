@@ -87,6 +87,18 @@ std::vector<std::string> lost_quotes(std::string_view prompt, std::string_view r
   return lost;
 }
 
+std::string in_one_line(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const size_t end = text.find_first_of("\r\n");
+    const std::string_view piece = trimmed(text.substr(0, end));
+    if (!line.empty() && !piece.empty()) line += ' ';
+    line += piece;
+    text = end == text.npos ? std::string_view{} : text.substr(end + 1);
+  }
+  return line;
+}
+
 std::string without_unfinished_sentence(std::string_view text) {
   constexpr size_t kLongestRest = 200;
   text = trimmed(text);

@@ -21,4 +21,7 @@ std::vector<std::string> lost_quotes(std::string_view prompt, std::string_view r
 // the text as it is.
 std::string without_unfinished_sentence(std::string_view text);
 
+// Line breaks, with the white space around them, become one space.
+std::string in_one_line(std::string_view text);
+
 }  // namespace flux2

@@ -53,6 +53,12 @@ TEST(AnswerText, NamesQuotedTextsThatWereLost) {
   EXPECT_THAT(lost_quotes("says \"OPEN\" and \"SHUT\"", "a sign says \"Open\" and \"SHUT\""), ElementsAre("OPEN"));
 }
 
+TEST(AnswerText, ACaptionIsOneLine) {
+  EXPECT_EQ(in_one_line(" a fox \r\n\n  in snow\n"), "a fox in snow");
+  EXPECT_EQ(in_one_line("a fox"), "a fox");
+  EXPECT_EQ(in_one_line(""), "");
+}
+
 TEST(AnswerText, AnUnfinishedSentenceIsDropped) {
   EXPECT_EQ(without_unfinished_sentence("A fox. It stands in the"), "A fox.");
   EXPECT_EQ(without_unfinished_sentence("A fox stands in the"), "A fox stands in the");
@@ -60,7 +66,7 @@ TEST(AnswerText, AnUnfinishedSentenceIsDropped) {
 }
 
 TEST(Instructions, AreShort) {
-  for (const std::string_view text : {prompt_instructions(), edit_instructions()}) {
+  for (const std::string_view text : {prompt_instructions(), edit_instructions(), caption_instructions()}) {
     EXPECT_GT(text.size(), 200u);
     EXPECT_LT(text.size(), 900u);
     EXPECT_THAT(std::string(text), testing::HasSubstr("double quotes"));

@@ -128,11 +128,13 @@ std::string ChatService::address() const {
 }
 
 Json ChatService::body_for(const RewriteQuestion& question) const {
-  const std::string& instructions = question.is_edit ? options_.edit_instructions : options_.prompt_instructions;
+  const std::string& instructions = question.is_caption ? options_.caption_instructions
+                                    : question.is_edit  ? options_.edit_instructions
+                                                        : options_.prompt_instructions;
   if (options_.kind == ChatServiceOptions::Ollama) {
     Json body = {
         {"model", options_.model},
-        {"prompt", question.prompt},
+        {"prompt", question.text()},
         {"system", instructions},
         {"stream", false},
         {"keep_alive", "0"},  // frees its memory, which we need for the image
@@ -144,14 +146,14 @@ Json ChatService::body_for(const RewriteQuestion& question) const {
   }
   Json body = {{"model", options_.model}, {"max_tokens", options_.max_tokens}};
   body.merge_patch(options_.params);
-  Json content = question.prompt;
+  Json content = question.text();
   if (!question.images.empty()) {
     content = Json::array();
     for (const Image& image : question.images) {
       const EncodedImage e = encoded(image, options_.full_size);
       content.push_back({{"type", "image_url"}, {"image_url", {{"url", fmt::format("data:{};base64,{}", e.type, e.base64)}}}});
     }
-    content.push_back({{"type", "text"}, {"text", question.prompt}});
+    content.push_back({{"type", "text"}, {"text", question.text()}});
   }
   body["messages"] = Json::array();
   body["messages"].push_back({{"role", "system"}, {"content", instructions}});

@@ -21,7 +21,7 @@ struct ChatServiceOptions {
   double first_wait_s = 0.5;  // before the first retry; doubled for the second
   bool sends_images = true;
   bool full_size = false;  // images as PNG in their own size; otherwise as JPEG with at most 1536 pixels a side
-  std::string prompt_instructions, edit_instructions;
+  std::string prompt_instructions, edit_instructions, caption_instructions;
 };
 
 class ChatService : public Rewriter {

@@ -91,6 +91,18 @@ TEST(ChatService, SendsImagesBeforeTheText) {
   }
 }
 
+TEST(ChatService, AsksForADescription) {
+  HttpServer server([](const ServedRequest&) { return Reply{.body = chat("A fox.")}; });
+  ChatServiceOptions options = options_for(server);
+  options.caption_instructions = "CAPTION";
+  ChatService service(options, {});
+  EXPECT_EQ(service.answer({.images = {Image(8, 8, 3)}, .is_caption = true}, {}).text, "A fox.");
+  const Json body = Json::parse(server.requests().back().body);
+  EXPECT_EQ(body["messages"][0]["content"], "CAPTION");
+  EXPECT_EQ(body["messages"][1]["content"][1], (Json{{"type", "text"}, {"text", "Describe this image."}}));
+  EXPECT_TRUE(body["messages"][1]["content"][0]["image_url"]["url"].get<std::string>().starts_with("data:image/jpeg;base64,"));
+}
+
 TEST(ChatService, SpeaksToOllama) {
   HttpServer server([](const ServedRequest&) {
     return Reply{.body = R"({"model":"m","response":"{\"enhanced_prompt\": \"A red fox.\"}","done":true,"eval_count":9})"};

@@ -17,6 +17,10 @@ struct RewriteQuestion {
   bool is_edit = false;            // the prompt says how to change images
   std::vector<Image> images = {};  // RGB; those that it changes, "image 1" first
   uint64_t seed = 0;
+  bool is_caption = false;  // the image is to be described; the prompt is what the user adds about it, and may be empty
+
+  // What the user says: the prompt, or the request for a description with it.
+  std::string text() const;
 };
 
 struct RewriteAnswer {
@@ -50,6 +54,18 @@ struct RewrittenPrompt {
 // errors of the rewriter, and Incompatible if quoted text is still missing or the answer has more than `max_bytes`. Messages
 // never quote prompts.
 RewrittenPrompt rewrite_prompt(Rewriter& rewriter, RewriteQuestion question, size_t max_bytes,
+                               const Rewriter::Cancelled& cancelled, const Log& log);
+
+// A description of an image. `about` are words of the user that may help, or empty.
+struct DescribeOptions {
+  std::string about = {};
+  uint64_t seed = 0;
+  bool one_line = false;  // line breaks become spaces, as caption files for training have it
+  size_t max_bytes = size_t{16} << 10;
+};
+
+// Asks for one. Throws the errors of the rewriter, and Incompatible if it cannot look at images or the answer is too long.
+RewrittenPrompt describe_image(Rewriter& rewriter, const Image& image, const DescribeOptions& options,
                                const Rewriter::Cancelled& cancelled, const Log& log);
 
 }  // namespace flux2

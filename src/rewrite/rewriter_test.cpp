@@ -76,6 +76,32 @@ TEST(RewritePrompt, ACutAnswerLosesItsLastSentenceAndIsReported) {
   EXPECT_EQ(warnings.size(), 1u);
 }
 
+TEST(DescribeImage, AsksForADescriptionWithTheImage) {
+  Script script({{"\"A red fox.\nIn snow.\"", 7}, {"b"}});
+  EXPECT_EQ(describe_image(script, Image(4, 4, 3), {.seed = 9, .one_line = true}, {}, {}).prompt, "A red fox. In snow.");
+  ASSERT_EQ(script.asked.size(), 1u);
+  EXPECT_TRUE(script.asked[0].is_caption);
+  EXPECT_EQ(script.asked[0].images.size(), 1u);
+  EXPECT_EQ(script.asked[0].seed, 9u);
+  EXPECT_EQ(script.asked[0].text(), "Describe this image.");
+  describe_image(script, Image(4, 4, 3), {.about = " our dog Rex "}, {}, {});
+  EXPECT_EQ(script.asked[1].text(), "Describe this image. About it: our dog Rex");
+}
+
+TEST(DescribeImage, RefusesAModelThatCannotSeeAndAnswersThatAreTooLong) {
+  Script blind({{"a"}}, false);
+  try {
+    describe_image(blind, Image(4, 4, 3), {}, {}, {});
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Incompatible);
+    EXPECT_THAT(e.what(), HasSubstr("cannot look at images"));
+  }
+  EXPECT_TRUE(blind.asked.empty());
+  Script chatty({{std::string(101, 'x')}});
+  EXPECT_THROW(describe_image(chatty, Image(4, 4, 3), {.max_bytes = 100}, {}, {}), Error);
+}
+
 TEST(RewritePrompt, ImagesGoOnlyToAModelThatSeesThem) {
   const Image image(4, 4, 3);
   for (const bool sees : {true, false}) {

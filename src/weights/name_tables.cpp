@@ -130,6 +130,20 @@ const std::vector<NameRule>& text_encoder_rules() {
              {"model.norm.weight", "output_norm.weight", "norm.weight"},
              {"lm_head.weight", "output.weight", "output.weight"}})
       list.push_back({.canonical = name, .diffusers = {name}, .ggml = ggml, .native = native});
+    // The eyes of a model that also sees: Pixtral's tower and the projector behind it.
+    for (const std::string_view name :
+         {"vision_tower.patch_conv.weight", "vision_tower.ln_pre.weight",
+          "vision_tower.transformer.layers.{i}.attention_norm.weight", "vision_tower.transformer.layers.{i}.ffn_norm.weight",
+          "vision_tower.transformer.layers.{i}.attention.q_proj.weight",
+          "vision_tower.transformer.layers.{i}.attention.k_proj.weight",
+          "vision_tower.transformer.layers.{i}.attention.v_proj.weight",
+          "vision_tower.transformer.layers.{i}.attention.o_proj.weight",
+          "vision_tower.transformer.layers.{i}.feed_forward.gate_proj.weight",
+          "vision_tower.transformer.layers.{i}.feed_forward.up_proj.weight",
+          "vision_tower.transformer.layers.{i}.feed_forward.down_proj.weight", "multi_modal_projector.norm.weight",
+          "multi_modal_projector.patch_merger.merging_layer.weight", "multi_modal_projector.linear_1.weight",
+          "multi_modal_projector.linear_2.weight"})
+      list.push_back({.canonical = name, .diffusers = {name}});
     return list;
   }();
   return rules;

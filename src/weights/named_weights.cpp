@@ -54,6 +54,21 @@ std::optional<Recognised> recognise(ModelPart part, const Layout& layout, std::s
   return std::nullopt;
 }
 
+// Tensors of a model that also sees: its eyes belong to the text encoder, but have a prefix of their own.
+bool is_vision(std::string_view canonical) {
+  return canonical.starts_with("vision_tower.") || canonical.starts_with("multi_modal_projector.");
+}
+
+// A tensor outside the prefix of the language model that belongs to it all the same: "vision_tower.…", "model.vision_tower.…",
+// and the output matrix where only the layers have a prefix.
+std::optional<Recognised> recognise_outside(std::string_view stored) {
+  for (const char* prefix : {"", "model."}) {
+    auto known = recognise(ModelPart::TextEncoder, {prefix, "", Dialect::Canonical}, stored);
+    if (known && (is_vision(known->canonical) || known->canonical == "lm_head.weight")) return known;
+  }
+  return std::nullopt;
+}
+
 // The prefixes of the table that occur in the source, a wildcard once for each thing it stands for.
 std::vector<Layout> possible_layouts(const WeightSource& source, ModelPart part) {
   std::vector<Layout> layouts{{}};
@@ -92,8 +107,10 @@ Layout choose_layout(const WeightSource& source, ModelPart part) {
         std::partition_point(first, names.end(), [&](std::string_view name) { return name.starts_with(layout.prefix); });
     for (Dialect dialect : {Dialect::Canonical, Dialect::Diffusers, Dialect::Ggml, Dialect::MistralNative}) {
       layout.dialect = dialect;
-      const auto count = static_cast<size_t>(
-          std::count_if(first, last, [&](std::string_view name) { return recognise(part, layout, name).has_value(); }));
+      const auto count = static_cast<size_t>(std::count_if(first, last, [&](std::string_view name) {
+        const auto known = recognise(part, layout, name);
+        return known && !is_vision(known->canonical);
+      }));
       if (count > 0) prefixes_in_use.insert(layout.prefix);
       if (count > most) {
         most = count;
@@ -174,8 +191,10 @@ NamedWeights::NamedWeights(std::shared_ptr<const WeightSource> source, ModelPart
   prefix_ = layout.prefix;
   dialect_ = layout.dialect;
   for (const StoredTensor& t : source_->tensors()) {
-    if (!t.name.starts_with(prefix_)) continue;
-    const auto known = recognise(part, layout, t.name);
+    const bool inside = t.name.starts_with(prefix_);
+    auto known = inside ? recognise(part, layout, t.name) : std::nullopt;
+    if (!known && part == ModelPart::TextEncoder && dialect_ != Dialect::Ggml) known = recognise_outside(t.name);
+    if (!known && !inside) continue;
     Recipe* recipe = known ? &recipes_[known->canonical] : nullptr;
     if (recipe && recipe->pieces.empty())
       *recipe = {known->rule,

@@ -26,6 +26,7 @@ import training_caches
 import training_files
 import training_parts
 import upscaler
+import vision
 import watermarks
 from program import Program
 from report import Report
@@ -46,7 +47,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, dev, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
+        for part in (schedules, tokens, autoencoder, generation, dev, vision, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
                      training_caches, training_files, training_parts, upscaler, watermarks):
             part.run(report, program, scratch)
     print(report.closing_line())

@@ -104,6 +104,7 @@ void elementwise(List& list) {
   list.add({"gated_add", {{2, 5, 24}, {2, 1, 24}, {2, 5, 24}}, [](Inputs x) { return gated_add(x[0], x[1], x[2]); }});
   for (int64_t n : {1, 16, 37}) {
     list.add({fmt::format("silu/{}", n), {{3, n}}, [](Inputs x) { return silu(x[0]); }});
+    list.add({fmt::format("gelu/{}", n), {{3, n}}, [](Inputs x) { return gelu(x[0]); }});
     list.add({fmt::format("swiglu/{}", n), {{3, 2 * n}}, [](Inputs x) { return swiglu(x[0]); }});
   }
   list.add({"linear_swiglu", {{2, 3, 16}, {22, 16}}, [](Inputs x) { return linear_swiglu(x[0], x[1]); }, 16});
