@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/dataset_report.h"
+#include "app/learn_tokenizer.h"
 #include "app/picture_maker.h"
 #include "app/training_data.h"
 #include "cli/describe.h"
@@ -89,6 +90,15 @@ std::vector<OptionGroup> cache_options() {
        rarely({"console-back", 0, "COLOR", "no effect; accepted because musubi-tuner has it"}),
        rarely({"disable-cudnn-backend", 0, "", "no effect; accepted because musubi-tuner has it"})}};
   return with_group(dataset, shared_groups({"Model", "Device and memory", "Messages"}, {"vae-dtype"}));
+}
+
+std::vector<OptionGroup> tokenizer_options() {
+  return with_group({"Tokenizer",
+                     {kConfigOption,
+                      {"out", 0, "FOLDER", "where to write tokenizer.json, tokenizer_config.json and words.txt"},
+                      {"entries", 0, "N", "tokens, those of the prompt template included (default: 1024)"},
+                      {"captions", 0, "N", "captions of drawn scenes to learn from (default: 20000); of files, all are used"}}},
+                    shared_groups({"Messages"}));
 }
 
 std::filesystem::path config_path(const Invocation& run) {
@@ -272,6 +282,27 @@ int run_dataset_cache(Invocation& run) {
   return 0;
 }
 
+int run_dataset_tokenizer(Invocation& run) {
+  LearnTokenizer what;
+  what.dataset = config_path(run);
+  what.folder = run.settings.text("out");
+  check(!what.folder.empty(), "name a folder for the tokenizer with --out FOLDER");
+  what.entries = run.settings.integer("entries", 262, 1'000'000).value_or(what.entries);
+  what.captions = run.settings.integer("captions", 1, 10'000'000).value_or(what.captions);
+  const LearntTokenizer made = learn_tokenizer(what, run);
+  if (run.console.json()) {
+    run.console.result(pretty({{"path", what.folder.string()},
+                               {"captions", made.captions},
+                               {"entries", made.entries},
+                               {"words", made.words},
+                               {"warnings", run.console.warnings()}}));
+  } else {
+    run.console.result(fmt::format("{}: {} entries from {} captions with {} different words", what.folder.string(), made.entries,
+                                   made.captions, made.words));
+  }
+  return 0;
+}
+
 int run_dataset(Invocation& run) {
   std::vector<std::string> names;
   for (const Command& action : dataset_actions()) names.push_back(action.name);
@@ -329,6 +360,17 @@ const std::vector<Command>& dataset_actions() {
        "you "
        "repeat it. The text encoder of FLUX.2-dev can look at images; with --upsample, a chat server does it. The exit status is "
        "4 if images were left out."},
+      {"tokenizer",
+       {},
+       "make a tokenizer from the captions of a dataset, for a text encoder that is trained from scratch",
+       "CONFIG --out FOLDER [options]",
+       tokenizer_options,
+       {"flux2 dataset tokenizer scenes.toml --out tokenizer", "flux2 dataset tokenizer data.toml --out tokenizer --entries 2048",
+        "flux2 dataset tokenizer scenes.toml --out tokenizer --captions 50000 --json"},
+       run_dataset_tokenizer,
+       "Byte-pair encoding with the splitting rule of Qwen: the merges are those that Hugging Face's tokenizers learns. "
+       "words.txt "
+       "lists the words of the captions."},
   };
   return list;
 }

@@ -471,7 +471,7 @@ std::vector<OptionGroup> bench_options() {
           {"train: forward, loss and the gradients of adapters on every linear layer of the blocks",
            {{"rank", 0, "N", "rank of the adapters (default: 32)"},
             {"checkpoint", 0, "", "compute each block a second time for its gradient instead of keeping its tensors"}}},
-          {"upscale: an upscaler (RRDBNet) of real size with random weights; --size is that of the small image (default: 256)",
+          {"upscale: an upscaler (RRDBNet) of real size with random weights",
            {{"scale", 0, "N", "1, 2 or 4 (default: 4)"}}},
           {"gemm: the CPU's matrix products on klein-4B's shapes",
            {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},

@@ -31,6 +31,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["nn"] = {"base", "tensor", "autograd", "ops", "weights"};
   m["text"] = {"base"};
   m["image"] = {"base"};
+  m["scenes"] = {"base", "image"};
   m["model"] = {"base", "tensor", "autograd", "ops", "weights", "nn"};
   m["pipeline"] = {"base", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image"};
   m["hub"] = {"base", "net", "tensor", "weights", "nn", "model", "text", "image"};
@@ -43,7 +44,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = [] {
   m["rewrite"] = {"base", "net", "image"};
   m["bench"] = {"base", "net",   "tensor",   "autograd", "ops",    "weights",     "nn",   "model",
                 "text", "image", "pipeline", "hub",      "engine", "backend/cpu", "train"};
-  m["train"] = {"base", "net", "tensor", "autograd", "ops", "weights", "nn", "model", "text", "image", "pipeline", "hub"};
+  m["train"] = {"base",  "net",  "tensor", "autograd", "ops",      "weights", "nn",
+                "model", "text", "image",  "scenes",   "pipeline", "hub"};
   m["app"] = {"base",     "net", "tensor", "weights", "model", "text",   "image",
               "pipeline", "hub", "engine", "record",  "train", "rewrite"};
   m["webui"] = {"base"};

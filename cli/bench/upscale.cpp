@@ -16,15 +16,16 @@ int run_bench_upscale(Invocation& run) {
   options.repeats = static_cast<int>(run.settings.integer("repeat", 1, 1000).value_or(options.repeats));
   const UpscaleBenchResult r = bench_upscale(engine_options(run.spec(), run), options);
   if (run.console.json()) {
-    run.console.result(Json{{"network", options.network.name()},
-                            {"width", options.width},
-                            {"height", options.height},
-                            {"ms", rounded(1e3 * r.seconds, 1e-3)},
-                            {"fastest_ms", rounded(1e3 * r.fastest, 1e-3)},
-                            {"slowest_ms", rounded(1e3 * r.slowest, 1e-3)},
-                            {"gflop", rounded(1e-9 * r.flop, 1e-3)},
-                            {"peak_bytes", r.peak_bytes}}
-                           .dump());
+    run.console.result(Json{
+        {"network", options.network.name()},
+        {"width", options.width},
+        {"height", options.height},
+        {"ms", rounded(1e3 * r.seconds, 1e-3)},
+        {"fastest_ms", rounded(1e3 * r.fastest, 1e-3)},
+        {"slowest_ms", rounded(1e3 * r.slowest, 1e-3)},
+        {"gflop", rounded(1e-9 * r.flop, 1e-3)},
+        {"peak_bytes",
+         r.peak_bytes}}.dump());
     return 0;
   }
   run.console.result(fmt::format("{}, {}x{}: {:.3f} s ({:.3f} to {:.3f}), {:.0f} GFLOP/s, {:.2f} GiB of memory",

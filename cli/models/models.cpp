@@ -150,6 +150,18 @@ const std::vector<Command>& model_actions() {
         "flux2 models synth --variant klein-9b --needed-layers --out klein-9b/"},
        run_models_synth,
        "It has the names, shapes and files of a real model: for tests, and to measure speed and memory."},
+      {"create",
+       {},
+       "create a model of your own sizes, to train it from scratch",
+       "[DESCRIPTION] --out FOLDER [options]",
+       models_create_options,
+       {"flux2 models create --out my-pico", "flux2 models create model.toml --tokenizer tokenizer --out my-pico",
+        "flux2 models create model.json --dtype f32 --out my-pico"},
+       run_models_create,
+       "DESCRIPTION is a TOML or JSON file with the tables transformer, autoencoder, text_encoder and defaults; what it leaves "
+       "out "
+       "is as in the bundled model. The weights are random: train them with `flux2 train --train PART --from_scratch`. "
+       "examples/pico does this from start to finish."},
   };
   return list;
 }

@@ -27,6 +27,7 @@ int run_models_missing(Invocation& run);
 int run_models_orphans(Invocation& run);
 int run_models_starter(Invocation& run);
 int run_models_synth(Invocation& run);
+int run_models_create(Invocation& run);
 int run_models_cache(Invocation& run);
 
 // What they share.

@@ -92,4 +92,12 @@ std::vector<OptionGroup> models_synth_options() {
         {"out", 0, "FOLDER", "where to write it"}}});
 }
 
+std::vector<OptionGroup> models_create_options() {
+  return with_messages({"A model to train from scratch",
+                        {{"out", 0, "FOLDER", "where to write it"},
+                         {"tokenizer", 0, "FOLDER", "copy this tokenizer (default: a small byte-level one)"},
+                         {"seed", 0, "N", "of the random weights (default: 0)"},
+                         {.name = "dtype", .value = "NAME", .help = "bf16 or f32 (default: bf16)", .words = {"bf16", "f32"}}}});
+}
+
 }  // namespace flux2

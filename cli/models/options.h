@@ -14,5 +14,6 @@ std::vector<OptionGroup> models_orphans_options();
 std::vector<OptionGroup> models_remove_options();
 std::vector<OptionGroup> models_verify_options();
 std::vector<OptionGroup> models_synth_options();
+std::vector<OptionGroup> models_create_options();
 
 }  // namespace flux2

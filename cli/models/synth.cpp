@@ -3,9 +3,10 @@
 #include <charconv>
 #include <cstdint>
 
+#include "app/training_data.h"
 #include "cli/models/models.h"
 #include "cli/user_input.h"
-#include "hub/synth.h"
+#include "hub/create_model.h"
 
 namespace flux2 {
 
@@ -44,11 +45,7 @@ SynthOptions synth_options(const Invocation& run) {
   return options;
 }
 
-}  // namespace
-
-int run_models_synth(Invocation& run) {
-  refuse_arguments(run);
-  const SynthOptions options = synth_options(run);
+int write_model(Invocation& run, const SynthOptions& options) {
   synthesise_model(
       options,
       [&](const SynthProgress& progress) {
@@ -64,6 +61,26 @@ int run_models_synth(Invocation& run) {
         -1, ' ', false, Json::error_handler_t::replace));
   else run.console.result(options.out.string());
   return 0;
+}
+
+}  // namespace
+
+int run_models_synth(Invocation& run) {
+  refuse_arguments(run);
+  return write_model(run, synth_options(run));
+}
+
+int run_models_create(Invocation& run) {
+  check(run.positional.size() <= 1, "give one description, not {}", run.positional.size());
+  const Json description = run.positional.empty() ? Json::object() : read_json_or_toml(run.positional[0]);
+  SynthOptions options =
+      in_context(run.positional.empty() ? "model" : run.positional[0], [&] { return model_from_description(description); });
+  options.out = run.settings.text("out");
+  check(!options.out.empty(), "models create needs --out FOLDER");
+  options.tokenizer = run.settings.text("tokenizer");
+  options.seed = static_cast<uint64_t>(run.settings.integer("seed", 0, INT64_MAX).value_or(0));
+  options.dtype = run.settings.choice("dtype", {"bf16", "f32"}, "bf16") == "bf16" ? DType::BF16 : DType::F32;
+  return write_model(run, options);
 }
 
 }  // namespace flux2

@@ -38,7 +38,8 @@ UpscaleRequest request_of(const ServerRequest& request, ApiContext& api) {
   if (method != "lanczos" && method != "esrgan") members.wrong("method", "must be lanczos or esrgan");
   if (method == "lanczos" && name) members.wrong("upscaler", "belongs to the method esrgan");
   if (const auto scale = body.find("scale"); scale != body.end() && !scale->is_null()) {
-    if (scale->is_number() && scale->get<double>() >= 1 && scale->get<double>() <= kMostScale) result.scale = scale->get<double>();
+    if (scale->is_number() && scale->get<double>() >= 1 && scale->get<double>() <= kMostScale)
+      result.scale = scale->get<double>();
     else members.wrong("scale", fmt::format("must be a number from 1 to {}", kMostScale));
   }
   if (method == "esrgan" && name) {

@@ -2,6 +2,7 @@
 
 #include "app/registry_access.h"
 #include "base/base64.h"
+#include "hub/registry/describe.h"
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "server/api/enlarging.h"
@@ -65,10 +66,10 @@ TEST_F(NativeUpscaleTest, EnlargesWithTheNetwork) {
 }
 
 TEST_F(NativeUpscaleTest, WrongRequestsAreRefused) {
-  for (const Json& wrong : {Json{{"method", "esrgan"}}, Json{{"image", data_url()}, {"method", "magic"}},
-                            Json{{"image", data_url()}, {"scale", 9}}, Json{{"image", data_url()}, {"upscaler", "nobody"}},
-                            Json{{"image", data_url()}, {"upscaler", file_.string()}}, Json{{"image", data_url()}, {"x", 1}},
-                            Json{{"image", data_url()}, {"method", "lanczos"}, {"upscaler", "tiny"}}})
+  for (const Json& wrong :
+       {Json{{"method", "esrgan"}}, Json{{"image", data_url()}, {"method", "magic"}}, Json{{"image", data_url()}, {"scale", 9}},
+        Json{{"image", data_url()}, {"upscaler", "nobody"}}, Json{{"image", data_url()}, {"upscaler", file_.string()}},
+        Json{{"image", data_url()}, {"x", 1}}, Json{{"image", data_url()}, {"method", "lanczos"}, {"upscaler", "tiny"}}})
     EXPECT_EQ(status_of(*answered("/api/v1/upscale", wrong)), 400) << wrong;
   api_.upscales = nullptr;
   EXPECT_EQ(status_of(*post("/api/v1/upscale", {{"image", data_url()}, {"upscaler", "tiny"}})), 501);
@@ -84,10 +85,10 @@ TEST_F(NativeUpscaleTest, TheOtherFamilyListsAndUsesIt) {
   ASSERT_EQ(status_of(*one), 200) << one->response->body;
   EXPECT_EQ(read_image(base64_decode(body_of(*one)["image"].get<std::string>())), by_network());
   const auto several = answered("/sdapi/v1/extra-batch-images", {{"imageList", {{{"data", image}}, {{"data", image}}}},
-                                                                  {"upscaler_1", "tiny"},
-                                                                  {"resize_mode", 1},
-                                                                  {"upscaling_resize_w", 10},
-                                                                  {"upscaling_resize_h", 10}});
+                                                                 {"upscaler_1", "tiny"},
+                                                                 {"resize_mode", 1},
+                                                                 {"upscaling_resize_w", 10},
+                                                                 {"upscaling_resize_h", 10}});
   const Json images = body_of(*several)["images"];
   ASSERT_EQ(images.size(), 2u);
   EXPECT_EQ(read_image(base64_decode(images[1].get<std::string>())), cover(by_network(), 10, 10));

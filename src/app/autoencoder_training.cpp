@@ -7,6 +7,7 @@
 #include "app/training_uploads.h"
 #include "train/autoencoder_run.h"
 #include "train/data/image_set.h"
+#include "train/data/scene_set.h"
 #include "train/log/output_names.h"
 #include "train/optimiser/optimiser_names.h"
 #include "weights/named_weights.h"
@@ -66,11 +67,12 @@ TrainingResult train_autoencoder(const RequestSpec& spec, const TrainOptions& op
   const Engine engine(training_engine_options(spec, options, context));
   const NamedWeights header(open_weights(files.vae, context.log), ModelPart::Autoencoder);
   check_training_memory("this autoencoder", parameters_of(Vae(detect_vae(header))), options, engine);
-  const TrainingSet data = image_training_set(dataset.configs, dataset.model,
-                                              {.crop = options.vae_crop,
-                                               .seed = static_cast<uint64_t>(options.seed.value_or(0)),
-                                               .limits = context.limits.image,
-                                               .log = context.log});
+  const auto seed = static_cast<uint64_t>(options.seed.value_or(0));
+  const TrainingSet data =
+      are_scenes(dataset.configs)
+          ? scene_image_set(dataset.configs, dataset.model, {.crop = options.vae_crop, .seed = seed})
+          : image_training_set(dataset.configs, dataset.model,
+                               {.crop = options.vae_crop, .seed = seed, .limits = context.limits.image, .log = context.log});
   const auto uploads = TrainingUploads::create(options, context);
   const auto session = engine.open(files, front.progress, {.transformer = false, .text_encoder = false});
 

@@ -5,6 +5,7 @@
 #include "app/autoencoder_training.h"
 #include "hub/gguf_tokenizer.h"
 #include "text/prompt.h"
+#include "train/data/scene_set.h"
 
 namespace flux2 {
 
@@ -27,22 +28,23 @@ EncoderTraining prepare_encoder_training(const TrainingDataset& dataset, const F
   if (config.output_width() != dataset.model.text_width)
     fail(ErrorCode::Incompatible, "{} makes text states of width {}, but {} needs {}: it is the text encoder of another model",
          files.text_encoder.string(), config.output_width(), dataset.model.full_name, dataset.model.text_width);
-  check_training_memory("the transformer and the text encoder",
-                        parameters_in(TextEncoder(config)) + parameters_in(Flux2Transformer(transformer)), options, engine);
+  if (options.train == "transformer+text_encoder")
+    check_training_memory("the transformer and the text encoder",
+                          parameters_in(TextEncoder(config)) + parameters_in(Flux2Transformer(transformer)), options, engine);
 
   EncoderTraining training;
   training.text_length = files.defaults.text_length;
   training.tokenizer = std::make_shared<BpeTokenizer>(load_tokenizer(files.tokenizer, files.defaults.system_message));
   const auto vocabulary = static_cast<int32_t>(config.vocab);
-  const auto tokenise = [&](const std::string& text) {
-    PromptTokens tokens = tokenize_prompt(*training.tokenizer, text, training.text_length);
-    if (!tokens.dropped.empty())
-      log.warn("a caption has more than {} tokens; {}", training.text_length, unused_part(tokens, false));
+  training.tokenise = [tokenizer = training.tokenizer, length = training.text_length, vocabulary, log](const std::string& text) {
+    PromptTokens tokens = tokenize_prompt(*tokenizer, text, length);
+    if (!tokens.dropped.empty()) log.warn("a caption has more than {} tokens; {}", length, unused_part(tokens, false));
     if (std::any_of(tokens.ids.begin(), tokens.ids.end(), [&](int32_t id) { return id < 0 || id >= vocabulary; }))
       fail(ErrorCode::Incompatible, "the tokenizer has more words than the text encoder: they do not belong together");
     return CaptionTokens{std::move(tokens.ids), std::move(tokens.mask)};
   };
-  training.captions = std::make_shared<const CaptionTable>(list_datasets(dataset.configs, {}, log), tokenise);
+  if (!are_scenes(dataset.configs))
+    training.captions = std::make_shared<const CaptionTable>(list_datasets(dataset.configs, {}, log), training.tokenise);
   return training;
 }
 

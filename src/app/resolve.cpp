@@ -7,6 +7,7 @@
 #include <random>
 
 #include "app/latent_files.h"
+#include "app/model_knowledge.h"
 #include "app/request_limits.h"
 #include "app/resolve_inpaint.h"
 #include "base/error.h"
@@ -256,11 +257,15 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
   check_request_limits(spec, limits);
   InputImages own(log, {}, limits);
   InputImages& shared = images ? *images : own;
-  if (task == Task::Inpaint) return resolve_inpaint(spec, model, log, shared);
+  const auto noted = [&](ResolvedRequest resolved) {
+    note_unknown(model, resolved.request.prompt, resolved.request.width, resolved.request.height, log);
+    return resolved;
+  };
+  if (task == Task::Inpaint) return noted(resolve_inpaint(spec, model, log, shared));
   if (task == Task::Edit && (!spec.input || spec.input->empty()))
     throw Error(ErrorCode::InvalidArgument, "editing needs an image to start from",
                 Hint("name one with {0}", {set_option("input")}));
-  return resolve_generate(spec, model, log, shared);
+  return noted(resolve_generate(spec, model, log, shared));
 }
 
 RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {

@@ -6,10 +6,12 @@
 #include <charconv>
 
 #include "app/autoencoder_training.h"
+#include "app/distilled_model.h"
 #include "app/encoder_training.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
+#include "app/scene_training.h"
 #include "app/training_data.h"
 #include "app/training_download.h"
 #include "app/training_memory.h"
@@ -22,6 +24,7 @@
 #include "pipeline/text_states.h"
 #include "pipeline/text_to_image.h"
 #include "record/request_fields.h"
+#include "train/data/scene_set.h"
 #include "train/log/output_names.h"
 #include "train/log/report.h"
 #include "train/optimiser/timesteps.h"
@@ -261,19 +264,24 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   }
   const std::unique_ptr<ProcessGroup> group = join_ranks(options, place);
 
-  std::optional<EncoderTraining> encoder_training;  // if the text encoder is trained too
-  if (options.train == "transformer+text_encoder")
+  const bool scenes = are_scenes(dataset.configs), trains_encoder = options.train == "transformer+text_encoder";
+  check(scenes || !options.distill_steps, "distill_steps needs a dataset of drawn scenes");
+  check(!scenes || !options.output_preservation, "output_preservation needs a dataset of files, not of drawn scenes");
+  std::optional<EncoderTraining> encoder_training;  // if the text encoder runs in every step
+  if (scenes || trains_encoder)
     encoder_training = prepare_encoder_training(dataset, config, options, Engine(engine_settings), context.log);
 
   // One process makes the caches; the others wait for it.
   const bool first = !group || group->rank() == 0;
   const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
-  if (!options.require_cache && first)
+  if (!options.require_cache && first && !scenes)
     make_missing_caches(dataset, engine_settings,
                         {.latents = true, .text = !encoder_training, .options = {.keep_cache = options.keep_cache}},
                         front.progress, context);
   if (group) group->barrier();
-  const TrainingSet data(dataset.configs, dataset.model, encoder_training ? encoder_training->captions : nullptr, context.log);
+  const TrainingSet data =
+      scenes ? open_scenes(dataset, engine_settings, *encoder_training, front.progress, context)
+             : TrainingSet(dataset.configs, dataset.model, encoder_training ? encoder_training->captions : nullptr, context.log);
 
   std::vector<EncodedPrompt> prompts;
   const auto run_seed = static_cast<uint64_t>(options.seed.value_or(42));
@@ -335,7 +343,11 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   inputs.data = &data;
   inputs.facts = facts_of(files);
   inputs.class_text = class_text;
-  if (encoder_training) {
+  if (encoder_training && !trains_encoder) {
+    inputs.fixed_text_encoder = session->models.text_encoder.get();
+    inputs.empty_caption = encoder_training->tokenise("");
+  }
+  if (trains_encoder) {
     inputs.text_encoder = session->models.text_encoder.get();
     inputs.text_encoder_source = session->model->text_encoder.weights;
     inputs.use_text_encoder = [&](const std::shared_ptr<const TextEncoder>& encoder) {
@@ -409,7 +421,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
                            data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
     if (options.full) {
-      front.tell(fmt::format("the whole transformer{} is trained: {}", encoder_training ? " with its text encoder" : "", size));
+      front.tell(fmt::format("the whole transformer{} is trained: {}", trains_encoder ? " with its text encoder" : "", size));
     } else {
       const double scale = options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim);
       front.tell(fmt::format("{} layers with {}; the change is multiplied by {:.3g}", totals.modules, size, scale));
@@ -419,6 +431,8 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   result.end = run.run();
   if (uploads) uploads->finish();
   result.file = run.last_file();
+  if (options.distill_steps && result.end.reason == RunEndReason::Done && first)
+    result.file = write_distilled_model(files, result.file, options);
   result.report = names.report();
   return result;
 }

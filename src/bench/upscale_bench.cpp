@@ -19,7 +19,8 @@ WeightSource random_weights(const UpscalerConfig& config, std::vector<std::vecto
     const float spread = shape.rank() == 4 ? 1 / std::sqrt(static_cast<float>(9 * shape[1])) : 0.0f;
     std::vector<float>& values = memory.emplace_back(static_cast<size_t>(shape.numel()));
     for (float& v : values) v = spread * (static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f);
-    stored.push_back({.name = name, .dtype_name = "F32", .dtype = DType::F32, .shape = shape, .bytes = std::as_bytes(std::span(values))});
+    stored.push_back(
+        {.name = name, .dtype_name = "F32", .dtype = DType::F32, .shape = shape, .bytes = std::as_bytes(std::span(values))});
   }
   return {std::move(stored), {}, "random weights"};
 }
@@ -29,8 +30,8 @@ double flop_of(const UpscalerConfig& c, double pixels) {
   for (const auto& [name, shape] : upscaler_tensors(c))
     if (shape.rank() == 4) {
       const bool at_twice = name.ends_with("conv_up1.weight"), at_four = name.ends_with("conv_up2.weight") ||
-                                                                        name.ends_with("conv_hr.weight") ||
-                                                                        name.ends_with("conv_last.weight");
+                                                                         name.ends_with("conv_hr.weight") ||
+                                                                         name.ends_with("conv_last.weight");
       products += static_cast<double>(shape.numel()) * (at_four ? 16 : at_twice ? 4 : 1);
     }
   return 2 * products * pixels / (c.fold() * c.fold());

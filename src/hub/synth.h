@@ -5,8 +5,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "hub/variants.h"
 #include "model/decoder_config.h"
 #include "model/flux2_config.h"
 #include "model/vae_config.h"
@@ -34,6 +37,9 @@ struct SynthOptions {
   std::optional<Flux2Config> transformer;
   std::optional<VaeConfig> vae;
   std::optional<DecoderConfig> text_encoder;
+  std::string name;                        // empty: the variant's
+  std::vector<std::pair<int, int>> sizes;  // that it is to be trained on, width and height, for model_index.json
+  std::optional<ModelDefaults> defaults;   // of images; text_layers are those of the text encoder
 
   bool needed_layers_only = false;  // leave out the text encoder's layers that are never read
   // A tokenizer to copy. Without one, a small byte-level vocabulary is written, which can encode any text.

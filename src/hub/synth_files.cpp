@@ -1,5 +1,6 @@
 #include "hub/synth_files.h"
 
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct TemplateToken {
 constexpr TemplateToken kTemplateTokens[] = {
     {"<|endoftext|>", true}, {"<|im_start|>", true}, {"<|im_end|>", true}, {"<think>", false}, {"</think>", false}};
 
+static_assert(std::size(kTemplateTokens) == kTemplateTokenCount);
+
 // The same conversation that our own prompt template renders.
 constexpr const char* kChatTemplate =
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -62,6 +65,7 @@ void write_own_index(const fs::path& folder, const SynthModel& m) {
                 {"width", m.defaults.width},
                 {"height", m.defaults.height}};
   if (!m.defaults.system_message.empty()) flux2["system_message"] = m.defaults.system_message;
+  for (const auto& [width, height] : m.sizes) flux2["sizes"].push_back({width, height});
   write_synth_json(folder / "model_index.json", {{"name", m.name}, {"is_distilled", m.distilled}, {"flux2", flux2}});
 }
 
@@ -112,14 +116,11 @@ void write_diffusers_configs(const fs::path& folder, const SynthModel& m) {
                                                                     {"use_dynamic_shifting", true}});
 }
 
-void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
+int64_t write_learnt_tokenizer(const fs::path& folder, const LearntBpe& learnt) {
   Json tokens = Json::object(), merges = Json::array(), added = Json::array();
   int64_t next = 0;
-  for (int byte = 0; byte < 256; ++byte) tokens[byte_symbol(byte)] = next++;
-  for (const auto& [left, right] : kMerges) {
-    merges.push_back({left, right});
-    tokens[std::string(left) + std::string(right)] = next++;
-  }
+  for (const std::string& token : learnt.vocabulary) tokens[token] = next++;
+  for (const auto& [left, right] : learnt.merges) merges.push_back({left, right});
   for (const TemplateToken& token : kTemplateTokens)
     added.push_back({{"id", next++},
                      {"content", token.content},
@@ -128,7 +129,6 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", token.special}});
-  check(next <= vocab, "the small tokenizer has {} tokens, but the text encoder has room for only {}", next, vocab);
 
   const Json split = {
       {"type", "Split"}, {"pattern", {{"Regex", kQwenSplitPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
@@ -159,6 +159,19 @@ void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
                                                       {"add_bos_token", false},
                                                       {"clean_up_tokenization_spaces", false},
                                                       {"chat_template", kChatTemplate}});
+  return next;
+}
+
+void write_small_tokenizer(const fs::path& folder, int64_t vocab) {
+  LearntBpe small;
+  for (int byte = 0; byte < 256; ++byte) small.vocabulary.push_back(byte_symbol(byte));
+  for (const auto& [left, right] : kMerges) {
+    small.merges.emplace_back(left, right);
+    small.vocabulary.push_back(std::string(left) + std::string(right));
+  }
+  const int64_t tokens = static_cast<int64_t>(small.vocabulary.size()) + kTemplateTokenCount;
+  check(tokens <= vocab, "the small tokenizer has {} tokens, but the text encoder has room for only {}", tokens, vocab);
+  write_learnt_tokenizer(folder, small);
 }
 
 }  // namespace flux2

@@ -93,6 +93,9 @@ SynthModel model_of(const SynthOptions& o) {
   if (o.double_blocks) m.transformer.double_blocks = *o.double_blocks;
   if (o.single_blocks) m.transformer.single_blocks = *o.single_blocks;
   if (o.vae) m.vae = *o.vae;
+  if (!o.name.empty()) m.name = o.name;
+  if (o.defaults) m.defaults = *o.defaults;
+  m.sizes = o.sizes;
   if (o.text_encoder) {
     m.text_encoder = o.text_encoder;
     m.defaults.text_layers = o.text_encoder->states;

@@ -18,6 +18,7 @@ struct SynthModel {
   VaeConfig vae;
   std::optional<DecoderConfig> text_encoder;
   ModelDefaults defaults;
+  std::vector<std::pair<int, int>> sizes;
   bool distilled = true;
   DType dtype = DType::BF16;
 };

@@ -5,6 +5,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/conv2d.h"
+#include "ops/conv2d_onto.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -75,7 +76,7 @@ Tensor Upscaler::operator()(const Tensor& picture, const BeforeBlock& before_blo
   for (int i = 0; i < config.blocks; ++i) {
     starts(i);
     const DenseBlock* dense = &blocks[3 * static_cast<size_t>(i)];
-    x = x + kResidualFactor * dense[2](dense[1](dense[0](x)));
+    x = x + double{kResidualFactor} * dense[2](dense[1](dense[0](x)));
   }
   starts(config.blocks);
   return enlarge_features(f + cast(filtered(body, cast(x, activations)), DType::F32));

@@ -68,29 +68,6 @@ Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int
   return y;
 }
 
-namespace {
-
-// Whether the pixels of an image lie evenly spaced, each with its channels side by side.
-bool is_evenly_spaced(const Tensor& y) {
-  return y.stride(3) == 1 && (y.dim(1) == 1 || y.stride(1) == y.dim(2) * y.stride(2)) &&
-         (y.dim(0) == 1 || y.stride(0) == y.dim(1) * y.stride(1));
-}
-
-}  // namespace
-
-void conv2d_onto(const Tensor& y, const Tensor& x_any, const Tensor& weight) {
-  constexpr Padding kBorder = {1, 1, 1, 1};
-  const Shape shape = output_shape(x_any, weight, {}, 1, kBorder);
-  require(y.shape() == shape && y.dtype() == x_any.dtype(), "conv2d_onto: {} onto {}", shape, y.shape());
-  if (y.numel() == 0) return;
-  const Tensor x = x_any.detached().contiguous();
-  const Kernels& kernels = x.device().kernels();
-  // GPU kernels write whole images only.
-  if (kernels.conv2d_add && x.device().is_host() && y.dtype() != DType::F64 && is_evenly_spaced(y))
-    return kernels.conv2d_add({x, weight, nullptr, y, y, {1, 1, 1}});
-  kernels.binary({Binary::Add, y, conv2d(x, weight.detached(), {}, 1, kBorder), y});
-}
-
 Tensor upsample_nearest(const Tensor& x_any) {
   require(x_any.rank() == 4, "upsample_nearest: input {}", x_any.shape());
   const Tensor x = contiguous(x_any);

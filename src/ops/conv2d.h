@@ -16,10 +16,6 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int str
 Tensor conv2d_add(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, const Padding& padding,
                   const Tensor& residual);
 
-// y += conv2d(x, weight) with stride 1 and a border of one, in place and without gradient; weight [O, 3, 3, C]. y [B, H, W, O] may
-// be a range of the channels of a wider image.
-void conv2d_onto(const Tensor& y, const Tensor& x, const Tensor& weight);
-
 // Nearest neighbour: every pixel of x [B, H, W, C] becomes four.
 Tensor upsample_nearest(const Tensor& x);
 

@@ -114,7 +114,8 @@ Image smooth_picture(int width, int height) {
   for (int y = 0; y < height; ++y)
     for (int x = 0; x < width; ++x)
       for (int c = 0; c < 3; ++c)
-        image.at(x, y)[c] = static_cast<uint8_t>(127.5 + 90 * std::sin(0.11 * x + 0.07 * y + c) + 30 * std::sin(0.9 * x * (c + 1)));
+        image.at(x, y)[c] =
+            static_cast<uint8_t>(127.5 + 90 * std::sin(0.11 * x + 0.07 * y + c) + 30 * std::sin(0.9 * x * (c + 1)));
   return image;
 }
 

@@ -252,7 +252,7 @@ struct ModulatedNormArgs {
   const Tensor& y;
   float eps;
 };  // shift, scale [B, 1, C]
-// y = residual + conv2d(x), the residual like y. On a CPU, y may be the residual, and both a range of the channels of an image.
+// y = residual + conv2d(x), the residual of y's shape and contiguous.
 struct Conv2dAddArgs {
   const Tensor& x;
   const Tensor& w;

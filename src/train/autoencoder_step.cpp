@@ -72,8 +72,10 @@ AutoencoderStep::Result AutoencoderStep::train(const Vae& vae, const LoadedBatch
   const Moments m = moments_of(vae, image);
   std::vector<float> noise(static_cast<size_t>(m.mean.numel()));
   const size_t one = noise.size() / batch.plan.samples.size();
-  for (size_t b = 0; b < batch.plan.samples.size(); ++b)
+  threads_->parallel_for(batch.size(), [&](int64_t i) {
+    const auto b = static_cast<size_t>(i);
     CountedRandom(options_.seed, kLatentNoise, batch.plan.samples[b].index).normals(std::span(noise).subspan(b * one, one));
+  });
   const Tensor drawn = Tensor::from(stream_, DType::F32, m.mean.shape(), std::span<const float>(noise));
   const Tensor latents = m.mean + exp(0.5 * m.log_variance) * drawn;
   const Tensor made = cast(vae.decode_latents(cast(latents, options_.activations)), DType::F32);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "autograd/grad.h"
+#include "base/thread_pool.h"
 #include "image/image.h"
 #include "model/vae.h"
 #include "train/data/training_set.h"
@@ -26,7 +28,8 @@ struct AutoencoderStepOptions {
 // One pass of an autoencoder: image → latents, drawn from their distribution → image.
 class AutoencoderStep {
  public:
-  AutoencoderStep(Stream& stream, const AutoencoderStepOptions& options) : stream_(stream), options_(options) {}
+  AutoencoderStep(Stream& stream, const AutoencoderStepOptions& options)
+      : stream_(stream), options_(options), threads_(std::make_unique<ThreadPool>(0)) {}
 
   struct Result {
     std::vector<double> losses;  // of each sample
@@ -48,6 +51,7 @@ class AutoencoderStep {
 
   Stream& stream_;
   AutoencoderStepOptions options_;
+  std::unique_ptr<ThreadPool> threads_;  // draw the noise: one would take longer than a GPU needs for a small step
 };
 
 // Mean and variance of each of the 128 channels of packed latents (Vae::encode before its normalisation), over the images of one

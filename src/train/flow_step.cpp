@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "nn/timestep.h"
+#include "ops/arithmetic.h"
 #include "ops/view.h"
 #include "pipeline/latents.h"
+#include "pipeline/schedule.h"
 
 namespace flux2 {
 
@@ -156,7 +158,21 @@ FlowStep::Result FlowStep::train(const std::vector<FlowInputs>& passes, double d
     std::vector<uint64_t> samples;
     for (const Sample& s : inputs.plan.samples) samples.push_back(s.index);
     before_pass(samples);
+    if (options_.distillation) {
+      distil(inputs, divisor, result);
+      continue;
+    }
     const Tensor v = velocity(inputs);
+    if (!v.device().is_host() && options_.loss == FlowLoss::Mse && options_.preservation == 0 && !take) {
+      // The host waits for the losses only when everything is enqueued.
+      const FlowLossTensors loss = device_loss(inputs, v, divisor);
+      add_gradients(result.gradients, backward(std::vector<Tensor>{v}, std::vector<Tensor>{loss.gradient}, GraphUse::Release));
+      const std::vector<double> losses = loss.losses.to_doubles();
+      result.losses.insert(result.losses.end(), losses.begin(), losses.end());
+      for (const Timestep& t : inputs.times) result.times.push_back(t.t);
+      result.tokens += inputs.tokens();
+      continue;
+    }
     const FlowLossResult loss = loss_of(inputs, v.to_floats(), divisor);
     result.losses.insert(result.losses.end(), loss.losses.begin(), loss.losses.end());
     for (const Timestep& t : inputs.times) result.times.push_back(t.t);
@@ -169,6 +185,92 @@ FlowStep::Result FlowStep::train(const std::vector<FlowInputs>& passes, double d
     if (options_.preservation > 0) preserve(inputs, divisor, result.losses.size() - loss.losses.size(), result);
   }
   return result;
+}
+
+// The weights of a sample's positions add up to its loss weight / channels, as in flow_loss().
+FlowLossTensors FlowStep::device_loss(const FlowInputs& inputs, const Tensor& v, double divisor) const {
+  const auto n = static_cast<size_t>(inputs.plan.size.tokens()), batch = static_cast<size_t>(inputs.size());
+  const size_t each = inputs.mask.empty() ? 1 : n;
+  std::vector<float> weights;
+  for (size_t b = 0; b < batch; ++b) {
+    double total = inputs.mask.empty() ? static_cast<double>(n) : 0.0;
+    for (size_t i = 0; !inputs.mask.empty() && i < n; ++i) total += inputs.mask[b * n + i];
+    const double scale = total > 0 ? inputs.loss_weight[b] / (total * static_cast<double>(kLatentChannels)) : 0;
+    for (size_t i = 0; i < each; ++i)
+      weights.push_back(static_cast<float>(scale * (inputs.mask.empty() ? 1.0 : inputs.mask[b * n + i])));
+  }
+  return flow_mse(v, upload(stream_, DType::F32, v.shape(), inputs.target),
+                  upload(stream_, DType::F32, {inputs.size(), static_cast<int64_t>(each), 1}, weights), divisor);
+}
+
+Tensor FlowStep::guided_velocity(const Flux2Transformer& network, const FlowInputs& inputs, const Tensor& text,
+                                 const Tensor& empty, double guidance) const {
+  const Tensor with = velocity(network, inputs, text);
+  if (guidance == 1) return with;
+  const Tensor without = velocity(network, inputs, empty);
+  return without + guidance * (with - without);
+}
+
+void FlowStep::distil(const FlowInputs& inputs, double divisor, Result& result) const {
+  const Distillation& d = *options_.distillation;
+  const auto batch = static_cast<size_t>(inputs.size());
+  const Shape shape = inputs.x.shape();
+  FlowInputs here;
+  here.plan = inputs.plan;
+  here.token_ids = inputs.token_ids;
+  here.token_mask = inputs.token_mask;
+  for (const Tensor& r : inputs.references) here.references.push_back(r.to(stream_));
+  const Tensor text = options_.text_states(here);
+  FlowInputs silent = here;
+  std::vector<int32_t> ids, mask;
+  for (size_t b = 0; b < batch; ++b) {
+    ids.insert(ids.end(), d.empty_caption.ids.begin(), d.empty_caption.ids.end());
+    mask.insert(mask.end(), d.empty_caption.mask.begin(), d.empty_caption.mask.end());
+  }
+  silent.token_ids = Tensor::host_copy(ids.data(), DType::I32, inputs.token_ids.shape());
+  silent.token_mask = Tensor::host_copy(mask.data(), DType::I32, inputs.token_mask.shape());
+  const Tensor empty = options_.text_states(silent);
+
+  // The noise of the batch: x = (1 − t) x0 + t ε and target = ε − x0, so ε = x + (1 − t) · target.
+  std::vector<float> noise = inputs.x.to_floats();
+  const size_t one = noise.size() / batch;
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] += (1 - inputs.times[i / one].t) * inputs.target[i];
+  Tensor x = upload(stream_, DType::F32, shape, noise);
+
+  const double guidance = inputs.references.empty() ? d.guidance : d.reference_guidance;
+  const std::vector<float> sigmas = flux2_schedule(inputs.plan.size.tokens(), static_cast<int>(d.steps));
+  const int64_t parts = d.teacher_steps / d.steps;
+  const double weight = 1.0 / static_cast<double>(d.steps * shape[1] * shape[2]);
+  const Tensor weights =
+      upload(stream_, DType::F32, {inputs.size(), 1, 1}, std::vector<float>(batch, static_cast<float>(weight)));
+  const auto at = [&](const Tensor& place, float sigma) {
+    here.x = place;
+    here.times.assign(batch, Timestep{sigma, sigma, 1.0});
+  };
+  std::vector<Tensor> losses;
+  for (size_t k = 0; k < static_cast<size_t>(d.steps); ++k) {
+    const Tensor start = x;
+    const float from = sigmas[k], to = sigmas[k + 1];
+    for (int64_t m = 0; m < parts; ++m) {
+      const auto share = [&](int64_t i) { return from + (to - from) * static_cast<float>(i) / static_cast<float>(parts); };
+      at(x, share(m));
+      x = x + double{share(m + 1) - share(m)} * guided_velocity(*d.teacher, here, text, empty, guidance);
+    }
+    const Tensor wanted = 1.0 / (double{to} - from) * (x - start);
+    at(start, from);
+    const Tensor v = velocity(network_, here, text);
+    const FlowLossTensors loss = flow_mse(v, wanted, weights, divisor);
+    add_gradients(result.gradients, backward(std::vector<Tensor>{v}, std::vector<Tensor>{loss.gradient}, GraphUse::Release));
+    losses.push_back(loss.losses);
+  }
+  std::vector<double> sums(batch);
+  for (const Tensor& loss : losses) {
+    const std::vector<double> values = loss.to_doubles();
+    for (size_t b = 0; b < batch; ++b) sums[b] += values[b];
+  }
+  result.losses.insert(result.losses.end(), sums.begin(), sums.end());
+  result.times.insert(result.times.end(), batch, 1.0f);
+  result.tokens += d.steps * inputs.tokens();
 }
 
 void FlowStep::preserve(const FlowInputs& inputs, double divisor, size_t first, Result& result) const {

@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <list>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "autograd/grad.h"
 #include "model/flux2_transformer.h"
 #include "nn/rope_table.h"
+#include "ops/flow_loss.h"
 #include "train/flow_inputs.h"
 
 namespace flux2 {
@@ -29,6 +32,16 @@ struct FlowLossResult {
 };
 FlowLossResult flow_loss(const FlowLossInput& input);
 
+// Few-step distillation: the network learns to go with one step where its teacher goes with many, and with the teacher's guidance
+// included. Images of the dataset are not looked at, only their captions and references.
+struct Distillation {
+  int64_t steps = 4;                                // of the student
+  int64_t teacher_steps = 20;                       // a multiple of it
+  double guidance = 3.5, reference_guidance = 2.5;  // of the teacher, without and with references; 1: none
+  std::shared_ptr<const Flux2Transformer> teacher;
+  CaptionTokens empty_caption;  // of the teacher's pass without text
+};
+
 struct FlowStepOptions {
   uint64_t seed = 0;
   FlowLoss loss = FlowLoss::Mse;
@@ -42,6 +55,7 @@ struct FlowStepOptions {
   Tensor class_text = {};
   std::shared_ptr<const Flux2Transformer> base = {};
   std::function<Tensor(const FlowInputs& inputs)> text_states = {};  // of a text encoder that is trained too; empty: inputs.text
+  std::optional<Distillation> distillation = {};                     // instead of flow matching; needs text_states
   bool checkpoint_blocks = false;
   DType activations = DType::F32;
   std::function<void()> before_block = {};            // may stop a pass by throwing
@@ -85,6 +99,12 @@ class FlowStep {
   }
   // Adds the loss λ · mean (v(class) − v_base(class))² of each sample and its gradients to `result`, from sample `first` on.
   void preserve(const FlowInputs& inputs, double divisor, size_t first, Result& result) const;
+  // The teacher's way from noise to an image, and the student's loss on each part of it.
+  void distil(const FlowInputs& inputs, double divisor, Result& result) const;
+  Tensor guided_velocity(const Flux2Transformer& network, const FlowInputs& inputs, const Tensor& text, const Tensor& empty,
+                         double guidance) const;
+  // Loss and gradient on the device: MSE only.
+  FlowLossTensors device_loss(const FlowInputs& inputs, const Tensor& velocity, double divisor) const;
   FlowLossResult loss_of(const FlowInputs& inputs, std::span<const float> velocity, double divisor) const;
   const Rope& rope_for(const FlowInputs& inputs) const;
 

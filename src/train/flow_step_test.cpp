@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/engine.h"
@@ -61,6 +62,37 @@ TEST(FlowLoss, AMaskOfZerosTeachesNothing) {
   const auto r = flow_loss({.velocity = v, .target = target, .mask = mask, .weight = weight, .tokens = 2});
   EXPECT_EQ(r.losses[0], 0);
   for (const float g : r.gradient) EXPECT_EQ(g, 0);
+}
+
+// The tensors on the device against the equation on the host.
+TEST(FlowLoss, OnTheDeviceItIsTheSame) {
+  const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
+  const auto session = engine.open_session(engine.random_model("tiny", {.text_encoder = false, .vae = false}));
+  const std::vector<float> v = waves(2 * 3 * 128, 0.1), target = waves(v.size(), 1.3), mask = {1, 0.5f, 0, 0.25f, 1, 1};
+  const std::vector<double> weight = {0.5, 2.0};
+  for (const bool masked : {false, true}) {
+    const FlowLossResult expected = flow_loss({.velocity = v,
+                                               .target = target,
+                                               .mask = masked ? std::span<const float>(mask) : std::span<const float>(),
+                                               .weight = weight,
+                                               .tokens = 3,
+                                               .divisor = 4});
+    std::vector<float> weights;
+    for (size_t b = 0; b < 2; ++b) {
+      const double total = masked ? double{mask[3 * b]} + mask[3 * b + 1] + mask[3 * b + 2] : 3.0;
+      for (size_t i = 0; i < (masked ? 3u : 1u); ++i)
+        weights.push_back(static_cast<float>(weight[b] / (total * 128) * (masked ? mask[3 * b + i] : 1)));
+    }
+    const auto on_device = [&](const Shape& shape, const std::vector<float>& values) {
+      return Tensor::from(*session->stream, DType::F32, shape, std::span<const float>(values));
+    };
+    const FlowLossTensors loss =
+        flow_mse(on_device({2, 3, 128}, v), on_device({2, 3, 128}, target), on_device({2, masked ? 3 : 1, 1}, weights), 4);
+    const std::vector<float> losses = loss.losses.to_floats(), gradient = loss.gradient.to_floats();
+    for (size_t b = 0; b < 2; ++b) EXPECT_NEAR(losses[b], expected.losses[b], 1e-5 * expected.losses[b]);
+    for (size_t i = 0; i < gradient.size(); ++i)
+      EXPECT_NEAR(gradient[i], expected.gradient[i], 1e-6 * std::abs(expected.gradient[i]) + 1e-9);
+  }
 }
 
 struct Toy {
@@ -222,6 +254,96 @@ TEST(FlowStep, OutputPreservationComparesWithTheModelWithoutAdapter) {
   EXPECT_GT(with[0], without[0] + 1e-5);
   EXPECT_GT(with[1], without[1] + 1e-5);
   toy.expect_gradients(toy.step(options), false);
+}
+
+// Captions are numbers here: their states are waves that begin there.
+FlowStepOptions distilling(const Toy& toy, const Distillation& distillation) {
+  FlowStepOptions options;
+  options.distillation = distillation;
+  options.text_states = [&toy](const FlowInputs& inputs) {
+    std::vector<float> states;
+    const auto one = static_cast<size_t>(4 * toy.network.config.text_width);
+    for (int64_t b = 0; b < inputs.size(); ++b) {
+      const auto wave = waves(one, 0.5 + inputs.token_ids.data<int32_t>()[4 * b]);
+      states.insert(states.end(), wave.begin(), wave.end());
+    }
+    return Tensor::from(*toy.session->stream, DType::F32, {inputs.size(), 4, toy.network.config.text_width},
+                        std::span<const float>(states));
+  };
+  return options;
+}
+
+LoadedBatch captioned(LoadedBatch batch) {
+  batch.text.clear();
+  for (const Sample& s : batch.plan.samples) {
+    batch.token_ids.insert(batch.token_ids.end(), 4, static_cast<int32_t>(s.index));
+    batch.token_mask.insert(batch.token_mask.end(), 4, 1);
+  }
+  return batch;
+}
+
+TEST(Distillation, AStudentThatIsItsTeacherHasNothingToLearn) {
+  Toy toy;
+  const auto ignore = [](const std::vector<uint64_t>&) {};
+  Distillation d{.steps = 2,
+                 .teacher_steps = 2,
+                 .guidance = 1,
+                 .reference_guidance = 1,
+                 .teacher = toy.session->models.transformer.get(),
+                 .empty_caption = {{9, 9, 9, 9}, {1, 1, 1, 1}}};
+  const auto losses = [&](const Distillation& how, bool references) {
+    return toy.step(distilling(toy, how)).train(captioned(toy.batch({1, 2}, references)), 2, ignore).losses;
+  };
+  for (const bool references : {false, true})
+    for (const double loss : losses(d, references)) EXPECT_LT(loss, 1e-9);
+  // Guidance, and a teacher with more steps, are something to learn. Each has its own setting.
+  Distillation guided = d, slower = d;
+  guided.guidance = 3.5;
+  slower.teacher_steps = 8;
+  EXPECT_GT(losses(guided, false)[0], 1e-6);
+  EXPECT_LT(losses(guided, true)[0], 1e-9);
+  EXPECT_GT(losses(slower, false)[0], 1e-9);
+}
+
+TEST(Distillation, GradientsMatchDifferences) {
+  Toy toy;
+  toy.move_adapter();
+  const Distillation d{.steps = 2,
+                       .teacher_steps = 4,
+                       .guidance = 2,
+                       .reference_guidance = 1.5,
+                       .teacher = toy.session->models.transformer.get(),
+                       .empty_caption = {{9, 9, 9, 9}, {1, 1, 1, 1}}};
+  const FlowStep step = toy.step(distilling(toy, d));
+  const auto ignore = [](const std::vector<uint64_t>&) {};
+  for (const bool references : {false, true}) {
+    const auto total = [&] {
+      const auto r = step.train(captioned(toy.batch({1, 2}, references)), 2, ignore);
+      return (r.losses[0] + r.losses[1]) / 2;
+    };
+    const auto result = step.train(captioned(toy.batch({1, 2}, references)), 2, ignore);
+    int compared = 0;
+    for (size_t n = 0; n < toy.adapter->parameters().size(); n += 7) {
+      const TrainedParameter& p = toy.adapter->parameters()[n];
+      if (!result.gradients.contains(p.leaf)) continue;
+      const auto g = result.gradients[p.leaf].to_floats();
+      const auto at = static_cast<size_t>(
+          std::max_element(g.begin(), g.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }) - g.begin());
+      float& value = p.leaf.data<float>()[at];
+      const float kept = value, h = 2e-2f;
+      value = kept + h;
+      toy.adapter->refresh();
+      const double up = total();
+      value = kept - h;
+      toy.adapter->refresh();
+      const double down = total();
+      value = kept;
+      toy.adapter->refresh();
+      EXPECT_NEAR((up - down) / (2 * double{h}), g[at], 3e-2 * std::abs(g[at]) + 1e-6) << p.name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 2);
+  }
 }
 
 TEST(FlowStep, ValidationUsesNoiseOfItsOwn) {

@@ -236,6 +236,15 @@ void check_train_options(const TrainOptions& o) {
   check(!o.text_encoder_lr || *o.text_encoder_lr >= 0, "text_encoder_lr must not be negative, not {}",
         o.text_encoder_lr.value_or(0));
   check(o.train == "vae" || o.vae_crop == 0, "vae_crop needs train vae");
+  at_least("distill_steps", o.distill_steps, 1);
+  check(!o.distill_steps || (o.full && (o.train.empty() || o.train == "transformer")),
+        "distill_steps trains the transformer itself; it needs train transformer");
+  check(!o.distill_steps || (o.distill_teacher_steps >= *o.distill_steps && o.distill_teacher_steps % *o.distill_steps == 0),
+        "distill_teacher_steps must be a multiple of distill_steps, not {}", o.distill_teacher_steps);
+  check(o.distill_guidance >= 1 && o.distill_reference_guidance >= 1,
+        "distill_guidance and distill_reference_guidance must be at least 1");
+  check(!o.distill_steps || !(o.from_scratch || o.fused_backward_pass || o.validate_every_n_steps),
+        "distill_steps cannot be combined with from_scratch, fused_backward_pass or validate_every_n_steps");
   if (o.train != "vae" && (o.sample_every_n_steps || o.sample_every_n_epochs || o.sample_at_first) && o.sample_prompts.empty() &&
       o.preset.empty())
     throw Error(ErrorCode::InvalidArgument, "sample images need prompts",

@@ -86,6 +86,9 @@ struct TrainOptions {
   std::string validation_timesteps = "0.1,0.3,0.5,0.7,0.9";
   std::optional<double> output_preservation;
   std::string output_preservation_class;
+  std::optional<int64_t> distill_steps;
+  int64_t distill_teacher_steps = 20;
+  double distill_guidance = 3.5, distill_reference_guidance = 2.5;
   int64_t nan_limit = 5;
   bool deterministic = false;
 

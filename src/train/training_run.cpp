@@ -85,7 +85,8 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   options.seed = static_cast<int64_t>(seed);
 
   std::shared_ptr<const Flux2Transformer> base;
-  if (options.output_preservation) base = std::make_shared<Flux2Transformer>(*in.network);  // before it gets adapters
+  if (options.output_preservation || options.distill_steps)
+    base = std::make_shared<Flux2Transformer>(*in.network);  // before it gets adapters
   if (options.zero_cond_t || options.kv_references) {
     in.facts.extra["ss_flux2_references"] = options.kv_references ? "kv" : "zero_cond_t";
     if (!in.data->has_references())
@@ -142,6 +143,16 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
     average = std::make_unique<WeightAverage>(std::move(values), *options.ema_decay, options.ema_warmup);
   }
   timesteps.emplace(timestep_options(options));
+  std::optional<Distillation> distillation;
+  if (options.distill_steps) {
+    check(in.fixed_text_encoder != nullptr, "distill_steps needs a dataset of drawn scenes");
+    distillation = Distillation{.steps = *options.distill_steps,
+                                .teacher_steps = options.distill_teacher_steps,
+                                .guidance = options.distill_guidance,
+                                .reference_guidance = options.distill_reference_guidance,
+                                .teacher = base,
+                                .empty_caption = in.empty_caption};
+  }
   objective = std::make_unique<FlowStep>(*in.network, *in.stream,
                                          FlowStepOptions{.seed = seed,
                                                          .loss = flow_loss_named(options.loss),
@@ -153,6 +164,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
                                                          .class_text = in.class_text,
                                                          .base = base,
                                                          .text_states = encoder_states(),
+                                                         .distillation = std::move(distillation),
                                                          .checkpoint_blocks = options.gradient_checkpointing,
                                                          .activations = in.activations,
                                                          .before_block = in.before_block,
@@ -171,6 +183,10 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
 }
 
 std::function<Tensor(const FlowInputs&)> TrainingRun::Parts::encoder_states() const {
+  if (in.fixed_text_encoder)
+    return [this](const FlowInputs& inputs) {
+      return (*in.fixed_text_encoder)(inputs.token_ids.to(*in.stream), inputs.token_mask.to(*in.stream), in.activations);
+    };
   if (!encoder) return {};
   return [this](const FlowInputs& inputs) {
     return encoder->states(inputs.token_ids.to(*in.stream), inputs.token_mask.to(*in.stream));

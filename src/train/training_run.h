@@ -46,6 +46,9 @@ struct TrainingInputs {
   // The text encoder, if it is trained too, as loaded; the data must then give tokens.
   std::shared_ptr<const TextEncoder> text_encoder;
   std::shared_ptr<const NamedWeights> text_encoder_source;
+  // A text encoder that is not trained, if the data gives tokens all the same.
+  std::shared_ptr<const TextEncoder> fixed_text_encoder;
+  CaptionTokens empty_caption;  // of the data, for distillation
   // Called with the encoder of a moment before make_samples; may be empty.
   std::function<void(std::shared_ptr<const TextEncoder> encoder)> use_text_encoder;
   Tensor class_text;              // text states [T, C] of output_preservation_class, on the host; undefined without

@@ -19,9 +19,9 @@ namespace flux2 {
 
 namespace {
 
-constexpr size_t kLargestPickle = size_t{4} << 20;  // that of an upscaler has 100 KB
+constexpr size_t kLargestPickle = size_t{1} << 20;  // that of an upscaler has 100 KB
 constexpr size_t kMostAxes = 8;
-constexpr int kLatestProtocol = 5;
+constexpr uint64_t kLatestProtocol = 5;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::BadFile, fmt::format("the pickle is refused: {}", what),

@@ -19,8 +19,8 @@ struct PickledTensor {
   Tensor open() const;  // contiguous, in host memory of its own
 };
 
-// The tensors of a state dictionary in a .pth file, in the order of the file: those under the key params_ema, else params, else at
-// the top. The file's bytes must outlive them.
+// The tensors of a state dictionary in a .pth file, in the order of the file: those under the key params_ema, else params, else
+// at the top. The file's bytes must outlive them.
 //
 // A pickle is a program that can call any function of the machine that reads it. This reader runs nothing: it knows the few
 // instructions that a dictionary of tensors needs, and no function but those that make tensors and dictionaries. Everything else

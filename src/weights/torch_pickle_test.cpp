@@ -16,10 +16,10 @@
 namespace flux2 {
 namespace {
 
-using testing_files::bytes_of;
-using testing_files::refusal;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing_files::bytes_of;
+using testing_files::refusal;
 
 // A file that torch.save of PyTorch 2.15 wrote; they are the seeds of the fuzzer too.
 std::string saved_by_torch(const std::string& name) {
@@ -61,7 +61,7 @@ std::string word(const std::string& text) { return "X" + number(text.size(), 4) 
 std::string tensor_pickle(const std::string& shape, const std::string& strides, const std::string& offset = "K",
                           const std::string& count = "K\x04") {
   const std::string pickle = "\x80\x02}(" + word("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" + word("storage") +
-                       "ctorch\nFloatStorage\n" + word("0") + word("cpu") + count + "tQ";
+                             "ctorch\nFloatStorage\n" + word("0") + word("cpu") + count + "tQ";
   const std::string at = offset == "K" ? offset + '\0' : offset;
   return pickle + at + shape + strides + "\x89" + "ccollections\nOrderedDict\n)RtRu.";
 }
@@ -115,7 +115,10 @@ TEST(TorchPickle, RefusesEveryOtherNameByName) {
                                                                   {"numpy.core.multiarray", "scalar"}};
   for (const auto& [module, name] : names) {
     const std::string called = "it calls " + module + "." + name;
-    EXPECT_THAT(refusal_of("\x80\x02" "c" + module + "\n" + name + "\n."), HasSubstr(called));
+    EXPECT_THAT(refusal_of("\x80\x02"
+                           "c" +
+                           module + "\n" + name + "\n."),
+                HasSubstr(called));
     EXPECT_THAT(refusal_of("\x80\x04" + word(module) + word(name) + "\x93."), HasSubstr(called));
   }
 }
@@ -156,7 +159,10 @@ TEST(TorchPickle, DamagedFilesAreRefused) {
   EXPECT_THAT(refusal_of("(t."), HasSubstr("dictionary of tensors"));
   EXPECT_THAT(refusal_of("}."), HasSubstr("dictionary of tensors"));
   EXPECT_THAT(refusal_of("h\x07."), HasSubstr("did not keep"));
-  EXPECT_THAT(refusal_of("]q\x01h\x01" "a."), HasSubstr("dictionary of tensors")) << "a list inside itself";
+  EXPECT_THAT(refusal_of("]q\x01h\x01"
+                         "a."),
+              HasSubstr("dictionary of tensors"))
+      << "a list inside itself";
 }
 
 TEST(StoredZip, RefusesWhatIsNotStored) {

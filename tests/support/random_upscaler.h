@@ -18,9 +18,11 @@ inline std::vector<std::pair<std::string, Tensor>> random_upscaler_tensors(const
   std::vector<std::pair<std::string, Tensor>> tensors;
   uint32_t state = seed * 2654435761u + 1;
   for (const auto& [name, shape] : upscaler_tensors(config)) {
-    const float spread = shape.rank() == 4 ? 1.2f / std::sqrt(static_cast<float>(9 * shape[1])) : 0.02f;
+    const float spread = shape.rank() == 4 ? 1.7f / std::sqrt(static_cast<float>(9 * shape[1])) : 0.02f;
+    const float middle = shape == Shape{3} ? 0.5f : 0.0f;  // the last bias: the image is grey on average
     std::vector<float> values(static_cast<size_t>(shape.numel()));
-    for (float& v : values) v = spread * (static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f);
+    for (float& v : values)
+      v = middle + spread * (static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f);
     tensors.emplace_back(name, Tensor::host_copy(values.data(), DType::F32, shape));
   }
   return tensors;

@@ -36,7 +36,9 @@ StarterPart mistral() {
 }
 // Published as pickles; this repository has them as safetensors.
 Starter real_esrgan(const std::string& name, const std::string& file, const std::string& summary) {
-  return {name, "", summary,
+  return {name,
+          "",
+          summary,
           {{ModelType::Upscaler, file + ", f32", "Comfy-Org/Real-ESRGAN_repackaged::" + file + ".safetensors", 66'900'000, false,
             "BSD-3-Clause"}}};
 }

@@ -154,6 +154,8 @@ bool Dataset::has_references() const {
 }
 
 Dataset list_dataset(const DatasetConfig& config, const ListOptions& options) {
+  check(!config.scenes,
+        "scenes are drawn while training runs on this machine; they have no files that could be listed or cached");
   Dataset dataset{config, {}, {}};
   try {
     if (config.image_jsonl_file.empty()) list_folder(dataset);

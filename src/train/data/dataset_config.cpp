@@ -140,6 +140,7 @@ const std::vector<ConfigKey>& config_keys() {
       {"reference_dropout_rate", true, false, store<&C::reference_dropout_rate, share_in>},
       {"validation", false, false, store<&C::validation, flag_in>},
       {"exif", true, false, store<&C::exif, flag_in>},
+      {"scenes", false, false, store<&C::scenes, scene_config_in>},
   };
   return keys;
 }
@@ -220,9 +221,31 @@ class PathFinder {
   bool beside_ = false;
 };
 
+// Drawn images have no files, so nothing that is about files has a meaning.
+void check_scenes(const DatasetConfig& c, const std::string& where) {
+  const auto refuse = [&](bool given, const char* name) {
+    check(!given, "{} has scenes, which are drawn, so {} cannot be used with it", where, name);
+  };
+  refuse(!c.image_directory.empty(), "image_directory");
+  refuse(!c.image_jsonl_file.empty(), "image_jsonl_file");
+  refuse(!c.control_directory.empty(), "control_directory");
+  refuse(!c.cache_directory.empty(), "cache_directory");
+  refuse(c.has_masks(), "a mask");
+  refuse(c.flip_aug, "flip_aug");
+  refuse(c.shuffle_tags, "shuffle_tags");
+  refuse(c.enable_bucket, "enable_bucket");
+  refuse(c.recursive, "recursive");
+  refuse(!c.caption_prefix.empty() || !c.caption_suffix.empty() || !c.trigger_word.empty(), "words for all captions");
+  check(c.resolution.width % kBucketStep == 0 && c.resolution.height % kBucketStep == 0 && c.resolution.width >= 32 &&
+            c.resolution.height >= 32 && c.resolution.width <= 1024 && c.resolution.height <= 1024,
+        "{}: the sides of drawn images are multiples of 16 between 32 and 1024, not {}×{}", where, c.resolution.width,
+        c.resolution.height);
+}
+
 void check_dataset(DatasetConfig& c, const std::string& where, const Log& log) {
+  if (c.scenes) return check_scenes(c, where);
   const bool folder = !c.image_directory.empty(), lines = !c.image_jsonl_file.empty();
-  check(folder || lines, "{} needs image_directory or image_jsonl_file", where);
+  check(folder || lines, "{} needs image_directory, image_jsonl_file or scenes", where);
   check(!folder || !lines, "{} has both image_directory and image_jsonl_file: keep one", where);
   check(lines || !c.caption_extension.empty() || c.caption_default,
         "{} needs caption_extension, for example caption_extension = \".txt\"", where);
@@ -262,9 +285,16 @@ std::vector<DatasetConfig> read_dataset_config(const Json& content, const fs::pa
     PathFinder paths(file);
     for (fs::path* path : {&config.image_directory, &config.image_jsonl_file, &config.control_directory, &config.mask_directory})
       paths.find(*path);
+    if (config.scenes) paths.find(config.scenes->things);
     if (config.cache_directory.empty()) config.cache_directory = config.image_directory;
     else paths.find_new(config.cache_directory);
     check_dataset(config, where, log);
+    check(datasets.empty() || datasets.front().scenes.has_value() == config.scenes.has_value(),
+          "{}: drawn scenes and files cannot be used in one run", where);
+    if (config.scenes) {
+      datasets.push_back(std::move(config));
+      continue;
+    }
 
     std::error_code unreadable;
     const fs::path cache = fs::weakly_canonical(fs::absolute(config.cache_directory, unreadable), unreadable);
@@ -297,6 +327,14 @@ std::vector<std::pair<std::string, std::string>> described(const DatasetConfig& 
   const auto flag = [&](const char* name, bool value) { add(name, value ? "true" : "false"); };
   if (!c.image_directory.empty()) add("image_directory", c.image_directory.string());
   if (!c.image_jsonl_file.empty()) add("image_jsonl_file", c.image_jsonl_file.string());
+  if (c.scenes) {
+    add("scenes", fmt::format("{}, {} with one reference, {} with two{}", c.scenes->count, c.scenes->edits(), c.scenes->blends(),
+                              c.scenes->things.empty() ? "" : ", things of " + c.scenes->things.string()));
+    add("resolution", size_words(c.resolution));
+    add("batch_size", fmt::format("{}", c.batch_size));
+    add("num_repeats", fmt::format("{}", c.num_repeats));
+    return rows;
+  }
   add("cache_directory", c.cache_directory.string());
   add("resolution", size_words(c.resolution));
   flag("enable_bucket", c.enable_bucket);

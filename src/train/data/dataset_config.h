@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/data/buckets.h"
+#include "train/data/scene_config.h"
 
 namespace flux2 {
 
@@ -20,7 +21,7 @@ struct DatasetConfig {
   std::string caption_extension;      // ".txt"; needed for a folder of images
   int64_t batch_size = 1, num_repeats = 1;
   bool enable_bucket = false, bucket_no_upscale = false;
-  std::filesystem::path image_directory, image_jsonl_file;  // one of the two is given
+  std::filesystem::path image_directory, image_jsonl_file;  // one of the two is given, or `scenes`
   std::filesystem::path cache_directory;
   std::filesystem::path control_directory;
   bool no_resize_control = false;
@@ -38,6 +39,7 @@ struct DatasetConfig {
   bool alpha_mask = false;
   double mask_min = 0, loss_multiplier = 1;
   bool is_reg = false, validation = false, exif = true;
+  std::optional<SceneConfig> scenes;  // drawn images instead of files; `resolution` is their size
 
   bool has_masks() const { return alpha_mask || !mask_directory.empty(); }
   bool operator==(const DatasetConfig&) const = default;

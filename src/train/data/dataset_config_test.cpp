@@ -108,7 +108,8 @@ TEST(DatasetConfig, ErrorsNameTheTableTheKeyAndTheRemedy) {
   EXPECT_THAT(error(R"({"datasets": []})"), HasSubstr("lists no datasets"));
   EXPECT_THAT(error(R"({"dataset": []})"), HasSubstr("did you mean \"datasets\"?"));
   EXPECT_THAT(error(R"([1])"), HasSubstr("a dataset file is a table"));
-  EXPECT_THAT(error(R"({"datasets": [{"caption_extension": ".txt"}]})"), HasSubstr("needs image_directory or image_jsonl_file"));
+  EXPECT_THAT(error(R"({"datasets": [{"caption_extension": ".txt"}]})"),
+              HasSubstr("needs image_directory, image_jsonl_file or scenes"));
   EXPECT_THAT(error(R"({"datasets": [{"image_directory": "a"}]})"), HasSubstr("needs caption_extension"));
   EXPECT_THAT(error(R"({"datasets": [{"image_directory": "a", "caption_extension": "txt"}]})"), HasSubstr("like \".txt\""));
   EXPECT_THAT(error(R"({"datasets": [{"image_jsonl_file": "a.jsonl"}]})"), HasSubstr("needs cache_directory"));

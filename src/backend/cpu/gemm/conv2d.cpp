@@ -18,7 +18,8 @@ void multiply_patches(const Conv2dArgs& args, const void* residual, const Kernel
   const Tensor weights = as_matrix(w);
   Output output = output_of(y, bias_values.get());
   output.residual = residual;
-  output.row_stride = y.stride(2);  // wider than a pixel where y is a range of the channels of an image
+  // y may also be its own residual, and a range of the channels of a wider image (conv2d_onto).
+  output.row_stride = y.stride(2);
   with_kernel(set, w.dtype(), [&]<class T>(const MicroKernel<T>& kernel) {
     const bool once = w.dim(1) * w.dim(2) == 1;
     const Tensor image = once ? x : image_as<T>(x);

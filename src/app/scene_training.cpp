@@ -1,0 +1,60 @@
+#include "app/scene_training.h"
+
+#include "train/data/scene_set.h"
+
+namespace flux2 {
+
+namespace {
+
+class SceneEncoder {
+ public:
+  SceneEncoder(const TrainingDataset& dataset, const EngineOptions& options, const Progress& progress)
+      : engine_(options), session_(engine_.open(dataset.files, progress, {.transformer = false, .text_encoder = false})) {
+    const VaeConfig& config = session_->models.vae->config;
+    if (!config.has_encoder)
+      throw Error(ErrorCode::Incompatible, "this autoencoder file has only the decoder, so it cannot encode scenes",
+                  Hint("choose a file with an encoder with {0}", {set_option("vae")}));
+    if (config.packed_channels() != kLatentChannels)
+      fail(ErrorCode::Incompatible, "{} makes latents with {} channels; FLUX.2 has {}", dataset.files.vae.string(),
+           config.packed_channels(), kLatentChannels);
+  }
+
+  std::vector<float> encode(const std::vector<Image>& images) const {
+    const auto batch = static_cast<int64_t>(images.size());
+    const Shape shape{batch, images[0].height, images[0].width, 3};
+    std::vector<float> pixels;
+    pixels.reserve(static_cast<size_t>(shape.numel()));
+    for (const Image& image : images)
+      for (const uint8_t value : image.pixels) pixels.push_back(static_cast<float>(value) / 127.5f - 1.0f);
+    const Tensor tokens = session_->models.vae->encode(
+        Tensor::from(*session_->stream, session_->activations, shape, std::span<const float>(pixels)));
+    const std::vector<float> values = tokens.to_floats();
+    const auto n = static_cast<size_t>(tokens.dim(1)), channels = static_cast<size_t>(kLatentChannels);
+    std::vector<float> planes(values.size());
+    for (size_t b = 0; b < images.size(); ++b)
+      for (size_t i = 0; i < n; ++i)
+        for (size_t c = 0; c < channels; ++c) planes[(b * channels + c) * n + i] = values[(b * n + i) * channels + c];
+    return planes;
+  }
+
+ private:
+  Engine engine_;
+  std::unique_ptr<ModelSession> session_;
+};
+
+}  // namespace
+
+TrainingSet open_scenes(const TrainingDataset& dataset, const EngineOptions& engine, const EncoderTraining& text,
+                        const Progress& progress, const AppContext& context) {
+  const auto encoder = std::make_shared<const SceneEncoder>(dataset, engine, progress);
+  SceneLatentOptions options;
+  options.encode = [encoder](const std::vector<Image>& images) { return encoder->encode(images); };
+  options.tokenise = text.tokenise;
+  options.progress = [at = progress](int64_t done, int64_t total) {
+    at.at(Phase::EncodeImages, static_cast<int>(done), static_cast<int>(total));
+  };
+  options.log = context.log;
+  return scene_latent_set(dataset.configs, dataset.model, std::move(options));
+}
+
+}  // namespace flux2

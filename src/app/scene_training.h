@@ -1,0 +1,17 @@
+#pragma once
+
+#include "app/context.h"
+#include "app/encoder_training.h"
+#include "app/training_data.h"
+#include "engine/engine.h"
+#include "pipeline/progress.h"
+#include "train/data/training_set.h"
+
+namespace flux2 {
+
+// The drawn scenes of a dataset, encoded with the model's autoencoder on a stream of its own. Nothing is drawn yet. The set keeps
+// the autoencoder.
+TrainingSet open_scenes(const TrainingDataset& dataset, const EngineOptions& engine, const EncoderTraining& text,
+                        const Progress& progress, const AppContext& context);
+
+}  // namespace flux2
