@@ -100,7 +100,8 @@ const std::vector<Command>& commands() {
         "flux2 upscale fox.png --method redraw -m flux.2-klein-4b -p \"a fox in the snow\" -o fox-large.png"},
        run_upscale,
        "esrgan needs an upscaler: `flux2 models install realesrgan-x4plus`. redraw regenerates the image at the larger size with "
-       "the original as image 1, then aligns the result with it; with --tile-size it regenerates overlapping tiles of the enlarged "
+       "the original as image 1, then aligns the result with it; with --tile-size it regenerates overlapping tiles of the "
+       "enlarged "
        "image, which keeps its content."},
       {"verify",
        {},

@@ -22,18 +22,19 @@ OptionGroup describer_group() {
                           "who describes: local (the model's own text encoder, which dev's can), http (a chat server, "
                           "--upsample-url), openrouter or ollama (default: generate.upsample of the configuration, else local)");
   way.words = {"local", "http", "openrouter", "ollama"};
-  return {"Description",
-          {{"about", 0, "TEXT", "what the model should know, like the names of people or things"},
-           {"instructions", 0, "FILE", "instructions for describing (default: built in)"},
-           option("seed", 'S', "decides the answer too, where the service takes a seed"),
-           way,
-           option("upsample_model", 0, "model, as the service calls it"),
-           option("upsample_url"),
-           option("upsample_key_env"),
-           option("upsample_params", 0, "how the answer is sampled, like {\"temperature\": 0.7}; http: any member of the request"),
-           option("upsample_max_tokens", 0, "length of a description, 1 to 4096 tokens (default: 512)"),
-           option("upsample_timeout", 0, "longest time for one image, in seconds (default: 60; local: 120)"),
-           option("upsample_full_size", 0, "send images as PNG without scaling them down")}};
+  return {
+      "Description",
+      {{"about", 0, "TEXT", "what the model should know, like the names of people or things"},
+       {"instructions", 0, "FILE", "instructions for describing (default: built in)"},
+       option("seed", 'S', "decides the answer too, where the service takes a seed"),
+       way,
+       option("upsample_model", 0, "model, as the service calls it"),
+       option("upsample_url"),
+       option("upsample_key_env"),
+       option("upsample_params", 0, "how the answer is sampled, like {\"temperature\": 0.7}; http: any member of the request"),
+       option("upsample_max_tokens", 0, "length of a description, 1 to 4096 tokens (default: 512)"),
+       option("upsample_timeout", 0, "longest time for one image, in seconds (default: 60; local: 120)"),
+       option("upsample_full_size", 0, "send images as PNG without scaling them down")}};
 }
 
 std::vector<OptionGroup> groups_with(OptionGroup first) {
@@ -71,7 +72,8 @@ bool is_interrupted() { return interrupt_signal() != 0; }
 
 std::vector<OptionGroup> describe_options() {
   auto groups = groups_with(describer_group());
-  set_common(groups, {"about", "instructions", "upsample", "upsample-model", "upsample-url", "model", "json", "help", "help-all"});
+  set_common(groups,
+             {"about", "instructions", "upsample", "upsample-model", "upsample-url", "model", "json", "help", "help-all"});
   return groups;
 }
 
@@ -101,11 +103,10 @@ int run_describe(Invocation& run) {
 std::vector<OptionGroup> caption_options() {
   OptionGroup own = describer_group();
   own.title = "Captions";
-  const std::vector<OptionSpec> first = {
-      {"prefix", 0, "TEXT", "put this in front of every caption, like \"myword, \""},
-      {"overwrite", 0, "", "also replace captions that exist (default: they are kept)"},
-      {"recursive", 0, "", "also caption the images in folders inside FOLDER"},
-      {"caption-extension", 0, "EXT", "of the caption files (default: .txt)"}};
+  const std::vector<OptionSpec> first = {{"prefix", 0, "TEXT", "put this in front of every caption, like \"myword, \""},
+                                         {"overwrite", 0, "", "also replace captions that exist (default: they are kept)"},
+                                         {"recursive", 0, "", "also caption the images in folders inside FOLDER"},
+                                         {"caption-extension", 0, "EXT", "of the caption files (default: .txt)"}};
   own.options.insert(own.options.begin(), first.begin(), first.end());
   auto groups = groups_with(std::move(own));
   set_common(groups, {"prefix", "overwrite", "recursive", "about", "instructions", "upsample", "upsample-model", "upsample-url",
@@ -149,8 +150,8 @@ int run_dataset_caption(Invocation& run) {
                                   {"warnings", run.console.warnings()}}));
     return status;
   }
-  run.console.result(fmt::format("{} captions written, {} kept, {} images left out", report.written, report.kept,
-                                 report.failed.size()));
+  run.console.result(
+      fmt::format("{} captions written, {} kept, {} images left out", report.written, report.kept, report.failed.size()));
   return status;
 }
 

@@ -414,9 +414,8 @@ std::vector<OptionGroup> inpaint_options() {
   OptionGroup mask = {"Inpainting", selection_options()};
   for (const char* name : {"crop", "inpaint_mode", "align", "watermark_kept"}) mask.options.push_back(option(name));
   groups.insert(groups.begin() + 1, mask);
-  set_common(groups, {"prompt",   "input",  "mask",  "mask-box", "mask-wand", "mask-invert", "extend",
-                      "strength", "size",   "seed",  "batch",    "model",     "steps",       "guidance",
-                      "output",   "device", "quant", "verbose",  "json",      "help",        "help-all"});
+  set_common(groups, {"prompt", "input", "mask",     "mask-box", "mask-wand", "extend", "strength", "size", "seed", "batch",
+                      "model",  "steps", "guidance", "output",   "device",    "quant",  "verbose",  "json", "help", "help-all"});
   return groups;
 }
 
@@ -471,8 +470,7 @@ std::vector<OptionGroup> bench_options() {
           {"train: forward, loss and the gradients of adapters on every linear layer of the blocks",
            {{"rank", 0, "N", "rank of the adapters (default: 32)"},
             {"checkpoint", 0, "", "compute each block a second time for its gradient instead of keeping its tensors"}}},
-          {"upscale: an upscaler (RRDBNet) of real size with random weights",
-           {{"scale", 0, "N", "1, 2 or 4 (default: 4)"}}},
+          {"upscale: an upscaler (RRDBNet) of real size with random weights", {{"scale", 0, "N", "1, 2 or 4 (default: 4)"}}},
           {"gemm: the CPU's matrix products on klein-4B's shapes",
            {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
             {"seconds", 0, "S", "time to measure each product for (default: 0.5)"}}},

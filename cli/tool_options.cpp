@@ -81,7 +81,10 @@ std::vector<OptionGroup> upscale_options() {
        option("align", 0, "redraw: correct shift, scale and colours to match the original (default: on)"),
        option("seed", 'S', "redraw: 0 to 2^63-1 or random (default: random)"),
        option("negative", 'n', "redraw: what to avoid")}};
-  return with_first(own, groups_of_generate({"Sampling", "Output", "Model", "Device and memory", "Messages"}));
+  auto groups = with_first(own, groups_of_generate({"Sampling", "Output", "Model", "Device and memory", "Messages"}));
+  set_common(groups, {"scale", "method", "upscaler", "tile-size", "prompt", "strength", "seed", "lora", "steps", "output",
+                      "format", "show", "model", "device", "quant", "verbose", "json", "help", "help-all"});
+  return groups;
 }
 
 }  // namespace flux2

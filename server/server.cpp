@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "app/mask_service.h"
 #include "app/picture_maker.h"
 #include "base/start_thread.h"
 #include "engine/engine.h"

@@ -32,10 +32,13 @@ class CliDescribe : public Cli {
     save_image(folder_ / name, encode_png(picture));
   }
   // A random dev model, whose answers are nonsense but always the same.
-  void make_dev() const { ASSERT_EQ(flux2({"models", "synth", "--variant", "dev-tiny", "--layout", "diffusers", "--out", "dev"}).status, 0); }
+  void make_dev() const {
+    ASSERT_EQ(flux2({"models", "synth", "--variant", "dev-tiny", "--layout", "diffusers", "--out", "dev"}).status, 0);
+  }
 
   std::function<Reply(const ServedRequest&)> answer_ = [this](const ServedRequest&) {
-    return Reply{.body = Json{{"choices", {{{"message", {{"content", "A grey\nimage " + std::to_string(++asked_) + "."}}}}}}}.dump()};
+    return Reply{.body =
+                     Json{{"choices", {{{"message", {{"content", "A grey\nimage " + std::to_string(++asked_) + "."}}}}}}}.dump()};
   };
   std::atomic<int> asked_ = 0;
   HttpServer server_{[this](const ServedRequest& r) { return answer_(r); }};
@@ -105,8 +108,8 @@ TEST_F(CliDescribe, ADevModelLooksItself) {
   image("a.png");
   int answers = 0;
   for (const char* seed : {"1", "2", "3", "4", "5", "6"}) {
-    const std::vector<std::string> words = {"prompt",  "describe", "a.png",     "-m",    "dev",  "--upsample-max-tokens", "12",
-                                            "--seed",  seed,       "--offline", "--json"};
+    const std::vector<std::string> words = {"prompt", "describe", "a.png", "-m",        "dev",   "--upsample-max-tokens",
+                                            "12",     "--seed",   seed,    "--offline", "--json"};
     const Finished first = flux2(words);
     if (first.status != 0) {  // control characters are no description
       EXPECT_THAT(first.err, HasSubstr("the language model answered")) << first.err;
@@ -136,8 +139,9 @@ TEST_F(CliDescribe, EditRewritingSeesTheReferences) {
   image("a.png", 128, 128);
   image("b.png", 128, 80);
   const auto rewritten = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"prompt", "rewrite", "make it red", "-m",     "dev", "--upsample", "local", "--upsample-max-tokens",
-                                      "10",     "--upsample-params", "{\"temperature\": 0}", "--json"};
+    std::vector<std::string> words = {
+        "prompt", "rewrite",           "make it red",          "-m",    "dev", "--upsample", "local", "--upsample-max-tokens",
+        "10",     "--upsample-params", "{\"temperature\": 0}", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const Finished done = flux2(words);
     EXPECT_TRUE(done.status == 0 || done.err.find("the language model answered") != std::string::npos) << done.err;
@@ -147,8 +151,8 @@ TEST_F(CliDescribe, EditRewritingSeesTheReferences) {
   const std::string blind = rewritten({"-i", "a.png", "--upsample-no-images"});
   EXPECT_EQ(rewritten({"-i", "a.png"}), a);
   EXPECT_TRUE(a != both || a != blind) << a;
-  const Finished edited = flux2({"edit", "-m", "dev", "-s", "1", "--size", "64", "-i", "a.png", "make it red", "--upsample", "local",
-                                 "--upsample-max-tokens", "6", "--seed", "3", "-o", "c.png"});
+  const Finished edited = flux2({"edit", "-m", "dev", "-s", "1", "--size", "64", "-i", "a.png", "make it red", "--upsample",
+                                 "local", "--upsample-max-tokens", "6", "--seed", "3", "-o", "c.png"});
   EXPECT_EQ(edited.status, 0) << edited.err;
   EXPECT_EQ(parse_json(flux2({"inspect", "--json", "c.png"}).out)["settings"]["rewriting"]["by"], "local");
 }

@@ -361,8 +361,8 @@ TEST_F(CliModels, StartersShowInstalledParts) {
 }
 
 TEST_F(CliModels, EveryActionHasHelp) {
-  for (const char* action :
-       {"list", "info", "scan", "identify", "install", "edit", "relate", "relocate", "remove", "verify", "missing", "orphans", "starter", "synth"}) {
+  for (const char* action : {"list", "info", "scan", "identify", "install", "edit", "relate", "relocate", "remove", "verify",
+                             "missing", "orphans", "starter", "synth"}) {
     const Finished help = flux2({"models", action, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr(std::string("flux2 models ") + action + ":"), HasSubstr("Examples:")));

@@ -83,7 +83,9 @@ TEST_F(CliSelection, InpaintingKeepsEveryPixelThatIsNotSelected) {
     for (int y = 0; y < 128; ++y)
       for (int x = 0; x < 128; ++x) {
         const bool same = std::equal(before.at(x, y), before.at(x, y) + 3, after.at(x, y));
-        if (*area.at(x, y) == 0) ASSERT_TRUE(same) << selection[0] << " at " << x << "," << y;
+        if (*area.at(x, y) == 0) {
+          ASSERT_TRUE(same) << selection[0] << " at " << x << "," << y;
+        }
         changed += !same;
       }
     EXPECT_GT(changed, 1000) << selection[0];
@@ -148,14 +150,15 @@ TEST_F(CliSelection, ASeamlessImageHasNoEdge) {
   double with = 0, without = 0;
   for (const std::string seed : {"1", "2", "3"}) {
     for (const bool seamless : {false, true}) {
-      std::vector<std::string> words = {"generate", "a yellow star on the left on a green background", "-S", seed, "-o",
-                                        "tile.png"};
+      std::vector<std::string> words = {"generate", "a yellow star on a green background", "-S", seed, "-o", "tile.png"};
       if (seamless) words.insert(words.end(), {"--tile", "x"});
       const Finished made = flux2(words);
       ASSERT_EQ(made.status, 0) << made.err;
       const Seam seam = seam_of(picture("tile.png"));
       (seamless ? with : without) += seam.edge;
-      if (seamless) EXPECT_LT(seam.edge, seam.inside) << "seed " << seed << ": the edge looks like any other place";
+      if (seamless) {
+        EXPECT_LT(seam.edge, seam.inside) << "seed " << seed << ": the edge looks like any other place";
+      }
     }
   }
   EXPECT_LT(with, without / 2) << "levels at the edge of three images";

@@ -136,10 +136,12 @@ TEST(DecodeWithoutMemory, KeepsTheLatentsAndDecodesInTiles) {
     ASSERT_LT(asked.largest, whole.largest);
     session->decode_tile = 0;
     const Result tiled = run(*session, *stream, request, asked.largest);
-    EXPECT_EQ(tiled.values, asked.values);
     EXPECT_EQ(tiled.steps, 2) << "nothing was denoised again";
-    EXPECT_EQ(session->decode_tile, tile);
-    ASSERT_EQ(tiled.warnings.size(), tile == 10 ? 1u : 2u);
+    // The largest tiles that fit. On some CPUs both sizes need the same memory, so the larger one is kept.
+    const int64_t kept = session->decode_tile;
+    ASSERT_TRUE(kept == tile || kept == 10) << kept;
+    ASSERT_EQ(tiled.warnings.size(), kept == 10 ? 1u : 2u);
+    EXPECT_EQ(tiled.values, run(*session, *stream, request).values);
     EXPECT_NE(tiled.warnings[0].find("tiles of 160 pixels"), std::string::npos) << tiled.warnings[0];
     const Result again = run(*session, *stream, request, asked.largest);
     EXPECT_TRUE(again.warnings.empty()) << "the session keeps to tiles";
@@ -226,8 +228,9 @@ TEST(RunningOut, AnImageThatDoesNotFitIsEncodedInTiles) {
   stream->limit = stream->largest / 10 * 9;
   session->picture_cache.clear();
   EXPECT_EQ(encode_picture(*session, picture, {}).shape(), (Shape{1, 40 * 16, 128}));
-  EXPECT_EQ(session->decode_tile, kDecodeTile);
-  ASSERT_EQ(warnings.size(), 1u);
+  // Half of the side after each failure. How many it takes depends on what the CPU's convolutions need.
+  ASSERT_TRUE(session->decode_tile == kDecodeTile || session->decode_tile == kDecodeTile / 2) << session->decode_tile;
+  ASSERT_EQ(warnings.size(), session->decode_tile == kDecodeTile ? 1u : 2u);
   EXPECT_NE(warnings[0].find("in tiles"), std::string::npos);
 }
 

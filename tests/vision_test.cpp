@@ -1,6 +1,6 @@
 // A language model that sees against transformers. tests/parity/vision_golden.py made the model and the values.
-#include <gmock/gmock.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -120,7 +120,8 @@ const std::vector<Command>& model_actions() {
        models_orphans_options,
        {"flux2 models orphans", "flux2 models orphans --delete", "flux2 models orphans --delete loras/old.safetensors -y"},
        run_models_orphans,
-       "Also lists what interrupted installations left behind. --delete asks for every file and folder in the data folder's models/ "
+       "Also lists what interrupted installations left behind. --delete asks for every file and folder in the data folder's "
+       "models/ "
        "that belongs to no registered model, or for those that PATH names. It deletes nothing elsewhere and follows no links."},
       {"starter",
        {"starters"},

@@ -32,7 +32,8 @@ std::vector<OrphanFiles> chosen(const std::vector<std::string>& names, std::vect
     const auto is_named = [&](const OrphanFiles& one) { return one.path == placed(models / name) || one.path == placed(name); };
     const auto found = std::find_if(all.begin(), all.end(), is_named);
     if (found == all.end())
-      throw Error(ErrorCode::NotFound, fmt::format("{} is not a file or folder of {} that belongs to no model", name, models.string()),
+      throw Error(ErrorCode::NotFound,
+                  fmt::format("{} is not a file or folder of {} that belongs to no model", name, models.string()),
                   "run without a path to be asked about each of them");
     some.push_back(*found);
   }

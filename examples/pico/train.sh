@@ -35,7 +35,7 @@ train() {
   shift
   local quick=()
   if [ -n "${QUICK:-}" ]; then
-    quick=(--max_train_steps 2)
+    quick=(--max_train_steps 2 --lr_warmup_steps 0)
     [ "$name" = autoencoder ] && quick+=(--vae_statistics 8)
     [ "$name" = distilled ] && quick+=(--distill_teacher_steps 4)
   fi
@@ -43,10 +43,10 @@ train() {
     --output_name "$name" "${quick[@]}" "$@"
 }
 
-# install FROM TO: a trained part takes its place in the model, in 16 bits.
+# install_part FROM TO: a trained part takes its place in the model, all of it or nothing.
 install_part() {
-  "$flux2" convert "$1" -o "$2.new.safetensors" --quant bf16
-  mv "$2.new.safetensors" "$2"
+  cp "$1" "$2.new"
+  mv "$2.new" "$2"
 }
 
 make_model() {
@@ -72,7 +72,6 @@ make_distilled() {
   train distilled "$@"
   rm -rf "$out/model-4-steps"
   cp -r "$out/distilled/distilled" "$out/model-4-steps"
-  install_part "$out/distilled/distilled/flux-2-distilled.safetensors" "$out/model-4-steps/flux-2-distilled.safetensors"
 }
 
 case "$stage" in

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
+#include "app/mask_service.h"
 #include "base/base64.h"
 #include "server/api/test_studio.h"
-#include "server/jobs/mask_service.h"
 #include "tests/support/http_server.h"
 
 namespace flux2 {

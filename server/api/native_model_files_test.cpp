@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "server/api/test_model_routes.h"
+#include "server/api/model_routes_test.h"
 
 namespace flux2 {
 namespace {

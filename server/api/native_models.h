@@ -38,8 +38,8 @@ void add_routes(Router& router, ModelsApi& models, std::vector<ModelRoute> route
 void add_install_routes(Router& router, ModelsApi& models);     // downloads, starter sets, the hub and its token
 void add_model_file_routes(Router& router, ModelsApi& models);  // related models, moved files, files without a record
 
-Json model_json(ModelRecord record, const ApiContext& api);                               // with its state and whether it is loaded
-ModelRecord record_of(const ServerRequest& request, const Registry& registry);  // {key} of the path; throws HttpError 404
+Json model_json(ModelRecord record, const ApiContext& api);                       // with its state and whether it is loaded
+ModelRecord record_of(const ServerRequest& request, const Registry& registry);    // {key} of the path; throws HttpError 404
 Json list_of(Json items);                                                         // {"items", "next", "total"}
 std::string text_of(const Json& value, const std::string& name, size_t longest);  // throws HttpError 400
 

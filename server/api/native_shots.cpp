@@ -34,7 +34,7 @@ constexpr const char* kShotBody =
 
 ShotStore shot_store(ApiContext& api) { return ShotStore(api.queue.assets().database()); }
 
-Scene scene_named(const std::string& text, ApiContext& api) {
+StoryScene scene_named(const std::string& text, ApiContext& api) {
   const std::string id = id_without_prefix(text, "scn_");
   auto scene = id.empty() ? std::nullopt : shot_store(api).scene(id);
   if (!scene) throw HttpError(404, "not_found", "scene not found");
@@ -60,7 +60,7 @@ void check_room(const std::string& project, ApiContext& api) {
 
 // ---- scenes ----
 
-void read_scene_members(const Json& body, Scene& scene) {
+void read_scene_members(const Json& body, StoryScene& scene) {
   BodyMembers members(body, {"name", "text", "position"});
   if (members.has("name") || scene.name.empty()) {
     scene.name = trimmed(members.text("name", kLongestName).value_or(""));
@@ -73,24 +73,24 @@ void read_scene_members(const Json& body, Scene& scene) {
 
 HttpResponse list_scenes(const ServerRequest& request, ApiContext& api) {
   Json items = Json::array();
-  for (const Scene& scene : shot_store(api).scenes(project_in_path(request, api).id)) items.push_back(scene_to_json(scene));
+  for (const StoryScene& scene : shot_store(api).scenes(project_in_path(request, api).id)) items.push_back(scene_to_json(scene));
   return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
 }
 
 HttpResponse create_scene(const ServerRequest& request, ApiContext& api) {
-  Scene scene;
+  StoryScene scene;
   scene.project = project_in_path(request, api).id;
   read_scene_members(json_body(request, api.app), scene);
   check_room(scene.project, api);
   scene.id = new_id();
   shot_store(api).insert_scene(scene);
-  const Scene made = scene_named("scn_" + scene.id, api);
+  const StoryScene made = scene_named("scn_" + scene.id, api);
   api.queue.events().publish("scene.created", scene_to_json(made));
   return HttpResponse::json(scene_to_json(made), 201);
 }
 
 HttpResponse change_scene(const ServerRequest& request, ApiContext& api) {
-  Scene scene = scene_named(request.parameter("id"), api);
+  StoryScene scene = scene_named(request.parameter("id"), api);
   read_scene_members(json_body(request, api.app), scene);
   shot_store(api).save_scene(scene);
   api.queue.events().publish("scene.updated", scene_to_json(scene));
@@ -98,7 +98,7 @@ HttpResponse change_scene(const ServerRequest& request, ApiContext& api) {
 }
 
 HttpResponse delete_scene(const ServerRequest& request, ApiContext& api) {
-  const Scene scene = scene_named(request.parameter("id"), api);
+  const StoryScene scene = scene_named(request.parameter("id"), api);
   shot_store(api).remove_scene(scene.id);
   api.queue.events().publish("scene.deleted", {{"id", "scn_" + scene.id}});
   return HttpResponse::empty(204);

@@ -79,7 +79,7 @@ Json element_to_json(const Element& element) {
           {"updated_at", time_or_null(element.updated)}};
 }
 
-Json scene_to_json(const Scene& scene) {
+Json scene_to_json(const StoryScene& scene) {
   return {{"id", "scn_" + scene.id},
           {"project_id", text_or_null("prj_", scene.project)},
           {"position", scene.position},

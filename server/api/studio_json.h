@@ -14,7 +14,7 @@ Json item_to_json(const CatalogItem& item);
 Json project_to_json(const Project& project);
 Json board_to_json(const Board& board);
 Json element_to_json(const Element& element);
-Json scene_to_json(const Scene& scene);
+Json scene_to_json(const StoryScene& scene);
 Json shot_to_json(const Shot& shot, const std::string& status);  // status: of its last job
 
 // "prj_01J…", or "default" for the default project, whose id is empty. Nothing: it is neither.

@@ -310,7 +310,7 @@ class Importer {
       write_item(sql, item);
     }
     for (const Element& element : elements_) insert_element_row(sql, element);
-    for (const Scene& scene : scenes_) insert_scene_row(sql, scene);
+    for (const StoryScene& scene : scenes_) insert_scene_row(sql, scene);
     for (const Shot& shot : shots_) insert_shot_row(sql, shot);
   }
 
@@ -322,7 +322,7 @@ class Importer {
   Project project_;
   std::vector<Board> boards_;
   std::vector<Element> elements_;
-  std::vector<Scene> scenes_;
+  std::vector<StoryScene> scenes_;
   std::vector<Shot> shots_;
   std::vector<CatalogItem> items_;
 };
@@ -351,7 +351,7 @@ std::vector<ZipStream::Entry> archive_of(const std::string& project, const Asset
     used.insert(element.images.begin(), element.images.end());
   }
   const ShotStore shots(database);
-  for (const Scene& scene : shots.scenes(project))
+  for (const StoryScene& scene : shots.scenes(project))
     manifest["scenes"].push_back({{"id", scene.id}, {"name", scene.name}, {"text", scene.text}, {"position", scene.position}});
   for (const Shot& shot : shots.list(project)) {
     manifest["shots"].push_back({{"id", shot.id},

@@ -66,7 +66,7 @@ class ProjectArchiveTest : public BothDatabasesTest {
     hero.trigger = "@Hero";
     hero.images = {shared_, first_};
     ElementStore(*database_).insert(hero);
-    const Scene scene{.id = new_id(), .project = book_, .name = "One", .text = "t", .position = 0};
+    const StoryScene scene{.id = new_id(), .project = book_, .name = "One", .text = "t", .position = 0};
     ShotStore(*database_).insert_scene(scene);
     Shot shot;
     shot.id = new_id();

@@ -12,7 +12,7 @@ constexpr const char* kSceneColumns = "id, project, position, name, text";
 constexpr const char* kShotColumns =
     "t.id, t.project, t.scene, t.position, t.fields, t.matched, t.last_job, t.thumbnail, t.created";
 
-Scene read_scene(const SqlStatement& row) {
+StoryScene read_scene(const SqlStatement& row) {
   return {.id = row.text(0), .project = row.text(1), .name = row.text(3), .text = row.text(4), .position = row.integer(2)};
 }
 
@@ -35,7 +35,7 @@ int64_t last_position(SqlConnection& sql, const char* table, const std::string& 
 
 }  // namespace
 
-void insert_scene_row(SqlConnection& sql, const Scene& scene) {
+void insert_scene_row(SqlConnection& sql, const StoryScene& scene) {
   sql.prepare("INSERT INTO scenes (id, project, position, name, text) VALUES (?, ?, ?, ?, ?)")
       .bind(std::string_view(scene.id))
       .bind(std::string_view(scene.project))
@@ -61,11 +61,11 @@ void insert_shot_row(SqlConnection& sql, const Shot& shot) {
       .run();
 }
 
-void ShotStore::insert_scene(const Scene& scene) {
+void ShotStore::insert_scene(const StoryScene& scene) {
   database_.writing([&](SqlConnection& sql) { insert_scene_row(sql, scene); });
 }
 
-std::optional<Scene> ShotStore::scene(const std::string& id) const {
+std::optional<StoryScene> ShotStore::scene(const std::string& id) const {
   return database_.reading([&](SqlConnection& sql) {
     SqlStatement row = sql.prepare(fmt::format("SELECT {} FROM scenes WHERE id = ?", kSceneColumns));
     row.bind(std::string_view(id));
@@ -73,7 +73,7 @@ std::optional<Scene> ShotStore::scene(const std::string& id) const {
   });
 }
 
-std::vector<Scene> ShotStore::scenes(const std::string& project) const {
+std::vector<StoryScene> ShotStore::scenes(const std::string& project) const {
   return database_.reading([&](SqlConnection& sql) {
     SqlStatement rows = sql.prepare(fmt::format("SELECT {} FROM scenes WHERE project = ? ORDER BY position, id", kSceneColumns));
     rows.bind(std::string_view(project));
@@ -81,7 +81,7 @@ std::vector<Scene> ShotStore::scenes(const std::string& project) const {
   });
 }
 
-void ShotStore::save_scene(const Scene& scene) {
+void ShotStore::save_scene(const StoryScene& scene) {
   database_.writing([&](SqlConnection& sql) {
     sql.prepare("UPDATE scenes SET name = ?, text = ?, position = ? WHERE id = ?")
         .bind(std::string_view(scene.name))

@@ -10,7 +10,7 @@
 namespace flux2 {
 
 // A part of a story, and a single view of it.
-struct Scene {
+struct StoryScene {
   std::string id, project, name, text;
   int64_t position = 0;
 };
@@ -28,10 +28,10 @@ class ShotStore {
  public:
   explicit ShotStore(SqlDatabase& database) : database_(database) {}
 
-  void insert_scene(const Scene& scene);  // at the end
-  std::optional<Scene> scene(const std::string& id) const;
-  std::vector<Scene> scenes(const std::string& project) const;
-  void save_scene(const Scene& scene);
+  void insert_scene(const StoryScene& scene);  // at the end
+  std::optional<StoryScene> scene(const std::string& id) const;
+  std::vector<StoryScene> scenes(const std::string& project) const;
+  void save_scene(const StoryScene& scene);
   bool remove_scene(const std::string& id);  // its shots stay
 
   void insert(const Shot& shot);  // at the end
@@ -47,7 +47,7 @@ class ShotStore {
 };
 
 // Within a transaction. A position of 0 means: at the end.
-void insert_scene_row(SqlConnection& sql, const Scene& scene);
+void insert_scene_row(SqlConnection& sql, const StoryScene& scene);
 void insert_shot_row(SqlConnection& sql, const Shot& shot);
 
 constexpr int64_t kMostShots = 10'000;  // of a project, with its scenes

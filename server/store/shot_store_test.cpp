@@ -11,8 +11,8 @@ namespace {
 class ShotStoreTest : public BothDatabasesTest {
  protected:
   ShotStore shots() { return ShotStore(*database_); }
-  Scene scene(const std::string& name) {
-    const Scene made{.id = new_id(), .project = {}, .name = name, .text = "EXT. FOREST", .position = 0};
+  StoryScene scene(const std::string& name) {
+    const StoryScene made{.id = new_id(), .project = {}, .name = name, .text = "EXT. FOREST", .position = 0};
     shots().insert_scene(made);
     return made;
   }
@@ -29,7 +29,7 @@ class ShotStoreTest : public BothDatabasesTest {
 INSTANTIATE_BOTH_DATABASES(ShotStoreTest);
 
 TEST_P(ShotStoreTest, KeepsScenesAndShotsInOrder) {
-  Scene first = scene("One"), second = scene("Two");
+  StoryScene first = scene("One"), second = scene("Two");
   const Shot b = shot(second.id, {{"action", "b"}}), a = shot(first.id, {{"action", "a"}}), loose = shot("", {{"action", "c"}});
   auto list = shots().list("");
   ASSERT_EQ(list.size(), 3u);

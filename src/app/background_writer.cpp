@@ -9,6 +9,7 @@ void BackgroundWriter::add(const Picture& picture, GenerationRecord record, cons
   while (!pending_.empty() && pending_.size() >= threads_) write_first();
   Picture kept{.decoded = {},
                .seed = picture.seed,
+               .variation = picture.variation,
                .index = picture.index,
                .decoded_in_f32 = picture.decoded_in_f32,
                .rows = picture.rows,

@@ -50,9 +50,7 @@ class Captioning : public testing::Test {
   ~Captioning() override { fs::remove_all(folder_); }
 
   void image(const std::string& name, int width) const { save_image(folder_ / name, encode_png(Image(width, 4, 3))); }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
   std::string text(const std::string& name) const { return fs::exists(folder_ / name) ? read_text_file(folder_ / name) : "none"; }
   CaptionReport run(CaptionOptions options = {}, const Rewriter::Cancelled& cancelled = {}) {
     options.folder = folder_;

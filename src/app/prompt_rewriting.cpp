@@ -114,8 +114,10 @@ std::vector<ResolvedRequest> one_by_one(std::vector<ResolvedRequest> requests) {
     for (int k = 0; batch > 1 && k < batch; ++k) {
       ResolvedRequest& one = single.emplace_back(resolved);
       one.request.batch = 1;
-      one.request.seed += static_cast<uint64_t>(k);
-      one.record.request.seed = static_cast<int64_t>(one.request.seed);
+      const auto [seed, variation] = resolved.request.seed_of_image(k);
+      one.request.seed = seed, one.request.variation = variation;
+      one.record.request.seed = static_cast<int64_t>(seed);
+      if (variation) one.record.request.variation = variation->text();
     }
     if (batch <= 1) single.push_back(std::move(resolved));
   }

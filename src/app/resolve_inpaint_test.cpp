@@ -52,7 +52,7 @@ TEST_F(InpaintOptionsOf, SelectionsAddUp) {
   for (int x = 200; x < 264; ++x) *changed.at(x, 300) = 200;
   const std::string other = file("changed.png", changed);
   EXPECT_GE(ask({"-i", canvas_, "--mask-from-diff", other, "--crop", "0"}).request.width, 64);
-  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("--mask-wand"));
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("mask_wand"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-from-diff", canvas_}), HasSubstr("do not differ"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-color", "#ffffff"}), HasSubstr("no pixel has the colour #ffffff"));
 }
@@ -184,7 +184,8 @@ TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 is outside"));
   EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));
-  EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door"}), HasSubstr("not available yet"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door", "--mask-service", "http://127.0.0.1:1"}),
+              HasSubstr("--mask-text: the mask service cannot be used"));
 }
 
 }  // namespace

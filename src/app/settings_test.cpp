@@ -117,6 +117,7 @@ TEST(Settings, EveryConfigurableFieldComesFromEnvironmentAndFile) {
                               : f.name == "metadata"        ? "none"
                               : f.name == "ref_pixels"      ? "65536"
                               : f.name == "upsample_url"    ? "http://localhost/v1"
+                              : f.name == "mask_service"    ? "http://localhost:8001"
                               : f.name == "upsample_params" ? "{}"
                               : f.check_text                ? "off"
                                                             : "some text";

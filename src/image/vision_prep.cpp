@@ -11,8 +11,8 @@ namespace flux2 {
 
 Image vision_image(const Image& image, const VisionRules& rules) {
   const int step = rules.patch * rules.merge;
-  require(step > 0 && rules.longest > 0 && image.width > 0 && image.height > 0, "an image of {}×{} for patches of {}", image.width,
-          image.height, step);
+  require(step > 0 && rules.longest > 0 && image.width > 0 && image.height > 0, "an image of {}×{} for patches of {}",
+          image.width, image.height, step);
   double height = image.height, width = image.width;
   const double ratio = std::max(height / rules.longest, width / rules.longest);
   if (ratio > 1) height = std::floor(height / ratio), width = std::floor(width / ratio);

@@ -17,7 +17,7 @@ class PromptRows {
 
   Tensor next(std::span<const int32_t> ids) {
     const auto count = static_cast<int64_t>(ids.size());
-    const Tensor rows = embedding(Tensor::from<int32_t>(stream_, DType::I32, {1, count}, ids), model_.embed_tokens, activations_);
+    Tensor rows = embedding(Tensor::from<int32_t>(stream_, DType::I32, {1, count}, ids), model_.embed_tokens, activations_);
     if (!images_.rows.defined()) return rows;
     for (int64_t at = 0; at < count;) {
       int64_t end = at;

@@ -13,8 +13,8 @@ struct VisionConfig {
   int64_t hidden = 1024, intermediate = 4096, layers = 24, heads = 16;
   int64_t image = 1540, patch = 14, merge = 2;  // longest side of an image; sides of a patch; patches of a token, a side
   double rope_theta = 10000;
-  int64_t text_hidden = 5120;     // of the language model
-  float projector_eps = 1e-5f;    // the language model's
+  int64_t text_hidden = 5120;           // of the language model
+  float projector_eps = 1e-5f;          // the language model's
   static constexpr float kEps = 1e-5f;  // of the tower's norms
 
   int64_t head_dim() const { return hidden / heads; }

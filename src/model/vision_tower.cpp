@@ -53,9 +53,7 @@ VisionLayer::VisionLayer(const VisionConfig& c)
 Tensor VisionLayer::operator()(const Tensor& x, const Rope& rope) const {
   constexpr float eps = VisionConfig::kEps;
   const Tensor a = rms_norm(x, attention_norm, {.eps = eps, .as = takes(x, {&q, &k, &v})});
-  const auto as_heads = [&](const Linear& projection) {
-    return reshape(projection(a), {x.dim(0), x.dim(1), heads, head_dim});
-  };
+  const auto as_heads = [&](const Linear& projection) { return reshape(projection(a), {x.dim(0), x.dim(1), heads, head_dim}); };
   const Tensor seen = x + o(attention(rope(as_heads(q)), rope(as_heads(k)), as_heads(v)));
   const Tensor b = rms_norm(seen, ffn_norm, {.eps = eps, .as = takes(seen, {&gate, &up})});
   return seen + down(swiglu(gate(b), up(b), down.takes(seen)));

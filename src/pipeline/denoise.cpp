@@ -44,6 +44,7 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     canvas.emplace(session, request, conditions.canvas, x);
     x = canvas->noised(sigmas[0]);
   }
+  const SeamlessVelocity seamless(*session.stream, request);
   GuidedStep guided(session, request, conditions, static_cast<int64_t>(noise.size()), progress.before_block());
   SamplerRun sampler(request.sampler, sigmas);
   StepCache cache(request.cache_tolerance, sigmas);
@@ -62,11 +63,9 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
     bool first = true;
-    const GridShift shift = seamless_shift(request, i);
     Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
-      v = cache.velocity(
-          at, [&] { return shift.is_none() ? guided.velocity(state, sigma) : shift.undo(guided.velocity(shift(state), sigma)); });
+      v = cache.velocity(at, [&] { return seamless(state, [&](const Tensor& seen) { return guided.velocity(seen, sigma); }); });
       if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
       return v;
     });

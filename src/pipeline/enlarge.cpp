@@ -56,8 +56,9 @@ void copy_tile(const Image& tile, const Span& down, const Span& across, int scal
 
 Image enlarge_rgb(const Upscaler& network, Stream& stream, const Image& rgb, const EnlargeOptions& options) {
   const int scale = network.config.scale, fold = network.config.fold();
-  const auto down = spans(rgb.height, options.tile, options.overlap, fold);
-  const auto across = spans(rgb.width, options.tile, options.overlap, fold);
+  // Features are as large as the pixels that are folded into them.
+  const auto down = spans(rgb.height, options.tile, fold * options.overlap, fold);
+  const auto across = spans(rgb.width, options.tile, fold * options.overlap, fold);
   const int tiles = static_cast<int>(down.size() * across.size());
   Image large(scale * rgb.width, scale * rgb.height, 3);
   int tile = 0;

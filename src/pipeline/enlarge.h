@@ -19,8 +19,8 @@ struct EnlargeOptions {
 };
 
 // The image `scale` times as large. It is computed in tiles of at most options.tile pixels each way, each with a border of
-// options.overlap pixels that is cut off afterwards. If memory runs out, tiles become smaller. Transparency is enlarged with
-// Lanczos. Grey images become RGB. Throws Cancelled if the caller wants to stop.
+// options.overlap features (of one pixel each; x2: of 2×2 pixels, x1: 4×4) that is cut off afterwards. If memory runs out, tiles
+// become smaller. Transparency is enlarged with Lanczos. Grey images become RGB. Throws Cancelled if the caller wants to stop.
 Image enlarge(const Upscaler& network, Stream& stream, const Image& image, const EnlargeOptions& options = {});
 
 // What the network makes of a whole image, before it is rounded: [3, H, W] in F32, in host memory. For comparisons.

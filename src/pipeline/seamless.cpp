@@ -1,16 +1,16 @@
 #include "pipeline/seamless.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "ops/arithmetic.h"
 #include "ops/view.h"
 
 namespace flux2 {
 
 namespace {
 
-// Beyond this many positions the decoder's convolutions hardly reach; its attention sees everything anyway.
+// In positions. The decoder's convolutions hardly reach farther; its attention sees everything anyway.
 constexpr int64_t kMargin = 4;
 
 // The part from `first` on comes to the front. grid [N, rows, columns, C].
@@ -24,6 +24,16 @@ Tensor with_margin(const Tensor& grid, int axis, int64_t margin) {
   if (margin == 0) return grid;
   const int64_t length = grid.dim(axis);
   return concat({grid.narrowed(axis, length - margin, margin), grid, grid.narrowed(axis, 0, margin)}, axis);
+}
+
+// How far each position is from the nearest edge of a window that begins at `shift`, from nearly 0 to 1.
+std::vector<float> from_edge(int64_t length, int64_t shift) {
+  std::vector<float> distance(static_cast<size_t>(length));
+  for (int64_t i = 0; i < length; ++i) {
+    const int64_t seen = (i + shift) % length;
+    distance[static_cast<size_t>(i)] = static_cast<float>(2 * std::min(seen, length - 1 - seen) + 1) / static_cast<float>(length);
+  }
+  return distance;
 }
 
 }  // namespace
@@ -45,28 +55,53 @@ Tensor GridShift::undo(const Tensor& tokens) const {
   return GridShift(rows_, columns_, (rows_ - down_) % rows_, (columns_ - right_) % columns_)(tokens);
 }
 
-GridShift seamless_shift(const Request& request, int step) {
-  // Multiples of the golden ratio: edges of any few steps in a row lie far apart.
-  constexpr double kGolden = 0.6180339887498949;
-  const double part = (step + 1) * kGolden - std::floor((step + 1) * kGolden);
-  const auto along = [&](bool wraps, int64_t length) {
-    return wraps ? std::min(static_cast<int64_t>(part * static_cast<double>(length)), length - 1) : 0;
+SeamlessVelocity::SeamlessVelocity(Stream& stream, const Request& request) {
+  if (!request.tile_x && !request.tile_y) return;
+  const int64_t rows = request.rows(), columns = request.columns();
+  const auto shifts = [](bool wraps, int64_t length) {
+    return wraps && length > 1 ? std::vector<int64_t>{0, length / 2} : std::vector<int64_t>{0};
   };
-  return {request.rows(), request.columns(), along(request.tile_y, request.rows()), along(request.tile_x, request.columns())};
+  const auto downs = shifts(request.tile_y, rows), rights = shifts(request.tile_x, columns);
+  std::vector<std::vector<float>> weights;
+  std::vector<float> sum(static_cast<size_t>(rows * columns));
+  for (const int64_t down : downs)
+    for (const int64_t right : rights) {
+      const auto vertical = from_edge(rows, down), horizontal = from_edge(columns, right);
+      auto& weight = weights.emplace_back(sum.size());
+      for (size_t i = 0; i < sum.size(); ++i) {
+        const size_t row = i / static_cast<size_t>(columns), column = i % static_cast<size_t>(columns);
+        weight[i] = (request.tile_y ? vertical[row] : 1.0f) * (request.tile_x ? horizontal[column] : 1.0f);
+        sum[i] += weight[i];
+      }
+    }
+  for (size_t k = 0; k < weights.size(); ++k) {
+    for (size_t i = 0; i < sum.size(); ++i) weights[k][i] /= sum[i];
+    views_.push_back({GridShift(rows, columns, downs[k / rights.size()], rights[k % rights.size()]),
+                      Tensor::from<float>(stream, DType::F32, {1, rows * columns, 1}, weights[k])});
+  }
 }
 
-WrappedGrid::WrappedGrid(const Request& request, const Tensor& tokens)
-    : tokens_(tokens),
-      rows_(request.rows()),
+Tensor SeamlessVelocity::operator()(const Tensor& x, const std::function<Tensor(const Tensor&)>& velocity) const {
+  if (views_.empty()) return velocity(x);
+  Tensor sum;
+  for (const View& view : views_) {
+    const Tensor part = view.shift.undo(velocity(view.shift(x))) * view.weight;
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+WrappedGrid::WrappedGrid(const Request& request)
+    : rows_(request.rows()),
       columns_(request.columns()),
       margin_rows_(request.tile_y ? std::min(kMargin, rows_) : 0),
-      margin_columns_(request.tile_x ? std::min(kMargin, columns_) : 0) {
-  if (!is_wrapped()) return;
-  const int64_t channels = tokens.dim(2);
-  const Tensor grid = tokens.reshaped({1, rows_, columns_, channels});
-  const Tensor wider = with_margin(with_margin(grid, 1, margin_rows_), 2, margin_columns_).contiguous();
-  rows_ += 2 * margin_rows_, columns_ += 2 * margin_columns_;
-  tokens_ = wider.reshaped({1, rows_ * columns_, channels});
+      margin_columns_(request.tile_x ? std::min(kMargin, columns_) : 0) {}
+
+Tensor WrappedGrid::wrapped(const Tensor& tokens) const {
+  if (!is_wrapped()) return tokens;
+  const Tensor grid = tokens.reshaped({tokens.dim(0), rows_, columns_, tokens.dim(2)});
+  const Tensor whole = with_margin(with_margin(grid, 1, margin_rows_), 2, margin_columns_).contiguous();
+  return whole.reshaped({tokens.dim(0), rows() * columns(), tokens.dim(2)});
 }
 
 Planes WrappedGrid::middle(const Planes& decoded) const {

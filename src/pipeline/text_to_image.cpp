@@ -165,13 +165,13 @@ Picture picture_of(Session& session, const Request& request, const Tensor& z, in
   picture.latents = planes_of_tokens(z);
   if (has_nan(picture.latents)) throw damaged_model(session, "the transformer produced values that are not numbers");
   if (!request.decode) return picture;
-  const WrappedGrid grid(request, z);  // a seamless image is decoded with the other side beyond each edge
+  const WrappedGrid grid(request);
+  const Tensor tokens = grid.wrapped(z);
   std::function<DecodedPicture()> in_f32;
-  if (session.decode_in_f32)
-    in_f32 = [&] { return DecodedPicture(session.decode_in_f32(grid.tokens(), grid.rows(), grid.columns())); };
+  if (session.decode_in_f32) in_f32 = [&] { return DecodedPicture(session.decode_in_f32(tokens, grid.rows(), grid.columns())); };
   const bool only_in_f32 = session.always_decode_in_f32 && in_f32;
   const auto decode = [&] {
-    return only_in_f32 ? in_f32() : decode_in_less_memory(session, grid.tokens(), grid.rows(), grid.columns(), progress);
+    return only_in_f32 ? in_f32() : decode_in_less_memory(session, tokens, grid.rows(), grid.columns(), progress);
   };
   picture.decoded = checked_decode(decode, only_in_f32 ? nullptr : in_f32, session, picture.decoded_in_f32);
   if (grid.is_wrapped()) picture.decoded = DecodedPicture(grid.middle(picture.decoded.planes()));

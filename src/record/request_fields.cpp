@@ -199,7 +199,7 @@ std::vector<Field> make_fields() {
        .section = "generate",
        .project = Field::Always,
        .member = &R::tile,
-       .choices = {"x", "y", "both", "off"},
+       .choices = {"off", "x", "y", "both"},
        .record_key = "tile"},
       {.name = "from", .unit = "FILE", .help = "reuse the settings of this image", .member = &R::from},
       {.name = "remix", .unit = "FILE", .help = "reuse the settings of this image with a new seed", .member = &R::remix},

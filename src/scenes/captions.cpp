@@ -10,7 +10,7 @@ namespace flux2 {
 
 namespace {
 
-std::string pattern_word(Pattern pattern) { return pattern == Pattern::Stripes ? "stripes" : "dots"; }
+std::string pattern_word(ScenePattern pattern) { return pattern == ScenePattern::Stripes ? "stripes" : "dots"; }
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
@@ -62,19 +62,19 @@ std::string colour_word(int colour, SceneRandom& random) {
 std::string noun_of(const SceneObject& object, SceneRandom& random, const SpriteSheet& sheet) {
   if (object.is_thing()) return usual_word(sheet.words(object.thing), random);
   std::string noun = colour_word(object.fill.colour, random) + " " + usual_word(words_of(object.figure), random);
-  if (object.fill.pattern != Pattern::Plain)
+  if (object.fill.pattern != ScenePattern::Plain)
     noun += fmt::format(" with {} {}", colour_word(object.fill.second, random), pattern_word(object.fill.pattern));
   return noun;
 }
 
 std::string background_words(const Fill& fill, SceneRandom& random) {
   const std::string colour = colour_word(fill.colour, random);
-  if (fill.pattern == Pattern::Plain) {
+  if (fill.pattern == ScenePattern::Plain) {
     if (random.chance(0.1)) return "a plain " + colour + " background";
     return with_article(colour) + " background";
   }
   const std::string second = colour_word(fill.second, random);
-  if (fill.pattern == Pattern::Gradient)
+  if (fill.pattern == ScenePattern::Gradient)
     return fmt::format("a gradient background from {} {} {}", colour, fill.direction == 0 ? "to" : "down to", second);
   return fmt::format("{} background with {} {}", with_article(colour), second, pattern_word(fill.pattern));
 }
@@ -97,7 +97,7 @@ std::string describe(const Scene& scene, SceneRandom& random, const SpriteSheet&
     case 3: return as_sentence(fmt::format("there {} {} on {}", one ? "is" : "are", content, background), random);
     case 4: return as_sentence(fmt::format("a drawing that shows {} on {}", content, background), random);
     case 5:
-      if (scene.background.pattern == Pattern::Plain)
+      if (scene.background.pattern == ScenePattern::Plain)
         return as_sentence(fmt::format("{}. the background is {}", content, colour_word(scene.background.colour, random)),
                            random);
       break;

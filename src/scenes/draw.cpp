@@ -34,11 +34,8 @@ inline float figure_distance(float x, float y) {
   } else if constexpr (kFigure == Figure::Star) {
     // The five edges of a pentagon, prolonged: a point of the star is outside one of them at most.
     // The y axis points down, so the first tip points up.
-    constexpr float kEdges[5][2] = {{0, -1},
-                                    {0.9510565f, -0.309017f},
-                                    {0.5877853f, 0.809017f},
-                                    {-0.5877853f, 0.809017f},
-                                    {-0.9510565f, -0.309017f}};
+    constexpr float kEdges[5][2] = {
+        {0, -1}, {0.9510565f, -0.309017f}, {0.5877853f, 0.809017f}, {-0.5877853f, 0.809017f}, {-0.9510565f, -0.309017f}};
     constexpr float kInner = 0.309017f * 1.08f;
     float first = -10, second = -10;
     for (const auto& edge : kEdges) {
@@ -72,7 +69,7 @@ float second_share(const Fill& fill, float x, float y, float shorter) {
     const float t = at / period + shift;
     return t - std::floor(t) - 0.5f;  // −0.5 … 0.5
   };
-  if (fill.pattern == Pattern::Stripes) {
+  if (fill.pattern == ScenePattern::Stripes) {
     constexpr float kRoot = 0.70710678f;
     const float along = fill.direction == 0   ? x
                         : fill.direction == 1 ? y
@@ -80,7 +77,7 @@ float second_share(const Fill& fill, float x, float y, float shorter) {
                                               : kRoot * (x - y);
     return covered((std::abs(wave(along, fill.shift_x)) - 0.25f) * period);
   }
-  if (fill.pattern == Pattern::Dots) {
+  if (fill.pattern == ScenePattern::Dots) {
     const float u = wave(x, fill.shift_x), v = wave(y, fill.shift_y);
     return covered((std::sqrt(u * u + v * v) - 0.28f) * period);
   }
@@ -94,11 +91,12 @@ void paint(uint8_t* pixel, const Fill& fill, float second) {
 void paint_background(const Fill& fill, Image& image) {
   const float shorter = static_cast<float>(std::min(image.width, image.height));
   // Most patterns do not change from row to row, or are one colour in a row.
-  const bool by_row = (fill.pattern == Pattern::Stripes || fill.pattern == Pattern::Gradient) && fill.direction == 1;
-  const bool all_equal = fill.pattern == Pattern::Plain ||
-                         ((fill.pattern == Pattern::Stripes || fill.pattern == Pattern::Gradient) && fill.direction == 0);
+  const bool by_row = (fill.pattern == ScenePattern::Stripes || fill.pattern == ScenePattern::Gradient) && fill.direction == 1;
+  const bool all_equal =
+      fill.pattern == ScenePattern::Plain ||
+      ((fill.pattern == ScenePattern::Stripes || fill.pattern == ScenePattern::Gradient) && fill.direction == 0);
   const auto share_at = [&](int x, int y) {
-    if (fill.pattern == Pattern::Gradient)
+    if (fill.pattern == ScenePattern::Gradient)
       return fill.direction == 0 ? static_cast<float>(x) / static_cast<float>(image.width - 1)
                                  : static_cast<float>(y) / static_cast<float>(image.height - 1);
     return second_share(fill, static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f, shorter);
@@ -108,7 +106,7 @@ void paint_background(const Fill& fill, Image& image) {
       std::memcpy(image.row(y), image.row(0), image.row_bytes());
       continue;
     }
-    if (by_row || fill.pattern == Pattern::Plain) {
+    if (by_row || fill.pattern == ScenePattern::Plain) {
       uint8_t first[3];
       paint(first, fill, share_at(0, y));
       for (int x = 0; x < image.width; ++x) std::memcpy(image.at(x, y), first, 3);
@@ -139,7 +137,7 @@ void paint_figure(const SceneObject& object, Image& image) {
   const Frame f = frame_of(object, image);
   const float c = std::cos(object.angle) / f.radius, s = std::sin(object.angle) / f.radius;
   const float shorter = static_cast<float>(std::min(image.width, image.height));
-  const bool plain = object.fill.pattern == Pattern::Plain;
+  const bool plain = object.fill.pattern == ScenePattern::Plain;
   std::vector<float> shares(static_cast<size_t>(std::max(0, f.right - f.left)));
   for (int y = f.top; y < f.bottom; ++y) {
     const float v = static_cast<float>(y) + 0.5f - f.y;

@@ -76,8 +76,8 @@ TEST(DrawScene, EdgesAreSmooth) {
 }
 
 TEST(DrawScene, PatternsHaveBothColours) {
-  for (const Pattern pattern : {Pattern::Stripes, Pattern::Dots, Pattern::Gradient})
-    for (int direction = 0; direction < (pattern == Pattern::Gradient ? 2 : 4); ++direction) {
+  for (const ScenePattern pattern : {ScenePattern::Stripes, ScenePattern::Dots, ScenePattern::Gradient})
+    for (int direction = 0; direction < (pattern == ScenePattern::Gradient ? 2 : 4); ++direction) {
       Scene scene;
       scene.background = plain_fill(0);
       scene.background.pattern = pattern;

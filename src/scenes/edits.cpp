@@ -178,7 +178,7 @@ SceneEdit random_edit(EditKind kind, SceneRandom& random, const SceneOptions& op
       }
       case EditKind::Background: {
         const std::string words = background_words(edit.target.background, random);
-        if (edit.target.background.pattern == Pattern::Plain && random.chance(0.6)) {
+        if (edit.target.background.pattern == ScenePattern::Plain && random.chance(0.6)) {
           const std::string colour = colour_word(edit.target.background.colour, random);
           say({fmt::format("make the background {}", colour), fmt::format("change the background to {}", colour)});
         } else {

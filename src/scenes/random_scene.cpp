@@ -29,13 +29,13 @@ void free_colours(Fill& fill, SceneRandom& random, const SceneOptions& options) 
   fill.second_rgb = any_colour(random);
 }
 
-void add_pattern(Fill& fill, Pattern pattern, int second, SceneRandom& random) {
+void add_pattern(Fill& fill, ScenePattern pattern, int second, SceneRandom& random) {
   fill.pattern = pattern;
   fill.second = second;
   fill.second_rgb = scene_colours()[static_cast<size_t>(second)].rgb;
   fill.shift_x = random.between(0, 1);
   fill.shift_y = random.between(0, 1);
-  fill.direction = random.below(pattern == Pattern::Gradient ? 2 : 4);
+  fill.direction = random.below(pattern == ScenePattern::Gradient ? 2 : 4);
 }
 
 // Moves the centre until the whole object is visible.
@@ -114,7 +114,7 @@ int random_colour(SceneRandom& random, const std::vector<int>& others) {
 }
 
 std::vector<int> colours_of(const Fill& fill) {
-  if (fill.pattern == Pattern::Plain) return {fill.colour};
+  if (fill.pattern == ScenePattern::Plain) return {fill.colour};
   return {fill.colour, fill.second};
 }
 
@@ -129,10 +129,10 @@ std::vector<int> colours_in(const Scene& scene) {
 Fill random_background(SceneRandom& random, const SceneOptions& options) {
   Fill fill = plain_fill(random_colour(random, {}));
   if (random.chance(options.pattern_share)) {
-    const std::vector<Pattern> patterns = {Pattern::Stripes, Pattern::Dots, Pattern::Gradient};
-    const Pattern pattern = random.one_of(patterns);
+    const std::vector<ScenePattern> patterns = {ScenePattern::Stripes, ScenePattern::Dots, ScenePattern::Gradient};
+    const ScenePattern pattern = random.one_of(patterns);
     add_pattern(fill, pattern, random_colour(random, {fill.colour}), random);
-    fill.period = pattern == Pattern::Stripes ? random.between(0.16, 0.22) : random.between(0.14, 0.19);
+    fill.period = pattern == ScenePattern::Stripes ? random.between(0.16, 0.22) : random.between(0.14, 0.19);
   }
   free_colours(fill, random, options);
   return fill;
@@ -152,7 +152,8 @@ SceneObject random_object(SceneRandom& random, const SceneOptions& options, cons
   if (wide && random.chance(options.pattern_share / 2)) {
     std::vector<int> taken = other_colours;
     taken.push_back(object.fill.colour);
-    add_pattern(object.fill, random.chance(0.5) ? Pattern::Stripes : Pattern::Dots, random_colour(random, taken), random);
+    add_pattern(object.fill, random.chance(0.5) ? ScenePattern::Stripes : ScenePattern::Dots, random_colour(random, taken),
+                random);
     object.fill.period = random.between(0.09, 0.11);
   }
   free_colours(object.fill, random, options);

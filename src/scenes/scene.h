@@ -13,7 +13,7 @@ using Rgb8 = std::array<uint8_t, 3>;
 enum class Figure { Circle, Square, Triangle, Star, Heart, Diamond, Ring, Cross };
 constexpr int kFigures = 8;
 
-enum class Pattern { Plain, Stripes, Dots, Gradient };  // objects have the first three
+enum class ScenePattern { Plain, Stripes, Dots, Gradient };  // objects have the first three
 
 enum class SizeWord { Small, Medium, Large };
 
@@ -25,7 +25,7 @@ struct Place {
 
 // How an area is filled. Lengths are shares of the shorter side of the picture.
 struct Fill {
-  Pattern pattern = Pattern::Plain;
+  ScenePattern pattern = ScenePattern::Plain;
   int colour = 0, second = 0;      // of the pattern, in scene_colours()
   Rgb8 rgb = {}, second_rgb = {};  // what is painted
   float period = 0.16f;            // of stripes and dots

@@ -11,9 +11,8 @@ namespace flux2 {
 namespace {
 
 constexpr const char* kImage = "[IMG]";
-constexpr std::string_view kMarkers[] = {"<s>",         "</s>",           "[INST]",     "[/INST]",
-                                                              "[IMG]",       "[IMG_BREAK]",    "[IMG_END]",  "[SYSTEM_PROMPT]",
-                                                              "[/SYSTEM_PROMPT]"};
+constexpr std::string_view kMarkers[] = {"<s>",         "</s>",      "[INST]",          "[/INST]",         "[IMG]",
+                                         "[IMG_BREAK]", "[IMG_END]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"};
 
 int32_t marker(const BpeTokenizer& tokenizer, const char* name) {
   const auto id = tokenizer.id_of(name);

@@ -27,21 +27,22 @@ BpeTokenizer byte_tokenizer() {
   }
   for (int id = 0; id < kSpecialTokens; ++id)
     specials.push_back({{"rank", id}, {"token_str", tekken_special_token(id)}, {"is_control", true}});
-  return BpeTokenizer(parse_tekken(Json{{"config",
-                                         {{"pattern", kTekkenSplitPattern},
-                                          {"num_vocab_tokens", 256},
-                                          {"default_vocab_size", kSpecialTokens + 256},
-                                          {"default_num_special_tokens", kSpecialTokens},
-                                          {"version", "v7"}}},
-                                        {"vocab", vocabulary},
-                                        {"special_tokens", specials}}
-                                       .dump()));
+  return BpeTokenizer(parse_tekken(Json{
+      {"config",
+       {{"pattern", kTekkenSplitPattern},
+        {"num_vocab_tokens", 256},
+        {"default_vocab_size", kSpecialTokens + 256},
+        {"default_num_special_tokens", kSpecialTokens},
+        {"version", "v7"}}},
+      {"vocab", vocabulary},
+      {"special_tokens", specials}}.dump()));
 }
 
 TEST(MistralChat, TurnsAndImages) {
   const BpeTokenizer t = byte_tokenizer();
   const ChatTokens tokens = mistral_chat_tokens(t, "s", {{{.image = TokenGrid{2, 3}}}, {{.text = "x"}}});
-  EXPECT_THAT(tokens.ids, ElementsAre(1, 17, token_of_byte('s'), 18, 3, 10, 10, 10, 12, 10, 10, 10, 13, 4, 3, token_of_byte('x'), 4));
+  EXPECT_THAT(tokens.ids,
+              ElementsAre(1, 17, token_of_byte('s'), 18, 3, 10, 10, 10, 12, 10, 10, 10, 13, 4, 3, token_of_byte('x'), 4));
   EXPECT_THAT(tokens.stop, ElementsAre(2));
   EXPECT_EQ(image_token(t), 10);
   EXPECT_EQ((TokenGrid{28, 28}.tokens()), 812);

@@ -16,8 +16,9 @@ void AutoencoderRun::Parts::resume(const std::filesystem::path& folder) {
 void AutoencoderRun::Parts::save_checkpoint(const std::filesystem::path& file, int64_t at_epoch) {
   RunFacts facts = facts_at({step, at_epoch, total_steps, total_epochs}, in.facts, options, *in.data);
   if (options.metadata_arch.empty()) facts.modelspec.architecture = "Flux.2-autoencoder";
-  const CheckpointFormat format{.precision = std::nullopt,
-                                .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+  const CheckpointFormat format{
+      .precision = options.save_precision == "float" ? std::nullopt : std::optional(save_precision_named(options.save_precision)),
+      .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   write_weights(file, [&](const std::filesystem::path& path) {
     if (network->trains_encoder()) {
       const LatentStatistics s =

@@ -174,7 +174,7 @@ const std::vector<TrainField>& train_fields() {
       {"save_precision",
        "Output",
        "NAME",
-       "float, fp16 or bf16 (default: float)",
+       "float, fp32, fp16 or bf16 (default: float; a whole model then keeps the type of its weights)",
        &TrainOptions::save_precision,
        {"float", "fp32", "fp16", "bf16"}},
       {"save_every_n_epochs", "Output", "N", "save the adapter after every N epochs", &TrainOptions::save_every_n_epochs},

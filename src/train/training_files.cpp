@@ -26,10 +26,11 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
                           .alpha = adapter.alpha,
                           .dropout = adapter.dropout.element > 0 ? std::optional(adapter.dropout.element) : std::nullopt,
                           .args = network_args_json(options)};
-  // A whole model keeps the type of its weights.
-  const CheckpointFormat format{
-      .precision = options.full ? std::nullopt : std::optional(save_precision_named(options.save_precision)),
-      .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+  // A whole model keeps the type of its weights unless another one is asked for.
+  const CheckpointFormat format{.precision = options.full && options.save_precision == "float"
+                                                 ? std::nullopt
+                                                 : std::optional(save_precision_named(options.save_precision)),
+                                .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
   write_weights(file, [&](const std::filesystem::path& path) {
     const WrittenCheckpoint written = write_checkpoint(path, network->tensors(), facts, format);
     if (log)

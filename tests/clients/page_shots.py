@@ -160,10 +160,10 @@ def rewriting_steps(page, service):
     page.keyboard.press("Escape")
     service.may_answer.clear()
     expand()
+    wait_until(lambda: service.waiting == 1)
     page.keyboard.press("Escape")
-    asked = len(service.asked)
-    service.may_answer.set()
-    wait_until(lambda: len(service.asked) > asked - 1 and service.waiting == 0)
+    with page.expect_response("**/prompt/rewrite"):
+        service.may_answer.set()
     check("an answer that comes too late changes nothing", prompt.input_value() == "a fox" and dialog.count() == 0)
     tab(page, "edit")
     shown(page).locator("input[type=file]").first.set_input_files([file_of("a.png", png(64, 64, lambda x, y: (x, y, 90)))])
@@ -185,16 +185,16 @@ class FakeChat:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                chat.waiting += 1
                 chat.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                chat.waiting += 1
                 chat.may_answer.wait(60)
+                chat.waiting -= 1
                 body = chat.answer if chat.answer == "nonsense" else json.dumps({"choices": [{"message": {"content": chat.answer}}], "usage": {"completion_tokens": 9}})
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body.encode())))
                 self.end_headers()
                 self.wfile.write(body.encode())
-                chat.waiting -= 1
 
             def log_message(self, *_):
                 pass

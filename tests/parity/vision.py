@@ -41,12 +41,21 @@ def expected_answer(model, tokenizer, processor, image):
     with torch.no_grad():
         out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=made["pixel_values"].float(),
                              image_sizes=made["image_sizes"], max_new_tokens=TOKENS, do_sample=False, eos_token_id=2, pad_token_id=11)
-    return (rows, columns), tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True, clean_up_tokenization_spaces=True)
+    return (rows, columns), tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def same(ours, theirs):
-    """The program takes quotes and unfinished sentences off; what is left must be part of the reference's answer."""
-    return len(ours) > 0 and ours in theirs and len(ours) * 2 >= len(theirs.strip())
+def shown(text):
+    """What the program prints of an answer that ends at the limit of its length: the clean-up of older versions of transformers, no
+    spaces or quotes around it, and no unfinished sentence."""
+    for loose, tight in ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"), (" 's", "'s"),
+                         (" 've", "'ve"), (" 're", "'re")):
+        text = text.replace(loose, tight)
+    text = text.strip()
+    for quote in "\"'":
+        if len(text) > 1 and text[0] == text[-1] == quote and quote not in text[1:-1]:
+            text = text[1:-1].strip()
+    stop = max(text.rfind(mark) for mark in ".!?")
+    return text[:stop + 1] if stop >= 0 else text
 
 
 def run(report, program, scratch):
@@ -75,5 +84,5 @@ def run_all(report, program, scratch):
                 report.check(f"model {seed}, {name}: refused", control, f"{ours!r} for {theirs!r}")
                 continue
             compared += 1
-            report.check(f"model {seed}, {name}: text", same(ours, theirs), f"{ours!r}, expected {theirs!r}")
+            report.equal(f"model {seed}, {name}: text", ours, shown(theirs))
     report.check("some answers were texts", compared > 0, "all were refused")

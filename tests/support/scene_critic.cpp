@@ -23,10 +23,10 @@ std::string noun(const SceneObject& object, const SpriteSheet& sheet) {
 std::string on_background(const Fill& fill) {
   const std::string start = fmt::format(" on {} background", with_article(first_word(fill.colour)));
   switch (fill.pattern) {
-    case Pattern::Plain: return start;
-    case Pattern::Stripes: return fmt::format("{} with {} stripes", start, first_word(fill.second));
-    case Pattern::Dots: return fmt::format("{} with {} dots", start, first_word(fill.second));
-    case Pattern::Gradient: break;
+    case ScenePattern::Plain: return start;
+    case ScenePattern::Stripes: return fmt::format("{} with {} stripes", start, first_word(fill.second));
+    case ScenePattern::Dots: return fmt::format("{} with {} dots", start, first_word(fill.second));
+    case ScenePattern::Gradient: break;
   }
   return fmt::format(" on a gradient background from {} {} {}", first_word(fill.colour), fill.direction == 0 ? "to" : "down to",
                      first_word(fill.second));
@@ -118,7 +118,8 @@ ScoreCase edit_case(const std::string& category, int number, SceneRandom& random
     return question;
   }
   question.inpaint = category == "inpaint";
-  const EditKind kind = question.inpaint ? EditKind::Add : static_cast<EditKind>(number % kEditKinds);
+  EditKind kind = question.inpaint ? EditKind::Add : static_cast<EditKind>(number % kEditKinds);
+  if (category == "kept" && kind == EditKind::Background) kind = EditKind::Recolour;  // of which little is kept
   SceneEdit edit = random_edit(kind, random, options, sheet, 1);
   question.scene = edit.target;
   question.references = {edit.source};
@@ -202,7 +203,7 @@ bool sees_size(const Blob& blob, const SceneObject& object) {
 
 bool sees_pattern(const SeenBackground& seen, const Fill& fill) {
   if (seen.pattern != fill.pattern) return false;
-  if (fill.pattern == Pattern::Gradient)
+  if (fill.pattern == ScenePattern::Gradient)
     return seen.colour == fill.colour && seen.second == fill.second && seen.downwards == (fill.direction == 1);
   return (seen.colour == fill.colour && seen.second == fill.second) || (seen.colour == fill.second && seen.second == fill.colour);
 }
@@ -251,7 +252,8 @@ bool is_right(const ScoreCase& q, const Image& picture, const SpriteSheet& sheet
   }
   const SeenBackground background = see_background(picture);
   if (q.category == "pattern") return sees_pattern(background, q.scene.background);
-  if (q.category == "background") return background.pattern == Pattern::Plain && background.colour == q.scene.background.colour;
+  if (q.category == "background")
+    return background.pattern == ScenePattern::Plain && background.colour == q.scene.background.colour;
   const Blob foreground = see_foreground(picture, background);
   if (foreground.area == 0) return false;
   if (q.category == "colour") return colour_of(picture, foreground) == object.fill.colour;

@@ -130,14 +130,17 @@ int nearest_colour(const uint8_t* rgb) {
 
 SeenBackground see_background(const Image& image) {
   const int w = image.width, h = image.height, rim = std::max(4, std::min(w, h) / 8);
-  std::map<int, int> counts, edges[4];
+  std::map<int, int> border, band, edges[4];
   int total = 0;
   std::vector<int> colours(static_cast<size_t>(w) * static_cast<size_t>(h));
+  const auto colour_at = [&](int x, int y) { return colours[static_cast<size_t>(y * w + x)]; };
   for (int y = 0; y < h; ++y)
     for (int x = 0; x < w; ++x) {
       const int colour = colours[static_cast<size_t>(y * w + x)] = nearest_colour(image.at(x, y));
-      if (x >= 3 && y >= 3 && x < w - 3 && y < h - 3) continue;
-      ++counts[colour];
+      const int inset = std::min(std::min(x, w - 1 - x), std::min(y, h - 1 - y));
+      if (inset < rim) ++band[colour];
+      if (inset >= 3) continue;
+      ++border[colour];
       ++total;
       if (x < 2) ++edges[0][colour];
       if (x >= w - 2) ++edges[1][colour];
@@ -145,9 +148,27 @@ SeenBackground see_background(const Image& image) {
       if (y >= h - 2) ++edges[3][colour];
     }
   SeenBackground seen;
-  seen.colour = seen.second = most_frequent(counts);
-  const auto share = [&](int colour) { return static_cast<double>(counts[colour]) / total; };
-  if (share(seen.colour) > 0.86) return seen;
+  seen.colour = seen.second = most_frequent(border);
+  band.erase(seen.colour);
+  const int second = band.empty() ? seen.colour : most_frequent(band);
+
+  // Dots may lie beside the border. Their rows are then found further inside on all four sides, which an object is not.
+  double dotted = 1;
+  for (int side = 0; side < 4; ++side) {
+    double best = 0;
+    const int length = side < 2 ? h : w;
+    for (int inset = 0; inset < rim; ++inset) {
+      int count = 0;
+      for (int i = 0; i < length; ++i) {
+        const int x = side == 0 ? inset : side == 1 ? w - 1 - inset : i, y = side == 2 ? inset : side == 3 ? h - 1 - inset : i;
+        count += colour_at(x, y) == second;
+      }
+      best = std::max(best, static_cast<double>(count) / length);
+    }
+    dotted = std::min(dotted, best);
+  }
+  const bool patterned = second != seen.colour && dotted >= 0.25;
+  if (!patterned && border[seen.colour] > 0.86 * total) return seen;
 
   // A gradient has one colour at each of two opposite edges, and passes through mixtures.
   const auto side = [&](int e) {
@@ -169,17 +190,22 @@ SeenBackground see_background(const Image& image) {
       mixtures += distance(p, a) > 0.2 * distance(a, b) && distance(p, b) > 0.2 * distance(a, b);
     }
     if (mixtures < 0.4 * length) continue;
-    return {Pattern::Gradient, first, last, down};
+    return {ScenePattern::Gradient, first, last, down};
   }
-  std::map<int, int> others = counts;
-  others.erase(seen.colour);
-  seen.second = most_frequent(others);
-  // Along a stripe nothing changes; dots change in every direction.
+  seen.second = second;
+  // Along a stripe nothing changes; dots change in every direction. Soft edges may look like a third colour, so only two count.
+  const Rgb a = rgb_of(seen.colour), b = rgb_of(second);
+  std::vector<int> which;
+  for (int y = 0; y < h; ++y)
+    for (int x = 0; x < w; ++x) {
+      const Rgb p = rgb_of(image.at(x, y));
+      which.push_back(distance(p, a) < distance(p, b) ? 0 : 1);
+    }
   const int step = std::max(2, std::min(w, h) / 14);
   double best = 0;
   for (const auto& [dx, dy] : {std::pair(step, 0), {0, step}, {step, step}, {step, -step}})
-    best = std::max(best, agreement(colours, w, h, rim, dx, dy));
-  seen.pattern = best > 0.88 ? Pattern::Stripes : Pattern::Dots;
+    best = std::max(best, agreement(which, w, h, rim, dx, dy));
+  seen.pattern = best > 0.83 ? ScenePattern::Stripes : ScenePattern::Dots;
   return seen;
 }
 

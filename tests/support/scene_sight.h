@@ -23,7 +23,7 @@ int nearest_colour(const uint8_t* rgb);
 
 // The background, from the border of the picture.
 struct SeenBackground {
-  Pattern pattern = Pattern::Plain;
+  ScenePattern pattern = ScenePattern::Plain;
   int colour = 0, second = 0;  // the two of a pattern in any order; of a gradient from left to right or from top to bottom
   bool downwards = false;
 };

@@ -192,7 +192,9 @@ class ModelDetail {
   }
 }
 
-export async function openModel(model, changed) {
+// Read again: the list may be older than the last change.
+export async function openModel(known, changed) {
+  const model = await get(`/models/${known.key}`).catch(() => known);
   const detail = new ModelDetail(model, changed);
   await dialog(model.name, detail.body, { wide: true });
 }

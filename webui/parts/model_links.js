@@ -43,6 +43,7 @@ export function changePath(model, changed) {
       toast(t("path.changed"));
     } catch (error) {
       problem.textContent = [error.message, error.hint].filter(Boolean).join(" ");
+      problem.scrollIntoView({ block: "nearest" });
     }
   };
   return h("details", { open: model.state === "missing" }, h("summary", {}, t("path.title")),

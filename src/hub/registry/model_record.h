@@ -65,7 +65,7 @@ struct ModelRecord {
     std::string vae, text_encoder, tokenizer;
   } components;
   std::vector<std::string> related;  // keys of other records that people linked to this one
-  struct Probe {  // what the header says; 0 where it does not apply
+  struct Probe {                     // what the header says; 0 where it does not apply
     int64_t hidden = 0, double_blocks = 0, single_blocks = 0, context_dim = 0, tensors = 0;
     std::optional<bool> distilled;
   } probe;

@@ -24,8 +24,8 @@ bool is_below(const fs::path& path, const fs::path& folder) {
 
 // The folders that models are sorted into by their kind.
 bool is_for_one_kind(const fs::path& folder) {
-  static const std::set<std::string> kNames = {"checkpoints", "clip", "diffusion_models", "lora", "loras",
-                                               "text_encoders", "tokenizers", "unet", "upscale_models", "vae"};
+  static const std::set<std::string> kNames = {"checkpoints", "clip", "diffusion_models", "lora", "loras", "text_encoders",
+                                               "tokenizers",  "unet", "upscale_models",   "vae"};
   return kNames.contains(folder.filename().string());
 }
 

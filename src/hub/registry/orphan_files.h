@@ -17,10 +17,10 @@ struct OrphanFiles {
   uint64_t bytes = 0;
 };
 
-// What is in models/ of the data folder and belongs to no record, by path. A folder without a file of a record is one entry, except
-// the folders for one kind of model (loras, vae, …), whose entries are listed one by one. Next to a file of a record, only weights
-// and partial files are listed: a README or a configuration there belongs to that record. Links are not followed; a link is a file
-// without bytes.
+// What is in models/ of the data folder and belongs to no record, by path. A folder without a file of a record is one entry,
+// except the folders for one kind of model (loras, vae, …), whose entries are listed one by one. Next to a file of a record, only
+// weights and partial files are listed: a README or a configuration there belongs to that record. Links are not followed; a link
+// is a file without bytes.
 std::vector<OrphanFiles> orphan_files(const std::vector<ModelRecord>& records, const std::filesystem::path& data_folder);
 
 // Deletes entries of that list, then folders that became empty. Throws InvalidArgument, and deletes nothing, if a path is not in

@@ -54,8 +54,8 @@ TEST_F(OrphanFilesTest, FoldersAndFilesWithoutARecord) {
   EXPECT_TRUE(found[2].is_partial);
   EXPECT_FALSE(found[0].is_partial);
   records_.erase(records_.begin());
-  EXPECT_THAT(listed(), ElementsAre("loras/a.safetensors", "loras/b.safetensors", "old", "used/.other.safetensors.partial",
-                                    "used/other"))
+  EXPECT_THAT(listed(),
+              ElementsAre("loras/a.safetensors", "loras/b.safetensors", "old", "used/.other.safetensors.partial", "used/other"))
       << "a folder for LoRAs is not one model";
 }
 
@@ -97,9 +97,12 @@ TEST_F(OrphanFilesTest, OnlyWhatIsListedIsDeleted) {
   write_file(models_ / "vae/b.safetensors", "1");
   write_file(root_ / "mine.safetensors", "1");
   use(models_ / "vae/a.safetensors");
-  for (const fs::path& bad : {models_ / "vae/a.safetensors", models_ / "vae", models_, root_ / "mine.safetensors",
-                              models_ / "../../mine.safetensors", models_ / "vae/../vae/b.safetensors", fs::path("/"), fs::path()}) {
-    EXPECT_THAT(refusal([&] { remove_orphans({models_ / "vae/b.safetensors", bad}, records_, data_); }),
+  for (const fs::path& bad :
+       {models_ / "vae/a.safetensors", models_ / "vae", models_, root_ / "mine.safetensors", models_ / "../../mine.safetensors",
+        models_ / "vae/../vae/b.safetensors", fs::path("/"), fs::path()}) {
+    EXPECT_THAT(refusal([&] {
+                  remove_orphans({models_ / "vae/b.safetensors", bad}, records_, data_);
+                }),
                 HasSubstr("nothing was deleted"))
         << bad;
     EXPECT_TRUE(fs::exists(models_ / "vae/b.safetensors"));

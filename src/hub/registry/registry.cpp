@@ -268,8 +268,8 @@ void Registry::update(const ModelRecord& record) {
                 "choose another name");
   if (!store_->erase(record.key)) fail(ErrorCode::NotFound, "no model has the key {}", record.key);
   if (const auto other = store_->one("type = ? AND path = ?", {name_of(record.type), store_->kept(record.path)}))
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("{} is already registered as {}", record.path.string(), other->name), "give another path");
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} is already registered as {}", record.path.string(), other->name),
+                "give another path");
   store_->write(record);
   transaction.commit();
 }

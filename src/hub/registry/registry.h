@@ -35,8 +35,8 @@ class Registry {
   // stored record.
   ModelRecord add(ModelRecord record);
 
-  // Stores every field of a record that exists, files included, but not what it is related to. Throws NotFound for an unknown key,
-  // InvalidArgument when the name is taken or no name, or when another record of the type has the path.
+  // Stores every field of a record that exists, files included, but not what it is related to. Throws NotFound for an unknown
+  // key, InvalidArgument when the name is taken or no name, or when another record of the type has the path.
   void update(const ModelRecord& record);
 
   bool remove(std::string_view key);  // by key, with its links to others; false when there is none

@@ -257,7 +257,7 @@ TEST(Registry, MigratesOlderVersions) {
   Registry{data}.add(full_record("/m/1"));
   {
     const Database db(data / "flux2.db", Database::Access::Write);  // as version 1 left it
-    db.run("DROP TABLE file_hashes; UPDATE schema_versions SET version = 1");
+    db.run("DROP TABLE file_hashes; DROP TABLE model_relations; UPDATE schema_versions SET version = 1");
   }
   write_file(data / "x", "y");
   Registry registry(data);

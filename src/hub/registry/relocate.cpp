@@ -45,16 +45,15 @@ bool is_in(const fs::path& path, const fs::path& folder) {
 
 ModelRecord relocated(const ModelRecord& record, const fs::path& path, const fs::path& data_folder, const Log& log) {
   const std::vector<Described> parts = identify(path, log);
-  const auto found = std::find_if(parts.begin(), parts.end(), [&](const Described& part) {
-    return part.usable() && is_same_kind(part.record, record);
-  });
+  const auto found = std::find_if(parts.begin(), parts.end(),
+                                  [&](const Described& part) { return part.usable() && is_same_kind(part.record, record); });
   if (found == parts.end()) {
     require_usable({parts.front()}, path);
-    throw Error(ErrorCode::Incompatible,
-                fmt::format("{} is of another kind than {}: it is {}, and {} is {}", path.string(), record.name,
-                            kind_text(parts.front().record, parts.front().type), record.name,
-                            kind_text(record, name_of(record.type))),
-                "register it as a model of its own");
+    throw Error(
+        ErrorCode::Incompatible,
+        fmt::format("{} is of another kind than {}: it is {}, and {} is {}", path.string(), record.name,
+                    kind_text(parts.front().record, parts.front().type), record.name, kind_text(record, name_of(record.type))),
+        "register it as a model of its own");
   }
   const ModelRecord& now = found->record;
   ModelRecord moved = record;

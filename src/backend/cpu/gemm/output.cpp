@@ -55,11 +55,13 @@ void Output::store(Pieces sums, int64_t row, int64_t c, int64_t columns) const {
     const float* scales = column_scales ? column_scales + c + i : kOnes.data();
     const float* terms = bias ? bias + c + i : kZeros.data();
     Piece held, more;
-    float* values = dtype == DType::F32 ? reinterpret_cast<float*>(out) : held.data();
+    const bool direct = dtype == DType::F32 && residual != data;  // a residual that lies here is read before it is replaced
+    float* values = direct ? reinterpret_cast<float*>(out) : held.data();
     const float* added = residual ? as_type(dtype, residual, start + i, count, more.data()) : nullptr;
     finish_piece(count, sums.first, factor, scales, terms, values);
     for (int64_t j = 0; added && j < count; ++j) values[j] += added[j];
     if (dtype != DType::F32) gemm::store(values, count, dtype, out);
+    else if (!direct) std::copy_n(values, count, reinterpret_cast<float*>(out));
   }
 }
 
