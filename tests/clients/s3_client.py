@@ -7,6 +7,7 @@ The store (PyPI moto's server) checks every signature with botocore's own implem
 import os
 import subprocess
 import sys
+import time
 
 import boto3
 import requests
@@ -23,6 +24,7 @@ def generate(url, **more):
         job = requests.get(f"{url}/api/v1/jobs/{job['id']}", timeout=60).json()
         if job["state"] in ("completed", "failed", "cancelled"):
             break
+        time.sleep(0.1)
     return job
 
 
