@@ -194,7 +194,7 @@ def moved(page, server, folder):
     target.parent.mkdir()
     os.rename(known()["path"], target)
     reload(page)
-    check("a file that was moved is missing", wait_until(lambda: "missing" in card(page, "toy-vae").inner_text()), card(page, "toy-vae").inner_text())
+    check("a file that was moved is missing", wait_until(lambda: "is not there" in card(page, "toy-vae").inner_text()), card(page, "toy-vae").inner_text())
     card(page, "toy-vae").get_by_text("Details").click()
     path = dialog.get_by_label("New path on the server")
     check("its detail asks for the path", wait_until(lambda: path.is_visible()))
