@@ -97,7 +97,7 @@ def open_page(browser, url, width=1280, height=800, **more):
 def open_window(context, url):
     page = context.new_page()
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("console", lambda message: message.type == "error" and problems.append(f"{message.text} {message.location.get('url', '')}"))
     page.on("request", lambda request: request.url.startswith((url, "data:", "blob:")) or problems.append("foreign request " + request.url))
     page.goto(url)
     page.wait_for_selector("nav a")
