@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kLargestList = 1 << 20;  // bytes; a longer list of words is no list of a small model
+constexpr uintmax_t kLargestList = 1 << 20;  // bytes; a longer file is not the word list of a small model
 constexpr size_t kNamedWords = 3;            // of a prompt
 
 bool is_short_file(const fs::path& path) {

@@ -21,7 +21,7 @@ std::optional<int> number_in(std::string_view text, int low, int high, int base 
   return fits ? std::optional(value) : std::nullopt;
 }
 
-// Splits off ":tolerance". False if it is no number from 0 to 255.
+// Splits off ":tolerance". False if it is not a number from 0 to 255.
 bool take_tolerance(std::string_view& text, int& tolerance) {
   const size_t colon = text.find(':');
   if (colon == text.npos) return true;
