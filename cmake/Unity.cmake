@@ -1,9 +1,9 @@
-# flux2_unity(target a.cpp b.cpp …): compiles several sources at a time. Each header is then read once for all of them, which takes
-# about a third of the time. Two files that define the same name (in their anonymous namespaces, say) never meet: what stands
+# flux2_unity(target a.cpp b.cpp …): compiles up to 16 sources at a time. Each header is then read and each template compiled once for
+# all of them, which takes about a third of the time. Two files that define the same name (in their anonymous namespaces, say) never meet: what stands
 # at the beginning of a line is taken for a definition. A name that is new since CMake ran may still clash; run it again.
 # CMake itself leaves sources alone that have options of their own.
 function(flux2_unity target)
-  set(most 8)
+  set(most 16)
   set(groups 0)
   set(sources ${ARGN})
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
@@ -48,11 +48,13 @@ function(flux2_names_defined_in source result)
   string(REGEX MATCHALL "\n(#define|[A-Za-z])[^\n]*" lines "${text}")
   set(names "")
   foreach(line IN LISTS lines)
-    if(line MATCHES "^\n(namespace|using [a-z_0-9]+::)")
+    if(line MATCHES "^\n(namespace|using namespace|using [a-z_0-9]+::)")
       continue()
     endif()
-    if(line MATCHES "^\n(#define|struct|class|enum class|enum|union|using) +([A-Za-z0-9_]+)" OR
-       line MATCHES "^\n[^({=]*([^A-Za-z0-9_:])([A-Za-z0-9_]+) *[({=]")
+    # One condition after the other: OR would leave the matches of the second one, the base of a class.
+    if(line MATCHES "^\n(#define|struct|class|enum class|enum|union|using) +([A-Za-z0-9_]+)")
+      list(APPEND names ${CMAKE_MATCH_2})
+    elseif(line MATCHES "^\n[^({=]*([^A-Za-z0-9_:])([A-Za-z0-9_]+) *[({=]")
       list(APPEND names ${CMAKE_MATCH_2})
     endif()
   endforeach()

@@ -4,8 +4,7 @@
 source "$(dirname "$0")/lib.sh"
 
 need_packages "${build_packages[@]}"
-# The flags of the release build, so that the compiler cache has most objects when that was built before.
-configure build-minimal --preset release -B build-minimal -DFLUX2_WITHOUT=all -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF -DFLUX2_WERROR=ON
+configure build-minimal --preset release -B build-minimal -DFLUX2_UNITY_LIBRARIES=ON -DFLUX2_WITHOUT=all -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF -DFLUX2_WERROR=ON
 build build-minimal flux2
 
 picture=build-minimal/circle.png

@@ -5,6 +5,7 @@ image, end at once when told to, report no error of a sanitizer, and have writte
 import argparse
 import base64
 import collections
+import errno
 import json
 import os
 import pathlib
@@ -214,6 +215,14 @@ class Maker:
         return kind, how, getattr(self, kind)()
 
 
+def end_of_request(s):
+    try:
+        s.shutdown(socket.SHUT_WR)
+    except OSError as e:
+        if e.errno != errno.ENOTCONN:  # the server refused the request and closed the connection; its answer may still be read
+            raise
+
+
 def exchange(port, data, how, source="127.0.0.1", wait=60.0):
     """The statuses of the answers. Waits for the first answer only as long as the server may take."""
     with socket.socket() as s:
@@ -233,7 +242,7 @@ def exchange(port, data, how, source="127.0.0.1", wait=60.0):
             if how == "open":
                 s.settimeout(2)  # an unfinished request waits for more; the server gives it half a minute
             else:
-                s.shutdown(socket.SHUT_WR)
+                end_of_request(s)
             answer = b""
             while True:
                 piece = s.recv(65536)
