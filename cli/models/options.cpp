@@ -19,7 +19,7 @@ std::vector<OptionGroup> models_list_options() {
                         {{.name = "type",
                           .value = "NAME",
                           .help = "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae",
-                          .words = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae"}},
+                          .words = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae", "classifier"}},
                          {"variant", 0, "TEXT", "only models whose variant contains this: klein, 9b, Qwen3"},
                          {.name = "format",
                           .value = "NAME",

@@ -321,6 +321,7 @@ const char* role_folder(ModelType type) {
     case ModelType::Tokenizer: return "tokenizers";
     case ModelType::Lora: return "loras";
     case ModelType::Upscaler: return "upscale_models";
+    case ModelType::Classifier: return "classifiers";
   }
   return "other";
 }

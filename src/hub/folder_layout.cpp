@@ -118,6 +118,7 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
       break;
     case ComponentKind::Adapter:
     case ComponentKind::Upscaler:
+    case ComponentKind::Classifier:
     case ComponentKind::Unknown: break;
   }
   return found;

@@ -56,6 +56,7 @@ void measure(Component& c, const WeightSource& source, const std::vector<Compone
 std::vector<Component> components_of(const SharedSource& source) {
   if (auto foreign = recognise_foreign_quantisation(*source)) return {std::move(*foreign)};
   if (auto upscaler = recognise_upscaler(*source)) return {std::move(*upscaler)};
+  if (auto classifier = recognise_classifier(*source)) return {std::move(*classifier)};
   std::vector<Component> found;
   const auto add = [&](std::optional<Component> c) {
     if (c) found.push_back(std::move(*c));
@@ -153,6 +154,7 @@ const char* name_of(ComponentKind kind) {
     case ComponentKind::Adapter: return "adapter";
     case ComponentKind::Tokenizer: return "tokenizer";
     case ComponentKind::Upscaler: return "upscaler";
+    case ComponentKind::Classifier: return "classifier";
     case ComponentKind::Unknown: return "unknown";
   }
   return "";

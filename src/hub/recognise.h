@@ -13,10 +13,11 @@
 #include "model/flux2_config.h"
 #include "model/upscaler_config.h"
 #include "model/vae_config.h"
+#include "model/vit_classifier.h"
 
 namespace flux2 {
 
-enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Upscaler, Unknown };
+enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Upscaler, Classifier, Unknown };
 const char* name_of(ComponentKind kind);
 
 // One component of a file, as far as its header shows.
@@ -37,6 +38,7 @@ struct Component {
   std::optional<VaeConfig> vae;
   std::optional<DecoderConfig> decoder;
   std::optional<UpscalerConfig> upscaler;
+  std::optional<VitConfig> classifier;
   std::vector<std::string> serves;  // what a text encoder can do: "text states", "rewriting", "images"
   int64_t text_width = 0;           // width of a text encoder of any family; 0 if unknown
 

@@ -136,6 +136,23 @@ std::optional<Component> recognise_upscaler(const WeightSource& source) {
   return c;
 }
 
+std::optional<Component> recognise_classifier(const WeightSource& source) {
+  const StoredTensor* sign = vit_sign(source);
+  if (!sign) return std::nullopt;
+  Component c{.kind = ComponentKind::Classifier, .family = "ViT"};
+  c.storage = quantisation_label(source, "");
+  c.evidence.push_back(fmt::format("{} {}: a classifier of images", sign->name, sign->shape));
+  try {
+    c.classifier = detect_vit(source);
+    c.variant = c.classifier->label("nsfw") >= 0 ? "nsfw" : fmt::format("{} classes", c.classifier->labels.size());
+    c.evidence.push_back(c.classifier->name());
+  } catch (const Error& e) {
+    c.problem = e.what();
+    c.hint = e.hint().plain();
+  }
+  return c;
+}
+
 namespace {
 
 struct TextFamily {

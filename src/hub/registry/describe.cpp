@@ -49,6 +49,7 @@ std::optional<ModelType> type_of(const Component& c) {
     case ComponentKind::Tokenizer: return ModelType::Tokenizer;
     case ComponentKind::Adapter: return ModelType::Lora;
     case ComponentKind::Upscaler: return ModelType::Upscaler;
+    case ComponentKind::Classifier: return ModelType::Classifier;
     case ComponentKind::Unknown: return role_of(c.path);
   }
   return std::nullopt;
@@ -70,6 +71,7 @@ std::string owner_of(const fs::path& path) {
                                                 "split_files",
                                                 "models",
                                                 "upscale_models",
+                                                "classifiers",
                                                 "diffusion_pytorch_model",
                                                 "model",
                                                 "ae",
@@ -196,6 +198,7 @@ Described described(const Component& c, const Recognition& r) {
   }
   if (c.decoder) record.probe.hidden = c.decoder->hidden;
   if (c.upscaler) record.probe.hidden = c.upscaler->width;
+  if (c.classifier) record.probe.hidden = c.classifier->hidden;
   if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
   if (variant) {
     record.license = variant->licence;

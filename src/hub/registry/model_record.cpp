@@ -11,7 +11,7 @@ namespace flux2 {
 
 namespace {
 
-constexpr const char* kTypes[] = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae"};
+constexpr const char* kTypes[] = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae", "classifier"};
 constexpr const char* kStates[] = {"ready", "missing", "damaged", "incomplete", "unsupported"};
 
 template <class Enum, size_t N>
@@ -64,6 +64,7 @@ ComponentKind component_kind(ModelType type) {
     case ModelType::Tokenizer: return ComponentKind::Tokenizer;
     case ModelType::Lora: return ComponentKind::Adapter;
     case ModelType::Upscaler: return ComponentKind::Upscaler;
+    case ModelType::Classifier: return ComponentKind::Classifier;
   }
   return ComponentKind::Unknown;
 }

@@ -12,7 +12,7 @@
 
 namespace flux2 {
 
-enum class ModelType { Main, Vae, TextEncoder, Tokenizer, Lora, Upscaler, TinyVae };
+enum class ModelType { Main, Vae, TextEncoder, Tokenizer, Lora, Upscaler, TinyVae, Classifier };
 enum class ModelState { Ready, Missing, Damaged, Incomplete, Unsupported };
 
 const char* name_of(ModelType type);  // "main", "vae", "text_encoder", …

@@ -23,6 +23,7 @@ bool is_weights(const fs::path& path) { return path.extension() == ".safetensors
 bool belongs_to(const fs::path& path, ModelType type) {
   const std::string name = path.filename().string();
   if (type == ModelType::Tokenizer) return tokenizer_files().contains(name);
+  if (type == ModelType::Classifier && name == "preprocessor_config.json") return true;
   return is_weights(path) || name == "config.json" || name.ends_with(".safetensors.index.json");
 }
 

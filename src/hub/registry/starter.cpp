@@ -93,6 +93,11 @@ const std::vector<Starter>& starters() {
         autoencoder(), mistral()}},
       real_esrgan("realesrgan-x4plus", "RealESRGAN_x4plus", "upscaler: enlarges images four times"),
       real_esrgan("realesrgan-x2plus", "RealESRGAN_x2plus", "upscaler: enlarges images to twice their size"),
+      {"safety-nsfw",
+       "",
+       "classifier for the safety check of images",
+       {{ModelType::Classifier, "ViT-B/16, f32",
+         "Falconsai/nsfw_image_detection::model.safetensors+config.json+preprocessor_config.json", 343'223'968, false}}},
   };
   return list;
 }
@@ -113,6 +118,7 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
       case ModelType::Main:
         return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
+      case ModelType::Classifier: return r.family == "ViT" && r.variant == "nsfw";
       case ModelType::Upscaler: return r.path.stem() == part.what.substr(0, part.what.find(','));
       case ModelType::TextEncoder: return (r.family == "Qwen3" || r.family == "Mistral") && r.probe.hidden == part.width;
       default: return r.bytes >= kRealVocabulary;

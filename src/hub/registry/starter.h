@@ -20,10 +20,10 @@ struct StarterPart {
   int64_t width = 0;  // of a text encoder
 };
 
-// A set of parts that together can generate images, or an upscaler.
+// A set of parts that together can generate images, or an upscaler, or the classifier of the safety check.
 struct Starter {
   std::string name;     // what `models install` calls it
-  std::string variant;  // published id of its transformer; empty for an upscaler
+  std::string variant;  // published id of its transformer; empty if it has none
   std::string summary;
   std::vector<StarterPart> parts;  // the transformer first
 };

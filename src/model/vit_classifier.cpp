@@ -1,0 +1,243 @@
+#include "model/vit_classifier.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/attention.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/view.h"
+
+namespace flux2 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kClassToken = "vit.embeddings.cls_token";
+constexpr const char* kPositions = "vit.embeddings.position_embeddings";
+constexpr const char* kPatches = "vit.embeddings.patch_embeddings.projection";
+constexpr const char* kClasses = "classifier";
+constexpr int64_t kMostSide = 4096, kMostWidth = 1 << 16, kMostLayers = 1000, kMostClasses = 100'000;
+constexpr size_t kMostListedFaults = 10;
+
+const char* const kVitAdvice = "use model.safetensors of Falconsai/nsfw_image_detection, with its config.json beside it";
+
+// A JSON file beside the weights; an empty object if there is none.
+struct BesideVit {
+  BesideVit(const WeightSource& weights, const char* name) {
+    for (const StoredTensor& t : weights.tensors()) {
+      if (!t.file) continue;
+      path = t.file->path().parent_path() / name;
+      std::error_code unreadable;
+      if (fs::is_regular_file(path, unreadable)) json = read_model_json(path);
+      if (!json.is_object()) fail(ErrorCode::BadFile, "{}: expected an object, found {}", path.string(), json.type_name());
+      break;
+    }
+  }
+
+  double number(const char* key, double otherwise, double low, double high) const {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return otherwise;
+    const double value = found->is_number() ? found->get<double>() : NAN;
+    if (!(value >= low && value <= high))
+      fail(ErrorCode::BadFile, "{}: {} must be a number from {} to {}", path.string(), key, low, high);
+    return value;
+  }
+
+  void colours(const char* key, std::array<float, 3>& values, double low) const {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return;
+    const bool three = found->is_array() && found->size() == 3 && std::all_of(found->begin(), found->end(), [&](const Json& v) {
+                         return v.is_number() && v.get<double>() >= low && v.get<double>() <= 1000;
+                       });
+    if (!three) fail(ErrorCode::BadFile, "{}: {} must be three numbers from {}", path.string(), key, low);
+    for (size_t i = 0; i < 3; ++i) values[i] = (*found)[i].get<float>();
+  }
+
+  fs::path path;
+  Json json = Json::object();
+};
+
+// {"0": "normal", "1": "nsfw"}
+std::vector<std::string> labels_in(const BesideVit& config, int64_t classes) {
+  const auto found = config.json.find("id2label");
+  if (found == config.json.end() || found->is_null()) {
+    std::vector<std::string> labels = {"normal", "nsfw"};
+    labels.resize(static_cast<size_t>(classes));
+    return labels;
+  }
+  std::vector<std::string> labels;
+  for (int64_t i = 0; i < classes; ++i) {
+    const auto label = found->is_object() ? found->find(std::to_string(i)) : found->end();
+    if (!found->is_object() || label == found->end() || !label->is_string())
+      fail(ErrorCode::BadFile, "{}: id2label must name each of the {} classes", config.path.string(), classes);
+    labels.push_back(label->get<std::string>());
+  }
+  return labels;
+}
+
+std::string layer_prefix(int64_t i) { return fmt::format("vit.encoder.layer.{}.", i); }
+
+}  // namespace
+
+int64_t VitConfig::label(const std::string& name) const {
+  const auto found = std::find(labels.begin(), labels.end(), name);
+  return found == labels.end() ? -1 : found - labels.begin();
+}
+
+std::string VitConfig::name() const {
+  return fmt::format("ViT {}/{}, {} layers of width {}, {} classes", image, patch, layers, hidden, labels.size());
+}
+
+const StoredTensor* vit_sign(const WeightSource& weights) {
+  return weights.find(std::string(kClasses) + ".weight") ? weights.find(kClassToken) : nullptr;
+}
+
+VitConfig detect_vit(const WeightSource& weights) {
+  const auto refuse = [&](ErrorCode code, const std::string& what) {
+    throw Error(code, fmt::format("{}: {}", weights.description(), what), kVitAdvice);
+  };
+  if (!vit_sign(weights))
+    refuse(ErrorCode::Incompatible,
+           fmt::format("this is not an image classifier: it has no {} and {}.weight", kClassToken, kClasses));
+  const auto shape_of = [&](const std::string& name, int rank, int64_t most) {
+    const StoredTensor* t = weights.find(name);
+    if (!t) refuse(ErrorCode::BadFile, fmt::format("the tensor {} is missing", name));
+    const bool fits =
+        t->shape.rank() == rank && std::all_of(t->shape.begin(), t->shape.end(), [&](int64_t n) { return n >= 1 && n <= most; });
+    if (!fits) refuse(ErrorCode::BadFile, fmt::format("the tensor {} has the shape {}", name, t->shape));
+    return t->shape;
+  };
+  const Shape patches = shape_of(std::string(kPatches) + ".weight", 4, kMostWidth);
+  const Shape positions = shape_of(kPositions, 3, int64_t{1} << 24);
+  const Shape classes = shape_of(std::string(kClasses) + ".weight", 2, kMostClasses);
+  const Shape up = shape_of(layer_prefix(0) + "intermediate.dense.weight", 2, int64_t{1} << 20);
+  const BesideVit config(weights, "config.json"), preparing(weights, "preprocessor_config.json");
+
+  VitConfig c;
+  c.hidden = patches[0];
+  c.patch = patches[2];
+  c.intermediate = up[0];
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(positions[1] - 1)));
+  c.image = side * c.patch;
+  if (side < 1 || side * side + 1 != positions[1] || c.image > kMostSide)
+    refuse(ErrorCode::Incompatible,
+           fmt::format("{} has the shape {}, which is not one token and a square of patches", kPositions, positions));
+  c.layers = 0;
+  while (c.layers < kMostLayers && weights.find(layer_prefix(c.layers) + "layernorm_before.weight")) ++c.layers;
+  c.heads = static_cast<int64_t>(
+      config.number("num_attention_heads", static_cast<double>(std::max<int64_t>(1, c.hidden / 64)), 1, 1024));
+  if (c.hidden % c.heads != 0)
+    refuse(ErrorCode::Incompatible, fmt::format("a width of {} cannot be divided into {} heads", c.hidden, c.heads));
+  c.eps = static_cast<float>(config.number("layer_norm_eps", 1e-12, 0, 1));
+  if (const auto act = config.json.find("hidden_act"); act != config.json.end() && *act != "gelu")
+    refuse(ErrorCode::Incompatible, fmt::format("its activation is {}; only gelu is supported", act->dump()));
+  c.labels = labels_in(config, classes[0]);
+  preparing.colours("image_mean", c.mean, 0);
+  preparing.colours("image_std", c.deviation, 1e-6);
+  constexpr double kBilinear = 2;
+  if (preparing.number("resample", kBilinear, 0, 10) != kBilinear)
+    refuse(ErrorCode::Incompatible, "its images are not scaled with a bilinear filter, which is the only one supported");
+
+  std::vector<std::string> faults;
+  VitClassifier(c).visit([&](const Parameter& p) {
+    const StoredTensor* t = weights.find(p.name);
+    if (!t) faults.push_back(fmt::format("{} {} is missing", p.name, p.shape));
+    else if (t->shape != p.shape) faults.push_back(fmt::format("{} is {}, expected {}", p.name, t->shape, p.shape));
+    else if (!t->dtype || !is_float(*t->dtype)) faults.push_back(fmt::format("{} has the type {}", p.name, t->dtype_name));
+  });
+  if (!faults.empty()) {
+    const size_t shown = std::min(faults.size(), kMostListedFaults), more = faults.size() - shown;
+    faults.resize(shown);
+    refuse(ErrorCode::BadFile, fmt::format("the classifier is damaged: {}{}", fmt::join(faults, "; "),
+                                           more ? fmt::format("; and {} more", more) : ""));
+  }
+  return c;
+}
+
+Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, eps) * weight + bias; }
+
+void LayerNorm::visit(const std::string& name, const ParameterVisitor& visitor) {
+  visitor({name + ".weight", weight, {width}, ParameterKind::Vector, kWhole});
+  visitor({name + ".bias", bias, {width}, ParameterKind::Vector, kWhole});
+}
+
+VitLayer::VitLayer(const VitConfig& c)
+    : heads(c.heads),
+      head_dim(c.head_dim()),
+      before(c.hidden, c.eps),
+      after(c.hidden, c.eps),
+      query(c.hidden, c.hidden, true),
+      key(c.hidden, c.hidden, true),
+      value(c.hidden, c.hidden, true),
+      out(c.hidden, c.hidden, true),
+      up(c.hidden, c.intermediate, true),
+      down(c.intermediate, c.hidden, true) {}
+
+Tensor VitLayer::operator()(const Tensor& x) const {
+  const Tensor a = before(x);
+  const auto as_heads = [&](const Linear& projection) { return reshape(projection(a), {x.dim(0), x.dim(1), heads, head_dim}); };
+  const Tensor seen = x + out(attention(as_heads(query), as_heads(key), as_heads(value)));
+  return seen + down(gelu(up(after(seen))));
+}
+
+void VitLayer::visit(const std::string& p, const ParameterVisitor& visitor) {
+  before.visit(p + "layernorm_before", visitor);
+  query.visit(p + "attention.attention.query", visitor);
+  key.visit(p + "attention.attention.key", visitor);
+  value.visit(p + "attention.attention.value", visitor);
+  out.visit(p + "attention.output.dense", visitor);
+  after.visit(p + "layernorm_after", visitor);
+  up.visit(p + "intermediate.dense", visitor);
+  down.visit(p + "output.dense", visitor);
+}
+
+VitClassifier::VitClassifier(const VitConfig& c)
+    : config(c),
+      layers(static_cast<size_t>(c.layers), VitLayer(c)),
+      norm(c.hidden, c.eps),
+      classes(c.hidden, static_cast<int64_t>(c.labels.size()), true) {}
+
+Tensor VitClassifier::operator()(const Tensor& patches) const {
+  const int64_t width = config.patch * config.patch * 3, count = config.patches();
+  check(patches.shape() == Shape({count, width}), "image classifier: patches {}, expected [{}, {}]", patches.shape(), count,
+        width);
+  const Tensor rows = linear(patches, patch_conv.reshaped({config.hidden, width})) + patch_bias;
+  Tensor x = concat({class_token, reshape(rows, {1, count, config.hidden})}, 1) + positions;
+  for (const VitLayer& layer : layers) x = layer(x);
+  // The norm works on each row separately, so only the row of the class token goes through it.
+  return reshape(classes(norm(contiguous(narrow(x, 1, 0, 1)))), {static_cast<int64_t>(config.labels.size())});
+}
+
+void VitClassifier::visit(const ParameterVisitor& visitor) {
+  const VitConfig& c = config;
+  visitor({kClassToken, class_token, {1, 1, c.hidden}, ParameterKind::Vector, kWhole});
+  visitor({kPositions, positions, {1, 1 + c.patches(), c.hidden}, ParameterKind::Vector, kWhole});
+  visitor({std::string(kPatches) + ".weight", patch_conv, {c.hidden, 3, c.patch, c.patch}, ParameterKind::Conv, kWhole});
+  visitor({std::string(kPatches) + ".bias", patch_bias, {c.hidden}, ParameterKind::Vector, kWhole});
+  for (size_t i = 0; i < layers.size(); ++i) layers[i].visit(layer_prefix(static_cast<int64_t>(i)), visitor);
+  norm.visit("vit.layernorm", visitor);
+  classes.visit(kClasses, visitor);
+}
+
+VitClassifier load_vit(const WeightSource& weights, const VitConfig& config, Stream& stream) {
+  VitClassifier network(config);
+  network.visit([&](const Parameter& p) {
+    const Tensor stored = weights.open(p.name).to(stream).cast(DType::F32);
+    constexpr std::array<int, 4> kChannelsLast{0, 2, 3, 1};
+    p.tensor = p.kind == ParameterKind::Conv ? stored.permuted(kChannelsLast).contiguous() : stored;
+  });
+  stream.wait();
+  return network;
+}
+
+}  // namespace flux2
