@@ -95,7 +95,8 @@ Json watch_job(Invocation& run, const RemoteServer& server, const std::string& i
 void refuse_unfinished(const Json& job) {
   if (job["state"] == "completed") return;
   const Json& error = job["error"];
-  throw Error(ErrorCode::Network,
+  const bool refused = error.is_object() && error.value("code", "") == "content_policy_violation";
+  throw Error(refused ? ErrorCode::Refused : ErrorCode::Network,
               fmt::format("the job is {}{}", job["state"].get<std::string>(),
                           error.is_object() ? ": " + error.value("message", "") : std::string()),
               Hint(error.is_object() ? error.value("hint", "") : std::string()));

@@ -7,6 +7,7 @@
 #include "cli/keys.h"
 #include "cli/models/models.h"
 #include "cli/models/options.h"
+#include "cli/safety_command.h"
 
 namespace flux2 {
 
@@ -142,6 +143,16 @@ const std::vector<Command>& commands() {
        "docs/rewriting.md explains the services and their settings.",
        false,
        prompt_actions},
+      {"safety",
+       {},
+       "show which prompts and images are checked, or check some by hand",
+       "[check [IMAGE…] [--prompt TEXT]] [options]",
+       safety_options,
+       {"flux2 safety", "flux2 safety check photo.png", "flux2 safety check --prompt \"a red fox\" -m flux.2-klein-4b"},
+       run_safety,
+       "The section [safety] of the configuration switches checks on; docs/safety.md explains it.",
+       false,
+       safety_actions},
       {"encode-text",
        {},
        "encode a prompt into text states, for later runs without the text encoder",

@@ -3,6 +3,7 @@
 
 #include "app/context.h"
 #include "app/model_choice.h"
+#include "app/safety.h"
 #include "cli/command.h"
 #include "cli/component_text.h"
 #include "engine/engine.h"
@@ -95,6 +96,17 @@ int run_doctor(Invocation& run) {
     check_model(report, files);
   } catch (const Error& e) {
     report.add("model", false, e.what());
+  }
+
+  if (run.safety && run.safety->settings().images != SafetySettings::Images::Off) {
+    try {
+      const fs::path file = find_nsfw_model(run.safety->settings().nsfw_model, run);
+      const Recognition found = recognise(file);
+      report.add("safety", true,
+                 fmt::format("{}: {}", file.string(), component_text(required_part(found, ComponentKind::Classifier))));
+    } catch (const Error& e) {
+      report.add("safety", false, std::string("images are checked, but ") + e.what());
+    }
   }
 
   if (run.console.json()) {

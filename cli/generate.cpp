@@ -8,6 +8,7 @@
 #include "app/background_writer.h"
 #include "app/picture_maker.h"
 #include "app/presets.h"
+#include "app/safety.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/prepare.h"
@@ -67,6 +68,8 @@ class Generation {
 
   int run() {
     try {
+      check_safety();
+      if (requests_.empty()) return report();
       maker_.load(requests_, display_.progress());
       if (maker_.engine().device().is_host()) saver_.set_threads(0);
       if (spec_.strict.value_or(false)) refuse_long_prompts(maker_.session().models, requests_, run_.log_prompts);
@@ -106,6 +109,24 @@ class Generation {
     if (spec_.trace) trace.save(*spec_.trace);
   }
 
+  // Requests that are refused are left out before a model is loaded.
+  void check_safety() {
+    if (!run_.safety) return;
+    std::vector<ResolvedRequest> allowed;
+    const auto cancelled = [] { return interrupt_signal() != 0; };
+    for (ResolvedRequest& resolved : requests_) {
+      try {
+        run_.safety->check_request(resolved, maker_.files(), cancelled);
+        allowed.push_back(std::move(resolved));
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::Refused) throw;
+        run_failed(e);
+      }
+    }
+    run_.safety->release();  // the image model needs the memory
+    requests_ = std::move(allowed);
+  }
+
   void run_failed(const Error& e) {
     outcome_.failed(e,
                     e.code() == ErrorCode::Cancelled && interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code(e.code()));
@@ -114,7 +135,8 @@ class Generation {
 
   // One request that cannot be done does not stop the others; no more memory or an interruption does.
   void request_failed(const Error& e) {
-    const bool others_may_work = e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite;
+    const bool others_may_work =
+        e.code() == ErrorCode::InvalidArgument || e.code() == ErrorCode::CannotWrite || e.code() == ErrorCode::Refused;
     if (!others_may_work || requests_.size() == 1) throw e;
     run_failed(e);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/safety_settings.h"
 #include "base/error.h"
 
 namespace flux2 {
@@ -301,7 +302,12 @@ const std::vector<Field>& program_fields() {
        .section = "client",
        .common = true},
   };
-  return fields;
+  static const std::vector<Field> all = [] {
+    std::vector<Field> list = fields;
+    list.insert(list.end(), safety_fields().begin(), safety_fields().end());
+    return list;
+  }();
+  return all;
 }
 
 std::vector<const Field*> fields_of(const std::vector<OptionGroup>& groups) {
@@ -382,10 +388,11 @@ std::vector<OptionGroup> generate_options() {
       "Sampling",
       {option("steps", 's'), option("guidance", 'g'), option("cfg"), option("cfg_scale"), option("schedule"), option("shift"),
        option("noise"), option("time_rounding"), option("sampler"), option("deadline")}};
-  const OptionGroup output = {"Output",
-                              {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"),
-                               option("private"), option("no_provenance"), option("sidecar"), option("watermark"), option("show"),
-                               option("zoom"), option("show_steps"), option("preview_file"), option("preview")}};
+  const OptionGroup output = {
+      "Output",
+      {option("output", 'o'), option("format"), option("quality"), option("rounding"), option("metadata"), option("private"),
+       option("no_provenance"), option("sidecar"), option("watermark"), option("moderation"), option("show"), option("zoom"),
+       option("show_steps"), option("preview_file"), option("preview")}};
   OptionSpec output_type = option("output_type");
   output_type.help += "; --until latents is the same as latent";
   OptionSpec text_states = option("embeddings");

@@ -11,7 +11,7 @@ namespace flux2 {
 
 namespace {
 
-constexpr const char* kShownSections[] = {"serve", "sdapi", "openai", "ui", "models"};
+constexpr const char* kShownSections[] = {"serve", "sdapi", "openai", "ui", "safety", "models"};
 constexpr const char* kSecretKeys[] = {"serve.api-key", "serve.database", "serve.images"};  // addresses may contain passwords
 
 bool is_among(const std::string& text, const auto& list) {

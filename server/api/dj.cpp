@@ -46,6 +46,8 @@ HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
 
 HttpResponse result_dj(ApiContext& api, const std::string& token) {
   const Job job = job_of_token(api, token);
+  if (HttpError refused = error_of_job(job); job.state == "failed" && refused.code == "content_policy_violation")
+    throw HttpError(refused.status, refused.code, refused.code + ": " + refused.what());
   if (job.state != "completed" || job.images.empty())
     throw HttpError(409, "not_finished", fmt::format("The job is {}.", job.state));
   const auto asset = api.queue.assets().get(job.images.front().asset);

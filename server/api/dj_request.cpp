@@ -135,6 +135,12 @@ int dj_upscale_of(const Job& job) {
   return job.client_ref == fmt::format("{} 4", kDjMark) ? 4 : 1;
 }
 
+namespace {
+
+constexpr const char* kRefusedCode = "content_policy_violation";
+
+}  // namespace
+
 Json dj_status(const Job& job, int64_t queue_position) {
   const auto asked = [&](const char* name) -> Json {
     if (job.resolved.is_object() && job.resolved.contains(name)) return job.resolved[name];
@@ -143,7 +149,10 @@ Json dj_status(const Job& job, int64_t queue_position) {
   const auto time = [](int64_t ms) { return ms ? Json(rfc3339(ms)) : Json(); };
   Json model = asked("model");
   if (model.is_object()) model = model.value("id", "");
-  const Json error = job.error.is_object() && job.error.contains("message") ? job.error["message"] : Json();
+  Json error = job.error.is_object() && job.error.contains("message") ? job.error["message"] : Json();
+  // This interface has no codes; clients tell a refusal by this word.
+  if (error.is_string() && job.error.value("code", "") == kRefusedCode)
+    error = std::string(kRefusedCode) + ": " + error.get<std::string>();
   return {{"token", dj_token(job.id)},
           {"status", job.state == "cancelling" ? "running" : job.state},
           {"prompt", job.request.value("prompt", "")},

@@ -129,7 +129,7 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
            {{"mask_service", api.masks != nullptr},
             {"upsample", available_rewriters(spec_of(settings), api.app, settings.flag("offline"))},
             {"rewriters", rewriters_json(settings, api)},
-            {"safety", false},
+            {"safety", api.app.safety != nullptr},
             {"watermark", true},
             {"training", true},
             {"upscalers", upscaler_names(api)},

@@ -48,13 +48,14 @@ TEST(OpenAiAnswer, PartialEventsHaveEveryMember) {
 }
 
 TEST(OpenAiAnswer, ErrorsOfJobsKeepTheirMeaning) {
-  const std::vector<std::tuple<const char*, int, const char*>> cases = {{"out_of_memory", 503, "out_of_memory"},
-                                                                        {"model_not_found", 404, "model_not_found"},
-                                                                        {"invalid_request", 400, "invalid_value"},
-                                                                        {"refused", 400, "content_policy_violation"},
-                                                                        {"damaged_file", 503, "model_load_failed"},
-                                                                        {"interrupted", 503, "shutting_down"},
-                                                                        {"internal", 500, "internal"}};
+  const std::vector<std::tuple<const char*, int, const char*>> cases = {
+      {"out_of_memory", 503, "out_of_memory"},
+      {"model_not_found", 404, "model_not_found"},
+      {"invalid_request", 400, "invalid_value"},
+      {"content_policy_violation", 400, "content_policy_violation"},
+      {"damaged_file", 503, "model_load_failed"},
+      {"interrupted", 503, "shutting_down"},
+      {"internal", 500, "internal"}};
   for (const auto& [code, status, expected] : cases) {
     Job job;
     job.state = "failed";

@@ -121,7 +121,7 @@ void read_output(const Members& members, OpenAiRequest& request) {
   if (request.output_format != "png") request.native["output_quality"] = std::max<int64_t>(quality, 1);
   if (members.choice("background", {"auto", "opaque", "transparent"}, "auto") == "transparent")
     throw HttpError(400, "unsupported_value", "Images with a transparent background are not supported.", "background");
-  members.choice("moderation", {"auto", "low"}, "auto");
+  if (members.choice("moderation", {"auto", "low"}, "auto") == "low") request.native["moderation"] = "low";
 }
 
 void read_extensions(const Members& members, Json& native) {

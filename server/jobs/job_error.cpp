@@ -17,7 +17,7 @@ const char* job_error_code(ErrorCode code) {
     case ErrorCode::Device: return "device_failure";
     case ErrorCode::CannotWrite: return "disk_full";
     case ErrorCode::Network: return "network";
-    case ErrorCode::Refused: return "refused";
+    case ErrorCode::Refused: return "content_policy_violation";
     case ErrorCode::Cancelled: return "interrupted";
   }
   return "internal";

@@ -34,9 +34,9 @@ struct FieldTexts {
 // Fields that a request over the network may set under their own names. Those that a project file may set name no files and take
 // nothing of the machine; the others here are about one image.
 bool is_plain_field(const Field& field) {
-  static const std::vector<std::string> more = {"prompt",    "mask_box",   "mask_ellipse",  "mask_polygon",
-                                                "mask_wand", "mask_color", "mask_invert",   "variation",
-                                                "base",      "upsample",   "upsample_each", "rewritten_prompt"};
+  static const std::vector<std::string> more = {"prompt",        "mask_box",         "mask_ellipse", "mask_polygon", "mask_wand",
+                                                "mask_color",    "mask_invert",      "variation",    "base",         "upsample",
+                                                "upsample_each", "rewritten_prompt", "moderation"};
   static const std::vector<std::string> fewer = {"sidecar", "output_type", "preview", "extend", "align", "match", "metadata"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), field.name) != names.end();

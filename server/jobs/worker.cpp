@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "app/prompt_rewriting.h"
+#include "app/safety.h"
 #include "base/start_thread.h"
 #include "server/jobs/job_error.h"
 #include "server/jobs/job_request.h"
@@ -127,6 +128,11 @@ bool Worker::prepare_job(RunningJob& job) {
     if (wants_rewriting(prepared.requests.front())) {
       const auto rewriter = open_rewriter(prepared.requests.front().spec, job.context(), prepared.offline, prepared.model);
       rewrite_prompts(prepared.requests, *rewriter, job.context(), [&] { return stopping_ || job.cancel_requested(); });
+    }
+    if (const auto& safety = job.context().safety) {
+      const std::shared_ptr<void> release(nullptr, [&](void*) { safety->release(); });
+      for (const ResolvedRequest& resolved : prepared.requests)
+        safety->check_request(resolved, prepared.model, [&] { return stopping_ || job.cancel_requested(); });
     }
     job.set_prepared(std::move(prepared));
     return true;
@@ -353,6 +359,7 @@ void Worker::run_alone(std::unique_ptr<RunningJob> owned, PictureMaker& maker) {
 
 void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
   std::vector<ResolvedRequest> requests;
+  std::vector<std::exception_ptr> refused(jobs.size());  // by the safety check
   for (const auto& job : jobs) {
     requests.push_back(job->prepared().requests.front());
     job->count_usage(maker.session().models);
@@ -366,7 +373,8 @@ void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
       .deliver = [&](size_t i, const Picture& picture,
                      GenerationRecord record) { save(*jobs[i], requests[i], picture, std::move(record)); },
       .on_preview = [&](size_t i, const Image& image, const StepDone& step) { jobs[i]->preview(image, step); },
-      .wants_preview = [&](size_t i, const StepDone& step) { return jobs[i]->wants_preview(step); }};
+      .wants_preview = [&](size_t i, const StepDone& step) { return jobs[i]->wants_preview(step); },
+      .refused = [&](size_t i, const Error& error) { refused[i] = std::make_exception_ptr(error); }};
   const PhaseTimes before = maker.times();
   {
     const std::lock_guard lock(mutex_);
@@ -381,7 +389,14 @@ void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
     }
     return;
   }
-  for (auto& job : jobs) complete(std::move(job), difference(maker.times(), before), peak_on_device(maker));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (!refused[i]) {
+      complete(std::move(jobs[i]), difference(maker.times(), before), peak_on_device(maker));
+      continue;
+    }
+    end_drained(*jobs[i], refused[i]);
+    note_end(*jobs[i]);
+  }
 }
 
 void Worker::note_end(const RunningJob& job) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "app/request_limits.h"
+#include "app/safety.h"
 #include "base/text.h"
 
 namespace flux2 {
@@ -42,6 +43,7 @@ AppContext process_context(Log log) {
   context.user = read_config(data_path(context.environment, "config.toml"), log);
   context.limits = limits_of(context.environment, context.user);
   context.log = std::move(log);
+  context.safety = Safety::open(context);
   return context;
 }
 

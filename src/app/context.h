@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "app/config_file.h"
@@ -9,6 +10,8 @@
 #include "base/log.h"
 
 namespace flux2 {
+
+class Safety;
 
 using GetEnv = std::function<const char*(const char*)>;
 
@@ -20,6 +23,7 @@ struct AppContext {
   bool log_prompts = false;  // whether messages may quote prompts
   Log log;
   std::function<std::string()> standard_input;  // all of it, for the image "-"; empty where it cannot be read
+  std::shared_ptr<Safety> safety;               // checks prompts and images (app/safety.h); null: nothing is checked
 };
 
 // The context of this process: its environment and its configuration files.

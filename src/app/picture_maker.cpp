@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app/adapters.h"
+#include "app/safety.h"
 #include "app/step_preview.h"
 #include "base/file_hash.h"
 #include "engine/forecast.h"
@@ -249,6 +250,19 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
   return record;
 }
 
+// Whether the image may be delivered. A flagged one that is blurred may.
+bool PictureMaker::passes(Picture& picture, GenerationRecord& record, const ResolvedRequest& resolved,
+                          const Progress& progress) const {
+  const RequestSpec& spec = resolved.spec;
+  const bool keeps_latents = trace_ || spec.latents_out || spec.output_type.value_or("images") != "images";
+  const Safety::Fate fate = context_.safety->judge_output(picture, resolved, files_, keeps_latents, progress.cancelled);
+  if (fate == Safety::Fate::Blurred) {
+    context_.log.warn("an image was blurred by the safety check");
+    record.extra["safety"] = "blurred";
+  }
+  return fate != Safety::Fate::Refused;
+}
+
 void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress,
                         const OnPreview& on_preview) {
   Together calls{
@@ -258,7 +272,14 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
 }
 
 void PictureMaker::make_together(std::span<const ResolvedRequest> requests, const Together& calls, const Progress& progress) {
-  std::vector<int> delivered(requests.size());  // images of each request
+  std::vector<int> delivered(requests.size()), refused(requests.size());  // images of each request; the first counts both
+  const std::shared_ptr<Safety> safety = context_.safety;
+  const bool checks_output = safety && safety->checks_output();
+  const std::shared_ptr<void> release(nullptr, [&](void*) {
+    if (safety) safety->release();
+  });
+  if (safety)
+    for (const ResolvedRequest& resolved : requests) safety->check_request(resolved, files_, progress.cancelled);
   const auto attempt = [&] {
     Stopwatch watch;
     std::vector<Request> rest;  // the images that an earlier attempt did not finish
@@ -292,13 +313,19 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     for (size_t i = 0; i < requests.size(); ++i) {
       const RequestSpec& spec = requests[i].spec;
       if (spec.preview == "off" || !(calls.on_preview || spec.preview_file)) continue;
+      if (checks_output) {  // a preview shows what has not been checked
+        if (spec.preview_file) context_.log.warn("no preview is written, because the safety check looks at finished images only");
+        continue;
+      }
       previews[i].emplace(spec, *session_, data_path(context_.environment, "cache"));
       own.step_done = [&](const StepDone& step) { show_step(step, previews, requests, delivered, calls); };
     }
     const PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
       const size_t i = which[request];
       picture.index += before[i];
-      calls.deliver(i, picture, completed(requests[i], picture, watch));
+      GenerationRecord record = completed(requests[i], picture, watch);
+      if (checks_output && !passes(picture, record, requests[i], progress)) ++refused[i];
+      else calls.deliver(i, picture, std::move(record));
       ++delivered[i];
     });
     limit_reference_memory(*session_, kReferenceKeys);
@@ -316,6 +343,12 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     if (e.code() != ErrorCode::OutOfMemory) throw;
     if (!(memory_relief_ && memory_relief_()) && !step_down(e, progress)) throw;
     attempt();
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (refused[i] == 0) continue;
+    const Error error = refused_images(refused[i], requests[i].request.batch);
+    if (!calls.refused) throw error;
+    calls.refused(i, error);
   }
 }
 

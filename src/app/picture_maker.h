@@ -51,7 +51,7 @@ class PictureMaker {
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
   // If memory runs out, it tries once more with smaller pieces of work; images that were already delivered are not generated
-  // again.
+  // again. If the context has safety checks, requests and images are checked here, and previews are not made while images are.
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {},
             const OnPreview& on_preview = {});
 
@@ -60,6 +60,8 @@ class PictureMaker {
     std::function<void(size_t request, const Picture& picture, GenerationRecord record)> deliver;
     std::function<void(size_t request, const Image& preview, const StepDone& step)> on_preview = {};
     std::function<bool(size_t request, const StepDone& step)> wants_preview = {};  // empty: after every step
+    // Called at the end for a request some of whose images the safety check refused; they are not delivered. Empty: thrown.
+    std::function<void(size_t request, const Error& error)> refused = {};
   };
   void make_together(std::span<const ResolvedRequest> requests, const Together& calls, const Progress& progress = {});
 
@@ -87,6 +89,7 @@ class PictureMaker {
   void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   void log_phase(const Request& request, Phase phase) const;
+  bool passes(Picture& picture, GenerationRecord& record, const ResolvedRequest& resolved, const Progress& progress) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Picture& picture, const Stopwatch& watch);
   static void show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
                         std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls);

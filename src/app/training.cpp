@@ -11,6 +11,7 @@
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
+#include "app/safety.h"
 #include "app/scene_training.h"
 #include "app/training_data.h"
 #include "app/training_download.h"
@@ -294,6 +295,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     for (const SamplePrompt& sample : makes_samples ? samples : std::vector<SamplePrompt>{}) {
       EncodedPrompt prompt{sample, resolve(sample_spec(spec, sample, files, run_seed), files, Task::Generate, context.log,
                                            nullptr, context.limits)};
+      if (context.safety) context.safety->check_request(prompt.resolved, files, front.progress.cancelled);
       Request& request = prompt.resolved.request;
       request.reuse_reference_keys = options.kv_references && !request.references.empty();
       request.references_at_zero = options.zero_cond_t && !options.kv_references && !request.references.empty();
@@ -395,8 +397,16 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
                                                            .seed = prompt.sample.seed});
           std::filesystem::create_directories(file.parent_path());
           PictureWriter writer(prompt.resolved.spec);
-          text_to_image(*session, prompt.resolved.request, front.progress,
-                        [&](const Picture& picture) { writer.write(picture, prompt.resolved.record, file.string()); });
+          bool written = false;
+          text_to_image(*session, prompt.resolved.request, front.progress, [&](Picture picture) {
+            if (context.safety && context.safety->checks_output() &&
+                context.safety->judge_output(picture, prompt.resolved, files, false, front.progress.cancelled) ==
+                    Safety::Fate::Refused)
+              return context.log.warn("a sample image was refused by the safety check");
+            writer.write(picture, prompt.resolved.record, file.string());
+            written = true;
+          });
+          if (!written) continue;
           made.push_back({.step = moment.step,
                           .epoch = moment.epoch,
                           .index = static_cast<int64_t>(i),

@@ -894,6 +894,12 @@ std::vector<Field> make_fields() {
        .section = "generate",
        .project = Field::Always,
        .member = &R::strict},
+      {.name = "moderation",
+       .type = T::Choice,
+       .unit = "HOW",
+       .help = "how strict the image classifier of the safety checks is: auto, or low, which flags less (default: auto)",
+       .member = &R::moderation,
+       .choices = {"auto", "low"}},
   };
 }
 

@@ -30,6 +30,7 @@ struct RequestSpec {
   Texts lora;
   Text lora_mode;
   Flag strict;
+  Text moderation;
 
   // Who rewrites the prompt, and how. `rewritten_prompt` is one that was rewritten already: it is used instead of `prompt`.
   Text upsample, rewritten_prompt, upsample_model, upsample_url, upsample_key_env, upsample_params;

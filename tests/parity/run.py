@@ -11,6 +11,7 @@ from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
 import autoencoder
+import classifier
 import dev
 import editing
 import folders
@@ -48,7 +49,7 @@ def main():
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
         for part in (schedules, tokens, autoencoder, generation, dev, vision, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
-                     training_caches, training_files, training_parts, upscaler, watermarks):
+                     training_caches, training_files, training_parts, upscaler, watermarks, classifier):
             part.run(report, program, scratch)
     print(report.closing_line())
     return 0 if report.failed == 0 and report.passed > 0 else 1
