@@ -13,11 +13,15 @@ struct KeptAttention {
   Tensor log_sum;  // [B, H, S]
 };
 
+struct AttentionGroups;  // ops/attention_groups.h
+
 struct AttentionOptions {
   float scale = 0;                // 0: 1 / √D
   bool causal = false;            // query i sees keys 0 … i + (T − S): the S queries are the last of T tokens
   Tensor key_mask;                // I32 [B, T], 0 hides a key; undefined: all are visible
   KeptAttention* kept = nullptr;  // only for results that need a gradient
+  // Which rows see which; null: all see all. Without gradient, causal or key_mask.
+  const AttentionGroups* groups = nullptr;
 };
 
 // softmax(scale · q kᵀ) v per head: q [B, S, H, D]; k, v [B, T, G, D] with G dividing H (query head h reads key
@@ -27,9 +31,11 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 // [ attention(q, k, v) ‖ swiglu(gate_up) ] on the last axis, [B, S, H·D + M]: the two branches of a parallel block. Both are
 // written where the next product reads them, in the dtype it prefers (ops/linear.h).
 Tensor attention_beside_swiglu(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& gate_up,
-                               std::optional<DType> as = {}, KeptAttention* kept = nullptr);
+                               std::optional<DType> as = {}, KeptAttention* kept = nullptr,
+                               const AttentionGroups* groups = nullptr);
 
 // The same with the MLP's first product: [ attention(q, k, v) ‖ linear_swiglu(x, w) ], x [B, S, K], w [2M, K].
-Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w);
+Tensor attention_beside_mlp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& x, const Tensor& w,
+                            const AttentionGroups* groups = nullptr);
 
 }  // namespace flux2

@@ -9,6 +9,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/attention.h"
+#include "ops/attention_groups.h"
 #include "ops/conv2d.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
@@ -81,6 +82,14 @@ Tensor some_mask(const Tensor& like, int64_t batch, int64_t keys, int64_t hidden
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t j = 0; j < keys; ++j) mask.push_back(j < hidden_from + b || j == 0);
   return Tensor::from<int32_t>(like.stream(), DType::I32, {batch, keys}, mask);
+}
+
+// Three classes of rows, of which the first sees everything. Their rows lie together or are mixed.
+AttentionGroups some_groups(const Tensor& q, const Tensor& k, bool mixed) {
+  RowClasses classes{.of_row = {}, .sees = {{true, true, true}, {true, true, false}, {true, false, true}}};
+  const int64_t rows = k.dim(1);
+  for (int64_t i = 0; i < rows; ++i) classes.of_row.push_back(static_cast<int>(mixed ? i % 3 : 3 * i / rows));
+  return group_rows(q.stream(), classes, q.dim(1));
 }
 
 class List {
@@ -319,6 +328,32 @@ void attentions(List& list) {
             {{2, 6, 2, 8}, {2, 6, 2, 8}, {2, 6, 2, 8}},
             [](Inputs x) { return attention(x[0], x[1], x[2], {.causal = true, .key_mask = some_mask(x[0], 2, 6, 3)}); },
             64});
+  for (const bool mixed : {false, true}) {
+    list.add({.name = mixed ? "attention/mixed groups" : "attention/groups",
+              .inputs = {{2, 12, 2, 8}, {2, 14, 2, 8}, {2, 14, 2, 8}},
+              .run =
+                  [mixed](Inputs x) {
+                    const AttentionGroups groups = some_groups(x[0], x[1], mixed);
+                    return attention(x[0], x[1], x[2], {.key_mask = {}, .groups = &groups});
+                  },
+              .terms = 64,
+              .differentiable = false,
+              .has_gradient = false});
+    list.add({.name = mixed ? "attention/mixed groups beside swiglu, klein" : "attention/groups beside swiglu, klein",
+              .inputs = {{1, 210, 2304}},
+              .run =
+                  [mixed](Inputs x) {
+                    const auto p = split(x[0], {256, 256, 256, 1536});
+                    const Shape heads{1, x[0].dim(1), 2, 128};
+                    const Tensor q = reshape(p[0], heads), k = reshape(p[1], heads), v = reshape(p[2], heads);
+                    const AttentionGroups groups = some_groups(q, k, mixed);
+                    return attention_beside_swiglu(q, k, v, p[3], {}, nullptr, &groups);
+                  },
+              .terms = 512,
+              .differentiable = false,
+              .large = true,
+              .has_gradient = false});
+  }
   list.add({"attention/one wide head",
             {{1, 9, 1, 40}, {1, 9, 1, 40}, {1, 9, 1, 40}},
             [](Inputs x) { return attention(x[0], x[1], x[2]); },

@@ -19,6 +19,7 @@ struct OpCase {
   bool large = false;           // real sizes: agreement and timing only
   double flop = 0;              // for timing; 0: memory-bound
   bool rounds_in_fast = false;  // f32 inputs are rounded to bf16 in profile fast
+  bool has_gradient = true;     // false: for inference alone
 };
 
 std::vector<OpCase> op_cases();
