@@ -8,6 +8,7 @@
 #include "app/model_keeper.h"
 #include "app/recorded_model.h"
 #include "app/resolve.h"
+#include "app/resolve_regions.h"
 #include "cli/command.h"
 #include "cli/progress_display.h"
 #include "image/difference.h"
@@ -74,6 +75,7 @@ class Verification {
       model.set(recorded);
     }
     if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
+    if (!run_.settings.has("region")) take_region_files(record, path, recorded);
     one.settings.add_below_first(layer_of(recorded, path));
     const RequestSpec spec = one.spec();
 

@@ -115,6 +115,17 @@ TEST_F(Serve, EditsAndInpaintsAsTheCommandLine) {
                                      {"canvas", base64_encode(photo_png)},
                                      {"mask", base64_encode(mask_png)}})["id"]);
   EXPECT_EQ(pixels_of_job(inpaint["id"]), read_image(folder_ / "inpaint.png").pixels) << inpaint.dump();
+  ASSERT_EQ(run(start({"generate", "a field", "--size", "64", "--region", "a red circle", "--region-mask", "mask.png", "--region",
+                       "a blue square@32,0,32,32", "--region-reference", "2:photo.png", "--seed", "3", "--steps", "2", "-o",
+                       "regions.png", "-q"}))
+                .status,
+            0);
+  const Json circle = {{"prompt", "a red circle"}, {"mask", base64_encode(mask_png)}};
+  const Json square = {{"prompt", "a blue square"}, {"box", {32, 0, 32, 32}}, {"references", {base64_encode(photo_png)}}};
+  const Json regions = wait_for(ask(
+      "POST", "/api/v1/jobs",
+      {{"prompt", "a field"}, {"width", 64}, {"height", 64}, {"seed", 3}, {"steps", 2}, {"regions", {circle, square}}})["id"]);
+  EXPECT_EQ(pixels_of_job(regions["id"]), read_image(folder_ / "regions.png").pixels) << regions.dump();
 }
 
 TEST_F(Serve, MergesRequestsAndGivesEachItsOwnImage) {

@@ -31,6 +31,16 @@ Json error_schema() {
 Json schema_of(const JobMember& member) {
   Json schema = {{"type", {member.type, "null"}}, {"description", member.help}};
   if (member.type == "array") schema["items"] = Json::object();
+  if (member.name == "regions") {
+    const Json text = {{"type", "string"}};
+    schema["items"] = {{"type", "object"},
+                       {"required", {"prompt"}},
+                       {"properties",
+                        {{"prompt", text},
+                         {"box", {{"type", {"array", "null"}}, {"items", {{"type", "integer"}}}}},
+                         {"mask", {{"type", {"string", "null"}}}},
+                         {"references", {{"type", {"array", "null"}}, {"items", text}}}}}};
+  }
   // Some members have a short form as well: a text instead of an object or a list.
   if (member.name == "preview" || member.name == "metadata" || member.name == "extend") schema["type"].push_back("string");
   if (member.name == "match" || member.name == "seed") schema["type"] = {"integer", "string", "null"};

@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "image/mask_shapes.h"
+#include "pipeline/regions.h"
 #include "server/http/errors.h"
 #include "server/jobs/studio_request.h"
 #include "server/jobs/tried_adapters.h"
@@ -86,6 +87,42 @@ std::string adapter_text(const Json& json) {
   return text;
 }
 
+// {"prompt": …, "box": [x, y, w, h] or "mask": image, "references": [images]}, as the option of the command line writes it.
+std::string region_text(const Json& json) {
+  must_be(json, json.is_object() && json.contains("prompt") && json["prompt"].is_string(),
+          "a list of {\"prompt\", \"box\" or \"mask\", \"references\"}");
+  for (const auto& [key, value] : json.items())
+    check(key == "prompt" || key == "box" || key == "mask" || key == "references", "a region has no member \"{}\"",
+          printable(key));
+  const auto given = [&](const char* name) { return json.contains(name) && !json[name].is_null(); };
+  check(given("box") != given("mask"), "a region has either \"box\" or \"mask\"");
+  RegionText region{.prompt = json["prompt"].get<std::string>()};
+  if (given("box")) region.box = parse_box(numbers_joined(json["box"]));
+  else must_be(json["mask"], json["mask"].is_string(), "an image: asset:ID, a data URL or base64");
+  check(region.box || !parse_region(region.prompt).box, "the prompt of a region with a mask must not end with a rectangle");
+  if (given("references")) texts_of(json["references"]);
+  return region.text();
+}
+
+std::vector<std::string> region_texts(const Json& json) {
+  must_be(json, json.is_array() && !json.empty(), "a list of {\"prompt\", \"box\" or \"mask\", \"references\"}");
+  std::vector<std::string> texts;
+  for (const Json& region : json) texts.push_back(region_text(region));
+  return texts;
+}
+
+// Calls `use` for every image of the regions of a checked request.
+void for_region_images(Json& regions, const std::function<void(Json& image, const char* kind, const std::string& where)>& use) {
+  for (size_t r = 0; r < regions.size(); ++r) {
+    const std::string where = fmt::format("regions[{}]", r);
+    Json& region = regions[r];
+    if (region.contains("mask") && region["mask"].is_string()) use(region["mask"], "mask", where + ".mask");
+    if (region.contains("references") && region["references"].is_array())
+      for (size_t i = 0; i < region["references"].size(); ++i)
+        use(region["references"][i], "reference", fmt::format("{}.references[{}]", where, i));
+  }
+}
+
 // A member whose JSON form differs from the field's own, or that is no field.
 struct SpecialMember {
   const char* type;   // for the OpenAPI document
@@ -134,6 +171,13 @@ const std::map<std::string, SpecialMember>& special_members() {
                     for (const Json& one : j) adapter_text(one);
                     return std::vector<std::string>{};
                   }};
+    m["regions"] = {
+        "array", "",
+        "prompts for parts of the image: [{\"prompt\", \"box\": [x, y, w, h] or \"mask\": image, \"references\": [images]}]",
+        [](const Json& j) {
+          region_texts(j);
+          return std::vector<std::string>{};
+        }};
     m["match"] = {"string", "match", "take the size from reference N, or off", [](const Json& j) -> std::vector<std::string> {
                     return {must_be(j, j.is_number_integer() || j.is_string(), "a number or \"off\"").is_string()
                                 ? j.get<std::string>()
@@ -375,7 +419,7 @@ uint64_t random_seed() {
 
 std::string merge_key_of(const Json& request) {
   if (request.value("kind", std::string()) != "generate") return {};
-  for (const char* alone : {"references", "strict", "deadline", "rounds"})
+  for (const char* alone : {"references", "regions", "strict", "deadline", "rounds"})
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
@@ -463,6 +507,7 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
     try {
       if (const auto texts = field_texts(key, value))
         set_value(spec, field(texts->field), parse_value(field(texts->field), texts->texts, key));
+      if (key == "regions") spec.region = region_texts(value);
     } catch (const Error& e) {
       std::string message = e.what();
       if (message.starts_with(key + ": ")) message.erase(0, key.size() + 2);
@@ -477,6 +522,12 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
       if (checked.contains("references"))
         check_limit("references", checked["references"].size(), static_cast<uint64_t>(context.limits.request.references),
                     "the request has {} reference images", ErrorCode::InvalidArgument);
+      if (checked.contains("regions")) {
+        uint64_t images = 0;
+        for_region_images(checked["regions"], [&](Json&, const char*, const std::string&) { ++images; });
+        check_limit("references", images, 2 * static_cast<uint64_t>(context.limits.request.references),
+                    "the regions of the request have {} images", ErrorCode::InvalidArgument);
+      }
     } catch (const Error& e) {
       problems.push_back({"", e.what()});
     }
@@ -494,6 +545,10 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
       Json& image = checked["references"][i];
       image = stored_image(image.get<std::string>(), "reference", assets, context, fmt::format("references[{}]", i));
     }
+  if (checked.contains("regions"))
+    for_region_images(checked["regions"], [&](Json& image, const char* what, const std::string& where) {
+      image = stored_image(image.get<std::string>(), what, assets, context, where);
+    });
   for (const auto& [member, what] : kImages)
     if (checked.contains(member))
       checked[member] = stored_image(checked[member].get<std::string>(), what, assets, context, member);
@@ -522,6 +577,19 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
   if (request.contains("references"))
     for (const Json& image : request["references"]) input.push_back(path_of(image));
   if (!input.empty()) layer["input"] = {input, "references"};
+  if (request.contains("regions")) {
+    const Json& regions = request["regions"];
+    layer["region"] = {region_texts(regions), "regions"};
+    std::vector<std::string> masks, references;
+    for (size_t r = 0; r < regions.size(); ++r) {
+      const Json& region = regions[r];
+      if (region.contains("mask") && region["mask"].is_string()) masks.push_back(path_of(region["mask"]));
+      if (region.contains("references") && region["references"].is_array())
+        for (const Json& image : region["references"]) references.push_back(fmt::format("{}:{}", r + 1, path_of(image)));
+    }
+    if (!masks.empty()) layer["region-mask"] = {masks, "regions"};
+    if (!references.empty()) layer["region-reference"] = {references, "regions"};
+  }
   if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
   if (request.contains("mask_from_diff")) layer["mask-from-diff"] = {{path_of(request["mask_from_diff"])}, "mask_from_diff"};
   if (request.contains("loras"))
@@ -535,9 +603,9 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
   static const std::map<std::string, std::string> renamed = {
       {"batch", "count"}, {"format", "output_format"}, {"quality", "output_quality"}};
   // What the client itself does with the result, and lists that follow below.
-  static const std::vector<std::string> local = {"output",         "preview_file", "input",        "mask",
-                                                 "mask_from_diff", "mask_points",  "mask_service", "lora",
-                                                 "repeat",         "sidecar",      "output_type"};
+  static const std::vector<std::string> local = {
+      "output", "preview_file", "input",   "mask",        "mask_from_diff", "mask_points", "mask_service",
+      "lora",   "repeat",       "sidecar", "output_type", "region",         "region_mask", "region_reference"};
   Json request = {{"kind", kind}};
   for (const Field& field : request_fields()) {
     const auto value = get_value(spec, field);
@@ -552,6 +620,25 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
       if (kind == "inpaint" && i == 0) request["canvas"] = image((*spec.input)[i]);
       else request["references"].push_back(image((*spec.input)[i]));
     }
+  if (spec.region) {
+    Json regions = Json::array();
+    const std::vector<std::string> masks = spec.region_mask.value_or(std::vector<std::string>{});
+    size_t used_masks = 0;
+    for (const std::string& text : *spec.region) {
+      const RegionText region = parse_region(text);
+      Json one = {{"prompt", region.prompt}};
+      if (region.box) one["box"] = {region.box->x, region.box->y, region.box->width, region.box->height};
+      else if (used_masks < masks.size()) one["mask"] = image(masks[used_masks++]);
+      regions.push_back(std::move(one));
+    }
+    for (const std::string& text : spec.region_reference.value_or(std::vector<std::string>{})) {
+      const RegionFile file = parse_region_file(text);
+      check(file.region <= regions.size(), "{}: there are {} regions, not {}", spec.origin("region_reference"), regions.size(),
+            file.region);
+      regions[file.region - 1]["references"].push_back(image(file.file));
+    }
+    request["regions"] = std::move(regions);
+  }
   if (spec.mask) request["mask"] = image(*spec.mask);
   if (spec.mask_points)
     for (const std::string& text : *spec.mask_points) {

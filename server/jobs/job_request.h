@@ -13,6 +13,7 @@ namespace flux2 {
 // The native job request. Its members are fields of the request table under their own names, except those that name files or
 // belong to the machine, and these:
 //   references, canvas, mask   images: "asset:ID", a data URL or base64
+//   regions                    [{"prompt": …, "box": [x, y, w, h] or "mask": image, "references": [images]}]
 //   count                      how many images (the field batch)
 //   loras                      [{"name": …, "weight": …}]
 //   output_format, output_quality, metadata, preview, sigmas, match, extend, align, in the forms that JSON suggests

@@ -43,6 +43,36 @@ class JobRequest : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
+TEST_F(JobRequest, RegionsBecomeSettings) {
+  const Json region = {{"prompt", "a cat"}, {"box", {0, 0, 32, 64}}, {"references", {png(1)}}};
+  const Json checked = check({{"prompt", "a field"}, {"regions", {region, {{"prompt", "a dog"}, {"mask", png(2)}}}}});
+  EXPECT_THAT(checked["regions"][1]["mask"].get<std::string>(), HasSubstr("asset:"));
+  EXPECT_THAT(checked["regions"][0]["references"][0].get<std::string>(), HasSubstr("asset:"));
+  const SettingLayer layer = settings(checked);
+  EXPECT_EQ(layer.at("region").values, (std::vector<std::string>{"a cat@0,0,32,64", "a dog"}));
+  ASSERT_EQ(layer.at("region-mask").values.size(), 1u);
+  ASSERT_EQ(layer.at("region-reference").values.size(), 1u);
+  EXPECT_EQ(layer.at("region-reference").values[0].substr(0, 2), "1:");
+  EXPECT_EQ(merge_key_of(checked), "") << "requests with regions run alone";
+  // A client writes them in the same form.
+  RequestSpec spec;
+  spec.prompt = "a field";
+  spec.region = layer.at("region").values;
+  spec.region_mask = {"m.png"};
+  spec.region_reference = {"1:r.png"};
+  std::vector<std::string> left_out;
+  const Json sent = job_request_of(
+      spec, "generate", [](const std::string& path) { return "<" + path + ">"; }, left_out);
+  EXPECT_TRUE(left_out.empty());
+  EXPECT_EQ(sent["regions"], Json::parse(R"([{"prompt":"a cat","box":[0,0,32,64],"references":["<r.png>"]},
+                                             {"prompt":"a dog","mask":"<m.png>"}])"));
+  const auto problem = [&](const Json& one) { return std::string(refusal_of({{"prompt", "x"}, {"regions", {one}}}).what()); };
+  EXPECT_THAT(problem({{"prompt", "a"}}), HasSubstr("either \"box\" or \"mask\""));
+  EXPECT_THAT(problem({{"prompt", "a"}, {"box", {0, 0, 0, 4}}}), HasSubstr("is not a box"));
+  EXPECT_THAT(problem({{"prompt", "a"}, {"box", {0, 0, 8, 8}}, {"weight", 1}}), HasSubstr("no member \"weight\""));
+  EXPECT_THAT(problem({{"box", {0, 0, 8, 8}}}), HasSubstr("prompt"));
+}
+
 TEST_F(JobRequest, AcceptsThePublishedFormWithEveryMember) {
   const Json request = Json::parse(R"({"kind":"generate","project_id":null,"prompt":"a fox","negative":"","model":null,
    "width":1024,"height":1024,"match":null,"count":1,"seed":-1,"steps":null,"guidance":null,"cfg":null,

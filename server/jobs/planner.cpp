@@ -33,6 +33,12 @@ std::string shape_of(const Json& request, const AssetStore& assets) {
   };
   if (shape.contains("references"))
     for (Json& image : shape["references"]) size_of(image);
+  if (shape.contains("regions"))  // the area of a region matters, so its mask stays as it is
+    for (Json& region : shape["regions"]) {
+      region.erase("prompt");
+      if (region.contains("references") && region["references"].is_array())
+        for (Json& image : region["references"]) size_of(image);
+    }
   for (const char* member : {"canvas", "mask", "mask_from_diff"})
     if (shape.contains(member)) size_of(shape[member]);
   return shape.dump(-1, ' ', false, Json::error_handler_t::replace);

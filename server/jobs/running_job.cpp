@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "image/write_image.h"
+#include "pipeline/regions.h"
 #include "server/jobs/job_error.h"
 #include "server/jobs/preview_steps.h"
 #include "server/store/ids.h"
@@ -209,7 +210,9 @@ void RunningJob::save(const UnsavedImage& unsaved, std::shared_future<std::vecto
 void RunningJob::count_usage(const Models& models) {
   int64_t text = 0, references = 0, image = 0;
   for (const ResolvedRequest& resolved : prepared_.requests) {
-    if (models.tokenizer) text += static_cast<int64_t>(models.tokenizer->encode(resolved.request.prompt).size());
+    if (models.tokenizer)
+      for (const std::string& prompt : prompts_of(resolved.request))
+        text += static_cast<int64_t>(models.tokenizer->encode(prompt).size());
     references += resolved.request.reference_tokens();
     image += resolved.request.tokens() * resolved.request.batch;
   }

@@ -98,6 +98,10 @@ std::string file_with(const std::string& name, const std::string& sha256, const 
 
 }  // namespace
 
+std::string find_recorded_file(const PictureRecord& file, const std::string& picture) {
+  return file_with(file.name, file.sha256, picture);
+}
+
 std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture) {
   std::vector<PictureRecord> sources = record.references;
   if (record.canvas) sources.insert(sources.begin(), *record.canvas);

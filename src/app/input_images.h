@@ -55,6 +55,9 @@ class InputImages {
 
 ReferenceRules reference_rules(const RequestSpec& spec);
 
+// The file of a recorded image, by name and content, in the folder of `picture` or in the current one. Empty if there is none.
+std::string find_recorded_file(const PictureRecord& file, const std::string& picture);
+
 // The files that an image was made from, its canvas first. They are searched in the image's folder and in the current folder, by
 // name and content. Throws NotFound, naming them, if some are missing.
 std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);

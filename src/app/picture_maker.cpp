@@ -12,6 +12,7 @@
 #include "engine/forecast.h"
 #include "hub/recognise.h"
 #include "pipeline/references.h"
+#include "pipeline/regions.h"
 #include "pipeline/texts_to_images.h"
 #include "pipeline/tiles.h"
 #include "record/generation_record.h"
@@ -149,7 +150,7 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   prompts_.clear();
   if (!engine_->device().is_host() || engine_->encoder_quant() != Quant::None)
     for (const ResolvedRequest& resolved : requests) {
-      prompts_.push_back(resolved.request.prompt);
+      for (std::string& prompt : prompts_of(resolved.request)) prompts_.push_back(std::move(prompt));
       if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
     }
   const Recognition recognition = recognise(files_.transformer);
@@ -190,7 +191,8 @@ void PictureMaker::log_phase(const Request& request, Phase phase) const {
   auto* meter = dynamic_cast<PeakMeter*>(session_->stream.get());
   const size_t peak = meter ? meter->restart_peak() : session_->stream->peak_bytes();
   const Models& models = session_->models;
-  const int64_t text = models.text_length, image = request.tokens(), references = request.reference_tokens();
+  const auto prompts = static_cast<int64_t>(prompts_of(request).size());
+  const int64_t text = prompts * models.text_length, image = request.tokens(), references = request.reference_tokens();
   std::string shape;
   switch (phase) {
     case Phase::Text:
@@ -304,7 +306,7 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     };
     std::vector<std::string> prompts;
     for (const Request& request : rest) {
-      prompts.push_back(request.prompt);
+      for (std::string& prompt : prompts_of(request)) prompts.push_back(std::move(prompt));
       if (request.cfg) prompts.push_back(request.negative);
     }
     if (text_cache_ && !trace_)

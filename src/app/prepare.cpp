@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "app/adapter_references.h"
@@ -9,12 +10,14 @@
 #include "app/presets.h"
 #include "app/recorded_model.h"
 #include "app/request_limits.h"
+#include "app/resolve_regions.h"
 #include "app/wildcards.h"
 #include "base/error.h"
 #include "base/file_hash.h"
 #include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "hub/adapter_tools.h"
+#include "pipeline/regions.h"
 #include "record/picture_metadata.h"
 #include "text/prompt.h"
 
@@ -50,10 +53,16 @@ std::optional<Wildcards> wildcards_of(const RequestSpec& spec, const AppContext&
   return Wildcards(std::move(folders), context.limits.text);
 }
 
+bool uses_wildcards(const Request& request) {
+  const auto in_region = [](const Region& region) { return Wildcards::used_in(region.prompt); };
+  return Wildcards::used_in(request.prompt) || Wildcards::used_in(request.negative) ||
+         std::any_of(request.regions.begin(), request.regions.end(), in_region);
+}
+
 // Wildcards are expanded for each image, by its seed: such a batch becomes requests of one image.
 void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolved, Wildcards* wildcards, const Limits& limits) {
   const Request& request = resolved.request;
-  if (!wildcards || !(Wildcards::used_in(request.prompt) || Wildcards::used_in(request.negative))) {
+  if (!wildcards || !uses_wildcards(request)) {
     requests.push_back(std::move(resolved));
     return;
   }
@@ -71,6 +80,12 @@ void add_request(std::vector<ResolvedRequest>& requests, ResolvedRequest resolve
     if (variation) recorded.variation = variation->text();
     recorded.prompt = one.request.prompt;
     recorded.negative = one.request.negative;
+    for (size_t r = 0; r < one.request.regions.size(); ++r) {
+      std::string& prompt = one.request.regions[r].prompt;
+      prompt = wildcards->expand(prompt, draw);
+      std::string& text = recorded.region->at(r);
+      text = RegionText{prompt, parse_region(text).box}.text();
+    }
     check_request_limits(recorded, limits);
     requests.push_back(std::move(one));
   }
@@ -116,6 +131,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     RequestSpec spec = spec_of_record(record, option == std::string_view("from"));
     const bool has_sources = record.canvas || !record.references.empty();
     if (has_sources && !settings.has("input")) spec.input = find_sources(record, path);
+    if (!settings.has("region")) take_region_files(record, path, spec);
     if (!record.mask_sha256.empty() && !settings.has("mask")) spec.mask = find_mask(record, path);
     if (record.is_ours() && !record.adapters.empty() && !settings.has("lora"))
       spec.lora = adapters_of_image(record, path, context);
@@ -176,14 +192,17 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
 
 void refuse_long_prompts(const Models& models, const std::vector<ResolvedRequest>& requests, bool log_prompts) {
   if (!models.tokenizer) return;
-  for (const ResolvedRequest& resolved : requests)
-    for (const std::string* text : {&resolved.request.prompt, &resolved.request.negative}) {
+  for (const ResolvedRequest& resolved : requests) {
+    std::vector<const std::string*> texts = {&resolved.request.prompt, &resolved.request.negative};
+    for (const Region& region : resolved.request.regions) texts.push_back(&region.prompt);
+    for (const std::string* text : texts) {
       const PromptTokens tokens = tokenize_prompt(*models.tokenizer, *text, models.text_length);
       if (!tokens.dropped.empty())
         throw Error(ErrorCode::InvalidArgument,
                     fmt::format("a prompt has more than {} tokens: {}", models.text_length, unused_part(tokens, log_prompts)),
                     Hint("shorten it, or run without {0} to have it cut", {unset_option("strict")}));
     }
+  }
 }
 
 const std::vector<AdapterChoice>& common_adapters(const PreparedRun& run) {

@@ -74,6 +74,10 @@ void check_request_limits(const RequestSpec& spec, const Limits& limits) {
   number("steps", "steps", spec.steps, r.steps, "steps");
   number("threads", "threads", spec.threads, limits.process.threads, "threads");
   check_list("references", spec, "input", spec.input, r.references, "references");
+  check_list("references", spec, "region_reference", spec.region_reference, r.references, "references");
+  if (spec.region)
+    for (const std::string& region : *spec.region)
+      check_count("prompt-bytes", static_cast<int64_t>(region.size()), r.prompt_bytes, spec.origin("region") + ": {} long");
   check_list("adapters", spec, "lora", spec.lora, r.adapters, "adapters");
   for (const auto& [field, text] :
        {std::pair{"prompt", &spec.prompt}, {"rewritten_prompt", &spec.rewritten_prompt}, {"negative", &spec.negative}}) {

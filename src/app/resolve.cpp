@@ -10,6 +10,7 @@
 #include "app/model_knowledge.h"
 #include "app/request_limits.h"
 #include "app/resolve_inpaint.h"
+#include "app/resolve_regions.h"
 #include "base/error.h"
 #include "base/path_exists.h"
 #include "base/text.h"
@@ -231,6 +232,7 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   record.request = used_settings(spec, request);
   for (const GivenPicture& reference : references) record.references.push_back(reference.record);
   start_from_image(spec, references, request, record);
+  resolve_regions(spec, size, images, log, resolved);
   return resolved;
 }
 
@@ -258,7 +260,9 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
   InputImages own(log, {}, limits);
   InputImages& shared = images ? *images : own;
   const auto noted = [&](ResolvedRequest resolved) {
-    note_unknown(model, resolved.request.prompt, resolved.request.width, resolved.request.height, log);
+    std::string words = resolved.request.prompt;
+    for (const Region& region : resolved.request.regions) words += " " + region.prompt;
+    note_unknown(model, words, resolved.request.width, resolved.request.height, log);
     return resolved;
   };
   if (task == Task::Inpaint) return noted(resolve_inpaint(spec, model, log, shared));

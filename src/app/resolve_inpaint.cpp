@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "app/mask_service.h"
+#include "app/resolve_regions.h"
 #include "base/error.h"
 #include "image/mask_shapes.h"
 #include "pipeline/inpaint.h"
@@ -134,6 +135,7 @@ RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
   spec.match = "off";
   spec.strength = 1.0;
   spec.watermark.reset();  // the whole image gets it, not the region
+  remove_regions(spec);    // they are about the whole image
   return spec;
 }
 
@@ -178,6 +180,10 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   const double strength = spec.strength.value_or(1.0);
   request.canvas = inpaint->canvas(strength);
   if (spec.context.value_or("refs") == "refs") request.references.insert(request.references.begin(), request.canvas->picture);
+  RequestSpec about_regions = spec;
+  about_regions.input->erase(about_regions.input->begin());
+  resolve_regions(about_regions, {masked.canvas->width, masked.canvas->height}, images, log, resolved,
+                  [&](const Image& mask) { return crop_extended(mask, inpaint->region()); });
 
   record.kind = "inpaint";
   record.canvas = given.record;

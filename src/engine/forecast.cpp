@@ -10,6 +10,7 @@
 #include "hub/gguf_tokenizer.h"
 #include "model/check_network.h"
 #include "pipeline/check_request.h"
+#include "pipeline/regions.h"
 #include "pipeline/tiles.h"
 
 namespace flux2 {
@@ -125,7 +126,11 @@ int64_t working_bytes_of(const Rehearsal& rehearsal, const std::vector<PhaseFore
 // Of the image and of those it is made from, in pixels.
 int64_t longest_side(const Request& request) {
   int64_t longest = std::max(request.width, request.height);
-  for (const auto& picture : request.references) longest = std::max<int64_t>({longest, picture->width, picture->height});
+  const auto add = [&](const auto& pictures) {
+    for (const auto& picture : pictures) longest = std::max<int64_t>({longest, picture->width, picture->height});
+  };
+  add(request.references);
+  for (const Region& region : request.regions) add(region.references);
   return longest;
 }
 
@@ -152,11 +157,16 @@ double seconds_of(const Rehearsal& r, const Request& request, const ModelRates& 
       if (!r.encoder) return 0;
       const DecoderConfig& config = r.encoder->network->config;
       const double all = text_flop(config, text_length), attention = text_attention_flop(config, text_length);
-      return ((all - attention) / rates.text + attention / rates.text_attention) * (request.cfg ? 2 : 1);
+      const auto prompts = static_cast<double>(prompts_of(request).size()) + (request.cfg ? 1 : 0);
+      return ((all - attention) / rates.text + attention / rates.text_attention) * prompts;
     }
     case Phase::EncodeReferences: {
       double flop = 0;
-      for (const auto& picture : request.references) flop += encode_flop(vae, picture->width, picture->height);
+      const auto add = [&](const auto& pictures) {
+        for (const auto& picture : pictures) flop += encode_flop(vae, picture->width, picture->height);
+      };
+      add(request.references);
+      for (const Region& region : request.regions) add(region.references);
       if (request.canvas) flop += encode_flop(vae, request.width, request.height);
       return flop > 0 ? flop / rates.encode : 0;
     }
@@ -164,10 +174,16 @@ double seconds_of(const Rehearsal& r, const Request& request, const ModelRates& 
       const Flux2Config& config = r.transformer->network->config;
       const int steps = passes_of(request.sampler, static_cast<int>(request.sigmas().size()) - 1);
       const int64_t references = request.reference_tokens();
-      const auto pass = [&](int64_t text, int64_t image, int64_t others) {
+      const auto pass = [&](int64_t text, int64_t image, int64_t others, double visible = 1) {
         const double attention = step_attention_flop(config, text + image, others);
-        return (step_flop(config, text, image, others) - attention) / rates.step + attention / rates.attention;
+        return (step_flop(config, text, image, others) - attention) / rates.step + visible * attention / rates.attention;
       };
+      if (!request.regions.empty() && !request.reuse_reference_keys) {
+        const auto prompts = static_cast<int64_t>(prompts_of(request).size());
+        const int64_t image = request.tokens() + references;
+        const double with_prompts = pass(prompts * text_length, image, 0, visible_share(request, text_length));
+        return request.batch * steps * (with_prompts + (request.cfg ? pass(text_length, image, 0) : 0));
+      }
       if (!request.reuse_reference_keys) return passes * steps * pass(text_length, request.tokens() + references, 0);
       return pass(0, references, 0) + passes * steps * pass(text_length, request.tokens(), references);
     }
@@ -184,7 +200,7 @@ ModelRates rates_for(const Engine& engine, const Rehearsal& r, const Request& re
                                 .tokens = r.session.models.text_length + request.tokens() + references,
                                 .text_tokens = r.session.models.text_length,
                                 .side = std::min(request.width, request.height),
-                                .encodes = request.canvas || !request.references.empty()});
+                                .encodes = request.canvas || request.reference_tokens() > 0});
 }
 
 }  // namespace

@@ -65,13 +65,14 @@ Tensor SingleBlock::branch(const Tensor& n, const Rope& rope, const Attending& a
     const auto [qk, v] = split_heads(linear(n, in.weight.narrowed(0, 0, 3 * dim)));
     const auto [q, k] = rope.after_norms({norm(qk)});
     const auto [keys, values] = attended(k, v, attending);
-    return out(attention_beside_mlp(q, keys, values, n, in.weight.narrowed(0, 3 * dim, 2 * hidden)));
+    return out(attention_beside_mlp(q, keys, values, n, in.weight.narrowed(0, 3 * dim, 2 * hidden), attending.groups));
   }
   const auto parts = split(in(n), {3 * dim, 2 * hidden});
   const auto [qk, v] = split_heads(parts[0]);
   const auto [q, k] = rope.after_norms({norm(qk)});
   const auto [keys, values] = attended(k, v, attending);
-  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1]), attending.kept), attending.values);
+  return out(attention_beside_swiglu(q, keys, values, parts[1], out.takes(parts[1]), attending.kept, attending.groups),
+             attending.values);
 }
 
 void SingleBlock::visit(const std::string& prefix, const ParameterVisitor& visitor) {
@@ -110,7 +111,7 @@ DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope,
   const Heads t = txt.heads(x.txt, txt_mod.attention), i = img.heads(x.img, img_mod.attention);
   const auto [q, k] = rope.after_norms({txt.norm(t.qk), img.norm(i.qk)});
   const auto [keys, values] = attended(k, concat({t.v, i.v}, 1), attending);
-  const Tensor a = attention(q, keys, values, {.key_mask = {}, .kept = attending.kept});
+  const Tensor a = attention(q, keys, values, {.key_mask = {}, .kept = attending.kept, .groups = attending.groups});
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
   return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp, attending.values),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp, attending.values)};

@@ -36,8 +36,9 @@ struct KeyValue {
 struct Attending {
   const KeyValue* others = nullptr;
   KeyValue* own = nullptr;
-  KeptAttention* kept = nullptr;   // see ops/attention.h
-  Values values = Values::Needed;  // of the block's outputs
+  KeptAttention* kept = nullptr;            // see ops/attention.h
+  Values values = Values::Needed;           // of the block's outputs
+  const AttentionGroups* groups = nullptr;  // which tokens see which; null: all see all
 };
 
 // Cuts [B, S, 3·H·D] into queries and keys, and values.

@@ -25,6 +25,13 @@ Flux2Transformer::Flux2Transformer(const Flux2Config& c)
       final_modulation(c.hidden, 2 * c.hidden),
       final_linear(c.hidden, c.channels) {}
 
+std::vector<Tensor*> TokenGroups::tensors() {
+  std::vector<Tensor*> all = streams.tensors();
+  for (Tensor* each : joined.tensors()) all.push_back(each);
+  all.insert(all.end(), {&order, &kept, &rope.cosine, &rope.sine});
+  return all;
+}
+
 Tensor Flux2Transformer::TimeMlp::operator()(const Tensor& sinusoid) const { return out(silu(in(sinusoid))); }
 
 Tensor Flux2Transformer::condition(const Tensor& time, const Tensor& guidance) const {
@@ -86,6 +93,8 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) &&
             in.vec.shape() == Shape{in.x.dim(0), config.hidden},
         "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
+  check(!in.groups || (!in.reference_vec.defined() && !in.checkpoint_blocks && in.block_memory.empty()),
+        "transformer: groups of tokens need a plain pass without gradients");
   if (in.reference_vec.defined()) return with_reference_vec(in);
   const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
   const size_t blocks = double_blocks.size() + single_blocks.size();
@@ -98,7 +107,11 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
                            in.references->size() == double_blocks.size() + single_blocks.size()),
         "transformer: kept references of {} blocks for another model, or for training",
         in.references ? in.references->size() : 0);
-  const auto others = [&](size_t block) { return Attending{.others = in.references ? &(*in.references)[block] : nullptr}; };
+  const auto attending = [&](size_t block) {
+    const bool is_double = block < double_blocks.size();
+    return Attending{.others = in.references ? &(*in.references)[block] : nullptr,
+                     .groups = in.groups ? (is_double ? &in.groups->streams : &in.groups->joined) : nullptr};
+  };
 
   const Tensor m = silu(in.vec);
   const auto img_mod = split_double_modulation(img_modulation(m)), txt_mod = split_double_modulation(txt_modulation(m));
@@ -128,7 +141,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
     s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, second_run(i, 2))
-                               : double_blocks[i](s, in.rope, img_mod, txt_mod, others(i));
+                               : double_blocks[i](s, in.rope, img_mod, txt_mod, attending(i));
     check_gradient(i, s.img);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);
     tap(in.taps, fmt::format("double_blocks.{}.1", i), s.txt);
@@ -138,11 +151,15 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   const Modulation final_mod{last[0], last[1], {}};
   const auto norm_of = [&](size_t block) -> const Modulation& { return block < single_blocks.size() ? single_mod : final_mod; };
   Tensor x = concat({s.txt, s.img}, 1), n;
-  const auto reader_of_norm = [&](size_t block) -> const Linear& {
-    return block < single_blocks.size() ? single_blocks[block].in : final_linear;
+  if (in.groups) x = take_rows(x, in.groups->order);
+  const Rope& rope = in.groups ? in.groups->rope : in.rope;
+  // The dtype that the reader of a norm prefers. Rows can be taken from float types only.
+  const auto dtype_of_norm = [&](size_t block) {
+    if (block < single_blocks.size()) return single_blocks[block].in.takes(x);
+    return in.groups ? x.dtype() : final_linear.takes(x);
   };
   const auto normed = [&](size_t block) {
-    return modulated_norm(x, norm_of(block).shift, norm_of(block).scale, {.as = reader_of_norm(block).takes(x)});
+    return modulated_norm(x, norm_of(block).shift, norm_of(block).scale, {.as = dtype_of_norm(block)});
   };
   for (size_t i = 0; i < single_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
@@ -154,14 +171,15 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
     } else {
       if (!n.defined()) n = normed(i);
       const Modulation& next = norm_of(i + 1);
-      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, in.rope, others(block)), next.shift, next.scale,
-                                 {.as = reader_of_norm(i + 1).takes(x)});
+      auto both = gated_add_norm(x, single_mod.gate, single_blocks[i].branch(n, rope, attending(block)), next.shift, next.scale,
+                                 {.as = dtype_of_norm(i + 1)});
       x = std::move(both.sum), n = std::move(both.normed);
     }
     check_gradient(block, x);
     tap(in.taps, fmt::format("single_blocks.{}", i), x);
   }
   if (!n.defined()) n = normed(single_blocks.size());
+  if (in.groups) return final_linear(take_rows(n, in.groups->kept));
   return final_linear(narrow(n, 1, text_tokens, in.keep > 0 ? in.keep : image_tokens));
 }
 

@@ -7,11 +7,24 @@
 #include "model/block_schedule.h"
 #include "model/flux2_blocks.h"
 #include "model/taps.h"
+#include "ops/attention_groups.h"
 
 namespace flux2 {
 
 // Keys and values of reference tokens in every block, double blocks first.
 using ReferenceKeys = std::vector<KeyValue>;
+
+// Which tokens see which, for images with prompts of regions. Single blocks work in an order of their own, in which tokens that
+// see the same lie together, so that most of their attention needs no copies.
+struct TokenGroups {
+  AttentionGroups streams, joined;  // of double blocks (text, image, references), and of single blocks
+  Tensor order;                     // I32 [S]: the row of [text; image; references] that is at each place of that order
+  Tensor kept;                      // I32 [I]: the places of the target's tokens
+  Rope rope;                        // in that order
+
+  std::vector<Tensor*> tensors();  // as in AttentionGroups
+  std::string layout() const { return streams.layout() + "; " + joined.layout(); }
+};
 
 // What a block keeps until its gradient is computed.
 struct BlockMemory {
@@ -41,6 +54,7 @@ struct Flux2Transformer {
     // time 0. Only klein-9B-KV was trained so.
     Tensor reference_vec;
     bool references_apart = false;                   // and see only each other, as in klein-9B-KV
+    const TokenGroups* groups = nullptr;             // which tokens see which; only without gradients and reference_vec
     bool checkpoint_blocks = false;                  // for gradients: save memory by running each block twice
     std::span<const BlockMemory> block_memory = {};  // the same for each block by itself; empty: as checkpoint_blocks says
     InputStore* input_store = nullptr;               // where the inputs of blocks that run twice are kept; null: they stay

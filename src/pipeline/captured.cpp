@@ -13,12 +13,15 @@ bool alike(const Tensor& a, const Tensor& b) {
 }
 
 CapturedWork& slots_for(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs,
-                        DType dtype, const Shape& shape) {
+                        DType dtype, const Shape& shape, const std::string& variant) {
   for (CapturedWork& c : session.captured_work)
-    if (c.model == model && std::equal(c.inputs.begin(), c.inputs.end(), inputs.begin(), inputs.end(), alike)) return c;
+    if (c.model == model && c.variant == variant &&
+        std::equal(c.inputs.begin(), c.inputs.end(), inputs.begin(), inputs.end(), alike))
+      return c;
   if (session.captured_work.size() >= session.captured_limit) session.captured_work.pop_front();
   CapturedWork& c = session.captured_work.emplace_back();
   c.model = model;
+  c.variant = variant;
   for (const Tensor& t : inputs) c.inputs.push_back(t.defined() ? Tensor::like(t) : Tensor());
   c.output = Tensor::empty(*session.stream, dtype, shape);
   return c;
@@ -29,10 +32,10 @@ CapturedWork& slots_for(Session& session, const std::shared_ptr<const void>& mod
 bool captures(const Session& session) { return session.capture && session.stream->device().prefers_graphs(); }
 
 Tensor captured(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
-                const Shape& shape, const std::function<Tensor(std::span<const Tensor>)>& work) {
+                const Shape& shape, const std::function<Tensor(std::span<const Tensor>)>& work, const std::string& variant) {
   if (!captures(session)) return work(inputs).cast(dtype);
 
-  CapturedWork& c = slots_for(session, model, inputs, dtype, shape);
+  CapturedWork& c = slots_for(session, model, inputs, dtype, shape, variant);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined()) c.inputs[i].copy_from(inputs[i]);
   if (c.graph) c.graph->replay();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -14,6 +15,7 @@ struct Session;
 // Work of a model recorded for inputs of certain shapes, with the tensors it reads and the one it writes.
 struct CapturedWork {
   std::shared_ptr<const void> model;
+  std::string variant;
   std::vector<Tensor> inputs;  // undefined where the work got none
   Tensor output;
   std::unique_ptr<Graph> graph;
@@ -29,9 +31,10 @@ bool can_capture(const Network& network) {
 bool captures(const Session& session);
 
 // work(inputs), a tensor of this dtype and shape. On devices that prefer graphs, it is captured at its first use with this model
-// and these shapes and replayed later, so it must depend on nothing else and have no side effects. The next use overwrites the
-// result.
+// and these shapes and replayed later, so it must depend on nothing else and have no side effects. `variant` names everything
+// else that it depends on. The next use overwrites the result.
 Tensor captured(Session& session, const std::shared_ptr<const void>& model, const std::vector<Tensor>& inputs, DType dtype,
-                const Shape& shape, const std::function<Tensor(std::span<const Tensor> inputs)>& work);
+                const Shape& shape, const std::function<Tensor(std::span<const Tensor> inputs)>& work,
+                const std::string& variant = {});
 
 }  // namespace flux2

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "pipeline/regions.h"
 
 namespace flux2 {
 
@@ -113,7 +114,13 @@ void check_request(const Request& r, const Models& models) {
   check(r.references.size() <= kMostReferences, "{} references: at most {} are possible", r.references.size(), kMostReferences);
   for (const auto& picture : r.references) check_planes(picture, "a reference");
   if (r.canvas) check_canvas(r);
-  if (r.canvas || !r.references.empty()) check(models.vae != nullptr, "no autoencoder is loaded, so images cannot be read");
+  for (const Region& region : r.regions) {
+    check(region.prompt.size() <= kLongestPrompt && is_utf8(region.prompt),
+          "the prompt of a region is not valid UTF-8 or too long");
+    for (const auto& picture : region.references) check_planes(picture, "a reference of a region");
+  }
+  check_regions(r);
+  if (r.canvas || r.reference_tokens() > 0) check(models.vae != nullptr, "no autoencoder is loaded, so images cannot be read");
   const bool encodes = !r.given_text.defined() || (r.cfg && !r.given_negative.defined());
   check(!encodes || (models.text_encoder && models.tokenizer), "no text encoder is loaded and no text states were given");
   if (r.given_text.defined()) check_text(r.given_text, config.text_width, "the given text states");

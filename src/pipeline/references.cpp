@@ -81,16 +81,27 @@ Tensor encode_picture(Session& session, const Planes& picture, const Progress& p
 
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress) {
   ReferenceTokens result;
-  if (request.references.empty()) return result;
-  const auto count = static_cast<int>(request.references.size());
+  struct Listed {
+    const Planes& picture;
+    int region;
+    size_t place;  // among the references that its region sees
+  };
+  std::vector<Listed> all;
+  for (size_t i = 0; i < request.references.size(); ++i) all.push_back({*request.references[i], -1, i});
+  for (size_t r = 0; r < request.regions.size(); ++r)
+    for (size_t i = 0; i < request.regions[r].references.size(); ++i)
+      all.push_back({*request.regions[r].references[i], static_cast<int>(r), request.references.size() + i});
+  if (all.empty()) return result;
+  const auto count = static_cast<int>(all.size());
   std::vector<Tensor> tokens;
   progress.at(Phase::EncodeReferences, 0, count);
-  for (size_t i = 0; i < request.references.size(); ++i) {
-    const Planes& picture = *request.references[i];
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto& [picture, region, place] = all[i];
     tokens.push_back(encode_picture(session, picture, progress));
     result.list += key_of(picture) + "\n";
-    const auto places = picture_positions(picture.height / 16, picture.width / 16, kTimeOffset * static_cast<int32_t>(i + 1));
+    const auto places = picture_positions(picture.height / 16, picture.width / 16, kTimeOffset * static_cast<int32_t>(place + 1));
     result.positions.insert(result.positions.end(), places.begin(), places.end());
+    result.regions.insert(result.regions.end(), places.size(), region);
     if (session.trace) record(*session.trace, i, picture, tokens.back());
     session.stream->wait();
     progress.at(Phase::EncodeReferences, static_cast<int>(i + 1), count);

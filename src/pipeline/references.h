@@ -15,12 +15,14 @@ namespace flux2 {
 struct ReferenceTokens {
   Tensor tokens;                         // [1, Nr, 128] in F32; undefined without references
   std::vector<TokenPosition> positions;  // t = 10, 20, …; rows and columns of each begin at 0
+  std::vector<int> regions;              // of each token: the region whose reference it belongs to, -1 for those of all
   std::string list;                      // the same for the same images in the same order
 
   int64_t count() const { return static_cast<int64_t>(positions.size()); }
 };
 
-// Encodes the references that are not in the session's cache.
+// Encodes the references that are not in the session's cache: those of the whole image, then those of each region. The positions
+// of a region's references go on from those of the whole image, as if the region were an image of its own.
 ReferenceTokens encode_references(Session& session, const Request& request, const Progress& progress);
 
 // The latents [1, I, 128] in F32 of one image, whose sides are multiples of 16; from the session's cache when it has been

@@ -17,7 +17,11 @@ std::vector<float> Request::sigmas() const {
 
 int64_t Request::reference_tokens() const {
   int64_t count = 0;
-  for (const auto& picture : references) count += int64_t{picture->height} / 16 * (picture->width / 16);
+  const auto add = [&](const auto& pictures) {
+    for (const auto& picture : pictures) count += int64_t{picture->height} / 16 * (picture->width / 16);
+  };
+  add(references);
+  for (const Region& region : regions) add(region.references);
   return count;
 }
 

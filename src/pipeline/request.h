@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "image/image.h"
 #include "pipeline/decoded_picture.h"
 #include "pipeline/noise.h"
 #include "pipeline/sampler.h"
@@ -20,6 +21,14 @@ struct Canvas {
   double strength = 1.0;                  // below 1, only the last part of the schedule runs, starting from the noised image
   // [rows · columns]: 1 regenerated, 0 kept, values between are blended. Empty: everything is regenerated.
   std::vector<float> mask = {};
+};
+
+// A prompt for part of the image (pipeline/regions.h).
+struct Region {
+  std::string prompt;
+  // One channel; 128 and more is inside. It is stretched over the image, so it may have any size.
+  std::shared_ptr<const Image> mask;
+  std::vector<std::shared_ptr<const Planes>> references = {};  // of this region alone; sides are multiples of 16
 };
 
 // Everything that determines the pixels of a run. It is already valid: front ends resolve defaults and check values before they
@@ -49,6 +58,7 @@ struct Request {
   bool negative_references = true;    // the negative pass of true guidance sees them too
 
   std::optional<Canvas> canvas;
+  std::vector<Region> regions = {};
 
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].
   Tensor given_text, given_negative, given_noise;
@@ -70,7 +80,7 @@ struct Request {
   int64_t rows() const { return height / 16; }
   int64_t columns() const { return width / 16; }
   int64_t tokens() const { return rows() * columns(); }
-  int64_t reference_tokens() const;
+  int64_t reference_tokens() const;  // of the image and of all regions
 };
 
 }  // namespace flux2

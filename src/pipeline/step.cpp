@@ -12,7 +12,14 @@ namespace flux2 {
 Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session, const StepConditions& c,
                      const Tensor& x, const Tensor& time, const BeforeBlock& before_block) {
   const bool replayed = can_capture(*transformer) && captures(session);
+  constexpr size_t kPlainInputs = 8;  // the tensors of the groups follow
   const auto work = [&](std::span<const Tensor> in) {
+    TokenGroups groups;
+    if (c.groups) {
+      groups = *c.groups;
+      size_t at = kPlainInputs;
+      for (Tensor* each : groups.tensors()) *each = in[at++];
+    }
     return (*transformer)({.x = in[6].defined() ? concat({in[0], in[6]}, 1) : in[0],
                            .vec = transformer->condition(in[1], in[2]),
                            .txt = in[3],
@@ -20,13 +27,18 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
                            .keep = in[0].dim(1),
                            .references = c.memory ? &c.memory->keys : nullptr,
                            .reference_vec = in[7].defined() ? transformer->condition(in[7], in[2]) : Tensor(),
+                           .groups = c.groups ? &groups : nullptr,
                            .before_block = replayed ? BeforeBlock{} : before_block});
   };
-  const std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references, c.reference_time};
+  std::vector<Tensor> inputs = {x, time, c.guidance, c.text, c.rope.cosine, c.rope.sine, c.references, c.reference_time};
+  if (c.groups) {
+    TokenGroups groups = *c.groups;
+    for (const Tensor* each : groups.tensors()) inputs.push_back(*each);
+  }
   if (!replayed) return work(inputs).cast(DType::F32);
   // Kept keys are read in place, so work is captured separately for each memory.
   const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
-  return captured(session, model, inputs, DType::F32, x.shape(), work);
+  return captured(session, model, inputs, DType::F32, x.shape(), work, c.groups ? c.groups->layout() : "");
 }
 
 namespace {
@@ -51,19 +63,21 @@ GuidedStep::GuidedStep(Session& session, const Request& request, const Condition
     passes_ = {pass({text.positive}, conditions.references, pictures)};
     return;
   }
-  check(text.negative.shape() == text.positive.shape(), "guidance: negative states {} beside {}", text.negative.shape(),
-        text.positive.shape());
+  check(text.negative.shape() == text.positive.shape() || !request.regions.empty(), "guidance: negative states {} beside {}",
+        text.negative.shape(), text.positive.shape());
   const bool alike = request.negative_references || conditions.references.count() == 0;
-  halves_together_ = alike && 2 * pictures * tokens_of_pass(request, conditions) <= session.tokens_at_once;
+  halves_together_ =
+      alike && request.regions.empty() && 2 * pictures * tokens_of_pass(request, conditions) <= session.tokens_at_once;
   if (halves_together_) {
     passes_ = {pass({text.negative, text.positive}, conditions.references, pictures)};
   } else {
-    passes_ = {pass({text.negative}, alike ? conditions.references : ReferenceTokens{}, pictures),
+    passes_ = {pass({text.negative}, alike ? conditions.references : ReferenceTokens{}, pictures, RegionPass::Negative),
                pass({text.positive}, conditions.references, pictures)};
   }
 }
 
-StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures) const {
+StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures,
+                                RegionPass which) const {
   StepConditions c;
   std::vector<Tensor> rows;
   for (const Tensor& states : texts)
@@ -71,7 +85,12 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
   c.text = rows.size() == 1 ? rows[0] : concat(rows, 0);
   if (transformer_->config.guidance)
     c.guidance = sinusoid(session_, request_, c.text.dim(0), static_cast<float>(request_.guidance));
-  auto positions = text_positions(c.text.dim(1));
+  const int64_t text_rows = c.text.dim(1);
+  // Positions count through all texts. If nobody sees the request's own prompt, it is left out, but its positions stay its own.
+  const bool without_own = which == RegionPass::Positive && !uses_own_prompt(request_);
+  const int64_t left_out = without_own ? text_rows / static_cast<int64_t>(request_.regions.size()) : 0;
+  auto positions = text_positions(left_out + text_rows);
+  positions.erase(positions.begin(), positions.begin() + left_out);
   const auto picture = picture_positions(request_.rows(), request_.columns());
   positions.insert(positions.end(), picture.begin(), picture.end());
   if (references.count() > 0 && request_.reuse_reference_keys) {
@@ -82,6 +101,7 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
   }
   c.rope = flux2_rope(*session_.stream, positions);
+  c.groups = region_groups(*session_.stream, request_, which, text_rows, references, c.rope);
   return c;
 }
 

@@ -5,6 +5,7 @@
 
 #include "model/flux2_transformer.h"
 #include "pipeline/denoise.h"
+#include "pipeline/regions.h"
 
 namespace flux2 {
 
@@ -20,6 +21,7 @@ struct StepConditions {
   Tensor reference_time;                          // their sinusoid [R, 256]; undefined: that of the latents
   std::shared_ptr<const ReferenceMemory> memory;  // of references that are not in the sequence
   Rope rope;                                      // over text, image and reference positions
+  std::shared_ptr<const TokenGroups> groups;      // which tokens see which; null: all see all
 };
 
 // The velocity [R, I, 128] in F32 of latents x [R, I, 128] at the time whose sinusoid is `time` [R, 256]; captured where that is
@@ -28,8 +30,8 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
                      const StepConditions& conditions, const Tensor& x, const Tensor& time, const BeforeBlock& before_block = {});
 
 // The transformer with a request's conditions: computes the velocity of latents, with guidance if requested. The two passes of
-// true guidance, v = v⁻ + cfg · (v⁺ − v⁻), run as one batch if the session's token limit allows it and both see the same
-// references; otherwise they run one after the other.
+// true guidance, v = v⁻ + cfg · (v⁺ − v⁻), run as one batch if the session's token limit allows it, both see the same references
+// and the image has no regions; otherwise they run one after the other.
 class GuidedStep {
  public:
   // `before_block` may stop a pass by throwing.
@@ -39,7 +41,8 @@ class GuidedStep {
   Tensor velocity(const Tensor& x, float sigma);
 
  private:
-  StepConditions pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures) const;
+  StepConditions pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures,
+                      RegionPass which = RegionPass::Positive) const;
   Tensor run(const StepConditions& conditions, const Tensor& input, float sigma) const;
 
   std::shared_ptr<const Flux2Transformer> transformer_;

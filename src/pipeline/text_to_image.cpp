@@ -1,5 +1,7 @@
 #include "pipeline/text_to_image.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
@@ -13,6 +15,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/latents.h"
 #include "pipeline/references.h"
+#include "pipeline/regions.h"
 #include "pipeline/seamless.h"
 #include "pipeline/text_states.h"
 #include "pipeline/texts_to_images.h"
@@ -63,7 +66,9 @@ bool needs_encoder(const Session& session, const Request& request) {
   const auto unknown = [&](const Tensor& given, const std::string& prompt) {
     return !given.defined() && (session.trace || !session.prompt_cache.contains(prompt));
   };
-  return unknown(request.given_text, request.prompt) || (request.cfg && unknown(request.given_negative, request.negative));
+  const auto prompts = prompts_of(request);
+  return std::any_of(prompts.begin(), prompts.end(), [&](const auto& prompt) { return unknown(request.given_text, prompt); }) ||
+         (request.cfg && unknown(request.given_negative, request.negative));
 }
 
 // The encoder is about to be unloaded, so the prompts of the next requests are encoded now.
@@ -76,6 +81,19 @@ void encode_ahead(Session& session, const Progress& progress) {
   }
 }
 
+// The states of the prompt and of the prompts of regions, one after the other.
+Tensor states_of_prompts(Session& session, const Request& request, const Progress& progress) {
+  const auto prompts = prompts_of(request);
+  const size_t own = prompts.size() - request.regions.size();  // 0 if regions cover the whole image
+  std::vector<Tensor> states;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    states.push_back(text_states(session, prompts[i], i < own ? "text" : fmt::format("regions.{}.text", i - own), progress));
+    check(states[i].dim(1) == states[0].dim(1), "the prompts of regions have {} and {} tokens", states[0].dim(1),
+          states[i].dim(1));
+  }
+  return states.size() == 1 ? states[0] : concat(states, 1);
+}
+
 TextConditions encode_text(Session& session, const Request& request, const Progress& progress) {
   progress.at(Phase::Text, 0, 1);
   const Models& models = session.models;
@@ -84,12 +102,13 @@ TextConditions encode_text(Session& session, const Request& request, const Progr
   const WaitAtEnd wait(*session.stream);
   const int64_t width = models.transformer.config().text_width;
   TextConditions text;
-  text.positive = request.given_text.defined() ? given_states(request.given_text, width)
-                                               : text_states(session, request.prompt, "text", progress);
+  text.positive =
+      request.given_text.defined() ? given_states(request.given_text, width) : states_of_prompts(session, request, progress);
   if (request.cfg)
     text.negative = request.given_negative.defined() ? given_states(request.given_negative, width)
                                                      : text_states(session, request.negative, "negative", progress);
   for (const std::string* used : {&request.prompt, &request.negative}) std::erase(session.prompts_ahead, *used);
+  for (const Region& region : request.regions) std::erase(session.prompts_ahead, region.prompt);
   if (session.text_done && encodes && !session.trace) encode_ahead(session, progress);
   session.stream->wait();
   if (session.text_done) session.text_done(session);
@@ -232,7 +251,7 @@ TextConditions text_of_group(const std::vector<TextConditions>& texts, std::span
 
 bool can_run_together(const Request& a, const Request& b) {
   const auto plain = [](const Request& r) {
-    return r.references.empty() && !r.canvas && !r.given_text.defined() && !r.given_negative.defined() &&
+    return r.references.empty() && !r.canvas && r.regions.empty() && !r.given_text.defined() && !r.given_negative.defined() &&
            !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
   };
   return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
@@ -263,7 +282,7 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   times.load = watch.lap();
   // An encoder that is unloaded after use encodes all prompts while it is in memory.
   for (const Request& request : requests.subspan(1)) {
-    session.prompts_ahead.push_back(request.prompt);
+    for (std::string& prompt : prompts_of(request)) session.prompts_ahead.push_back(std::move(prompt));
     if (request.cfg) session.prompts_ahead.push_back(request.negative);
   }
   std::vector<TextConditions> texts;

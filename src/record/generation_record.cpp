@@ -99,6 +99,12 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   }
   for (const PictureRecord& reference : r.references) json["references"].push_back(to_json(reference, is_private));
   if (r.canvas) json["canvas"] = to_json(*r.canvas, is_private);
+  for (const PictureRecord& mask : r.region_masks) json["region_masks"].push_back(to_json(mask, is_private));
+  for (const RegionReferenceRecord& reference : r.region_references) {
+    Json picture = to_json(reference.picture, is_private);
+    picture["region"] = reference.region;
+    json["region_references"].push_back(std::move(picture));
+  }
   if (!r.mask_sha256.empty()) json["mask"]["sha256"] = r.mask_sha256;
   if (!r.mask_name.empty() && !is_private) json["mask"]["name"] = r.mask_name;
   json["device"] = r.device;
@@ -146,6 +152,14 @@ GenerationRecord record_from_json(const Json& json) {
       for (const Json& reference : *references) r.references.push_back(picture_from_json(reference));
     if (const auto canvas = json.find("canvas"); canvas != json.end() && canvas->is_object())
       r.canvas = picture_from_json(*canvas);
+    if (const auto masks = json.find("region_masks"); masks != json.end() && masks->is_array())
+      for (const Json& mask : *masks) r.region_masks.push_back(picture_from_json(mask));
+    if (const auto found = json.find("region_references"); found != json.end() && found->is_array())
+      for (const Json& reference : *found) {
+        RegionReferenceRecord& added = r.region_references.emplace_back();
+        added.picture = picture_from_json(reference);
+        read_member(reference, "region", added.region);
+      }
     if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) {
       read_member(*mask, "name", r.mask_name);
       read_member(*mask, "sha256", r.mask_sha256);

@@ -32,6 +32,14 @@ struct AdapterRecord {
   bool operator==(const AdapterRecord&) const = default;
 };
 
+// A reference image of one region.
+struct RegionReferenceRecord {
+  int region = 1;  // counted from 1
+  PictureRecord picture;
+
+  bool operator==(const RegionReferenceRecord&) const = default;
+};
+
 // How an image was generated: everything needed to regenerate it, and additional information. It is stored inside the image
 // (picture_metadata.h) and in sidecar files. It contains no user names, host names or folders; file names are base names.
 struct GenerationRecord {
@@ -45,9 +53,11 @@ struct GenerationRecord {
   bool embedded_guidance = false;  // the model takes guidance as an input
   int index = 0;                   // of the image in its batch
   std::vector<AdapterRecord> adapters;
-  std::vector<PictureRecord> references;  // "image 1" of the prompt first
-  std::optional<PictureRecord> canvas;    // inpaint: the image that was changed
-  std::string mask_name, mask_sha256;     // of the mask's file; empty without one
+  std::vector<PictureRecord> references;    // "image 1" of the prompt first
+  std::optional<PictureRecord> canvas;      // inpaint: the image that was changed
+  std::vector<PictureRecord> region_masks;  // of the regions without a rectangle, in their order
+  std::vector<RegionReferenceRecord> region_references;
+  std::string mask_name, mask_sha256;  // of the mask's file; empty without one
   struct {
     std::string by, model;  // "ollama" and the name of its model; empty: the prompt was not to be rewritten
     bool failed = false;    // the prompt was used as it is, although it was to be rewritten

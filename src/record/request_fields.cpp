@@ -17,6 +17,7 @@
 #include "net/url.h"
 #include "pipeline/noise.h"
 #include "pipeline/picture_size.h"
+#include "pipeline/regions.h"
 #include "pipeline/schedule.h"
 #include "pipeline/step_cache.h"
 #include "record/picture_metadata.h"
@@ -42,6 +43,8 @@ void check_polygon(const std::string& text) { parse_polygon(text); }
 void check_wand(const std::string& text) { parse_wand(text); }
 void check_mask_color(const std::string& text) { parse_colour_choice(text); }
 void check_mask_point(const std::string& text) { parse_mask_point(text); }
+void check_region(const std::string& text) { parse_region(text); }
+void check_region_file(const std::string& text) { parse_region_file(text); }
 void check_variation(const std::string& text) { parse_variation(text); }
 void check_margins(const std::string& text) {
   check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
@@ -201,6 +204,28 @@ std::vector<Field> make_fields() {
        .member = &R::tile,
        .choices = {"off", "x", "y", "both"},
        .record_key = "tile"},
+      {.name = "region",
+       .type = T::Texts,
+       .unit = "PROMPT[@X,Y,W,H]",
+       .help =
+           "a prompt for one part of the image: a rectangle in pixels, or without it the next <region_mask>; the prompt itself "
+           "is for the rest of the image; may be repeated, up to 16",
+       .member = &R::region,
+       .check_text = check_region,
+       .record_key = "regions",
+       .is_private = true},
+      {.name = "region_mask",
+       .type = T::Texts,
+       .unit = "FILE",
+       .help = "the area of a <region> without a rectangle: white is inside; if the file has an alpha channel, transparent areas "
+               "are inside; may be repeated, in the order of the regions",
+       .member = &R::region_mask},
+      {.name = "region_reference",
+       .type = T::Texts,
+       .unit = "N:FILE",
+       .help = "an image that only region N refers to, counted from 1; may be repeated",
+       .member = &R::region_reference,
+       .check_text = check_region_file},
       {.name = "from", .unit = "FILE", .help = "reuse the settings of this image", .member = &R::from},
       {.name = "remix", .unit = "FILE", .help = "reuse the settings of this image with a new seed", .member = &R::remix},
       {.name = "lora",

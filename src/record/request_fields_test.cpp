@@ -29,6 +29,8 @@ std::vector<std::string> example_of(const Field& f) {
       {"mask_points", {"7,8", "9.5,10:0"}},
       {"mask_service", {"http://localhost:8001"}},
       {"variation", {"7:0.25"}},
+      {"region", {"a cat@1,2,30,40", "a dog, with a comma: \"x\""}},
+      {"region_reference", {"1:one.png", "16:a: b.png"}},
       {"extend", {"0,0,16,0"}},
       {"crop", {"64"}},
       {"match", {"2"}},

@@ -26,7 +26,8 @@ struct RequestSpec {
   Integer seed;  // -1: random
   Integer batch, repeat;
   Text variation, tile;
-  Text from, remix;  // an image whose settings are reused
+  Texts region, region_mask, region_reference;  // prompts for parts of the image
+  Text from, remix;                             // an image whose settings are reused
   Texts lora;
   Text lora_mode;
   Flag strict;

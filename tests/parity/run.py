@@ -20,6 +20,7 @@ import gguf_files
 import hub_cache
 import layouts
 import peft_files
+import regions
 import schedules
 import tokens
 import training
@@ -48,7 +49,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="flux2-parity-") as folder:
         scratch = pathlib.Path(folder)
         program = Program(arguments.program, scratch)
-        for part in (schedules, tokens, autoencoder, generation, dev, vision, editing, layouts, gguf_files, peft_files, hub_cache, folders, training,
+        for part in (schedules, tokens, autoencoder, generation, dev, vision, editing, regions, layouts, gguf_files, peft_files, hub_cache, folders, training,
                      training_caches, training_files, training_parts, upscaler, watermarks, classifier):
             part.run(report, program, scratch)
     print(report.closing_line())
