@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -147,6 +148,17 @@ std::vector<std::string> prompts_of(const Request& request) {
   if (uses_own_prompt(request)) prompts.push_back(request.prompt);
   for (const Region& region : request.regions) prompts.push_back(region.prompt);
   return prompts;
+}
+
+void cut_regions(Request& request, int width, int height, const Box& part) {
+  const std::vector<Region> all = std::exchange(request.regions, {});
+  std::vector<Region> kept;
+  for (Region region : all) {
+    region.mask = std::make_shared<const Image>(crop_extended(scaled_mask(*region.mask, width, height), part));
+    request.regions = {region};
+    if (regions_of_tokens(request) != std::vector<uint64_t>(static_cast<size_t>(request.tokens()), 0)) kept.push_back(region);
+  }
+  request.regions = std::move(kept);
 }
 
 void check_regions(const Request& request) {

@@ -49,6 +49,10 @@ bool uses_own_prompt(const Request& request);
 // those of the regions.
 std::vector<std::string> prompts_of(const Request& request);
 
+// For a request that generates part of an image of width × height pixels again, with the regions of the whole image: cuts their
+// masks to that part, and leaves out regions that have no token there.
+void cut_regions(Request& request, int width, int height, const Box& part);
+
 // Throws InvalidArgument, naming what is wrong, if the transformer cannot use these regions.
 void check_regions(const Request& request);
 

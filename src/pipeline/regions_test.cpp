@@ -69,6 +69,16 @@ TEST(Regions, MaskOfAnotherSizeIsStretched) {
   EXPECT_EQ(regions_of_tokens(request), before);
 }
 
+TEST(Regions, PartOfAnImageHasTheRegionsThere) {
+  Request request = with_boxes({{0, 0, 32, 64}, {32, 0, 32, 64}, {0, 0, 64, 16}});
+  request.width = 128, request.height = 64;  // the lower right quarter, enlarged
+  cut_regions(request, 64, 64, {24, 32, 40, 20});
+  ASSERT_EQ(request.regions.size(), 2u);
+  const auto tokens = regions_of_tokens(request);
+  EXPECT_EQ(tokens[0], 1u);
+  EXPECT_EQ(tokens[7], 2u);
+}
+
 TEST(Regions, ImpossibleOnesAreRefused) {
   EXPECT_EQ(failure_of(with_boxes({{0, 0, 32, 32}})), "");
   EXPECT_NE(failure_of(with_boxes({{0, 0, 8, 8}})).find("too small"), std::string::npos);
