@@ -304,6 +304,8 @@ std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<
 
 void Worker::save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
   if (job.is_over()) return;
+  if (record.extra.is_object() && record.extra.contains("safety"))
+    job.context().log.warn("image {} was blurred by the safety check", picture.index + 1);
   const auto image = std::make_shared<const UnsavedImage>(job.take(resolved, picture, std::move(record)));
   saver_->add(&job, image->bytes(), [&job, image, encoded = encode(image)] { job.save(*image, encoded); });
 }
