@@ -64,6 +64,31 @@ def sizes_and_batches(page):
     check("Alt+Up brings back a prompt", shown(page).locator("[data-name=prompt]").input_value() != "")
 
 
+def regions(page):
+    shown(page).locator("[data-name=prompt]").fill("a white background")
+    shown(page).locator("[data-name=steps]").fill("4")
+    shown(page).get_by_text("Advanced", exact=True).click()
+    shown(page).get_by_text("Add a region").click()
+    region = shown(page).locator(".regions fieldset")
+    region.get_by_label("Prompt of the region").fill("a red circle")
+    for label, value in (("Left", "0"), ("Top", "0"), ("Width", "64")):
+        region.get_by_label(label, exact=True).fill(value)
+    shown(page).locator("button.primary").click()
+    finished(page)
+    check("a region that is not complete is left out", "regions" not in get("/api/v1/jobs?limit=1")["items"][0]["request"])
+    region.get_by_label("Height", exact=True).fill("128")
+    shown(page).locator("button.primary").click()
+    sent = [{"prompt": "a red circle", "box": [0, 0, 64, 128]}]
+    check("the request has the region", wait_until(lambda: get("/api/v1/jobs?limit=1")["items"][0]["request"].get("regions") == sent))
+    finished(page)
+    reload(page)
+    check("a reload keeps the region", shown(page).locator(".regions textarea").input_value() == "a red circle")
+    shown(page).get_by_text("Advanced", exact=True).click()
+    shown(page).get_by_label("Remove region 1").click()
+    check("a region can be removed", shown(page).locator(".regions fieldset").count() == 0)
+    shown(page).get_by_text("Advanced", exact=True).click()
+
+
 def prompt_tools(page):
     tab(page, "generate")
     prompt = shown(page).locator("[data-name=prompt]")
@@ -683,7 +708,7 @@ with sync_playwright() as playwright:
     page = None
     alone = {keyboard_only, connection, weight, language, looks, dialogs, locked_server}  # they open pages of their own
     own_server = {page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.new_person, page_resilience.many_generations, page_resilience.many_images}
-    steps = [first_image, sizes_and_batches, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, training_stop, projects, elements, archives, shots, two_windows,
+    steps = [first_image, sizes_and_batches, regions, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, training_stop, projects, elements, archives, shots, two_windows,
              keyboard_only, connection, page_resilience.new_person, page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.many_images, page_resilience.many_generations, weight, language, looks, dialogs, locked_server]
     # Steps that need what not every build has.
     needs = {elements: "/api/v1/resolve", shots: "/api/v1/shots/{id}", dialogs: "/api/v1/shots/{id}", archives: "/api/v1/projects/import", page_studio.masks: "/api/v1/mask/text"}

@@ -18,6 +18,7 @@ export function settingsOf(job, { seed }) {
     loras: (job.request?.loras || []).map((l) => ({ name: l.name, weight: l.weight ?? 1, on: true })) };
   if (job.request?.model) settings.model = job.request.model;
   settings.tile = r.tile ?? "";
+  settings.regions = (job.request?.regions || []).filter((region) => region.box).map(({ prompt, box }) => ({ prompt, x: box[0], y: box[1], w: box[2], h: box[3] }));
   [settings.variation_seed, settings.variation_strength] = (r.variation ?? ":").split(":");
   return settings;
 }

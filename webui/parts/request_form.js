@@ -8,6 +8,7 @@ import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
 import { canRewrite, expandPrompt } from "./prompt_rewriter.js";
 import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
+import { RegionList } from "./region_list.js";
 import { Resolution } from "./resolution.js";
 
 const SIZES = [["1:1", 1, 1], ["4:3", 4, 3], ["3:2", 3, 2], ["16:9", 16, 9], ["3:4", 3, 4], ["2:3", 2, 3], ["9:16", 9, 16]];
@@ -28,6 +29,10 @@ export class RequestForm {
     this.forecast = h("p", { class: "quiet forecast", "aria-live": "off" });
     this.forecastSoon = debounced(500, () => this.#forecast());
     this.resolution = new Resolution(this);
+    this.regions = new RegionList(() => this.draft.regions ?? [], (regions) => {
+      this.draft.regions = regions;
+      this.#changed();
+    });
     this.loraList = h("div", { class: "loras" });
     this.defaultsHost = h("div", { class: "row" });
     this.negativeHost = h("div");
@@ -47,6 +52,7 @@ export class RequestForm {
       else control.value = value ?? "";
     }
     this.templates.show();
+    this.regions.show();
     this.#showLoras();
   }
 
@@ -67,6 +73,8 @@ export class RequestForm {
     for (const name of ["model", "preset", "sampler", "schedule", "profile", "output_format", "tile"]) if (d[name]) request[name] = d[name];
     if (d.variation_seed !== "" && d.variation_seed !== undefined)
       request.variation = `${parseInt(d.variation_seed, 10)}:${d.variation_strength || 0.1}`;
+    const regions = this.hasSize ? this.regions.request() : [];
+    if (regions.length) request.regions = regions;
     if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
     if (store.project !== "default") request.project_id = store.project;
     this.templates.apply(request);
@@ -206,7 +214,8 @@ export class RequestForm {
       this.#choice("tile", ["x", "y", "both"], "tile_name")),
       h("div", { class: "row" }, this.#number("variation_seed", { min: 0, placeholder: t("strength.off") }),
         field(t("field.variation_strength"), this.#control("input", "variation_strength", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "0.1" }),
-          { hint: t("variation.hint") })));
+          { hint: t("variation.hint") })),
+      this.hasSize ? this.regions.element : null);
   }
 
   #loras() {
