@@ -167,7 +167,9 @@ void check_regions(const Request& request) {
   check(regions.size() <= kMostRegions, "{} regions: at most {} are possible", regions.size(), kMostRegions);
   for (size_t r = 0; r < regions.size(); ++r) {
     const auto& mask = regions[r].mask;
-    check(mask && mask->channels == 1 && mask->width > 0 && mask->height > 0, "region {} has no mask with one channel", r + 1);
+    check(mask && mask->channels == 1 && mask->width > 0 && mask->height > 0 &&
+              mask->pixels.size() == mask->row_bytes() * static_cast<size_t>(mask->height),
+          "region {} has no mask with one channel", r + 1);
   }
   const auto tokens = regions_of_tokens(request);
   for (size_t r = 0; r < regions.size(); ++r)

@@ -86,6 +86,14 @@ TEST(Regions, ImpossibleOnesAreRefused) {
   Request request = with_boxes({{0, 0, 32, 32}});
   request.tile_x = true;
   EXPECT_NE(failure_of(request).find("seamless"), std::string::npos);
+  Image damaged(64, 64, 1);
+  damaged.pixels.pop_back();
+  for (const auto& mask :
+       {std::shared_ptr<const Image>(), std::make_shared<const Image>(64, 64, 3), std::make_shared<const Image>(damaged)}) {
+    request = with_boxes({{0, 0, 32, 32}});
+    request.regions[0].mask = mask;
+    EXPECT_NE(failure_of(request).find("no mask with one channel"), std::string::npos);
+  }
   request = with_boxes({{0, 0, 32, 32}});
   request.reuse_reference_keys = true;
   EXPECT_EQ(failure_of(request), "");
