@@ -147,13 +147,17 @@ void Safety::check_request(const ResolvedRequest& resolved, const ModelFiles& mo
     note(what, verdict);
     if (verdict.flagged) throw refused(what, verdict.by, "change the prompt");
   };
-  if (settings_.text != SafetySettings::Text::Off) {
+  // Saved latents are only decoded: their prompt, if they have one, is not used.
+  if (settings_.text != SafetySettings::Text::Off && !request.given_latents.defined()) {
     if (request.given_text.defined() && (settings_.check.prompt || settings_.check.rewritten))
       throw Error(ErrorCode::InvalidArgument, "text states from a file cannot be used while prompts are checked",
                   Hint("give a prompt instead of {0}", {set_option("embeddings")}));
     if (settings_.check.prompt)
       check_text("the prompt", rewritten ? resolved.record.request.prompt.value_or("") : request.prompt);
     if (settings_.check.rewritten && rewritten) check_text("the rewritten prompt", request.prompt);
+    if (settings_.check.prompt)
+      for (size_t i = 0; i < request.regions.size(); ++i)
+        check_text(fmt::format("the prompt of region {}", i + 1), request.regions[i].prompt);
   }
 
   if (settings_.images == SafetySettings::Images::Off) return;
@@ -165,6 +169,9 @@ void Safety::check_request(const ResolvedRequest& resolved, const ModelFiles& mo
   if (settings_.check.references)
     for (size_t i = 0; i < request.references.size(); ++i)
       check_picture(fmt::format("reference image {}", i + 1), *request.references[i]);
+  for (size_t r = 0; settings_.check.references && r < request.regions.size(); ++r)
+    for (size_t i = 0; i < request.regions[r].references.size(); ++i)
+      check_picture(fmt::format("reference image {} of region {}", i + 1, r + 1), *request.regions[r].references[i]);
   if (settings_.check.canvas && request.canvas && request.canvas->picture)
     check_picture("the image to change", *request.canvas->picture);
 }

@@ -6,9 +6,13 @@
 
 #include <fstream>
 
+#include "app/install_model.h"
 #include "app/picture_maker.h"
 #include "app/prepare.h"
 #include "base/error.h"
+#include "hub/registry/registry.h"
+#include "hub/registry/starter.h"
+#include "hub/remote/source.h"
 #include "hub/synth.h"
 #include "image/write_image.h"
 #include "tests/support/paths.h"
@@ -243,6 +247,20 @@ TEST_F(SafetyChecks, ChecksRunInOrderAndEndAtTheFirstThatFlags) {
   EXPECT_TRUE(asked_.empty());
 }
 
+TEST_F(SafetyChecks, RegionsAreCheckedToo) {
+  settings_.text = Text::Qwen;
+  ResolvedRequest request = resolved();
+  request.request.regions.resize(2);
+  request.request.regions[0].prompt = "a blue square";
+  request.request.regions[1].prompt = "bad";
+  EXPECT_EQ(refusal(*safety(), request), "Refused: the prompt of region 2 was refused by the safety check (qwen)");
+  request.request.regions[1].prompt = "a green star";
+  request.request.regions[1].references = {planes_of(grey(16, 1))};
+  EXPECT_EQ(refusal(*safety(), request), "");
+  score_ = 0.9;
+  EXPECT_EQ(refusal(*safety(), request), "Refused: reference image 1 of region 2 was refused by the safety check (nsfw)");
+}
+
 TEST_F(SafetyChecks, ResultsAreRememberedByContent) {
   settings_.text = Text::Qwen;
   settings_.images = Images::NsfwAndMistral;
@@ -368,6 +386,28 @@ TEST_F(SafetyChecks, WhatCannotBeCheckedIsRefused) {
   settings_.nsfw_model = (folder_ / "bad.safetensors").string();
   std::ofstream(settings_.nsfw_model) << "nonsense";
   EXPECT_NE(refusal(*safety(), request), "");
+}
+
+TEST_F(SafetyChecks, TheStarterBringsTheConfigurationOfTheClassifier) {
+  const Starter* starter = find_starter("safety-nsfw");
+  ASSERT_NE(starter, nullptr);
+  const auto source = parse_source(starter->parts.at(0).source);
+  ASSERT_TRUE(source);
+  EXPECT_EQ(source->repository, "Falconsai/nsfw_image_detection");
+  EXPECT_THAT(source->paths, ElementsAre("model.safetensors", "config.json", "preprocessor_config.json"));
+}
+
+TEST_F(SafetyChecks, AnInstalledClassifierIsFound) {
+  if (!registry_available()) GTEST_SKIP() << "built without SQLite";
+  models_ = {};
+  const fs::path folder = test::write_tiny_classifier(folder_ / "vit", test::kFlagged);
+  const std::vector<ModelRecord> installed = install_model(context_, {.source = folder.string(), .in_place = true}, {});
+  ASSERT_EQ(installed.size(), 1u);
+  EXPECT_EQ(installed[0].type, ModelType::Classifier);
+  EXPECT_EQ(installed[0].variant, "nsfw");
+  EXPECT_EQ(find_nsfw_model("", context_), installed[0].path);
+  EXPECT_EQ(find_nsfw_model(installed[0].name, context_), installed[0].path);
+  EXPECT_TRUE(verdict_on(*safety()).flagged);
 }
 
 TEST_F(SafetyChecks, ARealClassifierDecides) {

@@ -21,6 +21,22 @@ Component only(const std::vector<Stripped>& tensors, const std::map<std::string,
   return only(recognise(write_stripped(scratch_folder() / "file.safetensors", tensors, metadata)));
 }
 
+TEST(Recognise, ThePublishedClassifier) {
+  std::vector<Stripped> tensors;
+  VitClassifier network{VitConfig{}};
+  network.visit([&](const Parameter& p) { tensors.push_back({p.name, p.shape, "F32"}); });
+  const Component c = only(tensors);
+  EXPECT_EQ(c.kind, ComponentKind::Classifier);
+  EXPECT_EQ(c.family, "ViT");
+  EXPECT_EQ(c.variant, "nsfw");
+  EXPECT_EQ(c.parameters, 85'800'194);
+  EXPECT_TRUE(c.usable());
+  ASSERT_TRUE(c.classifier);
+  EXPECT_EQ(*c.classifier, VitConfig{});
+  tensors.pop_back();
+  EXPECT_THAT(only(tensors).problem, HasSubstr("classifier.bias [2] is missing"));
+}
+
 TEST(Recognise, PublishedTransformersByGeometry) {
   const struct {
     Flux2Config config;
