@@ -44,6 +44,9 @@ class RandomRequests {
       r.canvas = Canvas{planes(), rarely() ? number() : 0.5};
       if (rarely()) r.canvas->mask.assign(one_of({size_t{1}, size_t{4}, size_t{5}}), static_cast<float>(number()));
     }
+    if (rarely())
+      for (uint64_t n = rarely() ? 17 : below(4); n > 0; --n) r.regions.push_back(region());
+    r.tile_x = rarely() && rarely();
     if (rarely()) r.given_text = tensor();
     if (rarely()) r.given_negative = tensor();
     if (rarely()) r.given_noise = tensor();
@@ -70,6 +73,18 @@ class RandomRequests {
     std::vector<float> values(small && !rarely() ? static_cast<size_t>(3 * width * height) : below(10), 0.25f);
     if (!values.empty() && rarely()) values.back() = static_cast<float>(number());
     return std::make_shared<const Planes>(Planes{width, height, std::move(values)});
+  }
+  Region region() {
+    Region region{.prompt = rarely() ? "\xff" : "a fox", .mask = nullptr};
+    if (!rarely()) {
+      Image mask(one_of({1, 2, 32, 100}), one_of({1, 2, 32, 100}), rarely() ? 3 : 1);
+      for (uint8_t& pixel : mask.pixels) pixel = one_of<uint8_t>({0, 255, 255});
+      if (rarely()) mask.pixels.resize(below(5));
+      if (rarely()) mask.width = one_of({0, -1, INT_MAX});
+      region.mask = std::make_shared<const Image>(std::move(mask));
+    }
+    if (rarely()) region.references.push_back(planes());
+    return region;
   }
   Tensor tensor() {
     const int64_t width = one_of<int64_t>({0, 1, 2, 96, 128});
