@@ -38,6 +38,8 @@ function(flux2_unity target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${chosen})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # g++ takes a source that another one includes for a header, in which a member of an anonymous type would be a mistake.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # Every name in front of the first ( = { [ or ; of a line that is not indented, and every name of a type or macro.

@@ -5,6 +5,7 @@
 #include "hub/name_tests.h"
 #include "hub/quantisation.h"
 #include "model/flux2_transformer.h"
+#include "model/tiny_decoder.h"
 #include "model/vision_config.h"
 #include "weights/named_weights.h"
 
@@ -90,6 +91,8 @@ std::optional<Component> recognise_autoencoder(const SharedSource& source) {
     if (!tiny) tiny = names.ending("decoder.1.weight");
     if (!tiny) return std::nullopt;
     Component c{.kind = ComponentKind::Autoencoder, .family = "tiny autoencoder", .evidence = {tiny->name}};
+    const auto tiny_names = find_tiny_decoder(*source);
+    if (tiny_names && tiny_names->channels == kTinyDecoderChannels) c.variant = "FLUX.2";
     c.problem = "this is a tiny autoencoder for previews, not the model's own";
     c.hint = "use ae.safetensors of FLUX.2 (or vae/diffusion_pytorch_model.safetensors of a klein repository)";
     return c;

@@ -1,5 +1,6 @@
 #include "pipeline/preview.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -130,6 +131,32 @@ Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor&
 Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns) {
   const std::vector<float> pixels = vae.decode(tokens, rows, columns).to_floats();
   return to_rgb8(to_planes(pixels, 3), static_cast<int>(16 * rows), static_cast<int>(16 * columns), Rounding::Nearest);
+}
+
+Image tiny_preview(const TinyDecoder& decoder, Stream& stream, const Tensor& tokens, int64_t rows, int64_t columns) {
+  const int64_t packed = tokens.dim(2), channels = packed / 4;
+  const std::vector<float> values = tokens.to_floats();
+  // Each latent covers 8 pixels. `step` × `step` of them become one.
+  const int64_t step = std::max<int64_t>(1, (16 * std::max(rows, columns) + kTinyPreview - 1) / kTinyPreview);
+  const int64_t height = std::max<int64_t>(1, 2 * rows / step), width = std::max<int64_t>(1, 2 * columns / step);
+  std::vector<float> latents(static_cast<size_t>(height * width * channels));
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t c = 0; c < channels; ++c) {
+        float sum = 0;
+        for (int64_t i = y * step; i < (y + 1) * step; ++i)
+          for (int64_t j = x * step; j < (x + 1) * step; ++j)  // packed channel 4·c + 2·dy + dx
+            sum += values[static_cast<size_t>((i / 2 * columns + j / 2) * packed + 4 * c + 2 * (i % 2) + j % 2)];
+        latents[static_cast<size_t>((y * width + x) * channels + c)] =
+            TinyDecoder::clamped(sum / static_cast<float>(step * step));
+      }
+  const Tensor picture = decoder(Tensor::from<float>(stream, DType::F32, {1, height, width, channels}, latents));
+  const std::vector<float> pixels = picture.to_floats();
+  const auto count = static_cast<size_t>(64 * height * width);
+  std::vector<float> planes(3 * count);
+  for (size_t i = 0; i < count; ++i)
+    for (size_t s = 0; s < 3; ++s) planes[s * count + i] = 2 * pixels[3 * i + s] - 1;
+  return to_rgb8(planes, static_cast<int>(8 * height), static_cast<int>(8 * width), Rounding::Nearest);
 }
 
 Tensor foreseen_picture(const StepDone& step) {

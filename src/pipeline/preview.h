@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "image/image.h"
+#include "model/tiny_decoder.h"
 #include "pipeline/progress.h"
 #include "pipeline/session.h"
 
@@ -22,6 +23,10 @@ LatentColours fit_latent_colours(const Vae& vae, Session& session);
 Image linear_preview(const Vae& vae, const LatentColours& colours, const Tensor& tokens, int64_t rows, int64_t columns);
 // The same decoded in full: 16 pixels a position.
 Image decoded_preview(const Vae& vae, const Tensor& tokens, int64_t rows, int64_t columns);
+
+// The same by a tiny decoder, at most kTinyPreview pixels a side: larger latents are averaged first.
+constexpr int64_t kTinyPreview = 512;
+Image tiny_preview(const TinyDecoder& decoder, Stream& stream, const Tensor& tokens, int64_t rows, int64_t columns);
 
 // A preview of the first image of the batch: the clean latents that the step predicts, tokens [1, I, 128].
 Tensor foreseen_picture(const StepDone& step);

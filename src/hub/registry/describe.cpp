@@ -220,6 +220,10 @@ Described described(const Component& c, const Recognition& r) {
     d.problem = "a model for enlarging images of a kind that this version does not run",
     d.hint = Hint("RRDBNet models (ESRGAN, Real-ESRGAN) can be used; {0} makes safetensors of their .pth files",
                   {run_command("convert")});
+  if (record.type == ModelType::TinyVae) {
+    if (c.variant == "FLUX.2") d.problem.clear(), d.hint = Hint();
+    else d.problem = "a tiny autoencoder of another model, which cannot preview FLUX.2";
+  }
   const bool own = c.family == "FLUX.2" && c.kind == ComponentKind::Transformer;
   record.state = d.usable() ? ModelState::Ready : own ? ModelState::Damaged : ModelState::Unsupported;
   record.note = d.problem;

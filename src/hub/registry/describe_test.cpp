@@ -123,6 +123,13 @@ TEST(Describe, ReportsUnusableFiles) {
   EXPECT_EQ(upscaler.record.name, "2x");
   EXPECT_EQ(upscaler.record.variant, "x2");
   EXPECT_EQ(upscaler.record.probe.hidden, 64);
+  const Described tiny =
+      only(write_stripped(folder / "vae_approx/taef2.safetensors", {{"decoder.layers.0.weight", {64, 32, 3, 3}}}));
+  EXPECT_EQ(tiny.type, "tiny_vae");
+  EXPECT_EQ(tiny.record.state, ModelState::Ready);
+  const Described taef1 = only(write_stripped(folder / "vae_approx/taef1.safetensors", {{"decoder.1.weight", {64, 16, 3, 3}}}));
+  EXPECT_EQ(taef1.record.state, ModelState::Unsupported);
+  EXPECT_THAT(taef1.problem, HasSubstr("of another model"));
   const Described misplaced = only(write_stripped(folder / "diffusion_models/vae.safetensors", vae_tensors({})));
   EXPECT_THAT(misplaced.evidence, Contains(HasSubstr("folder for type main")));
   EXPECT_THAT(refusal([&] { identify(folder / "nowhere"); }), HasSubstr("NotFound"));

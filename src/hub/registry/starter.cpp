@@ -98,6 +98,10 @@ const std::vector<Starter>& starters() {
        "classifier for the safety check of images",
        {{ModelType::Classifier, "ViT-B/16, f32",
          "Falconsai/nsfw_image_detection::model.safetensors+config.json+preprocessor_config.json", 343'223'968, false}}},
+      {"taef2",
+       "",
+       "tiny autoencoder: previews of every step that show details",
+       {{ModelType::TinyVae, "taef2, f32", "madebyollin/taef2::taef2.safetensors", 9'900'000, false, "MIT"}}},
   };
   return list;
 }
@@ -119,6 +123,7 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
         return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
       case ModelType::Classifier: return r.family == "ViT" && r.variant == "nsfw";
+      case ModelType::TinyVae: return r.variant == "FLUX.2";
       case ModelType::Upscaler: return r.path.stem() == part.what.substr(0, part.what.find(','));
       case ModelType::TextEncoder: return (r.family == "Qwen3" || r.family == "Mistral") && r.probe.hidden == part.width;
       default: return r.bytes >= kRealVocabulary;
