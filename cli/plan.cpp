@@ -58,6 +58,13 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
 }
 
+// The times of another pass of the same request.
+void add_times(Forecast& forecast, const Forecast& pass) {
+  for (PhaseForecast& phase : forecast.phases)
+    for (const PhaseForecast& other : pass.phases)
+      if (other.phase == phase.phase && phase.phase != Phase::Load && phase.phase != Phase::Text) phase.seconds += other.seconds;
+}
+
 // Forecasts of a run. Requests that differ in their prompts and seeds alone share one.
 class Forecasts {
  public:
@@ -72,7 +79,8 @@ class Forecasts {
     if (is_new) {
       EngineOptions options = engine_options(resolved.spec, run_);
       options.adapters = resolved.adapters;
-      found->second = forecast(Engine(options), model_, resolved.request);
+      found->second = forecast(Engine(options), model_, largest_pass(resolved.request, resolved.passes));
+      if (resolved.passes.hires) add_times(found->second, forecast(Engine(options), model_, resolved.request));
     }
     return found->second;
   }

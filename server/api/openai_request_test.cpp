@@ -35,7 +35,7 @@ TEST(OpenAiRequest, TranslatesEveryMember) {
     "moderation":"low","stream":true,"partial_images":2,"style":"vivid","user":"me","seed":7,"num_inference_steps":9,
     "guidance_scale":2.5,"negative_prompt":"dogs","loras":[{"name":"x","weight":0.5}],"unknown":[1]})"));
   EXPECT_EQ(r.native, Json::parse(R"({"prompt":"a cat","count":3,"width":496,"height":304,"output_format":"jpeg",
-    "output_quality":1,"tags":["style:vivid"],"seed":7,"steps":9,"guidance":2.5,"negative":"dogs",
+    "output_quality":1,"moderation":"low","tags":["style:vivid"],"seed":7,"steps":9,"guidance":2.5,"negative":"dogs",
     "loras":[{"name":"x","weight":0.5}],"preview":{"mode":"full","count":2}})"));
   EXPECT_EQ(r.model, "klein-4b");
   EXPECT_EQ(r.quality, "low");

@@ -161,9 +161,17 @@ void read_overrides(const Json& body, SdapiRequest& request) {
     invalid("sd_vae", "an autoencoder cannot be chosen for one request; use Automatic");
 }
 
-void refuse_unsupported(const Json& body) {
-  if (sdapi_flag(body, "enable_hr", false))
-    invalid("enable_hr", "a second pass is not supported; ask for the size that you want, or use extra-single-image");
+// The second pass. "Latent…" enlarges latents; every other upscaler is the one of hires.
+void read_hires(const Json& body, Json& native) {
+  if (!sdapi_flag(body, "enable_hr", false)) return;
+  for (const char* side : {"hr_resize_x", "hr_resize_y"})
+    if (sdapi_integer(body, side, 0, kAnySdapiSide).value_or(0) > 0) invalid(side, "is not supported; use hr_scale");
+  if (const auto steps = sdapi_integer(body, "hr_second_pass_steps", 0, kMostSteps); steps.value_or(0) > 0)
+    if (!native.contains("steps") || native["steps"] != *steps)
+      invalid("hr_second_pass_steps", "is not supported; both passes have the same schedule");
+  native["hires"] = sdapi_number(body, "hr_scale", 1, 4).value_or(2);
+  native["hires_strength"] = sdapi_number(body, "denoising_strength", 0, 1).value_or(0.3);
+  if (sdapi_text(body, "hr_upscaler").value_or("").starts_with("Latent")) native["hires_method"] = "latents";
 }
 
 void read_img2img(const Json& body, SdapiRequest& request) {
@@ -246,10 +254,10 @@ std::string schedule_of_sdapi(std::string_view name) {
 
 SdapiRequest parse_sdapi_request(const Json& body, bool is_img2img) {
   SdapiRequest request;
-  refuse_unsupported(body);
   read_infotext(body, request);
   read_prompt(body, request.native);
   read_sampling(body, request);
+  read_hires(body, request.native);
   read_sides(body, request);
   read_overrides(body, request);
   request.batch_size = sdapi_integer(body, "batch_size", 1, kMostSdapiImages).value_or(1);

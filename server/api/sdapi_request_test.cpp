@@ -95,7 +95,9 @@ TEST(SdapiRequest, ErrorsNameTheMember) {
       {R"({"batch_size":1000,"n_iter":1000})", "422 n_iter"},
       {R"({"tiling":"often"})", "422 tiling"},
       {R"({"subseed":1,"subseed_strength":2})", "422 subseed_strength"},
-      {R"({"enable_hr":true})", "422 enable_hr"},
+      {R"({"enable_hr":true,"hr_scale":9})", "422 hr_scale"},
+      {R"({"enable_hr":true,"hr_resize_x":512})", "422 hr_resize_x"},
+      {R"({"enable_hr":true,"steps":4,"hr_second_pass_steps":9})", "422 hr_second_pass_steps"},
       {R"({"extra_images":"A"})", "422 extra_images"},
       {R"({"override_settings":{"samples_format":"gif"}})", "422 samples_format"},
       {R"({"override_settings":{"sd_vae":"other"}})", "422 sd_vae"},
@@ -141,6 +143,17 @@ TEST(SdapiRequest, ImagesAreRepeatedOnlyWhenAsked) {
   EXPECT_EQ(sdapi_parameters(body, r), Json::parse(R"({"init_images":null,"mask":null,"unknown":1})"));
   r.include_init_images = true;
   EXPECT_EQ(sdapi_parameters(body, r), body);
+}
+
+TEST(SdapiRequests, HiresIsTheSecondPass) {
+  const auto native = [](const char* text) { return parse_sdapi_request(Json::parse(text), false).native; };
+  const Json image =
+      native(R"({"prompt":"x","enable_hr":true,"hr_scale":1.5,"denoising_strength":0.4,"hr_upscaler":"R-ESRGAN 4x+"})");
+  EXPECT_EQ(image["hires"], 1.5);
+  EXPECT_EQ(image["hires_strength"], 0.4);
+  EXPECT_FALSE(image.contains("hires_method"));
+  EXPECT_EQ(native(R"({"prompt":"x","enable_hr":true,"hr_upscaler":"Latent"})")["hires_method"], "latents");
+  EXPECT_FALSE(native(R"({"prompt":"x","hr_scale":2})").contains("hires"));
 }
 
 }  // namespace

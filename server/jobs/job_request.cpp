@@ -35,9 +35,9 @@ struct FieldTexts {
 // Fields that a request over the network may set under their own names. Those that a project file may set name no files and take
 // nothing of the machine; the others here are about one image.
 bool is_plain_field(const Field& field) {
-  static const std::vector<std::string> more = {"prompt",        "mask_box",         "mask_ellipse", "mask_polygon", "mask_wand",
-                                                "mask_color",    "mask_invert",      "variation",    "base",         "upsample",
-                                                "upsample_each", "rewritten_prompt", "moderation"};
+  static const std::vector<std::string> more = {"prompt",     "mask_box",      "mask_ellipse",     "mask_polygon", "mask_wand",
+                                                "mask_color", "mask_invert",   "variation",        "detail_box",   "base",
+                                                "upsample",   "upsample_each", "rewritten_prompt", "moderation"};
   static const std::vector<std::string> fewer = {"sidecar", "output_type", "preview", "extend", "align", "match", "metadata"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), field.name) != names.end();
@@ -155,7 +155,8 @@ const std::map<std::string, SpecialMember>& special_members() {
                        }};
     for (const auto& [image, help] :
          {std::pair{"canvas", "the image to change"}, std::pair{"mask", "white areas are regenerated"},
-          std::pair{"mask_from_diff", "regenerate the pixels in which this image differs"}})
+          std::pair{"mask_from_diff", "regenerate the pixels in which this image differs"},
+          std::pair{"detail_mask", "generate the white area once more, enlarged"}})
       m[image] = {"string", "", help, [](const Json& j) {
                     must_be(j, j.is_string(), "an image: asset:ID, a data URL or base64");
                     return std::vector<std::string>{};
@@ -204,23 +205,23 @@ const std::map<std::string, SpecialMember>& special_members() {
                        const auto texts = texts_of(j);
                        return {texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ","))};
                      }};
-    m["preview"] = {"object", "preview",
-                    "{\"mode\": \"off\", \"linear\" or \"full\", \"every\": steps between previews, \"count\": how many}",
-                    [](const Json& j) -> std::vector<std::string> {
-                      if (j.is_string()) return {j.get<std::string>()};
-                      must_be(j, j.is_object(), "{\"mode\": …}");
-                      for (const auto& [key, value] : j.items())
-                        check(key == "mode" || key == "every" || key == "count" || key == "size", "preview has no member \"{}\"",
-                              printable(key));
-                      for (const char* number : {"every", "count"}) {
-                        const Json value = j.value(number, Json(1));
-                        check(value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= 1000,
-                              "\"{}\" must be a whole number from 1 to 1000", number);
-                      }
-                      check(j.value("size", Json(512)) == 512,
-                            "previews have at most 512 pixels a side: \"size\" can only be 512");
-                      return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
-                    }};
+    m["preview"] = {
+        "object", "preview",
+        "{\"mode\": \"off\", \"linear\", \"tiny\" or \"full\", \"every\": steps between previews, \"count\": how many}",
+        [](const Json& j) -> std::vector<std::string> {
+          if (j.is_string()) return {j.get<std::string>()};
+          must_be(j, j.is_object(), "{\"mode\": …}");
+          for (const auto& [key, value] : j.items())
+            check(key == "mode" || key == "every" || key == "count" || key == "size", "preview has no member \"{}\"",
+                  printable(key));
+          for (const char* number : {"every", "count"}) {
+            const Json value = j.value(number, Json(1));
+            check(value.is_number_integer() && value.get<double>() >= 1 && value.get<double>() <= 1000,
+                  "\"{}\" must be a whole number from 1 to 1000", number);
+          }
+          check(j.value("size", Json(512)) == 512, "previews have at most 512 pixels a side: \"size\" can only be 512");
+          return j.contains("mode") ? std::vector<std::string>{text_of_json(j["mode"])} : std::vector<std::string>{};
+        }};
     m["priority"] = {"integer", "", "jobs of higher priority run first", [](const Json& j) {
                        check(j.is_number_integer() && j.get<double>() >= -1000 && j.get<double>() <= 1000,
                              "must be a whole number from -1000 to 1000");
@@ -388,8 +389,8 @@ constexpr std::array kMasks = {"mask",       "mask_box",       "mask_ellipse", "
                                "mask_color", "mask_from_diff", "extend",       "mask_text",    "mask_points"};
 constexpr const char* kOnlyInpaint = "belongs to jobs of kind inpaint";
 // Members that are images, and what each image is.
-constexpr std::array<std::pair<const char*, const char*>, 3> kImages = {
-    {{"canvas", "reference"}, {"mask", "mask"}, {"mask_from_diff", "reference"}}};
+constexpr std::array<std::pair<const char*, const char*>, 4> kImages = {
+    {{"canvas", "reference"}, {"mask", "mask"}, {"mask_from_diff", "reference"}, {"detail_mask", "mask"}}};
 
 void require_images(const Json& request, const std::string& kind, bool elements_have_images,
                     std::vector<HttpError::FieldProblem>& problems) {
@@ -419,7 +420,7 @@ uint64_t random_seed() {
 
 std::string merge_key_of(const Json& request) {
   if (request.value("kind", std::string()) != "generate") return {};
-  for (const char* alone : {"references", "regions", "strict", "deadline", "rounds"})
+  for (const char* alone : {"references", "regions", "strict", "deadline", "rounds", "hires", "detail_box", "detail_mask"})
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
@@ -592,6 +593,7 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
   }
   if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
   if (request.contains("mask_from_diff")) layer["mask-from-diff"] = {{path_of(request["mask_from_diff"])}, "mask_from_diff"};
+  if (request.contains("detail_mask")) layer["detail-mask"] = {{path_of(request["detail_mask"])}, "detail_mask"};
   if (request.contains("loras"))
     for (const Json& one : request["loras"]) adapters.push_back(adapter_setting(adapter_text(one), assets, context));
   if (!adapters.empty()) layer["lora"] = {adapters, "loras"};
@@ -603,9 +605,9 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
   static const std::map<std::string, std::string> renamed = {
       {"batch", "count"}, {"format", "output_format"}, {"quality", "output_quality"}};
   // What the client itself does with the result, and lists that follow below.
-  static const std::vector<std::string> local = {
-      "output", "preview_file", "input",   "mask",        "mask_from_diff", "mask_points", "mask_service",
-      "lora",   "repeat",       "sidecar", "output_type", "region",         "region_mask", "region_reference"};
+  static const std::vector<std::string> local = {"output",      "preview_file", "input",  "mask",        "mask_from_diff",
+                                                 "mask_points", "mask_service", "lora",   "detail_mask", "repeat",
+                                                 "sidecar",     "output_type",  "region", "region_mask", "region_reference"};
   Json request = {{"kind", kind}};
   for (const Field& field : request_fields()) {
     const auto value = get_value(spec, field);
@@ -646,6 +648,7 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
       request["mask_points"].push_back({point.x, point.y, point.include ? 1 : 0});
     }
   if (spec.mask_from_diff) request["mask_from_diff"] = image(*spec.mask_from_diff);
+  if (spec.detail_mask) request["detail_mask"] = image(*spec.detail_mask);
   if (spec.lora)
     for (const std::string& adapter : *spec.lora) request["loras"].push_back(adapter);
   return request;

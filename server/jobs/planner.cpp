@@ -39,7 +39,7 @@ std::string shape_of(const Json& request, const AssetStore& assets) {
       if (region.contains("references") && region["references"].is_array())
         for (Json& image : region["references"]) size_of(image);
     }
-  for (const char* member : {"canvas", "mask", "mask_from_diff"})
+  for (const char* member : {"canvas", "mask", "mask_from_diff", "detail_mask"})
     if (shape.contains(member)) size_of(shape[member]);
   return shape.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -51,13 +51,17 @@ Forecast on_empty_device(RequestSpec spec, const PreparedRun& run, const AppCont
   const Engine probe(options);
   if (!probe.device().is_host() && options.memory_limit == 0)
     options.memory_limit = static_cast<int64_t>(kUsableShare * static_cast<double>(probe.device().memory().total));
-  return forecast_memory(Engine(options), run.model, run.requests.front().request);
+  const ResolvedRequest& first = run.requests.front();
+  return forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes));
 }
 
 int64_t work_of(const PreparedRun& run) {
   double pixels = 0;
-  for (const ResolvedRequest& one : run.requests)
-    pixels += static_cast<double>(one.request.width) * one.request.height * one.request.steps * one.request.batch;
+  for (const ResolvedRequest& one : run.requests) {
+    const double images = static_cast<double>(one.request.steps) * one.request.batch;
+    pixels += static_cast<double>(one.request.width) * one.request.height * images;
+    if (const auto& hires = one.passes.hires) pixels += hires->strength * hires->width * hires->height * images;
+  }
   return std::max<int64_t>(std::llround(pixels / 1e6), 1);
 }
 

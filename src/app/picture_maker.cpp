@@ -144,7 +144,8 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
     working_ = {};
     for (const ResolvedRequest& resolved : requests)
-      working_ = WorkingBytes::largest(working_, working_bytes(*engine_, files_, resolved.request));
+      working_ =
+          WorkingBytes::largest(working_, working_bytes(*engine_, files_, largest_pass(resolved.request, resolved.passes)));
   }
   // If reloading the encoder means copying or quantising its weights again.
   prompts_.clear();
@@ -160,6 +161,7 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
 }
 
 void PictureMaker::open(const EngineOptions& options) {
+  tiny_decoder_.reset();
   session_.reset();  // before the engine, and before another one takes memory
   engine_ = std::make_unique<Engine>(options);
 }
@@ -172,6 +174,7 @@ void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedReques
 
 void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
   const auto start = std::chrono::steady_clock::now();
+  tiny_decoder_.reset();  // its weights belong to the session's stream
   session_.reset();
   const LoadParts parts{.transformer = !decodes_only_, .text_encoder = !decodes_only_ && !spec_.embeddings, .working = working_};
   session_ = engine_->open_session(engine_->load(files_, progress, parts, previous));
@@ -292,7 +295,7 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
       const auto [seed, variation] = request.seed_of_image(delivered[i]);
       request.seed = seed, request.variation = variation;
       request.batch -= delivered[i];
-      rest.push_back(std::move(request));
+      rest.push_back(first_pass(std::move(request), requests[i].passes));
       which.push_back(i);
     }
     const std::vector<int> before = delivered;
@@ -319,17 +322,23 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
         if (spec.preview_file) context_.log.warn("no preview is written, because the safety check looks at finished images only");
         continue;
       }
-      previews[i].emplace(spec, *session_, data_path(context_.environment, "cache"));
+      previews[i].emplace(spec, *session_, data_path(context_.environment, "cache"), tiny_decoder(spec));
       own.step_done = [&](const StepDone& step) { show_step(step, previews, requests, delivered, calls); };
     }
-    const PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
-      const size_t i = which[request];
+    const auto hand_over = [&](size_t i, Picture picture) {
       picture.index += before[i];
       GenerationRecord record = completed(requests[i], picture, watch);
       if (checks_output && !passes(picture, record, requests[i], progress)) ++refused[i];
       else calls.deliver(i, picture, std::move(record));
       ++delivered[i];
+    };
+    std::vector<Picture> unfinished;
+    PhaseTimes times = texts_to_images(*session_, rest, own, [&](size_t request, Picture picture) {
+      if (first.passes.any()) unfinished.push_back(std::move(picture));
+      else hand_over(which[request], std::move(picture));
     });
+    for (Picture& picture : unfinished)
+      hand_over(which[0], with_extra_passes(*session_, first.request, first.passes, std::move(picture), own, times));
     limit_reference_memory(*session_, kReferenceKeys);
     if (text_cache_)
       for (const std::string& prompt : prompts) text_cache_->keep(*session_, prompt);
@@ -354,6 +363,18 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
   }
 }
 
+std::shared_ptr<const TinyDecoder> PictureMaker::tiny_decoder(const RequestSpec& spec) {
+  const std::filesystem::path file = tiny_decoder_file(spec, session_->models.vae->config, context_);
+  if (file.empty()) return nullptr;
+  if (!tiny_decoder_ || tiny_decoder_file_ != file) {
+    tiny_decoder_ = std::make_shared<const TinyDecoder>(in_context("loading the tiny autoencoder", [&] {
+      return load_tiny_decoder(*open_weights(file, context_.log), *session_->stream, session_->activations);
+    }));
+    tiny_decoder_file_ = file;
+  }
+  return tiny_decoder_;
+}
+
 // The preview of the first image that each request has in this batch.
 void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
                              std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls) {
@@ -370,7 +391,8 @@ void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepP
 }
 
 bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b) {
-  return a.adapters == b.adapters && !a.finish && !b.finish && can_run_together(a.request, b.request);
+  return a.adapters == b.adapters && !a.finish && !b.finish && !a.passes.any() && !b.passes.any() &&
+         can_run_together(a.request, b.request);
 }
 
 int64_t PictureMaker::peak_bytes() const {

@@ -18,6 +18,7 @@
 namespace flux2 {
 
 class StepPreview;
+struct TinyDecoder;
 
 // Where weights that were quantised while loading are kept (weights/quantised_cache.h); empty without a data folder.
 std::filesystem::path quant_cache_folder(const AppContext& context);
@@ -88,6 +89,7 @@ class PictureMaker {
   void measure(std::span<const ResolvedRequest> requests);
   void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
+  std::shared_ptr<const TinyDecoder> tiny_decoder(const RequestSpec& spec);
   void log_phase(const Request& request, Phase phase) const;
   bool passes(Picture& picture, GenerationRecord& record, const ResolvedRequest& resolved, const Progress& progress) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Picture& picture, const Stopwatch& watch);
@@ -109,6 +111,8 @@ class PictureMaker {
   int64_t taken_elsewhere_ = 0;
   std::function<bool()> memory_relief_;
   bool stepped_down_ = false;
+  std::shared_ptr<const TinyDecoder> tiny_decoder_;  // of previews, once one was needed
+  std::filesystem::path tiny_decoder_file_;
   bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };
 

@@ -132,7 +132,9 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     const bool has_sources = record.canvas || !record.references.empty();
     if (has_sources && !settings.has("input")) spec.input = find_sources(record, path);
     if (!settings.has("region")) take_region_files(record, path, spec);
-    if (!record.mask_sha256.empty() && !settings.has("mask")) spec.mask = find_mask(record, path);
+    const bool inpaints = record.kind == "inpaint";
+    if (!record.mask_sha256.empty() && !settings.has(inpaints ? "mask" : "detail-mask"))
+      (inpaints ? spec.mask : spec.detail_mask) = find_mask(record, path);
     if (record.is_ours() && !record.adapters.empty() && !settings.has("lora"))
       spec.lora = adapters_of_image(record, path, context);
     spec.model.reset();
@@ -143,7 +145,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
         context.log.warn("{}; {}", model.problem,
                          model.name.empty() ? "the default model is used" : "the image will not be the same");
     }
-    if (record.kind == "inpaint") task = Task::Inpaint;
+    if (inpaints) task = Task::Inpaint;
     settings.add_below(option, as_defaults(layer_of(spec, path)));
   }
   return task;

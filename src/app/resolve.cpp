@@ -230,6 +230,9 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   if (!is_folder(model.transformer)) record.model_file = model.transformer.filename().string();
   record.embedded_guidance = defaults.guidance_kind == ModelDefaults::Embedded;
   record.request = used_settings(spec, request);
+  ChosenPasses chosen = choose_passes(spec, request.width, request.height, log, images, record.request);
+  resolved.passes = std::move(chosen.passes);
+  record.mask_name = chosen.mask.name, record.mask_sha256 = chosen.mask.sha256;
   for (const GivenPicture& reference : references) record.references.push_back(reference.record);
   start_from_image(spec, references, request, record);
   resolve_regions(spec, size, images, log, resolved);

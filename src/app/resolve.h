@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/extra_passes.h"
 #include "app/input_images.h"
 #include "base/limits.h"
 #include "hub/adapter_tools.h"
@@ -28,6 +29,7 @@ struct ResolvedRequest {
   GenerationRecord record;
   RequestSpec spec;  // what was asked for: how it runs and what is written
   Finish finish = {};
+  ExtraPasses passes = {};
   std::vector<AdapterChoice> adapters = {};
 
   std::string output() const { return spec.output.value_or(""); }

@@ -136,6 +136,7 @@ RequestSpec without_canvas(RequestSpec spec, const Inpaint& inpaint) {
   spec.strength = 1.0;
   spec.watermark.reset();  // the whole image gets it, not the region
   remove_regions(spec);    // they are about the whole image
+  spec.hires.reset();      // a configured one is about whole images
   return spec;
 }
 
@@ -148,6 +149,14 @@ WatermarkBits watermark_of_whole(const RequestSpec& spec, const Image& canvas, c
                 Hint("allow that with {0}, or leave the watermark out with {1}",
                      {set_option("watermark_kept"), set_option("watermark", "off")}));
   return bits;
+}
+
+void refuse_extra_passes(const RequestSpec& spec) {
+  for (const auto& [field, given] :
+       {std::pair{"hires", spec.hires.value_or(1) != 1}, std::pair{"detail_mask", spec.detail_mask.has_value()},
+        std::pair{"detail_box", spec.detail_box.has_value()}})
+    check(!given || !spec.is_asked(field), "{}: inpainting has no second pass; inpaint the image again instead",
+          spec.origin(field));
 }
 
 }  // namespace
@@ -167,6 +176,7 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   const auto is_on_standard_input = [](const std::string& path) { return path == "-"; };
   check(spec.mask != "-" || std::none_of(spec.input->begin(), spec.input->end(), is_on_standard_input),
         "standard input holds one image, which cannot be the image and its mask");
+  refuse_extra_passes(spec);
   const GivenPicture given = images.picture(spec.input->front());
   Masked masked = read_masked(spec, given, images, log);
   const WatermarkBits watermark = watermark_of_whole(spec, *masked.canvas, log);

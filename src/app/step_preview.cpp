@@ -1,7 +1,11 @@
 #include "app/step_preview.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "app/context.h"
+#include "app/registry_access.h"
+#include "base/path_exists.h"
 #include "engine/preview_colours.h"
 #include "image/resize.h"
 #include "image/write_image.h"
@@ -21,16 +25,31 @@ Image fitted(const Image& preview, int width, int height) {
 
 }  // namespace
 
-StepPreview::StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache)
-    : session_(session), full_(spec.preview == "full"), file_(spec.preview_file.value_or("")) {
-  if (!full_) colours_ = latent_colours(session, cache);
+std::filesystem::path tiny_decoder_file(const RequestSpec& spec, const VaeConfig& vae, const AppContext& context) {
+  constexpr int64_t kSmallestFlux2 = 96;  // width of the decoder; smaller models have latents of their own
+  if (spec.preview == "linear" || spec.preview == "full") return {};
+  const bool wanted = spec.preview == "tiny";
+  if (!wanted && vae.decoder_widths[0] < kSmallestFlux2) return {};
+  if (const auto registry = look_into_registry(context))
+    for (const ModelRecord& r : registry->all())
+      if (r.type == ModelType::TinyVae && r.state == ModelState::Ready && path_exists(r.path)) return r.path;
+  if (!wanted) return {};
+  throw Error(ErrorCode::NotFound, spec.origin("preview") + " tiny: no tiny autoencoder for FLUX.2 is registered",
+              Hint("{0} installs one", {run_command("models install taef2")}));
+}
+
+StepPreview::StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache,
+                         std::shared_ptr<const TinyDecoder> tiny)
+    : session_(session), full_(spec.preview == "full"), tiny_(std::move(tiny)), file_(spec.preview_file.value_or("")) {
+  if (!tiny_ && !full_) colours_ = latent_colours(session, cache);
 }
 
 Image StepPreview::step_done(const StepDone& step) {
   const Vae& vae = *session_.models.vae;
   const Tensor tokens = foreseen_picture(step);
-  const Image preview = full_ ? decoded_preview(vae, tokens, step.rows, step.columns)
-                              : linear_preview(vae, *colours_, tokens, step.rows, step.columns);
+  const Image preview = tiny_   ? tiny_preview(*tiny_, *session_.stream, tokens, step.rows, step.columns)
+                        : full_ ? decoded_preview(vae, tokens, step.rows, step.columns)
+                                : linear_preview(vae, *colours_, tokens, step.rows, step.columns);
   Image image = fitted(preview, static_cast<int>(16 * step.columns), static_cast<int>(16 * step.rows));
   if (!file_.empty()) {
     const std::string extension = file_.extension().string();

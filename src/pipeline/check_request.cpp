@@ -76,11 +76,17 @@ void check_noise(const NoiseSource& noise) {
         gpu.threads_per_multiprocessor);
 }
 
-void check_canvas(const Request& r) {
+void check_canvas(const Request& r, int64_t channels) {
   const Canvas& canvas = *r.canvas;
-  check_planes(canvas.picture, "the start image");
-  check(canvas.picture->width == r.width && canvas.picture->height == r.height,
-        "the start image has {}x{} pixels, the request {}x{}", canvas.picture->width, canvas.picture->height, r.width, r.height);
+  if (!canvas.latents.empty()) {
+    check(static_cast<int64_t>(canvas.latents.size()) == channels * r.tokens() && all_finite(canvas.latents),
+          "the latents to start from are not {} finite values", channels * r.tokens());
+  } else {
+    check_planes(canvas.picture, "the start image");
+    check(canvas.picture->width == r.width && canvas.picture->height == r.height,
+          "the start image has {}x{} pixels, the request {}x{}", canvas.picture->width, canvas.picture->height, r.width,
+          r.height);
+  }
   check_number(canvas.strength, 0, 1, "the strength");
   check(canvas.mask.empty() || static_cast<int64_t>(canvas.mask.size()) == r.tokens(), "a mask of {} values for {} tokens",
         canvas.mask.size(), r.tokens());
@@ -113,7 +119,7 @@ void check_request(const Request& r, const Models& models) {
   if (r.cfg) check_number(*r.cfg, -kLargestGuidance, kLargestGuidance, "cfg");
   check(r.references.size() <= kMostReferences, "{} references: at most {} are possible", r.references.size(), kMostReferences);
   for (const auto& picture : r.references) check_planes(picture, "a reference");
-  if (r.canvas) check_canvas(r);
+  if (r.canvas) check_canvas(r, config.channels);
   for (const Region& region : r.regions) {
     check(region.prompt.size() <= kLongestPrompt && is_utf8(region.prompt),
           "the prompt of a region is not valid UTF-8 or too long");

@@ -1,5 +1,11 @@
 #include "pipeline/latents.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model/vae.h"
+
 namespace flux2 {
 
 namespace {
@@ -12,7 +18,87 @@ std::vector<float> transposed(const std::vector<float>& x, size_t rows, size_t c
   return y;
 }
 
+// What each of the `to` outputs of a line takes from its inputs: the first of four and their weights (Catmull-Rom, centres of
+// pixels aligned). Beyond an end of the line its last value continues.
+struct Taps4 {
+  int64_t first;
+  std::array<float, 4> weights;
+};
+
+std::vector<Taps4> cubic_taps(int64_t from, int64_t to) {
+  const auto cubic = [](double x) {
+    x = std::abs(x);
+    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2;
+  };
+  std::vector<Taps4> taps;
+  for (int64_t i = 0; i < to; ++i) {
+    const double at = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
+    Taps4 tap{static_cast<int64_t>(std::floor(at)) - 1, {}};
+    for (int64_t k = 0; k < 4; ++k)
+      tap.weights[static_cast<size_t>(k)] = static_cast<float>(cubic(at - static_cast<double>(tap.first + k)));
+    taps.push_back(tap);
+  }
+  return taps;
+}
+
+// One plane [height, width] at another size.
+std::vector<float> enlarged_plane(const std::vector<float>& plane, int64_t height, int64_t width, int64_t to_height,
+                                  int64_t to_width) {
+  const auto across = cubic_taps(width, to_width), down = cubic_taps(height, to_height);
+  const auto clamped = [](int64_t i, int64_t count) { return std::clamp<int64_t>(i, 0, count - 1); };
+  std::vector<float> wide(static_cast<size_t>(height * to_width)), out(static_cast<size_t>(to_height * to_width));
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < to_width; ++x) {
+      const Taps4& tap = across[static_cast<size_t>(x)];
+      float sum = 0;
+      for (int64_t k = 0; k < 4; ++k)
+        sum += tap.weights[static_cast<size_t>(k)] * plane[static_cast<size_t>(y * width + clamped(tap.first + k, width))];
+      wide[static_cast<size_t>(y * to_width + x)] = sum;
+    }
+  for (int64_t y = 0; y < to_height; ++y)
+    for (int64_t x = 0; x < to_width; ++x) {
+      const Taps4& tap = down[static_cast<size_t>(y)];
+      float sum = 0;
+      for (int64_t k = 0; k < 4; ++k)
+        sum += tap.weights[static_cast<size_t>(k)] * wide[static_cast<size_t>(clamped(tap.first + k, height) * to_width + x)];
+      out[static_cast<size_t>(y * to_width + x)] = sum;
+    }
+  return out;
+}
+
 }  // namespace
+
+std::vector<float> enlarged_latents(const Vae& vae, const std::vector<float>& latents, int64_t rows, int64_t columns,
+                                    int64_t to_rows, int64_t to_columns) {
+  const int64_t packed = vae.config.packed_channels();
+  check(static_cast<int64_t>(latents.size()) == packed * rows * columns, "{} latents are not {} × {} × {}", latents.size(),
+        packed, rows, columns);
+  const std::vector<float> mean = vae.running_mean.to_floats(), variance = vae.running_var.to_floats();
+  std::vector<float> out(static_cast<size_t>(packed * to_rows * to_columns));
+  // Packed channel 4·c + 2·dy + dx at (y, x) is channel c of the latents at (2·y + dy, 2·x + dx).
+  for (int64_t c = 0; c < packed / 4; ++c) {
+    std::vector<float> plane(static_cast<size_t>(4 * rows * columns));
+    for (int64_t k = 0; k < 4; ++k) {
+      const auto channel = static_cast<size_t>(4 * c + k);
+      const float deviation = std::sqrt(variance[channel] + VaeConfig::kStatisticsEps);
+      for (int64_t y = 0; y < rows; ++y)
+        for (int64_t x = 0; x < columns; ++x)
+          plane[static_cast<size_t>((2 * y + k / 2) * 2 * columns + 2 * x + k % 2)] =
+              latents[channel * static_cast<size_t>(rows * columns) + static_cast<size_t>(y * columns + x)] * deviation +
+              mean[channel];
+    }
+    plane = enlarged_plane(plane, 2 * rows, 2 * columns, 2 * to_rows, 2 * to_columns);
+    for (int64_t k = 0; k < 4; ++k) {
+      const auto channel = static_cast<size_t>(4 * c + k);
+      const float deviation = std::sqrt(variance[channel] + VaeConfig::kStatisticsEps);
+      for (int64_t y = 0; y < to_rows; ++y)
+        for (int64_t x = 0; x < to_columns; ++x)
+          out[channel * static_cast<size_t>(to_rows * to_columns) + static_cast<size_t>(y * to_columns + x)] =
+              (plane[static_cast<size_t>((2 * y + k / 2) * 2 * to_columns + 2 * x + k % 2)] - mean[channel]) / deviation;
+    }
+  }
+  return out;
+}
 
 std::vector<float> to_tokens(const std::vector<float>& planes, int64_t channels) {
   return transposed(planes, static_cast<size_t>(channels), planes.size() / static_cast<size_t>(channels));

@@ -8,9 +8,16 @@
 
 namespace flux2 {
 
+struct Vae;
+
 // Images of [C, rows, columns] values as tokens [rows·columns, C] and back, on the host.
 std::vector<float> to_tokens(const std::vector<float>& planes, int64_t channels);
 std::vector<float> to_planes(const std::vector<float>& tokens, int64_t channels);
+
+// Normalised latents [128, rows, columns] enlarged to [128, to_rows, to_columns]: unpacked and with the normalisation undone,
+// interpolated (bicubic), packed and normalised again.
+std::vector<float> enlarged_latents(const Vae& vae, const std::vector<float>& latents, int64_t rows, int64_t columns,
+                                    int64_t to_rows, int64_t to_columns);
 
 // Positions in the order the transformer sees tokens: text slots, then the image in raster order.
 std::vector<TokenPosition> text_positions(int64_t length);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/cpu/cpu_device.h"
+#include "model/vae.h"
+
 namespace flux2 {
 namespace {
 
@@ -21,6 +24,42 @@ TEST(Latents, Positions) {
   EXPECT_EQ(picture[4].h, 1);
   EXPECT_EQ(picture[4].w, 1);
   EXPECT_EQ(picture[4].t, 10);
+}
+
+TEST(Latents, EnlargingKeepsRampsAndFlatAreas) {
+  // Statistics that differ between the channels of one 2×2 block: a flat latent must stay flat all the same.
+  const auto stream = open_cpu()->open_stream();
+  Vae vae{VaeConfig{}};
+  std::vector<float> mean(128), variance(128);
+  for (size_t c = 0; c < 128; ++c)
+    mean[c] = 0.01f * static_cast<float>(c), variance[c] = 0.5f + 0.02f * static_cast<float>(c % 7);
+  vae.running_mean = Tensor::from<float>(*stream, DType::F32, {128}, mean);
+  vae.running_var = Tensor::from<float>(*stream, DType::F32, {128}, variance);
+  const auto deviation = [&](size_t c) { return std::sqrt(variance[c] + VaeConfig::kStatisticsEps); };
+  constexpr int64_t kRows = 4, kColumns = 6;
+  // Channel c of the unpacked latents is c + 0.1 · x at column x.
+  const auto packed = [&](int64_t rows, int64_t columns, const auto& value) {
+    std::vector<float> out(static_cast<size_t>(128 * rows * columns));
+    for (size_t c = 0; c < 128; ++c)
+      for (int64_t y = 0; y < rows; ++y)
+        for (int64_t x = 0; x < columns; ++x)
+          out[c * static_cast<size_t>(rows * columns) + static_cast<size_t>(y * columns + x)] =
+              (value(c / 4, static_cast<double>(2 * x + static_cast<int64_t>(c % 2))) - mean[c]) / deviation(c);
+    return out;
+  };
+  const auto ramp =
+      packed(kRows, kColumns, [](size_t c, double x) { return static_cast<float>(static_cast<double>(c) + 0.1 * x); });
+  const auto large = enlarged_latents(vae, ramp, kRows, kColumns, 2 * kRows, 2 * kColumns);
+  const auto expected = packed(2 * kRows, 2 * kColumns, [](size_t c, double x) {
+    return static_cast<float>(static_cast<double>(c) + 0.1 * ((x + 0.5) / 2 - 0.5));
+  });
+  ASSERT_EQ(large.size(), expected.size());
+  for (size_t c = 0; c < 128; ++c)
+    for (int64_t y = 0; y < 2 * kRows; ++y)
+      for (int64_t x = 2; x < 2 * kColumns - 2; ++x) {  // at the ends the ramp does not continue
+        const size_t i = c * static_cast<size_t>(4 * kRows * kColumns) + static_cast<size_t>(y * 2 * kColumns + x);
+        ASSERT_NEAR(large[i], expected[i], 2e-5) << c << " " << y << " " << x;
+      }
 }
 
 }  // namespace

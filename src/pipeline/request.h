@@ -21,6 +21,7 @@ struct Canvas {
   double strength = 1.0;                  // below 1, only the last part of the schedule runs, starting from the noised image
   // [rows · columns]: 1 regenerated, 0 kept, values between are blended. Empty: everything is regenerated.
   std::vector<float> mask = {};
+  std::vector<float> latents = {};  // [128, rows, columns], normalised: if given, used instead of the picture, which is then null
 };
 
 // A prompt for part of the image (pipeline/regions.h).

@@ -196,11 +196,7 @@ Picture picture_of(Session& session, const Request& request, const Tensor& z, in
   if (grid.is_wrapped()) picture.decoded = DecodedPicture(grid.middle(picture.decoded.planes()));
   if (session.trace && picture.index == 0)
     session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
-  if (!request.watermark.empty()) {
-    Planes planes = picture.decoded.planes();
-    add_watermark(planes.values, planes.height, planes.width, request.watermark);
-    picture.decoded = DecodedPicture(std::move(planes));
-  }
+  if (!request.watermark.empty()) picture.decoded = watermarked(picture.decoded, request.watermark);
   return picture;
 }
 
@@ -220,6 +216,15 @@ PhaseTimes decode_given(Session& session, const Request& request, const Progress
   deliver(std::move(picture));
   progress.at(Phase::Decode, 1, 1);
   return times;
+}
+
+// The latents [1, I, 128] that a request starts from.
+Tensor canvas_latents(Session& session, const Request& request, const Progress& progress) {
+  const Canvas& canvas = *request.canvas;
+  if (canvas.latents.empty()) return encode_picture(session, *canvas.picture, progress);
+  const int64_t channels = session.models.transformer.config().channels;
+  const std::vector<float> tokens = to_tokens(canvas.latents, channels);
+  return Tensor::from<float>(*session.stream, DType::F32, {1, request.tokens(), channels}, tokens);
 }
 
 // One of the images that requests ask for together.
@@ -293,7 +298,7 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   conditions.references = encode_references(session, first, progress);
   if (first.canvas) {
     progress.at(Phase::EncodeReferences, 0, 1);
-    conditions.canvas = encode_picture(session, *first.canvas->picture, progress);
+    conditions.canvas = canvas_latents(session, first, progress);
     progress.at(Phase::EncodeReferences, 1, 1);
   }
   times.references = watch.lap();
@@ -336,6 +341,12 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
 PhaseTimes text_to_image(Session& session, const Request& request, const Progress& progress,
                          const std::function<void(Picture)>& deliver) {
   return texts_to_images(session, {&request, 1}, progress, [&](size_t, Picture picture) { deliver(std::move(picture)); });
+}
+
+DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool>& bits) {
+  Planes planes = picture.planes();
+  add_watermark(planes.values, planes.height, planes.width, bits);
+  return DecodedPicture(std::move(planes));
 }
 
 }  // namespace flux2

@@ -27,7 +27,11 @@ struct RequestSpec {
   Integer batch, repeat;
   Text variation, tile;
   Texts region, region_mask, region_reference;  // prompts for parts of the image
-  Text from, remix;                             // an image whose settings are reused
+  // More passes over a generated image: the whole at a larger size, then one part.
+  Number hires, hires_strength, detail_strength;
+  Text hires_method, detail_mask;
+  Texts detail_box;
+  Text from, remix;  // an image whose settings are reused
   Texts lora;
   Text lora_mode;
   Flag strict;

@@ -19,6 +19,8 @@ export function settingsOf(job, { seed }) {
   if (job.request?.model) settings.model = job.request.model;
   settings.tile = r.tile ?? "";
   settings.regions = (job.request?.regions || []).filter((region) => region.box).map(({ prompt, box }) => ({ prompt, x: box[0], y: box[1], w: box[2], h: box[3] }));
+  settings.hires = r.hires ?? "";
+  settings.hires_strength = r.hires_strength ?? "";
   [settings.variation_seed, settings.variation_strength] = (r.variation ?? ":").split(":");
   return settings;
 }

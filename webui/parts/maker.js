@@ -29,7 +29,7 @@ export class Maker {
     const before = this.before(), restore = this.result.pending();
     if (matchMedia("(max-width: 760px)").matches) this.result.element.scrollIntoView({ block: "start", behavior: "smooth" }); // it is below the form there
     const sent = await attempt(async () => {
-      const request = { kind: this.kind, preview: { mode: "linear" }, ...(await this.form.request()) };
+      const request = { kind: this.kind, preview: { every: 1 }, ...(await this.form.request()) };
       if (first) request.priority = 100;
       const job = await post("/jobs", request);
       this.form.remember();

@@ -23,6 +23,7 @@ export class RequestForm {
     this.name = name;
     this.complete = complete;
     this.references = references;
+    this.hasSize = hasSize;
     this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", template: "", preset: "", loras: [] });
     this.history = readDraft("history", { prompts: [] }).prompts;
     this.place = this.history.length;
@@ -73,6 +74,10 @@ export class RequestForm {
     for (const name of ["model", "preset", "sampler", "schedule", "profile", "output_format", "tile"]) if (d[name]) request[name] = d[name];
     if (d.variation_seed !== "" && d.variation_seed !== undefined)
       request.variation = `${parseInt(d.variation_seed, 10)}:${d.variation_strength || 0.1}`;
+    if (this.hasSize && d.hires > 1) {
+      request.hires = parseFloat(d.hires);
+      if (d.hires_strength) request.hires_strength = parseFloat(d.hires_strength);
+    }
     const regions = this.hasSize ? this.regions.request() : [];
     if (regions.length) request.regions = regions;
     if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
@@ -215,7 +220,13 @@ export class RequestForm {
       h("div", { class: "row" }, this.#number("variation_seed", { min: 0, placeholder: t("strength.off") }),
         field(t("field.variation_strength"), this.#control("input", "variation_strength", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "0.1" }),
           { hint: t("variation.hint") })),
+      this.hasSize ? h("div", { class: "row" }, this.#share("hires", { min: 1, max: 4, step: 0.25, placeholder: t("strength.off") }, t("hires.hint")),
+        this.#share("hires_strength", { min: 0, max: 1, step: 0.05, placeholder: "0.3" })) : null,
       this.hasSize ? this.regions.element : null);
+  }
+
+  #share(name, attributes, hint = "") {
+    return field(t(`field.${name}`), this.#control("input", name, { type: "number", ...attributes }), { hint });
   }
 
   #loras() {
