@@ -109,6 +109,7 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
   if (!r.model_sha256.empty()) add("Model hash", r.model_sha256.substr(0, 10));
   if (!is_private && !r.model.empty()) add("Model", r.model);
   add_field("strength");
+  add_field("hires");
   if (!is_private && !r.adapters.empty()) {
     std::string hashes;
     for (const AdapterRecord& adapter : r.adapters)
