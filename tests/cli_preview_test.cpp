@@ -76,7 +76,8 @@ TEST_F(CliPreview, DecodedPreviewsEndInThePictureItself) {
   EXPECT_LE(difference(picture("p.png"), picture("x.png")).max, 1);
   ASSERT_EQ(make({"-o", "x.png", "--preview-file", "none.png", "--preview", "off"}).status, 0);
   EXPECT_FALSE(exists("none.png"));
-  EXPECT_THAT(make({"--preview-file", "p.png", "--preview", "tiny"}).err, HasSubstr("not one of off, linear, full"));
+  EXPECT_THAT(make({"--preview-file", "p.png", "--preview", "small"}).err, HasSubstr("not one of off, linear, tiny, full"));
+  EXPECT_THAT(make({"--preview-file", "p.png", "--preview", "tiny"}).err, HasSubstr("flux2 models install taef2"));
 }
 
 }  // namespace
