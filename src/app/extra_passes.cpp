@@ -27,8 +27,8 @@ PictureSize scaled_size(int width, int height, double scale, const RequestSpec& 
 }
 
 void require_hires(const RequestSpec& spec) {
-  for (const auto& [field, given] : {std::pair{"hires_strength", spec.hires_strength.has_value()},
-                                     std::pair{"hires_method", spec.hires_method.has_value()}})
+  for (const auto& [field, given] :
+       {std::pair{"hires_strength", spec.hires_strength.has_value()}, std::pair{"hires_method", spec.hires_method.has_value()}})
     if (given && spec.is_asked(field))
       throw Error(ErrorCode::InvalidArgument, spec.origin(field) + ": there is no second pass",
                   Hint("ask for one with {0}", {set_option("hires", "2")}));
@@ -78,8 +78,8 @@ Picture hires_pass(Session& session, const Request& request, const HiresPass& hi
   Request pass = pass_for(request, picture, hires.width, hires.height);
   Canvas canvas{.picture = nullptr, .strength = hires.strength};
   if (hires.enlarges_latents)
-    canvas.latents = enlarged_latents(*session.models.vae, picture.latents, picture.rows, picture.columns, pass.rows(),
-                                      pass.columns());
+    canvas.latents =
+        enlarged_latents(*session.models.vae, picture.latents, picture.rows, picture.columns, pass.rows(), pass.columns());
   else canvas.picture = planes_of(resize(picture.decoded.rgb8(Rounding::Nearest), hires.width, hires.height));
   pass.canvas = std::move(canvas);
   return run_pass(session, pass, progress, times);

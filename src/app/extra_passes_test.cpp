@@ -77,7 +77,8 @@ class ExtraPassesOnPico : public testing::Test {
 TEST_F(ExtraPassesOnPico, HiresKeepsTheImageAtALargerSize) {
   const Image small = image_of(make(ask({"--width", "96", "--height", "96"})));
   for (const char* method : {"image", "latents"}) {
-    const Picture picture = make(ask({"--width", "96", "--height", "96", "--hires", "1.5", "--hires-strength", "0.25", "--hires-method", method}));
+    const Picture picture =
+        make(ask({"--width", "96", "--height", "96", "--hires", "1.5", "--hires-strength", "0.25", "--hires-method", method}));
     const Image large = image_of(picture);
     EXPECT_EQ(large.width, 144);
     EXPECT_EQ(large.height, 144);

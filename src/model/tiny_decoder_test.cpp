@@ -75,7 +75,8 @@ class PlainDecoder {
     return y;
   }
   Grid norm(Grid x, int layer) const {
-    const auto w = source_.open(name(layer, ".pool.1.weight")).to_floats(), b = source_.open(name(layer, ".pool.1.bias")).to_floats();
+    const auto w = source_.open(name(layer, ".pool.1.weight")).to_floats(),
+               b = source_.open(name(layer, ".pool.1.bias")).to_floats();
     const int64_t group = x.channels / 4, pixels = x.height * x.width;
     for (int64_t g = 0; g < 4; ++g) {
       double mean = 0, square = 0;
@@ -90,7 +91,8 @@ class PlainDecoder {
       for (int64_t p = 0; p < pixels; ++p)
         for (int64_t c = g * group; c < (g + 1) * group; ++c) {
           double& v = x.v[static_cast<size_t>(p * x.channels + c)];
-          v = (v - mean) * scale * static_cast<double>(w[static_cast<size_t>(c)]) + static_cast<double>(b[static_cast<size_t>(c)]);
+          v = (v - mean) * scale * static_cast<double>(w[static_cast<size_t>(c)]) +
+              static_cast<double>(b[static_cast<size_t>(c)]);
         }
     }
     return x;
@@ -142,7 +144,8 @@ class TinyDecoders : public testing::Test {
         for (const char* conv : {".conv.0", ".conv.2", ".conv.4"})
           add(layer(at) + conv + ".weight", {kWidth, kWidth, 3, 3}), add(layer(at) + conv + ".bias", {kWidth});
         if (!pool || at > 4) continue;
-        add(layer(at) + ".pool.0.weight", {4 * kWidth, kWidth, 1, 1}), add(layer(at) + ".pool.3.weight", {kWidth, 4 * kWidth, 1, 1});
+        add(layer(at) + ".pool.0.weight", {4 * kWidth, kWidth, 1, 1}),
+            add(layer(at) + ".pool.3.weight", {kWidth, 4 * kWidth, 1, 1});
         add(layer(at) + ".pool.1.weight", {4 * kWidth}), add(layer(at) + ".pool.1.bias", {4 * kWidth});
       }
     }
