@@ -4,6 +4,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The compiler cache shares objects between build folders: paths below the repository count as relative ones.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+
 # The server needs Boost 1.81. In Debian 12 that is a package of its own: its libboost-dev is older.
 boost_package=libboost-dev
 ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || boost_package=libboost1.81-dev
