@@ -9,11 +9,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/attention.h"
 #include "ops/linear.h"
-#include "ops/norm.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -164,46 +161,9 @@ VitConfig detect_vit(const WeightSource& weights) {
   return c;
 }
 
-Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, eps) * weight + bias; }
-
-void LayerNorm::visit(const std::string& name, const ParameterVisitor& visitor) {
-  visitor({name + ".weight", weight, {width}, ParameterKind::Vector, kWhole});
-  visitor({name + ".bias", bias, {width}, ParameterKind::Vector, kWhole});
-}
-
-VitLayer::VitLayer(const VitConfig& c)
-    : heads(c.heads),
-      head_dim(c.head_dim()),
-      before(c.hidden, c.eps),
-      after(c.hidden, c.eps),
-      query(c.hidden, c.hidden, true),
-      key(c.hidden, c.hidden, true),
-      value(c.hidden, c.hidden, true),
-      out(c.hidden, c.hidden, true),
-      up(c.hidden, c.intermediate, true),
-      down(c.intermediate, c.hidden, true) {}
-
-Tensor VitLayer::operator()(const Tensor& x) const {
-  const Tensor a = before(x);
-  const auto as_heads = [&](const Linear& projection) { return reshape(projection(a), {x.dim(0), x.dim(1), heads, head_dim}); };
-  const Tensor seen = x + out(attention(as_heads(query), as_heads(key), as_heads(value)));
-  return seen + down(gelu(up(after(seen))));
-}
-
-void VitLayer::visit(const std::string& p, const ParameterVisitor& visitor) {
-  before.visit(p + "layernorm_before", visitor);
-  query.visit(p + "attention.attention.query", visitor);
-  key.visit(p + "attention.attention.key", visitor);
-  value.visit(p + "attention.attention.value", visitor);
-  out.visit(p + "attention.output.dense", visitor);
-  after.visit(p + "layernorm_after", visitor);
-  up.visit(p + "intermediate.dense", visitor);
-  down.visit(p + "output.dense", visitor);
-}
-
 VitClassifier::VitClassifier(const VitConfig& c)
     : config(c),
-      layers(static_cast<size_t>(c.layers), VitLayer(c)),
+      layers(static_cast<size_t>(c.layers), VitLayer(c.layer())),
       norm(c.hidden, c.eps),
       classes(c.hidden, static_cast<int64_t>(c.labels.size()), true) {}
 

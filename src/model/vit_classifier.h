@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/vit_layer.h"
 #include "nn/linear.h"
 #include "weights/weight_source.h"
 
@@ -23,7 +24,8 @@ struct VitConfig {
   int64_t patches() const { return (image / patch) * (image / patch); }
   int64_t head_dim() const { return hidden / heads; }
   int64_t label(const std::string& name) const;  // its class; −1: there is none
-  std::string name() const;                      // "ViT 224/16, 12 layers of width 768, 2 classes"
+  VitLayerConfig layer() const { return {.hidden = hidden, .intermediate = intermediate, .heads = heads, .eps = eps}; }
+  std::string name() const;  // "ViT 224/16, 12 layers of width 768, 2 classes"
   bool operator==(const VitConfig&) const = default;
 };
 
@@ -33,31 +35,6 @@ const StoredTensor* vit_sign(const WeightSource& weights);
 // Reads the geometry off the tensors and off config.json and preprocessor_config.json beside them. Throws Incompatible or
 // BadFile, naming all tensors that are missing or have the wrong shape.
 VitConfig detect_vit(const WeightSource& weights);
-
-// y = (x − mean) / sqrt(variance + eps) · weight + bias over the last axis.
-struct LayerNorm {
-  explicit LayerNorm(int64_t width = 0, float eps = 0) : width(width), eps(eps) {}
-
-  Tensor operator()(const Tensor& x) const;
-  void visit(const std::string& name, const ParameterVisitor& visitor);
-
-  int64_t width;
-  float eps;
-  Tensor weight, bias;
-};
-
-// x ← x + W_o attention(norm(x));  x ← x + W_down gelu(W_up norm(x)). Every patch sees every other one.
-struct VitLayer {
-  VitLayer() = default;
-  explicit VitLayer(const VitConfig& config);
-
-  Tensor operator()(const Tensor& x) const;
-  void visit(const std::string& prefix, const ParameterVisitor& visitor);
-
-  int64_t heads = 0, head_dim = 0;
-  LayerNorm before, after;
-  Linear query, key, value, out, up, down;
-};
 
 struct VitClassifier {
   explicit VitClassifier(const VitConfig& config);
