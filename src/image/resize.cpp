@@ -5,6 +5,8 @@
 #include <functional>
 #include <numbers>
 
+#include "base/error.h"
+
 namespace flux2 {
 
 namespace {
@@ -48,20 +50,28 @@ Kernel kernel_of(ResizeFilter filter) {
   return {3, lanczos};
 }
 
-// For output index i along one axis: the inputs [first[i], first[i] + count[i]) and their weights at i·stride.
+// The outputs of an axis that are computed.
+struct Span {
+  int64_t begin = 0;
+  int count = 0;
+};
+
+// For output i of the span: the inputs [first[i], first[i] + count[i]) and their weights at i·stride.
 struct AxisWeights {
   std::vector<int> first, count;
   std::vector<int32_t> weights;
   size_t stride;
 
-  AxisWeights(int in, int out, const Kernel& kernel) {
-    const double scale = static_cast<double>(in) / out, filter_scale = std::max(scale, 1.0);
+  AxisWeights(int in, int out, const Kernel& kernel) : AxisWeights(in, out, {.count = out}, kernel) {}
+
+  AxisWeights(int in, int64_t out, const Span& span, const Kernel& kernel) {
+    const double scale = static_cast<double>(in) / static_cast<double>(out), filter_scale = std::max(scale, 1.0);
     const double support = kernel.support * filter_scale, inverse = 1.0 / filter_scale;
     stride = static_cast<size_t>(std::ceil(support)) * 2 + 1;
-    weights.resize(stride * static_cast<size_t>(out));
+    weights.resize(stride * static_cast<size_t>(span.count));
     std::vector<double> exact(stride);
-    for (int i = 0; i < out; ++i) {
-      const double centre = (i + 0.5) * scale;
+    for (int i = 0; i < span.count; ++i) {
+      const double centre = (static_cast<double>(span.begin + i) + 0.5) * scale;
       const int low = std::max(static_cast<int>(centre - support + 0.5), 0);
       const int high = std::min(static_cast<int>(centre + support + 0.5), in);
       const int n = high - low;
@@ -118,14 +128,14 @@ Image resample_horizontally(const Image& in, int channels, int width, const Kern
 }
 
 // A whole row of sums at a time, so that the inner loop runs along memory and vectorises.
-Image resample_vertically(const Image& in, int height, const Kernel& kernel) {
-  const AxisWeights axis(in.height, height, kernel);
+Image resample_vertically(const Image& in, const AxisWeights& axis, int top = 0) {  // in begins with row `top` of the original
+  const int height = static_cast<int>(axis.first.size());
   Image out(in.width, height, in.channels);
   std::vector<int32_t> sums(in.row_bytes());
   for (int y = 0; y < height; ++y) {
     std::fill(sums.begin(), sums.end(), kHalf);
     for (int k = 0; k < axis.count[y]; ++k) {
-      const uint8_t* from = in.row(axis.first[y] + k);
+      const uint8_t* from = in.row(axis.first[y] - top + k);
       const int32_t weight = axis.of(y)[k];
       for (size_t i = 0; i < sums.size(); ++i) sums[i] += from[i] * weight;
     }
@@ -157,12 +167,12 @@ Image resize(const Image& image, int width, int height, ResizeFilter filter) {
   const Kernel kernel = kernel_of(filter);
   const bool alpha = image.channels == 4;
   // An opaque image of the right width needs no copy for the horizontal pass.
-  if (width == image.width && !alpha) return resample_vertically(image, height, kernel);
+  if (width == image.width && !alpha) return resample_vertically(image, {image.height, height, kernel});
   Image result = resample_horizontally(image, image.channels, width, kernel, [&](int y, uint8_t* out) {
     if (alpha) premultiply(image.row(y), out, image.width);
     else std::copy_n(image.row(y), image.row_bytes(), out);
   });
-  if (height != result.height) result = resample_vertically(result, height, kernel);
+  if (height != result.height) result = resample_vertically(result, {result.height, height, kernel});
   if (alpha) unpremultiply(result);
   return result;
 }
@@ -171,7 +181,27 @@ Image resize_to_rgb(const Image& image, AlphaRule rule, int width, int height, R
   check_image_size(width, height, {.pixels = kMaxImagePixels});
   const Kernel kernel = kernel_of(filter);
   Image result = resample_horizontally(image, 3, width, kernel, [&](int y, uint8_t* out) { rgb_row(image, y, rule, out); });
-  return height == result.height ? result : resample_vertically(result, height, kernel);
+  return height == result.height ? result : resample_vertically(result, {result.height, height, kernel});
+}
+
+Image resize_middle_to_rgb(const Image& image, AlphaRule rule, const MiddleOf& whole, ResizeFilter filter) {
+  require(image.width > 0 && image.height > 0 && whole.width > 0 && whole.height > 0 && whole.side > 0,
+          "the middle {} of {}×{} from an image of {}×{}", whole.side, whole.width, whole.height, image.width, image.height);
+  const Kernel kernel = kernel_of(filter);
+  const auto middle = [&](int64_t length) {
+    const int count = static_cast<int>(std::min<int64_t>(length, whole.side));
+    return Span{(length - count) / 2, count};
+  };
+  const Span columns = middle(whole.width), rows = middle(whole.height);
+  const AxisWeights across(image.width, whole.width, columns, kernel), down(image.height, whole.height, rows, kernel);
+  const int top = down.first.front(), bottom = down.first.back() + down.count.back();  // rows that the vertical pass reads
+  Image narrow(columns.count, bottom - top, 3);
+  std::vector<uint8_t> rgb(static_cast<size_t>(image.width) * 3);
+  for (int y = top; y < bottom; ++y) {
+    rgb_row(image, y, rule, rgb.data());
+    resample_row<3>(rgb.data(), narrow.row(y - top), columns.count, across);
+  }
+  return resample_vertically(narrow, down, top);
 }
 
 Image cover(const Image& image, int width, int height) {

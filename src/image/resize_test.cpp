@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -76,6 +78,23 @@ TEST(Resize, KeepsFlatColourAndSize) {
   }
   EXPECT_EQ(resize(image, 19, 7), image);
   EXPECT_THROW(resize(image, 0, 7), Error);
+}
+
+TEST(Resize, TheMiddleIsThatOfTheWhole) {
+  const Image in = Golden().image("2.in");
+  for (auto [name, filter] : kFilters)
+    for (auto [w, h, side] : {std::tuple{97, 64, 64}, {64, 201, 64}, {in.width, in.height, 20}, {31, 17, 16}, {8, 40, 16}}) {
+      const Image expected = centre_crop(resize(in, w, h, filter), std::min(w, side), std::min(h, side));
+      EXPECT_EQ(resize_middle_to_rgb(in, AlphaRule::Drop, {.width = w, .height = h, .side = side}, filter), expected) << name;
+    }
+  // The whole would be wider than any image.
+  Image line(1000, 1, 1);
+  for (int x = 0; x < 1000; ++x) *line.at(x, 0) = static_cast<uint8_t>(x / 4);
+  const Image middle =
+      resize_middle_to_rgb(line, AlphaRule::Drop, {.width = 224'000, .height = 224, .side = 224}, ResizeFilter::Bicubic);
+  EXPECT_EQ(middle.width, 224);
+  EXPECT_EQ(middle.height, 224);
+  for (const uint8_t sample : middle.pixels) ASSERT_NEAR(sample, 125, 1);
 }
 
 TEST(Cover, CropsToTheCentre) {

@@ -1,7 +1,6 @@
 #include "image/vision_prep.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -20,14 +19,13 @@ Image vision_image(const Image& image, const VisionRules& rules) {
   return resize_to_rgb(image, AlphaRule::OverWhite, whole(width), whole(height), ResizeFilter::Bicubic);
 }
 
-std::vector<float> vision_patches(const Image& rgb, int patch) {
+std::vector<float> vision_patches(const Image& rgb, int patch, const SampleScale& scale) {
   require(rgb.channels == 3 && rgb.width % patch == 0 && rgb.height % patch == 0, "patches of {} in an image of {}×{}×{}", patch,
           rgb.width, rgb.height, rgb.channels);
-  constexpr std::array<double, 3> kMean = {0.48145466, 0.4578275, 0.40821073}, kDeviation = {0.26862954, 0.26130258, 0.27577711};
   std::array<std::array<float, 256>, 3> table;
   for (size_t c = 0; c < 3; ++c)
     for (size_t v = 0; v < 256; ++v)
-      table[c][v] = static_cast<float>((static_cast<double>(v) / 255.0 - kMean[c]) / kDeviation[c]);
+      table[c][v] = static_cast<float>((static_cast<double>(v) / 255.0 - scale.mean[c]) / scale.deviation[c]);
   std::vector<float> values;
   values.reserve(rgb.pixels.size());
   for (int top = 0; top < rgb.height; top += patch)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "image/image.h"
@@ -17,9 +18,13 @@ struct VisionRules {
 // composited over white, and both sides become multiples of patch · merge (bicubic). The proportions change slightly.
 Image vision_image(const Image& image, const VisionRules& rules);
 
-// Its samples with the mean and deviation of CLIP's images, patch by patch, row by row: [patches, patch · patch · 3], a patch's
-// samples by row, column and channel.
-std::vector<float> vision_patches(const Image& rgb, int patch);
+// What samples of 0 … 1 are normalised with: (sample − mean) / deviation. The values are those of CLIP's images.
+struct SampleScale {
+  std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073}, deviation = {0.26862954, 0.26130258, 0.27577711};
+};
+
+// Its normalised samples, patch by patch, row by row: [patches, patch · patch · 3], a patch's samples by row, column and channel.
+std::vector<float> vision_patches(const Image& rgb, int patch, const SampleScale& scale = {});
 
 // Images side by side on white, each in the middle of the height, alpha ignored, as one RGB image. One image stays as it is.
 Image joined_images(const std::vector<Image>& images);

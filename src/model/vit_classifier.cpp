@@ -1,14 +1,12 @@
 #include "model/vit_classifier.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "model/vit_file.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "ops/view.h"
@@ -17,55 +15,17 @@ namespace flux2 {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kClassToken = "vit.embeddings.cls_token";
 constexpr const char* kPositions = "vit.embeddings.position_embeddings";
 constexpr const char* kPatches = "vit.embeddings.patch_embeddings.projection";
+constexpr const char* kLayers = "vit.encoder.layer";
 constexpr const char* kClasses = "classifier";
-constexpr int64_t kMostSide = 4096, kMostWidth = 1 << 16, kMostLayers = 1000, kMostClasses = 100'000;
-constexpr size_t kMostListedFaults = 10;
+constexpr int64_t kMostSide = 4096, kMostWidth = 1 << 16, kMostClasses = 100'000;
 
 const char* const kVitAdvice = "use model.safetensors of Falconsai/nsfw_image_detection, with its config.json beside it";
 
-// A JSON file beside the weights; an empty object if there is none.
-struct BesideVit {
-  BesideVit(const WeightSource& weights, const char* name) {
-    for (const StoredTensor& t : weights.tensors()) {
-      if (!t.file) continue;
-      path = t.file->path().parent_path() / name;
-      std::error_code unreadable;
-      if (fs::is_regular_file(path, unreadable)) json = read_model_json(path);
-      if (!json.is_object()) fail(ErrorCode::BadFile, "{}: expected an object, found {}", path.string(), json.type_name());
-      break;
-    }
-  }
-
-  double number(const char* key, double otherwise, double low, double high) const {
-    const auto found = json.find(key);
-    if (found == json.end() || found->is_null()) return otherwise;
-    const double value = found->is_number() ? found->get<double>() : NAN;
-    if (!(value >= low && value <= high))
-      fail(ErrorCode::BadFile, "{}: {} must be a number from {} to {}", path.string(), key, low, high);
-    return value;
-  }
-
-  void colours(const char* key, std::array<float, 3>& values, double low) const {
-    const auto found = json.find(key);
-    if (found == json.end() || found->is_null()) return;
-    const bool three = found->is_array() && found->size() == 3 && std::all_of(found->begin(), found->end(), [&](const Json& v) {
-                         return v.is_number() && v.get<double>() >= low && v.get<double>() <= 1000;
-                       });
-    if (!three) fail(ErrorCode::BadFile, "{}: {} must be three numbers from {}", path.string(), key, low);
-    for (size_t i = 0; i < 3; ++i) values[i] = (*found)[i].get<float>();
-  }
-
-  fs::path path;
-  Json json = Json::object();
-};
-
 // {"0": "normal", "1": "nsfw"}
-std::vector<std::string> labels_in(const BesideVit& config, int64_t classes) {
+std::vector<std::string> labels_in(const JsonBeside& config, int64_t classes) {
   const auto found = config.json.find("id2label");
   if (found == config.json.end() || found->is_null()) {
     std::vector<std::string> labels = {"normal", "nsfw"};
@@ -82,7 +42,7 @@ std::vector<std::string> labels_in(const BesideVit& config, int64_t classes) {
   return labels;
 }
 
-std::string layer_prefix(int64_t i) { return fmt::format("vit.encoder.layer.{}.", i); }
+std::string layer_prefix(int64_t i) { return fmt::format("{}.{}.", kLayers, i); }
 
 }  // namespace
 
@@ -107,18 +67,13 @@ VitConfig detect_vit(const WeightSource& weights) {
     refuse(ErrorCode::Incompatible,
            fmt::format("this is not an image classifier: it has no {} and {}.weight", kClassToken, kClasses));
   const auto shape_of = [&](const std::string& name, int rank, int64_t most) {
-    const StoredTensor* t = weights.find(name);
-    if (!t) refuse(ErrorCode::BadFile, fmt::format("the tensor {} is missing", name));
-    const bool fits =
-        t->shape.rank() == rank && std::all_of(t->shape.begin(), t->shape.end(), [&](int64_t n) { return n >= 1 && n <= most; });
-    if (!fits) refuse(ErrorCode::BadFile, fmt::format("the tensor {} has the shape {}", name, t->shape));
-    return t->shape;
+    return size_tensor(weights, name, {.rank = rank, .most = most}, kVitAdvice);
   };
   const Shape patches = shape_of(std::string(kPatches) + ".weight", 4, kMostWidth);
   const Shape positions = shape_of(kPositions, 3, int64_t{1} << 24);
   const Shape classes = shape_of(std::string(kClasses) + ".weight", 2, kMostClasses);
   const Shape up = shape_of(layer_prefix(0) + "intermediate.dense.weight", 2, int64_t{1} << 20);
-  const BesideVit config(weights, "config.json"), preparing(weights, "preprocessor_config.json");
+  const JsonBeside config(weights, "config.json"), preparing(weights, "preprocessor_config.json");
 
   VitConfig c;
   c.hidden = patches[0];
@@ -129,8 +84,7 @@ VitConfig detect_vit(const WeightSource& weights) {
   if (side < 1 || side * side + 1 != positions[1] || c.image > kMostSide)
     refuse(ErrorCode::Incompatible,
            fmt::format("{} has the shape {}, which is not one token and a square of patches", kPositions, positions));
-  c.layers = 0;
-  while (c.layers < kMostLayers && weights.find(layer_prefix(c.layers) + "layernorm_before.weight")) ++c.layers;
+  c.layers = count_layers(weights, kLayers);
   c.heads = static_cast<int64_t>(
       config.number("num_attention_heads", static_cast<double>(std::max<int64_t>(1, c.hidden / 64)), 1, 1024));
   if (c.hidden % c.heads != 0)
@@ -145,19 +99,9 @@ VitConfig detect_vit(const WeightSource& weights) {
   if (preparing.number("resample", kBilinear, 0, 10) != kBilinear)
     refuse(ErrorCode::Incompatible, "its images are not scaled with a bilinear filter, which is the only one supported");
 
-  std::vector<std::string> faults;
-  VitClassifier(c).visit([&](const Parameter& p) {
-    const StoredTensor* t = weights.find(p.name);
-    if (!t) faults.push_back(fmt::format("{} {} is missing", p.name, p.shape));
-    else if (t->shape != p.shape) faults.push_back(fmt::format("{} is {}, expected {}", p.name, t->shape, p.shape));
-    else if (!t->dtype || !is_float(*t->dtype)) faults.push_back(fmt::format("{} has the type {}", p.name, t->dtype_name));
-  });
-  if (!faults.empty()) {
-    const size_t shown = std::min(faults.size(), kMostListedFaults), more = faults.size() - shown;
-    faults.resize(shown);
-    refuse(ErrorCode::BadFile, fmt::format("the classifier is damaged: {}{}", fmt::join(faults, "; "),
-                                           more ? fmt::format("; and {} more", more) : ""));
-  }
+  VitClassifier network(c);
+  check_vit(
+      weights, [&](const ParameterVisitor& visitor) { network.visit(visitor); }, "the classifier", kVitAdvice);
   return c;
 }
 
@@ -191,12 +135,8 @@ void VitClassifier::visit(const ParameterVisitor& visitor) {
 
 VitClassifier load_vit(const WeightSource& weights, const VitConfig& config, Stream& stream) {
   VitClassifier network(config);
-  network.visit([&](const Parameter& p) {
-    const Tensor stored = weights.open(p.name).to(stream).cast(DType::F32);
-    constexpr std::array<int, 4> kChannelsLast{0, 2, 3, 1};
-    p.tensor = p.kind == ParameterKind::Conv ? stored.permuted(kChannelsLast).contiguous() : stored;
-  });
-  stream.wait();
+  load_vit_tensors(
+      weights, [&](const ParameterVisitor& visitor) { network.visit(visitor); }, stream);
   return network;
 }
 
