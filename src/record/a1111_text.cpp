@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "pipeline/picture_size.h"
+#include "record/image_prompt_text.h"
 #include "record/request_fields.h"
 
 namespace flux2 {
@@ -115,6 +116,14 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
     for (const AdapterRecord& adapter : r.adapters)
       hashes += fmt::format("{}{}: {}", hashes.empty() ? "" : ", ", adapter.name, adapter.sha256.substr(0, 10));
     add("Lora hashes", hashes);
+  }
+  // For people: there is no common name for image prompts, and our own JSON is what is read back.
+  if (!is_private && !r.image_prompts.empty()) {
+    std::string prompts;
+    for (const auto& [picture, strength, from, to] : r.image_prompts)
+      prompts += fmt::format("{}{}", prompts.empty() ? "" : ", ", ImagePromptText{picture.name, strength, from, to}.text());
+    add("Image prompts", prompts);
+    add("Image prompt adapter", fmt::format("{}: {}", r.image_prompt_adapter.name, r.image_prompt_adapter.sha256.substr(0, 10)));
   }
   add_field("noise");
   add_field("profile");

@@ -26,6 +26,20 @@ PictureRecord picture_from_json(const Json& json) {
   return picture;
 }
 
+Json to_json(const WeightsRecord& weights, bool is_private) {
+  Json json = Json::object();
+  if (!is_private) json["name"] = weights.name;
+  if (!weights.sha256.empty()) json["sha256"] = weights.sha256;
+  return json;
+}
+
+void read_weights(const Json& json, const char* key, WeightsRecord& weights) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return;
+  read_member(*found, "name", weights.name);
+  read_member(*found, "sha256", weights.sha256);
+}
+
 // Where a field lies in the JSON of a record.
 struct RecordKey {
   explicit RecordKey(std::string text) : inverted(text.starts_with('!')) {
@@ -105,6 +119,14 @@ Json to_json(const GenerationRecord& r, bool is_private) {
     picture["region"] = reference.region;
     json["region_references"].push_back(std::move(picture));
   }
+  for (const ImagePromptRecord& prompt : r.image_prompts) {
+    Json picture = to_json(prompt.picture, is_private);
+    picture["strength"] = prompt.strength;
+    if (prompt.from != 0 || prompt.to != 1) picture["from"] = prompt.from, picture["to"] = prompt.to;
+    json["image_prompts"].push_back(std::move(picture));
+  }
+  if (!r.image_prompt_adapter.empty()) json["image_prompt_adapter"] = to_json(r.image_prompt_adapter, is_private);
+  if (!r.image_prompt_encoder.empty()) json["image_prompt_encoder"] = to_json(r.image_prompt_encoder, is_private);
   if (!r.mask_sha256.empty()) json["mask"]["sha256"] = r.mask_sha256;
   if (!r.mask_name.empty() && !is_private) json["mask"]["name"] = r.mask_name;
   json["device"] = r.device;
@@ -160,6 +182,16 @@ GenerationRecord record_from_json(const Json& json) {
         added.picture = picture_from_json(reference);
         read_member(reference, "region", added.region);
       }
+    if (const auto found = json.find("image_prompts"); found != json.end() && found->is_array())
+      for (const Json& prompt : *found) {
+        ImagePromptRecord& added = r.image_prompts.emplace_back();
+        added.picture = picture_from_json(prompt);
+        read_member(prompt, "strength", added.strength);
+        read_member(prompt, "from", added.from);
+        read_member(prompt, "to", added.to);
+      }
+    read_weights(json, "image_prompt_adapter", r.image_prompt_adapter);
+    read_weights(json, "image_prompt_encoder", r.image_prompt_encoder);
     if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) {
       read_member(*mask, "name", r.mask_name);
       read_member(*mask, "sha256", r.mask_sha256);

@@ -40,6 +40,23 @@ struct RegionReferenceRecord {
   bool operator==(const RegionReferenceRecord&) const = default;
 };
 
+// An image that was used as a prompt.
+struct ImagePromptRecord {
+  PictureRecord picture;
+  double strength = 1, from = 0, to = 1;  // as in record/image_prompt_text.h
+
+  bool operator==(const ImagePromptRecord&) const = default;
+};
+
+// A file of weights besides the model.
+struct WeightsRecord {
+  std::string name;    // of its file without extension, or of its folder if the file's name says nothing ("model")
+  std::string sha256;  // of its file; empty when unknown
+
+  bool empty() const { return name.empty() && sha256.empty(); }
+  bool operator==(const WeightsRecord&) const = default;
+};
+
 // How an image was generated: everything needed to regenerate it, and additional information. It is stored inside the image
 // (picture_metadata.h) and in sidecar files. It contains no user names, host names or folders; file names are base names.
 struct GenerationRecord {
@@ -57,7 +74,9 @@ struct GenerationRecord {
   std::optional<PictureRecord> canvas;      // inpaint: the image that was changed
   std::vector<PictureRecord> region_masks;  // of the regions without a rectangle, in their order
   std::vector<RegionReferenceRecord> region_references;
-  std::string mask_name, mask_sha256;  // of the mask's file; empty without one
+  std::vector<ImagePromptRecord> image_prompts;
+  WeightsRecord image_prompt_adapter, image_prompt_encoder;  // empty without image prompts
+  std::string mask_name, mask_sha256;                        // of the mask's file; empty without one
   struct {
     std::string by, model;  // "ollama" and the name of its model; empty: the prompt was not to be rewritten
     bool failed = false;    // the prompt was used as it is, although it was to be rewritten

@@ -20,6 +20,7 @@
 #include "pipeline/regions.h"
 #include "pipeline/schedule.h"
 #include "pipeline/step_cache.h"
+#include "record/image_prompt_text.h"
 #include "record/picture_metadata.h"
 
 namespace flux2 {
@@ -45,6 +46,7 @@ void check_mask_color(const std::string& text) { parse_colour_choice(text); }
 void check_mask_point(const std::string& text) { parse_mask_point(text); }
 void check_region(const std::string& text) { parse_region(text); }
 void check_region_file(const std::string& text) { parse_region_file(text); }
+void check_image_prompt_text(const std::string& text) { parse_image_prompt(text); }
 void check_variation(const std::string& text) { parse_variation(text); }
 void check_margins(const std::string& text) {
   check(four_numbers(text).has_value(), "\"{}\" is not left,top,right,bottom in pixels", text);
@@ -278,6 +280,25 @@ std::vector<Field> make_fields() {
        .help = "an image that only region N refers to, counted from 1; may be repeated",
        .member = &R::region_reference,
        .check_text = check_region_file},
+      {.name = "image_prompt",
+       .type = T::Texts,
+       .unit = "FILE[:STRENGTH[:FROM-TO]]",
+       .help =
+           "an image as a prompt: the result resembles it in colour, content and style; strength 0 to 2 (default: 1), and the "
+           "part of the steps in which it counts, 0 to 1; needs <image_prompt_adapter>; may be repeated, up to 16",
+       .member = &R::image_prompt,
+       .check_text = check_image_prompt_text},
+      {.name = "image_prompt_adapter",
+       .unit = "PATH|NAME",
+       .help = "adapter that turns images into prompts for this model: a file, a folder or a registered name",
+       .section = "generate",
+       .member = &R::image_prompt_adapter},
+      {.name = "image_prompt_encoder",
+       .unit = "PATH|NAME",
+       .help = "CLIP vision encoder that the adapter was trained with: a file, a folder or a registered name (default: a "
+               "registered one that fits the adapter)",
+       .section = "generate",
+       .member = &R::image_prompt_encoder},
       {.name = "from", .unit = "FILE", .help = "reuse the settings of this image", .member = &R::from},
       {.name = "remix", .unit = "FILE", .help = "reuse the settings of this image with a new seed", .member = &R::remix},
       {.name = "lora",

@@ -31,6 +31,7 @@ std::vector<std::string> example_of(const Field& f) {
       {"variation", {"7:0.25"}},
       {"region", {"a cat@1,2,30,40", "a dog, with a comma: \"x\""}},
       {"region_reference", {"1:one.png", "16:a: b.png"}},
+      {"image_prompt", {"one.png", "a: b.png:0.5:0-0.25"}},
       {"hires", {"1.5"}},
       {"detail_box", {"1,2,3,4", "5,6,7,8"}},
       {"extend", {"0,0,16,0"}},

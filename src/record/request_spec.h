@@ -27,6 +27,8 @@ struct RequestSpec {
   Integer batch, repeat;
   Text variation, tile;
   Texts region, region_mask, region_reference;  // prompts for parts of the image
+  Texts image_prompt;                           // images as prompts (record/image_prompt_text.h)
+  Text image_prompt_adapter, image_prompt_encoder;
   // More passes over a generated image: the whole at a larger size, then one part.
   Number hires, hires_strength, detail_strength;
   Text hires_method, detail_mask;
