@@ -38,7 +38,9 @@ struct Filter {
         format(run.settings.text("format")),
         text(run.positional.empty() ? "" : run.positional[0]) {
     check(type.empty() || model_type_named(type).has_value(),
-          "--type: \"{}\" is not one of main, vae, text_encoder, tokenizer, lora, upscaler, tiny_vae", type);
+          "--type: \"{}\" is not one of main, vae, text_encoder, tokenizer, lora, upscaler, tiny_vae, classifier, "
+          "image_encoder, image_prompt",
+          type);
     check(run.positional.size() <= 1, "one text to look for is enough; put it in quotes if it has spaces");
   }
   bool takes(const ModelRecord& r) const {

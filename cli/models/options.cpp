@@ -15,17 +15,19 @@ std::vector<OptionGroup> with_messages(OptionGroup own) {
 std::vector<OptionGroup> models_plain_options() { return version_options(); }
 
 std::vector<OptionGroup> models_list_options() {
-  return with_messages({"Which",
-                        {{.name = "type",
-                          .value = "NAME",
-                          .help = "main, vae, text_encoder, tokenizer, lora, upscaler or tiny_vae",
-                          .words = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae", "classifier"}},
-                         {"variant", 0, "TEXT", "only models whose variant contains this: klein, 9b, Qwen3"},
-                         {.name = "format",
-                          .value = "NAME",
-                          .help = "safetensors, gguf, sharded or diffusers",
-                          .words = {"safetensors", "gguf", "sharded", "diffusers"}},
-                         {"names", 0, "", "print the names alone, one per line"}}});
+  return with_messages(
+      {"Which",
+       {{.name = "type",
+         .value = "NAME",
+         .help = "main, vae, text_encoder, tokenizer, lora, upscaler, tiny_vae, classifier, image_encoder or image_prompt",
+         .words = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae", "classifier", "image_encoder",
+                   "image_prompt"}},
+        {"variant", 0, "TEXT", "only models whose variant contains this: klein, 9b, Qwen3"},
+        {.name = "format",
+         .value = "NAME",
+         .help = "safetensors, gguf, sharded or diffusers",
+         .words = {"safetensors", "gguf", "sharded", "diffusers"}},
+        {"names", 0, "", "print the names alone, one per line"}}});
 }
 
 std::vector<OptionGroup> models_scan_options() {
@@ -79,12 +81,17 @@ std::vector<OptionGroup> models_synth_options() {
       {"A model with random weights",
        {{.name = "variant",
          .value = "NAME",
-         .help = "klein-4b, klein-9b, dev, tiny or dev-tiny (default: tiny)",
-         .words = {"klein-4b", "klein-9b", "dev", "tiny", "dev-tiny"}},
+         .help =
+             "klein-4b, klein-9b, dev, tiny or dev-tiny; clip-vit-large-patch14 or clip-tiny: an image encoder for image prompts "
+             "(default: tiny)",
+         .words = {"klein-4b", "klein-9b", "dev", "tiny", "dev-tiny", "clip-vit-large-patch14", "clip-tiny"}},
         {"blocks", 0, "D,S", "double and single blocks (default: the variant's)"},
         {"vae-width", 0, "N", "channels of the autoencoder's finest level, a multiple of 32 (default: the variant's)"},
         {.name = "layout", .value = "NAME", .help = "bfl or diffusers (default: bfl)", .words = {"bfl", "diffusers"}},
-        {.name = "dtype", .value = "NAME", .help = "bf16 or f32 (default: bf16)", .words = {"bf16", "f32"}},
+        {.name = "dtype",
+         .value = "NAME",
+         .help = "bf16 or f32 (default: bf16; f32 for an image encoder)",
+         .words = {"bf16", "f32"}},
         {"seed", 0, "N", "of the weights (default: 0)"},
         {"base", 0, "", "a base model: not distilled"},
         {"needed-layers", 0, "", "leave out the layers of the text encoder that FLUX.2 does not use"},

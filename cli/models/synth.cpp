@@ -2,11 +2,14 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 
 #include "app/training_data.h"
 #include "cli/models/models.h"
 #include "cli/user_input.h"
 #include "hub/create_model.h"
+#include "hub/synth_clip.h"
 
 namespace flux2 {
 
@@ -45,28 +48,47 @@ SynthOptions synth_options(const Invocation& run) {
   return options;
 }
 
-int write_model(Invocation& run, const SynthOptions& options) {
-  synthesise_model(
-      options,
-      [&](const SynthProgress& progress) {
-        if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
-        if (run.console.progress() == ProgressMode::Bar && progress.total > 0)
-          run.console.status(fmt::format("{} {:.0f} %", progress.file,
-                                         100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total)));
-      },
-      run.console.log());
+std::function<void(const SynthProgress&)> shown_progress(Invocation& run) {
+  return [&run](const SynthProgress& progress) {
+    if (interrupt_signal() != 0) throw Error(ErrorCode::Cancelled, "stopped");
+    if (run.console.progress() == ProgressMode::Bar && progress.total > 0)
+      run.console.status(fmt::format("{} {:.0f} %", progress.file,
+                                     100.0 * static_cast<double>(progress.bytes) / static_cast<double>(progress.total)));
+  };
+}
+
+int print_folder(Invocation& run, const std::filesystem::path& folder) {
   run.console.clear_status();
   if (run.console.json())
-    run.console.result(Json{{"path", options.out.string()}, {"warnings", run.console.warnings()}}.dump(
+    run.console.result(Json{{"path", folder.string()}, {"warnings", run.console.warnings()}}.dump(
         -1, ' ', false, Json::error_handler_t::replace));
-  else run.console.result(options.out.string());
+  else run.console.result(folder.string());
   return 0;
+}
+
+int write_model(Invocation& run, const SynthOptions& options) {
+  synthesise_model(options, shown_progress(run), run.console.log());
+  return print_folder(run, options.out);
+}
+
+int write_clip(Invocation& run, const ClipConfig& config) {
+  const Settings& settings = run.settings;
+  for (const char* option : {"blocks", "vae-width", "layout", "base", "needed-layers", "tokenizer"})
+    check(!settings.has(option), "--{} does not apply to {}, which is an image encoder", option, settings.text("variant"));
+  const std::filesystem::path out = settings.text("out");
+  check(!out.empty(), "models synth needs --out FOLDER");
+  const DType dtype = settings.choice("dtype", {"bf16", "f32"}, "f32") == "bf16" ? DType::BF16 : DType::F32;
+  const auto seed = static_cast<uint64_t>(settings.integer("seed", 0, INT64_MAX).value_or(0));
+  write_random_clip(out, config, {.seed = seed, .dtype = dtype, .progress = shown_progress(run)});
+  run.console.log().info("wrote an image encoder with random weights to {}", out.string());
+  return print_folder(run, out);
 }
 
 }  // namespace
 
 int run_models_synth(Invocation& run) {
   refuse_arguments(run);
+  if (const auto clip = synthetic_clip(run.settings.text("variant"))) return write_clip(run, *clip);
   return write_model(run, synth_options(run));
 }
 

@@ -322,6 +322,8 @@ const char* role_folder(ModelType type) {
     case ModelType::Lora: return "loras";
     case ModelType::Upscaler: return "upscale_models";
     case ModelType::Classifier: return "classifiers";
+    case ModelType::ImageEncoder: return "clip_vision";
+    case ModelType::ImagePrompt: return "ipadapter";
   }
   return "other";
 }

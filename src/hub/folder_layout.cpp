@@ -119,6 +119,8 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
     case ComponentKind::Adapter:
     case ComponentKind::Upscaler:
     case ComponentKind::Classifier:
+    case ComponentKind::ImageEncoder:
+    case ComponentKind::ImagePrompt:
     case ComponentKind::Unknown: break;
   }
   return found;

@@ -57,6 +57,8 @@ std::vector<Component> components_of(const SharedSource& source) {
   if (auto foreign = recognise_foreign_quantisation(*source)) return {std::move(*foreign)};
   if (auto upscaler = recognise_upscaler(*source)) return {std::move(*upscaler)};
   if (auto classifier = recognise_classifier(*source)) return {std::move(*classifier)};
+  if (auto encoder = recognise_image_encoder(*source)) return {std::move(*encoder)};
+  if (auto prompt = recognise_image_prompt(*source)) return {std::move(*prompt)};
   std::vector<Component> found;
   const auto add = [&](std::optional<Component> c) {
     if (c) found.push_back(std::move(*c));
@@ -155,6 +157,8 @@ const char* name_of(ComponentKind kind) {
     case ComponentKind::Tokenizer: return "tokenizer";
     case ComponentKind::Upscaler: return "upscaler";
     case ComponentKind::Classifier: return "classifier";
+    case ComponentKind::ImageEncoder: return "image encoder";
+    case ComponentKind::ImagePrompt: return "image-prompt adapter";
     case ComponentKind::Unknown: return "unknown";
   }
   return "";

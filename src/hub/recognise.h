@@ -9,15 +9,28 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/clip_vision.h"
 #include "model/decoder_config.h"
 #include "model/flux2_config.h"
+#include "model/image_prompt.h"
 #include "model/upscaler_config.h"
 #include "model/vae_config.h"
 #include "model/vit_classifier.h"
 
 namespace flux2 {
 
-enum class ComponentKind { Transformer, Autoencoder, TextEncoder, Adapter, Tokenizer, Upscaler, Classifier, Unknown };
+enum class ComponentKind {
+  Transformer,
+  Autoencoder,
+  TextEncoder,
+  Adapter,
+  Tokenizer,
+  Upscaler,
+  Classifier,
+  ImageEncoder,  // CLIP's vision tower
+  ImagePrompt,   // the adapter between an image encoder and the transformer
+  Unknown
+};
 const char* name_of(ComponentKind kind);
 
 // One component of a file, as far as its header shows.
@@ -39,6 +52,8 @@ struct Component {
   std::optional<DecoderConfig> decoder;
   std::optional<UpscalerConfig> upscaler;
   std::optional<VitConfig> classifier;
+  std::optional<ClipConfig> image_encoder;
+  std::optional<ImagePromptConfig> image_prompt;
   std::vector<std::string> serves;  // what a text encoder can do: "text states", "rewriting", "images"
   int64_t text_width = 0;           // width of a text encoder of any family; 0 if unknown
 

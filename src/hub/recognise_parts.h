@@ -17,6 +17,8 @@ std::optional<Component> recognise_text_encoder(const SharedSource& source);
 std::optional<Component> recognise_adapter(const SharedSource& source);
 std::optional<Component> recognise_upscaler(const WeightSource& source);
 std::optional<Component> recognise_classifier(const WeightSource& source);
+std::optional<Component> recognise_image_encoder(const WeightSource& source);
+std::optional<Component> recognise_image_prompt(const WeightSource& source);
 
 // A diffusion model of another family.
 std::optional<Component> recognise_foreign_model(const WeightSource& source);

@@ -36,6 +36,8 @@ std::optional<ModelType> role_of(const fs::path& path) {
     if (name == "text_encoders" || name == "clip" || name == "text_encoder") return ModelType::TextEncoder;
     if (name == "loras" || name == "lora") return ModelType::Lora;
     if (name == "upscale_models") return ModelType::Upscaler;
+    if (name == "clip_vision") return ModelType::ImageEncoder;
+    if (name == "ipadapter" || name == "ipadapters") return ModelType::ImagePrompt;
     if (at == at.parent_path()) break;
   }
   return std::nullopt;
@@ -50,6 +52,8 @@ std::optional<ModelType> type_of(const Component& c) {
     case ComponentKind::Adapter: return ModelType::Lora;
     case ComponentKind::Upscaler: return ModelType::Upscaler;
     case ComponentKind::Classifier: return ModelType::Classifier;
+    case ComponentKind::ImageEncoder: return ModelType::ImageEncoder;
+    case ComponentKind::ImagePrompt: return ModelType::ImagePrompt;
     case ComponentKind::Unknown: return role_of(c.path);
   }
   return std::nullopt;
@@ -72,6 +76,9 @@ std::string owner_of(const fs::path& path) {
                                                 "models",
                                                 "upscale_models",
                                                 "classifiers",
+                                                "clip_vision",
+                                                "ipadapter",
+                                                "ipadapters",
                                                 "diffusion_pytorch_model",
                                                 "model",
                                                 "ae",
@@ -199,6 +206,15 @@ Described described(const Component& c, const Recognition& r) {
   if (c.decoder) record.probe.hidden = c.decoder->hidden;
   if (c.upscaler) record.probe.hidden = c.upscaler->width;
   if (c.classifier) record.probe.hidden = c.classifier->hidden;
+  if (c.image_encoder) {
+    record.probe.hidden = c.image_encoder->hidden;
+    record.probe.context_dim = c.image_encoder->projection;
+  }
+  if (c.image_prompt) {
+    record.probe.hidden = c.image_prompt->hidden;
+    record.probe.double_blocks = c.image_prompt->double_blocks;
+    record.probe.context_dim = c.image_prompt->feature_width;
+  }
   if (c.vae) record.probe.hidden = c.vae->has_encoder ? c.vae->encoder_widths[0] : c.vae->decoder_widths[0];
   if (variant) {
     record.license = variant->licence;

@@ -130,6 +130,10 @@ TEST(Describe, ReportsUnusableFiles) {
   const Described taef1 = only(write_stripped(folder / "vae_approx/taef1.safetensors", {{"decoder.1.weight", {64, 16, 3, 3}}}));
   EXPECT_EQ(taef1.record.state, ModelState::Unsupported);
   EXPECT_THAT(taef1.problem, HasSubstr("of another model"));
+  const Described siglip =
+      only(write_stripped(folder / "clip_vision/siglip.safetensors", {{"vision_model.head.probe", {1, 1, 1152}}}));
+  EXPECT_EQ(siglip.type, "image_encoder");
+  EXPECT_EQ(siglip.record.state, ModelState::Unsupported);
   const Described misplaced = only(write_stripped(folder / "diffusion_models/vae.safetensors", vae_tensors({})));
   EXPECT_THAT(misplaced.evidence, Contains(HasSubstr("folder for type main")));
   EXPECT_THAT(refusal([&] { identify(folder / "nowhere"); }), HasSubstr("NotFound"));

@@ -11,7 +11,8 @@ namespace flux2 {
 
 namespace {
 
-constexpr const char* kTypes[] = {"main", "vae", "text_encoder", "tokenizer", "lora", "upscaler", "tiny_vae", "classifier"};
+constexpr const char* kTypes[] = {"main",     "vae",      "text_encoder", "tokenizer",     "lora",
+                                  "upscaler", "tiny_vae", "classifier",   "image_encoder", "image_prompt"};
 constexpr const char* kStates[] = {"ready", "missing", "damaged", "incomplete", "unsupported"};
 
 template <class Enum, size_t N>
@@ -65,6 +66,8 @@ ComponentKind component_kind(ModelType type) {
     case ModelType::Lora: return ComponentKind::Adapter;
     case ModelType::Upscaler: return ComponentKind::Upscaler;
     case ModelType::Classifier: return ComponentKind::Classifier;
+    case ModelType::ImageEncoder: return ComponentKind::ImageEncoder;
+    case ModelType::ImagePrompt: return ComponentKind::ImagePrompt;
   }
   return ComponentKind::Unknown;
 }

@@ -12,7 +12,7 @@
 
 namespace flux2 {
 
-enum class ModelType { Main, Vae, TextEncoder, Tokenizer, Lora, Upscaler, TinyVae, Classifier };
+enum class ModelType { Main, Vae, TextEncoder, Tokenizer, Lora, Upscaler, TinyVae, Classifier, ImageEncoder, ImagePrompt };
 enum class ModelState { Ready, Missing, Damaged, Incomplete, Unsupported };
 
 const char* name_of(ModelType type);  // "main", "vae", "text_encoder", …
@@ -66,6 +66,8 @@ struct ModelRecord {
   } components;
   std::vector<std::string> related;  // keys of other records that people linked to this one
   struct Probe {                     // what the header says; 0 where it does not apply
+    // context_dim is the width of the text of a transformer, of the projected vector of an image encoder, and of the vector that an
+    // image-prompt adapter reads.
     int64_t hidden = 0, double_blocks = 0, single_blocks = 0, context_dim = 0, tensors = 0;
     std::optional<bool> distilled;
   } probe;

@@ -23,7 +23,8 @@ bool is_weights(const fs::path& path) { return path.extension() == ".safetensors
 bool belongs_to(const fs::path& path, ModelType type) {
   const std::string name = path.filename().string();
   if (type == ModelType::Tokenizer) return tokenizer_files().contains(name);
-  if (type == ModelType::Classifier && name == "preprocessor_config.json") return true;
+  const bool sees_images = type == ModelType::Classifier || type == ModelType::ImageEncoder;
+  if (sees_images && name == "preprocessor_config.json") return true;
   return is_weights(path) || name == "config.json" || name.ends_with(".safetensors.index.json");
 }
 

@@ -98,6 +98,11 @@ const std::vector<Starter>& starters() {
        "classifier for the safety check of images",
        {{ModelType::Classifier, "ViT-B/16, f32",
          "Falconsai/nsfw_image_detection::model.safetensors+config.json+preprocessor_config.json", 343'223'968, false}}},
+      {"clip-vit-large-patch14",
+       "",
+       "image encoder for image prompts",
+       {{ModelType::ImageEncoder, "CLIP ViT-L/14, f32",
+         "openai/clip-vit-large-patch14::model.safetensors+config.json+preprocessor_config.json", 1'710'540'580, false, "MIT"}}},
       {"taef2",
        "",
        "tiny autoencoder: previews of every step that show details",
@@ -123,6 +128,7 @@ const ModelRecord* record_for(const StarterPart& part, const Starter& starter, c
         return r.variant == starter.variant && quantised == (quant != "bf16" && quant != "f16" && quant != "f32");
       case ModelType::Vae: return r.family == "FLUX.2" && r.probe.hidden == 128;
       case ModelType::Classifier: return r.family == "ViT" && r.variant == "nsfw";
+      case ModelType::ImageEncoder: return r.family == "CLIP" && r.variant == "ViT-L/14";
       case ModelType::TinyVae: return r.variant == "FLUX.2";
       case ModelType::Upscaler: return r.path.stem() == part.what.substr(0, part.what.find(','));
       case ModelType::TextEncoder: return (r.family == "Qwen3" || r.family == "Mistral") && r.probe.hidden == part.width;

@@ -20,7 +20,8 @@ struct StarterPart {
   int64_t width = 0;  // of a text encoder
 };
 
-// A set of parts that together can generate images, or an upscaler, or the classifier of the safety check.
+// A set of parts that together can generate images, or one part with a task of its own: an upscaler, a classifier, an image
+// encoder, a tiny autoencoder.
 struct Starter {
   std::string name;     // what `models install` calls it
   std::string variant;  // published id of its transformer; empty if it has none
