@@ -84,6 +84,7 @@ struct LoadedModel {
 struct ModelSession : Session {
   std::shared_ptr<const LoadedModel> model;
   std::shared_ptr<SessionAdapters> adapters;  // null without a transformer
+  LoadedPart::File image_prompt_file = {};    // that Session::image_prompt was loaded from
 };
 
 struct MemoryUse {

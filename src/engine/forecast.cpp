@@ -70,6 +70,23 @@ struct Rehearsal {
       if (choice.strength != 0)
         adapters += adapter_bytes(open_adapter(choice, transformer->network->config, {}), transformer_weights,
                                   engine.options().adapter_mode == AdapterMode::Merge, engine.activations());
+    if (!request.image_prompts.empty()) add_image_prompt(static_cast<int64_t>(request.image_prompts[0].feature.size()));
+  }
+
+  // A request does not say which adapter turns its image prompts into input, so one of the larger form is counted.
+  void add_image_prompt(int64_t feature_width) {
+    ImagePromptConfig config;
+    config.feature_width = feature_width;
+    config.hidden = transformer->network->config.hidden;
+    config.double_blocks = transformer->network->config.double_blocks;
+    config.form = ImagePromptForm::Decoupled;
+    const auto network = std::make_shared<ImagePromptNetwork>(config);
+    image_prompt_stream = device->open_stream();
+    network->visit([&](const Parameter& p) {
+      p.tensor = Tensor::empty(*image_prompt_stream, session.activations, p.shape);
+      adapters += static_cast<int64_t>(p.tensor.bytes());
+    });
+    session.image_prompt = network;
   }
 
   // The same request with as many images and steps as its memory depends on: one group of images and the beginning of the next,
@@ -111,7 +128,8 @@ struct Rehearsal {
   std::optional<Counted<Flux2Transformer>> transformer;
   std::optional<Counted<TextEncoder>> encoder;
   std::optional<Counted<Vae>> vae;
-  int64_t adapters = 0;  // bytes
+  int64_t adapters = 0;                         // bytes
+  std::shared_ptr<Stream> image_prompt_stream;  // of weights, which are not among what a pass needs
   Session session;
 };
 

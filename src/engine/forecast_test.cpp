@@ -75,6 +75,17 @@ TEST(Forecast, CountsReferences) {
   EXPECT_NEAR(static_cast<double>(peak), real, 0.1 * real + (32 << 20));
 }
 
+// Without the adapter's file: a request does not name it.
+TEST(Forecast, CountsImagePrompts) {
+  const Engine engine({.device = "cpu", .threads = 2});
+  Request request = request_of(128, 1, false);
+  const Forecast without = forecast_memory(engine, synthetic_model(), request);
+  request.image_prompts.push_back({.feature = std::vector<float>(64)});
+  const Forecast with = forecast_memory(engine, synthetic_model(), request);
+  EXPECT_GT(with.adapters, 0);
+  EXPECT_EQ(phase(with, Phase::Denoise).weights, phase(without, Phase::Denoise).weights + with.adapters);
+}
+
 TEST(Forecast, GrowsWithTheRequest) {
   const Engine engine({.device = "cpu", .threads = 2});
   const Forecast small = forecast(engine, synthetic_model(), request_of(128, 1, false));

@@ -24,6 +24,21 @@ KeyValue attended(const Tensor& k, const Tensor& v, const Attending& attending) 
   return {joined(k, attending.others->k), joined(v, attending.others->v)};
 }
 
+// The image stream y with what its first tokens see of image prompts; qk [B, S, 2H, D] are its queries and keys before norm and
+// rope. The queries have no positions, because an image prompt has none.
+Tensor with_image_prompts(const Tensor& y, const Tensor& qk, const QkNorm& norm, const Attending& attending) {
+  const int64_t heads = qk.dim(2) / 2, targets = attending.targets;
+  const Tensor q = rms_norm(contiguous(narrow(narrow(qk, 1, 0, targets), 2, 0, heads)), norm.q_scale);
+  Tensor seen;
+  for (const KeyValue& prompt : attending.image_prompts) {
+    const Tensor a = attention(q, prompt.k, prompt.v);
+    seen = seen.defined() ? seen + a : a;
+  }
+  if (targets == y.dim(1)) return y + seen;
+  const auto parts = split(y, {targets, y.dim(1) - targets}, 1);
+  return concat({parts[0] + seen, parts[1]}, 1);
+}
+
 // The gradient of a gate reads what the gate multiplies.
 Values read_by_gradient(const Tensor& gate, Values values) { return wants_grad(gate) ? Values::Needed : values; }
 
@@ -113,7 +128,8 @@ DoubleBlock::Streams DoubleBlock::operator()(const Streams& x, const Rope& rope,
   const auto [keys, values] = attended(k, concat({t.v, i.v}, 1), attending);
   const Tensor a = attention(q, keys, values, {.key_mask = {}, .kept = attending.kept, .groups = attending.groups});
   const auto parts = split(a, {x.txt.dim(1), x.img.dim(1)}, 1);
-  return {.img = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp, attending.values),
+  const Tensor y = img.finish(x.img, parts[1], img_mod.attention, img_mod.mlp, attending.values);
+  return {.img = attending.image_prompts.empty() ? y : with_image_prompts(y, i.qk, img.norm, attending),
           .txt = txt.finish(x.txt, parts[0], txt_mod.attention, txt_mod.mlp, attending.values)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/flux2_config.h"
 #include "nn/linear.h"
@@ -39,6 +40,10 @@ struct Attending {
   KeptAttention* kept = nullptr;            // see ops/attention.h
   Values values = Values::Needed;           // of the block's outputs
   const AttentionGroups* groups = nullptr;  // which tokens see which; null: all see all
+  // Image prompts [B, P, H, D], which the first `targets` tokens of the image stream see at the end of a double block, each in an
+  // attention of its own.
+  std::vector<KeyValue> image_prompts = {};
+  int64_t targets = 0;
 };
 
 // Cuts [B, S, 3·H·D] into queries and keys, and values.

@@ -32,6 +32,14 @@ std::vector<Tensor*> TokenGroups::tensors() {
   return all;
 }
 
+std::vector<Tensor*> ImagePromptInputs::tensors() {
+  std::vector<Tensor*> all;
+  if (tokens.defined()) all.push_back(&tokens);
+  for (auto& prompt : keys)
+    for (KeyValue& block : prompt) all.insert(all.end(), {&block.k, &block.v});
+  return all;
+}
+
 Tensor Flux2Transformer::TimeMlp::operator()(const Tensor& sinusoid) const { return out(silu(in(sinusoid))); }
 
 Tensor Flux2Transformer::condition(const Tensor& time, const Tensor& guidance) const {
@@ -74,20 +82,39 @@ Tensor checkpointed(const SingleBlock& block, const Tensor& x, const Rope& rope,
 
 DoubleBlock::Streams checkpointed(const DoubleBlock& block, const DoubleBlock::Streams& x, const Rope& rope,
                                   const DoubleBlock::Modulations& img, const DoubleBlock::Modulations& txt,
-                                  const SecondRun& run) {
+                                  const Attending& attending, const SecondRun& run) {
+  std::vector<Tensor> inputs = {
+      x.img,         x.txt,        img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift,
+      img.mlp.scale, img.mlp.gate, txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift,
+      txt.mlp.scale, txt.mlp.gate};
+  const size_t own = inputs.size();
+  for (const KeyValue& prompt : attending.image_prompts) inputs.insert(inputs.end(), {prompt.k, prompt.v});
   const auto y = checkpointed(
-      [&block, rope](const std::vector<Tensor>& v, const Attending& attending) {
+      [&block, rope, own, targets = attending.targets](const std::vector<Tensor>& v, const Attending& given) {
+        Attending how = given;
+        how.targets = targets;
+        for (size_t i = own; i < v.size(); i += 2) how.image_prompts.push_back({v[i], v[i + 1]});
         const auto out = block({v[0], v[1]}, rope, {{v[2], v[3], v[4]}, {v[5], v[6], v[7]}},
-                               {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}}, attending);
+                               {{v[8], v[9], v[10]}, {v[11], v[12], v[13]}}, how);
         return std::vector{out.img, out.txt};
       },
-      {x.img, x.txt, img.attention.shift, img.attention.scale, img.attention.gate, img.mlp.shift, img.mlp.scale, img.mlp.gate,
-       txt.attention.shift, txt.attention.scale, txt.attention.gate, txt.mlp.shift, txt.mlp.scale, txt.mlp.gate},
-      run);
+      inputs, run);
   return {y[0], y[1]};
 }
 
 }  // namespace
+
+void Flux2Transformer::check_image_prompts(const Inputs& in) const {
+  if (!in.image_prompts) return;
+  const auto& [tokens, keys] = *in.image_prompts;
+  check(!in.reference_vec.defined() && !(tokens.defined() && in.groups),
+        "transformer: image prompts together with references of their own time, or their tokens with groups");
+  check(!tokens.defined() || (tokens.rank() == 3 && tokens.dim(0) == in.x.dim(0) && tokens.dim(2) == config.hidden),
+        "transformer: tokens of image prompts {}", tokens.shape());
+  for (const auto& prompt : keys)
+    check(prompt.size() == double_blocks.size(), "transformer: an image prompt for {} double blocks instead of {}", prompt.size(),
+          double_blocks.size());
+}
 
 Tensor Flux2Transformer::operator()(const Inputs& in) const {
   check(in.x.rank() == 3 && in.txt.rank() == 3 && in.x.dim(0) == in.txt.dim(0) &&
@@ -95,6 +122,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
         "transformer: tokens {}, text {}, conditioning {}", in.x.shape(), in.txt.shape(), in.vec.shape());
   check(!in.groups || (!in.reference_vec.defined() && !in.checkpoint_blocks && in.block_memory.empty()),
         "transformer: groups of tokens need a plain pass without gradients");
+  check_image_prompts(in);
   if (in.reference_vec.defined()) return with_reference_vec(in);
   const int64_t text_tokens = in.txt.dim(1), image_tokens = in.x.dim(1);
   const size_t blocks = double_blocks.size() + single_blocks.size();
@@ -109,8 +137,12 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
         in.references ? in.references->size() : 0);
   const auto attending = [&](size_t block) {
     const bool is_double = block < double_blocks.size();
-    return Attending{.others = in.references ? &(*in.references)[block] : nullptr,
-                     .groups = in.groups ? (is_double ? &in.groups->streams : &in.groups->joined) : nullptr};
+    Attending how{.others = in.references ? &(*in.references)[block] : nullptr,
+                  .groups = in.groups ? (is_double ? &in.groups->streams : &in.groups->joined) : nullptr};
+    if (!is_double || !in.image_prompts) return how;
+    for (const auto& prompt : in.image_prompts->keys) how.image_prompts.push_back(prompt[block]);
+    how.targets = in.keep > 0 ? in.keep : image_tokens;
+    return how;
   };
 
   const Tensor m = silu(in.vec);
@@ -119,6 +151,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   const auto last = modulation_chunks(final_modulation(m), 2);  // shift, scale
 
   DoubleBlock::Streams s{.img = img_in(in.x), .txt = in.txt};
+  if (in.image_prompts && in.image_prompts->tokens.defined()) s.img = concat({s.img, in.image_prompts->tokens}, 1);
   tap(in.taps, "img_in", s.img);
   tap(in.taps, "txt_in", s.txt);
   tap(in.taps, "vec", in.vec);
@@ -140,7 +173,7 @@ Tensor Flux2Transformer::operator()(const Inputs& in) const {
   for (size_t i = 0; i < double_blocks.size(); ++i) {
     if (in.before_block) in.before_block();
     const BlockTurn turn(schedule, i, in.x.stream());
-    s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, second_run(i, 2))
+    s = memory_of(i).recompute ? checkpointed(double_blocks[i], s, in.rope, img_mod, txt_mod, attending(i), second_run(i, 2))
                                : double_blocks[i](s, in.rope, img_mod, txt_mod, attending(i));
     check_gradient(i, s.img);
     tap(in.taps, fmt::format("double_blocks.{}.0", i), s.img);

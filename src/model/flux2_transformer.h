@@ -26,6 +26,15 @@ struct TokenGroups {
   std::string layout() const { return streams.layout() + "; " + joined.layout(); }
 };
 
+// Images that serve as prompts, as the transformer takes them (model/image_prompt.h).
+struct ImagePromptInputs {
+  Tensor tokens;                            // [B, P, H]: rows of the image stream behind all others; undefined without
+  std::vector<std::vector<KeyValue>> keys;  // for each image: what the target's tokens see in each double block. The values
+                                            // [B, P, heads, 128] are already multiplied by the strength.
+
+  std::vector<Tensor*> tensors();  // all that are defined, in a fixed order
+};
+
 // What a block keeps until its gradient is computed.
 struct BlockMemory {
   bool recompute = false;       // only its inputs: the block runs once more for its gradient
@@ -47,17 +56,18 @@ struct Flux2Transformer {
     Tensor x;                                   // [B, I, 128] latent tokens: target first, then references
     Tensor vec;                                 // [B, H] from condition()
     Tensor txt;                                 // [B, T, H] from embed_text()
-    const Rope& rope;                           // over text, then image positions
+    const Rope& rope;                           // over text, then image positions, then tokens of image prompts
     int64_t keep = 0;                           // how many image tokens need a velocity; 0: all
     const ReferenceKeys* references = nullptr;  // seen by all tokens, when they are not among x
     // If defined, the tokens of x behind the first `keep` are references with a conditioning vector of their own [B, H], that of
     // time 0. Only klein-9B-KV was trained so.
     Tensor reference_vec;
-    bool references_apart = false;                   // and see only each other, as in klein-9B-KV
-    const TokenGroups* groups = nullptr;             // which tokens see which; only without gradients and reference_vec
-    bool checkpoint_blocks = false;                  // for gradients: save memory by running each block twice
-    std::span<const BlockMemory> block_memory = {};  // the same for each block by itself; empty: as checkpoint_blocks says
-    InputStore* input_store = nullptr;               // where the inputs of blocks that run twice are kept; null: they stay
+    bool references_apart = false;                     // and see only each other, as in klein-9B-KV
+    const ImagePromptInputs* image_prompts = nullptr;  // not with reference_vec; their tokens not with groups
+    const TokenGroups* groups = nullptr;               // which tokens see which; only without gradients and reference_vec
+    bool checkpoint_blocks = false;                    // for gradients: save memory by running each block twice
+    std::span<const BlockMemory> block_memory = {};    // the same for each block by itself; empty: as checkpoint_blocks says
+    InputStore* input_store = nullptr;                 // where the inputs of blocks that run twice are kept; null: they stay
     Taps taps;
     BeforeBlock before_block = {};
   };
@@ -84,6 +94,7 @@ struct Flux2Transformer {
   std::shared_ptr<BlockSchedule> schedule;  // when not all blocks are in memory; double blocks come first
 
  private:
+  void check_image_prompts(const Inputs& inputs) const;
   Tensor with_reference_vec(const Inputs& inputs) const;
 };
 

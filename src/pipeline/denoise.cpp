@@ -28,7 +28,8 @@ Tensor tokens_of_noise(Session& session, const Request& request, std::span<const
 }  // namespace
 
 int64_t tokens_of_pass(const Request& request, const Conditions& conditions) {
-  return conditions.text.positive.dim(1) + request.tokens() + (request.reuse_reference_keys ? 0 : conditions.references.count());
+  return conditions.text.positive.dim(1) + request.tokens() + (request.reuse_reference_keys ? 0 : conditions.references.count()) +
+         conditions.image_prompt_tokens;
 }
 
 Denoised denoise(Session& session, const Request& request, const Conditions& conditions,
@@ -58,6 +59,10 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     session.trace->add_floats("timesteps", sigmas, {static_cast<int64_t>(sigmas.size())});
     session.trace->add_floats("noise", noise[0], {kChannels, request.rows(), request.columns()});
     if (canvas) record("canvas.latents", conditions.canvas);
+    for (size_t k = 0; k < request.image_prompts.size(); ++k) {
+      const std::vector<float>& feature = request.image_prompts[k].feature;
+      session.trace->add_floats(fmt::format("image_prompts.{}.feature", k), feature, {static_cast<int64_t>(feature.size())});
+    }
   }
   for (int i = 0; i < steps; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -65,7 +70,8 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     bool first = true;
     Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
-      v = cache.velocity(at, [&] { return seamless(state, [&](const Tensor& seen) { return guided.velocity(seen, sigma); }); });
+      v = cache.velocity(at,
+                         [&] { return seamless(state, [&](const Tensor& seen) { return guided.velocity(seen, sigma, at); }); });
       if (std::exchange(first, false)) record(fmt::format("velocity.{}", i), v);
       return v;
     });

@@ -20,7 +20,8 @@ struct TextConditions {
 struct Conditions {
   TextConditions text;
   ReferenceTokens references;
-  Tensor canvas;  // latents [1, I, 128] of the request's canvas; undefined without
+  int64_t image_prompt_tokens = 0;  // that all image prompts of the request add to a pass
+  Tensor canvas;                    // latents [1, I, 128] of the request's canvas; undefined without
 };
 
 // Tokens of one pass for one image.

@@ -122,4 +122,12 @@ std::vector<TokenPosition> picture_positions(int64_t rows, int64_t columns, int3
   return p;
 }
 
+std::vector<TokenPosition> image_prompt_positions(int64_t references, int64_t images, int64_t tokens) {
+  std::vector<TokenPosition> positions;
+  for (int64_t image = 0; image < images; ++image)
+    for (int64_t k = 0; k < tokens; ++k)
+      positions.push_back({.t = static_cast<int32_t>(10 * (references + image + 1)), .w = static_cast<int32_t>(k)});
+  return positions;
+}
+
 }  // namespace flux2

@@ -22,5 +22,8 @@ std::vector<float> enlarged_latents(const Vae& vae, const std::vector<float>& la
 // Positions in the order the transformer sees tokens: text slots, then the image in raster order.
 std::vector<TokenPosition> text_positions(int64_t length);
 std::vector<TokenPosition> picture_positions(int64_t rows, int64_t columns, int32_t t = 0);
+// Tokens of image prompts stand behind all references: t = 10 · (references + 1) for the first image, 10 more for each further
+// one; w counts the tokens of an image.
+std::vector<TokenPosition> image_prompt_positions(int64_t references, int64_t images, int64_t tokens);
 
 }  // namespace flux2

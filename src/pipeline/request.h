@@ -32,6 +32,13 @@ struct Region {
   std::vector<std::shared_ptr<const Planes>> references = {};  // of this region alone; sides are multiples of 16
 };
 
+// An image as a prompt, which the session's adapter turns into input of the transformer (model/image_prompt.h).
+struct ImagePrompt {
+  std::vector<float> feature;  // [F]: the vector of the image encoder
+  double strength = 1;
+  double from = 0, to = 1;  // shares of the steps: it counts from step floor(from · n) to step ceil(to · n) − 1
+};
+
 // Everything that determines the pixels of a run. It is already valid: front ends resolve defaults and check values before they
 // create one.
 struct Request {
@@ -60,6 +67,7 @@ struct Request {
 
   std::optional<Canvas> canvas;
   std::vector<Region> regions = {};
+  std::vector<ImagePrompt> image_prompts = {};  // those of strength 0 count as absent
 
   // Inputs given instead of computed, on the host: [T, Cctx], [T, Cctx], [128, rows, columns].
   Tensor given_text, given_negative, given_noise;

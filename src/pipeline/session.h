@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
+#include "model/image_prompt.h"
 #include "model/text_encoder.h"
 #include "model/vae.h"
 #include "pipeline/captured.h"
@@ -56,6 +57,9 @@ struct Session {
   // adapters must clear this.
   std::shared_ptr<const ReferenceMemory> reference_memory;
   int64_t reference_hits = 0, reference_misses = 0;
+
+  // The adapter that image prompts of requests need; null: they are refused.
+  std::shared_ptr<const ImagePromptNetwork> image_prompt;
 
   // Work recorded by captured(), oldest first; each keeps the memory of its run. Code that changes a model's weights or adapters
   // must clear this.

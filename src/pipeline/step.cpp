@@ -1,5 +1,7 @@
 #include "pipeline/step.h"
 
+#include <fmt/format.h>
+
 #include "nn/timestep.h"
 #include "ops/arithmetic.h"
 #include "ops/view.h"
@@ -12,13 +14,18 @@ namespace flux2 {
 Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer, Session& session, const StepConditions& c,
                      const Tensor& x, const Tensor& time, const BeforeBlock& before_block) {
   const bool replayed = can_capture(*transformer) && captures(session);
-  constexpr size_t kPlainInputs = 8;  // the tensors of the groups follow
+  constexpr size_t kPlainInputs = 8;  // the tensors of the groups follow, then those of image prompts
   const auto work = [&](std::span<const Tensor> in) {
     TokenGroups groups;
+    ImagePromptInputs prompts;
+    size_t at = kPlainInputs;
     if (c.groups) {
       groups = *c.groups;
-      size_t at = kPlainInputs;
       for (Tensor* each : groups.tensors()) *each = in[at++];
+    }
+    if (c.image_prompts) {
+      prompts = *c.image_prompts;
+      for (Tensor* each : prompts.tensors()) *each = in[at++];
     }
     return (*transformer)({.x = in[6].defined() ? concat({in[0], in[6]}, 1) : in[0],
                            .vec = transformer->condition(in[1], in[2]),
@@ -27,6 +34,7 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
                            .keep = in[0].dim(1),
                            .references = c.memory ? &c.memory->keys : nullptr,
                            .reference_vec = in[7].defined() ? transformer->condition(in[7], in[2]) : Tensor(),
+                           .image_prompts = c.image_prompts ? &prompts : nullptr,
                            .groups = c.groups ? &groups : nullptr,
                            .before_block = replayed ? BeforeBlock{} : before_block});
   };
@@ -35,10 +43,16 @@ Tensor step_velocity(const std::shared_ptr<const Flux2Transformer>& transformer,
     TokenGroups groups = *c.groups;
     for (const Tensor* each : groups.tensors()) inputs.push_back(*each);
   }
+  if (c.image_prompts) {
+    ImagePromptInputs prompts = *c.image_prompts;
+    for (const Tensor* each : prompts.tensors()) inputs.push_back(*each);
+  }
   if (!replayed) return work(inputs).cast(DType::F32);
+  std::string variant = c.groups ? c.groups->layout() : "";
+  if (c.image_prompts) variant += fmt::format("; {} image prompts with keys", c.image_prompts->keys.size());
   // Kept keys are read in place, so work is captured separately for each memory.
   const std::shared_ptr<const void> model = c.memory ? std::shared_ptr<const void>(c.memory) : transformer;
-  return captured(session, model, inputs, DType::F32, x.shape(), work, c.groups ? c.groups->layout() : "");
+  return captured(session, model, inputs, DType::F32, x.shape(), work, variant);
 }
 
 namespace {
@@ -57,6 +71,7 @@ GuidedStep::GuidedStep(Session& session, const Request& request, const Condition
     : transformer_(session.models.transformer.get()),
       session_(session),
       request_(request),
+      image_prompts_(session, request, pictures),
       before_block_(std::move(before_block)) {
   const TextConditions& text = conditions.text;
   if (!request.cfg) {
@@ -66,8 +81,8 @@ GuidedStep::GuidedStep(Session& session, const Request& request, const Condition
   check(text.negative.shape() == text.positive.shape() || !request.regions.empty(), "guidance: negative states {} beside {}",
         text.negative.shape(), text.positive.shape());
   const bool alike = request.negative_references || conditions.references.count() == 0;
-  halves_together_ =
-      alike && request.regions.empty() && 2 * pictures * tokens_of_pass(request, conditions) <= session.tokens_at_once;
+  halves_together_ = alike && request.regions.empty() && image_prompts_.empty() &&
+                     2 * pictures * tokens_of_pass(request, conditions) <= session.tokens_at_once;
   if (halves_together_) {
     passes_ = {pass({text.negative, text.positive}, conditions.references, pictures)};
   } else {
@@ -101,6 +116,7 @@ StepConditions GuidedStep::pass(const std::vector<Tensor>& texts, const Referenc
     positions.insert(positions.end(), references.positions.begin(), references.positions.end());
   }
   c.rope = flux2_rope(*session_.stream, positions);
+  c.positions = std::move(positions);
   c.groups = region_groups(*session_.stream, request_, which, text_rows, references, c.rope);
   return c;
 }
@@ -110,7 +126,20 @@ Tensor GuidedStep::run(const StepConditions& conditions, const Tensor& input, fl
                        before_block_);
 }
 
-Tensor GuidedStep::velocity(const Tensor& x, float sigma) {
+// The negative pass sees none of them.
+void GuidedStep::choose_image_prompts(size_t step) {
+  StepConditions& c = passes_.back();
+  const auto chosen = image_prompts_.at(step);
+  if (chosen == c.image_prompts) return;
+  c.image_prompts = chosen;
+  std::vector<TokenPosition> positions = c.positions;
+  const auto behind = image_prompts_.positions(chosen.get());
+  positions.insert(positions.end(), behind.begin(), behind.end());
+  c.rope = flux2_rope(*session_.stream, positions);
+}
+
+Tensor GuidedStep::velocity(const Tensor& x, float sigma, size_t step) {
+  choose_image_prompts(step);
   const Tensor input = x.cast(session_.activations);
   if (!request_.cfg) return run(passes_[0], input, sigma);
   Tensor negative, positive;

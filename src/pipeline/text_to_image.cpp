@@ -13,6 +13,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/decode.h"
 #include "pipeline/denoise.h"
+#include "pipeline/image_prompts.h"
 #include "pipeline/latents.h"
 #include "pipeline/references.h"
 #include "pipeline/regions.h"
@@ -256,7 +257,7 @@ TextConditions text_of_group(const std::vector<TextConditions>& texts, std::span
 
 bool can_run_together(const Request& a, const Request& b) {
   const auto plain = [](const Request& r) {
-    return r.references.empty() && !r.canvas && r.regions.empty() && !r.given_text.defined() && !r.given_negative.defined() &&
+    return r.references.empty() && !r.canvas && r.regions.empty() && r.image_prompts.empty() && !r.given_text.defined() && !r.given_negative.defined() &&
            !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
   };
   return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
@@ -269,6 +270,7 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   check(!requests.empty(), "no request to run");
   for (const Request& request : requests) {
     check_request(request, session.models);
+    check_image_prompts(request, session.image_prompt.get());
     check(&request == requests.data() || can_run_together(requests[0], request), "these requests cannot run as one batch");
   }
   const Request& first = requests[0];
@@ -296,6 +298,7 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   Conditions conditions;
   conditions.text = texts[0];
   conditions.references = encode_references(session, first, progress);
+  conditions.image_prompt_tokens = image_prompt_tokens(first, session.image_prompt.get());
   if (first.canvas) {
     progress.at(Phase::EncodeReferences, 0, 1);
     conditions.canvas = canvas_latents(session, first, progress);
