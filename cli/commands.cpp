@@ -20,6 +20,7 @@ const std::vector<Command>& commands() {
        generate_options,
        {"flux2 generate \"a large red circle in the center on a blue background\" -o circle.png",
         "flux2 generate -m flux.2-klein-4b -p \"a lighthouse at dusk\" --size 16:9 --seed 7 --batch 4",
+        "flux2 generate \"a house\" --image-prompt sunset.png:0.8 --image-prompt-adapter colours.safetensors",
         "echo \"a castle on a pink background\" | flux2 generate -p - --preset best --show auto"},
        run_generate,
        "`flux2 \"a prompt\"` is short for this. The paths of the images are printed on stdout, one per line.",
@@ -225,11 +226,12 @@ const std::vector<Command>& commands() {
        {"flux2 train cats.toml --preset character --sample_prompts prompts.txt --output_name cats",
         "flux2 train -m flux.2-klein-base-4b --dataset_config data.toml --network_dim 16 --network_alpha 16 --learning_rate 1e-4 "
         "--timestep_sampling flux2_shift --max_train_steps 1000 --save_every_n_steps 250 --save_state",
-        "flux2 train cats.toml --preset character --output_name cats --resume"},
+        "flux2 train cats.toml --preset character --output_name cats --resume",
+        "flux2 train photos.toml --kind image_prompt --image_prompt_encoder clip-vit-large-patch14 --output_name ip"},
        run_train,
        "Makes the caches that are missing, then trains. Options have the names of musubi-tuner. Ctrl-C saves and ends; the same "
        "command with --resume continues. The folder --output_dir receives adapters, states, sample images, a log and "
-       "report.html.",
+       "report.html. --kind image_prompt trains an adapter for --image-prompt of generate.",
        true,
        train_actions},
       {"config",
@@ -245,13 +247,14 @@ const std::vector<Command>& commands() {
       {"bench",
        {},
        "measure the speed and accuracy of models on this machine",
-       "model|gemm|quant|train|upscale [options]",
+       "model|gemm|quant|train|upscale|language [options]",
        bench_options,
        {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench gemm --rows 768 --threads 2 --json",
-        "flux2 bench quant --variant klein-4b --size 256"},
+        "flux2 bench quant --variant klein-4b --size 256", "flux2 bench language --variant klein-4b --quant int8"},
        run_bench,
        "Needs no model files. Times are medians. gemm: matrix products compared with the hardware limit and OpenBLAS; quant: "
-       "the effect of each --quant on a step; train: one step of training a LoRA; upscale: enlarging an image."},
+       "the effect of each --quant on a step; train: one step of training a LoRA; upscale: enlarging an image; language: the "
+       "model that rewrites prompts."},
       {"doctor",
        {},
        "check devices, memory, disk and models",

@@ -13,7 +13,8 @@ int run_bench(Invocation& run) {
   if (what == "quant") return run_bench_quant(run);
   if (what == "train") return run_bench_train(run);
   if (what == "upscale") return run_bench_upscale(run);
-  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant|train|upscale [options]",
+  if (what == "language") return run_bench_language(run);
+  throw Error(ErrorCode::InvalidArgument, "bench is used as: bench model|gemm|quant|train|upscale|language [options]",
               "flux2 bench --help shows examples");
 }
 

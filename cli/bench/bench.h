@@ -10,6 +10,7 @@ int run_bench_gemm(Invocation& run);
 int run_bench_quant(Invocation& run);
 int run_bench_train(Invocation& run);
 int run_bench_upscale(Invocation& run);
+int run_bench_language(Invocation& run);
 
 // A number rounded to a readable length.
 double rounded(double value, double unit);
