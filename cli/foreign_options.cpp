@@ -49,12 +49,20 @@ bool is_no_option(const std::string& word) { return !word.starts_with('-'); }
 }  // namespace
 
 const std::vector<ListOption>& list_options() {
-  static const std::vector<ListOption> options = {
-      {"lora-weight", is_weights_file},      {"lora-multiplier", is_number},        {"include-patterns", is_pattern},
-      {"exclude-patterns", is_pattern},      {"control-image-path", is_image_file}, {"input-images", is_image_file},
-      {"latent-path", is_weights_file},      {"network-args", is_no_option},        {"optimizer-args", is_no_option},
-      {"lr-scheduler-args", is_no_option},   {"base-weights", is_no_option},        {"freeze", is_no_option},
-      {"base-weights-multiplier", is_number}};
+  static const std::vector<ListOption> options = {{"lora-weight", is_weights_file},
+                                                  {"lora-multiplier", is_number},
+                                                  {"include-patterns", is_pattern},
+                                                  {"exclude-patterns", is_pattern},
+                                                  {"control-image-path", is_image_file},
+                                                  {"input-images", is_image_file},
+                                                  {"ip-adapter-image", is_image_file},
+                                                  {"latent-path", is_weights_file},
+                                                  {"network-args", is_no_option},
+                                                  {"optimizer-args", is_no_option},
+                                                  {"lr-scheduler-args", is_no_option},
+                                                  {"base-weights", is_no_option},
+                                                  {"freeze", is_no_option},
+                                                  {"base-weights-multiplier", is_number}};
   return options;
 }
 
@@ -86,6 +94,7 @@ const std::vector<ForeignOption>& foreign_options() {
       {"control-image-path", 1, "input"},
       {"input-images", 1, "input"},
       {"init-img", 1, "input"},
+      {"ip-adapter-image", 1, "input"},  // Milimo's "IP-Adapter" images are references
       {"match-image-size", 1, "match", counted_from_one},
       {"upsample-prompt-mode", 1, "upsample"},
       {"fp8-scaled", 0, "quant", always("fp8")},

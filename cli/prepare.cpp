@@ -40,14 +40,15 @@ bool is_first_time(const AppContext& context, const std::string& notice) {
 
 bool reads_standard_input(const Settings& settings, std::string_view option) {
   const Setting* setting = settings.find(option);
-  return setting && std::find(setting->values.begin(), setting->values.end(), "-") != setting->values.end();
+  const auto is_standard_input = [](const std::string& value) { return value == "-" || value.starts_with("-:"); };  // "-:0.5"
+  return setting && std::any_of(setting->values.begin(), setting->values.end(), is_standard_input);
 }
 
 // Standard input can be read once: as the prompt or as an image.
 void refuse_two_readers(const Invocation& run) {
   const bool prompt = reads_standard_input(run.settings, "prompt") || reads_standard_input(run.settings, "prompt-file") ||
                       (!run.positional.empty() && run.positional.front() == "-");
-  for (const char* option : {"input", "mask"})
+  for (const char* option : {"input", "mask", "image-prompt"})
     check(!prompt || !reads_standard_input(run.settings, option), "the prompt and --{} cannot both come from standard input",
           option);
 }

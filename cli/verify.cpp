@@ -8,6 +8,7 @@
 #include "app/model_keeper.h"
 #include "app/recorded_model.h"
 #include "app/resolve.h"
+#include "app/resolve_image_prompts.h"
 #include "app/resolve_regions.h"
 #include "cli/command.h"
 #include "cli/progress_display.h"
@@ -76,15 +77,18 @@ class Verification {
     }
     if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
     if (!run_.settings.has("region")) take_region_files(record, path, recorded);
+    take_image_prompt_files(record, path, run_.settings, run_, recorded);
     one.settings.add_below_first(layer_of(recorded, path));
     const RequestSpec spec = one.spec();
 
     const ModelFiles model = choose_model(spec, run_, &found_);
-    ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log, nullptr, run_.limits);
+    InputImages images(run_.log, {}, run_.limits);
+    ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log, &images, run_.limits);
     if (!record.adapters.empty() && !run_.settings.has("lora"))
       throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
                   "give them with --lora FILE:STRENGTH");
     request.adapters = adapter_choices(spec, run_);
+    resolve_image_prompts(spec, model, run_, run_.log, images, request);
     const bool same_references = request.record.references == record.references;
     if (!same_references) run_.console.warn(fmt::format("{}: these are not the images it was made from", path));
 
@@ -99,6 +103,9 @@ class Verification {
       if (now.adapters != record.adapters)
         run_.console.warn(
             fmt::format("{} was made with other adapters: {}", path, record.adapters.empty() ? "none" : adapters_of(record)));
+      if (now.image_prompts != record.image_prompts || now.image_prompt_adapter.sha256 != record.image_prompt_adapter.sha256 ||
+          now.image_prompt_encoder.sha256 != record.image_prompt_encoder.sha256)
+        run_.console.warn(fmt::format("{} was made with other image prompts, or with another adapter or encoder of them", path));
       again = picture.decoded.rgb8(truncate ? Rounding::Trunc : Rounding::Nearest);
     };
     maker.make(request, compare, display_.progress());

@@ -62,6 +62,23 @@ std::vector<std::string> picture_list(const std::string& value, const ShellSetti
   return files;
 }
 
+std::vector<std::string> between_commas(const std::string& value) {
+  std::vector<std::string> pieces;
+  for (size_t start = 0; start <= value.size();) {
+    const size_t end = std::min(value.find(',', start), value.size());
+    if (end > start) pieces.push_back(value.substr(start, end - start));
+    start = end + 1;
+  }
+  return pieces;
+}
+
+// "$1:0.5" → "made.png:0.5"
+std::string with_picture_path(const std::string& text, const ShellSettings::PicturePath& picture_path) {
+  if (!text.starts_with('$')) return text;
+  const size_t colon = std::min(text.find(':'), text.size());
+  return picture_path(text.substr(0, colon)) + text.substr(colon);
+}
+
 // BFL's shell counts references from 0.
 std::string counted_from_one(const std::string& value) {
   const bool number = !value.empty() && value.size() < 6 && value.find_first_not_of("0123456789") == std::string::npos;
@@ -126,12 +143,10 @@ SettingLayer ShellSettings::changed(SettingLayer layer, const std::string& key, 
     if (files.empty()) layer.erase(option);
     else layer[option] = {files, key};
   } else if (option == "lora") {
-    Setting& adapters = layer[option] = {{}, key};
-    for (size_t start = 0; start <= value.size();) {
-      const size_t end = std::min(value.find(',', start), value.size());
-      if (end > start) adapters.values.push_back(value.substr(start, end - start));
-      start = end + 1;
-    }
+    layer[option] = {between_commas(value), key};
+  } else if (option == "image-prompt") {
+    Setting& prompts = layer[option] = {between_commas(value), key};
+    for (std::string& prompt : prompts.values) prompt = with_picture_path(prompt, picture_path);
   } else {
     set(option, key == "match_image_size" ? counted_from_one(value) : value);
   }

@@ -10,6 +10,7 @@
 #include "app/adapters.h"
 #include "app/context.h"
 #include "app/picture_maker.h"
+#include "app/resolve_image_prompts.h"
 #include "base/text.h"
 #include "cli/prepare.h"
 #include "cli/shell/commands.h"
@@ -160,8 +161,11 @@ void Shell::accept(SettingLayer layer) {
   Invocation one = run_;
   one.settings = run_.settings.with(layer);
   const RequestSpec spec = one.spec();
-  resolve(spec, choose_model(spec, one, &found_), Task::Generate, {}, nullptr, one.limits);
+  const ModelFiles model = choose_model(spec, one, &found_);
+  InputImages images({}, {}, one.limits);
+  ResolvedRequest resolved = resolve(spec, model, Task::Generate, {}, &images, one.limits);
   adapter_choices(spec, one);
+  if (spec.image_prompt && spec.image_prompt_adapter) resolve_image_prompts(spec, model, one, {}, images, resolved);
   const SettingLayer before = settings_.layer();
   settings_.replace(std::move(layer));
   once_.clear();

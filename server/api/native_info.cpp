@@ -133,7 +133,7 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
             {"watermark", true},
             {"training", true},
             {"upscalers", upscaler_names(api)},
-            {"regional", false},
+            {"regional", true},
             {"projects", false}}}};
 }
 

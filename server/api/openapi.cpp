@@ -41,6 +41,13 @@ Json schema_of(const JobMember& member) {
                          {"mask", {{"type", {"string", "null"}}}},
                          {"references", {{"type", {"array", "null"}}, {"items", text}}}}}};
   }
+  if (member.name == "image_prompts") {
+    const auto number = [](int high) { return Json{{"type", {"number", "null"}}, {"minimum", 0}, {"maximum", high}}; };
+    schema["items"] = {
+        {"type", "object"},
+        {"required", {"image"}},
+        {"properties", {{"image", {{"type", "string"}}}, {"strength", number(2)}, {"from", number(1)}, {"to", number(1)}}}};
+  }
   // Some members have a short form as well: a text instead of an object or a list.
   if (member.name == "preview" || member.name == "metadata" || member.name == "extend") schema["type"].push_back("string");
   if (member.name == "match" || member.name == "seed") schema["type"] = {"integer", "string", "null"};

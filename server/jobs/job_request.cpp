@@ -11,12 +11,14 @@
 
 #include "app/adapters.h"
 #include "app/request_limits.h"
+#include "app/resolve_image_prompts.h"
 #include "base/base64.h"
 #include "base/foreign_text.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "image/mask_shapes.h"
 #include "pipeline/regions.h"
+#include "record/image_prompt_text.h"
 #include "server/http/errors.h"
 #include "server/jobs/studio_request.h"
 #include "server/jobs/tried_adapters.h"
@@ -123,6 +125,30 @@ void for_region_images(Json& regions, const std::function<void(Json& image, cons
   }
 }
 
+constexpr const char* kImagePromptForm = "a list of {\"image\", \"strength\", \"from\", \"to\"}";
+
+// {"image": …, "strength": …, "from": …, "to": …} with the path of the image's file, as the option of the command line writes it.
+ImagePromptText image_prompt_of(const Json& json, std::string file) {
+  must_be(json, json.is_object() && json.contains("image") && json["image"].is_string(), kImagePromptForm);
+  ImagePromptText prompt{.file = std::move(file)};
+  for (const auto& [key, value] : json.items()) {
+    check(key == "image" || key == "strength" || key == "from" || key == "to", "an image prompt has no member \"{}\"",
+          printable(key));
+    if (key == "image" || value.is_null()) continue;
+    check(value.is_number(), "\"{}\" must be a number", key);
+    (key == "strength" ? prompt.strength : key == "from" ? prompt.from : prompt.to) = value.get<double>();
+  }
+  check_image_prompt_numbers(prompt.strength, prompt.from, prompt.to);
+  return prompt;
+}
+
+void check_image_prompts_member(const Json& json) {
+  must_be(json, json.is_array() && !json.empty(), kImagePromptForm);
+  check(json.size() <= kMostImagePrompts, "{} image prompts are given, but at most {} are possible", json.size(),
+        kMostImagePrompts);
+  for (const Json& one : json) image_prompt_of(one, "image");
+}
+
 // A member whose JSON form differs from the field's own, or that is no field.
 struct SpecialMember {
   const char* type;   // for the OpenAPI document
@@ -179,6 +205,22 @@ const std::map<std::string, SpecialMember>& special_members() {
           region_texts(j);
           return std::vector<std::string>{};
         }};
+    m["image_prompts"] = {
+        "array", "",
+        "images as prompts, up to 16: [{\"image\": image, \"strength\": 0 to 2, \"from\": and \"to\": the part of the "
+        "steps in which it counts, 0 to 1}]; needs image_prompt_adapter",
+        [](const Json& j) {
+          check_image_prompts_member(j);
+          return std::vector<std::string>{};
+        }};
+    for (const auto& [part, help] :
+         {std::pair{"image_prompt_adapter", "name or key of a registered image-prompt adapter, or run:NAME@STEP"},
+          std::pair{"image_prompt_encoder", "name or key of a registered image encoder; absent: one that fits the adapter"}})
+      m[part] = {"string", "", help, [](const Json& j) {
+                   const std::string name = must_be(j, j.is_string(), "a name").get<std::string>();
+                   check(is_plain_name(name), "\"{}\" is not the name of a registered model", printable(name));
+                   return std::vector<std::string>{};
+                 }};
     m["match"] = {"string", "match", "take the size from reference N, or off", [](const Json& j) -> std::vector<std::string> {
                     return {must_be(j, j.is_number_integer() || j.is_string(), "a number or \"off\"").is_string()
                                 ? j.get<std::string>()
@@ -376,6 +418,15 @@ std::string adapter_setting(const std::string& text, const AssetStore& assets, c
   return tried.file.string() + (tried.rest.empty() ? ":1" : tried.rest);
 }
 
+// The file of an image-prompt adapter: a checkpoint of a training run or a registered one.
+std::string image_prompt_adapter_setting(const std::string& name, const AssetStore& assets, const AppContext& context) {
+  const char* member = "image_prompt_adapter";
+  if (!is_tried_name(name)) return registered_image_prompt_part(ImagePromptPart::Adapter, name, member, context).string();
+  const TriedAdapter tried = tried_adapter(name, assets.folder());
+  check(tried.rest.empty(), "{}: \"{}\" has a strength; give it with the image prompts", member, printable(name));
+  return tried.file.string();
+}
+
 std::string asset_id_of(const std::string& text) {
   constexpr std::string_view kPrefix = "asset:";
   if (!text.starts_with(kPrefix)) return {};
@@ -420,7 +471,8 @@ uint64_t random_seed() {
 
 std::string merge_key_of(const Json& request) {
   if (request.value("kind", std::string()) != "generate") return {};
-  for (const char* alone : {"references", "regions", "strict", "deadline", "rounds", "hires", "detail_box", "detail_mask"})
+  for (const char* alone :
+       {"references", "regions", "image_prompts", "strict", "deadline", "rounds", "hires", "detail_box", "detail_mask"})
     if (request.contains(alone)) return {};
   nlohmann::json key = nlohmann::json::object();  // in the order of its keys
   for (const auto& [name, value] : request.items()) key[name] = value;
@@ -523,6 +575,9 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
       if (checked.contains("references"))
         check_limit("references", checked["references"].size(), static_cast<uint64_t>(context.limits.request.references),
                     "the request has {} reference images", ErrorCode::InvalidArgument);
+      if (checked.contains("image_prompts"))
+        check_limit("references", checked["image_prompts"].size(), static_cast<uint64_t>(context.limits.request.references),
+                    "the request has {} image prompts", ErrorCode::InvalidArgument);
       if (checked.contains("regions")) {
         uint64_t images = 0;
         for_region_images(checked["regions"], [&](Json&, const char*, const std::string&) { ++images; });
@@ -550,6 +605,11 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
     for_region_images(checked["regions"], [&](Json& image, const char* what, const std::string& where) {
       image = stored_image(image.get<std::string>(), what, assets, context, where);
     });
+  if (checked.contains("image_prompts"))
+    for (size_t i = 0; i < checked["image_prompts"].size(); ++i) {
+      Json& image = checked["image_prompts"][i]["image"];
+      image = stored_image(image.get<std::string>(), "reference", assets, context, fmt::format("image_prompts[{}].image", i));
+    }
   for (const auto& [member, what] : kImages)
     if (checked.contains(member))
       checked[member] = stored_image(checked[member].get<std::string>(), what, assets, context, member);
@@ -591,6 +651,17 @@ SettingLayer settings_of_job(const Json& request, const AssetStore& assets, cons
     if (!masks.empty()) layer["region-mask"] = {masks, "regions"};
     if (!references.empty()) layer["region-reference"] = {references, "regions"};
   }
+  if (request.contains("image_prompts")) {
+    std::vector<std::string> prompts;
+    for (const Json& one : request["image_prompts"]) prompts.push_back(image_prompt_of(one, path_of(one["image"])).text());
+    layer["image-prompt"] = {prompts, "image_prompts"};
+  }
+  if (const char* member = "image_prompt_adapter"; request.contains(member))
+    layer["image-prompt-adapter"] = {{image_prompt_adapter_setting(request[member].get<std::string>(), assets, context)}, member};
+  if (const char* member = "image_prompt_encoder"; request.contains(member))
+    layer["image-prompt-encoder"] = {
+        {registered_image_prompt_part(ImagePromptPart::Encoder, request[member].get<std::string>(), member, context).string()},
+        member};
   if (request.contains("mask")) layer["mask"] = {{path_of(request["mask"])}, "mask"};
   if (request.contains("mask_from_diff")) layer["mask-from-diff"] = {{path_of(request["mask_from_diff"])}, "mask_from_diff"};
   if (request.contains("detail_mask")) layer["detail-mask"] = {{path_of(request["detail_mask"])}, "detail_mask"};
@@ -607,7 +678,8 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
   // What the client itself does with the result, and lists that follow below.
   static const std::vector<std::string> local = {"output",      "preview_file", "input",  "mask",        "mask_from_diff",
                                                  "mask_points", "mask_service", "lora",   "detail_mask", "repeat",
-                                                 "sidecar",     "output_type",  "region", "region_mask", "region_reference"};
+                                                 "sidecar",     "output_type",  "region", "region_mask", "region_reference",
+                                                 "image_prompt"};
   Json request = {{"kind", kind}};
   for (const Field& field : request_fields()) {
     const auto value = get_value(spec, field);
@@ -640,6 +712,13 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
       regions[file.region - 1]["references"].push_back(image(file.file));
     }
     request["regions"] = std::move(regions);
+  }
+  for (const std::string& text : spec.image_prompt.value_or(std::vector<std::string>{})) {
+    const ImagePromptText prompt = parse_image_prompt(text);
+    Json one = {{"image", image(prompt.file)}, {"strength", prompt.strength}};
+    if (prompt.from != 0) one["from"] = prompt.from;
+    if (prompt.to != 1) one["to"] = prompt.to;
+    request["image_prompts"].push_back(std::move(one));
   }
   if (spec.mask) request["mask"] = image(*spec.mask);
   if (spec.mask_points)

@@ -14,6 +14,8 @@ namespace flux2 {
 // belong to the machine, and these:
 //   references, canvas, mask   images: "asset:ID", a data URL or base64
 //   regions                    [{"prompt": …, "box": [x, y, w, h] or "mask": image, "references": [images]}]
+//   image_prompts              [{"image": image, "strength": …, "from": …, "to": …}]; image_prompt_adapter and
+//                              image_prompt_encoder are names
 //   count                      how many images (the field batch)
 //   loras                      [{"name": …, "weight": …}]
 //   output_format, output_quality, metadata, preview, sigmas, match, extend, align, in the forms that JSON suggests

@@ -73,6 +73,44 @@ TEST_F(JobRequest, RegionsBecomeSettings) {
   EXPECT_THAT(problem({{"box", {0, 0, 8, 8}}}), HasSubstr("prompt"));
 }
 
+TEST_F(JobRequest, ImagePromptsBecomeSettings) {
+  const Json first = {{"image", png(1)}, {"strength", 0.5}, {"from", 0}, {"to", 0.75}};
+  const Json checked = check({{"prompt", "a field"}, {"image_prompts", {first, {{"image", png(2)}, {"to", nullptr}}}}});
+  EXPECT_THAT(checked["image_prompts"][1]["image"].get<std::string>(), HasSubstr("asset:"));
+  const SettingLayer layer = settings(checked);
+  ASSERT_EQ(layer.at("image-prompt").values.size(), 2u);
+  EXPECT_THAT(layer.at("image-prompt").values[0], testing::EndsWith(":0.5:0-0.75"));
+  EXPECT_THAT(layer.at("image-prompt").values[1], testing::EndsWith(":1"));
+  EXPECT_EQ(merge_key_of(checked), "") << "requests with image prompts run alone";
+  // A client writes them in the same form.
+  RequestSpec spec;
+  spec.prompt = "a field";
+  spec.image_prompt = {"a.png:0.5:0-0.75", "b.png"};
+  spec.image_prompt_adapter = "colours";
+  std::vector<std::string> left_out;
+  const Json sent = job_request_of(
+      spec, "generate", [](const std::string& path) { return "<" + path + ">"; }, left_out);
+  EXPECT_TRUE(left_out.empty());
+  EXPECT_EQ(sent["image_prompts"],
+            Json::parse(R"([{"image":"<a.png>","strength":0.5,"to":0.75},{"image":"<b.png>","strength":1.0}])"));
+  EXPECT_EQ(sent["image_prompt_adapter"], "colours");
+
+  const auto problem = [&](const Json& one) {
+    return std::string(refusal_of({{"prompt", "x"}, {"image_prompts", {one}}}).what());
+  };
+  EXPECT_THAT(problem({{"strength", 1}}), HasSubstr("\"image\""));
+  EXPECT_THAT(problem({{"image", png()}, {"strength", 3}}), HasSubstr("a number from 0 to 2"));
+  EXPECT_THAT(problem({{"image", png()}, {"from", 0.5}, {"to", 0.25}}), HasSubstr("not from 0.5 to 0.25"));
+  EXPECT_THAT(problem({{"image", png()}, {"weight", 1}}), HasSubstr("no member \"weight\""));
+  EXPECT_THAT(problem({{"image", png()}, {"strength", "much"}}), HasSubstr("\"strength\" must be a number"));
+  EXPECT_THAT(problem({{"image", "no image"}}), HasSubstr("image_prompts[0].image"));
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"image_prompts", Json::array()}}).fields.size(), 1u);
+  for (const char* member : {"image_prompt_adapter", "image_prompt_encoder"}) {
+    EXPECT_EQ(refusal_of({{"prompt", "x"}, {member, "../secret"}}).fields.size(), 1u) << member;
+    EXPECT_THROW(settings(check({{"prompt", "x"}, {member, "unknown"}})), Error) << member;
+  }
+}
+
 TEST_F(JobRequest, AcceptsThePublishedFormWithEveryMember) {
   const Json request = Json::parse(R"({"kind":"generate","project_id":null,"prompt":"a fox","negative":"","model":null,
    "width":1024,"height":1024,"match":null,"count":1,"seed":-1,"steps":null,"guidance":null,"cfg":null,

@@ -39,6 +39,8 @@ std::string shape_of(const Json& request, const AssetStore& assets) {
       if (region.contains("references") && region["references"].is_array())
         for (Json& image : region["references"]) size_of(image);
     }
+  if (shape.contains("image_prompts"))  // every image becomes the same number of tokens
+    for (Json& prompt : shape["image_prompts"]) prompt.erase("image");
   for (const char* member : {"canvas", "mask", "mask_from_diff", "detail_mask"})
     if (shape.contains(member)) size_of(shape[member]);
   return shape.dump(-1, ' ', false, Json::error_handler_t::replace);

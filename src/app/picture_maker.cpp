@@ -10,6 +10,7 @@
 #include "app/step_preview.h"
 #include "base/file_hash.h"
 #include "engine/forecast.h"
+#include "engine/image_prompt_adapter.h"
 #include "hub/recognise.h"
 #include "pipeline/references.h"
 #include "pipeline/regions.h"
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int64_t kReferenceKeys = int64_t{2} << 30;     // bytes that stay in memory after a run
 constexpr uint64_t kLargestAdapter = uint64_t{1} << 30;  // bytes; larger ones are not read for their hash
+constexpr uint64_t kLargestEncoder = uint64_t{4} << 30;  // of image prompts
 
 // max_vram for a GPU, max_ram for the CPU, whichever belongs to the device in use. 0: no limit was given.
 int64_t memory_limit(const RequestSpec& spec) {
@@ -222,6 +224,7 @@ void PictureMaker::log_phase(const Request& request, Phase phase) const {
 bool PictureMaker::step_down(const Error& error, const Progress& progress) {
   if (stepped_down_) return false;
   stepped_down_ = true;
+  image_prompt_features_.release();
   EngineOptions options = engine_->options();
   const bool host = engine_->device().is_host();
   context_.log.warn("{}; trying once more {}", error.what(),
@@ -246,6 +249,10 @@ GenerationRecord PictureMaker::completed(const ResolvedRequest& resolved, const 
   for (const AdapterChoice& adapter : resolved.adapters) {
     const std::string hash = remembered_hash(adapter.path, hashes_, kLargestAdapter);
     record.adapters.push_back({adapter.path.stem().string(), hash, adapter.strength, adapter.layers});
+  }
+  if (!resolved.image_prompts.empty()) {
+    record.image_prompt_adapter.sha256 = remembered_hash(resolved.image_prompts.adapter, hashes_, kLargestAdapter);
+    record.image_prompt_encoder.sha256 = remembered_hash(resolved.image_prompts.encoder, hashes_, kLargestEncoder);
   }
   record.step_cache = {picture.cache.steps, picture.cache.computed, picture.cache.error};
   record.seconds.text = watch.in(Phase::Text);
@@ -285,12 +292,20 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
   });
   if (safety)
     for (const ResolvedRequest& resolved : requests) safety->check_request(resolved, files_, progress.cancelled);
+  std::vector<Request> complete;  // the requests with the vectors of their image prompts
+  for (const ResolvedRequest& resolved : requests) {
+    Request& request = complete.emplace_back(resolved.request);
+    if (!resolved.image_prompts.empty())
+      image_prompt_features_.fill(
+          resolved.image_prompts, request,
+          {.threads = static_cast<int>(spec_.threads.value_or(0)), .log = context_.log, .progress = progress});
+  }
   const auto attempt = [&] {
     Stopwatch watch;
     std::vector<Request> rest;  // the images that an earlier attempt did not finish
     std::vector<size_t> which;  // the request that each of them belongs to
     for (size_t i = 0; i < requests.size(); ++i) {
-      Request request = requests[i].request;
+      Request request = complete[i];
       if (request.batch <= delivered[i]) continue;
       const auto [seed, variation] = request.seed_of_image(delivered[i]);
       request.seed = seed, request.variation = variation;
@@ -301,7 +316,10 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
     const std::vector<int> before = delivered;
     const ResolvedRequest& first = requests[which[0]];
     session_->trace = trace_;
-    if (!decodes_only_) engine_->use_adapters(*session_, first.adapters);
+    if (!decodes_only_) {
+      engine_->use_adapters(*session_, first.adapters);
+      use_image_prompt(*session_, first.image_prompts.adapter);
+    }
     Progress own = watch.around(progress);
     own.report = [this, &first, report = own.report](Phase phase, int step, int steps) {
       if (step == steps) log_phase(first.request, phase);
@@ -338,7 +356,7 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
       else hand_over(which[request], std::move(picture));
     });
     for (Picture& picture : unfinished)
-      hand_over(which[0], with_extra_passes(*session_, first.request, first.passes, std::move(picture), own, times));
+      hand_over(which[0], with_extra_passes(*session_, complete[which[0]], first.passes, std::move(picture), own, times));
     limit_reference_memory(*session_, kReferenceKeys);
     if (text_cache_)
       for (const std::string& prompt : prompts) text_cache_->keep(*session_, prompt);
@@ -391,8 +409,8 @@ void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepP
 }
 
 bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b) {
-  return a.adapters == b.adapters && !a.finish && !b.finish && !a.passes.any() && !b.passes.any() &&
-         can_run_together(a.request, b.request);
+  return a.adapters == b.adapters && !a.finish && !b.finish && !a.passes.any() && !b.passes.any() && a.image_prompts.empty() &&
+         b.image_prompts.empty() && can_run_together(a.request, b.request);
 }
 
 int64_t PictureMaker::peak_bytes() const {
@@ -419,7 +437,7 @@ int64_t PictureMaker::held_bytes() const {
   int64_t bytes = 0;
   for (const LoadedPart* part : {&session_->model->transformer, &session_->model->text_encoder, &session_->model->vae})
     for (const LoadedPart::File& file : part->files) bytes += static_cast<int64_t>(file.bytes);
-  return bytes;
+  return bytes + image_prompt_features_.held_bytes();
 }
 
 }  // namespace flux2

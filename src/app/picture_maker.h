@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/context.h"
+#include "app/image_prompt_features.h"
 #include "app/resolve.h"
 #include "app/text_cache.h"
 #include "engine/engine.h"
@@ -73,6 +74,7 @@ class PictureMaker {
   int64_t peak_bytes() const;  // of the device's memory; on a CPU of the process
   // What the model keeps in memory between requests: on a GPU its pool, on a CPU the files of its weights.
   int64_t held_bytes() const;
+  const ImagePromptFeatures& image_prompt_features() const { return image_prompt_features_; }
   // What is kept for later requests: text states, latents of reference images, keys and values of references.
   struct Cache {
     const char* name = "";
@@ -113,11 +115,12 @@ class PictureMaker {
   bool stepped_down_ = false;
   std::shared_ptr<const TinyDecoder> tiny_decoder_;  // of previews, once one was needed
   std::filesystem::path tiny_decoder_file_;
+  ImagePromptFeatures image_prompt_features_;
   bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };
 
-// Whether the images of two requests can be one batch: they use the same adapters and differ in prompts, seeds and the number of
-// images alone.
+// Whether the images of two requests can be one batch: they use the same adapters and no image prompts, and differ in prompts,
+// seeds and the number of images alone.
 bool can_make_together(const ResolvedRequest& a, const ResolvedRequest& b);
 
 }  // namespace flux2

@@ -10,6 +10,7 @@
 #include "app/presets.h"
 #include "app/recorded_model.h"
 #include "app/request_limits.h"
+#include "app/resolve_image_prompts.h"
 #include "app/resolve_regions.h"
 #include "app/wildcards.h"
 #include "base/error.h"
@@ -132,6 +133,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     const bool has_sources = record.canvas || !record.references.empty();
     if (has_sources && !settings.has("input")) spec.input = find_sources(record, path);
     if (!settings.has("region")) take_region_files(record, path, spec);
+    if (record.is_ours()) take_image_prompt_files(record, path, settings, context, spec);
     const bool inpaints = record.kind == "inpaint";
     if (!record.mask_sha256.empty() && !settings.has(inpaints ? "mask" : "detail-mask"))
       (inpaints ? spec.mask : spec.detail_mask) = find_mask(record, path);
@@ -182,10 +184,12 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
       if (own.rewritten_prompt && !line.literal && !own.is_asked("rewritten_prompt")) own.rewritten_prompt.reset();
       if (round > 0) own.seed = -1;
       // Rounding and the like are the same in every round: one notice is enough.
-      ResolvedRequest resolved = resolve(own, run.model, task, round == 0 ? context.log : Log{}, &images, context.limits);
+      const Log log = round == 0 ? context.log : Log{};
+      ResolvedRequest resolved = resolve(own, run.model, task, log, &images, context.limits);
       if (round == 0) warn_of_long_sequence(resolved.request, context.log);
       resolved.adapters = adapter_choices(own, context);
-      follow_adapters(resolved, run.model, round == 0 ? context.log : Log{});
+      follow_adapters(resolved, run.model, log);
+      resolve_image_prompts(own, run.model, context, log, images, resolved);
       add_request(run.requests, std::move(resolved), wildcards && !line.literal && !own.rewritten_prompt ? &*wildcards : nullptr,
                   context.limits);
     }

@@ -75,6 +75,7 @@ void check_request_limits(const RequestSpec& spec, const Limits& limits) {
   number("threads", "threads", spec.threads, limits.process.threads, "threads");
   check_list("references", spec, "input", spec.input, r.references, "references");
   check_list("references", spec, "region_reference", spec.region_reference, r.references, "references");
+  check_list("references", spec, "image_prompt", spec.image_prompt, r.references, "image prompts");
   if (spec.region)
     for (const std::string& region : *spec.region)
       check_count("prompt-bytes", static_cast<int64_t>(region.size()), r.prompt_bytes, spec.origin("region") + ": {} long");

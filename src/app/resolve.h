@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/limits.h"
 #include "hub/adapter_tools.h"
 #include "hub/model_files.h"
+#include "model/image_prompt.h"
 #include "pipeline/request.h"
 #include "record/generation_record.h"
 
@@ -23,6 +25,15 @@ enum class Task {
 // Turns a generated image into the image that is written; empty: no change.
 using Finish = std::function<Image(const Image& made)>;
 
+// What the image prompts of a request are made with.
+struct ImagePromptUse {
+  std::vector<GivenPicture> images;  // in the order of Request::image_prompts
+  std::filesystem::path adapter, encoder;
+  ImageFeature feature = ImageFeature::Pooled;
+
+  bool empty() const { return images.empty(); }
+};
+
 // A request with every default filled in, and the record that its images will carry.
 struct ResolvedRequest {
   Request request;
@@ -31,13 +42,14 @@ struct ResolvedRequest {
   Finish finish = {};
   ExtraPasses passes = {};
   std::vector<AdapterChoice> adapters = {};
+  ImagePromptUse image_prompts = {};
 
   std::string output() const { return spec.output.value_or(""); }
 };
 
 // Applies the rules for sizes, seeds and guidance to a request, and reads the images it names, through `images` if requests share
-// them. Adapters are not looked up here (app/adapters.h). Throws InvalidArgument if the request cannot be fulfilled or
-// asks for more than the limits allow.
+// them. Adapters (app/adapters.h) and image prompts (app/resolve_image_prompts.h) are not looked up here. Throws InvalidArgument
+// if the request cannot be fulfilled or asks for more than the limits allow.
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
                         InputImages* images = nullptr, const Limits& limits = {});
 

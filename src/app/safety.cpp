@@ -161,10 +161,13 @@ void Safety::check_request(const ResolvedRequest& resolved, const ModelFiles& mo
   }
 
   if (settings_.images == SafetySettings::Images::Off) return;
-  const auto check_picture = [&](const std::string& what, const Planes& planes) {
-    const Verdict verdict = image_verdict(DecodedPicture(planes).rgb8(Rounding::Nearest), asked);
+  const auto check_image = [&](const std::string& what, const Image& image) {
+    const Verdict verdict = image_verdict(image, asked);
     note(what, verdict);
     if (verdict.flagged) throw refused(what, verdict.by, "use another image");
+  };
+  const auto check_picture = [&](const std::string& what, const Planes& planes) {
+    check_image(what, DecodedPicture(planes).rgb8(Rounding::Nearest));
   };
   if (settings_.check.references)
     for (size_t i = 0; i < request.references.size(); ++i)
@@ -172,6 +175,9 @@ void Safety::check_request(const ResolvedRequest& resolved, const ModelFiles& mo
   for (size_t r = 0; settings_.check.references && r < request.regions.size(); ++r)
     for (size_t i = 0; i < request.regions[r].references.size(); ++i)
       check_picture(fmt::format("reference image {} of region {}", i + 1, r + 1), *request.regions[r].references[i]);
+  for (size_t i = 0; settings_.check.references && i < resolved.image_prompts.images.size(); ++i)
+    check_image(fmt::format("image prompt {}", i + 1),
+                to_rgb(*resolved.image_prompts.images[i].image, AlphaRule::Drop));  // as the encoder sees it
   if (settings_.check.canvas && request.canvas && request.canvas->picture)
     check_picture("the image to change", *request.canvas->picture);
 }
