@@ -95,6 +95,9 @@ void check_option(const std::string& name, const Json& value, const AllowedFolde
   set_train_option(scratch, *field, texts);
   if (name == "network_weights" || name == "base_weights")
     for (const std::string& path : texts) allowed.checked(path, "options." + name);
+  // A plain name that is no file is that of a registered model.
+  if (const std::string& path = texts.back(); name == "image_prompt_encoder" && (!is_plain_name(path) || path_exists(path)))
+    allowed.checked(path, "options." + name);
 }
 
 bool is_run_name(const std::string& name) {
@@ -105,7 +108,8 @@ bool is_run_name(const std::string& name) {
 Json checked_prompts(const Json& value, const AllowedFolders& allowed) {
   check(value.is_array() && value.size() <= kMostPrompts, "must be a list of at most {} prompts", kMostPrompts);
   for (const SamplePrompt& prompt : sample_prompts_from_json(value))
-    for (const std::string& path : prompt.references) allowed.checked(path, "options.sample_prompts");
+    for (const auto* paths : {&prompt.references, &prompt.image_prompts})
+      for (const std::string& path : *paths) allowed.checked(path, "options.sample_prompts");
   return value;
 }
 

@@ -90,6 +90,8 @@ TEST_F(TrainingRequestTest, NamesNoFileOutsideTheAllowedFolders) {
   const std::string outside = (folder_ / "secret" / "b.png").string();
   EXPECT_NE(refusal({{"options", {{"network_weights", outside}}}}), "");
   EXPECT_NE(refusal({{"options", {{"sample_prompts", {"a fox --ci " + outside}}}}}), "");
+  EXPECT_NE(refusal({{"options", {{"sample_prompts", {"a fox --ip " + outside}}}}}), "");
+  EXPECT_NE(refusal({{"options", {{"kind", "image_prompt"}, {"image_prompt_encoder", outside}}}}), "");
   EXPECT_EQ(refusal({{"options", {{"sample_prompts", {"a fox --w 64"}}}}}), "");
   EXPECT_EQ(write({{"path", (folder_ / "secret").string()}}), "path_not_allowed");
   EXPECT_EQ(write({{"path", (folder_ / "nothing").string()}}), "path_not_allowed");

@@ -45,11 +45,13 @@ class SceneEncoder {
 }  // namespace
 
 TrainingSet open_scenes(const TrainingDataset& dataset, const EngineOptions& engine, const EncoderTraining& text,
-                        const Progress& progress, const AppContext& context) {
+                        const std::shared_ptr<const TrainingImageEncoder>& image_prompts, const Progress& progress,
+                        const AppContext& context) {
   const auto encoder = std::make_shared<const SceneEncoder>(dataset, engine, progress);
   SceneLatentOptions options;
   options.encode = [encoder](const std::vector<Image>& images) { return encoder->encode(images); };
   options.tokenise = text.tokenise;
+  if (image_prompts) options.feature = [image_prompts](const Image& image) { return image_prompts->of(image); };
   options.progress = [at = progress](int64_t done, int64_t total) {
     at.at(Phase::EncodeImages, static_cast<int>(done), static_cast<int>(total));
   };

@@ -8,6 +8,7 @@
 #include "app/autoencoder_training.h"
 #include "app/distilled_model.h"
 #include "app/encoder_training.h"
+#include "app/image_prompt_training.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
@@ -22,6 +23,7 @@
 #include "base/system_memory.h"
 #include "base/text.h"
 #include "engine/weight_stream.h"
+#include "image/read_image.h"
 #include "pipeline/text_states.h"
 #include "pipeline/text_to_image.h"
 #include "record/request_fields.h"
@@ -136,11 +138,13 @@ RunFacts facts_of(const ModelFiles& files) {
 }
 
 // The batch of an epoch that needs most memory.
-BatchShape largest_batch(const TrainingSet& data, const ModelFiles& files, const Flux2Config& config, uint64_t seed) {
+BatchShape largest_batch(const TrainingSet& data, const ModelFiles& files, const Flux2Config& config, uint64_t seed,
+                         int64_t feature_width) {
   BatchShape largest;
   for (const BatchPlan& plan : data.epoch(seed, 0)) {
-    const BatchShape here{plan.size, plan.references, static_cast<int64_t>(plan.samples.size()), files.defaults.text_length,
-                          config.text_width};
+    const BatchShape here{
+        plan.size,         plan.references, static_cast<int64_t>(plan.samples.size()), files.defaults.text_length,
+        config.text_width, feature_width};
     if (here.samples * here.tokens() > largest.samples * largest.tokens()) largest = here;
   }
   return largest;
@@ -179,6 +183,13 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
   if (!file.empty()) apply(file, given.at("config_file").back(), options);
   apply(given, "training", options);
   if (!options.train.empty()) options.full = true;
+  std::vector<std::string> names;
+  for (const GivenTrainOptions* values : {static_cast<const GivenTrainOptions*>(&file), &given})
+    for (const auto& [name, texts] : *values)
+      if (const TrainField* field = find_train_field(name)) names.push_back(field->name);
+  check_given_train_options(options, names);
+  if (trains_image_prompt(options) && std::find(names.begin(), names.end(), "learning_rate") == names.end())
+    options.learning_rate = kUsualImagePromptRate;
   return options;
 }
 
@@ -252,6 +263,12 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
 
   // Prompts are read before anything is computed, so that mistakes in them cost no time.
   const std::vector<SamplePrompt> samples = read_sample_prompts(options.sample_prompts);
+  const bool has_image_prompts =
+      std::any_of(samples.begin(), samples.end(), [](const SamplePrompt& s) { return !s.image_prompts.empty(); });
+  check(trains_image_prompt(options) || !has_image_prompts,
+        "a sample prompt has an image prompt (ip), which only an image-prompt adapter can use; leave it out");
+  if (trains_image_prompt(options) && !samples.empty() && !has_image_prompts)
+    context.log.warn("no sample prompt has an image prompt (ip), so the sample images do not show what is learnt");
   const TrainingDataset dataset = open_training_dataset(options.dataset_config, files, config, context.log);
   if (!options.show_timesteps.empty()) {
     const PixelSize size = dataset.configs.front().resolution;
@@ -272,6 +289,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   if (scenes || trains_encoder)
     encoder_training = prepare_encoder_training(dataset, config, options, Engine(engine_settings), context.log);
 
+  std::shared_ptr<const TrainingImageEncoder> image_prompts;
+  if (trains_image_prompt(options)) image_prompts = std::make_shared<const TrainingImageEncoder>(options, config, context);
+
   // One process makes the caches; the others wait for it.
   const bool first = !group || group->rank() == 0;
   const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
@@ -280,9 +300,11 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
                         {.latents = true, .text = !encoder_training, .options = {.keep_cache = options.keep_cache}},
                         front.progress, context);
   if (group) group->barrier();
-  const TrainingSet data =
-      scenes ? open_scenes(dataset, engine_settings, *encoder_training, front.progress, context)
+  TrainingSet data =
+      scenes ? open_scenes(dataset, engine_settings, *encoder_training, image_prompts, front.progress, context)
              : TrainingSet(dataset.configs, dataset.model, encoder_training ? encoder_training->captions : nullptr, context.log);
+
+  if (image_prompts && !scenes) data.set_features(image_prompts->of_items(data, dataset, front.progress, context));
 
   std::vector<EncodedPrompt> prompts;
   const auto run_seed = static_cast<uint64_t>(options.seed.value_or(42));
@@ -301,6 +323,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
       request.references_at_zero = options.zero_cond_t && !options.kv_references && !request.references.empty();
       request.given_text = host_states(*session, sample.prompt, front.progress);
       if (request.cfg) request.given_negative = host_states(*session, request.negative, front.progress);
+      for (const std::string& path : sample.image_prompts)
+        request.image_prompts.push_back(
+            {.feature = image_prompts->of(read_image(path, {.limits = context.limits.image, .log = context.log}))});
       prompts.push_back(std::move(prompt));
     }
   }
@@ -314,8 +339,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   TrainingInputs inputs;
   WorkingBytes working;
   {
-    const TrainingMemory memory =
-        plan_training_memory(Engine(engine_settings), files, spec, options, largest_batch(data, files, config, run_seed));
+    const TrainingMemory memory = plan_training_memory(
+        Engine(engine_settings), files, spec, options,
+        largest_batch(data, files, config, run_seed, image_prompts ? image_prompts->config().feature_width : 0));
     if (!memory.fits())
       context.log.warn("training needs about {:.1f} GiB of memory, but only {:.1f} GiB are available",
                        static_cast<double>(memory.peak()) / kGib, static_cast<double>(memory.limit) / kGib);
@@ -362,6 +388,10 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
         if (request.cfg) request.given_negative = encoded(request.negative);
       }
     };
+  }
+  if (image_prompts) {
+    inputs.image_prompt = image_prompts->config();
+    inputs.use_image_prompt = [&](const std::shared_ptr<const ImagePromptNetwork>& network) { session->image_prompt = network; };
   }
   inputs.device_name = engine.device().description();
   inputs.program = program_version();
@@ -430,7 +460,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
     front.tell(fmt::format("{} images, {} batches an epoch, {} steps an epoch, {} epochs, {} steps in all", data.training_items(),
                            data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
-    if (options.full) {
+    if (image_prompts) {
+      front.tell(fmt::format("an {} is trained: {}", image_prompts->config().name(), size));
+    } else if (options.full) {
       front.tell(fmt::format("the whole transformer{} is trained: {}", trains_encoder ? " with its text encoder" : "", size));
     } else {
       const double scale = options.network_alpha == 0 ? 1.0 : options.network_alpha / static_cast<double>(options.network_dim);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "app/image_prompt_training.h"
 #include "app/model_choice.h"
 #include "app/picture_maker.h"
 #include "app/training_data.h"
@@ -68,6 +69,7 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
   const Engine engine(training_engine_options(spec, options, context));
 
   TrainingForecast forecast{.model = files.id, .device = engine.device().name() + ": " + engine.device().description()};
+  const int64_t feature_width = trains_image_prompt(options) ? planned_image_prompt(options, config, context).feature_width : 0;
   BatchShape largest;
   int64_t batches = 0;
   for (const Dataset& listed : list_datasets(dataset.configs, {}, context.log)) {
@@ -81,7 +83,8 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
                       {},
                       std::min(listed.config.batch_size, bucket.images * listed.config.num_repeats),
                       files.defaults.text_length,
-                      config.text_width};
+                      config.text_width,
+                      feature_width};
       for (const PixelSize& r : bucket.references) here.references.push_back(latents_of(r));
       if (here.samples * here.tokens() > largest.samples * largest.tokens()) largest = here;
     }

@@ -71,6 +71,9 @@ FlowInputs noised(const LoadedBatch& batch, uint64_t seed, FlowNoise purpose, co
     inputs.token_ids = Tensor::host_copy(batch.token_ids.data(), DType::I32, shape);
     inputs.token_mask = Tensor::host_copy(batch.token_mask.data(), DType::I32, shape);
   }
+  if (!batch.features.empty())
+    inputs.features = Tensor::host_copy(batch.features.data(), DType::F32,
+                                        {batch.size(), static_cast<int64_t>(batch.features.size()) / batch.size()});
   inputs.mask = batch.mask;
   return inputs;
 }

@@ -23,6 +23,7 @@ struct FlowInputs {
   std::vector<Tensor> references;   // each [B, Nr, 128]; empty without references
   Tensor text;                      // [B, T, C]; undefined if the text encoder is trained
   Tensor token_ids, token_mask;     // I32 [B, T], then
+  Tensor features;                  // [B, F]: vectors of image prompts; undefined without, and where they are dropped
   std::vector<float> target;        // [B, N, 128]: ε − x0
   std::vector<float> mask;          // [B, N]; empty: all 1
   std::vector<double> loss_weight;  // [B]: weight of the timestep times the multiplier of the dataset

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/counted_random.h"
 #include "nn/timestep.h"
 #include "ops/arithmetic.h"
 #include "ops/view.h"
@@ -14,6 +15,7 @@ namespace flux2 {
 namespace {
 
 constexpr size_t kRopesKept = 16;
+constexpr uint32_t kImagePromptDropout = 61;  // what the numbers of CountedRandom are for
 
 struct Slope {
   double value, slope;
@@ -83,16 +85,21 @@ FlowLossResult flow_loss(const FlowLossInput& in) {
 
 std::vector<FlowInputs> FlowStep::prepare(LoadedBatch whole) const {
   std::vector<FlowInputs> passes;
-  for (const LoadedBatch& batch : split_by_references(std::move(whole)))
+  for (const LoadedBatch& batch : split_by_references(std::move(whole))) {
     passes.push_back(noised(batch, options_.seed, FlowNoise::Training, draw_, options_.activations));
+    // One draw for all samples, because the rows of a batch have the same sequence length.
+    const uint64_t first = batch.plan.samples.front().index;
+    if (CountedRandom(options_.seed, kImagePromptDropout, first).uniform(0) < options_.image_prompt_dropout)
+      passes.back().features = Tensor();
+  }
   return passes;
 }
 
-const Rope& FlowStep::rope_for(const FlowInputs& inputs) const {
+const Rope& FlowStep::rope_for(const FlowInputs& inputs, int64_t prompt_rows) const {
   const int64_t text_length = inputs.text_length();
   for (auto kept = ropes_.begin(); kept != ropes_.end(); ++kept)
     if (kept->shape.size == inputs.plan.size && kept->shape.references == inputs.plan.references &&
-        kept->text_length == text_length) {
+        kept->text_length == text_length && kept->prompt_rows == prompt_rows) {
       ropes_.splice(ropes_.begin(), ropes_, kept);
       return ropes_.front().rope;
     }
@@ -103,10 +110,14 @@ const Rope& FlowStep::rope_for(const FlowInputs& inputs) const {
   };
   add(inputs.plan.size, 0);
   for (size_t k = 0; k < inputs.references.size(); ++k) add(inputs.plan.references[k], 10 + 10 * static_cast<int32_t>(k));
+  if (prompt_rows > 0) {
+    const auto more = image_prompt_positions(static_cast<int64_t>(inputs.references.size()), 1, prompt_rows);
+    positions.insert(positions.end(), more.begin(), more.end());
+  }
   BatchPlan shape;
   shape.size = inputs.plan.size;
   shape.references = inputs.plan.references;
-  ropes_.push_front({std::move(shape), text_length, flux2_rope(stream_, positions)});
+  ropes_.push_front({std::move(shape), text_length, prompt_rows, flux2_rope(stream_, positions)});
   if (ropes_.size() > kRopesKept) ropes_.pop_back();
   return ropes_.front().rope;
 }
@@ -122,14 +133,17 @@ Tensor FlowStep::velocity(const Flux2Transformer& network, const FlowInputs& inp
     return timestep_embedding(stream_, std::vector<float>(inputs.times.size(), static_cast<float>(1000 * value)), dtype);
   };
   const Tensor guidance = network.config.guidance ? sinusoid_of(options_.guidance) : Tensor();
+  ImagePromptInputs prompts;
+  if (options_.image_prompts && inputs.features.defined()) prompts = options_.image_prompts(inputs.features.to(stream_));
   const bool zero = (options_.zero_cond_t || options_.kv_references) && !inputs.references.empty();
   return cast(network({.x = parts.size() == 1 ? parts[0] : concat(parts, 1),
                        .vec = network.condition(timestep_embedding(stream_, times, dtype), guidance),
                        .txt = network.embed_text(text.to(stream_).cast(dtype)),
-                       .rope = rope_for(inputs),
+                       .rope = rope_for(inputs, prompts.tokens.defined() ? prompts.tokens.dim(1) : 0),
                        .keep = n,
                        .reference_vec = zero ? network.condition(sinusoid_of(0), guidance) : Tensor(),
                        .references_apart = options_.kv_references,
+                       .image_prompts = prompts.tokens.defined() || !prompts.keys.empty() ? &prompts : nullptr,
                        .checkpoint_blocks = options_.checkpoint_blocks,
                        .block_memory = options_.block_memory,
                        .input_store = options_.input_store.get(),

@@ -55,7 +55,11 @@ struct FlowStepOptions {
   Tensor class_text = {};
   std::shared_ptr<const Flux2Transformer> base = {};
   std::function<Tensor(const FlowInputs& inputs)> text_states = {};  // of a text encoder that is trained too; empty: inputs.text
-  std::optional<Distillation> distillation = {};                     // instead of flow matching; needs text_states
+  // Image prompts of a batch from vectors [B, F] on the device; empty: there are none. In this share of the batches they are left
+  // out.
+  std::function<ImagePromptInputs(const Tensor& features)> image_prompts = {};
+  double image_prompt_dropout = 0;
+  std::optional<Distillation> distillation = {};  // instead of flow matching; needs text_states
   bool checkpoint_blocks = false;
   DType activations = DType::F32;
   std::function<void()> before_block = {};            // may stop a pass by throwing
@@ -106,7 +110,7 @@ class FlowStep {
   // Loss and gradient on the device: MSE only.
   FlowLossTensors device_loss(const FlowInputs& inputs, const Tensor& velocity, double divisor) const;
   FlowLossResult loss_of(const FlowInputs& inputs, std::span<const float> velocity, double divisor) const;
-  const Rope& rope_for(const FlowInputs& inputs) const;
+  const Rope& rope_for(const FlowInputs& inputs, int64_t prompt_rows) const;
 
   const Flux2Transformer& network_;
   Stream& stream_;
@@ -114,7 +118,7 @@ class FlowStep {
   DrawTimestep draw_;
   struct KeptRope {
     BatchPlan shape;
-    int64_t text_length;
+    int64_t text_length, prompt_rows;
     Rope rope;
   };
   mutable std::list<KeptRope> ropes_;  // newest first

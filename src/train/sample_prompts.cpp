@@ -26,19 +26,21 @@ void set_option_of_line(SamplePrompt& p, std::string_view name, std::string_view
   else if (name == "fs") p.flow_shift = number_of<double>(value, name);
   else if (name == "n") p.negative = value;
   else if (name == "ci") p.references.emplace_back(value);
+  else if (name == "ip") p.image_prompts.emplace_back(value);
   else
     check(name == "l" || name == "f" || name == "i" || name == "ei" || name == "cn" || name == "of",
-          "sample prompt: unknown option \"{}\"; use w, h, s, d, g, n, fs or ci", name);
+          "sample prompt: unknown option \"{}\"; use w, h, s, d, g, n, fs, ci or ip", name);
 }
 
 // An option starts with " --", a letter, and is not part of the prompt itself.
-SamplePrompt prompt_of_line(std::string_view line) {
+SamplePrompt prompt_of_line(std::string_view text) {
+  const std::string line = " " + std::string(text);  // the prompt may be empty
   SamplePrompt p;
   size_t at = line.find(" --");
-  p.prompt = trimmed(line.substr(0, at));
+  p.prompt = trimmed(std::string_view(line).substr(0, at));
   while (at != line.npos) {
     const size_t next = line.find(" --", at + 1);
-    const std::string_view option = trimmed(line.substr(at + 3, next == line.npos ? next : next - at - 3));
+    const std::string_view option = trimmed(std::string_view(line).substr(at + 3, next == line.npos ? next : next - at - 3));
     const size_t space = option.find(' ');
     set_option_of_line(p, option.substr(0, space), space == option.npos ? std::string_view{} : trimmed(option.substr(space + 1)));
     at = next;
@@ -47,7 +49,7 @@ SamplePrompt prompt_of_line(std::string_view line) {
 }
 
 void check_sample(const SamplePrompt& p) {
-  check(!p.prompt.empty(), "a sample prompt is empty");
+  check(!p.prompt.empty() || !p.image_prompts.empty(), "a sample prompt is empty");
   for (const auto& side : {p.width, p.height})
     check(!side || (*side >= 16 && *side <= 8192), "sample prompt: a side of {} pixels is not between 16 and 8192",
           side.value_or(0));
@@ -70,11 +72,11 @@ SamplePrompt prompt_of_object(const Json& o) {
     else if (key == "seed") p.seed = static_cast<uint64_t>(number());
     else if (key == "guidance_scale" || key == "cfg_scale") p.guidance = number();
     else if (key == "discrete_flow_shift") p.flow_shift = number();
-    else if (key == "control_image_path") {
-      check(value.is_string() || value.is_array(), "sample prompt: \"control_image_path\" must be a path or a list of paths");
+    else if (key == "control_image_path" || key == "image_prompt") {
+      check(value.is_string() || value.is_array(), "sample prompt: \"{}\" must be a path or a list of paths", key);
       for (const Json& path : value.is_array() ? value : Json::array({value})) {
-        check(path.is_string(), "sample prompt: \"control_image_path\" must contain paths");
-        p.references.push_back(path.get<std::string>());
+        check(path.is_string(), "sample prompt: \"{}\" must contain paths", key);
+        (key == "image_prompt" ? p.image_prompts : p.references).push_back(path.get<std::string>());
       }
     } else if (key != "frame_count" && key != "enum" && key != "subset") {
       fail(ErrorCode::InvalidArgument, "sample prompt: unknown key \"{}\"", key);

@@ -27,6 +27,17 @@ TEST(SamplePrompts, ReadsLinesWithOptions) {
   EXPECT_FALSE(prompts[1].seed);
 }
 
+TEST(SamplePrompts, ReadsImagePrompts) {
+  const auto lines = sample_prompts_from_text("a fox --ip a.png --d 1\n--ip b c.png\n");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].prompt, "a fox");
+  EXPECT_EQ(lines[0].image_prompts, (std::vector<std::string>{"a.png"}));
+  EXPECT_EQ(lines[1].prompt, "");
+  EXPECT_EQ(lines[1].image_prompts, (std::vector<std::string>{"b c.png"}));
+  const auto list = sample_prompts_from_json(Json::parse(R"([{"prompt": "a", "image_prompt": ["x.png", "y.png"]}])"));
+  EXPECT_EQ(list[0].image_prompts, (std::vector<std::string>{"x.png", "y.png"}));
+}
+
 TEST(SamplePrompts, ReadsJsonAndTomlForms) {
   const auto list = sample_prompts_from_json(
       Json::parse(R"([{"prompt": "a", "width": 256, "seed": 7, "control_image_path": ["x.png"]}, "b --s 3"])"));

@@ -6,13 +6,18 @@
 #include "train/fused_step.h"
 #include "train/host_activations.h"
 #include "train/network_args.h"
+#include "train/trained_image_prompt.h"
 #include "train/whole_network.h"
 
 namespace flux2 {
 
 namespace {
 
-std::unique_ptr<TrainedModel> attached(Flux2Transformer& network, Stream& stream, const TrainOptions& options) {
+std::unique_ptr<TrainedModel> attached(Flux2Transformer& network, Stream& stream, const TrainOptions& options, DType activations,
+                                       const BatchShape& shape) {
+  if (trains_image_prompt(options))
+    return std::make_unique<TrainedImagePrompt>(image_prompt_config(options, network.config, shape.feature_width), stream,
+                                                activations, 0);
   if (!options.full) return std::make_unique<AdapterNetwork>(network, stream, parse_network_args(options).adapter, 0);
   const DType dtype = options.full_bf16 ? DType::BF16 : DType::F32;
   return std::make_unique<WholeNetwork>(network, stream, WholeNetworkOptions{.dtype = dtype, .freeze = options.freeze});
@@ -42,6 +47,7 @@ LoadedBatch BatchShape::blank() const {
   batch.text_length = text_length;
   batch.text_width = text_width;
   batch.text = floats(text_length * text_width);
+  batch.features = floats(feature_width);
   batch.loss_multiplier.assign(static_cast<size_t>(samples), 1.0f);
   return batch;
 }
@@ -49,7 +55,10 @@ LoadedBatch BatchShape::blank() const {
 StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& stream, DType activations,
                      const TrainOptions& options, const std::vector<BlockMemory>& memory, const BatchShape& shape,
                      bool is_counted)
-    : options_(options), batch_(shape.blank()), base_(base_for(network, options)), model_(attached(network, *stream, options)) {
+    : options_(options),
+      batch_(shape.blank()),
+      base_(base_for(network, options)),
+      model_(attached(network, *stream, options, activations, shape)) {
   ParameterGroup group{"unet", options.learning_rate, {}};
   for (const TrainedParameter& p : model_->parameters()) group.tensors.push_back({p.name, p.leaf.detached()});
   optimiser_ = make_optimiser(options.optimizer_type, options.optimizer_args, {std::move(group)}, 0);
@@ -57,6 +66,9 @@ StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& s
   if (options.gradient_checkpointing_cpu_offload && !stream->device().is_host())
     store =
         std::make_shared<HostActivations>(stream, is_counted ? HostActivations::Copies::Counted : HostActivations::Copies::Real);
+  std::function<ImagePromptInputs(const Tensor&)> prompts;
+  if (const auto* trained = dynamic_cast<const TrainedImagePrompt*>(model_.get()))
+    prompts = [trained](const Tensor& features) { return trained->inputs(features); };
   const std::vector<float> class_text(static_cast<size_t>(shape.text_length * shape.text_width));
   objective_ = std::make_unique<FlowStep>(
       network, *stream,
@@ -65,6 +77,7 @@ StepTrial::StepTrial(Flux2Transformer& network, const std::shared_ptr<Stream>& s
                       .preservation = options.output_preservation.value_or(0),
                       .class_text = Tensor::host_copy(class_text.data(), DType::F32, {shape.text_length, shape.text_width}),
                       .base = base_,
+                      .image_prompts = std::move(prompts),
                       .activations = activations,
                       .before_block = {},
                       .block_memory = memory,

@@ -15,6 +15,7 @@ struct BatchShape {
   std::vector<LatentSize> references;
   int64_t samples = 0;
   int64_t text_length = 0, text_width = 0;
+  int64_t feature_width = 0;  // of vectors of an image encoder; 0: there are none
 
   int64_t tokens() const;  // of one sample
   LoadedBatch blank() const;

@@ -165,6 +165,55 @@ std::vector<double> validation_times(const TrainOptions& options) {
   return times;
 }
 
+void check_given_train_options(const TrainOptions& o, const std::vector<std::string>& names) {
+  static const char* const kNoLayers = "an image-prompt adapter has no layers with a rank";
+  static const std::vector<std::pair<std::string_view, const char*>> kReasons = {
+      {"network_module", kNoLayers},
+      {"network_dim", kNoLayers},
+      {"network_alpha", kNoLayers},
+      {"network_dropout", kNoLayers},
+      {"network_args", kNoLayers},
+      {"dim_from_weights", kNoLayers},
+      {"scale_weight_norms", kNoLayers},
+      {"preset", "presets are for adapters of layers"},
+      {"output_preservation", "the model does not change where there is no image prompt"},
+      {"output_preservation_class", "the model does not change where there is no image prompt"},
+      {"zero_cond_t", "image prompts do not work with references at time 0"},
+      {"kv_references", "image prompts do not work with references at time 0"},
+      {"require_cache", "the images must be opened, because their vectors are not cached"}};
+  for (const std::string& name : names) {
+    if (!trains_image_prompt(o)) {
+      if (name.starts_with("image_prompt_"))
+        throw Error(ErrorCode::InvalidArgument, fmt::format("{} is for training an image-prompt adapter", name),
+                    Hint("add {0}, or leave it out", {set_option("kind", "image_prompt")}));
+      continue;
+    }
+    for (const auto& [refused, reason] : kReasons)
+      check(name != refused, "{} cannot be combined with kind image_prompt: {}", name, reason);
+  }
+}
+
+namespace {
+
+void check_image_prompt_options(const TrainOptions& o) {
+  const Json now = train_options_json(o), usual = train_options_json(TrainOptions());
+  std::vector<std::string> changed;
+  for (const auto& [name, value] : now.items())
+    if (value != usual[name]) changed.push_back(name);
+  check_given_train_options(o, changed);
+  if (!trains_image_prompt(o)) return;
+  check(!o.full && o.train.empty(), "kind image_prompt trains an adapter; it cannot be combined with full or train");
+  if (o.image_prompt_encoder.empty())
+    throw Error(ErrorCode::InvalidArgument, "kind image_prompt needs an image encoder (CLIP)",
+                Hint("name its file with {0}", {set_option("image_prompt_encoder")}));
+  const int64_t tokens = o.image_prompt_tokens.value_or(kUsualImagePromptTokens);
+  check(tokens >= 1 && tokens <= 1024, "image_prompt_tokens must be between 1 and 1024, not {}", tokens);
+  const double dropout = o.image_prompt_dropout.value_or(kUsualImagePromptDropout);
+  check(dropout >= 0 && dropout < 1, "image_prompt_dropout must be at least 0 and less than 1, not {}", dropout);
+}
+
+}  // namespace
+
 void check_train_options(const TrainOptions& o) {
   const auto at_least = [](const char* name, std::optional<int64_t> value, int64_t low) {
     check(!value || *value >= low, "{} must be at least {}, not {}", name, low, value.value_or(0));
@@ -222,6 +271,7 @@ void check_train_options(const TrainOptions& o) {
   check(!(o.ema_sample || o.ema_warmup) || o.ema_decay, "ema_sample and ema_warmup need ema_decay");
   check(o.base_weights_multiplier.size() <= o.base_weights.size(), "base_weights_multiplier has {} values for {} base_weights",
         o.base_weights_multiplier.size(), o.base_weights.size());
+  check_image_prompt_options(o);
   state_on_hub(o);
   const size_t slash = o.huggingface_repo_id.find('/');
   check(o.huggingface_repo_id.empty() || (slash != 0 && slash + 1 < o.huggingface_repo_id.size() && slash != std::string::npos &&

@@ -43,6 +43,7 @@ struct TrainOptions {
   std::vector<std::string> lr_scheduler_args;
 
   // What is trained
+  std::string kind;   // empty: adapter
   std::string train;  // empty: an adapter, or with `full` the transformer
   bool from_scratch = false;
   std::optional<double> text_encoder_lr;
@@ -53,6 +54,12 @@ struct TrainOptions {
   std::vector<std::string> freeze;
   bool decay_all = false;
   bool fused_backward_pass = false;
+
+  // Image prompts
+  std::string image_prompt_encoder;
+  std::string image_prompt_form, image_prompt_feature;  // empty: decoupled, pooled
+  std::optional<int64_t> image_prompt_tokens;
+  std::optional<double> image_prompt_dropout;
 
   // Adapter
   std::string network_module = "networks.lora_flux_2";
@@ -133,6 +140,12 @@ struct TrainOptions {
   bool force = false;
 };
 
+inline constexpr int64_t kUsualImagePromptTokens = 4;
+inline constexpr double kUsualImagePromptDropout = 0.1, kUsualImagePromptRate = 1e-4;
+
+// Whether an image-prompt adapter is trained (train/trained_image_prompt.h).
+inline bool trains_image_prompt(const TrainOptions& options) { return options.kind == "image_prompt"; }
+
 // One option: its name as in musubi-tuner (with underscores), what follows it, and its help.
 struct TrainField {
   using Member = std::variant<bool TrainOptions::*, int64_t TrainOptions::*, double TrainOptions::*, std::string TrainOptions::*,
@@ -175,6 +188,9 @@ std::optional<std::string> state_on_hub(const TrainOptions& options);
 
 // The noise levels at which the validation loss is measured. Throws InvalidArgument if one is not a number between 0 and 1.
 std::vector<double> validation_times(const TrainOptions& options);
+
+// Options that were named, but mean nothing for what is trained. Throws InvalidArgument for the first one.
+void check_given_train_options(const TrainOptions& options, const std::vector<std::string>& names);
 
 // Combinations that cannot work, before anything is read.
 void check_train_options(const TrainOptions& options);

@@ -11,6 +11,7 @@ void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
                .dataset_hash = in.data->dataset_hash(),
                .restore =
                    [&](const NamedTensors& weights) {
+                     if (image_prompt) image_prompt->restore_statistics({weights.begin(), weights.end()});
                      network->restore({weights.begin(), weights.end()});
                    },
                .log = in.log});
@@ -19,7 +20,8 @@ void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
 void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int64_t at_epoch) {
   RunFacts facts = facts_at({step, at_epoch, total_steps, total_epochs}, in.facts, options, *in.data);
   facts.network.reset();
-  if (!options.full)
+  if (image_prompt) facts.modelspec.architecture += "/image_prompt";
+  else if (!options.full)
     facts.network =
         RunFacts::Network{.module = options.network_module,
                           .dim = adapter.dim,

@@ -13,6 +13,7 @@
 #include "train/log/checkpoint_file.h"
 #include "train/run_parts.h"
 #include "train/run_settings.h"
+#include "train/trained_image_prompt.h"
 #include "train/trained_text_encoder.h"
 #include "train/training_run.h"
 
@@ -24,7 +25,10 @@ struct TrainingRun::Parts : RunParts {
   Parts(TrainingInputs given, TrainOptions chosen);
 
   void attach_adapter();
-  std::function<Tensor(const FlowInputs&)> encoder_states() const;  // empty unless the text encoder is trained
+  void attach_image_prompt();
+  std::function<Tensor(const FlowInputs&)> encoder_states() const;        // empty unless the text encoder is trained
+  std::function<ImagePromptInputs(const Tensor&)> image_prompts() const;  // empty unless they are trained
+  double image_prompt_dropout() const;
   std::vector<BlockMemory> kept_by_blocks() const;
   std::shared_ptr<InputStore> input_store() const;
   RunEnd run();
@@ -46,6 +50,7 @@ struct TrainingRun::Parts : RunParts {
   double lora_plus_ratio = 0;
   std::unique_ptr<TrainedModel> network;
   const TrainedTextEncoder* encoder = nullptr;  // inside `network`, if it is trained too
+  TrainedImagePrompt* image_prompt = nullptr;   // is `network`, if that is what is trained
   std::unique_ptr<FlowStep> objective;
   std::optional<TimestepSampler> timesteps;
   mutable std::mutex strata_mutex;

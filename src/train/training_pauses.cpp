@@ -40,6 +40,8 @@ void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
     network->attach_for_sampling(*copy);
     try {
       if (encoder && in.use_text_encoder) in.use_text_encoder(std::make_shared<TextEncoder>(encoder->plain()));
+      if (image_prompt && in.use_image_prompt)
+        in.use_image_prompt(std::make_shared<const ImagePromptNetwork>(image_prompt->plain()));
       for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
         log->sample(sample);
     } catch (const Error& e) {

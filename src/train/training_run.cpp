@@ -107,6 +107,8 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
       in.text_encoder.reset();
     }
     if (options.from_scratch) initialise(network->parameters(), seed);
+  } else if (trains_image_prompt(options)) {
+    attach_image_prompt();
   } else {
     attach_adapter();
   }
@@ -164,6 +166,8 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
                                                          .class_text = in.class_text,
                                                          .base = base,
                                                          .text_states = encoder_states(),
+                                                         .image_prompts = image_prompts(),
+                                                         .image_prompt_dropout = image_prompt_dropout(),
                                                          .distillation = std::move(distillation),
                                                          .checkpoint_blocks = options.gradient_checkpointing,
                                                          .activations = in.activations,
@@ -193,6 +197,15 @@ std::function<Tensor(const FlowInputs&)> TrainingRun::Parts::encoder_states() co
   };
 }
 
+std::function<ImagePromptInputs(const Tensor&)> TrainingRun::Parts::image_prompts() const {
+  if (!image_prompt) return {};
+  return [this](const Tensor& features) { return image_prompt->inputs(features); };
+}
+
+double TrainingRun::Parts::image_prompt_dropout() const {
+  return image_prompt ? options.image_prompt_dropout.value_or(kUsualImagePromptDropout) : 0;
+}
+
 std::vector<BlockMemory> TrainingRun::Parts::kept_by_blocks() const {
   if (!in.block_memory.empty()) return in.block_memory;
   const size_t blocks = in.network->double_blocks.size() + in.network->single_blocks.size();
@@ -217,6 +230,16 @@ void TrainingRun::Parts::attach_adapter() {
   auto attached = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
   if (!options.network_weights.empty()) attached->start_from(options.network_weights, in.log);
   network = std::move(attached);
+}
+
+void TrainingRun::Parts::attach_image_prompt() {
+  require(in.image_prompt.has_value(), "kind image_prompt without the geometry of the adapter");
+  auto made = std::make_unique<TrainedImagePrompt>(*in.image_prompt, *in.stream, in.activations, seed,
+                                                   feature_statistics(*in.data, seed));
+  if (!options.network_weights.empty()) made->start_from(options.network_weights, in.log);
+  in.facts.extra[kImagePromptMetadata] = made->config().metadata();
+  image_prompt = made.get();
+  network = std::move(made);
 }
 
 Timestep TrainingRun::Parts::draw(const Sample& sample, LatentSize size) const {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "model/flux2_transformer.h"
+#include "model/image_prompt.h"
 #include "model/text_encoder.h"
 #include "tensor/stream_communicator.h"
 #include "train/adapters/adapter_network.h"
@@ -51,6 +52,9 @@ struct TrainingInputs {
   CaptionTokens empty_caption;  // of the data, for distillation
   // Called with the encoder of a moment before make_samples; may be empty.
   std::function<void(std::shared_ptr<const TextEncoder> encoder)> use_text_encoder;
+  std::optional<ImagePromptConfig> image_prompt;  // what is trained if the kind is image_prompt; the data must then give features
+  // Called with the image-prompt adapter of a moment before make_samples; may be empty.
+  std::function<void(std::shared_ptr<const ImagePromptNetwork> network)> use_image_prompt;
   Tensor class_text;              // text states [T, C] of output_preservation_class, on the host; undefined without
   std::string device_name;        // for the log
   std::string program;            // name and version, for states
@@ -70,7 +74,7 @@ struct TrainingInputs {
 // model, not on the number of threads or on interruptions.
 class TrainingRun {
  public:
-  // Checks options, opens or resumes a state. Nothing is computed yet.
+  // Checks options, opens or resumes a state. Nothing is computed yet, except the statistics of image prompts.
   TrainingRun(TrainingInputs inputs, TrainOptions options);
   ~TrainingRun();
 

@@ -35,6 +35,7 @@ struct Drawing {
   struct Part {                                             // of a dataset
     std::vector<std::array<std::vector<bf16>, 3>> latents;  // of each item: target and references, [128, rows, columns]
     std::vector<std::vector<CaptionTokens>> captions;       // of each item
+    std::vector<std::vector<float>> features;               // of the target of each item; empty without an image encoder
   };
   std::vector<Part> parts;
 };
@@ -73,6 +74,7 @@ class ScenePool {
         std::transform(from.begin(), from.end(), to.begin() + static_cast<ptrdiff_t>(at), [](bf16 v) { return to_float(v); });
       };
       add(batch.latents, part.latents[item][0]);
+      if (options_.feature) batch.features.insert(batch.features.end(), part.features[item].begin(), part.features[item].end());
       for (size_t r = 0; r < plan.references.size(); ++r) add(batch.references[r].values, part.latents[item][r + 1]);
       const double wording = CountedRandom(scenes.seed, kSceneWording, sample.index).uniform(0);
       const auto& captions = part.captions[item];
@@ -148,6 +150,8 @@ class ScenePool {
         auto& captions = part.captions[static_cast<size_t>(begin + i)];
         for (const std::string& text : sample.captions) captions.push_back(options_.tokenise(text));
       });
+      if (options_.feature)
+        for (const auto& mine : images) part.features.push_back(options_.feature(mine[0]));
       for (size_t k = 0; k < 3; ++k) encode(images, k, begin, part);
       made(end - begin);
     }

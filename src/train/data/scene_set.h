@@ -29,6 +29,8 @@ TrainingSet scene_image_set(std::vector<DatasetConfig> datasets, const CacheMode
 struct SceneLatentOptions {
   // Latents [B, 128, rows, columns] of images of the same size. Never called twice at a time, but from several threads.
   std::function<std::vector<float>(const std::vector<Image>& images)> encode;
+  // The vector of an image encoder for a target; empty: none is needed. Called as `encode`.
+  std::function<std::vector<float>(const Image& image)> feature = {};
   CaptionTable::Tokenise tokenise;                                 // may be called from several threads at a time
   std::function<void(int64_t done, int64_t total)> progress = {};  // of the scenes that are needed first
   int threads = 0;

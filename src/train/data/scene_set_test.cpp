@@ -79,6 +79,21 @@ TEST(SceneSet, LoadsEqualBatchesEveryTime) {
   EXPECT_EQ(references, (std::set<size_t>{0, 1, 2}));
 }
 
+TEST(SceneSet, TargetsHaveVectorsOfAnImageEncoder) {
+  SceneLatentOptions options = latent_options();
+  options.feature = [](const Image& image) { return std::vector<float>{means({image})[0], 2}; };
+  const TrainingSet set = scene_latent_set(configs({{"count", 12}, {"edit_share", 0.5}}), small_model(), options);
+  for (const BatchPlan& plan : set.epoch(3, 1)) {
+    const LoadedBatch batch = set.load(plan);
+    ASSERT_EQ(batch.features.size(), 2 * plan.samples.size());
+    const size_t one = batch.latents.size() / plan.samples.size();
+    for (size_t i = 0; i < plan.samples.size(); ++i) {
+      EXPECT_EQ(batch.features[2 * i], batch.latents[i * one]);
+      EXPECT_EQ(batch.features[2 * i + 1], 2);
+    }
+  }
+}
+
 TEST(SceneSet, DrawsOtherScenesInLaterEpochs) {
   const auto first_latents = [](const TrainingSet& set, int64_t epoch) {
     std::set<std::vector<float>> seen;

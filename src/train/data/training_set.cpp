@@ -246,7 +246,15 @@ LoadedBatch TrainingSet::load(const BatchPlan& plan) const {
   for (const LatentSize& size : plan.references) batch.references.push_back({size, {}});
   for (size_t place = 0; place < plan.samples.size(); ++place) load_sample(plan, place, batch);
   batch.loss_multiplier.assign(plan.samples.size(), static_cast<float>(config.loss_multiplier));
+  if (!features_.empty())
+    for (const Sample& sample : plan.samples)
+      batch.features.insert(batch.features.end(), features_[sample.item].begin(), features_[sample.item].end());
   return batch;
+}
+
+void TrainingSet::set_features(std::vector<std::vector<float>> features) {
+  require(!load_ && features.size() == items_.size(), "{} vectors for {} images", features.size(), items_.size());
+  features_ = std::move(features);
 }
 
 void TrainingSet::load_sample(const BatchPlan& plan, size_t place, LoadedBatch& batch) const {
@@ -335,6 +343,7 @@ LoadedBatch chosen_samples(const LoadedBatch& batch, const std::vector<size_t>& 
     copy(part.text, batch.text);
     copy(part.token_ids, batch.token_ids);
     copy(part.token_mask, batch.token_mask);
+    copy(part.features, batch.features);
     copy(part.mask, batch.mask);
     copy(part.loss_multiplier, batch.loss_multiplier);
     for (size_t r = 0; r < part.references.size(); ++r) copy(part.references[r].values, batch.references[r].values);

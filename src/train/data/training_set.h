@@ -60,6 +60,7 @@ struct LoadedBatch {
   int64_t text_length = 0, text_width = 0;
   std::vector<float> text;                     // [B, T, C]
   std::vector<int32_t> token_ids, token_mask;  // [B, T], instead of `text` if the text encoder is trained
+  std::vector<float> features;                 // [B, F]: vectors of an image encoder for the targets; empty without
   std::vector<float> mask;                     // [B, rows, columns]: weights of the loss, mask_min … 1; empty if all are 1
   std::vector<float> loss_multiplier;          // [B]
   bool regularisation = false;                 // the dataset has `is_reg`
@@ -108,6 +109,10 @@ class TrainingSet {
 
   LoadedBatch load(const BatchPlan& plan) const;
 
+  // Vectors of an image encoder, one for each of items() and all of the same length, which batches then have. Mirrored targets
+  // have those of the originals.
+  void set_features(std::vector<std::vector<float>> features);
+
   // SHA-256 over one line for each item: dataset, stem, size, bucket, references, caption. Changes when the order would.
   std::string dataset_hash() const;
 
@@ -130,6 +135,7 @@ class TrainingSet {
   std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
   std::vector<Bucket> validation_buckets_;
   LoadBatch load_;                                // empty: from caches
+  std::vector<std::vector<float>> features_;      // of each item; may be empty
   std::shared_ptr<const CaptionTable> captions_;  // null: text states are in caches
 };
 

@@ -175,7 +175,8 @@ TEST_F(TrainingData, ReferencesGroupAndDrop) {
   bool both = false;
   for (const BatchPlan& plan : set.epoch(5, 0)) {
     for (const Sample& sample : plan.samples) EXPECT_EQ(plan.references.size(), set.items()[sample.item].stem == "z" ? 2u : 1u);
-    const LoadedBatch batch = set.load(plan);
+    LoadedBatch batch = set.load(plan);
+    for (const Sample& sample : plan.samples) batch.features.push_back(static_cast<float>(sample.item));
     const auto parts = split_by_references(batch);
     size_t samples = 0;
     for (const LoadedBatch& part : parts) {
@@ -186,6 +187,8 @@ TEST_F(TrainingData, ReferencesGroupAndDrop) {
       EXPECT_EQ(part.text.size(), static_cast<size_t>(part.size()) * 24);
       for (const auto& reference : part.references) EXPECT_EQ(reference.values.size(), part.latents.size());
       for (const Sample& sample : part.plan.samples) EXPECT_EQ(sample.references_dropped, dropped);
+      for (size_t i = 0; i < part.plan.samples.size(); ++i)
+        EXPECT_EQ(part.features[i], static_cast<float>(part.plan.samples[i].item));
       samples += part.plan.samples.size();
     }
     EXPECT_EQ(samples, plan.samples.size());
