@@ -16,14 +16,18 @@ SIDE = 48
 MEAN, DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 
-def pixels(image, side):
-    """What CLIPImageProcessor does with Pillow up to version 12: later versions choose the order of the passes."""
+def columns_first(image, width, height, resample):
+    return image.resize((image.width, height), resample).resize((width, height), resample)
+
+
+def pixels(image, side, resize=resized):
+    """What CLIPImageProcessor does with Pillow up to version 12. Later versions choose the order of the passes."""
     image = image.convert("RGB")
     short, long = sorted(image.size)
     long = int(side * long / short)
     width, height = (side, long) if image.width <= image.height else (long, side)
     left, top = (width - side) // 2, (height - side) // 2
-    middle = resized(image, width, height, Image.Resampling.BICUBIC).crop((left, top, left + side, top + side))
+    middle = resize(image, width, height, Image.Resampling.BICUBIC).crop((left, top, left + side, top + side))
     values = torch.from_numpy(numpy.asarray(middle).astype(numpy.float32) / 255)
     return ((values - torch.tensor(MEAN)) / torch.tensor(DEVIATION)).permute(2, 0, 1)[None]
 
