@@ -63,6 +63,12 @@ TEST_F(PicoTraining, StagesFollowEachOther) {
   EXPECT_THAT(large.err, HasSubstr("was not trained on images of 320x64"));
 }
 
+TEST_F(PicoTraining, ImagePromptsAreAStageOfTheirOwn) {
+  const Finished done = stage("image_prompt");
+  ASSERT_EQ(done.status, 0) << done.err << done.out;
+  EXPECT_TRUE(fs::exists(folder_ / "run/image-prompt/image-prompt.safetensors"));
+}
+
 TEST_F(PicoTraining, UnknownStagesAreRefused) {
   const Finished done = stage("transfomer");
   EXPECT_EQ(done.status, 2);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains pico from nothing, stage by stage. A stage starts from the files of the one before.
-#   examples/pico/train.sh model|autoencoder|transformer|larger|distilled|all
+#   examples/pico/train.sh model|autoencoder|transformer|larger|distilled|all|image_prompt
 # FLUX2: the program (default: build/flux2). OUT: where everything is written (default: pico-run). Words after the stage go to
 # `flux2 train`: --device cuda:0, --resume, …. QUICK=1 runs each stage for two steps on eight scenes, to try the script.
 set -euo pipefail
@@ -74,12 +74,20 @@ make_distilled() {
   cp -r "$out/distilled/distilled" "$out/model-4-steps"
 }
 
+# An image-prompt adapter for the bundled model, with a tiny image encoder of random weights. MODEL: another model.
+make_image_prompt() {
+  model=${MODEL:-$here/../../models/pico}
+  [ -e "$out/clip" ] || "$flux2" models synth --variant clip-tiny --out "$out/clip"
+  train image-prompt --image_prompt_encoder "$out/clip" "$@"
+}
+
 case "$stage" in
   model) make_model "$@" ;;
   autoencoder) make_autoencoder "$@" ;;
   transformer) make_transformer transformer "$@" ;;
   larger) make_transformer larger "$@" ;;
   distilled) make_distilled "$@" ;;
+  image_prompt) make_image_prompt "$@" ;;
   all)
     make_model
     make_autoencoder "$@"
