@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "app/upscalers.h"
 #include "base/text.h"
 #include "image/metadata.h"
 #include "image/read_image.h"
 #include "image/resize.h"
 #include "image/write_image.h"
 #include "server/api/dj_request.h"
+#include "server/api/enlarging.h"
 #include "server/api/waiting_client.h"
 #include "server/jobs/job_request.h"
 
@@ -32,6 +34,10 @@ HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
   DjRequest request = parse_dj_request(object_in_body(http, api.app));
   if (api.queue.store().counts("gpu").queued >= kMostDjQueued)
     throw HttpError(429, "queue_full", fmt::format("{} jobs are already waiting. Try again later.", kMostDjQueued));
+  if (request.upscale_network && (!api.upscales || registered_upscalers(api.app).empty()))
+    throw HttpError(400, "unsupported_value",
+                    "No upscaler is installed. Install one with `flux2 models install realesrgan-x4plus`, or use lanczos.",
+                    "upscale_method");
   std::string model = api.default_model;
   if (!request.model.empty()) request.native["model"] = model = api.models.name_of(request.model);
   apply_dj_model_rules(request, api.models.find(model));
@@ -44,7 +50,19 @@ HttpResponse generate_dj(ApiContext& api, const ServerRequest& http) {
   return HttpResponse::json({{"token", dj_token(job.id)}}, 201);
 }
 
-HttpResponse result_dj(ApiContext& api, const std::string& token) {
+HttpResponse enlarged_result(HttpResponse response, const std::string& stored, int factor, const std::filesystem::path& upscaler,
+                             const EnlargeImage& enlarge) {
+  const auto view = std::as_bytes(std::span(stored));
+  const Image image = read_image(view);
+  const Image large = enlarge ? enlarge(upscaler, image) : image;
+  const auto bytes = encode_png(resize(large, image.width * factor, image.height * factor), read_metadata(view));
+  response.content_type = "image/png";
+  response.body.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return response;
+}
+
+void answer_result_dj(ApiContext& api, const Exchange& exchange) {
+  const std::string token = exchange.request().parameter("token");
   const Job job = job_of_token(api, token);
   if (HttpError refused = error_of_job(job); job.state == "failed" && refused.code == "content_policy_violation")
     throw HttpError(refused.status, refused.code, refused.code + ": " + refused.what());
@@ -58,15 +76,14 @@ HttpResponse result_dj(ApiContext& api, const std::string& token) {
   const int factor = dj_upscale_of(job);
   if (factor == 1) {
     response.file = api.queue.assets().path_of(*asset);
-    return response;
+    return exchange.respond(response);
   }
   const std::string bytes = bytes_of_asset(api.queue.assets(), asset->id);
-  const auto view = std::as_bytes(std::span(bytes));
-  const Image image = read_image(view);
-  const auto larger = encode_png(resize(image, image.width * factor, image.height * factor), read_metadata(view));
-  response.content_type = "image/png";
-  response.body.assign(reinterpret_cast<const char*>(larger.data()), larger.size());
-  return response;
+  if (!dj_upscales_by_network(job)) return exchange.respond(enlarged_result(response, bytes, factor, {}, {}));
+  answer_when_enlarged(api, exchange, Family::Dj,
+                       [response, bytes, factor, upscaler = find_upscaler({}, factor, api.app)](const EnlargeImage& enlarge) {
+                         return enlarged_result(response, bytes, factor, upscaler, enlarge);
+                       });
 }
 
 HttpResponse queue_dj(ApiContext& api) {
@@ -167,8 +184,11 @@ void add_dj_routes(Router& router, ApiContext& api) {
   add("GET", "/status/{token}", "What a job does", [&api](const ServerRequest& request) {
     return HttpResponse::json(status_now(api, job_of_token(api, request.parameter("token"))));
   });
-  add("GET", "/result/{token}", "The image of a job",
-      [&api](const ServerRequest& request) { return result_dj(api, request.parameter("token")); });
+  router.add({.method = "GET",
+              .pattern = "/result/{token}",
+              .handler = [&api](const Exchange& exchange) { answer_result_dj(api, exchange); },
+              .body_limit = 1 << 20,
+              .summary = "The image of a job"});
   add("GET", "/queue", "The newest jobs", [&api](const ServerRequest&) { return queue_dj(api); });
   add("POST", "/cancel/{token}", "Cancel a job",
       [&api](const ServerRequest& request) { return cancel_dj(api, request.parameter("token")); });

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMostSide = 2048;
 constexpr std::string_view kCrockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 constexpr std::string_view kHex = "0123456789abcdef";
-constexpr std::string_view kDjMark = "dj-flux2";
+constexpr std::string_view kDjMark = "dj-flux2", kDjNetwork = " realesrgan";
 constexpr size_t kIdLetters = 26, kTokenLetters = 32;
 
 [[noreturn]] void dj_invalid(const char* name, const std::string& why) {
@@ -88,12 +88,11 @@ void read_dj_images(const Json& body, DjRequest& request) {
 void read_dj_upscale(const Json& body, DjRequest& request) {
   const auto factor = dj_integer(body, "upscale");
   const std::string method = dj_text(body, "upscale_method").value_or("lanczos");
-  if (method != "lanczos" && method != "realesrgan") dj_invalid("upscale_method", "must be lanczos");
+  if (method != "lanczos" && method != "realesrgan") dj_invalid("upscale_method", "must be lanczos or realesrgan");
   if (!factor) return;
   if (*factor != 2 && *factor != 4) dj_invalid("upscale", "must be 2 or 4");
-  if (method == "realesrgan")
-    throw HttpError(400, "unsupported_value", "The method realesrgan is not supported yet; use lanczos.", "upscale_method");
   request.upscale = static_cast<int>(*factor);
+  request.upscale_network = method == "realesrgan";
 }
 
 }  // namespace
@@ -128,11 +127,19 @@ std::optional<std::string> job_of_dj_token(std::string_view token) {
   return is_id(id) ? std::optional(id) : std::nullopt;
 }
 
-std::string dj_client_ref(const DjRequest& request) { return fmt::format("{} {}", kDjMark, request.upscale); }
+std::string dj_client_ref(const DjRequest& request) {
+  return fmt::format("{} {}{}", kDjMark, request.upscale, request.upscale_network ? kDjNetwork : "");
+}
+
+bool dj_upscales_by_network(const Job& job) {
+  return job.client_ref.starts_with(kDjMark) && job.client_ref.ends_with(kDjNetwork);
+}
 
 int dj_upscale_of(const Job& job) {
-  if (job.client_ref == fmt::format("{} 2", kDjMark)) return 2;
-  return job.client_ref == fmt::format("{} 4", kDjMark) ? 4 : 1;
+  const std::string_view network = dj_upscales_by_network(job) ? kDjNetwork : "";
+  for (const int factor : {2, 4})
+    if (job.client_ref == fmt::format("{} {}{}", kDjMark, factor, network)) return factor;
+  return 1;
 }
 
 namespace {

@@ -16,7 +16,8 @@ struct DjRequest {
   Json native = Json::object();  // without images
   std::string model;
   std::vector<std::string> images;  // base64
-  int upscale = 1;                  // 2 or 4: with Lanczos, when the result is fetched
+  int upscale = 1;                  // 2 or 4: when the result is fetched
+  bool upscale_network = false;     // by an installed upscaler; else with Lanczos
 };
 DjRequest parse_dj_request(const Json& body);
 
@@ -27,9 +28,10 @@ void apply_dj_model_rules(DjRequest& request, const ModelFiles& model);
 std::string dj_token(const std::string& job);
 std::optional<std::string> job_of_dj_token(std::string_view token);  // empty if the text is not a token
 
-// What the job keeps for this family: how far the result is enlarged.
+// What the job keeps for this family: how far the result is enlarged, and by what.
 std::string dj_client_ref(const DjRequest& request);
 int dj_upscale_of(const Job& job);
+bool dj_upscales_by_network(const Job& job);
 
 // `queue_position` is 1 for the next job; 0: it does not wait.
 Json dj_status(const Job& job, int64_t queue_position);

@@ -37,7 +37,6 @@ TEST(DjRequest, Errors) {
       {R"({"prompt":"a","width":-5})", "400 width"},
       {R"({"prompt":"a","steps":"4"})", "422 steps"},
       {R"({"prompt":"a","upscale":3})", "422 upscale"},
-      {R"({"prompt":"a","upscale":2,"upscale_method":"realesrgan"})", "400 upscale_method"},
       {R"({"prompt":"a","upscale_method":"magic"})", "422 upscale_method"},
       {R"({"prompt":"a","input_image_base64":[1]})", "422 input_image_base64"},
       {R"({"prompt":"a","guidance":"x"})", "422 guidance"},
@@ -82,8 +81,12 @@ TEST(DjRequest, TheJobRemembersTheScale) {
   Job job;
   for (const int factor : {1, 2, 4}) {
     request.upscale = factor;
-    job.client_ref = dj_client_ref(request);
-    EXPECT_EQ(dj_upscale_of(job), factor);
+    for (const bool network : {false, true}) {
+      request.upscale_network = network;
+      job.client_ref = dj_client_ref(request);
+      EXPECT_EQ(dj_upscale_of(job), factor);
+      EXPECT_EQ(dj_upscales_by_network(job), network);
+    }
   }
   job.client_ref = "something else";
   EXPECT_EQ(dj_upscale_of(job), 1);

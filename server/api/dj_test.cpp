@@ -43,6 +43,12 @@ TEST_F(DjRoutes, ResultsAreEnlargedWhenFetched) {
   EXPECT_EQ(read_image(std::as_bytes(std::span(result->response->body))).width, 256);
 }
 
+TEST_F(DjRoutes, NetworksMustBeInstalled) {
+  const auto refused = post("/generate", {{"prompt", "a"}, {"upscale", 2}, {"upscale_method", "realesrgan"}});
+  EXPECT_EQ(status_of(*refused), 400);
+  EXPECT_THAT(body_of(*refused)["detail"].get<std::string>(), testing::HasSubstr("models install realesrgan-x4plus"));
+}
+
 TEST_F(DjRoutes, ImagesMakeAnEdit) {
   submit({{"prompt", "a"}, {"input_image_base64", {base64_encode(encode_png(Image(64, 64, 3)))}}});
   const Job job = claim();

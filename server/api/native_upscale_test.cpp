@@ -5,6 +5,7 @@
 #include "hub/registry/describe.h"
 #include "image/read_image.h"
 #include "image/resize.h"
+#include "server/api/dj.h"
 #include "server/api/enlarging.h"
 #include "server/api/sdapi.h"
 #include "server/api/test_studio.h"
@@ -105,6 +106,22 @@ TEST_F(NativeUpscaleTest, AClientThatLeavesStopsTheWork) {
   });
   service_.wait();
   EXPECT_EQ(said, "stopped");
+}
+
+TEST_F(NativeUpscaleTest, ResultsOfDjAreEnlargedWithTheNetwork) {
+  add_dj_routes(router_, api_);
+  const auto result_by = [&](const char* method) {
+    const auto submitted = post("/generate", {{"prompt", "a"}, {"upscale", 4}, {"upscale_method", method}});
+    EXPECT_EQ(status_of(*submitted), 201);
+    complete(claim());
+    auto result = get("/result/" + body_of(*submitted)["token"].get<std::string>());
+    service_.wait();
+    return image_in(*result);
+  };
+  const Image by_lanczos = result_by("lanczos"), by_esrgan = result_by("realesrgan");
+  EXPECT_EQ(by_esrgan.width, 256);
+  EXPECT_EQ(by_esrgan.width, by_lanczos.width);
+  EXPECT_NE(by_esrgan, by_lanczos);
 }
 
 }  // namespace
