@@ -15,6 +15,7 @@
 #include "image/write_image.h"
 #include "net/http.h"
 #include "server/store/test_postgres.h"
+#include "tests/support/random_image_prompt.h"
 #include "tests/support/served.h"
 
 namespace flux2::test {
@@ -126,6 +127,35 @@ TEST_F(Serve, EditsAndInpaintsAsTheCommandLine) {
       "POST", "/api/v1/jobs",
       {{"prompt", "a field"}, {"width", 64}, {"height", 64}, {"seed", 3}, {"steps", 2}, {"regions", {circle, square}}})["id"]);
   EXPECT_EQ(pixels_of_job(regions["id"]), read_image(folder_ / "regions.png").pixels) << regions.dump();
+}
+
+TEST_F(Serve, ImagePromptsAreThoseOfTheCommandLine) {
+  write_random_clip(folder_ / "clip-tiny", *synthetic_clip("clip-tiny"));
+  write_random_image_prompt(folder_ / "adapter.safetensors", pico_image_prompt());
+  ASSERT_EQ(run(start({"models", "add", "clip-tiny"})).status, 0);
+  ASSERT_EQ(run(start({"models", "add", "adapter.safetensors", "--name", "colours"})).status, 0);
+  Image photo(48, 40, 3);
+  for (int y = 0; y < 40; ++y)
+    for (int x = 0; x < 48; ++x) photo.at(x, y)[0] = static_cast<uint8_t>(5 * x), photo.at(x, y)[2] = static_cast<uint8_t>(6 * y);
+  const auto png = encode_png(photo);
+  save_image(folder_ / "photo.png", png);
+  ASSERT_EQ(run(start({"generate", "a field", "--size", "64", "--image-prompt", "photo.png:0.8:0-0.5", "--image-prompt-adapter",
+                       "colours", "--seed", "3", "--steps", "2", "-o", "prompted.png", "-q"}))
+                .status,
+            0);
+  serve();
+  Json request = {{"prompt", "a field"}, {"width", 64}, {"height", 64}, {"seed", 3}, {"steps", 2}};
+  const Json plain = wait_for(ask("POST", "/api/v1/jobs", request)["id"]);
+  request["image_prompts"] = {{{"image", base64_encode(png)}, {"strength", 0.8}, {"to", 0.5}}};
+  request["image_prompt_adapter"] = "colours";
+  const Json prompted = wait_for(ask("POST", "/api/v1/jobs", request)["id"]);
+  EXPECT_EQ(pixels_of_job(prompted["id"]), read_image(folder_ / "prompted.png").pixels) << prompted.dump();
+  EXPECT_NE(pixels_of_job(prompted["id"]), pixels_of_job(plain["id"]));
+  EXPECT_TRUE(ask("POST", "/api/v1/plan", request)["fits"].is_boolean());
+  request.erase("image_prompt_adapter");
+  const HttpAnswer refused = send("POST", "/api/v1/jobs", request);
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.body, testing::HasSubstr("needs an image-prompt adapter"));
 }
 
 TEST_F(Serve, MergesRequestsAndGivesEachItsOwnImage) {
