@@ -371,6 +371,51 @@ TEST_F(CliModels, EveryActionHasHelp) {
   }
 }
 
+TEST_F(CliModels, ImageEncodersAreWrittenAndRegistered) {
+  const Finished made = flux2({"models", "synth", "--variant", "clip-tiny", "--out", "clip-tiny"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Finished inspected = flux2({"inspect", "clip-tiny/model.safetensors"});
+  EXPECT_EQ(inspected.status, 0) << inspected.err;
+  EXPECT_THAT(inspected.out,
+              AllOf(HasSubstr("image encoder"), HasSubstr("CLIP vision 224/32, 2 layers of width 64, projection 48")));
+  ASSERT_EQ(flux2({"models", "add", "clip-tiny"}).status, 0);
+  EXPECT_THAT(names({"--type", "image_encoder"}), ElementsAre("clip-tiny"));
+  const Json tower = info("clip-tiny");
+  EXPECT_EQ(tower["state"], "ready");
+  EXPECT_EQ(tower["files"].size(), 3u) << tower["files"].dump();
+  EXPECT_EQ(tower["probe"]["hidden"], 64);
+  EXPECT_EQ(tower["probe"]["context_dim"], 48);
+  EXPECT_THAT(flux2({"models", "info", "clip-tiny"}).out, HasSubstr("width 64, projection 48"));
+
+  const Finished wrong = flux2({"models", "synth", "--variant", "clip-tiny", "--blocks", "1,1", "--out", "other"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--blocks does not apply to clip-tiny, which is an image encoder"));
+  EXPECT_FALSE(exists("other"));
+}
+
+TEST_F(CliModels, ImagePromptsForFlux1AreNamedAndNotRegistered) {
+  const auto zeros = [](const Shape& shape) {
+    const std::vector<float> values(static_cast<size_t>(shape.numel()));
+    return Tensor::host_copy(values.data(), DType::F32, shape);
+  };
+  save_tensors(folder_ / "redux.safetensors", {{"redux_up.weight", zeros({12, 4})},
+                                               {"redux_up.bias", zeros({12})},
+                                               {"redux_down.weight", zeros({8, 12})},
+                                               {"redux_down.bias", zeros({8})}});
+  save_tensors(folder_ / "xlabs.safetensors", {{"ip_adapter_proj_model.proj.weight", zeros({16, 4})},
+                                               {"ip_adapter_proj_model.proj.bias", zeros({16})},
+                                               {"ip_adapter_proj_model.norm.weight", zeros({4})},
+                                               {"ip_adapter_proj_model.norm.bias", zeros({4})}});
+  for (const char* file : {"redux.safetensors", "xlabs.safetensors"}) {
+    const std::string why = "it was made for FLUX.1 and cannot be used with FLUX.2";
+    EXPECT_THAT(flux2({"inspect", file}).out, HasSubstr(why));
+    const Finished added = flux2({"models", "add", file});
+    EXPECT_NE(added.status, 0);
+    EXPECT_THAT(added.err, HasSubstr(why));
+  }
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(CliModels, CacheOfQuantisedWeightsIsListedAndCleared) {
   EXPECT_THAT(flux2({"models", "cache"}).out, HasSubstr("empty"));
   const Finished made = generate({"a red circle", "-S", "3", "-o", "a.png", "--quant", "int8", "--quant-cache", "1"});

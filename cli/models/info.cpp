@@ -42,6 +42,10 @@ int run_models_info(Invocation& run) {
   if (r.type == ModelType::Main)
     row("geometry", fmt::format("width {}, {} double and {} single blocks, text width {}", r.probe.hidden, r.probe.double_blocks,
                                 r.probe.single_blocks, r.probe.context_dim));
+  else if (r.type == ModelType::ImageEncoder)
+    row("geometry", fmt::format("width {}, projection {}", r.probe.hidden, r.probe.context_dim));
+  else if (r.type == ModelType::ImagePrompt)
+    row("geometry", fmt::format("for a width of {}, reads vectors of {} values", r.probe.hidden, r.probe.context_dim));
   else if (r.probe.hidden > 0) row("geometry", fmt::format("width {}", r.probe.hidden));
   if (r.probe.distilled) row("training", *r.probe.distilled ? "distilled" : "base");
   row("triggers", fmt::format("{}", fmt::join(r.triggers, ", ")));

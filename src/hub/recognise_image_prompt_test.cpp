@@ -53,6 +53,36 @@ TEST(RecogniseImagePrompt, ThePublishedImageEncoder) {
   EXPECT_THAT(recognised(tensors).problem, HasSubstr("vision_model.encoder.layers.23.mlp.fc2.bias [1024] is missing"));
 }
 
+TEST(RecogniseImagePrompt, EveryDamagedTensorOfAnEncoderIsNamed) {
+  ClipConfig config;
+  config.hidden = 64, config.intermediate = 32, config.layers = 2, config.heads = 1, config.image = 28, config.projection = 8;
+  const std::vector<Stripped> whole = clip_tensors(config);
+  ASSERT_TRUE(recognised(whole).usable());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const auto problem_with = [&](const std::vector<int64_t>& extents) {
+      auto tensors = whole;
+      tensors[i].shape = Shape(std::span<const int64_t>(extents));
+      return recognised(tensors).problem;
+    };
+    const std::vector<int64_t> extents(whole[i].shape.begin(), whole[i].shape.end());
+    for (size_t axis = 0; axis < extents.size(); ++axis) {
+      auto wrong = extents;
+      wrong[axis] = 0;
+      EXPECT_THAT(problem_with(wrong), HasSubstr(whole[i].name)) << "axis " << axis;
+      if (whole[i].name == "visual_projection.weight" && axis == 0) continue;  // a wider projection is a projection
+      wrong[axis] = extents[axis] + 1;
+      EXPECT_NE(problem_with(wrong), "") << whole[i].name << ", axis " << axis;
+    }
+    auto deeper = extents;
+    deeper.push_back(1);
+    EXPECT_THAT(problem_with(deeper), HasSubstr(whole[i].name));
+    if (whole[i].name == "vision_model.embeddings.class_embedding") continue;  // without it, this is something else
+    auto fewer = whole;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_THAT(recognised(fewer).problem, HasSubstr(whole[i].name));
+  }
+}
+
 TEST(RecogniseImagePrompt, ClipTextEncodersStayTextEncoders) {
   const Component c = recognised({{"text_model.encoder.layers.0.self_attn.q_proj.weight", {768, 768}}});
   EXPECT_EQ(c.kind, ComponentKind::TextEncoder);

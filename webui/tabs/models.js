@@ -9,7 +9,7 @@ import { ModelAdd } from "../parts/model_add.js";
 import { coverOf, openModel } from "../parts/model_detail.js";
 import { ModelInstalls } from "../parts/model_installs.js";
 
-const TYPES = ["main", "lora", "vae", "text_encoder", "tokenizer", "upscaler", "classifier"];
+const TYPES = ["main", "lora", "vae", "text_encoder", "tokenizer", "upscaler", "classifier", "image_encoder", "image_prompt"];
 const text = (name) => (a, b) => (a[name] || "").localeCompare(b[name] || "") || a.name.localeCompare(b.name);
 const SORTS = { name: text("name"), type: text("type"), variant: text("variant"), format: text("format"), path: text("path"), added: text("installed_at"),
   size: (a, b) => (a.bytes || 0) - (b.bytes || 0) };
