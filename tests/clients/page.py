@@ -89,6 +89,34 @@ def regions(page):
     shown(page).get_by_text("Advanced", exact=True).click()
 
 
+def image_prompts(page):
+    shown(page).locator("[data-name=prompt]").fill("a white background")
+    shown(page).get_by_text("Advanced", exact=True).click()
+    prompts = shown(page).get_by_role("group", name="Images as prompts")
+    expected = len(problems)
+    prompts.locator("input[type=file]").set_input_files([file_of("a.png", png(64, 64, lambda x, y: (200, 4 * y, 0)))])
+    check("an image prompt is listed", wait_until(lambda: prompts.locator(".image-prompts img").count() == 1))
+    prompts.get_by_label("Strength", exact=True).fill("0.5")
+    shown(page).locator("button.primary").click()
+    refused = lambda: "needs an image-prompt adapter" in page.locator("#toasts").inner_text()
+    check("without an adapter the request is refused with what to do", wait_until(refused), page.locator("#toasts").inner_text())
+    page.evaluate("document.getElementById('toasts').replaceChildren()")
+    reload(page)
+    shown(page).get_by_text("Advanced", exact=True).click()
+    check("a reload keeps the image prompt", prompts.get_by_label("Strength", exact=True).input_value() == "0.5")
+    prompts.get_by_label("Remove image prompt 1").click()
+    check("an image prompt can be removed", prompts.locator(".image-prompts img").count() == 0)
+    del problems[expected:]  # the refused request
+    detail = shown(page).get_by_role("group", name="Detail pass")
+    detail.get_by_label("Rectangles").fill("0,0,64,64 64,64,32,32")
+    shown(page).locator("button.primary").click()
+    sent = ["0,0,64,64", "64,64,32,32"]
+    check("the request has the rectangles of the detail pass", wait_until(lambda: get("/api/v1/jobs?limit=1")["items"][0]["request"].get("detail_box") == sent))
+    finished(page)
+    detail.get_by_label("Rectangles").fill("")
+    shown(page).get_by_text("Advanced", exact=True).click()
+
+
 def prompt_tools(page):
     tab(page, "generate")
     prompt = shown(page).locator("[data-name=prompt]")
@@ -187,7 +215,7 @@ def editing(page):
     check("editing needs an image", "image" in shown(page).locator(".error").first.inner_text())
     image = urllib.request.urlopen(URL + get("/api/v1/jobs?state=completed&limit=1")["items"][0]["images"][0]["url"]).read()
     blue = png(64, 64, lambda x, y: (0, 0, 255))
-    shown(page).locator("input[type=file]").set_input_files([file_of("a.png", image), file_of("b.png", blue)])
+    shown(page).locator("input[type=file]").first.set_input_files([file_of("a.png", image), file_of("b.png", blue)])
     check("chosen images are listed in order", wait_until(lambda: shown(page).locator(".references li").count() == 2))
     order = lambda: [p["asset"] for p in draft(page, "references").get("pictures", [])]
     before = order()
@@ -277,7 +305,7 @@ def mask_tools(page):
     tab(page, "inpaint")
     blue, red = (20, 40, 200), (140, 40, 80)
     image = png(128, 128, lambda x, y: blue if x < 64 or (96 <= x < 104 and 96 <= y < 104) else red)
-    shown(page).locator("input[type=file]").set_input_files([{"name": "halves.png", "mimeType": "image/png", "buffer": image}])
+    shown(page).locator(".work input[type=file]").set_input_files([{"name": "halves.png", "mimeType": "image/png", "buffer": image}])
     canvas = shown(page).locator("canvas")
     wait_until(lambda: (draft(page, "inpaint").get("picture") or {}).get("width") == 128)
     time.sleep(0.3)
@@ -708,7 +736,7 @@ with sync_playwright() as playwright:
     page = None
     alone = {keyboard_only, connection, weight, language, looks, dialogs, locked_server}  # they open pages of their own
     own_server = {page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.new_person, page_resilience.many_generations, page_resilience.many_images}
-    steps = [first_image, sizes_and_batches, regions, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, training_stop, projects, elements, archives, shots, two_windows,
+    steps = [first_image, sizes_and_batches, regions, image_prompts, prompt_tools, grid, queue, cancelling, editing, inpainting, mask_tools, gallery, training, model_details, training_stop, projects, elements, archives, shots, two_windows,
              keyboard_only, connection, page_resilience.new_person, page_models.installing, page_models.upkeep, page_studio.masks, page_shots.rewriting, page_resilience.many_images, page_resilience.many_generations, weight, language, looks, dialogs, locked_server]
     # Steps that need what not every build has.
     needs = {elements: "/api/v1/resolve", shots: "/api/v1/shots/{id}", dialogs: "/api/v1/shots/{id}", archives: "/api/v1/projects/import", page_studio.masks: "/api/v1/mask/text"}

@@ -111,7 +111,7 @@ def masks(browser, program):
             service.is_away = True
             page = open_page(browser, server.url)
             tab(page, "inpaint")
-            shown(page).locator("input[type=file]").first.set_input_files([file_of("a.png", png(64, 64, lambda x, y: (x, y, 90)))])
+            shown(page).locator(".work input[type=file]").set_input_files([file_of("a.png", png(64, 64, lambda x, y: (x, y, 90)))])
             words = shown(page).get_by_label("Select by words")
             check("a mask service that is offline is said in words", wait_until(lambda: "offline" in shown(page).locator(".finder").inner_text()) and words.is_disabled()
                   and shown(page).get_by_label("Select by a click").is_disabled(), shown(page).locator(".finder").inner_text())

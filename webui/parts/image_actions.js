@@ -10,6 +10,8 @@ export function sendTo(to, detail) {
   document.dispatchEvent(new CustomEvent("flux2:send", { detail: { to, ...detail } }));
 }
 
+const thumbOf = (asset) => `/api/v1/assets/ast_${asset.replace(/^asset:(ast_)?/, "")}/thumb`;
+
 // The settings of a job as its form would hold them. What the server filled in is included, so that the image comes out equal.
 export function settingsOf(job, { seed }) {
   const r = job.resolved || job.request || {};
@@ -19,8 +21,13 @@ export function settingsOf(job, { seed }) {
   if (job.request?.model) settings.model = job.request.model;
   settings.tile = r.tile ?? "";
   settings.regions = (job.request?.regions || []).filter((region) => region.box).map(({ prompt, box }) => ({ prompt, x: box[0], y: box[1], w: box[2], h: box[3] }));
+  settings.image_prompts = (job.request?.image_prompts || []).map(({ image, strength = "", from = "", to = "" }) => ({ asset: image, thumb: thumbOf(image), strength, from, to }));
+  settings.image_prompt_adapter = job.request?.image_prompt_adapter ?? "";
   settings.hires = r.hires ?? "";
   settings.hires_strength = r.hires_strength ?? "";
+  settings.detail_boxes = (job.request?.detail_box || []).join(" ");
+  settings.detail_strength = job.request?.detail_strength ?? "";
+  settings.detail_mask = job.request?.detail_mask ? { asset: job.request.detail_mask, thumb: thumbOf(job.request.detail_mask) } : null;
   [settings.variation_seed, settings.variation_strength] = (r.variation ?? ":").split(":");
   return settings;
 }

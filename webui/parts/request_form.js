@@ -6,6 +6,8 @@ import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
+import { DetailPass } from "./detail_pass.js";
+import { ImagePromptList } from "./image_prompt_list.js";
 import { canRewrite, expandPrompt } from "./prompt_rewriter.js";
 import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
 import { RegionList } from "./region_list.js";
@@ -34,6 +36,18 @@ export class RequestForm {
       this.draft.regions = regions;
       this.#changed();
     });
+    this.detail = new DetailPass(
+      () => ({ boxes: this.draft.detail_boxes ?? "", strength: this.draft.detail_strength ?? "", mask: this.draft.detail_mask ?? null }),
+      ({ boxes, strength, mask }) => {
+        Object.assign(this.draft, { detail_boxes: boxes, detail_strength: strength, detail_mask: mask });
+        this.#changed();
+      });
+    this.imagePrompts = new ImagePromptList(() => ({ adapter: this.draft.image_prompt_adapter ?? "", images: this.draft.image_prompts ?? [] }),
+      ({ adapter, images }) => {
+        this.draft.image_prompt_adapter = adapter;
+        this.draft.image_prompts = images;
+        this.#changed();
+      });
     this.loraList = h("div", { class: "loras" });
     this.defaultsHost = h("div", { class: "row" });
     this.negativeHost = h("div");
@@ -54,6 +68,8 @@ export class RequestForm {
     }
     this.templates.show();
     this.regions.show();
+    this.imagePrompts.show();
+    this.detail.show();
     this.#showLoras();
   }
 
@@ -78,8 +94,10 @@ export class RequestForm {
       request.hires = parseFloat(d.hires);
       if (d.hires_strength) request.hires_strength = parseFloat(d.hires_strength);
     }
+    if (this.hasSize) Object.assign(request, this.detail.request());
     const regions = this.hasSize ? this.regions.request() : [];
     if (regions.length) request.regions = regions;
+    Object.assign(request, this.imagePrompts.request());
     if (d.negative && store.defaults(this.model()).negative) request.negative = d.negative;
     if (store.project !== "default") request.project_id = store.project;
     this.templates.apply(request);
@@ -222,7 +240,7 @@ export class RequestForm {
           { hint: t("variation.hint") })),
       this.hasSize ? h("div", { class: "row" }, this.#share("hires", { min: 1, max: 4, step: 0.25, placeholder: t("strength.off") }, t("hires.hint")),
         this.#share("hires_strength", { min: 0, max: 1, step: 0.05, placeholder: "0.3" })) : null,
-      this.hasSize ? this.regions.element : null);
+      this.hasSize ? this.detail.element : null, this.hasSize ? this.regions.element : null, this.imagePrompts.element);
   }
 
   #share(name, attributes, hint = "") {
