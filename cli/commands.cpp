@@ -226,7 +226,6 @@ const std::vector<Command>& commands() {
        {"flux2 train cats.toml --preset character --sample_prompts prompts.txt --output_name cats",
         "flux2 train -m flux.2-klein-base-4b --dataset_config data.toml --network_dim 16 --network_alpha 16 --learning_rate 1e-4 "
         "--timestep_sampling flux2_shift --max_train_steps 1000 --save_every_n_steps 250 --save_state",
-        "flux2 train cats.toml --preset character --output_name cats --resume",
         "flux2 train photos.toml --kind image_prompt --image_prompt_encoder clip-vit-large-patch14 --output_name ip"},
        run_train,
        "Makes the caches that are missing, then trains. Options have the names of musubi-tuner. Ctrl-C saves and ends; the same "
