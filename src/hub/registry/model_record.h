@@ -66,8 +66,8 @@ struct ModelRecord {
   } components;
   std::vector<std::string> related;  // keys of other records that people linked to this one
   struct Probe {                     // what the header says; 0 where it does not apply
-    // context_dim is the width of the text of a transformer, of the projected vector of an image encoder, and of the vector that an
-    // image-prompt adapter reads.
+    // context_dim is the width of the text of a transformer, of the projected vector of an image encoder, and of the vector that
+    // an image-prompt adapter reads.
     int64_t hidden = 0, double_blocks = 0, single_blocks = 0, context_dim = 0, tensors = 0;
     std::optional<bool> distilled;
   } probe;
