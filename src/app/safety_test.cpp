@@ -261,6 +261,16 @@ TEST_F(SafetyChecks, RegionsAreCheckedToo) {
   EXPECT_EQ(refusal(*safety(), request), "Refused: reference image 1 of region 2 was refused by the safety check (nsfw)");
 }
 
+TEST_F(SafetyChecks, ImagePromptsAreCheckedToo) {
+  ResolvedRequest request = resolved();
+  request.image_prompts.images = {{.image = std::make_shared<const Image>(grey(16, 1)), .prepared = nullptr, .record = {}}};
+  EXPECT_EQ(refusal(*safety(), request), "");
+  score_ = 0.9;
+  EXPECT_EQ(refusal(*safety(), request), "Refused: image prompt 1 was refused by the safety check (nsfw)");
+  settings_.check.references = false;
+  EXPECT_EQ(refusal(*safety(), request), "");
+}
+
 TEST_F(SafetyChecks, ResultsAreRememberedByContent) {
   settings_.text = Text::Qwen;
   settings_.images = Images::NsfwAndMistral;
