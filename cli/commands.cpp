@@ -20,7 +20,6 @@ const std::vector<Command>& commands() {
        generate_options,
        {"flux2 generate \"a large red circle in the center on a blue background\" -o circle.png",
         "flux2 generate -m flux.2-klein-4b -p \"a lighthouse at dusk\" --size 16:9 --seed 7 --batch 4",
-        "flux2 generate \"a house\" --image-prompt sunset.png:0.8 --image-prompt-adapter colours.safetensors",
         "echo \"a castle on a pink background\" | flux2 generate -p - --preset best --show auto"},
        run_generate,
        "`flux2 \"a prompt\"` is short for this. The paths of the images are printed on stdout, one per line.",
@@ -32,7 +31,7 @@ const std::vector<Command>& commands() {
        generate_options,
        {"flux2 edit -i photo.png \"make it winter\" -o winter.png",
         "flux2 edit -i room.jpg -i chair.jpg \"put the chair of image 2 into the room of image 1\" --match 1",
-        "flux2 edit -i sketch.png \"an oil painting of this\" --size 1024 --seed 7 --batch 4"},
+        "flux2 edit -i sketch.png \"an oil painting of this\" --image-prompt sunset.png:0.8 --image-prompt-adapter colours"},
        run_edit,
        "The result has the size of the first reference unless a size is given. generate accepts references too; edit requires "
        "one.",
@@ -249,7 +248,7 @@ const std::vector<Command>& commands() {
        "model|gemm|quant|train|upscale|language [options]",
        bench_options,
        {"flux2 bench model --variant klein-4b --size 512 --quant int8", "flux2 bench gemm --rows 768 --threads 2 --json",
-        "flux2 bench quant --variant klein-4b --size 256", "flux2 bench language --variant klein-4b --quant int8"},
+        "flux2 bench language --variant klein-4b --quant int8"},
        run_bench,
        "Needs no model files. Times are medians. gemm: matrix products compared with the hardware limit and OpenBLAS; quant: "
        "the effect of each --quant on a step; train: one step of training a LoRA; upscale: enlarging an image; language: the "

@@ -475,29 +475,29 @@ std::vector<OptionGroup> vae_options() {
 }
 
 std::vector<OptionGroup> bench_options() {
-  return {
-      {"model, quant: every network, or one step in every quantisation, at real size with random weights",
-       {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev, tiny or dev-tiny (default: klein-4b)"},
-                   {"klein-4b", "klein-9b", "dev", "tiny", "dev-tiny"}),
-        {"size", 0, "PX|WxH", "size of the image, multiples of 16 (default: 1024; quant, upscale: 256)"},
-        {"batch", 'b', "N", "images in one step (default: 1)"},
-        {"refs", 0, "N", "reference images of the same size in a step (default: 0)"},
-        {"repeat", 0, "N", "number of passes; the result is their median (default: 10, on a CPU 3)"},
-        {"only", 0, "LIST", "what to measure: text, step, decode, encode, picture; gemm: f32, bf16, int8, … (default: all)"},
-        {"per-op", 0, "", "on a GPU: how much time each op takes"}}},
-      {"train: forward, loss and the gradients of adapters on every linear layer of the blocks",
-       {{"rank", 0, "N", "rank of the adapters (default: 32)"},
-        {"checkpoint", 0, "", "compute each block a second time for its gradient instead of keeping its tensors"}}},
-      {"upscale: an upscaler (RRDBNet) of real size with random weights", {{"scale", 0, "N", "1, 2 or 4 (default: 4)"}}},
-      {"language: the language model that belongs to a variant, with random weights",
-       {{"prompt-tokens", 0, "N", "tokens of the prompt (default: 64)"}, {"tokens", 0, "N", "tokens to write (default: 32)"}}},
-      {"gemm: the CPU's matrix products on klein-4B's shapes",
-       {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
-        {"seconds", 0, "S", "time to measure each product for (default: 0.5)"}}},
-      {"Device",
-       {option("device"), option("threads", 't'), option("quant"), option("max_ram"), option("max_vram"), option("offload"),
-        option("profile")}},
-      control_group()};
+  return {{"model, quant: every network, or one step in every quantisation, at real size with random weights",
+           {with_words({"variant", 0, "NAME", "klein-4b, klein-9b, dev, tiny or dev-tiny (default: klein-4b)"},
+                       {"klein-4b", "klein-9b", "dev", "tiny", "dev-tiny"}),
+            {"size", 0, "PX|WxH", "size of the image, multiples of 16 (default: 1024; quant, upscale: 256)"},
+            {"batch", 'b', "N", "images in one step (default: 1)"},
+            {"refs", 0, "N", "reference images of the same size in a step (default: 0)"},
+            {"repeat", 0, "N", "number of passes; the result is their median (default: 10, on a CPU 3)"},
+            {"only", 0, "LIST", "what to measure: text, step, decode, encode, picture; gemm: f32, bf16, int8, … (default: all)"},
+            {"per-op", 0, "", "on a GPU: how much time each op takes"}}},
+          {"train: forward, loss and the gradients of adapters on every linear layer of the blocks",
+           {{"rank", 0, "N", "rank of the adapters (default: 32)"},
+            {"checkpoint", 0, "", "compute each block a second time for its gradient instead of keeping its tensors"}}},
+          {"upscale: an upscaler (RRDBNet) of real size with random weights", {{"scale", 0, "N", "1, 2 or 4 (default: 4)"}}},
+          {"language: the language model that belongs to a variant, with random weights",
+           {rare({"prompt-tokens", 0, "N", "tokens of the prompt (default: 64)"}),
+            {"tokens", 0, "N", "tokens to write (default: 32)"}}},
+          {"gemm: the CPU's matrix products on klein-4B's shapes",
+           {{"rows", 0, "N", "rows of the activations (default: 768 and 1536)"},
+            {"seconds", 0, "S", "time to measure each product for (default: 0.5)"}}},
+          {"Device",
+           {option("device"), option("threads", 't'), option("quant"), option("max_ram"), option("max_vram"), option("offload"),
+            option("profile")}},
+          control_group()};
 }
 
 std::vector<OptionGroup> convert_options() {
