@@ -2,16 +2,22 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <climits>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "base/rng.h"
+#include "engine/image_prompt_adapter.h"
 #include "tests/support/golden.h"
+#include "tests/support/random_image_prompt.h"
 
 namespace flux2 {
 namespace {
+
+constexpr int64_t kFeatureWidth = 8;  // of the vectors of image prompts
 
 class RandomRequests {
  public:
@@ -46,6 +52,8 @@ class RandomRequests {
     }
     if (rarely())
       for (uint64_t n = rarely() ? 17 : below(4); n > 0; --n) r.regions.push_back(region());
+    if (rarely())
+      for (uint64_t n = rarely() ? 65 : below(4); n > 0; --n) r.image_prompts.push_back(image_prompt());
     r.tile_x = rarely() && rarely();
     if (rarely()) r.given_text = tensor();
     if (rarely()) r.given_negative = tensor();
@@ -86,6 +94,13 @@ class RandomRequests {
     if (rarely()) region.references.push_back(planes());
     return region;
   }
+  ImagePrompt image_prompt() {
+    const auto value = static_cast<float>(rarely() ? number() : 0.5);
+    return {.feature = std::vector<float>(rarely() ? below(20) : uint64_t{kFeatureWidth}, value),
+            .strength = rarely() ? number() : 0.75,
+            .from = rarely() ? number() : 0,
+            .to = rarely() ? number() : 1};
+  }
   Tensor tensor() {
     const int64_t width = one_of<int64_t>({0, 1, 2, 96, 128});
     Shape shape = one_of<Shape>({{}, {0}, {0, width}, {3, width}, {128, 2, 2}, {128, 2, 2}, {128, 0, 2}, {1, 128, 2, 2}});
@@ -110,13 +125,28 @@ ModelFiles quick_model() {
   return files;
 }
 
+std::filesystem::path adapter_for(const Session& session, ImagePromptForm form, const std::filesystem::path& file) {
+  const Flux2Config& model = session.models.transformer.config();
+  ImagePromptConfig config;
+  config.feature_width = kFeatureWidth;
+  config.hidden = model.hidden;
+  config.form = form;
+  config.double_blocks = form == ImagePromptForm::Decoupled ? model.double_blocks : 0;
+  return test::write_random_image_prompt(file, config);
+}
+
 TEST(AnyRequest, IsRefusedOrRuns) {
   constexpr int kRequests = 3000;
   const Engine engine({.device = "cpu", .threads = 1});
   const auto session = engine.open(quick_model());
+  const auto folder = std::filesystem::path(testing::TempDir());
+  const std::array adapters = {adapter_for(*session, ImagePromptForm::Tokens, folder / "any-request-tokens.safetensors"),
+                               adapter_for(*session, ImagePromptForm::Decoupled, folder / "any-request-keys.safetensors"),
+                               std::filesystem::path()};
   RandomRequests random(42);
   int refused = 0, ran = 0, stopped = 0;
   for (int i = 0; i < kRequests; ++i) {
+    if (i % 200 == 0) use_image_prompt(*session, adapters[static_cast<size_t>(i / 200) % adapters.size()]);
     const Request request = random.next();
     const auto start = std::chrono::steady_clock::now();
     Progress progress;
