@@ -43,6 +43,29 @@ def prepare(browser, server, program):
     page.context.close()
 
 
+def open_enlarge(page):
+    page.locator(".cell:has(img)").first.click()
+    page.locator("dialog").get_by_role("button", name="Enlarge").click()
+
+
+def enlarge(page):
+    open_enlarge(page)
+    dialog = page.locator("dialog", has_text="Enlarge an image")
+    check("without an upscaler, enlarging interpolates and says so", "No upscaler is installed" in dialog.inner_text())
+    width = int(dialog.locator("form").inner_text().split("Result: ")[1].split(" ")[0]) // 2
+    dialog.get_by_label("Scale").select_option("4")
+    dialog.get_by_role("button", name="Enlarge").click()
+    image = dialog.locator(".enlarged img")
+    image.wait_for()
+    check("an enlarged image has the size that was promised", wait_until(lambda: image.evaluate("i => i.naturalWidth") == 4 * width), width)
+    with page.expect_download() as download:
+        dialog.get_by_text("Download", exact=True).click()
+    check("it can be downloaded under a name of its own", download.value.suggested_filename.endswith("-x4.png"), download.value.suggested_filename)
+    dialog.get_by_text("Edit", exact=True).click()
+    check("it can be edited", wait_until(lambda: page.locator("dialog").count() == 0 and page.evaluate("location.hash") == "#edit" and shown(page).locator("img").count() > 0))
+    tab(page, "gallery")
+
+
 def look_at_all(page, scheme, size, shots):
     axe = Axe()
     dialog = page.locator("dialog")
@@ -72,6 +95,9 @@ def look_at_all(page, scheme, size, shots):
     tab(page, "gallery")
     page.locator(".cell:has(img)").first.wait_for()
     look("image", lambda: page.locator(".cell:has(img)").first.click(), lambda: dialog.locator("dt").count() > 3)
+    look("enlarge", lambda: open_enlarge(page), lambda: dialog.get_by_label("Scale").is_visible())
+    if scheme == "light":
+        enlarge(page)
     tab(page, "elements")
     look("new element", lambda: press("New element"))
     look("element", lambda: shown(page).get_by_label("Edit Ann").click())

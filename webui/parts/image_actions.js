@@ -2,6 +2,7 @@
 import { h } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { t } from "../lib/text.js";
+import { enlarge } from "./enlarge.js";
 import { attempt } from "./messages.js";
 
 // Tabs listen to these: { to: "edit", image } or { to: "generate", settings }.
@@ -59,6 +60,7 @@ export function imageActions(job, image) {
     button("image.download_plain", "download", () => attempt(() => downloadPlain(image.url, name))),
     button("image.edit", "edit", () => sendTo("edit", { picture })),
     button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture, prompt: job.request?.prompt })),
+    button("image.enlarge", "fit", () => enlarge(picture, name, (asset) => sendTo("edit", { picture: pictureOfAsset(asset) }))),
     button("image.reuse", "generate", () => sendTo("generate", { settings: settingsOf(job, { seed: image.seed }) })),
     button("image.remix", "dice", () => sendTo("generate", { settings: settingsOf(job, { seed: "" }) })),
   ];
