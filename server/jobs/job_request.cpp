@@ -10,8 +10,8 @@
 #include <random>
 
 #include "app/adapters.h"
+#include "app/image_prompt_files.h"
 #include "app/request_limits.h"
-#include "app/resolve_image_prompts.h"
 #include "base/base64.h"
 #include "base/foreign_text.h"
 #include "base/sha256.h"

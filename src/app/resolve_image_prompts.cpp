@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "app/registry_access.h"
+#include "app/image_prompt_files.h"
 #include "base/error.h"
 #include "base/file_hash.h"
 #include "base/foreign_text.h"
@@ -28,17 +28,6 @@ constexpr const char* kUsualEncoder = "clip-vit-large-patch14";
 const char* field_of(ImagePromptPart part) {
   return part == ImagePromptPart::Adapter ? "image_prompt_adapter" : "image_prompt_encoder";
 }
-const char* name_of(ImagePromptPart part) { return part == ImagePromptPart::Adapter ? "image-prompt adapter" : "image encoder"; }
-
-std::vector<ModelRecord> registered(ImagePromptPart part, const AppContext& context) {
-  const ModelType type = part == ImagePromptPart::Adapter ? ModelType::ImagePrompt : ModelType::ImageEncoder;
-  std::vector<ModelRecord> found;
-  if (const auto registry = look_into_registry(context))
-    for (const ModelRecord& r : registry->all())
-      if (r.type == type && r.state == ModelState::Ready && path_exists(r.path)) found.push_back(r);
-  std::sort(found.begin(), found.end(), [](const ModelRecord& a, const ModelRecord& b) { return a.name < b.name; });
-  return found;
-}
 
 std::vector<std::string> names_of(const std::vector<ModelRecord>& records) {
   std::vector<std::string> names;
@@ -46,40 +35,15 @@ std::vector<std::string> names_of(const std::vector<ModelRecord>& records) {
   return names;
 }
 
-// The file of weights in a folder: the usual name, else the only one.
-fs::path weights_file(const fs::path& path) {
-  if (!is_folder(path)) return path;
-  if (const fs::path usual = path / "model.safetensors"; is_file(usual)) return usual;
-  std::vector<fs::path> files;
-  std::error_code failure;
-  for (fs::directory_iterator entry(path, failure), end; !failure && entry != end; entry.increment(failure))
-    if (entry->path().extension() == ".safetensors") files.push_back(entry->path());
-  check(files.size() == 1, "the folder {} contains {} .safetensors files; name the one to use", path.string(), files.size());
-  return files[0];
-}
-
-Error not_found(ImagePromptPart part, const std::string& text, const std::string& origin, const AppContext& context) {
-  const auto near = nearest_words(text, names_of(registered(part, context)), 3);
-  const std::string others = near.empty() ? "" : fmt::format("the nearest registered ones are {}; ", fmt::join(near, ", "));
-  return {ErrorCode::NotFound, fmt::format("{}: there is no {} named {}", origin, name_of(part), printable(text)),
-          Hint(others + "{0} lists those that are registered", {run_command("models list")})};
-}
-
-fs::path registered_file(ImagePromptPart part, const std::string& name, const std::string& origin, const AppContext& context) {
-  for (const ModelRecord& r : registered(part, context))
-    if (r.name == name || r.key == name) return weights_file(r.path);
-  throw not_found(part, name, origin, context);
-}
-
 fs::path file_of(ImagePromptPart part, const std::string& text, const std::string& origin, const AppContext& context) {
-  if (path_exists(text)) return in_context(origin, [&] { return weights_file(text); });
-  return registered_file(part, text, origin, context);
+  if (path_exists(text)) return in_context(origin, [&] { return file_of_weights(text); });
+  return registered_image_prompt_part(part, text, origin, context);
 }
 
 fs::path chosen_adapter(const RequestSpec& spec, const AppContext& context) {
   if (spec.image_prompt_adapter)
     return file_of(ImagePromptPart::Adapter, *spec.image_prompt_adapter, spec.origin("image_prompt_adapter"), context);
-  const std::vector<std::string> names = names_of(registered(ImagePromptPart::Adapter, context));
+  const std::vector<std::string> names = names_of(registered_image_prompt_parts(ImagePromptPart::Adapter, context));
   throw Error(ErrorCode::InvalidArgument,
               spec.origin("image_prompt") + ": an image prompt needs an image-prompt adapter that was trained for this model",
               names.empty() ? Hint("name its file with {0}; {1} trains one",
@@ -100,9 +64,9 @@ Hint how_to_get_encoder() {
 // Of the registered encoders that fit, the one with the name that the adapter states, else the first.
 fs::path fitting_encoder(const RequestSpec& spec, const ImagePromptConfig& adapter, const AppContext& context, const Log& log) {
   std::vector<ModelRecord> fitting;
-  for (const ModelRecord& r : registered(ImagePromptPart::Encoder, context)) {
+  for (const ModelRecord& r : registered_image_prompt_parts(ImagePromptPart::Encoder, context)) {
     try {
-      if (width_of(detect_clip(*open_weights(weights_file(r.path))), adapter.feature) == adapter.feature_width)
+      if (width_of(detect_clip(*open_weights(file_of_weights(r.path))), adapter.feature) == adapter.feature_width)
         fitting.push_back(r);
     } catch (const Error& e) {
       log.debug("the image encoder {} is not used: {}", r.name, e.what());
@@ -115,14 +79,14 @@ fs::path fitting_encoder(const RequestSpec& spec, const ImagePromptConfig& adapt
                             spec.origin("image_prompt"), adapter.feature_width, printable(adapter.encoder)),
                 how_to_get_encoder());
   const auto same = [&](const ModelRecord& r) {
-    return r.name == adapter.encoder || recorded_name(weights_file(r.path)) == adapter.encoder;
+    return r.name == adapter.encoder || recorded_name(file_of_weights(r.path)) == adapter.encoder;
   };
   const auto named = std::find_if(fitting.begin(), fitting.end(), same);
   const ModelRecord& chosen = named == fitting.end() ? fitting.front() : *named;
   if (named == fitting.end())
     log.warn("the image-prompt adapter was trained with the encoder {}; {} is used, which fits, but may not be the same",
              printable(adapter.encoder), chosen.name);
-  return weights_file(chosen.path);
+  return file_of_weights(chosen.path);
 }
 
 fs::path chosen_encoder(const RequestSpec& spec, const ImagePromptConfig& adapter, const AppContext& context, const Log& log) {
@@ -154,17 +118,6 @@ void refuse_combinations(const RequestSpec& spec, const ImagePromptConfig& adapt
 }
 
 }  // namespace
-
-fs::path registered_image_prompt_part(ImagePromptPart part, const std::string& name, const std::string& origin,
-                                      const AppContext& context) {
-  return registered_file(part, name, origin, context);
-}
-
-std::string recorded_name(const fs::path& weights) {
-  const fs::path file = fs::absolute(weights);
-  const std::string stem = file.stem().string(), folder = file.parent_path().filename().string();
-  return (stem == "model" || stem == "pytorch_model") && !folder.empty() ? folder : stem;
-}
 
 void resolve_image_prompts(const RequestSpec& spec, const ModelFiles& model, const AppContext& context, const Log& log,
                            InputImages& images, ResolvedRequest& resolved) {
@@ -216,9 +169,9 @@ std::string find_weights(ImagePromptPart part, const WeightsRecord& weights, con
       for (const fs::path& file : {folder / (weights.name + ".safetensors"), folder / weights.name / "model.safetensors"})
         if (is_file(file) && sha256_of_file(file) == weights.sha256) return fs::absolute(file).string();
   const fs::path hashes = data_path(context.environment, "cache/hashes.json");
-  for (const ModelRecord& r : registered(part, context)) {
+  for (const ModelRecord& r : registered_image_prompt_parts(part, context)) {
     try {
-      const fs::path file = weights_file(r.path);
+      const fs::path file = file_of_weights(r.path);
       if (remembered_hash(file, hashes, std::numeric_limits<uint64_t>::max()) == weights.sha256) return file.string();
     } catch (const Error&) {  // one that cannot be read is not the one
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "app/context.h"
@@ -14,15 +13,6 @@ namespace flux2 {
 // or if something else in the request rules out image prompts. Called last, because adapters decide how references are used.
 void resolve_image_prompts(const RequestSpec& spec, const ModelFiles& model, const AppContext& context, const Log& log,
                            InputImages& images, ResolvedRequest& resolved);
-
-// The file of a registered image-prompt adapter or of a registered encoder, by name alone: for requests that may not name paths.
-// `origin` is for messages. Throws NotFound.
-enum class ImagePromptPart { Adapter, Encoder };
-std::filesystem::path registered_image_prompt_part(ImagePromptPart part, const std::string& name, const std::string& origin,
-                                                   const AppContext& context);
-
-// How records call a file of weights: by its own name, or by that of its folder if every such file is called "model".
-std::string recorded_name(const std::filesystem::path& weights);
 
 // The image prompts, the adapter and the encoder of a recorded image, as far as `settings` give no others. They are found beside
 // the image or in the current folder, by name and content, and adapter and encoder also among the registered ones, by content.

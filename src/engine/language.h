@@ -22,7 +22,8 @@ struct LoadedLanguage {
 // at images; Incompatible if the file has no such part.
 LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees = false);
 
-// Keeps the output matrix in 8 bits beside what is there, on a CPU whose other matrices are quantised: every token reads all of it.
+// Keeps the output matrix in 8 bits beside what is there, on a CPU whose other matrices are quantised: every token reads all of
+// it.
 void quantise_head(LanguageModel& model, const Engine& engine, Quant others, Stream& stream);
 
 // What the vision tower makes of an image, as rows of the language model, and how they are arranged.

@@ -82,8 +82,8 @@ SynthModel model_of(const SynthOptions& o) {
   } else if (const auto variant = find_variant(o.variant)) {
     m = published_model(*variant);
   } else {
-    fail(ErrorCode::InvalidArgument, "unknown model variant {}; use tiny, dev-tiny, a published id, clip-tiny or clip-vit-large-patch14",
-         o.variant);
+    fail(ErrorCode::InvalidArgument,
+         "unknown model variant {}; use tiny, dev-tiny, a published id, clip-tiny or clip-vit-large-patch14", o.variant);
   }
   if (o.base && m.distilled) {
     m.distilled = false;

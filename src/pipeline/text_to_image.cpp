@@ -257,8 +257,8 @@ TextConditions text_of_group(const std::vector<TextConditions>& texts, std::span
 
 bool can_run_together(const Request& a, const Request& b) {
   const auto plain = [](const Request& r) {
-    return r.references.empty() && !r.canvas && r.regions.empty() && r.image_prompts.empty() && !r.given_text.defined() && !r.given_negative.defined() &&
-           !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
+    return r.references.empty() && !r.canvas && r.regions.empty() && r.image_prompts.empty() && !r.given_text.defined() &&
+           !r.given_negative.defined() && !r.given_noise.defined() && !r.given_latents.defined() && r.decode;
   };
   return plain(a) && plain(b) && a.width == b.width && a.height == b.height && a.steps == b.steps && a.guidance == b.guidance &&
          a.cfg == b.cfg && a.sampler == b.sampler && a.sigmas() == b.sigmas() && a.time_rounding == b.time_rounding &&
