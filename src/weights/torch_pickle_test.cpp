@@ -31,7 +31,7 @@ std::string saved_by_torch(const std::string& name) {
 
 std::string number(uint64_t value, int size) {
   std::string text;
-  for (int i = 0; i < size; ++i) text += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < size; ++i, value >>= 8) text += static_cast<char>(value);
   return text;
 }
 
