@@ -38,10 +38,11 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// The alignment of the address, as the library expects it: the largest power of two up to 256 that divides it.
-uint32_t alignment_of(const void* p) {
-  const auto address = reinterpret_cast<uintptr_t>(p);
-  return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
+// The alignment of all matrices of a batch, as the library expects it: the largest power of two up to 256 that divides their
+// addresses.
+uint32_t alignment_of(const Matrix& m) {
+  const auto bits = reinterpret_cast<uintptr_t>(m.data) | static_cast<uintptr_t>(bytes_for(m.dtype, m.batch_stride));
+  return static_cast<uint32_t>(std::min<uintptr_t>(bits & (~bits + 1), 256));
 }
 
 bool is_capturing(cudaStream_t stream) {
@@ -71,10 +72,13 @@ class Scratch {
 class Layout {
  public:
   // A row-major matrix is a column-major one with rows and columns exchanged.
-  explicit Layout(const Matrix& m) {
+  Layout(const Matrix& m, int64_t batches) {
     check_cublas(cublasLtMatrixLayoutCreate(&handle_, type_of(m.dtype), static_cast<uint64_t>(m.columns),
                                             static_cast<uint64_t>(m.rows), m.row_stride),
                  "describing a matrix");
+    if (batches == 1) return;
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batches));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.batch_stride);
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
@@ -82,6 +86,11 @@ class Layout {
   operator cublasLtMatrixLayout_t() const { return handle_; }
 
  private:
+  template <class T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+    check_cublas(cublasLtMatrixLayoutSetAttribute(handle_, attribute, &value, sizeof(value)), "describing a matrix");
+  }
+
   cublasLtMatrixLayout_t handle_ = nullptr;
 };
 
@@ -127,7 +136,8 @@ class Preference {
 
 // The library is column-major: it computes yᵀ = bᵀ · aᵀ, so our b is its first operand.
 struct Cublas::Plan {
-  explicit Plan(const Product& p) : operation(p.a.dtype == DType::I8), first(p.b), second(p.a), result(p.y) {
+  explicit Plan(const Product& p)
+      : operation(p.a.dtype == DType::I8), first(p.b, p.batches), second(p.a, p.batches), result(p.y, p.batches) {
     operation.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     operation.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.bias) {
@@ -189,9 +199,13 @@ const Cublas::Plan& Cublas::plan_for(const Product& p) {
                    p.transpose_a,
                    p.transpose_b,
                    (p.bias != nullptr) + 2 * p.add,
-                   alignment_of(p.a.data),
-                   alignment_of(p.b.data),
-                   alignment_of(p.y.data)};
+                   alignment_of(p.a),
+                   alignment_of(p.b),
+                   alignment_of(p.y),
+                   p.batches,
+                   p.a.batch_stride,
+                   p.b.batch_stride,
+                   p.y.batch_stride};
   if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
 
   auto plan = std::make_unique<Plan>(p);
@@ -216,14 +230,15 @@ cublasLtMatmulAlgo_t Cublas::choose(const Plan& plan, const Product& p) const {
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Partial sums of a split product are added in F32 and in a fixed order.
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y.data));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y.data));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.y));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.y));
 
   // A product that adds to its result is timed with its result elsewhere.
   const bool may_time = remembered_.active() && !is_capturing(stream_);
-  const Scratch elsewhere(may_time && p.add ? static_cast<size_t>(bytes_for(p.y.dtype, p.y.rows * p.y.row_stride)) : 0);
+  const int64_t extent = (p.batches - 1) * p.y.batch_stride + p.y.rows * p.y.row_stride;
+  const Scratch elsewhere(may_time && p.add ? static_cast<size_t>(bytes_for(p.y.dtype, extent)) : 0);
   const bool timed = may_time && (!p.add || elsewhere.get());
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> choices{};
   int count = 0;

@@ -13,11 +13,11 @@
 
 namespace flux2 {
 
-// A row-major matrix in device memory; row_stride in elements.
+// A row-major matrix in device memory, or the first of several that lie batch_stride apart; strides in elements.
 struct Matrix {
   void* data;
   DType dtype;  // F32, BF16, F8_E4M3 or I8; a result also I32
-  int64_t rows, columns, row_stride;
+  int64_t rows, columns, row_stride, batch_stride = 0;
 };
 
 // cuBLASLt on one stream: products of row-major matrices summed in F32, without TF32. The algorithm for a shape is the
@@ -32,7 +32,8 @@ class Cublas {
   // y[M, N] = factor · a · b (+ bias[N]) (+ y, when `add`), where a is [M, K], or [K, M] when transpose_a, and b is [K, N], or
   // [N, K] when transpose_b. a and b have one dtype; y has it too, or is F32. The bias is contiguous, 16-byte aligned, of y's
   // dtype. 8-bit operands: b is transposed, a is not. The product of I8 is I32. That of F8_E4M3 is F32, or BF16 where
-  // both have a factor for each row, [M] and [N], and the GPU applies those (scales_rows).
+  // both have a factor for each row, [M] and [N], and the GPU applies those (scales_rows). With `batches` it is as many products
+  // of matrices at equal distances.
   struct Product {
     Matrix a, b, y;
     bool transpose_a = false, transpose_b = false;
@@ -40,6 +41,7 @@ class Cublas {
     const void* bias = nullptr;
     bool add = false;
     const float *a_scales = nullptr, *b_scales = nullptr;
+    int64_t batches = 1;
   };
   void multiply(const Product& product);
 
@@ -50,7 +52,7 @@ class Cublas {
 
  private:
   struct Plan;
-  using Key = std::array<int64_t, 15>;
+  using Key = std::array<int64_t, 19>;
 
   const Plan& plan_for(const Product& product);
   cublasLtMatmulAlgo_t choose(const Plan& plan, const Product& product) const;

@@ -33,6 +33,11 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
   return late<cublasLtMatrixLayoutCreate>("cublasLtMatrixLayoutCreate")(layout, type, rows, columns, stride);
 }
 
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
+  return late<cublasLtMatrixLayoutSetAttribute>("cublasLtMatrixLayoutSetAttribute")(layout, attribute, value, bytes);
+}
+
 cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout) {
   return late<cublasLtMatrixLayoutDestroy>("cublasLtMatrixLayoutDestroy")(layout);
 }

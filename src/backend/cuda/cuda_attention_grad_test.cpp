@@ -55,6 +55,37 @@ TEST_F(CudaAttentionGradTest, HalfPrecisionAgreesWithSingle) {
   }
 }
 
+// A text encoder's attention: causal, with a mask, and heads that share keys. Many items are computed at once.
+TEST_F(CudaAttentionGradTest, EachItemOfABatchIsAsIfAlone) {
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    const int64_t batch = 37, length = 29, heads = 4, width = 24;
+    const Tensor q = random({batch, length, heads, width}, dtype), dy = random(q.shape(), dtype);
+    const Tensor k = random({batch, length, heads / 2, width}, dtype), v = random(k.shape(), dtype);
+    std::vector<int32_t> seen(static_cast<size_t>(batch * length), 1);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t i = length - b % 11; i < length; ++i) seen[static_cast<size_t>(b * length + i)] = 0;
+    const Tensor mask = ints({batch, length}, seen);
+    const auto run = [&](int64_t first, int64_t count) {
+      const auto part = [&](const Tensor& t) { return t.narrowed(0, first, count); };
+      const Tensor y = blank({count, length, heads, width}, dtype), log_sum = blank({count, heads, length}, DType::F32);
+      const Tensor visible = part(mask);
+      kernels().attention({part(q), part(k), part(v), y, &visible, &log_sum, 0.2f, true});
+      const Shape shared{count, length, heads / 2, width};
+      const Result r{blank(y.shape(), dtype), blank(shared, dtype), blank(shared, dtype)};
+      kernels().attention_grad({part(q), part(k), part(v), y, log_sum, part(dy), r.dq, r.dk, r.dv, &visible, 0.2f, true});
+      return r;
+    };
+    const Result all = run(0, batch);
+    for (const int64_t b : {int64_t{0}, int64_t{10}, batch - 1}) {
+      const Result one = run(b, 1);
+      const double limit = dtype == DType::F32 ? 1e-6 : 4e-3;
+      EXPECT_LE(relative(all.dq.narrowed(0, b, 1).cloned(), one.dq), limit) << b;
+      EXPECT_LE(relative(all.dk.narrowed(0, b, 1).cloned(), one.dk), limit) << b;
+      EXPECT_LE(relative(all.dv.narrowed(0, b, 1).cloned(), one.dv), limit) << b;
+    }
+  }
+}
+
 // At a real size the parts of dq are added in any order.
 TEST_F(CudaAttentionGradTest, LongSequencesAgreeWithOneHeadInFixedOrder) {
   const Tensor q = random({1, 4608, 24, 128}, DType::BF16), k = random(q.shape(), DType::BF16),

@@ -80,9 +80,9 @@ bool swiglu_product_fits(const SwigluProductArgs& args);  // this GPU and these 
 bool swiglu_product_pays(const SwigluProductArgs& args);  // the tiles fill the GPU to the end
 void swiglu_product(const SwigluProductArgs& args);
 
-// The probabilities again, from the scores and log Σ exp, and the gradient of the unscaled scores q · k. scores and
-// dprobabilities F32 [M, ≥ keys] of one row stride, which probabilities and dscores share; those have the dtype of out and dout
-// [M, D], and may be the same memory as scores and dprobabilities when it is F32.
+// The probabilities again, from the scores and log Σ exp, and the gradient of the unscaled scores q · k, for one head of N items
+// of a batch. scores and dprobabilities F32 [N, M, ≥ keys], contiguous, which probabilities and dscores are too; those have the
+// dtype of out and dout [N, M, D], and may be the same memory as scores and dprobabilities when it is F32.
 struct SoftmaxGradArgs {
   const Tensor& scores;
   const Tensor& dprobabilities;
@@ -92,8 +92,9 @@ struct SoftmaxGradArgs {
   const Tensor& dscores;
   int64_t keys, first_query;
   bool causal;
-  const int32_t* key_mask;  // [keys] or null
-  const float* log_sum;     // [M]
+  const int32_t* key_mask;  // [N, keys] or null
+  const float* log_sum;     // [N, M]; items are log_sum_stride apart
+  int64_t log_sum_stride;
   float scale;
 };
 void softmax_grad(const SoftmaxGradArgs& args);
