@@ -39,7 +39,8 @@ Progress ProgressDisplay::progress(std::optional<double> deadline) {
 }
 
 void ProgressDisplay::at(Phase phase, int step, int steps, Clock::time_point now) {
-  const bool begins = step == 0 || phase != phase_ || phase_started_ == Clock::time_point{};
+  // A smaller step means that the same phase begins again, for another set of images for example.
+  const bool begins = step == 0 || step < step_ || phase != phase_ || phase_started_ == Clock::time_point{};
   if (begins) phase_started_ = now;
   // What passed since the last report belongs to the phase that was running then, unless this one just begins.
   if (!begins) spent_[static_cast<size_t>(phase)] += std::chrono::duration<double>(now - reported_).count();

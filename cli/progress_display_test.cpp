@@ -26,6 +26,10 @@ TEST(ProgressDisplay, CountsTheTimeOfEachPhase) {
   display.at(Phase::Denoise, 2, 2, start + std::chrono::seconds(8));
   EXPECT_DOUBLE_EQ(display.seconds_in(Phase::Text), 2);
   EXPECT_DOUBLE_EQ(display.seconds_in(Phase::Denoise), 5);
+  // The same phase again, for something else: the time between belongs to neither.
+  display.at(Phase::Denoise, 1, 4, start + std::chrono::seconds(40));
+  display.at(Phase::Denoise, 4, 4, start + std::chrono::seconds(41));
+  EXPECT_DOUBLE_EQ(display.seconds_in(Phase::Denoise), 6);
 }
 
 }  // namespace
