@@ -2,7 +2,7 @@
 import json, os, pathlib, subprocess, tempfile
 
 from fake_hub import FakeHub
-from page_support import REPOSITORY, Server, check, file_of, open_page, open_window, png, problems, reload, shown, tab, wait_until
+from page_support import Held, Server, check, file_of, in_store, open_page, open_window, png, problems, reload, shown, tab, wait_until
 
 
 def card(page, name):
@@ -45,8 +45,14 @@ def install_steps(browser, server, hub):
     page.get_by_text("Install the chosen files").click()
     install = lambda: server.get("/api/v1/models/installs")["items"][0]
     check("the amount is shown as it grows", wait_until(lambda: row.get_by_role("progressbar").count() == 1 and float(row.get_by_role("progressbar").get_attribute("value")) > 100_000))
-    row.get_by_text("Pause", exact=True).click()
-    check("a pause is shown at once", row.get_attribute("data-state") == "paused", row.get_attribute("data-state"))
+    with Held(page, "**/models/installs") as held:
+        tab(page, "generate")
+        tab(page, "models")
+        held.wait()
+        row.get_by_text("Pause", exact=True).click()
+        check("a pause is shown at once", row.get_attribute("data-state") == "paused", row.get_attribute("data-state"))
+        held.release(1)
+        check("an older answer does not undo it", row.get_attribute("data-state") == "paused", row.get_attribute("data-state"))
     check("it is paused", wait_until(lambda: install()["state"] == "paused"))
     other = open_window(page.context, server.url)
     tab(other, "models")
@@ -145,6 +151,7 @@ def details(page, api, data):
     switched_on = shown(page).locator(".loras .lora button")
     while switched_on.count():  # the checkpoint that was tried
         switched_on.first.click()
+    wait_until(lambda: in_store(page, "loras.map((l) => [l.name, l.trigger_phrases[0], l.defaults.lora_weight])") == [["circles", "zorp", 0.7]])
     prompt.fill("a picture of ")
     prompt.press_sequentially("@circ")
     check("@ offers a LoRA", wait_until(lambda: "circles" in shown(page).locator(".completion").inner_text()))

@@ -1,7 +1,7 @@
 """Checks of the tab Shots, and of prompts that a language model rewrites."""
 import http.server, json, threading
 
-from page_support import Server, check, clear_toasts, file_of, fill, new_project, open_page, open_window, png, problems, reload, shown, tab, wait_until
+from page_support import Held, Server, check, clear_toasts, file_of, fill, new_project, open_page, open_window, png, problems, reload, settle, shown, tab, wait_until
 
 ANSWER = "A red fox in deep snow, morning light."
 
@@ -38,12 +38,7 @@ def shots(page, api):
     new_shot("Night falls")
     check("shots are made in the scene", [s["action"] for s in stored()] == ["Birds sing", "@Ann runs past the trees", "Night falls"]
           and all(s["scene_id"] == scenes()[0]["id"] for s in stored()), stored())
-    up = shown(page).get_by_label("Move Shot 2 up")
-    up.focus()
-    page.keyboard.press("Enter")
-    check("a shot is moved by keyboard, and shown at once", cards.first.locator("p").first.inner_text() == "@Ann runs past the trees", cards.first.inner_text())
-    check("the server keeps the order", wait_until(lambda: [s["action"][:4] for s in stored()] == ["@Ann", "Bird", "Nigh"]), stored())
-    check("the first shot cannot go up", shown(page).get_by_label("Move Shot 1 up").is_disabled())
+    moving(page, api, stored)
     reload(page)
     check("a reload shows the same order", wait_until(lambda: cards.count() == 3 and "Ann" in cards.first.inner_text()))
 
@@ -67,7 +62,7 @@ def shots(page, api):
     check("an image of a shot is generated and shown", wait_until(lambda: cards.first.locator("img").count() == 1, 60) and api.last_job(kind="shot")["state"] == "completed", cards.first.inner_text())
     prompt = api.last_job(kind="shot")["resolved"]["prompt"]
     check("its prompt has the scene, the kind of shot and the element", all(part in prompt for part in ("Forest, day", "close-up", "a girl with red hair")), prompt)
-    check("it can be generated again", shown(page).get_by_label("Generate Shot 1").is_enabled())
+    check("it can be generated again", wait_until(lambda: shown(page).get_by_label("Generate Shot 1").is_enabled()))
     shown(page).get_by_label("Open the image of Shot 1").click()
     check("its image opens with its settings", wait_until(lambda: dialog.locator("img").count() >= 1 and "Forest, day" in dialog.inner_text()))
     page.keyboard.press("Escape")
@@ -103,6 +98,66 @@ def shots(page, api):
     check("a shot is deleted", wait_until(lambda: len(stored()) == 2 and cards.count() == 2), stored())
     page.get_by_label("Project", exact=True).select_option("default")
     check("another project has its own shots", wait_until(lambda: cards.count() == 0), cards.count())
+
+
+def moving(page, api, stored):
+    """Shots are moved while older answers are on their way, and while changes are."""
+    shots, cards = "**/projects/*/shots", shown(page).locator(".shot")
+    listed = lambda: [text[:4] for text in cards.locator("p:first-of-type").all_inner_texts()]
+    kept = lambda: [s["action"][:4] for s in stored()]
+    touch = lambda: api.send(f"/api/v1/shots/{stored()[2]['id']}", {"dialogue": "Good night"}, "PATCH")  # its event makes the page read
+
+    def press(label):
+        shown(page).get_by_label(label).focus()
+        page.keyboard.press("Enter")
+
+    with Held(page, shots) as held:
+        touch()
+        held.wait()
+        press("Move Shot 2 up")
+        check("a shot is moved by keyboard, and shown at once", listed() == ["@Ann", "Bird", "Nigh"], listed())
+        wait_until(lambda: kept() == ["@Ann", "Bird", "Nigh"])
+        held.release(1)
+        check("an order that was read before does not undo it", listed() == ["@Ann", "Bird", "Nigh"], listed())
+    check("the server keeps the order", wait_until(lambda: kept() == ["@Ann", "Bird", "Nigh"]), stored())
+    check("the first shot cannot go up", wait_until(lambda: shown(page).get_by_label("Move Shot 1 up").is_disabled()))
+    page.wait_for_timeout(500)  # no read is on its way
+    with page.expect_response(shots):
+        touch()
+    page.wait_for_timeout(300)
+    press("Move Shot 3 up")
+    check("also after a read that changed nothing", listed() == ["@Ann", "Nigh", "Bird"], listed())
+    press("Move Shot 2 down")
+    check("and back, before the server has answered", listed() == ["@Ann", "Bird", "Nigh"], listed())
+    check("the server has the last order", wait_until(lambda: kept() == ["@Ann", "Bird", "Nigh"]) and listed() == kept(), [listed(), kept()])
+    page.wait_for_timeout(500)
+
+    late = []
+    hold_one = lambda route: late.append(route) if route.request.method == "PATCH" and not late else route.fallback()
+    press("Move Shot 2 up")
+    wait_until(lambda: kept() == ["Bird", "@Ann", "Nigh"])
+    page.wait_for_timeout(500)
+    page.route("**/api/v1/shots/*", hold_one)
+    press("Move Shot 2 up")
+    settle(page, 700)  # the event of the other shot makes the page read
+    check("a move that is half stored is not shown", listed() == ["@Ann", "Bird", "Nigh"] and kept() == ["Bird", "@Ann", "Nigh"] and len(late) == 1, [listed(), kept()])
+    late[0].continue_()
+    page.unroute("**/api/v1/shots/*", hold_one)
+    check("then it is stored", wait_until(lambda: kept() == ["@Ann", "Bird", "Nigh"]) and wait_until(lambda: listed() == kept()), [listed(), kept()])
+
+    api.send("/api/v1/queue/pause", {})
+    generate = shown(page).get_by_label("Generate Shot 3")
+    with Held(page, shots) as held:
+        touch()
+        held.wait()
+        generate.click()
+        wait_until(lambda: stored()[2]["status"] == "queued")
+        check("a shot that is generated says so", wait_until(lambda: generate.is_disabled()))
+        held.release(1)
+        check("and an older answer does not undo it", generate.is_disabled(), cards.nth(2).inner_text())
+    api.send(f"/api/v1/jobs/{stored()[2]['last_job_id']}/cancel", {})
+    api.send("/api/v1/queue/resume", {})
+    check("after it is cancelled, it can be generated again", wait_until(lambda: generate.is_enabled()), cards.nth(2).inner_text())
 
 
 def rewriting(browser, program):

@@ -11,7 +11,7 @@ def check(name, holds, details=""):
     print(f"{'ok    ' if holds else 'FAILED'} {name} {'' if holds else details}", flush=True)
 
 
-def wait_until(call, seconds=30):
+def wait_until(call, seconds=60):
     until = time.time() + seconds
     while time.time() < until:
         if call():
@@ -77,6 +77,11 @@ class Server(Api):
     def kill(self):
         self.stop(signal.SIGKILL)
 
+    def seconds_used(self):
+        """Of the processor, since it was started."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def database(self):
         return sqlite3.connect(next((self.home / "data").glob("*.db")))
 
@@ -91,6 +96,7 @@ class Server(Api):
 
 def open_page(browser, url, width=1280, height=800, **more):
     context = browser.new_context(viewport={"width": width, "height": height}, **more)
+    context.set_default_timeout(60_000)
     return open_window(context, url)
 
 
@@ -119,7 +125,26 @@ def shown(page):
 
 
 def finished(page, timeout=60_000):
+    """The job has ended and its image is shown: only then there is something to do with it."""
     shown(page).locator(".stage img:not(.preview)").wait_for(timeout=timeout)
+    shown(page).locator(".result > .actions:last-child > *").last.wait_for(timeout=timeout)
+
+
+def first_paint(page):
+    """In ms since the page was asked for."""
+    wait_until(lambda: page.evaluate("performance.getEntriesByName('first-contentful-paint').length") == 1)
+    return page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+
+
+def plain_paint(browser, url):
+    """The same of a document with one word, from the same server: what this machine needs for it while other programs run."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/*", lambda route: route.fulfill(status=200, content_type="text/html", body="<!doctype html><link rel=icon href=data:,><p>flux2"))
+    page.goto(url)
+    took = first_paint(page)
+    context.close()
+    return took
 
 
 def fill(page, **values):
@@ -130,6 +155,49 @@ def fill(page, **values):
 
 def clear_toasts(page):
     page.evaluate("document.getElementById('toasts').replaceChildren()")
+
+
+class Held:
+    """Holds back answers until release(): `with Held(page, "**/shots") as held`. An answer is as old as its request."""
+
+    def __init__(self, page, address, method="GET"):
+        self.page, self.address, self.method, self.answers = page, address, method, []
+
+    def __enter__(self):
+        self.page.route(self.address, self._take)
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+        self.page.unroute(self.address, self._take)
+
+    def _take(self, route):
+        if route.request.method == self.method:
+            self.answers.append((route, route.fetch()))
+        else:
+            route.fallback()
+
+    def wait(self, count=1, seconds=30):
+        """Until so many answers are held."""
+        until = time.time() + seconds
+        while len(self.answers) < count and time.time() < until:
+            self.page.wait_for_timeout(20)
+        if len(self.answers) < count:
+            raise TimeoutError(f"{len(self.answers)} of {count} requests of {self.address}")
+
+    def release(self, count=None):
+        """The oldest ones, or all; and waits until the page has worked on them."""
+        ready = self.answers[:count]
+        del self.answers[:len(ready)]
+        for route, answer in ready:
+            route.fulfill(response=answer)
+        settle(self.page)
+
+
+def settle(page, ms=250):
+    """For checks that something does not happen: what could happen has had time to."""
+    page.wait_for_timeout(ms)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
 def new_project(page, name):
@@ -145,6 +213,11 @@ def new_project(page, name):
 def draft(page, name):
     """What the page keeps in the browser."""
     return json.loads(page.evaluate(f"localStorage['flux2.{name}'] || '{{}}'"))
+
+
+def in_store(page, expression):
+    """A value of what the page knows of the server."""
+    return page.evaluate(f"import(document.querySelector('script[type=module]').src.replace('main.js', 'lib/store.js')).then(({{ store }}) => store.{expression})")
 
 
 def pixels(page, url):

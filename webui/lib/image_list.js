@@ -13,6 +13,8 @@ export class ImageList {
     this.filter = {};
     this.next = null; // cursor of the next page; null: everything was read
     this.number = 0; // of the search, so that answers to an older one are ignored
+    this.reads = 0; // pages that are on their way
+    this.changes = []; // what was changed meanwhile: answers may be older than that
   }
 
   // Starts a search. Empty values of the filter are left out.
@@ -20,12 +22,13 @@ export class ImageList {
     const number = ++this.number;
     this.filter = filter;
     this.reading = null;
-    const page = await this.#page("");
-    if (number !== this.number) return false;
-    this.items = page.items.map(imageOf);
-    this.next = page.next;
-    this.total = page.total ?? this.items.length;
-    return true;
+    return this.#read("", (page) => {
+      if (number !== this.number) return false;
+      this.items = page.items.map(imageOf);
+      this.next = page.next;
+      this.total = page.total ?? this.items.length;
+      return true;
+    });
   }
 
   // Reads until there are `count` items or nothing is left. `read` is called after every page.
@@ -35,42 +38,67 @@ export class ImageList {
     return this.reading;
   }
 
+  // Whether the list would have the image by now, if it belongs to it.
+  covers = (asset) => !this.next || this.items.some((i) => i.id < asset.id);
+
   isFiltered = () => Object.entries(this.filter).some(([name, value]) => value && name !== "project" && name !== "kind");
 
-  add(items) {
+  // The three kinds of changes. They are made again to pages that were requested before.
+  add = (items) => this.#change(() => this.#add(items));
+  remove = (ids) => this.#change(() => this.#remove(ids));
+  change = (id, values) => this.#change(() => this.#assign(id, values));
+
+  #change(make) {
+    if (this.reads) this.changes.push(make);
+    return make();
+  }
+
+  #add(items) {
     const known = new Set(this.items.map((i) => i.id));
     const added = items.filter((i) => !known.has(i.id));
     this.items = [...added, ...this.items];
     this.total += added.length;
   }
 
-  remove(ids) {
+  #remove(ids) {
     const gone = new Set(ids);
     const before = this.items.length;
     this.items = this.items.filter((i) => !gone.has(i.id));
     this.total -= before - this.items.length;
   }
 
-  change(asset) {
-    const place = this.items.findIndex((i) => i.id === asset.id);
-    if (place >= 0) this.items[place] = imageOf(asset);
+  #assign(id, values) {
+    const place = this.items.findIndex((i) => i.id === id);
+    if (place >= 0) this.items[place] = imageOf({ ...this.items[place], ...values });
     return place >= 0;
   }
 
   async #readPages(read) {
     const { number } = this;
     while (this.next && this.items.length < this.wanted) {
-      const page = await this.#page(this.next);
-      if (number !== this.number) return;
-      for (const asset of page.items) this.items.push(imageOf(asset));
-      this.next = page.next;
+      const isTaken = await this.#read(this.next, (page) => {
+        if (number !== this.number) return false;
+        for (const asset of page.items) this.items.push(imageOf(asset));
+        this.next = page.next;
+        return true;
+      });
+      if (!isTaken) return;
       if (!this.next) this.total = this.items.length;
       read();
     }
   }
 
-  #page(cursor) {
+  // Reads a page. If `take(page)` uses it, changes that were made since it was requested are made again.
+  async #read(cursor, take) {
     const query = new URLSearchParams(Object.entries({ ...this.filter, limit: PAGE, cursor }).filter(([, v]) => v !== "" && v !== null && v !== undefined));
-    return get(`/assets?${query}`);
+    const made = this.changes.length;
+    ++this.reads;
+    try {
+      const isTaken = take(await get(`/assets?${query}`));
+      if (isTaken) for (const make of this.changes.slice(made)) make();
+      return isTaken;
+    } finally {
+      if (--this.reads === 0) this.changes = [];
+    }
   }
 }

@@ -1,7 +1,8 @@
 // What the page knows of the server. It is read once and then kept up to date by the event stream, so every window shows the same.
-import { get } from "./api.js";
+import { get, patch } from "./api.js";
 import { throttled } from "./dom.js";
 import { readDraft, writeDraft } from "./drafts.js";
+import { Reading } from "./reading.js";
 
 const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
@@ -41,45 +42,74 @@ class Store extends EventTarget {
   }
 
   async refresh() {
-    const [info, models, loras, waiting, running, queue] = await Promise.all([
-      get("/info"), get("/models"), get("/loras"), get("/jobs?state=queued&limit=200"), get("/jobs?state=running&limit=50"),
-      get("/queue"), this.readProjects(),
-    ]);
+    await Promise.all([this.#models.read(), this.#readJobs(), this.#order.read(), this.readProjects()]);
+  }
+
+  #models = new Reading(() => Promise.all([get("/info"), get("/models"), get("/loras")]), ([info, models, loras]) => {
     this.info = info;
     this.models = models.items;
     this.loras = loras.items;
-    for (const job of this.jobs.values()) if (!isFinal(job)) this.jobs.delete(job.id);
-    for (const job of [...waiting.items, ...running.items]) this.jobs.set(job.id, job);
-    this.queue.paused = queue.paused;
-    this.order = queue.order;
     this.#tell("info");
+  });
+
+  // Every change of a job makes a new object. One that an event has changed meanwhile is newer than the answer.
+  async #readJobs() {
+    const before = new Map(this.jobs);
+    const pages = await Promise.all([get("/jobs?state=queued&limit=200"), get("/jobs?state=running&limit=50")]);
+    const read = new Map(pages.flatMap((page) => page.items).map((job) => [job.id, job]));
+    const isSame = (id) => this.jobs.get(id) === before.get(id);
+    for (const [id, job] of before) if (isSame(id) && !isFinal(job) && !read.has(id)) this.jobs.delete(id);
+    for (const [id, job] of read) if (isSame(id)) this.jobs.set(id, job);
     this.#tell("jobs");
   }
 
+  #projects = new Reading(() => get("/projects"), ({ items }) => {
+    this.projects = items;
+    const isGone = !items.some((p) => p.id === this.project);
+    if (isGone) this.project = "default";
+    this.#tell("projects");
+    if (isGone) this.#tell("project");
+  });
+
   async readProjects() {
-    this.projects = (await get("/projects")).items;
-    if (!this.projects.some((p) => p.id === this.project)) this.project = "default";
-    this.#tell("project");
+    await this.#projects.read();
     await this.readElements();
   }
 
   // Whether this server answers a request; builds differ in what they can do.
   can = (path) => `/api/v1${path}` in this.paths;
 
-  async readElements() {
-    if (!this.can("/projects/{id}/elements")) return;
-    const { project } = this;
-    const { items } = await get(`/projects/${project}/elements?include_shared=1`);
+  #elements = new Reading(async () => ({ project: this.project, ...(await get(`/projects/${this.project}/elements?include_shared=1`)) }), ({ project, items }) => {
     if (project !== this.project) return; // another one was chosen meanwhile
     this.elements = items;
     this.#tell("elements");
+  });
+
+  async readElements() {
+    if (this.can("/projects/{id}/elements")) await this.#elements.read();
   }
+
+  // Sends a change of elements; they are read again afterwards.
+  changeElements = (send) => this.#elements.store(send);
 
   setProject(id) {
     this.project = id;
     writeDraft("project", { id });
     this.#tell("project");
     this.readElements().catch(() => {});
+  }
+
+  // Waiting jobs in the order in which they will run. Shown at once; what the server refuses is undone.
+  #order = new Reading(async () => [this.queue, await get("/queue")], ([before, { paused, order }]) => {
+    if (this.queue === before) this.queue = { ...before, paused }; // otherwise an event was later
+    this.order = order;
+    this.#tell("jobs");
+  });
+
+  setOrder(ids) {
+    this.order = ids;
+    this.#tell("jobs");
+    return this.#order.store(() => patch("/queue", { order: ids }));
   }
 
   // Waiting jobs in the order in which they will run.
@@ -130,13 +160,19 @@ class Store extends EventTarget {
     const wasOffline = this.connection === "offline";
     this.connection = state;
     this.#tell("connection", state);
-    if (state === "online" && wasOffline) this.refresh().catch(() => {});
+    if (state === "online" && wasOffline) this.#catchUp();
+  }
+
+  // Events may have been missed.
+  #catchUp() {
+    this.#tell("missed");
+    this.refresh().catch(() => {});
   }
 
   #take(name, data) {
     switch (name) {
       case "reset":
-        this.refresh().catch(() => {});
+        this.#catchUp();
         return;
       case "job.queued":
       case "job.started":
@@ -159,7 +195,7 @@ class Store extends EventTarget {
         this.#end(name.slice(4), data);
         return;
       case "queue":
-        Object.assign(this.queue, data);
+        this.queue = { ...this.queue, ...data };
         this.#tell("queue");
         this.#readOrderSoon();
         return;
@@ -170,6 +206,7 @@ class Store extends EventTarget {
       case "model.loaded":
       case "model.unloaded":
         this.loading = "";
+        this.#models.changed();
         for (const model of this.models) model.loaded = name === "model.loaded" && model.name === data.model;
         this.#tell("info");
         return;
@@ -218,10 +255,7 @@ class Store extends EventTarget {
   // Events of the queue carry its length but not its order. Many can arrive within a second, so the order is read twice a second at most.
   #readOrderSoon = throttled(500, () => this.#readOrder());
   async #readOrder() {
-    if (this.queue.queued < 2) return;
-    const queue = await get("/queue").catch(() => null);
-    if (queue) this.order = queue.order;
-    this.#tell("jobs");
+    if (this.queue.queued > 1) await this.#order.read().catch(() => {});
   }
 
   // Events have no request: those of jobs that another window has sent are read, all at once.

@@ -24,12 +24,13 @@ export async function enlarge(picture, name, edit) {
   async function run() {
     button.disabled = true;
     replace(result, h("p", { role: "status" }, t("enlarge.running")));
+    const factor = Number(scale.value);
     try {
       const chosen = method.value ? { method: "esrgan", upscaler: method.value } : { method: "lanczos" };
-      const image = await postForBlob("/upscale", { image: picture.asset, scale: Number(scale.value), ...chosen });
+      const image = await postForBlob("/upscale", { image: picture.asset, scale: factor, ...chosen });
       URL.revokeObjectURL(url);
       url = URL.createObjectURL(image);
-      const file = name.replace(/\.\w+$/, `-x${scale.value}.png`);
+      const file = name.replace(/\.\w+$/, `-x${factor}.png`);
       replace(result, h("img", { src: url, alt: t("enlarge.result") }),
         h("div", { class: "actions" },
           h("a", { class: "button", href: url, download: file }, icon("download"), t("image.download")),

@@ -2,6 +2,7 @@
 import { get, patch } from "../lib/api.js";
 import { field, h, isTyping, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { inTurn } from "../lib/reading.js";
 import { t } from "../lib/text.js";
 import { imageActions, sendTo, settingsOf } from "./image_actions.js";
 import { attempt, dialog } from "./messages.js";
@@ -10,6 +11,8 @@ import { attempt, dialog } from "./messages.js";
 const jobOf = (item) => ({ request: { prompt: item.prompt, model: item.model }, resolved: { prompt: item.prompt, width: item.width, height: item.height }, created_at: item.created_at });
 
 export class ImageDetail {
+  #oneByOne = inTurn();
+
   // `items()` are those of the gallery; `changed(asset)` and `remove(item)` are its reactions.
   constructor({ items, changed, remove }) {
     Object.assign(this, { items, changed, remove });
@@ -39,27 +42,34 @@ export class ImageDetail {
     const job = item.job_id ? await get(`/jobs/${item.job_id}`).catch(() => null) : null;
     if (job && this.item === item) {
       this.job = job;
-      this.#draw();
+      this.#drawJob();
     }
     const lineage = await get(`/assets/${item.id}/lineage`).catch(() => null);
     if (lineage && this.item === item) this.#showLineage(lineage);
   }
 
   #draw() {
+    const { item } = this;
+    this.facts = h("dl");
+    this.actions = h("div", { class: "actions", onclick: (e) => e.target.closest("button") && this.#close() });
+    this.lineage = h("div");
+    this.#drawJob();
+    replace(this.body, h("img", { src: item.url, alt: item.prompt || "" }),
+      h("div", { class: "side" }, this.facts, this.#star(), this.#tags(), this.actions,
+        h("button", { class: "danger", onclick: () => this.#delete() }, icon("trash"), t(item.deleted_at ? "gallery.delete_forever" : "gallery.delete")),
+        this.lineage));
+  }
+
+  // What the job says. Tags stay as they are: somebody may be writing them.
+  #drawJob() {
     const { item, job } = this;
     const r = job.resolved || {};
     const facts = { prompt: r.prompt ?? item.prompt, negative: r.negative, model: r.model?.id ?? item.model, size: `${item.width} × ${item.height}`, seed: item.seed,
       steps: r.steps, guidance: r.guidance, sampler: r.sampler, schedule: r.schedule, profile: r.profile, loras: (item.loras || []).join(", "),
       created: new Date(item.created_at).toLocaleString() };
-    this.lineage = h("div");
-    replace(this.body, h("img", { src: item.url, alt: item.prompt || "" }),
-      h("div", { class: "side" },
-        h("dl", {}, Object.entries(facts).filter(([, v]) => v !== undefined && v !== null && v !== "")
-          .map(([name, value]) => [h("dt", {}, t(`field.${name}`)), h("dd", {}, String(value))])),
-        this.#star(), this.#tags(),
-        h("div", { class: "actions", onclick: (e) => e.target.closest("button") && this.#close() }, imageActions(job, this.#image())),
-        h("button", { class: "danger", onclick: () => this.#delete() }, icon("trash"), t(item.deleted_at ? "gallery.delete_forever" : "gallery.delete")),
-        this.lineage));
+    replace(this.facts, Object.entries(facts).filter(([, v]) => v !== undefined && v !== null && v !== "")
+      .map(([name, value]) => [h("dt", {}, t(`field.${name}`)), h("dd", {}, String(value))]));
+    replace(this.actions, imageActions(job, this.#image()));
   }
 
   #image() {
@@ -67,23 +77,26 @@ export class ImageDetail {
     return { asset_id: item.id, url: item.url, thumb_url: item.thumb_url, width: item.width, height: item.height, seed: item.seed ?? "", mime: item.mime };
   }
 
-  async #change(values) {
-    const asset = await attempt(() => patch(`/assets/${this.item.id}`, values));
+  // `values()` gives what changes, when it is sent.
+  #change = (item, values) => this.#oneByOne(async () => {
+    const asset = await attempt(() => patch(`/assets/${item.id}`, values()));
     if (!asset) return;
     this.changed(asset);
-    if (this.item.id === asset.id) Object.assign(this.item, asset);
-  }
+    Object.assign(item, asset);
+  });
 
   #star() {
-    const button = h("button", { "aria-pressed": String(this.item.starred), onclick: async () => {
-      await this.#change({ starred: !this.item.starred });
-      button.setAttribute("aria-pressed", String(this.item.starred));
+    const { item } = this;
+    const button = h("button", { "aria-pressed": String(item.starred), onclick: async () => {
+      await this.#change(item, () => ({ starred: !item.starred }));
+      button.setAttribute("aria-pressed", String(item.starred));
     } }, icon("star"), t("gallery.star"));
     return button;
   }
 
   #tags() {
-    const input = h("input", { value: this.item.tags.join(", "), onchange: () => this.#change({ tags: input.value.split(",").map((tag) => tag.trim()).filter(Boolean) }) });
+    const { item } = this;
+    const input = h("input", { value: item.tags.join(", "), onchange: () => this.#change(item, () => ({ tags: input.value.split(",").map((tag) => tag.trim()).filter(Boolean) })) });
     return field(t("gallery.tags"), input, { hint: t("gallery.tags_hint") });
   }
 
@@ -93,7 +106,11 @@ export class ImageDetail {
     replace(this.lineage, row("gallery.made_from", ancestors), row("gallery.made_into", descendants));
   }
 
+  // Its place now: new images come first.
+  #at = () => this.items().findIndex((item) => item.id === this.item.id);
+
   async #delete() {
+    this.place = this.#at();
     await this.remove(this.item);
     this.#show(); // the next one has taken its place
   }
@@ -102,8 +119,9 @@ export class ImageDetail {
     if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {
-      if (!this.items()[this.place + step]) return;
-      this.place += step;
+      const next = this.#at() + step;
+      if (!this.items()[next]) return;
+      this.place = next;
       this.#show();
       return;
     }

@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { debounced, field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { ask, attempt } from "./messages.js";
@@ -10,6 +11,8 @@ export class ImageFilter {
   constructor(changed) {
     this.changed = changed;
     this.boards = [];
+    this.reading = new Reading(() => Promise.all([attempt(() => get(`/projects/${store.project}/boards`)), attempt(() => get(`/tags?project=${store.project}`))]),
+      (found) => this.#show(found));
     const soon = debounced(120, changed);
     this.search = h("input", { type: "search", placeholder: t("gallery.search"), "aria-label": t("gallery.search"), oninput: soon });
     this.starred = this.#toggle("gallery.starred", "star");
@@ -26,8 +29,9 @@ export class ImageFilter {
   }
 
   // Reads boards and tags again.
-  async refresh() {
-    const [boards, tags] = await Promise.all([attempt(() => get(`/projects/${store.project}/boards`)), attempt(() => get(`/tags?project=${store.project}`))]);
+  refresh = () => this.reading.read();
+
+  #show([boards, tags]) {
     this.boards = boards?.items || [];
     const options = (select, first, items) => {
       const { value } = select;

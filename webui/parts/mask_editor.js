@@ -50,10 +50,12 @@ export class MaskEditor {
   }
 
   async open(url) {
-    this.image = new Image();
-    this.image.src = url;
-    await this.image.decode();
-    const { naturalWidth: width, naturalHeight: height } = this.image;
+    const image = (this.opening = new Image());
+    image.src = url;
+    await image.decode();
+    if (image !== this.opening) return; // another one was opened meanwhile
+    this.image = image;
+    const { naturalWidth: width, naturalHeight: height } = image;
     if (this.mask.width !== width || this.mask.height !== height) {
       this.mask.width = width;
       this.mask.height = height;

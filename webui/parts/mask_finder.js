@@ -2,6 +2,7 @@
 import { get, postForBlob } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { maskOfPicture } from "../lib/mask_pixels.js";
+import { Reading } from "../lib/reading.js";
 import { t } from "../lib/text.js";
 import { attempt } from "./messages.js";
 
@@ -17,15 +18,13 @@ export class MaskFinder {
       const text = this.words.value.trim();
       if (text) this.#find("/mask/text", { text });
     } }, this.words, this.button, this.note);
+    this.health = new Reading(() => get("/mask/health").catch(() => null), (health) => this.#setOnline(Boolean(health?.online)));
     this.#setOnline(false);
     this.note.textContent = "";
   }
 
   // Asks whether the service is there.
-  async look() {
-    const health = await get("/mask/health").catch(() => null);
-    this.#setOnline(Boolean(health?.online));
-  }
+  look = () => this.health.read();
 
   #setOnline(online) {
     this.words.disabled = this.button.disabled = !online;
@@ -36,10 +35,11 @@ export class MaskFinder {
   async #find(route, fields) {
     this.note.textContent = t("finder.looking");
     this.button.disabled = true;
-    const found = await attempt(async () => maskOfPicture(await postForBlob(route, { image: this.picture(), ...fields })));
+    const image = this.picture();
+    const found = await attempt(async () => maskOfPicture(await postForBlob(route, { image, ...fields })));
     this.button.disabled = false;
     this.note.textContent = "";
     if (!found) this.look(); // it may have gone
-    else if (found.length === this.editor.mask.width * this.editor.mask.height) this.editor.add(found);
+    else if (image === this.picture() && found.length === this.editor.mask.width * this.editor.mask.height) this.editor.add(found);
   }
 }

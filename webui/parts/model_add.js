@@ -2,6 +2,7 @@
 import { call, get, post, remove } from "../lib/api.js";
 import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { ask, attempt, dialog, toast } from "./messages.js";
@@ -17,6 +18,7 @@ export class ModelAdd {
     this.inPlace = h("input", { type: "checkbox" });
     this.look = h("button", { type: "button", hidden: true, onclick: () => this.#chooseFiles() }, t("models.show_files"));
     this.starters = h("div", { class: "models" });
+    this.reading = new Reading(() => attempt(() => get("/models/starter")), (starters) => this.#showStarters(starters?.items || []));
     this.element = h("div", { class: "page" }, h("h2", {}, t("models.add")),
       h("form", { class: "row", onsubmit: (e) => {
         e.preventDefault();
@@ -28,9 +30,10 @@ export class ModelAdd {
       installs.element, h("h2", {}, t("models.starters")), this.starters);
   }
 
-  async shown() {
-    const starters = await attempt(() => get("/models/starter"));
-    replace(this.starters, (starters?.items || []).map((s) => {
+  shown = () => this.reading.read();
+
+  #showStarters(starters) {
+    replace(this.starters, starters.map((s) => {
       const present = s.parts.filter((p) => p.present).length, lacking = s.parts.length - present;
       return h("article", { class: "card" }, h("h3", {}, s.name), h("p", { class: "quiet" }, s.summary),
         h("p", { class: "quiet" }, [s.bytes_to_fetch ? bytes(s.bytes_to_fetch) : "", ...new Set(s.parts.map((p) => p.license))].filter(Boolean).join(" · ")),

@@ -2,6 +2,7 @@
 import { get, patch, post, upload } from "../lib/api.js";
 import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { inTurn, sendChanges } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { attempt, dialog, toast } from "./messages.js";
@@ -30,6 +31,8 @@ function fileOfDataUrl(text) {
 }
 
 class ModelDetail {
+  #oneByOne = inTurn();
+
   constructor(model, changed) {
     this.model = model;
     this.changed = changed;
@@ -37,12 +40,12 @@ class ModelDetail {
     this.#draw();
   }
 
-  async #change(values) {
-    const model = await attempt(() => patch(`/models/${this.model.key}`, values));
-    if (!model) return false;
-    this.#take(model);
-    return true;
-  }
+  // `values` may be a function: it is called when it is sent.
+  #change = (values) => this.#oneByOne(async () => {
+    const model = await attempt(() => patch(`/models/${this.model.key}`, typeof values === "function" ? values() : values));
+    if (model) this.#take(model);
+    return Boolean(model);
+  });
 
   #draw() {
     const { model } = this;
@@ -56,7 +59,8 @@ class ModelDetail {
       h("div", { class: "actions" },
         this.#job("model_detail.verify", () => post("/models/verify", { keys: [model.key] })),
         h("button", { onclick: () => attempt(async () => {
-          this.model = { ...this.model, ...(await post(`/models/${model.key}/identify`)) };
+          const found = await this.#oneByOne(() => post(`/models/${model.key}/identify`));
+          this.model = { ...this.model, ...found };
           toast(t("model_detail.identified", { type: t(`type.${this.model.type}`), variant: this.model.variant || this.model.family }));
           this.changed();
           this.#draw();
@@ -75,7 +79,7 @@ class ModelDetail {
   }
 
   #related() {
-    return store.can("/models/{key}/related/{other}") ? relatedModels({ model: () => this.model, changed: (now) => this.#take(now), open: (other) => {
+    return store.can("/models/{key}/related/{other}") ? relatedModels({ model: () => this.model, oneByOne: this.#oneByOne, changed: (now) => this.#take(now), open: (other) => {
       this.body.closest("dialog").close();
       openModel(other, this.changed);
     } }) : null;
@@ -98,18 +102,16 @@ class ModelDetail {
   }
 
   #words() {
-    const name = h("input", { value: this.model.name, onchange: async () => {
-      if (!(await this.#change({ name: name.value.trim() }))) name.value = this.model.name;
-    } });
-    const notes = h("textarea", { rows: 2, value: this.model.description, onchange: () => this.#change({ description: notes.value }) });
+    const name = sendChanges(h("input"), (typed) => this.#change({ name: typed.trim() }), () => this.model.name);
+    const notes = sendChanges(h("textarea", { rows: 2 }), (description) => this.#change({ description }), () => this.model.description);
     const list = h("div", { class: "chips" });
     const show = () => replace(list, this.model.trigger_phrases.map((phrase) => h("button", { class: "chip", "aria-label": t("model_detail.remove_trigger", { phrase }),
-      onclick: async () => (await this.#change({ trigger_phrases: this.model.trigger_phrases.filter((p) => p !== phrase) })) && show() }, phrase, icon("close"))));
+      onclick: async () => (await this.#change(() => ({ trigger_phrases: this.model.trigger_phrases.filter((p) => p !== phrase) }))) && show() }, phrase, icon("close"))));
     const add = h("input", { onkeydown: async (event) => {
       if (event.key !== "Enter" || !add.value.trim()) return;
       const phrase = add.value.trim();
       if (this.model.trigger_phrases.includes(phrase)) toast(t("model_detail.same_trigger"), { kind: "error" });
-      else if (await this.#change({ trigger_phrases: [...this.model.trigger_phrases, phrase] })) add.value = "";
+      else if ((await this.#change(() => ({ trigger_phrases: [...this.model.trigger_phrases, phrase] }))) && add.value.trim() === phrase) add.value = "";
       show();
     } });
     show();
@@ -120,12 +122,9 @@ class ModelDetail {
   #defaults() {
     const names = DEFAULTS[this.model.type] || [];
     return names.length ? h("fieldset", {}, h("legend", {}, t("model_detail.defaults")), h("div", { class: "row" }, names.map((name) => {
-      const input = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : 0.05, value: this.model.defaults?.[name] ?? "", placeholder: t("field.default"),
-        onchange: async () => {
-          await this.#change({ defaults: { [name]: input.value === "" ? null : Number(input.value) } });
-          input.value = this.model.defaults?.[name] ?? "";
-        } });
-      return field(t(`field.${name}`), input);
+      const input = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : 0.05, placeholder: t("field.default") });
+      const send = (value) => this.#change({ defaults: { [name]: value === "" ? null : Number(value) } });
+      return field(t(`field.${name}`), sendChanges(input, send, () => this.model.defaults?.[name]));
     }))) : null;
   }
 

@@ -2,6 +2,7 @@
 import { get, post, remove } from "../lib/api.js";
 import { h, replace, throttled } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { attempt } from "./messages.js";
@@ -17,6 +18,10 @@ export class ModelInstalls {
     this.bar = h("div", { class: "actions" });
     this.list = h("ul", { class: "installs" });
     this.element = h("div", { class: "page" }, this.bar, this.list);
+    this.reading = new Reading(() => get("/models/installs"), ({ items }) => {
+      this.all = new Map(items.map((i) => [i.id, i]));
+      this.show();
+    });
     this.readSoon = throttled(300, () => this.read().catch(() => {}));
     store.on("install.progress", (data) => this.#progress(data));
     for (const name of ["install.completed", "install.error"]) store.on(name, () => this.readSoon());
@@ -24,13 +29,15 @@ export class ModelInstalls {
     store.on("connection", (state) => (state === "online" ? this.readSoon() : this.show()));
   }
 
-  async read() {
-    const { items } = await get("/models/installs");
-    this.all = new Map(items.map((i) => [i.id, i]));
-    this.show();
+  read = () => this.reading.read();
+
+  // One that the server has just answered with.
+  add(install) {
+    this.reading.changed();
+    this.#put(install);
   }
 
-  add(install) {
+  #put(install) {
     this.all.set(install.id, install);
     this.show();
   }
@@ -43,21 +50,16 @@ export class ModelInstalls {
     }
     if (["paused", ...OVER].includes(known.state)) return; // the last report of one that was stopped
     const files = (known.files || []).map((f) => (f.path === data.file ? { ...f, state: "downloading" } : f));
-    this.add({ ...known, ...data, files, state: "downloading" });
+    this.#put({ ...known, ...data, files, state: "downloading" });
   }
 
-  // Shown at once; falls back if the call fails.
+  // Shown at once; if the call fails, the server's state is shown again.
   async #act(install, verb) {
-    this.add({ ...install, state: EXPECTED[verb], error: null });
-    this.add((await attempt(() => post(`/models/installs/${install.id}/${verb}`))) || install);
-    this.readSoon();
+    this.#put({ ...install, state: EXPECTED[verb], error: null });
+    await attempt(() => this.reading.store(async () => this.#put(await post(`/models/installs/${install.id}/${verb}`))));
   }
 
-  async #forget(install) {
-    if ((await attempt(async () => ((await remove(`/models/installs/${install.id}`)), true))) === null) return;
-    this.all.delete(install.id);
-    this.show();
-  }
+  #forget = (install) => attempt(() => this.reading.store(() => remove(`/models/installs/${install.id}`)));
 
   // One button for all installations in some states.
   #forAll(label, states, run) {

@@ -6,13 +6,14 @@ import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { attempt, toast } from "./messages.js";
 
-// `model()` is the model as it is now; `changed(model)` takes it from the server; `open(model)` shows another one.
-export function relatedModels({ model, changed, open }) {
+// `model()` is the model as it is now; `oneByOne(call)` sends one change of it after the other; `changed(model)` takes it from the
+// server; `open(model)` shows another one.
+export function relatedModels({ model, oneByOne, changed, open }) {
   const list = h("ul", { class: "files" });
   const choice = h("select");
   const named = (key) => store.models.find((m) => m.key === key);
   const change = (method, key) => attempt(async () => {
-    changed(await call(method, `/models/${model().key}/related/${key}`));
+    changed(await oneByOne(() => call(method, `/models/${model().key}/related/${key}`)));
     show();
   });
   const show = () => {

@@ -2,6 +2,7 @@
 import { patch, post, remove } from "../lib/api.js";
 import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { inTurn } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { ask, attempt, dialog, toast } from "./messages.js";
@@ -15,7 +16,7 @@ export function projectSwitcher() {
     replace(select, store.projects.map((p) => h("option", { value: p.id }, p.name)), h("option", { value: "+" }, t("project.new")));
     select.value = store.project;
   };
-  store.on("project", show);
+  for (const name of ["project", "projects"]) store.on(name, show);
   show();
   return [select, h("button", { class: "plain", "aria-label": t("project.settings"), title: t("project.settings"), onclick: editProject }, icon("settings"))];
 }
@@ -32,8 +33,9 @@ async function create() {
 async function editProject() {
   const project = store.projects.find((p) => p.id === store.project);
   if (!project) return;
+  const oneByOne = inTurn();
   const change = async (values) => {
-    if (await attempt(() => patch(`/projects/${project.id}`, values))) await store.readProjects();
+    if (await attempt(() => oneByOne(() => patch(`/projects/${project.id}`, values)))) await store.readProjects();
   };
   const text = (name) => {
     const control = h("textarea", { rows: 1, value: project[name] || "", onchange: () => change({ [name]: control.value || null }) });

@@ -1,5 +1,5 @@
 // The queue, beside every tab: what runs, what waits and in which order, what has ended since the page was opened.
-import { patch, post } from "../lib/api.js";
+import { post } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
@@ -69,15 +69,9 @@ export class QueueDrawer {
   }
   #cancel = (job) => this.#button(job, "cancel", "close", () => attempt(() => post(`/jobs/${job.id}/cancel`)));
 
-  // Shown at once; the server's answer decides.
   async #move(waiting, from, to) {
     const ids = waiting.map((job) => job.id);
     ids.splice(to, 0, ...ids.splice(from, 1));
-    const before = store.order;
-    store.order = ids;
-    this.show();
-    const answer = await attempt(() => patch("/queue", { order: ids }));
-    store.order = answer ? answer.order : before;
-    this.show();
+    await attempt(() => store.setOrder(ids));
   }
 }

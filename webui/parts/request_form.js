@@ -3,6 +3,7 @@ import { post } from "../lib/api.js";
 import { debounced, field, h, replace } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
@@ -30,7 +31,8 @@ export class RequestForm {
     this.history = readDraft("history", { prompts: [] }).prompts;
     this.place = this.history.length;
     this.forecast = h("p", { class: "quiet forecast", "aria-live": "off" });
-    this.forecastSoon = debounced(500, () => this.#forecast());
+    this.forecasting = new Reading(() => this.#forecast(), (text) => (this.forecast.textContent = text));
+    this.forecastSoon = debounced(500, () => this.forecasting.read());
     this.resolution = new Resolution(this);
     this.regions = new RegionList(() => this.draft.regions ?? [], (regions) => {
       this.draft.regions = regions;
@@ -286,18 +288,15 @@ export class RequestForm {
 
   // What the server expects the request to cost.
   async #forecast() {
-    if (!this.element.isConnected || !this.draft.prompt.trim()) {
-      this.forecast.textContent = "";
-      return;
-    }
+    if (!this.element.isConnected || !this.draft.prompt.trim()) return "";
     try {
       const plan = await post("/plan", await this.request());
       const memory = bytes(plan.peak_device || plan.peak_host);
-      this.forecast.textContent = plan.fits
+      return plan.fits
         ? t("forecast.fits", { time: seconds(plan.total_seconds), memory })
         : t("forecast.too_large", { memory: bytes(plan.needs || plan.peak_device || plan.peak_host) });
     } catch (error) {
-      this.forecast.textContent = error.code === "offline" ? "" : error.message;
+      return error.code === "offline" ? "" : error.message;
     }
   }
 }

@@ -1,6 +1,7 @@
 // What the server makes of a prompt that names elements: the final text, the images that come with it, and warnings.
 import { post } from "../lib/api.js";
 import { debounced, h, replace } from "../lib/dom.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 
@@ -8,15 +9,19 @@ export class Resolution {
   constructor(form) {
     this.form = form;
     this.element = h("div", { class: "resolution", role: "status", hidden: true });
-    this.showSoon = debounced(300, () => this.#show());
-    for (const name of ["elements", "project"]) store.on(name, () => this.showSoon());
+    this.reading = new Reading(() => this.#ask(), (found) => this.#show(found));
+    this.showSoon = debounced(300, () => this.reading.read());
+    for (const name of ["elements", "project", "projects"]) store.on(name, () => this.showSoon());
   }
 
-  async #show() {
+  async #ask() {
     const { prompt } = this.form.draft;
     const request = { prompt };
     if (store.project !== "default") request.project_id = store.project;
-    const report = store.can("/resolve") && prompt.includes("@") ? await post("/resolve", request).catch(() => null) : null;
+    return { prompt, report: store.can("/resolve") && prompt.includes("@") ? await post("/resolve", request).catch(() => null) : null };
+  }
+
+  #show({ prompt, report }) {
     if (prompt !== this.form.draft.prompt) return; // typed meanwhile
     const warnings = report?.warnings || [], elsewhere = report?.suggestions || [], references = report?.references || [];
     this.element.hidden = !report || !(report.matched?.length || warnings.length || elsewhere.length);

@@ -21,6 +21,7 @@ export class ResultView {
   constructor(name) {
     this.name = name;
     this.job = null; // its id
+    this.isUsed = false; // since the page was loaded
     this.shown = 0; // index of the image
     this.drawn = ""; // what the stage shows now
     this.before = ""; // the image that the job changes
@@ -38,6 +39,7 @@ export class ResultView {
   }
 
   follow(job, before = "") {
+    this.isUsed = true;
     this.job = job.id;
     this.before = before;
     this.shown = 0;
@@ -48,7 +50,7 @@ export class ResultView {
   // A job that is being sent: the button was heard. Returns what shows the old one again.
   pending() {
     const { job, before } = this;
-    Object.assign(this, { job: null, before: "" });
+    Object.assign(this, { job: null, before: "", isUsed: true });
     this.show();
     this.status.textContent = t("state.sending");
     return () => {
@@ -62,7 +64,7 @@ export class ResultView {
     const { job: id, before } = readDraft(`result.${this.name}`, { job: "", before: "" });
     if (!id) return;
     const job = store.jobs.get(id) || (await get(`/jobs/${id}`).catch(() => null));
-    if (!job || this.job) return;
+    if (!job || this.isUsed) return;
     store.add(job);
     this.follow(job, before);
   }
@@ -133,6 +135,11 @@ export class ResultView {
     this.line.textContent = stateText(job) + (job.eta_s ? ` · ${t("time.left", { time: seconds(job.eta_s) })}` : "");
   }
 
+  #retry(job) {
+    store.add(job);
+    this.follow(job, this.before);
+  }
+
   #statusOf(job) {
     if (job.state === "completed") {
       const warnings = (job.warnings || []).map((w) => h("p", { class: "quiet" }, w));
@@ -141,7 +148,7 @@ export class ResultView {
     }
     if (isFinal(job)) {
       return [h("span", {}, stateText(job)),
-        h("button", { onclick: () => attempt(async () => this.follow(await post(`/jobs/${job.id}/retry`))) }, icon("retry"), t("retry"))];
+        h("button", { onclick: () => attempt(async () => this.#retry(await post(`/jobs/${job.id}/retry`))) }, icon("retry"), t("retry"))];
     }
     return [this.bar, this.line, h("button", { onclick: () => attempt(() => post(`/jobs/${job.id}/cancel`)) }, icon("close"), t("cancel"))];
   }

@@ -1,6 +1,7 @@
 // Dialogs of scenes and shots. What is changed in an open one is stored at once.
 import { patch, post } from "../lib/api.js";
 import { field, h } from "../lib/dom.js";
+import { inTurn, sendChanges } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { Completion } from "./completion.js";
@@ -32,15 +33,11 @@ export async function newScene(project) {
 }
 
 export async function editScene(scene) {
-  const control = (element, member) => {
-    element.value = scene[member] || "";
-    element.addEventListener("change", async () => {
-      const now = await attempt(() => patch(`/scenes/${scene.id}`, { [member]: element.value.trim() }));
-      if (now) scene = now;
-      element.value = scene[member] || ""; // what the server refused is undone
-    });
-    return element;
-  };
+  const oneByOne = inTurn();
+  const control = (element, member) => sendChanges(element, async (value) => {
+    const now = await attempt(() => oneByOne(() => patch(`/scenes/${scene.id}`, { [member]: value.trim() })));
+    if (now) scene = now;
+  }, () => scene[member]);
   await dialog(t("shots.edit_scene"), h("div", { class: "form" }, field(t("shots.scene_name"), control(h("input"), "name"), { hint: t("shots.scene_hint") }),
     field(t("shots.scene_text"), control(h("textarea", { rows: 3 }), "text"))));
 }
@@ -54,28 +51,21 @@ export async function newShot(project, scenes, scene) {
 }
 
 export async function editShot(shot, scenes, number) {
+  const oneByOne = inTurn();
   const change = async (values) => {
-    const now = await attempt(() => patch(`/shots/${shot.id}`, values));
+    const now = await attempt(() => oneByOne(() => patch(`/shots/${shot.id}`, values)));
     if (now) shot = now;
   };
   const text = (name) => {
     const control = h(LONG.includes(name) ? "textarea" : "input", LONG.includes(name) ? { rows: 2 } : {});
-    control.value = shot[name] || "";
-    control.addEventListener("change", async () => {
-      await change({ [name]: control.value.trim() });
-      control.value = shot[name] || "";
-    });
+    sendChanges(control, (value) => change({ [name]: value.trim() }), () => shot[name]);
     const isScript = ["action", "prompt"].includes(name);
     const labelled = field(t(name === "negative" ? "field.negative" : `shots.${name}`), control, { hint: isScript ? t(`shots.${name}_hint`) : "" });
     return isScript ? withElements(labelled, control) : labelled;
   };
   const numeric = (name) => {
-    const control = h("input", { type: "number", value: shot[name] ?? "", placeholder: t("field.default") });
-    control.addEventListener("change", async () => {
-      await change({ [name]: control.value === "" ? null : Number(control.value) });
-      control.value = shot[name] ?? "";
-    });
-    return field(t(`field.${name}`), control);
+    const control = h("input", { type: "number", placeholder: t("field.default") });
+    return field(t(`field.${name}`), sendChanges(control, (value) => change({ [name]: value === "" ? null : Number(value) }), () => shot[name]));
   };
   const scene = sceneChoice(scenes, shot.scene_id);
   scene.addEventListener("change", () => change({ scene_id: scene.value || null }));

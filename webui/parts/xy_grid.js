@@ -66,7 +66,7 @@ export class XyGrid {
         const job = await attempt(() => post("/jobs", varied(varied(base, x, xValue, xs), y, yValue, ys)));
         if (!job) return;
         store.add(job);
-        this.jobs.set(job.id, job);
+        this.jobs.set(job.id, store.jobs.get(job.id)); // may have ended already
         ids.push(job.id);
       }
     this.#set({ jobs: ids, shown: { x, y, xs, ys } });
@@ -75,16 +75,17 @@ export class XyGrid {
 
   async #read() {
     for (const id of this.draft.jobs) {
-      const job = await get(`/jobs/${id}`).catch(() => null);
+      const read = await get(`/jobs/${id}`).catch(() => null);
+      const job = store.jobs.get(id) || read; // events may be later than the answer
       if (job) this.jobs.set(id, job);
     }
-    this.#draw();
+    if (this.draft.shown) this.#draw(); // it may have been closed
   }
 
   #follow(id) {
     const changed = id ? [id] : this.draft.jobs;
     const before = changed.map((one) => this.jobs.get(one)?.state).join();
-    for (const one of changed) if (this.draft.jobs.includes(one) && store.jobs.has(one)) this.jobs.set(one, store.jobs.get(one));
+    for (const one of changed) if (this.jobs.has(one) && store.jobs.has(one)) this.jobs.set(one, store.jobs.get(one));
     if (this.draft.shown && changed.map((one) => this.jobs.get(one)?.state).join() !== before) this.#draw();
   }
 

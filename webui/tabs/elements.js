@@ -2,6 +2,7 @@
 import { get, patch, post, remove } from "../lib/api.js";
 import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { sendChanges } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { sendTo } from "../parts/image_actions.js";
@@ -61,36 +62,31 @@ export class ElementsTab {
   async #edit(first) {
     let element = first;
     const images = h("ul", { class: "references" });
-    const take = (changed) => {
-      if (changed) element = changed;
-      this.#showImages(images, element, change, takeAway);
+    let stores = 0; // changes that the server does not have yet
+    const show = () => this.#showImages(images, element, change, takeAway);
+    const send = async (call) => {
+      ++stores;
+      element = (await attempt(() => store.changeElements(call))) || element;
+      if (--stores === 0) show(); // what was refused is undone
     };
-    const change = async (values) => {
-      take(await attempt(() => patch(`/elements/${element.id}`, values)));
-      await store.readElements();
-    };
-    const takeAway = (asset) => attempt(async () => {
+    const change = (values) => send(() => patch(`/elements/${element.id}`, values));
+    const takeAway = (asset) => send(async () => {
       await remove(`/elements/${element.id}/images/${asset}`);
-      take(await get(`/elements/${element.id}`));
+      return get(`/elements/${element.id}`);
     });
-    const add = imageInput(async (picture) => take(await attempt(() => post(`/elements/${element.id}/images`, { asset_id: `ast_${picture.asset.replace("asset:", "")}` }))),
-      { several: true });
-    const text = (name, control) => {
-      control.value = element[name] ?? "";
-      control.addEventListener("change", async () => {
-        await change({ [name]: control.type === "number" ? Number(control.value) : control.value.trim() });
-        control.value = element[name] ?? ""; // what the server refused is undone
-      });
-      return control;
-    };
+    const add = imageInput((picture) => send(() => post(`/elements/${element.id}/images`, { asset_id: `ast_${picture.asset.replace("asset:", "")}` })), { several: true });
+    const text = (name, control) =>
+      sendChanges(control, (value) => change({ [name]: control.type === "number" ? Number(value) : value.trim() }), () => element[name]);
     const type = typeChoice(element.type);
     type.addEventListener("change", () => change({ type: type.value }));
     const changedElsewhere = () => {
       const now = store.elements.find((e) => e.id === element.id);
-      if (now && now.images.join() !== element.images.join()) take(now);
+      if (!now || now.images.join() === element.images.join()) return;
+      element = now;
+      show();
     };
     store.addEventListener("elements", changedElsewhere); // an image that was generated for it
-    take(element);
+    show();
     await dialog(element.name, h("div", { class: "form" },
       h("div", { class: "row" }, field(t("element.name"), text("name", h("input"))), field(t("element.trigger"), text("trigger", h("input"))), field(t("element.type"), type)),
       field(t("element.description"), text("description", h("textarea", { rows: 3 })), { hint: t("element.description_hint") }),
@@ -110,9 +106,10 @@ export class ElementsTab {
     replace(list, element.images.map((asset, i) => h("li", {}, h("img", { src: thumbOf(asset), alt: t("references.nth", { n: i + 1 }) }),
       h("span", {}, i === 0 ? t("element.main_image") : ""),
       i > 0 ? h("button", { class: "plain", "aria-label": t("references.up", { n: i + 1 }), title: t("references.up", { n: i + 1 }), onclick: () => {
-        const order = [...element.images];
-        order.splice(i - 1, 0, ...order.splice(i, 1));
-        change({ images: order });
+        const images = [...element.images];
+        images.splice(i - 1, 0, ...images.splice(i, 1));
+        this.#showImages(list, { ...element, images }, change, takeAway); // at once
+        change({ images });
       } }, icon("up")) : null,
       h("button", { class: "plain", "aria-label": t("references.remove", { n: i + 1 }), title: t("references.remove", { n: i + 1 }), onclick: () => takeAway(asset) }, icon("close")))));
   }

@@ -1,6 +1,6 @@
 // All finished images. The server searches and counts; the page holds what was scrolled to.
 import { get, post, remove } from "../lib/api.js";
-import { field, h, replace } from "../lib/dom.js";
+import { field, h, replace, throttled } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { imageOf, ImageList } from "../lib/image_list.js";
 import { store } from "../lib/store.js";
@@ -30,9 +30,10 @@ export class GalleryTab {
     this.filter.element.firstChild.append(this.count, size);
     this.element = h("div", { class: "gallery-tab" }, this.filter.element, this.bar, this.empty, this.grid.element);
     store.on("ended", (job) => job?.state === "completed" && this.#addNew(job));
-    store.on("asset.updated", (asset) => this.#changed(asset));
-    store.on("asset.deleted", ({ id }) => !this.list.filter.trash && this.#forget([id]));
-    store.on("project", () => this.isRead && this.#begin());
+    this.searchAgainSoon = throttled(300, () => this.#searchAgain());
+    store.on("asset.updated", (asset) => this.#updated(asset));
+    store.on("asset.deleted", ({ id, trash }) => (this.list.filter.trash && trash ? this.searchAgainSoon() : this.#forget([id])));
+    for (const name of ["project", "missed"]) store.on(name, () => this.isRead && this.#begin());
     this.#showBar();
   }
 
@@ -55,6 +56,11 @@ export class GalleryTab {
     this.#show();
   }
 
+  // What is shown is not all of it any more: place and selection stay.
+  async #searchAgain() {
+    if (this.isRead && (await attempt(() => this.list.search(this.filter.values())))) this.#show();
+  }
+
   #show() {
     const { items, total } = this.list;
     this.grid.show(items, total);
@@ -68,14 +74,22 @@ export class GalleryTab {
   async #addNew(job) {
     if (!this.isRead || this.list.isFiltered()) return;
     const assets = await Promise.all((job.images || []).map((image) => get(`/assets/${image.asset_id}`).catch(() => null)));
-    this.list.add(assets.filter((a) => a && (a.project_id ?? "default") === store.project).reverse().map(imageOf));
+    if (this.list.isFiltered()) return; // since then
+    this.list.add(assets.filter((a) => a && !a.deleted_at && (a.project_id ?? "default") === store.project).reverse().map(imageOf));
     this.#show();
   }
 
+  // One that comes back from the trash leaves it, and is shown again where it was.
+  #updated(asset) {
+    if (this.list.filter.trash && !asset.deleted_at) this.#forget([asset.id]);
+    else if (!this.#changed(asset) && asset.kind === "image" && (asset.project_id ?? "default") === store.project && this.list.covers(asset)) this.searchAgainSoon();
+  }
+
   #changed(asset) {
-    if (!this.list.change(asset)) return;
+    if (!this.list.change(asset.id, asset)) return false;
     this.grid.redraw();
     this.#show();
+    return true;
   }
 
   #forget(ids) {
@@ -116,7 +130,7 @@ export class GalleryTab {
     const changes = { star: () => ({ starred: true }), unstar: () => ({ starred: false }), tag: (i) => ({ tags: [...new Set([...i.tags, ...tags])] }),
       move: () => ({ board_id }) };
     if (!changes[action]) return;
-    for (const item of this.list.items) if (ids.includes(item.id)) Object.assign(item, changes[action](item));
+    for (const item of this.list.items.filter((i) => ids.includes(i.id))) this.list.change(item.id, changes[action](item));
     this.grid.redraw();
   }
 

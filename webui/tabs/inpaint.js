@@ -71,17 +71,20 @@ export class InpaintTab extends Maker {
   }
 
   async #open() {
+    const { extend, picture } = this.values;
+    const isOther = () => this.values.picture !== picture; // another one was opened meanwhile
     try {
-      const { extend } = this.values;
-      await this.editor.open(this.values.picture.url);
+      await this.editor.open(picture.url);
+      if (isOther()) return;
       if (store.can("/mask/health") && this.finder.element.hidden) {
         this.finder.element.hidden = false;
         this.finder.look();
       }
       if (extend.some(Boolean)) this.editor.setMargins(extend);
       const kept = readDraft("mask", { image: "", text: "" });
-      if (kept.text && kept.image === this.values.picture.url && this.editor.isEmpty()) await this.editor.restore(kept.text);
+      if (kept.text && kept.image === picture.url && this.editor.isEmpty()) await this.editor.restore(kept.text);
     } catch {
+      if (isOther()) return;
       this.values.picture = null; // it was deleted
       writeDraft("inpaint", this.values);
     }
@@ -107,8 +110,9 @@ export class InpaintTab extends Maker {
     const { seed } = this.result.image();
     const before = this.form.draft.seed;
     this.form.draft.seed = String(seed + 1);
-    await this.submit();
+    const sent = this.submit(); // has read the form
     this.form.draft.seed = before;
+    await sent;
   }
 
   async #complete(request) {

@@ -2,6 +2,7 @@
 import { get, post, remove } from "../lib/api.js";
 import { h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { attempt, dialog, toast } from "../parts/messages.js";
@@ -30,6 +31,10 @@ export class ModelsTab {
       this.show();
     } }, icon("swap"));
     this.disk = h("p", { class: "quiet" });
+    this.diskReading = new Reading(() => get("/models/disk").catch(() => null), (disk) => {
+      const used = (disk?.items || []).reduce((sum, i) => sum + i.bytes, 0);
+      this.disk.textContent = disk?.free && used ? t("models.disk", { used: bytes(used), free: bytes(disk.free) }) : "";
+    });
     this.installs = new ModelInstalls();
     this.add = new ModelAdd(this.installs);
     this.element = h("div", { class: "page" },
@@ -40,9 +45,7 @@ export class ModelsTab {
   }
 
   async shown() {
-    const [disk] = await Promise.all([get("/models/disk").catch(() => null), attempt(() => this.installs.read()), this.add.shown()]);
-    const used = (disk?.items || []).reduce((sum, i) => sum + i.bytes, 0);
-    this.disk.textContent = disk?.free && used ? t("models.disk", { used: bytes(used), free: bytes(disk.free) }) : "";
+    await Promise.all([this.diskReading.read(), attempt(() => this.installs.read()), this.add.shown()]);
   }
 
   #shownModels() {

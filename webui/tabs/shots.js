@@ -3,6 +3,7 @@ import { get, patch, post, remove } from "../lib/api.js";
 import { h, replace, throttled } from "../lib/dom.js";
 import { readDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { isFinal, store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { ImageDetail } from "../parts/image_detail.js";
@@ -22,6 +23,7 @@ export class ShotsTab {
     this.element = h("div", { class: "page" }, h("p", { class: "quiet" }, t("shots.intro")),
       h("div", { class: "toolbar" }, h("button", { class: "primary", onclick: () => this.#newShot() }, icon("add"), t("shots.new_shot")),
         h("button", { onclick: () => this.#newScene() }, icon("add"), t("shots.new_scene")), this.match, this.missing), this.list);
+    this.reading = new Reading(() => this.#ask(store.project), (found) => this.#take(found));
     this.readSoon = throttled(150, () => this.shown());
     for (const name of EVENTS) store.on(name, () => this.readSoon());
     store.on("project", () => this.readSoon());
@@ -31,11 +33,18 @@ export class ShotsTab {
   }
 
   async shown() {
-    if (this.element.hidden) return;
-    const { project } = store;
-    const found = await attempt(() => Promise.all([get(`/projects/${project}/scenes`), get(`/projects/${project}/shots`)]));
-    if (!found || project !== store.project) return; // another one was chosen meanwhile
-    [this.scenes, this.shots] = found.map((page) => page.items);
+    if (!this.element.hidden) await this.reading.read();
+  }
+
+  #ask = (project) => attempt(async () => {
+    const [scenes, shots] = await Promise.all([get(`/projects/${project}/scenes`), get(`/projects/${project}/shots`)]);
+    return { project, scenes: scenes.items, shots: shots.items };
+  });
+
+  #take(found) {
+    if (!found || found.project !== store.project) return; // another one was chosen meanwhile
+    const isNew = JSON.stringify([found.scenes, found.shots]) !== this.drawn;
+    if (isNew) ({ scenes: this.scenes, shots: this.shots } = found); // otherwise the buttons would act on objects that are replaced
     this.show();
   }
 
@@ -124,16 +133,18 @@ export class ShotsTab {
     const next = order.values();
     this[route] = this[route].map((item) => (order.includes(item) ? next.next().value : item));
     this.show();
-    await attempt(() => Promise.all(changed.map(({ item, position }) => patch(`/${route}/${item.id}`, { position }))));
-    await this.shown();
+    await attempt(() => this.reading.store(() => Promise.all(changed.map(({ item, position }) => patch(`/${route}/${item.id}`, { position })))));
   }
 
-  async #submit(shot) {
+  #submit(shot) {
     const { model } = readDraft("draft.generate", { model: "" });
-    const job = await post(`/shots/${shot.id}/generate`, model ? { model } : {});
-    store.add(job);
-    Object.assign(shot, { status: "queued", last_job_id: job.id });
-    this.show();
+    return this.reading.store(async () => {
+      const job = await post(`/shots/${shot.id}/generate`, model ? { model } : {});
+      store.add(job);
+      const now = this.shots.find((s) => s.id === shot.id); // the list may have been read again
+      if (now) Object.assign(now, { status: "queued", last_job_id: job.id });
+      this.show();
+    });
   }
 
   #generate = (shot) => attempt(() => this.#submit(shot));

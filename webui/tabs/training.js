@@ -1,8 +1,9 @@
 // Training runs: start one from chosen images, watch it, try its checkpoints.
 import { get, post, remove } from "../lib/api.js";
-import { debounced, field, h, replace } from "../lib/dom.js";
+import { field, h, replace, throttled } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
+import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { sendTo } from "../parts/image_actions.js";
@@ -22,6 +23,7 @@ class NewRun {
       save_every_n_steps: "" });
     this.list = h("div", { class: "captions" });
     this.forecast = h("div", { role: "status" });
+    this.planning = new Reading(() => attempt(() => post("/training", { ...this.#request(), dry: true })), (plan) => this.#showPlan(plan));
     const text = (name, attributes = {}) => h("input", { ...attributes, value: this.draft[name], oninput: (e) => this.#set(name, e.target.value) });
     const preset = h("select", { onchange: () => this.#set("preset", preset.value) }, PRESETS.map((p) => h("option", { value: p }, t(`preset.${p || "none"}`))));
     preset.value = this.draft.preset;
@@ -70,9 +72,12 @@ class NewRun {
       dataset: { assets: d.pictures.map((p) => ({ asset_id: `ast_${p.asset.replace("asset:", "")}`, caption: p.caption })) } };
   }
 
-  async #look() {
+  #look() {
     replace(this.forecast, h("p", { class: "quiet" }, t("training.measuring")));
-    const plan = await attempt(() => post("/training", { ...this.#request(), dry: true }));
+    return this.planning.read();
+  }
+
+  #showPlan(plan) {
     replace(this.forecast, plan ? [h("p", {}, t("training.needs", { images: plan.items, steps: plan.steps, time: seconds(plan.eta_s || 0),
       memory: bytes((plan.device_gib || plan.host_gib || 0) * 2 ** 30) })), (plan.warnings || []).map((w) => h("p", { class: "quiet" }, w))] : []);
   }
@@ -92,7 +97,8 @@ class RunView {
     this.checkpoints = h("ul", { class: "checkpoints" });
     this.element = h("div", { class: "run", hidden: true }, this.head, this.loss.element, this.samples, h("h2", {}, t("training.checkpoints")), this.checkpoints,
       this.rate.element);
-    this.readSoon = debounced(700, () => this.read());
+    this.reading = new Reading(() => this.#ask(this.run?.id), (found) => found && this.#take(found));
+    this.readSoon = throttled(700, () => this.read());
     for (const name of ["train.metrics", "train.sample", "train.checkpoint"])
       store.on(name, (data) => data.run_id === this.run?.id && this.readSoon());
     store.on("train.state", (data) => (data.run?.id || data.id) === this.run?.id && this.readSoon());
@@ -105,11 +111,14 @@ class RunView {
   }
 
   async read() {
-    const { id } = this.run;
-    const answers = await attempt(() => Promise.all([get(`/training/${id}`), get(`/training/${id}/metrics?max=300&keys=loss,lr`), get(`/training/${id}/samples`),
-      get(`/training/${id}/checkpoints`)]));
-    if (!answers || this.run.id !== id) return;
-    const [run, metrics, samples, checkpoints] = answers;
+    if (this.run) await this.reading.read();
+  }
+
+  #ask = (id) => attempt(() => Promise.all([get(`/training/${id}`), get(`/training/${id}/metrics?max=300&keys=loss,lr`), get(`/training/${id}/samples`),
+    get(`/training/${id}/checkpoints`)]));
+
+  #take([run, metrics, samples, checkpoints]) {
+    if (run.id !== this.run?.id) return; // another one was chosen meanwhile
     this.run = run;
     const points = (key) => (metrics.step || []).map((x, i) => ({ x, y: metrics[key]?.[i], low: metrics[`${key}_min`]?.[i], high: metrics[`${key}_max`]?.[i] }));
     this.loss.show(points("loss"));
@@ -124,7 +133,7 @@ class RunView {
     this.#showHead(run);
     if (changed("samples", samples)) replace(this.samples, samples.items.map((s) => h("figure", {}, h("img", { src: s.url, alt: s.prompt }), h("figcaption", { class: "quiet" }, t("training.step", { n: s.step })))));
     const { items } = checkpoints;
-    if (changed("checkpoints", [id, items]))
+    if (changed("checkpoints", [run.id, items]))
       replace(this.checkpoints, items.length ? items.map((c) => this.#checkpoint(c)) : h("li", { class: "quiet" }, t("training.no_checkpoints")));
   }
 
@@ -179,7 +188,8 @@ export class TrainingTab {
     this.host = h("div");
     this.element = h("div", { class: "maker" }, h("div", { class: "side" },
       h("button", { class: "primary", onclick: () => this.#new() }, icon("add"), t("training.new")), this.runs), h("div", { class: "work" }, this.host, this.view.element));
-    store.on("train.state", debounced(300, () => this.shown()));
+    this.reading = new Reading(() => attempt(() => get("/training?limit=50")), (page) => page && this.#show(page.items));
+    store.on("train.state", throttled(300, () => this.shown()));
   }
 
   // Images that were chosen in the gallery start a new run; their prompts are captions to begin with.
@@ -190,13 +200,14 @@ export class TrainingTab {
   }
 
   async shown() {
-    if (this.element.hidden) return;
-    const page = await attempt(() => get("/training?limit=50"));
-    if (!page) return;
-    replace(this.runs, page.items.map((run) => h("li", {}, h("button", { class: "plain", "aria-pressed": String(run.id === this.view.run?.id), onclick: () => this.#open(run) },
+    if (!this.element.hidden) await this.reading.read();
+  }
+
+  #show(items) {
+    replace(this.runs, items.map((run) => h("li", {}, h("button", { class: "plain", "aria-pressed": String(run.id === this.view.run?.id), onclick: () => this.#open(run) },
       h("span", { class: "one-line" }, run.name), h("span", { class: "quiet" }, `${t(`run.${run.state}`)} ${run.step}/${run.steps}`)))));
-    if (!this.newRun && !this.view.run && (!page.items.length || readDraft("training_view", { isNew: false }).isNew)) this.#new();
-    else if (!this.newRun && !this.view.run) this.#open(page.items[0]);
+    if (!this.newRun && !this.view.run && (!items.length || readDraft("training_view", { isNew: false }).isNew)) this.#new();
+    else if (!this.newRun && !this.view.run) this.#open(items[0]);
   }
 
   #new() {
