@@ -38,7 +38,7 @@ def image_of(item):
 
 
 def native(path):
-    return requests.get(URL + "/api/v1" + path, headers={"Authorization": "Bearer " + arguments.key}, timeout=30).json()
+    return requests.get(URL + "/api/v1" + path, headers={"Authorization": "Bearer " + arguments.key}, timeout=120).json()
 
 
 def models():  # a
@@ -261,7 +261,7 @@ def full_queue():  # l
 
 
 def closing_cancels():  # m
-    stream = client.images.generate(prompt="slow", size="128x128", stream=True, partial_images=3,
+    stream = client.images.generate(prompt="slow", size="256x256", stream=True, partial_images=3,
                                     extra_body={"steps": 250, "flux2": {"preview": "linear"}})
     next(iter(stream))  # it runs
     job = native("/jobs?limit=1")["items"][0]
@@ -269,7 +269,7 @@ def closing_cancels():  # m
     stream.close()
     closed = time.time()
     while native("/jobs/" + job["id"])["state"] not in ("cancelled", "completed", "failed"):
-        assert time.time() - closed < 20, "the job goes on"
+        assert time.time() - closed < 60, "the job goes on"
         time.sleep(0.05)
     state = native("/jobs/" + job["id"])
     assert state["state"] == "cancelled", state["state"]
@@ -278,16 +278,16 @@ def closing_cancels():  # m
 def leaving_cancels():
     def leave():
         try:
-            requests.post(URL + "/v1/images/generations", json={"prompt": "left alone", "size": "256x256", "steps": 250},
+            requests.post(URL + "/v1/images/generations", json={"prompt": "left alone", "size": "512x512", "steps": 250},
                           headers={"Authorization": "Bearer " + arguments.key}, timeout=1.0)
         except requests.exceptions.Timeout:
             pass
 
     leave()
-    deadline = time.time() + 20
+    deadline = time.time() + 60
     while True:
         job = native("/jobs?limit=1")["items"][0]
-        if job["state"] == "cancelled":
+        if job["state"] == "cancelled" and job["request"]["prompt"] == "left alone":  # not the one before: a loaded server takes it later
             return
         assert time.time() < deadline, job["state"]
         time.sleep(0.05)

@@ -233,7 +233,7 @@ def progress_and_interrupt():
     opened(base64.b64decode(seen["current_image"]))
     assert get("/progress?skip_current_image=true")["current_image"] is None
     assert api.interrupt() == {}
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive(), "the interrupted call does not return"
     assert found["answer"].status_code == 200 and found["answer"].json()["images"] == [], found["answer"].text[:200]
     idle = api.get_progress()
