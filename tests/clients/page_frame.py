@@ -1,0 +1,216 @@
+"""Checks of what all tabs share: projects, several windows, looks, weight, the keyboard, the connection, languages, the key."""
+import json, re
+
+from axe_playwright_python.sync_playwright import Axe
+
+import page_resilience
+from page_support import REPOSITORY, check, draft, fill, finished, first_paint, open_page, open_window, plain_paint, problems, shown, tab, wait_until
+
+
+def projects(page, api):
+    tab(page, "generate")
+    top = page.get_by_label("Project", exact=True)
+    top.select_option("+")
+    page.locator("dialog").get_by_label("Name").fill("Comic")
+    page.keyboard.press("Enter")
+    check("a project is made and chosen", wait_until(lambda: top.locator("option:checked").inner_text() == "Comic"))
+    page.get_by_label("Project settings").click()
+    page.get_by_label("Style, added to every prompt").fill("ink drawing")
+    page.get_by_label("Style, added to every prompt").press("Tab")
+    project = draft(page, "project")["id"]
+    check("its style is stored", wait_until(lambda: api.get(f"/api/v1/projects/{project}")["style_prompt"] == "ink drawing"))
+    page.keyboard.press("Escape")
+    shown(page).locator("[data-name=prompt]").fill("a tower")
+    shown(page).locator("[data-name=steps]").fill("2")
+    shown(page).locator("button.primary").click()
+    check("its images belong to it", wait_until(lambda: [a["prompt"].startswith("a tower") for a in api.get(f"/api/v1/assets?project={project}")["items"]] == [True]),
+          api.get(f"/api/v1/assets?project={project}")["items"])
+    tab(page, "gallery")
+    check("the gallery shows the project", wait_until(lambda: page.locator(".cell:has(img)").count() == 1), page.locator(".cell").count())
+    top.select_option("default")
+    check("and another one", wait_until(lambda: page.locator(".cell:has(img)").count() > 1), page.locator(".cell").count())
+    top.select_option(project)
+    page.get_by_label("Project settings").click()
+    page.get_by_text("Delete the project").click()
+    page.get_by_text("Delete, keep the images").click()
+    check("a project is deleted", wait_until(lambda: top.locator("option:checked").inner_text() == "Default"))
+
+
+def two_windows(page, api):
+    """Two people, and two windows of one person."""
+    other = open_page(page.context.browser, api.url)
+    tab(page, "generate")
+    fill(page, prompt="seen by both", steps=200, width=320, height=320)
+    shown(page).locator("button.primary").click()
+    other.click("#queue-button")
+    row = other.locator("#queue li", has_text="seen by both")
+    check("another window sees the job", wait_until(lambda: row.count() == 1))
+    check("and its progress", wait_until(lambda: float(row.get_by_role("progressbar").get_attribute("value") or 0) > 0))
+    row.get_by_label("Cancel").click()
+    check("what one window cancels, the other shows", wait_until(lambda: "Cancelled" in shown(page).locator(".status").inner_text()), shown(page).locator(".status").inner_text())
+    check("the queue offers to try again", wait_until(lambda: row.get_by_label("Try again").count() == 1))
+    row.get_by_label("Try again").click()
+    check("a job is tried again", wait_until(lambda: api.get("/api/v1/jobs?state=running")["items"] != []))
+    other.locator("#queue li", has_text="seen by both").first.get_by_label("Cancel").click()
+    wait_until(lambda: api.get("/api/v1/jobs?state=running")["items"] == [])
+    second = open_window(page.context, api.url)
+    tab(second, "gallery")
+    tab(page, "gallery")
+    page.locator(".cell:has(img)").first.click(modifiers=["Control"])
+    page.locator(".gallery-tab > .toolbar").get_by_text("Favourite", exact=True).click()
+    check("what one window marks, the other shows", wait_until(lambda: second.locator(".cell").first.locator(".star").count() == 1))
+    page.locator(".gallery-tab > .toolbar").get_by_text("Delete", exact=True).click()
+    check("what one window deletes, leaves the other", wait_until(lambda: second.locator(".cell:has(img)").first.locator(".star").count() == 0))
+    page.get_by_text("Undo", exact=True).click()
+    check("and Undo brings it back, in both", wait_until(lambda: all(w.locator(".cell:has(img)").first.locator(".star").count() == 1 for w in (page, second))))
+    second.close()
+    other.context.close()
+    tab(page, "generate")
+    fill(page, steps=4, width="", height="")
+
+
+def tabs(page):
+    return page.eval_on_selector_all("nav a", "(all) => all.map((a) => a.hash.slice(1))")
+
+
+def looks(browser, api, screenshots):
+    axe = Axe()
+    for scheme in ("light", "dark"):
+        for size in ((1280, 800), (360, 740)):
+            page = open_page(browser, api.url, *size, color_scheme=scheme)
+            for name in tabs(page):  # each reads what it shows when it is opened first
+                tab(page, name)
+            for name in tabs(page):
+                tab(page, name)
+                if screenshots:
+                    page.screenshot(path=str(screenshots / f"{name}-{scheme}-{'wide' if size[0] > 600 else 'phone'}.png"))
+                too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+                found = [v for v in axe.run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+                check(f"{name}, {scheme}, {size[0]} px: accessible, nothing overflows", not found and not too_wide,
+                      [(v["id"], [n["html"][:80] for n in v["nodes"]][:3]) for v in found] or "too wide")
+            page.context.close()
+    for size, locale in (((3840, 2160), "en-US"), ((360, 740), "de-DE")):
+        page = open_page(browser, api.url, *size, locale=locale)
+        wide = []
+        for name in tabs(page):
+            tab(page, name)
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wide.append(name)
+        check(f"{size[0]} px, {locale}: nothing overflows", not wide, wide)
+        page.context.close()
+
+
+def weight(browser, api):
+    page_resilience.policy(api)
+    page = open_page(browser, api.url)
+    for name in tabs(page):
+        tab(page, name)
+    files = page.evaluate("performance.getEntriesByType('resource').filter((e) => e.name.includes('/ui/')).map((e) => e.encodedBodySize)")
+    check(f"the page is less than 400 KB ({sum(files) / 1000:.0f} KB in {len(files)} files)", 0 < sum(files) < 400_000)
+    page.context.close()
+    paints, plain = [], []
+    while len(paints) < 5 and (not paints or min(paints) >= 300):  # other programs on the machine may disturb one of them
+        page = open_page(browser, api.url)
+        paints.append(first_paint(page))
+        page.context.close()
+        plain.append(plain_paint(browser, api.url))
+    check(f"the first paint takes less than 300 ms ({min(paints):.0f} ms; one word: {min(plain):.0f} ms)", min(paints) < max(300, 3 * min(plain)), [paints, plain])
+
+
+def keyboard_only(browser, api):
+    page = open_page(browser, api.url)
+    at = lambda: page.evaluate("document.activeElement.dataset.name || document.activeElement.className || document.activeElement.tagName")
+
+    def reach(selector, most=80):
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            if page.evaluate("(s) => document.activeElement.matches(s)", selector):
+                return True
+        return False
+
+    page.keyboard.press("Tab")
+    check("the first stop is the skip link", at() == "skip", at())
+    page.keyboard.press("Enter")
+    check("Tab reaches the prompt", reach("[data-name=prompt]"), at())
+    page.keyboard.type("a green triangle")
+    reach("[data-name=steps]")
+    page.keyboard.type("4")
+    page.keyboard.press("Control+Enter")
+    finished(page)
+    check("an image is made by keyboard", True)
+    page.locator(".actions").get_by_text("Inpaint", exact=True).wait_for()
+    check("Tab reaches what can be done with it", reach(".actions button"), at())
+    for _ in range(10):
+        if page.evaluate("document.activeElement.textContent") == "Inpaint":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    shown(page).locator("canvas").wait_for()
+    check("Tab reaches the canvas", reach("canvas"), at())
+    page.keyboard.press("Space")
+    shown(page).locator("[data-name=prompt]").focus()
+    page.keyboard.type("a dot")
+    reach("[data-name=steps]")
+    page.keyboard.type("4")
+    page.keyboard.press("Control+Enter")
+    finished(page)
+    check("a part is regenerated by keyboard", api.get("/api/v1/jobs?limit=1")["items"][0]["kind"] == "inpaint")
+    page.locator("main").focus()
+    page.keyboard.press("?")
+    check("? shows the shortcuts", wait_until(lambda: page.locator("dialog kbd").count() > 5))
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+Q")
+    check("Shift+Q shows the queue", wait_until(lambda: page.locator("#queue").is_visible()))
+    page.context.close()
+
+
+def connection(browser, api):
+    page = open_page(browser, api.url)
+    expected = len(problems)
+    page.route("**/api/v1/events*", lambda route: route.abort())
+    page.reload()
+    banner = page.locator(".banner")
+    check("a lost connection is said", wait_until(lambda: banner.is_visible()))
+    shown(page).locator("[data-name=prompt]").fill("typed while away")
+    page.unroute("**/api/v1/events*")
+    check("it comes back by itself", wait_until(lambda: not banner.is_visible(), 30))
+    check("what was typed is there", shown(page).locator("[data-name=prompt]").input_value() == "typed while away")
+    del problems[expected:]  # the failed requests of this step
+    page.context.close()
+
+
+def language(browser, api):
+    texts = {name: json.loads((REPOSITORY / "webui" / "lang" / f"{name}.json").read_text()) for name in ("en", "de")}
+    places = lambda text: sorted(re.findall(r"\{(\w+)\}", text))
+    differing = sorted(set(texts["en"]) ^ set(texts["de"])) + [k for k in texts["en"] if places(texts["en"][k]) != places(texts["de"].get(k, ""))]
+    check(f"both languages have the same {len(texts['en'])} texts with the same places", not differing, differing)
+    code = "".join(path.read_text() for path in (REPOSITORY / "webui").rglob("*.js"))
+    used = set(re.findall(r"\bt\(\"([\w.]+)\"", code))
+    check("every text that the page uses exists", used and used <= set(texts["en"]), sorted(used - set(texts["en"])))
+    made = [re.escape(text).replace("ANY", ".+") for text in (re.sub(r"\$\{[^}]*\}", "ANY", part) for part in re.findall(r"\bt\(`([^`]*)`", code)) if text.count("ANY") < 2]
+    unused = [k for k in texts["en"] if f'"{k}"' not in code and f'"{k.split(".")[0]}"' not in code and not any(re.fullmatch(m, k) for m in made)]
+    check("no text is left over", not unused, unused)
+    words = lambda text: re.sub(r"\{\w+\}|[^\w]", "", text)
+    same = [k for k in texts["en"] if texts["en"][k] == texts["de"][k] and len(words(texts["en"][k])) > 12]
+    check("no long text is left in English", not same, same)
+    page = open_page(browser, api.url, locale="de-DE")
+    check("the page speaks German", page.locator("nav a").first.inner_text() == "Erzeugen")
+    page.context.close()
+
+
+def locked_server(browser, _, url):
+    page = browser.new_context().new_page()
+    page.goto(url)
+    page.locator("dialog input[type=password]").fill("not the key")
+    page.keyboard.press("Enter")
+    check("a wrong key is refused in words", wait_until(lambda: "key" in page.locator("dialog .error").inner_text().lower()))
+    page.locator("dialog input[type=password]").fill("a key of this test")
+    page.get_by_text("Sign in").click()
+    shown(page).locator("[data-name=prompt]").fill("a red circle")
+    shown(page).locator("[data-name=steps]").fill("2")
+    shown(page).locator("button.primary").click()
+    finished(page)
+    check("the right key opens the page, and an image is shown", wait_until(lambda: page.evaluate("document.querySelector('.stage img').naturalWidth") > 0))
+    page.reload()
+    check("the key is asked for once", wait_until(lambda: page.locator("nav a").count() > 0) and page.locator("dialog").count() == 0)
+    page.context.close()
