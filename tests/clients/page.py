@@ -90,14 +90,14 @@ with sync_playwright() as playwright:
             continue
         if arguments.only and name not in arguments.only.split(",") or name == "locked_server" and not arguments.locked:
             continue
-        started = time.time()
+        started, known = time.time(), len(problems)
         try:
             way(*called)
         except Exception as error:  # the other steps are tried as well, with a new page
             traceback.print_exc(limit=-3)
             check(f"{name} comes to its end", False, str(error).splitlines()[0])
             steps.page = None
-        print(f"       {name}: {time.time() - started:.1f} s", flush=True)
+        print(f"       {name}: {time.time() - started:.1f} s", *problems[known:], flush=True)
     check("no error in the console, no request to another machine", not problems, problems[:5])
     browser.close()
 print(f"{page_support.passed} passed, {page_support.failed} failed")

@@ -82,9 +82,12 @@ def image_prompts(page, api):
     reload(page)
     shown(page).get_by_text("Advanced", exact=True).click()
     check("a reload keeps the image prompt", prompts.get_by_label("Strength", exact=True).input_value() == "0.5")
+    forecast = shown(page).locator(".forecast")
+    check("the forecast says what is missing as well", wait_until(lambda: "adapter" in forecast.inner_text()), forecast.inner_text())
     prompts.get_by_label("Remove image prompt 1").click()
     check("an image prompt can be removed", prompts.locator(".image-prompts img").count() == 0)
-    del problems[expected:]  # the refused request
+    wait_until(lambda: "memory" in forecast.inner_text())
+    del problems[expected:]  # the refused requests
     detail = shown(page).get_by_role("group", name="Detail pass")
     detail.get_by_label("Rectangles").fill("0,0,64,64 64,64,32,32")
     shown(page).locator("button.primary").click()
