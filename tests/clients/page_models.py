@@ -45,6 +45,7 @@ def install_steps(browser, server, hub):
     page.get_by_text("Install the chosen files").click()
     install = lambda: server.get("/api/v1/models/installs")["items"][0]
     check("the amount is shown as it grows", wait_until(lambda: row.get_by_role("progressbar").count() == 1 and float(row.get_by_role("progressbar").get_attribute("value")) > 100_000))
+    hub.bytes_per_s = 100_000  # it lasts as long as the next steps do, also on a slow machine
     with Held(page, "**/models/installs") as held:
         tab(page, "generate")
         tab(page, "models")

@@ -22,7 +22,7 @@ def forecast(page, server):
         wait_until(lambda: text() == "")
         page.wait_for_timeout(700)  # the page waits until nobody types
         held.release()
-        check("a forecast that comes late is not shown", text() == "", text())
+        check("a forecast that comes late is not shown", wait_until(lambda: text() == "", 10), text())
 
 
 def grid(page, server):
@@ -158,7 +158,7 @@ def tags(page, server):
         box = page.locator("dialog").get_by_label("Tags")
         box.fill("half writ")
         held.release()
-        check("tags that are being written stay when the settings come", "Steps" in page.locator("dialog").inner_text() and box.input_value() == "half writ", box.input_value())
+        check("tags that are being written stay when the settings come", wait_until(lambda: "Steps" in page.locator("dialog").inner_text()) and box.input_value() == "half writ", box.input_value())
         box.press("Escape")
     wait_until(lambda: page.locator("dialog").count() == 0)
 
