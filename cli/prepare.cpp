@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "app/input_images.h"
 #include "app/request_limits.h"
@@ -38,19 +39,35 @@ bool is_first_time(const AppContext& context, const std::string& notice) {
   return true;
 }
 
+constexpr std::array kImageOptions = {"input", "mask", "image-prompt"};
+
+bool reads_standard_input(const Setting& setting) {
+  const auto is_standard_input = [](const std::string& value) { return value == "-" || value.starts_with("-:"); };  // "-:0.5"
+  return std::any_of(setting.values.begin(), setting.values.end(), is_standard_input);
+}
+
 bool reads_standard_input(const Settings& settings, std::string_view option) {
   const Setting* setting = settings.find(option);
-  const auto is_standard_input = [](const std::string& value) { return value == "-" || value.starts_with("-:"); };  // "-:0.5"
-  return setting && std::any_of(setting->values.begin(), setting->values.end(), is_standard_input);
+  return setting && reads_standard_input(*setting);
 }
 
 // Standard input can be read once: as the prompt or as an image.
 void refuse_two_readers(const Invocation& run) {
   const bool prompt = reads_standard_input(run.settings, "prompt") || reads_standard_input(run.settings, "prompt-file") ||
                       (!run.positional.empty() && run.positional.front() == "-");
-  for (const char* option : {"input", "mask", "image-prompt"})
+  for (const char* option : kImageOptions)
     check(!prompt || !reads_standard_input(run.settings, option), "the prompt and --{} cannot both come from standard input",
           option);
+}
+
+// The same for the images of the lines of a prompt file.
+void refuse_two_readers(const Invocation& run, const std::vector<PromptLine>& lines) {
+  if (!reads_standard_input(run.settings, "prompt-file")) return;
+  for (const PromptLine& line : lines)
+    for (const char* option : kImageOptions)
+      if (const auto image = line.settings.find(option); image != line.settings.end())
+        check(!reads_standard_input(image->second), "{}: the prompt file and an image cannot both come from standard input",
+              image->second.origin);
 }
 
 }  // namespace
@@ -59,6 +76,7 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
   task = take_settings_of_image(run.settings, task, run);
   refuse_two_readers(run);
   std::vector<PromptLine> prompts = read_prompts(run, run.settings.has("embeddings") || run.settings.has("latent-path"));
+  refuse_two_readers(run, prompts);
   const size_t known = found ? found->size() : 0;
   PreparedRun prepared = [&] {
     try {

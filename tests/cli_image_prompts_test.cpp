@@ -127,6 +127,58 @@ TEST_F(CliImagePrompts, RegisteredOnesAreFoundByName) {
               HasSubstr("no image-prompt adapter named colour"));
 }
 
+TEST_F(CliImagePrompts, LinesOfAPromptFileHaveTheirOwn) {
+  write_random_image_prompt(folder_ / "tokens.safetensors", pico_image_prompt(ImagePromptForm::Tokens));
+  write("prompts.txt",
+        "a white background --o plain.png\n"
+        "a white background --image-prompt red.png:0.8 --o red_line.png\n"
+        "a white background --image-prompt red.png --image-prompt blue.png:0.5:0-0.5 --image-prompt-adapter tokens.safetensors "
+        "--o both_line.png\n");
+  const Finished made = generate({"--prompt-file", "prompts.txt", "-S", "3", "--size", "64", "--image-prompt-adapter",
+                                  "adapter.safetensors", "--image-prompt-encoder", "clip-tiny"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, Not(HasSubstr("has no effect")));
+  ASSERT_EQ(with_prompt({"--image-prompt", "red.png:0.8", "-o", "red_alone.png"}).status, 0);
+  EXPECT_EQ(picture("red_line.png"), picture("red_alone.png"));
+  EXPECT_NE(picture("red_line.png"), picture("plain.png"));
+  EXPECT_FALSE(settings_of("plain.png").contains("image_prompts"));
+  EXPECT_EQ(settings_of("both_line.png")["image_prompts"].size(), 2u);
+  EXPECT_EQ(settings_of("both_line.png")["image_prompt_adapter"]["name"], "tokens");
+  EXPECT_EQ(flux2({"verify", "both_line.png"}).out, "both_line.png: identical\n");
+
+  // A line's image prompts replace those of the command line. Strength 0 is none.
+  write("prompts.txt",
+        "a white background --o run.png\na white background --image-prompt red.png:0.8 --o own.png\n"
+        "a white background --image-prompt red.png:0 --o none.png\n");
+  ASSERT_EQ(generate({"--prompt-file", "prompts.txt", "-S", "3", "--size", "64", "--image-prompt", "blue.png",
+                      "--image-prompt-adapter", "adapter.safetensors", "--image-prompt-encoder", "clip-tiny"})
+                .status,
+            0);
+  EXPECT_EQ(settings_of("run.png")["image_prompts"][0]["name"], "blue.png");
+  EXPECT_EQ(picture("own.png"), picture("red_line.png"));
+  EXPECT_EQ(picture("none.png"), picture("plain.png"));
+}
+
+TEST_F(CliImagePrompts, MistakesInALineNameTheLine) {
+  const auto made = [&](const std::string& line) {
+    write("prompts.txt", "a fox --o fox.png\n" + line + "\n");
+    return generate({"--prompt-file", "prompts.txt", "--size", "64"});
+  };
+  const Finished no_adapter = made("a house --image-prompt red.png");
+  EXPECT_EQ(no_adapter.status, 2);
+  EXPECT_THAT(no_adapter.err, HasSubstr("--image-prompt in line 2: an image prompt needs an image-prompt adapter"));
+  EXPECT_FALSE(exists("fox.png"));
+  EXPECT_THAT(made("a house --image-prompt red.png:9").err, HasSubstr("--image-prompt in line 2"));
+  EXPECT_THAT(made("a house --image-prompt red.png --image-prompt-adapter lost").err,
+              HasSubstr("--image-prompt-adapter in line 2: there is no image-prompt adapter named lost"));
+  EXPECT_THAT(made("a house --image-prompt-adapter adapter.safetensors").err,
+              HasSubstr("--image-prompt-adapter in line 2 has no effect, because there is no image prompt"));
+  const Finished twice = flux2({"generate", "--prompt-file", "-"}, "a fox\na house --image-prompt -:0.5\n");
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_THAT(twice.err,
+              HasSubstr("--image-prompt in line 2: the prompt file and an image cannot both come from standard input"));
+}
+
 TEST_F(CliImagePrompts, WorkInTheShell) {
   ASSERT_EQ(with_prompt({"--image-prompt", "red.png:0.5", "-o", "a.png"}).status, 0);
   const Finished shell = flux2({"shell", "-s", "2"},

@@ -101,6 +101,14 @@ SettingLayer line_settings(const Settings& settings, const PromptLine& line, con
   return own;
 }
 
+// The adapter and the encoder of a run are for those of its lines that have image prompts; the other lines do not use them.
+void leave_to_other_lines(RequestSpec& own, const std::vector<PromptLine>& lines) {
+  const auto has_image_prompt = [](const PromptLine& line) { return line.settings.contains("image-prompt"); };
+  if (own.image_prompt || std::none_of(lines.begin(), lines.end(), has_image_prompt)) return;
+  own.image_prompt_adapter.reset();
+  own.image_prompt_encoder.reset();
+}
+
 // Attention grows with the square of the sequence: somebody who did not expect that should hear of it.
 void warn_of_long_sequence(const Request& request, const Log& log) {
   const int64_t references = request.reference_tokens(), tokens = request.tokens() + references;
@@ -183,6 +191,7 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
       // A rewritten prompt that comes with the settings of an image belongs to the prompt of that image alone.
       if (own.rewritten_prompt && !line.literal && !own.is_asked("rewritten_prompt")) own.rewritten_prompt.reset();
       if (round > 0) own.seed = -1;
+      leave_to_other_lines(own, prompts);
       // Rounding and the like are the same in every round: one notice is enough.
       const Log log = round == 0 ? context.log : Log{};
       ResolvedRequest resolved = resolve(own, run.model, task, log, &images, context.limits);

@@ -1,7 +1,9 @@
 #include "app/prompts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -13,8 +15,14 @@ namespace flux2 {
 
 namespace {
 
-// Short names as musubi-tuner's prompt files have them.
-constexpr std::array<std::pair<std::string_view, const char*>, 10> kLineOptions = {{
+struct LineOption {
+  std::string_view name;
+  const char* option;  // of the command line
+  bool repeats = false;
+};
+
+// Short names as musubi-tuner's prompt files have them, and our own.
+constexpr std::array<LineOption, 14> kLineOptions = {{
     {"w", "width"},
     {"h", "height"},
     {"s", "steps"},
@@ -23,9 +31,25 @@ constexpr std::array<std::pair<std::string_view, const char*>, 10> kLineOptions 
     {"l", "cfg"},
     {"n", "negative"},
     {"o", "output"},
-    {"ci", "input"},
-    {"lora", "lora"},
+    {"ci", "input", true},
+    {"lora", "lora", true},
+    {"ip", "image-prompt", true},  // as in the sample prompts of training
+    {"image-prompt", "image-prompt", true},
+    {"image-prompt-adapter", "image-prompt-adapter"},
+    {"image-prompt-encoder", "image-prompt-encoder"},
 }};
+
+// Names of several words may have underscores as well, as on the command line.
+const LineOption& line_option(std::string name, const std::string& origin) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  std::vector<std::string_view> names;
+  for (const LineOption& known : kLineOptions) {
+    if (known.name == name) return known;
+    names.push_back(known.name);
+  }
+  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown; a line may have these options, each after two dashes: {}",
+                                                      origin, fmt::join(names, ", ")));
+}
 
 // Where the next " --w" begins; a dash between words or inside one belongs to the prompt.
 size_t next_option(std::string_view line, size_t from) {
@@ -47,13 +71,10 @@ PromptLine parse_line(std::string_view line, int number) {
     const std::string_view name = option.substr(0, space);
     const std::string value(space == option.npos ? std::string_view{} : trimmed(option.substr(space)));
     const std::string origin = fmt::format("--{} in line {}", name, number);
-    const char* target = nullptr;
-    for (const auto& [known, long_name] : kLineOptions)
-      if (known == name) target = long_name;
-    check(target != nullptr, "{}: unknown; a line may have w, h, s, d, g, l, n, ci, o and lora, each after two dashes", origin);
+    const LineOption& known = line_option(std::string(name), origin);
     check(!value.empty(), "{} needs a value", origin);
-    Setting& setting = parsed.settings[target];
-    if (name != "ci" && name != "lora") setting.values.clear();  // only references and adapters may be many
+    Setting& setting = parsed.settings[known.option];
+    if (!known.repeats) setting.values.clear();  // the last one counts
     setting.values.push_back(value);
     setting.origin = origin;
     next = end;

@@ -16,7 +16,8 @@ struct PromptLine {
 };
 
 // The lines of a prompt file. Skips blank lines and comments (#). A line may end with its own options, as in musubi-tuner: --w
-// --h --s --d --g --l --n --ci --o --lora. Throws InvalidArgument with the line number.
+// --h --s --d --g --l --n --ci --o --lora, and also --image-prompt (--ip), --image-prompt-adapter and --image-prompt-encoder.
+// Throws InvalidArgument with the line number.
 std::vector<PromptLine> parse_prompt_file(std::string_view text);
 
 // Removes every <lora:NAME:W> from a prompt and adds the adapter to the settings of its line. Paths are refused.

@@ -28,6 +28,32 @@ TEST(PromptFile, OptionsAreRead) {
   EXPECT_EQ(parse_prompt_file("a --ci x.png --ci y.png --w 64")[0].settings.at("input").values.size(), 2u);
 }
 
+TEST(PromptFile, LinesMayHaveImagePrompts) {
+  const auto lines = parse_prompt_file(
+      "a house --image-prompt red.png:0.8 --image_prompt my blue.png:0.5:0-0.5 --image-prompt-adapter a --image-prompt-adapter "
+      "b\n"
+      "a tree --image-prompt-encoder clip --ip red.png\n");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].prompt, "a house");
+  EXPECT_EQ(lines[0].settings.at("image-prompt").values, (std::vector<std::string>{"red.png:0.8", "my blue.png:0.5:0-0.5"}));
+  EXPECT_EQ(lines[0].settings.at("image-prompt-adapter").values, std::vector<std::string>{"b"});
+  EXPECT_EQ(lines[1].settings.at("image-prompt-encoder").values, std::vector<std::string>{"clip"});
+  EXPECT_EQ(lines[1].settings.at("image-prompt").values, std::vector<std::string>{"red.png"});
+  EXPECT_EQ(lines[1].settings.at("image-prompt-encoder").origin, "--image-prompt-encoder in line 2");
+}
+
+TEST(PromptFile, UnknownOptionsAreListed) {
+  try {
+    parse_prompt_file("a fox\na fox --q 3\n");
+    FAIL() << "an unknown option was accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "--q in line 2: unknown; a line may have these options, each after two dashes: w, h, s, d, g, l, n, o, ci, lora, "
+        "ip, image-prompt, image-prompt-adapter, image-prompt-encoder");
+  }
+}
+
 TEST(PromptFile, LoraTagsBecomeAdaptersOfTheirLine) {
   std::vector<PromptLine> lines = {{"a fox <lora:ink:0.5>", {}}, {"a cat", {}}};
   const std::filesystem::path home = std::filesystem::path(::testing::TempDir()) / "flux2_prompt_tags";
