@@ -163,7 +163,7 @@ namespace {
 // A file of weights by name and content, beside an image or in the current folder, or a registered one by content. Empty: none.
 std::string find_weights(ImagePromptPart part, const WeightsRecord& weights, const std::string& picture,
                          const AppContext& context) {
-  if (weights.sha256.empty()) return "";  // a name alone is no promise
+  if (weights.sha256.empty()) return "";  // two files may have the same name
   if (is_plain_name(weights.name))        // anybody may have written the record
     for (const fs::path& folder : {fs::path(picture).parent_path(), fs::path()})
       for (const fs::path& file : {folder / (weights.name + ".safetensors"), folder / weights.name / "model.safetensors"})

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -91,16 +90,9 @@ ClipConfig detect_clip(const WeightSource& weights) {
   c.patch = patches[2];
   c.intermediate = up[0];
   c.projection = projection[0];
-  const int64_t side = std::llround(std::sqrt(static_cast<double>(positions[0] - 1)));
-  c.image = side * c.patch;
-  if (side < 1 || side * side + 1 != positions[0] || c.image > kMostClipSide)
-    refuse(ErrorCode::Incompatible,
-           fmt::format("{} has the shape {}, which is not one token and a square of patches", kClipPositions, positions));
+  c.image = image_side(weights, {kClipPositions, positions, c.patch, kMostClipSide}, kClipAdvice);
   c.layers = count_layers(weights, kClipLayers);
-  c.heads = static_cast<int64_t>(
-      config.number("num_attention_heads", static_cast<double>(std::max<int64_t>(1, c.hidden / 64)), 1, 1024));
-  if (c.hidden % c.heads != 0)
-    refuse(ErrorCode::Incompatible, fmt::format("a width of {} cannot be divided into {} heads", c.hidden, c.heads));
+  c.heads = head_count(weights, config, c.hidden, kClipAdvice);
   c.eps = static_cast<float>(config.number("layer_norm_eps", 1e-5, 0, 1));
   if (const auto act = config.json.find("hidden_act"); act != config.json.end() && !act->is_null()) {
     if (*act != "quick_gelu" && *act != "gelu")

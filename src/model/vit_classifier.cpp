@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "model/vit_file.h"
@@ -79,16 +78,9 @@ VitConfig detect_vit(const WeightSource& weights) {
   c.hidden = patches[0];
   c.patch = patches[2];
   c.intermediate = up[0];
-  const int64_t side = std::llround(std::sqrt(static_cast<double>(positions[1] - 1)));
-  c.image = side * c.patch;
-  if (side < 1 || side * side + 1 != positions[1] || c.image > kMostSide)
-    refuse(ErrorCode::Incompatible,
-           fmt::format("{} has the shape {}, which is not one token and a square of patches", kPositions, positions));
+  c.image = image_side(weights, {kPositions, positions, c.patch, kMostSide}, kVitAdvice);
   c.layers = count_layers(weights, kLayers);
-  c.heads = static_cast<int64_t>(
-      config.number("num_attention_heads", static_cast<double>(std::max<int64_t>(1, c.hidden / 64)), 1, 1024));
-  if (c.hidden % c.heads != 0)
-    refuse(ErrorCode::Incompatible, fmt::format("a width of {} cannot be divided into {} heads", c.hidden, c.heads));
+  c.heads = head_count(weights, config, c.hidden, kVitAdvice);
   c.eps = static_cast<float>(config.number("layer_norm_eps", 1e-12, 0, 1));
   if (const auto act = config.json.find("hidden_act"); act != config.json.end() && *act != "gelu")
     refuse(ErrorCode::Incompatible, fmt::format("its activation is {}; only gelu is supported", act->dump()));

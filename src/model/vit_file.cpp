@@ -65,6 +65,26 @@ Shape size_tensor(const WeightSource& weights, const std::string& name, const Si
   return t->shape;
 }
 
+int64_t image_side(const WeightSource& weights, const PositionRule& positions, const std::string& advice) {
+  const int64_t tokens = positions.shape[positions.shape.rank() - 2];
+  const int64_t patches = std::llround(std::sqrt(static_cast<double>(tokens - 1))), side = patches * positions.patch;
+  if (patches < 1 || patches * patches + 1 != tokens || side > positions.most_side)
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{}: {} has the shape {}, which is not one token and a square of patches", weights.description(),
+                            positions.name, positions.shape),
+                advice);
+  return side;
+}
+
+int64_t head_count(const WeightSource& weights, const JsonBeside& config, int64_t hidden, const std::string& advice) {
+  const double usual = static_cast<double>(std::max<int64_t>(1, hidden / 64));
+  const auto heads = static_cast<int64_t>(config.number("num_attention_heads", usual, 1, 1024));
+  if (hidden % heads != 0)
+    throw Error(ErrorCode::Incompatible,
+                fmt::format("{}: a width of {} cannot be divided into {} heads", weights.description(), hidden, heads), advice);
+  return heads;
+}
+
 int64_t count_layers(const WeightSource& weights, const std::string& prefix) {
   constexpr int kMostLayers = 1000;
   const std::string start = prefix + ".";

@@ -36,6 +36,18 @@ struct SizeRule {
 };
 Shape size_tensor(const WeightSource& weights, const std::string& name, const SizeRule& rule, const std::string& advice);
 
+// The side of the square images that a network was made for, from the shape […, tokens, width] of its positions: one token for
+// the class and a square of patches. Throws Incompatible for other numbers of tokens and for sides above `most_side`.
+struct PositionRule {
+  std::string name;  // of the tensor
+  Shape shape;
+  int64_t patch, most_side;
+};
+int64_t image_side(const WeightSource& weights, const PositionRule& positions, const std::string& advice);
+
+// The number of heads that config.json states, else one for every 64 values. Throws Incompatible if it does not divide `hidden`.
+int64_t head_count(const WeightSource& weights, const JsonBeside& config, int64_t hidden, const std::string& advice);
+
 // One more than the largest N of names like "PREFIX.N.…": a layer with missing tensors counts as well. At most 1000.
 int64_t count_layers(const WeightSource& weights, const std::string& prefix);
 

@@ -117,7 +117,7 @@ std::string to_a1111(const GenerationRecord& r, bool is_private) {
       hashes += fmt::format("{}{}: {}", hashes.empty() ? "" : ", ", adapter.name, adapter.sha256.substr(0, 10));
     add("Lora hashes", hashes);
   }
-  // For people: there is no common name for image prompts, and our own JSON is what is read back.
+  // For people only. Other programs have no key for image prompts, and flux2 reads them back from its own JSON.
   if (!is_private && !r.image_prompts.empty()) {
     std::string prompts;
     for (const auto& [picture, strength, from, to] : r.image_prompts)

@@ -176,8 +176,8 @@ void check_given_train_options(const TrainOptions& o, const std::vector<std::str
       {"dim_from_weights", kNoLayers},
       {"scale_weight_norms", kNoLayers},
       {"preset", "presets are for adapters of layers"},
-      {"output_preservation", "the model does not change where there is no image prompt"},
-      {"output_preservation_class", "the model does not change where there is no image prompt"},
+      {"output_preservation", "without an image prompt, the model gives the same output as before"},
+      {"output_preservation_class", "without an image prompt, the model gives the same output as before"},
       {"zero_cond_t", "image prompts do not work with references at time 0"},
       {"kv_references", "image prompts do not work with references at time 0"},
       {"require_cache", "the images must be opened, because their vectors are not cached"}};
