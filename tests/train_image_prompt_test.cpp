@@ -1,4 +1,5 @@
 // flux2 train with kind image_prompt: from images or drawn scenes to an adapter that generate uses.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,6 +98,46 @@ TEST_F(ImagePromptTraining, TokensOnDrawnScenes) {
   const Finished refused = train("scenes.json", "more", "1", start);
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, HasSubstr("reads vectors of"));
+}
+
+// The image prompt is a second image of the same element instead of the target.
+TEST_F(ImagePromptTraining, SecondImagesAsImagePrompts) {
+  write_bars(folder_ / "images", 3);
+  const auto data = [&](const std::string& keys) {
+    write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 2},
+      "datasets": [{"image_directory": "images", "cache_directory": "cache")" +
+                           keys + "}]}");
+  };
+  const auto trained = [&](const std::string& out, const char* steps = "2", const std::vector<std::string>& more = {}) {
+    const Finished done = train("data.json", out, steps, more);
+    EXPECT_EQ(done.status, 0) << done.err;
+    return trained_values(folder_ / out / "x.safetensors");
+  };
+  data("");
+  const auto targets = trained("targets");
+  // Another image is another vector; the images themselves in that folder are about the targets.
+  fs::create_directories(folder_ / "prompts");
+  for (int i = 0; i < 3; ++i)
+    fs::copy_file(folder_ / fmt::format("images/bars{}.png", (i + 1) % 3), folder_ / fmt::format("prompts/bars{}_0.png", i));
+  data(R"(, "image_prompt_directory": "prompts")");
+  EXPECT_NE(trained("prompts"), targets);
+  // Other images of the folder, a run in two parts like one.
+  data(R"(, "image_prompt_group": "folder", "num_repeats": 3)");
+  const auto whole = trained("whole", "4");
+  EXPECT_NE(whole, targets);
+  trained("parts", "2");
+  EXPECT_EQ(trained("parts", "4", {"--resume"}), whole);
+
+  fs::remove(folder_ / "prompts/bars1_0.png");
+  data(R"(, "image_prompt_directory": "prompts")");
+  const Finished missing = train("data.json", "missing", "1");
+  EXPECT_NE(missing.status, 0);
+  EXPECT_THAT(missing.err, HasSubstr("no image prompt in prompts for 1 of 3 images: bars1.png"));
+  data(R"(, "image_prompt_group": "caption")");
+  EXPECT_THAT(train("data.json", "missing", "1").err, HasSubstr("needs another image with the same caption"));
+  data(R"(, "image_prompt_group": "folder")");
+  const Finished adapter = flux2({"train", "data.json", "--max_train_steps", "1", "--output_dir", "lora", "--output_name", "x"});
+  EXPECT_THAT(adapter.err, HasSubstr("the keys for image prompts have no effect, because kind is not image_prompt"));
 }
 
 TEST_F(ImagePromptTraining, MistakesAreNamed) {

@@ -95,7 +95,7 @@ void check_option(const std::string& name, const Json& value, const AllowedFolde
   set_train_option(scratch, *field, texts);
   if (name == "network_weights" || name == "base_weights")
     for (const std::string& path : texts) allowed.checked(path, "options." + name);
-  // A plain name that is no file is that of a registered model.
+  // A plain name may also be the name of a registered encoder, which needs no check.
   if (const std::string& path = texts.back(); name == "image_prompt_encoder" && (!is_plain_name(path) || path_exists(path)))
     allowed.checked(path, "options." + name);
 }
@@ -186,20 +186,25 @@ Json dataset_of_assets(const Json& dataset, const fs::path& folder, const AssetS
   for (const Json& item : dataset["assets"]) {
     const std::string param = fmt::format("dataset.assets[{}]", number);
     if (!item.is_object() || !item.contains("asset_id"))
-      throw HttpError(400, "invalid_request", param + " must be {\"asset_id\", \"caption\", \"references\"}", param);
+      throw HttpError(400, "invalid_request", param + " must be {\"asset_id\", \"caption\", \"references\", \"image_prompts\"}",
+                      param);
     for (const auto& [key, value] : item.items())
-      if (key != "asset_id" && key != "caption" && key != "references")
+      if (key != "asset_id" && key != "caption" && key != "references" && key != "image_prompts")
         throw HttpError(400, "invalid_request", param + "." + printable(key) + ": unknown member", param);
     const std::string stem = fmt::format("{:06}", number++);
     const Json caption = item.value("caption", Json(""));
     if (!caption.is_string()) throw HttpError(400, "invalid_request", param + ".caption: must be a string", param + ".caption");
     Json line = {{"image_path", copied(item["asset_id"], param + ".asset_id", stem)}, {"caption", caption}};
-    const Json references = item.value("references", Json::array());
-    if (!references.is_array() || references.size() > 16)
-      throw HttpError(400, "invalid_request", param + ".references: must be a list of at most 16 assets", param);
-    for (size_t i = 0; i < references.size(); ++i)
-      line[fmt::format("control_path_{}", i)] =
-          copied(references[i], fmt::format("{}.references[{}]", param, i), fmt::format("{}_reference_{}", stem, i));
+    const auto copy_list = [&](const char* member, const char* path, const char* name) {
+      const Json list = item.value(member, Json::array());
+      if (!list.is_array() || list.size() > 16)
+        throw HttpError(400, "invalid_request", fmt::format("{}.{}: must be a list of at most 16 assets", param, member), param);
+      for (size_t i = 0; i < list.size(); ++i)
+        line[fmt::format("{}_{}", path, i)] =
+            copied(list[i], fmt::format("{}.{}[{}]", param, member, i), fmt::format("{}_{}_{}", stem, name, i));
+    };
+    copy_list("references", "control_path", "reference");
+    copy_list("image_prompts", "image_prompt_path", "image_prompt");
     lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   AtomicFile file(folder / "images.jsonl");
@@ -307,11 +312,12 @@ Json dataset_at(const fs::path& path, const Json& general) {
 void check_dataset_paths(const Json& content, const fs::path& file, const AllowedFolders& allowed) {
   for (const DatasetConfig& config : read_dataset_config(content, file)) {
     for (const fs::path& path : {config.image_directory, config.image_jsonl_file, config.cache_directory,
-                                 config.control_directory, config.mask_directory})
+                                 config.control_directory, config.mask_directory, config.image_prompt_directory})
       if (!path.empty()) allowed.checked(path, "dataset");
     for (const DatasetItem& item : list_dataset(config).items) {
       allowed.checked(item.image, "dataset");
       for (const fs::path& reference : item.references) allowed.checked(reference, "dataset");
+      for (const fs::path& image : item.image_prompts) allowed.checked(image, "dataset");
       if (!item.mask.empty()) allowed.checked(item.mask, "dataset");
     }
   }

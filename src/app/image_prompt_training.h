@@ -24,10 +24,10 @@ class TrainingImageEncoder {
   const ImagePromptConfig& config() const { return config_; }
   std::vector<float> of(const Image& image) const { return encoder_->feature(image, config_.feature); }
 
-  // The vectors of all targets of a dataset of files, in the order of the set's items. The targets are those that the autoencoder
-  // sees: scaled to their buckets.
-  std::vector<std::vector<float>> of_items(const TrainingSet& data, const TrainingDataset& dataset, const Progress& progress,
-                                           const AppContext& context) const;
+  // The vectors of the image prompts of a dataset of files. A target that is its own image prompt is as the autoencoder sees it:
+  // scaled to its bucket. Others are as generate would use them.
+  ItemFeatures of_items(const TrainingSet& data, const TrainingDataset& dataset, const Progress& progress,
+                        const AppContext& context) const;
 
  private:
   ImagePromptConfig config_;

@@ -270,6 +270,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   if (trains_image_prompt(options) && !samples.empty() && !has_image_prompts)
     context.log.warn("no sample prompt has an image prompt (ip), so the sample images do not show what is learnt");
   const TrainingDataset dataset = open_training_dataset(options.dataset_config, files, config, context.log);
+  for (size_t i = 0; i < dataset.configs.size(); ++i)
+    if (dataset.configs[i].has_image_prompts() && !trains_image_prompt(options))
+      context.log.warn("{}: the keys for image prompts have no effect, because kind is not image_prompt", dataset_name(i));
   if (!options.show_timesteps.empty()) {
     const PixelSize size = dataset.configs.front().resolution;
     const TimestepSampler sampler(timestep_options(options));

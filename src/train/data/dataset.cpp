@@ -60,28 +60,55 @@ std::vector<CaptionedFile> captioned_files(Dataset& dataset, const std::vector<L
   return kept;
 }
 
+// The files of a folder that belong to each target: its references or its image prompts. Every target needs one.
+std::vector<std::vector<fs::path>> partners(Dataset& dataset, const std::vector<ListedFile>& targets, const fs::path& folder,
+                                            const char* what) {
+  if (folder.empty()) return std::vector<std::vector<fs::path>>(targets.size());
+  auto matched = match_references(targets, list_images(folder, dataset.config.recursive), what, dataset.findings);
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (matched[i].empty()) missing.push_back(targets[i].name);
+  if (!missing.empty())
+    add_finding(dataset, Finding::Stops,
+                "no {} in {} for {} of {} images: {}; the file has the name of its image, or that and _0, _1, …", what,
+                folder.string(), missing.size(), targets.size(), some_of(missing));
+  return matched;
+}
+
 void list_folder(Dataset& dataset) {
   const DatasetConfig& config = dataset.config;
-  const std::vector<fs::path> others = {config.control_directory, config.mask_directory, config.cache_directory};
+  const std::vector<fs::path> others = {config.control_directory, config.mask_directory, config.cache_directory,
+                                        config.image_prompt_directory};
   const std::vector<ListedFile> images = list_images(config.image_directory, config.recursive, others);
   const std::vector<CaptionedFile> kept = captioned_files(dataset, images);
 
   std::vector<ListedFile> targets;
   targets.reserve(kept.size());
   for (const CaptionedFile& c : kept) targets.push_back(c.file);
-  std::vector<std::vector<fs::path>> references(targets.size());
-  if (!config.control_directory.empty()) {
-    references = match_references(targets, list_images(config.control_directory, config.recursive), dataset.findings);
-    std::vector<std::string> missing;
-    for (size_t i = 0; i < targets.size(); ++i)
-      if (references[i].empty()) missing.push_back(targets[i].name);
-    if (!missing.empty())
-      add_finding(dataset, Finding::Stops,
-                  "no reference in {} for {} of {} images: {}; a reference has the name of its image, or that and _0, _1, …",
-                  config.control_directory.string(), missing.size(), targets.size(), some_of(missing));
-  }
+  auto references = partners(dataset, targets, config.control_directory, "reference");
+  auto image_prompts = partners(dataset, targets, config.image_prompt_directory, "image prompt");
   for (size_t i = 0; i < kept.size(); ++i)
-    dataset.items.push_back({targets[i].path, targets[i].stem, {kept[i].caption}, std::move(references[i]), {}});
+    dataset.items.push_back({.image = targets[i].path,
+                             .stem = targets[i].stem,
+                             .captions = {kept[i].caption},
+                             .references = std::move(references[i]),
+                             .mask = {},
+                             .image_prompts = std::move(image_prompts[i]),
+                             .group = {}});
+}
+
+// Either all lines name image prompts or none does.
+void check_image_prompts_of_lines(Dataset& dataset) {
+  std::vector<std::string> missing;
+  for (const DatasetItem& item : dataset.items)
+    if (item.image_prompts.empty()) missing.push_back(item.image.filename().string());
+  if (missing.size() == dataset.items.size()) return;
+  const std::string file = dataset.config.image_jsonl_file.string();
+  if (!missing.empty())
+    add_finding(dataset, Finding::Stops, "{}: some lines have image_prompt_path, but {} of {} do not: {}", file, missing.size(),
+                dataset.items.size(), some_of(missing));
+  if (dataset.config.image_prompt_group != ImageGroup::None)
+    add_finding(dataset, Finding::Stops, "{}: lines have image_prompt_path, so image_prompt_group cannot be used with it", file);
 }
 
 void list_lines(Dataset& dataset) {
@@ -103,8 +130,17 @@ void list_lines(Dataset& dataset) {
     };
     look(line.image);
     for (const fs::path& path : line.references) look(path);
-    if (there) dataset.items.push_back({line.image, line.image.stem().string(), {*line.caption}, std::move(line.references), {}});
+    for (const fs::path& path : line.image_prompts) look(path);
+    if (there)
+      dataset.items.push_back({.image = line.image,
+                               .stem = line.image.stem().string(),
+                               .captions = {*line.caption},
+                               .references = std::move(line.references),
+                               .mask = {},
+                               .image_prompts = std::move(line.image_prompts),
+                               .group = {}});
   }
+  check_image_prompts_of_lines(dataset);
   if (number == 0) add_finding(dataset, Finding::Stops, "{} lists no images", config.image_jsonl_file.string());
 }
 
@@ -123,6 +159,25 @@ void find_masks(Dataset& dataset) {
   if (!without.empty())
     add_finding(dataset, Finding::Warns, "no mask in {} for {} of {} images, so all of the image counts: {}",
                 config.mask_directory.string(), without.size(), dataset.items.size(), some_of(without));
+}
+
+// Called while captions are as they were written.
+void find_groups(Dataset& dataset) {
+  const ImageGroup by = dataset.config.image_prompt_group;
+  if (by == ImageGroup::None) return;
+  std::map<std::string, size_t> sizes;
+  for (DatasetItem& item : dataset.items) {
+    item.group = by == ImageGroup::Folder ? item.image.parent_path().lexically_normal().string()
+                                          : std::string(trimmed(item.captions.front()));
+    ++sizes[*item.group];
+  }
+  std::vector<std::string> alone;
+  for (const DatasetItem& item : dataset.items)
+    if (sizes[*item.group] == 1) alone.push_back(item.image.filename().string());
+  if (!alone.empty())
+    add_finding(dataset, Finding::Stops, "image_prompt_group needs another image {} for each image; {} of {} have none: {}",
+                by == ImageGroup::Folder ? "in the same folder" : "with the same caption", alone.size(), dataset.items.size(),
+                some_of(alone));
 }
 
 // Two images with one stem would share their cache files.
@@ -161,6 +216,7 @@ Dataset list_dataset(const DatasetConfig& config, const ListOptions& options) {
     if (config.image_jsonl_file.empty()) list_folder(dataset);
     else list_lines(dataset);
     find_masks(dataset);
+    find_groups(dataset);
     find_equal_stems(dataset);
   } catch (const Error& e) {
     add_finding(dataset, Finding::Stops, "{}", e.what());

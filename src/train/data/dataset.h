@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct DatasetItem {
   std::vector<std::string> captions;  // as the text encoder gets them; several: one is drawn per visit
   std::vector<std::filesystem::path> references;
   std::filesystem::path mask;  // empty: none
+  // For the training of image-prompt adapters. One of these images is the image prompt of a visit.
+  std::vector<std::filesystem::path> image_prompts;
+  // Or another image of the dataset with the same group. Without both, the image itself.
+  std::optional<std::string> group;
 };
 
 // Something that a user should know about a dataset.

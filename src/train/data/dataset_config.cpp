@@ -69,6 +69,12 @@ std::string extension_in(const Json& value) {
   return text;
 }
 
+ImageGroup group_in(const Json& value) {
+  const std::string text = text_in(value);
+  check(text == "folder" || text == "caption", "must be \"folder\" or \"caption\"");
+  return text == "folder" ? ImageGroup::Folder : ImageGroup::Caption;
+}
+
 constexpr int64_t kMostSamples = 1'000'000;
 
 struct ConfigKey {
@@ -140,6 +146,8 @@ const std::vector<ConfigKey>& config_keys() {
       {"reference_dropout_rate", true, false, store<&C::reference_dropout_rate, share_in>},
       {"validation", false, false, store<&C::validation, flag_in>},
       {"exif", true, false, store<&C::exif, flag_in>},
+      {"image_prompt_directory", false, false, store<&C::image_prompt_directory, path_in>},
+      {"image_prompt_group", false, false, store<&C::image_prompt_group, group_in>},
       {"scenes", false, false, store<&C::scenes, scene_config_in>},
   };
   return keys;
@@ -231,6 +239,8 @@ void check_scenes(const DatasetConfig& c, const std::string& where) {
   refuse(!c.control_directory.empty(), "control_directory");
   refuse(!c.cache_directory.empty(), "cache_directory");
   refuse(c.has_masks(), "a mask");
+  refuse(!c.image_prompt_directory.empty(), "image_prompt_directory");
+  refuse(c.image_prompt_group != ImageGroup::None, "image_prompt_group");
   refuse(c.flip_aug, "flip_aug");
   refuse(c.shuffle_tags, "shuffle_tags");
   refuse(c.enable_bucket, "enable_bucket");
@@ -253,6 +263,10 @@ void check_dataset(DatasetConfig& c, const std::string& where, const Log& log) {
   check(folder || !c.recursive, "{}: recursive works with image_directory only", where);
   if (lines && !c.control_directory.empty())
     log.warn("{}: control_directory has no effect with image_jsonl_file; use control_path in its lines", where);
+  check(folder || c.image_prompt_directory.empty(),
+        "{}: image_prompt_directory works with image_directory only; name the image in each line with image_prompt_path", where);
+  check(c.image_prompt_directory.empty() || c.image_prompt_group == ImageGroup::None,
+        "{} has both image_prompt_directory and image_prompt_group: keep one", where);
   if (c.multiple_target) log.warn("{}: multiple_target has no effect: FLUX.2 uses the first image of an item", where);
   check(!c.alpha_mask || c.mask_directory.empty(), "{} has both mask_directory and alpha_mask: keep one", where);
   if (!c.enable_bucket) c.bucket_no_upscale = false;
@@ -283,7 +297,8 @@ std::vector<DatasetConfig> read_dataset_config(const Json& content, const fs::pa
     read_values(general, "general", config);
     read_values(table_in(table, where, false, log), where, config);
     PathFinder paths(file);
-    for (fs::path* path : {&config.image_directory, &config.image_jsonl_file, &config.control_directory, &config.mask_directory})
+    for (fs::path* path : {&config.image_directory, &config.image_jsonl_file, &config.control_directory, &config.mask_directory,
+                           &config.image_prompt_directory})
       paths.find(*path);
     if (config.scenes) paths.find(config.scenes->things);
     if (config.cache_directory.empty()) config.cache_directory = config.image_directory;
@@ -366,6 +381,9 @@ std::vector<std::pair<std::string, std::string>> described(const DatasetConfig& 
   set_flag("recursive", c.recursive, usual.recursive);
   set_flag("flip_aug", c.flip_aug, usual.flip_aug);
   text("mask_directory", c.mask_directory.string());
+  text("image_prompt_directory", c.image_prompt_directory.string());
+  if (c.image_prompt_group != ImageGroup::None)
+    text("image_prompt_group", c.image_prompt_group == ImageGroup::Folder ? "folder" : "caption");
   set_flag("alpha_mask", c.alpha_mask, usual.alpha_mask);
   number("mask_min", c.mask_min, 0);
   number("loss_multiplier", c.loss_multiplier, 1);

@@ -14,6 +14,9 @@
 
 namespace flux2 {
 
+// Which images of a dataset show the same element.
+enum class ImageGroup { None, Folder, Caption };
+
 // One [[datasets]] table of a dataset file, complete: values come from the table, else from [general], else they are the
 // defaults. The keys and their meaning are those of musubi-tuner; the part behind `// ours` is new.
 struct DatasetConfig {
@@ -39,9 +42,14 @@ struct DatasetConfig {
   bool alpha_mask = false;
   double mask_min = 0, loss_multiplier = 1;
   bool is_reg = false, validation = false, exif = true;
+  // The images that condition an image-prompt adapter: those of a folder, named as their targets, or other images of the same
+  // group. Neither: the target itself.
+  std::filesystem::path image_prompt_directory;
+  ImageGroup image_prompt_group = ImageGroup::None;
   std::optional<SceneConfig> scenes;  // drawn images instead of files; `resolution` is their size
 
   bool has_masks() const { return alpha_mask || !mask_directory.empty(); }
+  bool has_image_prompts() const { return !image_prompt_directory.empty() || image_prompt_group != ImageGroup::None; }
   bool operator==(const DatasetConfig&) const = default;
 };
 

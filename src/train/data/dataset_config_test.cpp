@@ -53,13 +53,14 @@ TEST(DatasetConfig, EveryKeyOfOursIsRead) {
   const auto c = configs(R"({"datasets": [{"image_directory": "a", "caption_extension": ".txt", "caption_dropout_rate": 0.05,
     "caption_prefix": "p", "caption_suffix": "s", "trigger_word": "t", "shuffle_tags": true, "keep_tags": 2, "caption_default": "",
     "recursive": true, "flip_aug": true, "mask_directory": "m", "mask_min": 0.25, "loss_multiplier": 0.5, "is_reg": true,
-    "reference_dropout_rate": 0.2, "validation": true, "exif": false}]})")[0];
+    "reference_dropout_rate": 0.2, "validation": true, "exif": false, "image_prompt_directory": "ip"}]})")[0];
   EXPECT_EQ(c.caption_dropout_rate, 0.05);
   EXPECT_EQ(c.caption_prefix + c.caption_suffix + c.trigger_word, "pst");
   EXPECT_TRUE(c.shuffle_tags && c.recursive && c.flip_aug && c.is_reg && c.validation && !c.exif);
   EXPECT_EQ(c.keep_tags, 2);
   EXPECT_EQ(c.caption_default, "");
   EXPECT_EQ(c.mask_directory, "m");
+  EXPECT_EQ(c.image_prompt_directory, "ip");
   EXPECT_EQ(c.mask_min, 0.25);
   EXPECT_EQ(c.loss_multiplier, 0.5);
   EXPECT_EQ(c.reference_dropout_rate, 0.2);
@@ -103,6 +104,11 @@ TEST(DatasetConfig, ErrorsNameTheTableTheKeyAndTheRemedy) {
   EXPECT_THAT(dataset(R"("video_directory": "v")"), HasSubstr("is a video dataset"));
   EXPECT_THAT(dataset(R"("image_jsonl_file": "x.jsonl")"), HasSubstr("has both image_directory and image_jsonl_file"));
   EXPECT_THAT(dataset(R"("alpha_mask": true, "mask_directory": "m")"), HasSubstr("both mask_directory and alpha_mask"));
+  EXPECT_EQ(dataset(R"("image_prompt_group": "colour")"), "datasets[0]: image_prompt_group: must be \"folder\" or \"caption\"");
+  EXPECT_THAT(dataset(R"("image_prompt_group": "folder", "image_prompt_directory": "p")"),
+              HasSubstr("both image_prompt_directory and image_prompt_group"));
+  EXPECT_THAT(error(R"({"datasets": [{"image_jsonl_file": "a", "cache_directory": "c", "image_prompt_directory": "p"}]})"),
+              HasSubstr("name the image in each line with image_prompt_path"));
   EXPECT_EQ(error(R"({"general": {"image_directory": "a"}, "datasets": []})"),
             "general: \"image_directory\" belongs into a table of datasets");
   EXPECT_THAT(error(R"({"datasets": []})"), HasSubstr("lists no datasets"));

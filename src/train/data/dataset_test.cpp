@@ -8,6 +8,7 @@ namespace flux2 {
 namespace {
 
 using test::DataFolder;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -170,13 +171,66 @@ TEST_F(References, MissingOnesStop) {
   targets({"a", "b"});
   references({"a.png"});
   EXPECT_THAT(texts(list_dataset(config).findings, Finding::Stops),
-              ElementsAre(HasSubstr("for 1 of 2 images: b.png; a reference")));
+              ElementsAre(HasSubstr("for 1 of 2 images: b.png; the file has the name of its image")));
 }
 
 TEST_F(References, NumbersAreRequired) {
   targets({"a"});
   references({"a.png", "a_left.png"});
   EXPECT_THAT(texts(list_dataset(config).findings, Finding::Stops), ElementsAre(HasSubstr("call it a_1.png")));
+}
+
+// The image prompts of targets: image_prompt_directory and image_prompt_group.
+class ImagePromptsOfItems : public testing::Test {
+ protected:
+  ImagePromptsOfItems() {
+    folder.item("images/cat", 16, 16, "a cat");
+    folder.item("images/cat_2", 16, 16, "a cat");
+    folder.item("images/dog", 16, 16, "a dog");
+  }
+  std::vector<std::string> stops() const { return texts(list_dataset(config).findings, Finding::Stops); }
+
+  DataFolder folder;
+  DatasetConfig config = folder_config(folder);
+};
+
+TEST_F(ImagePromptsOfItems, AreFoundByName) {
+  config.image_prompt_directory = folder / "prompts";
+  for (const char* name : {"cat.png", "cat_7.png", "cat_2_0.png", "dog.png"}) folder.image(std::string("prompts/") + name, 8, 8);
+  const Dataset dataset = list_dataset(config);
+  EXPECT_THAT(dataset.findings, IsEmpty());
+  EXPECT_THAT(names(dataset.items[0].image_prompts), ElementsAre("cat.png", "cat_7.png"));
+  EXPECT_THAT(names(dataset.items[1].image_prompts), ElementsAre("cat_2_0.png"));
+  EXPECT_THAT(names(dataset.items[2].image_prompts), ElementsAre("dog.png"));
+  EXPECT_FALSE(dataset.has_references());
+}
+
+TEST_F(ImagePromptsOfItems, MissingOnesStop) {
+  config.image_prompt_directory = folder / "prompts";
+  EXPECT_THAT(stops(), ElementsAre(HasSubstr("does not exist")));
+  folder.image("prompts/cat.png", 8, 8);
+  folder.image("prompts/dog_left.png", 8, 8);
+  EXPECT_THAT(stops(), ElementsAre(AllOf(HasSubstr("the image prompt "), HasSubstr("call it dog_1.png")),
+                                   AllOf(HasSubstr("no image prompt in "), HasSubstr("for 2 of 3 images: cat_2.png, dog.png"))));
+}
+
+TEST_F(ImagePromptsOfItems, GroupsNeedTwoImages) {
+  EXPECT_FALSE(list_dataset(config).items[0].group);
+  config.image_prompt_group = ImageGroup::Caption;
+  EXPECT_THAT(stops(), ElementsAre(HasSubstr("another image with the same caption for each image; 1 of 3 have none: dog.png")));
+  folder.item("images/puppy", 16, 16, "a dog");
+  config.trigger_word = "sks";  // the captions of the group are those of the files
+  const Dataset dataset = list_dataset(config);
+  EXPECT_THAT(dataset.findings, IsEmpty());
+  EXPECT_EQ(dataset.items[0].group, dataset.items[1].group);
+  EXPECT_EQ(dataset.items[2].group, dataset.items[3].group);
+  EXPECT_NE(dataset.items[0].group, dataset.items[2].group);
+
+  config.image_prompt_group = ImageGroup::Folder;
+  EXPECT_THAT(stops(), IsEmpty());
+  config.recursive = true;
+  folder.item("images/birds/a", 16, 16, "a bird");
+  EXPECT_THAT(stops(), ElementsAre(HasSubstr("another image in the same folder for each image; 1 of 5 have none: a.png")));
 }
 
 class Lines : public testing::Test {
@@ -203,6 +257,32 @@ TEST_F(Lines, ImagesCaptionsAndReferences) {
   EXPECT_THAT(dataset.items[0].captions, ElementsAre(" kept as it is "));
   EXPECT_THAT(names(dataset.items[0].references), ElementsAre("r0.png", "r1.png"));
   EXPECT_THAT(names(dataset.items[1].references), ElementsAre("r1.png"));
+}
+
+TEST_F(Lines, ImagePrompts) {
+  const std::string a =
+      "{\"image_path\": \"a.png\", \"caption\": \"one\", \"image_prompt_path_1\": \"r1.png\", "
+      "\"image_prompt_path\": \"r0.png\"}\n";
+  const std::string b = "{\"image_path\": \"b.png\", \"caption\": \"two\"";
+  folder.text("list.jsonl", a + b + ", \"image_prompt_path\": \"a.png\"}\n");
+  const Dataset dataset = list_dataset(config);
+  EXPECT_THAT(dataset.findings, IsEmpty());
+  EXPECT_THAT(names(dataset.items[0].image_prompts), ElementsAre("r0.png", "r1.png"));
+  EXPECT_THAT(names(dataset.items[1].image_prompts), ElementsAre("a.png"));
+  EXPECT_THAT(dataset.items[0].references, IsEmpty());
+
+  const auto stops = [&](const std::string& content) {
+    folder.text("list.jsonl", content);
+    return texts(list_dataset(config).findings, Finding::Stops);
+  };
+  EXPECT_THAT(stops(a + b + "}\n"), ElementsAre(HasSubstr("some lines have image_prompt_path, but 1 of 2 do not: b.png")));
+  EXPECT_THAT(stops(a + b + ", \"image_prompt_path\": \"lost.png\"}\n"),
+              ElementsAre(HasSubstr("line 2: the file lost.png does not exist")));
+  EXPECT_THAT(stops(b + ", \"image_prompt_path_x\": \"a.png\"}\n"),
+              ElementsAre(HasSubstr("must end in a number, like image_prompt_path_0")));
+  config.image_prompt_group = ImageGroup::Folder;
+  EXPECT_THAT(stops(a + b + ", \"image_prompt_path\": \"a.png\"}\n"),
+              ElementsAre(HasSubstr("so image_prompt_group cannot be used with it")));
 }
 
 TEST_F(Lines, FaultsNameTheLine) {

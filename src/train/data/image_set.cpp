@@ -97,6 +97,8 @@ TrainingSet image_training_set(std::vector<DatasetConfig> configs, const CacheMo
     if (!config.caption_default) config.caption_default = "";
     config.control_directory.clear();
     config.mask_directory.clear();
+    config.image_prompt_directory.clear();
+    config.image_prompt_group = ImageGroup::None;
     config.alpha_mask = false;
   }
   const auto images = std::make_shared<const BucketImages>(list_datasets(configs, {.caption_variants = 1}, options.log), options);

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kListBytes = size_t{1} << 30;
-constexpr std::string_view kControl = "control_path";
+constexpr std::string_view kControl = "control_path", kImagePrompt = "image_prompt_path";
 
 std::string text_member(const Json& object, const std::string& key) {
   const Json& value = object[key];
@@ -24,11 +24,13 @@ std::string text_member(const Json& object, const std::string& key) {
   return value.get<std::string>();
 }
 
-uint64_t control_number(const std::string& key) {
-  if (key == kControl) return 0;
-  const std::string digits = key.substr(kControl.size() + 1);
+// The number behind the name in a key such as control_path_0. The bare name is number 0; other keys have none.
+std::optional<uint64_t> number_behind(std::string_view name, const std::string& key) {
+  if (key == name) return 0;
+  if (!key.starts_with(std::string(name) + "_")) return {};
+  const std::string digits = key.substr(name.size() + 1);
   if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != digits.npos)
-    fail(ErrorCode::BadFile, "\"{}\" must end in a number, like control_path_0", printable(key));
+    fail(ErrorCode::BadFile, "\"{}\" must end in a number, like {}_0", printable(key), name);
   return std::stoull(digits);
 }
 
@@ -43,10 +45,16 @@ JsonLine line_of(const Json& object, const fs::path& folder) {
   if (!plain && !object.contains("image_path_0")) fail(ErrorCode::BadFile, "\"image_path\" is missing");
   line.image = path_of(plain ? "image_path" : "image_path_0");
   if (object.contains("caption")) line.caption = text_member(object, "caption");
-  std::multimap<uint64_t, fs::path> controls;
-  for (const auto& [key, value] : object.items())
-    if (key == kControl || key.starts_with(std::string(kControl) + "_")) controls.emplace(control_number(key), path_of(key));
-  for (auto& [number, path] : controls) line.references.push_back(std::move(path));
+  const auto numbered = [&](std::string_view name) {
+    std::multimap<uint64_t, fs::path> sorted;
+    for (const auto& [key, value] : object.items())
+      if (const auto number = number_behind(name, key)) sorted.emplace(*number, path_of(key));
+    std::vector<fs::path> paths;
+    for (auto& [number, path] : sorted) paths.push_back(std::move(path));
+    return paths;
+  };
+  line.references = numbered(kControl);
+  line.image_prompts = numbered(kImagePrompt);
   return line;
 }
 

@@ -70,7 +70,8 @@ std::vector<ListedFile> list_images(const fs::path& folder, bool recursive, cons
 }
 
 std::vector<std::vector<fs::path>> match_references(const std::vector<ListedFile>& targets,
-                                                    const std::vector<ListedFile>& references, std::vector<Finding>& findings) {
+                                                    const std::vector<ListedFile>& references, const char* what,
+                                                    std::vector<Finding>& findings) {
   std::vector<size_t> longest_first(targets.size());
   std::iota(longest_first.begin(), longest_first.end(), size_t{0});
   std::stable_sort(longest_first.begin(), longest_first.end(),
@@ -99,9 +100,9 @@ std::vector<std::vector<fs::path>> match_references(const std::vector<ListedFile
           found.push_back({file.stem == stem ? 0 : *number + 1, file.name, file.path});
         } else {
           findings.push_back(
-              {Finding::Stops, fmt::format("the reference {} looks like one of {}, but has no number behind its last \"_\": "
+              {Finding::Stops, fmt::format("the {} {} looks like one of {}, but has no number behind its last \"_\": "
                                            "call it {}_1{}",
-                                           file.path.string(), targets[t].name, stem, file.path.extension().string())});
+                                           what, file.path.string(), targets[t].name, stem, file.path.extension().string())});
         }
         at = unmatched.erase(at);
       }

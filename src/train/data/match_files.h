@@ -20,10 +20,11 @@ struct ListedFile {
 std::vector<ListedFile> list_images(const std::filesystem::path& folder, bool recursive,
                                     const std::vector<std::filesystem::path>& except = {});
 
-// The reference images of each target. A file belongs to the target S if it is called S.* or S_<number>.*; longer names of
-// targets choose first. The one without a number comes first, then by number. Faults become findings.
+// The references of each target, or other images that belong to one; `what` they are is for messages. A file belongs to the
+// target S if it is called S.* or S_<number>.*; longer names of targets choose first. The one without a number comes first, then
+// by number. Faults become findings.
 std::vector<std::vector<std::filesystem::path>> match_references(const std::vector<ListedFile>& targets,
-                                                                 const std::vector<ListedFile>& references,
+                                                                 const std::vector<ListedFile>& references, const char* what,
                                                                  std::vector<Finding>& findings);
 
 // "a.png, b.png, c.png and 4 more"

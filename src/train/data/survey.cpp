@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "image/read_image.h"
 #include "train/data/match_files.h"
 #include "train/data/source_images.h"
 
@@ -36,6 +37,7 @@ ItemSurvey survey_item(const DatasetConfig& config, const DatasetItem& item, con
     result.bucket = sizes.bucket;
     result.reference_sizes = sizes.references;
     for (const Image& image : sources.references) result.references.push_back({image.width, image.height});
+    for (const std::filesystem::path& path : item.image_prompts) read_image(path, {.limits = limits});
   } catch (const Error& e) {
     result.error = e.what();
   }

@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // What the numbers of CountedRandom are for.
-constexpr uint32_t kCaptionDropout = 3, kReferenceDropout = 4, kItemOrder = 6, kBatchOrder = 7, kFlip = 12, kCaptionVariant = 14;
+constexpr uint32_t kCaptionDropout = 3, kReferenceDropout = 4, kItemOrder = 6, kBatchOrder = 7, kFlip = 12, kCaptionVariant = 14,
+                   kImagePromptChoice = 62;
 
 Hint make_caches_hint() { return Hint("make the caches with {0}", {run_command("dataset cache CONFIG")}); }
 
@@ -219,6 +220,9 @@ std::vector<BatchPlan> TrainingSet::epoch(uint64_t seed, int64_t epoch) const {
       // Variants that the configuration no longer asks for are not drawn.
       const int64_t variants = config.shuffle_tags ? items_[sample.item].caption_variants : 0;
       sample.caption_variant = static_cast<int64_t>(draw(kCaptionVariant) * static_cast<double>(variants));
+      if (!features_.choices.empty())
+        sample.image_prompt =
+            static_cast<size_t>(draw(kImagePromptChoice) * static_cast<double>(features_.choices[sample.item].size()));
     }
   }
   return plans;
@@ -246,14 +250,19 @@ LoadedBatch TrainingSet::load(const BatchPlan& plan) const {
   for (const LatentSize& size : plan.references) batch.references.push_back({size, {}});
   for (size_t place = 0; place < plan.samples.size(); ++place) load_sample(plan, place, batch);
   batch.loss_multiplier.assign(plan.samples.size(), static_cast<float>(config.loss_multiplier));
-  if (!features_.empty())
-    for (const Sample& sample : plan.samples)
-      batch.features.insert(batch.features.end(), features_[sample.item].begin(), features_[sample.item].end());
+  if (!features_.choices.empty())
+    for (const Sample& sample : plan.samples) {
+      const std::vector<float>& vector = features_.vectors[features_.choices[sample.item].at(sample.image_prompt)];
+      batch.features.insert(batch.features.end(), vector.begin(), vector.end());
+    }
   return batch;
 }
 
-void TrainingSet::set_features(std::vector<std::vector<float>> features) {
-  require(!load_ && features.size() == items_.size(), "{} vectors for {} images", features.size(), items_.size());
+void TrainingSet::set_features(ItemFeatures features) {
+  require(!load_ && features.choices.size() == items_.size(), "vectors of {} images for {}", features.choices.size(),
+          items_.size());
+  for (const ItemFeatures::Choice& choice : features.choices)
+    require(choice.size() > 0 && choice.first + choice.count <= features.vectors.size(), "an image has no vector");
   features_ = std::move(features);
 }
 

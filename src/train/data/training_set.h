@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,21 @@ struct Sample {
   bool caption_dropped = false;     // the text states are those of the empty caption
   bool references_dropped = false;  // the loop must leave the references of this sample out; they are loaded all the same
   int64_t caption_variant = 0;
+  size_t image_prompt = 0;  // which of the vectors that its item may have
+};
+
+// Vectors of an image encoder for the items of a set: those of their image prompts.
+struct ItemFeatures {
+  // Vectors `first` … `first + count − 1` without number `own` of them, which shows the item itself.
+  struct Choice {
+    size_t first = 0, count = 1;
+    std::optional<size_t> own = {};
+
+    size_t size() const { return count - (own ? 1 : 0); }
+    size_t at(size_t i) const { return first + i + (own && i >= *own ? 1 : 0); }
+  };
+  std::vector<std::vector<float>> vectors;  // all of the same length
+  std::vector<Choice> choices;              // by item; one vector is drawn for each visit
 };
 
 // Samples that are computed together: same dataset, same size, same sizes of references.
@@ -60,7 +76,7 @@ struct LoadedBatch {
   int64_t text_length = 0, text_width = 0;
   std::vector<float> text;                     // [B, T, C]
   std::vector<int32_t> token_ids, token_mask;  // [B, T], instead of `text` if the text encoder is trained
-  std::vector<float> features;                 // [B, F]: vectors of an image encoder for the targets; empty without
+  std::vector<float> features;                 // [B, F]: vectors of an image encoder for the image prompts; empty without
   std::vector<float> mask;                     // [B, rows, columns]: weights of the loss, mask_min … 1; empty if all are 1
   std::vector<float> loss_multiplier;          // [B]
   bool regularisation = false;                 // the dataset has `is_reg`
@@ -109,9 +125,8 @@ class TrainingSet {
 
   LoadedBatch load(const BatchPlan& plan) const;
 
-  // Vectors of an image encoder, one for each of items() and all of the same length, which batches then have. Mirrored targets
-  // have those of the originals.
-  void set_features(std::vector<std::vector<float>> features);
+  // Vectors of an image encoder, which batches then have. Mirrored targets have those of the originals.
+  void set_features(ItemFeatures features);
 
   // SHA-256 over one line for each item: dataset, stem, size, bucket, references, caption. Changes when the order would.
   std::string dataset_hash() const;
@@ -135,7 +150,7 @@ class TrainingSet {
   std::vector<Bucket> buckets_;  // as sorted before shuffling; those of validation datasets are apart
   std::vector<Bucket> validation_buckets_;
   LoadBatch load_;                                // empty: from caches
-  std::vector<std::vector<float>> features_;      // of each item; may be empty
+  ItemFeatures features_;                         // may be empty
   std::shared_ptr<const CaptionTable> captions_;  // null: text states are in caches
 };
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <set>
 
 #include "train/data/make_caches.h"
@@ -195,6 +196,46 @@ TEST_F(TrainingData, ReferencesGroupAndDrop) {
     both = both || parts.size() == 2;
   }
   EXPECT_TRUE(both);
+}
+
+TEST_F(TrainingData, ImagePromptsAreDrawnForEachVisit) {
+  configs = {configs[2], configs[1]};
+  configs[0].num_repeats = 40;
+  TrainingSet set = made();
+  ASSERT_EQ(set.items().size(), 5u);  // x, y, z, v, w
+  const std::vector<BatchPlan> before = set.epoch(5, 0);
+  ItemFeatures features;
+  for (int i = 0; i < 8; ++i) features.vectors.push_back({static_cast<float>(i)});
+  // x and y are in one group with another image; z has two images of its own; v and w have one.
+  features.choices = {{.first = 0, .count = 3, .own = 0},
+                      {.first = 0, .count = 3, .own = 1},
+                      {.first = 3, .count = 2},
+                      {.first = 5},
+                      {.first = 6, .count = 2, .own = 0}};
+  set.set_features(features);
+  std::map<size_t, std::map<float, int>> seen;
+  const std::vector<BatchPlan> plans = set.epoch(5, 0);
+  EXPECT_EQ(order_of(set, plans), order_of(set, before));
+  for (const BatchPlan& plan : plans) {
+    const LoadedBatch batch = set.load(plan);
+    ASSERT_EQ(batch.features.size(), plan.samples.size());
+    for (size_t i = 0; i < plan.samples.size(); ++i) ++seen[plan.samples[i].item][batch.features[i]];
+  }
+  const auto values_of = [&](size_t item) {
+    std::vector<float> values;
+    for (const auto& [value, times] : seen[item]) {
+      values.push_back(value);
+      EXPECT_GT(times, 8) << "item " << item << ", vector " << value;  // of 40
+    }
+    return values;
+  };
+  EXPECT_THAT(values_of(0), ElementsAre(1, 2));
+  EXPECT_THAT(values_of(1), ElementsAre(0, 2));
+  EXPECT_THAT(values_of(2), ElementsAre(3, 4));
+  std::vector<float> validation;
+  for (const BatchPlan& plan : set.validation())
+    for (const float value : set.load(plan).features) validation.push_back(value);
+  EXPECT_THAT(validation, ElementsAre(5, 7));  // the first, always
 }
 
 TEST_F(TrainingData, RanksGetEveryBatchOnceAndTheSameNumber) {
