@@ -8,6 +8,7 @@
 #include "app/input_images.h"
 #include "app/model_choice.h"
 #include "app/prompt_rewriting.h"
+#include "app/text_task.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/user_input.h"
@@ -52,10 +53,13 @@ RequestSpec describer_spec(const Invocation& run) {
   return spec;
 }
 
-std::unique_ptr<Rewriter> open_describer(Invocation& run, const RequestSpec& spec) {
-  const bool local = *spec.upsample == "local";
-  auto describer = open_rewriter(spec, run, run.settings.flag("offline"), local ? choose_model(spec, run) : ModelFiles{},
-                                 run.settings.text("instructions"));
+// The model that describes, or nothing if a service does.
+ModelFiles describing_model(Invocation& run, const RequestSpec& spec) {
+  return *spec.upsample == "local" ? choose_model(spec, run) : ModelFiles{};
+}
+
+std::unique_ptr<Rewriter> open_describer(Invocation& run, const RequestSpec& spec, const ModelFiles& model) {
+  auto describer = open_rewriter(spec, run, run.settings.flag("offline"), model, run.settings.text("instructions"));
   if (const std::string place = describer->place(); !place.empty())
     run.console.note(
         fmt::format("images are described by {} ({}): they are sent to {}", describer->way(), describer->model(), place));
@@ -84,9 +88,10 @@ int run_describe(Invocation& run) {
   const RequestSpec spec = describer_spec(run);
   InputImages images(run.log, run.standard_input, run.limits);
   const Image image = to_rgb(*images.picture(run.positional[0]).image);
-  const auto describer = open_describer(run, spec);
-  const RewrittenPrompt made =
-      describe_image(*describer, image, {.about = run.settings.text("about"), .seed = seed_of(spec)}, is_interrupted, run.log);
+  const ModelFiles model = describing_model(run, spec);
+  const auto describer = open_describer(run, spec, model);
+  const TextTask task{.describes = true, .prompt = run.settings.text("about"), .images = {image}, .seed = seed_of(spec)};
+  const RewrittenPrompt made = run_text_task(*describer, task, spec, model, run, is_interrupted);
   if (!run.console.json()) {
     run.console.result(made.prompt);
     return 0;
@@ -125,7 +130,7 @@ int run_dataset_caption(Invocation& run) {
   options.recursive = run.settings.flag("recursive");
   options.seed = seed_of(spec);
   if (run.settings.has("caption-extension")) options.extension = run.settings.text("caption-extension");
-  const auto describer = open_describer(run, spec);
+  const auto describer = open_describer(run, spec, describing_model(run, spec));
   const auto show = [&](size_t done, size_t total, const std::filesystem::path& image) {
     const ProgressMode mode = run.console.progress();
     if (mode == ProgressMode::Json)

@@ -7,6 +7,7 @@
 
 #include "app/input_images.h"
 #include "app/request_limits.h"
+#include "app/text_task.h"
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -118,22 +119,25 @@ RewrittenPrompt rewrite_alone(Invocation& run, const std::string& prompt) {
   RequestSpec checked = spec;
   checked.prompt = prompt;
   check_request_limits(checked, run.limits);
-  RewriteQuestion question{.prompt = prompt, .is_edit = spec.input && !spec.input->empty()};
-  if (spec.seed && *spec.seed >= 0) question.seed = static_cast<uint64_t>(*spec.seed);
+  TextTask task{.prompt = prompt, .images = {}, .is_edit = spec.input && !spec.input->empty()};
+  if (spec.seed && *spec.seed >= 0) task.seed = static_cast<uint64_t>(*spec.seed);
   InputImages images(run.log, run.standard_input, run.limits);
-  for (const GivenPicture& picture : images.references(spec)) question.images.push_back(to_rgb(*picture.image));
-  const auto rewriter =
-      open_rewriter(spec, run, run.settings.flag("offline"), *spec.upsample == "local" ? choose_model(spec, run) : ModelFiles{});
+  for (const GivenPicture& picture : images.references(spec)) task.images.push_back(to_rgb(*picture.image));
+  const ModelFiles model = *spec.upsample == "local" ? choose_model(spec, run) : ModelFiles{};
+  const auto rewriter = open_rewriter(spec, run, run.settings.flag("offline"), model);
   note_rewriter(run, *rewriter);
-  return rewrite_prompt(
-      *rewriter, std::move(question), static_cast<size_t>(run.limits.request.prompt_bytes),
-      [] { return interrupt_signal() != 0; }, run.log);
+  return run_text_task(*rewriter, task, spec, model, run, [] { return interrupt_signal() != 0; });
 }
 
 void rewrite_requests(Invocation& run, const ModelFiles& model, std::vector<ResolvedRequest>& requests) {
   const auto first = std::find_if(requests.begin(), requests.end(), wants_rewriting);
   if (first == requests.end()) return;
-  const auto rewriter = open_rewriter(first->spec, run, run.settings.flag("offline"), model);
+  std::unique_ptr<Rewriter> rewriter;
+  try {
+    rewriter = open_rewriter(first->spec, run, run.settings.flag("offline"), model);
+  } catch (const Error& e) {
+    return keep_prompts(requests, e, run);
+  }
   note_rewriter(run, *rewriter);
   rewrite_prompts(requests, *rewriter, run, [] { return interrupt_signal() != 0; });
 }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 
 #include "base/error.h"
 #include "base/path_exists.h"
+#include "base/text.h"
 #include "image/vision_prep.h"
 #include "model/generate_tokens.h"
 #include "text/mistral_chat.h"
@@ -44,6 +46,15 @@ TokenSampling with_params(TokenSampling how, const Json& params) {
 
 }  // namespace
 
+LanguageAbilities language_abilities(const ModelFiles& files) {
+  try {
+    const LocalRewriter rewriter({.files = files, .engine = {}});
+    return {.writes = true, .sees = rewriter.sees_images()};
+  } catch (const Error& e) {
+    return {.problem = e.what(), .hint = e.hint().plain()};
+  }
+}
+
 LocalRewriter::LocalRewriter(LocalRewriterOptions options) : options_(std::move(options)) {
   const NamedWeights weights(open_weights(options_.files.text_encoder, {}), ModelPart::TextEncoder);
   const DecoderConfig decoder = text_encoder_config(options_.files, weights);
@@ -59,7 +70,23 @@ void LocalRewriter::load(bool sees) {
   if (!engine_) engine_ = std::make_unique<Engine>(options_.engine);
   if (language_.model && (language_.vision || !sees)) return;
   language_ = {};  // before it is loaded with its eyes
-  language_ = load_language(*engine_, options_.files, sees);
+  const int64_t bytes = language_bytes(*engine_, options_.files, sees), limit = engine_->options().memory_limit;
+  if (limit > 0 && bytes > limit)
+    fail(ErrorCode::OutOfMemory, "the language model needs {} of memory, but {} may be used",
+         byte_text(static_cast<uint64_t>(bytes)), byte_text(static_cast<uint64_t>(limit)));
+  if (options_.make_room) options_.make_room(bytes);
+  try {
+    language_ = load_language(*engine_, options_.files, sees);
+  } catch (const Error& e) {  // the forecast was too hopeful
+    if (e.code() != ErrorCode::OutOfMemory || !options_.make_room || !options_.make_room(std::numeric_limits<int64_t>::max()))
+      throw;
+    language_ = load_language(*engine_, options_.files, sees);
+  }
+}
+
+void LocalRewriter::release() {
+  language_ = {};
+  engine_.reset();
 }
 
 LocalRewriter::Conversation LocalRewriter::conversation(const RewriteQuestion& question, const BeforeBlock& before_layer) const {
@@ -89,14 +116,18 @@ RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cance
   };
   const Conversation asked = conversation(question, stop_if_cancelled);
   TextStream text(*language_.tokenizer);
+  std::string shown;
+  int64_t tokens = 0;
   GenerateOptions how;
   how.sampling = sampling_;
   how.sampling.seed = question.seed;
   how.max_new = options_.max_tokens;
   how.stop = asked.tokens.stop;
   how.on_token = [&](int32_t id) {
-    const std::string fresh = text.add(id);
-    if (options_.on_text && !fresh.empty()) options_.on_text(fresh);
+    ++tokens;
+    if (!question.on_text) return void(text.add(id));
+    shown += text.add(id);
+    question.on_text(shown, tokens);
   };
   how.ends = [&] {
     stop_if_cancelled();

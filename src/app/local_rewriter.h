@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "base/json.h"
 #include "engine/language.h"
@@ -21,12 +20,21 @@ struct LocalRewriterOptions {
   Json params = Json::object();  // how tokens are chosen: temperature, top_k, top_p, min_p, repetition_penalty
   std::string prompt_instructions, edit_instructions, caption_instructions;
   Log log;
-  bool sends_images = true;                            // whether it may look at images, if it can
-  std::function<void(std::string_view)> on_text = {};  // receives the answer piece by piece
+  bool sends_images = true;  // whether it may look at images, if it can
+  // Called before the language model is loaded, with the bytes that it takes, and once more with all there is if memory ran out.
+  // Frees what others hold and returns whether that was anything.
+  std::function<bool(int64_t bytes)> make_room = {};
 };
 
+// What a model's text encoder can do besides reading prompts, from headers alone.
+struct LanguageAbilities {
+  bool writes = false, sees = false;
+  std::string problem = {}, hint = {};  // why it does not write
+};
+LanguageAbilities language_abilities(const ModelFiles& files);
+
 // Rewrites prompts and describes images with the language model that a FLUX.2 model reads prompts with. The model is in memory
-// from the first question until this object is destroyed.
+// from the first question until release() or the end of this object.
 class LocalRewriter : public Rewriter {
  public:
   // Throws Incompatible if the model's text encoder cannot write.
@@ -38,6 +46,7 @@ class LocalRewriter : public Rewriter {
   std::string model() const override { return name_; }
   std::string place() const override { return {}; }
   bool sees_images() const override { return sees_images_; }
+  void release() override;
 
  private:
   // The tokens of a question, and what the vision tower made of its images.

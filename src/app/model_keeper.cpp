@@ -1,6 +1,7 @@
 #include "app/model_keeper.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/forecast.h"
 #include "record/request_fields.h"
@@ -122,6 +123,20 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
       if (e.code() != ErrorCode::OutOfMemory || !evict_oldest()) throw;
     }
   }
+}
+
+bool ModelKeeper::make_room(const RequestSpec& spec, int64_t bytes) {
+  if (models_.empty()) return false;
+  const EngineOptions options = engine_options(spec, context_);
+  const Engine engine(options);
+  // On a CPU without a limit, mapped weights leave memory when something else needs it.
+  const auto is_free = [&] {
+    if (options.memory_limit > 0) return options.memory_limit - held_bytes();
+    return engine.device().is_host() ? std::numeric_limits<int64_t>::max() : engine.device().memory().available;
+  };
+  bool freed = false;
+  while (is_free() < bytes && evict_oldest()) freed = true;
+  return freed;
 }
 
 void ModelKeeper::drop() { models_.clear(); }

@@ -27,8 +27,10 @@ class ModelKeeper {
   PictureMaker* maker() const;                                       // the one that was used last; null: none
   std::vector<const PictureMaker*> makers() const;                   // all of them, the one that was used last at the end
   int64_t evicted() const { return evicted_; }                       // models that had to make room so far
-  void drop();                                                       // frees all
-  void drop_file(const std::filesystem::path& transformer);          // frees those that use this file
+  // Unloads models until `bytes` fit beside those that stay, for other work on the device of `spec`. Returns whether it did.
+  bool make_room(const RequestSpec& spec, int64_t bytes);
+  void drop();                                               // frees all
+  void drop_file(const std::filesystem::path& transformer);  // frees those that use this file
 
  private:
   struct Kept {

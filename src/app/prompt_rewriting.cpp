@@ -92,8 +92,9 @@ std::unique_ptr<Rewriter> open_service(const RequestSpec& spec, const AppContext
 }
 
 std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& context, const ModelFiles& model,
-                                     const RequestSpec::Text& caption_file) {
-  check(!spec.upsample_model, "{}: with upsample local, the text encoder of the model rewrites; it cannot be chosen",
+                                     const RequestSpec::Text& caption_file, std::function<bool(int64_t)> make_room) {
+  // In the configuration it is the model of a service.
+  check(!spec.is_asked("upsample_model"), "{}: with upsample local, the text encoder of the model rewrites; it cannot be chosen",
         spec.origin("upsample_model"));
   LocalRewriterOptions options{.files = model, .engine = engine_options(spec, context), .log = context.log};
   options.max_tokens = spec.upsample_max_tokens.value_or(kChatTokens);
@@ -103,6 +104,7 @@ std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& 
   options.caption_instructions = instructions(caption_file, caption_instructions());
   options.sends_images = !spec.upsample_no_images.value_or(false);
   if (spec.upsample_params) options.params = parse_json(*spec.upsample_params);
+  options.make_room = std::move(make_room);
   return std::make_unique<LocalRewriter>(std::move(options));
 }
 
@@ -124,6 +126,12 @@ std::vector<ResolvedRequest> one_by_one(std::vector<ResolvedRequest> requests) {
   return single;
 }
 
+Error strict_failure(const Error& e) {
+  return {e.code() == ErrorCode::Incompatible ? ErrorCode::InvalidArgument : e.code(),
+          std::string("the prompt cannot be rewritten: ") + e.what(),
+          Hint("run without {0} to use the prompt as it is", {unset_option("strict")})};
+}
+
 // Whether a failure says that the service does not work, rather than that one answer was of no use.
 bool is_of_service(const Error& e) { return e.code() != ErrorCode::Incompatible; }
 
@@ -136,11 +144,22 @@ bool wants_rewriting(const ResolvedRequest& resolved) {
 }
 
 std::unique_ptr<Rewriter> open_rewriter(const RequestSpec& spec, const AppContext& context, bool offline, const ModelFiles& model,
-                                        const std::string& caption_file) {
+                                        const std::string& caption_file, std::function<bool(int64_t bytes)> make_room) {
   const std::string way = spec.upsample.value_or("none");
   check(way != "none", "nothing is chosen that rewrites prompts");
   const RequestSpec::Text file = caption_file.empty() ? RequestSpec::Text{} : RequestSpec::Text(caption_file);
-  return way == "local" ? open_local(spec, context, model, file) : open_service(spec, context, offline, file);
+  return way == "local" ? open_local(spec, context, model, file, std::move(make_room))
+                        : open_service(spec, context, offline, file);
+}
+
+std::string rewriter_key(const RequestSpec& spec, const ModelFiles& model) {
+  std::string key = model.text_encoder.string() + "\n" + model.tokenizer.string() + "\n";
+  for (const Field& f : request_fields()) {
+    if (!f.loads_model && !f.name.starts_with("upsample")) continue;
+    const auto value = get_value(spec, f);
+    key += f.name + "=" + (value ? print_value(*value).front() : "") + "\n";
+  }
+  return key;
 }
 
 std::vector<RewriterOffer> offered_rewriters(const RequestSpec& spec, const AppContext& context, bool offline) {
@@ -173,7 +192,7 @@ RewriteQuestion question_for(const ResolvedRequest& resolved) {
 }
 
 void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter, const AppContext& context,
-                     const Rewriter::Cancelled& cancelled) {
+                     const Rewriter::Cancelled& cancelled, const OnText& on_text) {
   requests = one_by_one(std::move(requests));
   std::map<std::string, std::string> known;
   bool works = true, blindness_told = false;
@@ -190,12 +209,15 @@ void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter,
     }
     try {
       const auto found = known.find(resolved.request.prompt);
-      const std::string rewritten =
-          shares && found != known.end()
-              ? found->second
-              : rewrite_prompt(rewriter, question_for(resolved), static_cast<size_t>(context.limits.request.prompt_bytes),
-                               cancelled, context.log)
-                    .prompt;
+      std::string rewritten;
+      if (shares && found != known.end()) {
+        rewritten = found->second;
+      } else {
+        RewriteQuestion question = question_for(resolved);
+        question.on_text = on_text;
+        const auto longest = static_cast<size_t>(context.limits.request.prompt_bytes);
+        rewritten = rewrite_prompt(rewriter, std::move(question), longest, cancelled, context.log).prompt;
+      }
       if (shares) known[resolved.request.prompt] = rewritten;
       resolved.request.prompt = rewritten;
       resolved.record.request.rewritten_prompt = rewritten;
@@ -203,14 +225,22 @@ void rewrite_prompts(std::vector<ResolvedRequest>& requests, Rewriter& rewriter,
       if (context.log_prompts) context.log.info("the rewritten prompt: {}", rewritten);
     } catch (const Error& e) {
       if (e.code() == ErrorCode::Cancelled) throw;
-      if (resolved.spec.strict.value_or(false))
-        throw Error(e.code() == ErrorCode::Incompatible ? ErrorCode::InvalidArgument : e.code(),
-                    std::string("the prompt cannot be rewritten: ") + e.what(),
-                    Hint("run without {0} to use the prompt as it is", {unset_option("strict")}));
+      if (resolved.spec.strict.value_or(false)) throw strict_failure(e);
       works = !is_of_service(e);
       context.log.warn("{} is used as it is, because rewriting failed: {}", works ? "a prompt" : "the prompt", e.what());
     }
   }
+}
+
+void keep_prompts(std::vector<ResolvedRequest>& requests, const Error& why, const AppContext& context) {
+  if (why.code() == ErrorCode::InvalidArgument || why.code() == ErrorCode::Cancelled) throw why;
+  for (ResolvedRequest& resolved : requests) {
+    if (!wants_rewriting(resolved)) continue;
+    if (resolved.spec.strict.value_or(false)) throw strict_failure(why);
+    resolved.record.rewriting.by = resolved.spec.upsample.value_or("");
+    resolved.record.rewriting.failed = true;
+  }
+  context.log.warn("the prompt is used as it is, because rewriting failed: {}", why.what());
 }
 
 }  // namespace flux2

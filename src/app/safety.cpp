@@ -214,6 +214,22 @@ Safety::Verdict Safety::judge_image(const Image& image, const RequestSpec& spec,
   return image_verdict(image, {spec, model, cancelled});
 }
 
+void Safety::check_text(const std::string& what, const std::string& text, const RequestSpec& spec, const ModelFiles& model,
+                        const Cancelled& cancelled) {
+  if (settings_.text == SafetySettings::Text::Off || trimmed(text).empty()) return;
+  const Verdict verdict = judge_prompt(text, spec, model, cancelled);
+  note(what, verdict);
+  if (verdict.flagged) throw refused(what, verdict.by, "change the prompt");
+}
+
+void Safety::check_image(const std::string& what, const Image& image, const RequestSpec& spec, const ModelFiles& model,
+                         const Cancelled& cancelled) {
+  if (settings_.images == SafetySettings::Images::Off) return;
+  const Verdict verdict = judge_image(image, spec, model, cancelled);
+  note(what, verdict);
+  if (verdict.flagged) throw refused(what, verdict.by, "use another image");
+}
+
 void Safety::answer_once(Verdict& verdict, const std::string& hash, const std::function<YesNo()>& ask) {
   verdict.answer = answers_.find(hash);
   if (!verdict.answer) answers_.keep(hash, *(verdict.answer = ask()));

@@ -88,6 +88,13 @@ class Safety {
                        const Cancelled& cancelled = {});
   Verdict judge_image(const Image& image, const RequestSpec& spec, const ModelFiles& model, const Cancelled& cancelled = {});
 
+  // The same, but throws Refused if it is flagged, and does nothing where the settings switch such checks off. `what` names it in
+  // the message: "the prompt".
+  void check_text(const std::string& what, const std::string& text, const RequestSpec& spec, const ModelFiles& model,
+                  const Cancelled& cancelled = {});
+  void check_image(const std::string& what, const Image& image, const RequestSpec& spec, const ModelFiles& model,
+                   const Cancelled& cancelled = {});
+
   // Frees the language models that are in the memory of a GPU.
   void release();
 

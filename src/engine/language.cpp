@@ -1,6 +1,8 @@
 #include "engine/language.h"
 
 #include "base/thread_pool.h"
+#include "engine/forecast.h"
+#include "engine/network_bytes.h"
 #include "hub/gguf_tokenizer.h"
 #include "image/vision_prep.h"
 #include "model/check_network.h"
@@ -15,6 +17,23 @@ void quantise_head(LanguageModel& model, const Engine& engine, Quant others, Str
     return;
   ThreadPool threads(engine.options().threads);
   model.head.weight = quantised_on(stream, matrix, Quant::Int8, threads);
+}
+
+int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees) {
+  constexpr int64_t kTokens = 4096;  // instructions, images, prompt and answer
+  const NamedWeights weights(open_weights(files.text_encoder, {}), ModelPart::TextEncoder);
+  const DecoderConfig decoder = text_encoder_config(files, weights);
+  LanguageModel model(detect_language_model(weights, decoder));
+  const auto vision = sees ? std::make_unique<VisionTower>(detect_vision(weights, decoder)) : nullptr;
+  const auto visit = [&](const ParameterVisitor& visitor) {
+    model.visit(visitor);
+    if (vision) vision->visit(visitor);
+  };
+  const bool host = engine.device().is_host();
+  int64_t bytes = network_bytes(weights, engine.encoder_quant(), engine.activations(), host, visit).total();
+  if (host && engine.encoder_quant() != Quant::None) bytes += bytes_for(DType::I8, decoder.vocab * decoder.hidden);
+  const int64_t numbers = 2 * decoder.layers * decoder.kv_heads * decoder.head_dim;
+  return bytes + bytes_for(engine.activations(), kTokens * numbers) + overhead_bytes(engine);
 }
 
 LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees) {

@@ -22,6 +22,9 @@ struct LoadedLanguage {
 // at images; Incompatible if the file has no such part.
 LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees = false);
 
+// The memory that it takes, from headers alone: its weights, and the keys and values of a conversation of usual length.
+int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees = false);
+
 // Keeps the output matrix in 8 bits beside what is there, on a CPU whose other matrices are quantised: every token reads all of
 // it.
 void quantise_head(LanguageModel& model, const Engine& engine, Quant others, Stream& stream);

@@ -36,8 +36,12 @@ RewrittenPrompt describe_image(Rewriter& rewriter, const Image& image, const Des
   if (!rewriter.sees_images())
     throw Error(ErrorCode::Incompatible, fmt::format("{} cannot look at images", rewriter.model()),
                 "use the text encoder of FLUX.2-dev, or a chat server with a model that sees");
-  const RewriteAnswer answer = rewriter.answer(
-      {.prompt = std::string(trimmed(options.about)), .images = {image}, .seed = options.seed, .is_caption = true}, cancelled);
+  const RewriteAnswer answer = rewriter.answer({.prompt = std::string(trimmed(options.about)),
+                                                .images = {image},
+                                                .seed = options.seed,
+                                                .is_caption = true,
+                                                .on_text = options.on_text},
+                                               cancelled);
   std::string text = prompt_in_answer(answer.text);
   if (answer.is_cut) {
     text = without_unfinished_sentence(text);

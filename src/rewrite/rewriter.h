@@ -4,12 +4,17 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "image/image.h"
 
 namespace flux2 {
+
+// Called while a language model writes, with all that it has written so far and the number of tokens. A second attempt begins
+// again with nothing.
+using OnText = std::function<void(std::string_view text, int64_t tokens)>;
 
 // What a language model is asked.
 struct RewriteQuestion {
@@ -18,6 +23,7 @@ struct RewriteQuestion {
   std::vector<Image> images = {};  // RGB; those that it changes, "image 1" first
   uint64_t seed = 0;
   bool is_caption = false;  // the image is to be described; the prompt is what the user adds about it, and may be empty
+  OnText on_text = {};      // not every rewriter calls it
 
   // What the user says: the prompt, or the request for a description with it.
   std::string text() const;
@@ -43,6 +49,7 @@ class Rewriter {
   virtual std::string model() const = 0;  // as its service calls it
   virtual std::string place() const = 0;  // where prompts are sent to, for people; empty: they stay here
   virtual bool sees_images() const = 0;
+  virtual void release() {}  // frees what it holds in memory until the next question
 };
 
 struct RewrittenPrompt {
@@ -62,6 +69,7 @@ struct DescribeOptions {
   uint64_t seed = 0;
   bool one_line = false;  // line breaks become spaces, as caption files for training have it
   size_t max_bytes = size_t{16} << 10;
+  OnText on_text = {};
 };
 
 // Asks for one. Throws the errors of the rewriter, and Incompatible if it cannot look at images or the answer is too long.
