@@ -170,9 +170,21 @@ std::vector<std::string> ModelCatalog::models_for(const fs::path& adapter) const
   return names;
 }
 
+LanguageAbilities ModelCatalog::abilities(const ModelFiles& files) const {
+  const std::string key = files.text_encoder.string() + "\n" + std::to_string(modified_at(files.text_encoder));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = abilities_.find(key); known != abilities_.end()) return known->second;
+  }
+  LanguageAbilities found = language_abilities(files);
+  const std::lock_guard lock(mutex_);
+  return abilities_[key] = std::move(found);
+}
+
 void ModelCatalog::refresh() {
   std::lock_guard lock(mutex_);
   geometries_.clear();
+  abilities_.clear();
   found_.clear();
   hashes_.clear();
 }

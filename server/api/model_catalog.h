@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/local_rewriter.h"
 #include "app/model_choice.h"
 #include "base/json.h"
 #include "hub/registry/model_record.h"
@@ -48,6 +49,9 @@ class ModelCatalog {
   // The names of the models that an adapter file fits. Reads headers only.
   std::vector<std::string> models_for(const std::filesystem::path& adapter) const;
 
+  // What the text encoder of a model can do. Reads headers only.
+  LanguageAbilities abilities(const ModelFiles& files) const;
+
   void refresh();  // forgets what it found
 
  private:
@@ -59,8 +63,9 @@ class ModelCatalog {
   RequestSpec default_;
   mutable std::mutex mutex_;
   mutable FoundModels found_;
-  mutable std::map<std::string, std::string> hashes_;           // of the bundled model's file
-  mutable std::map<std::string, Flux2Config> geometries_ = {};  // by name
+  mutable std::map<std::string, std::string> hashes_;                // of the bundled model's file
+  mutable std::map<std::string, Flux2Config> geometries_ = {};       // by name
+  mutable std::map<std::string, LanguageAbilities> abilities_ = {};  // by file of the text encoder
 };
 
 }  // namespace flux2

@@ -77,12 +77,35 @@ std::string host_of(const std::string& url) {
   return host.substr(host.rfind('@') == host.npos ? 0 : host.rfind('@') + 1);
 }
 
-// Who can rewrite prompts, with the model and the host that prompts are sent to.
+// Whether the text encoder of the default model writes prompts that are of use.
+std::optional<RewriterOffer> local_offer(const ApiContext& api, bool& sees) {
+  try {
+    const ModelFiles files = api.models.find("");
+    const LanguageAbilities can = api.models.abilities(files);
+    sees = can.sees;
+    if (can.writes && !files.bundled) return RewriterOffer{"local", files.id + " text encoder", ""};
+  } catch (const std::exception&) {  // there is no model, or not all of it
+  }
+  return std::nullopt;
+}
+
+// Who can rewrite prompts, with the model and the host that prompts are sent to; an empty host: they stay here.
 Json rewriters_json(const Settings& settings, const ApiContext& api) {
   Json offers = Json::array();
+  const bool services_see = !spec_of(settings).upsample_no_images.value_or(false);
   for (const RewriterOffer& offer : offered_rewriters(spec_of(settings), api.app, settings.flag("offline")))
-    offers.push_back({{"provider", offer.way}, {"model", offer.model}, {"host", host_of(offer.place)}});
+    offers.push_back(
+        {{"provider", offer.way}, {"model", offer.model}, {"host", host_of(offer.place)}, {"describes", services_see}});
+  bool sees = false;
+  if (const auto local = local_offer(api, sees))
+    offers.push_back({{"provider", local->way}, {"model", local->model}, {"host", ""}, {"describes", sees}});
   return offers;
+}
+
+Json names_of_rewriters(const Settings& settings, const ApiContext& api) {
+  Json names = Json::array();
+  for (const Json& offer : rewriters_json(settings, api)) names.push_back(offer["provider"]);
+  return names;
 }
 
 Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) {
@@ -90,12 +113,14 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
   for (const InstalledModel& model : api.models.main_models()) {
     try {
       const ModelFiles files = api.models.find(model.name);
+      // The bundled model knows about 300 words: what it writes is of no use as a prompt.
+      const LanguageAbilities can = files.bundled ? LanguageAbilities{} : api.models.abilities(files);
       Json locked = Json::array();
       if (files.distilled) locked.push_back("guidance");
       defaults[model.name] = {
           {"variant", files.id},           {"steps", files.defaults.steps},   {"guidance", files.defaults.guidance},
           {"width", files.defaults.width}, {"height", files.defaults.height}, {"locked", locked},
-          {"negative", !files.distilled}};
+          {"negative", !files.distilled},  {"rewrites", can.writes},          {"describes", can.writes && can.sees}};
     } catch (const std::exception&) {  // a model with missing parts has no defaults
     }
   }
@@ -127,7 +152,7 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
           {"formats", {{"read", names_json(readable_formats())}, {"write", names_json(available_formats())}}},
           {"features",
            {{"mask_service", api.masks != nullptr},
-            {"upsample", available_rewriters(spec_of(settings), api.app, settings.flag("offline"))},
+            {"upsample", names_of_rewriters(settings, api)},
             {"rewriters", rewriters_json(settings, api)},
             {"safety", api.app.safety != nullptr},
             {"watermark", true},

@@ -50,6 +50,8 @@ Json openai_images_answer(const OpenAiAnswer& answer, const Job& job, AssetStore
     if (answer.as_url) item["url"] = answer.file_prefix + openai_file_name(job, image, answer.output_format);
     else item["b64_json"] = base64_of(bytes_of_asset(assets, image.asset));
     item["seed"] = image.seed;
+    if (job.result.is_object() && job.result.contains("rewritten_prompt"))
+      item["revised_prompt"] = job.result["rewritten_prompt"];
     data.push_back(std::move(item));
   }
   json["data"] = std::move(data);

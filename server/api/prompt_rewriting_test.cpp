@@ -104,5 +104,69 @@ TEST_F(PromptRoutes, BadRequestsAreRefused) {
   EXPECT_TRUE(server_.requests().empty());
 }
 
+// The worker writes; here the test plays it.
+TEST_F(PromptRoutes, TheModelItselfWritesAsAJob) {
+  const Json body = {{"prompt", "a fox"}, {"provider", "local"}, {"seed", 3}, {"max_tokens", 9}, {"task_id", "t"}};
+  auto peer = post("/api/v1/prompt/rewrite", body);
+  EXPECT_FALSE(peer->response) << "it waits";
+  Job job = claim();
+  EXPECT_EQ(job.kind, "rewrite");
+  EXPECT_EQ(job.client_ref, "t");
+  EXPECT_EQ(
+      job.request,
+      (Json{{"kind", "rewrite"}, {"seed", 3}, {"max_tokens", 9}, {"prompt", "a fox"}, {"edit", false}, {"provider", "local"}}));
+  job.state = "completed";
+  job.result = {{"prompt", "A red fox."}, {"provider", "local"},         {"model", "m"}, {"seed", 3}, {"tokens", 4},
+                {"warnings", {"w"}},      {"timings_ms", Json::object()}};
+  end(job);
+  EXPECT_EQ(
+      body_of(*peer),
+      (Json{{"prompt", "A red fox."}, {"provider", "local"}, {"model", "m"}, {"seed", 3}, {"tokens", 4}, {"warnings", {"w"}}}));
+
+  const auto failed_with = [&](const char* code) {
+    peer = post("/api/v1/prompt/rewrite", body);
+    Job failed = claim();
+    failed.state = "failed";
+    failed.error = {{"code", code}, {"message", "why"}, {"hint", "do this"}};
+    end(failed);
+    EXPECT_THAT(body_of(*peer)["error"]["message"].get<std::string>(), HasSubstr("the prompt was not rewritten: why"));
+    EXPECT_EQ(body_of(*peer)["error"]["hint"], "do this");
+    return std::pair(status_of(*peer), body_of(*peer)["error"]["code"].get<std::string>());
+  };
+  EXPECT_EQ(failed_with("incompatible"), std::pair(502, std::string("upsampler_failed")));
+  EXPECT_EQ(failed_with("content_policy_violation"), std::pair(400, std::string("content_policy_violation")));
+  EXPECT_EQ(failed_with("out_of_memory"), std::pair(503, std::string("out_of_memory")));
+
+  // A client that leaves cancels its job, and somebody else may.
+  peer = post("/api/v1/prompt/rewrite", body);
+  peer->disconnect();
+  EXPECT_FALSE(store_->claim("gpu", "worker", "", now_ms()));
+  peer = post("/api/v1/prompt/rewrite", body);
+  queue_.cancel(store_->waiting("gpu").at(0).id);
+  EXPECT_EQ(status_of(*peer), 503);
+  EXPECT_EQ(body_of(*peer)["error"]["code"], "cancelled");
+}
+
+TEST_F(PromptRoutes, TheModelItselfWithoutWaiting) {
+  const auto peer = post("/api/v1/prompt/rewrite", {{"prompt", "a fox"}, {"provider", "local"}, {"wait", false}});
+  EXPECT_EQ(status_of(*peer), 202);
+  EXPECT_EQ(body_of(*peer)["kind"], "rewrite");
+  EXPECT_EQ(body_of(*peer)["state"], "queued");
+  EXPECT_EQ(body_of(*peer)["result"], nullptr);
+  // It runs before images that wait already.
+  EXPECT_EQ(body_of(*peer)["priority"], 1);
+}
+
+TEST_F(PromptRoutes, AModelThatCannotSaysSo) {
+  EXPECT_EQ(rewrite({{"prompt", "a fox"}, {"model", "no-such-model"}}).first, 404);
+  EXPECT_EQ(rewrite({{"prompt", "a fox"}, {"provider", "ollama"}, {"model", "pico"}}).first, 400);
+  EXPECT_EQ(rewrite({{"prompt", "a fox"}, {"provider", "local"}, {"model", "/etc/passwd"}}).first, 400);
+  const Asset asset = assets_.put(encode_png(Image(16, 16, 3)), {.kind = "reference"});
+  const auto peer = post("/api/v1/prompt/describe", {{"image", "asset:" + asset.id}, {"provider", "local"}});
+  EXPECT_EQ(status_of(*peer), 424);
+  EXPECT_THAT(body_of(*peer)["error"]["message"].get<std::string>(), HasSubstr("cannot look at images"));
+  EXPECT_TRUE(store_->waiting("gpu").empty());
+}
+
 }  // namespace
 }  // namespace flux2

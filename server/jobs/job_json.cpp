@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/jobs/job_queue.h"
+#include "server/jobs/job_request.h"
 #include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 
@@ -77,7 +78,7 @@ Json job_to_json(const Job& job, JobStore& store, bool with_request) {
   json["warnings"] = from_result(job, "warnings", Json::array());
   json["timings_ms"] = from_result(job, "timings_ms", Json::object());
   json["peak_vram"] = from_result(job, "peak_vram", 0);
-  if (job.lane != "gpu") json["result"] = job.result;
+  if (job.lane != "gpu" || is_text_kind(job.kind)) json["result"] = job.result;
   json["error"] = job.error;
   return json;
 }

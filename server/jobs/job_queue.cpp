@@ -282,7 +282,9 @@ void JobQueue::publish_end(const Job& job) {
   Json assets = Json::array();
   for (const JobImage& image : job.images) assets.push_back("ast_" + image.asset);
   Json data = {{"job_id", "job_" + job.id},
-               {"type", job.kind == "train" || job.kind == "download" || job.kind == "convert" ? job.kind : "image"},
+               {"type", is_text_kind(job.kind)                                                   ? "text"
+                        : job.kind == "train" || job.kind == "download" || job.kind == "convert" ? job.kind
+                                                                                                 : "image"},
                {"asset_ids", assets},
                {"url", nullptr},
                {"thumbnail_url", nullptr}};

@@ -487,6 +487,8 @@ std::string merge_key_of(const Json& request) {
 
 bool is_image_kind(std::string_view kind) { return kind == "generate" || kind == "edit" || kind == "inpaint"; }
 
+bool is_text_kind(std::string_view kind) { return kind == "rewrite" || kind == "describe"; }
+
 Task task_of_kind(std::string_view kind) {
   return kind == "inpaint" ? Task::Inpaint : kind == "edit" ? Task::Edit : Task::Generate;
 }

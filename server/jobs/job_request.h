@@ -36,6 +36,7 @@ Json job_request_of(const RequestSpec& spec, const std::string& kind,
                     const std::function<std::string(const std::string& path)>& image, std::vector<std::string>& left_out);
 
 bool is_image_kind(std::string_view kind);  // generate, edit or inpaint
+bool is_text_kind(std::string_view kind);   // rewrite or describe: see text_request.h
 Task task_of_kind(std::string_view kind);
 
 // Equal for checked requests that may run as one batch: they differ in prompts, seeds and what is about the job alone. Empty if a

@@ -10,9 +10,11 @@
 #include "app/prepare.h"
 #include "base/text.h"
 #include "engine/forecast.h"
+#include "engine/language.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
 #include "server/jobs/studio_request.h"
+#include "server/jobs/text_request.h"
 
 namespace flux2 {
 
@@ -46,13 +48,21 @@ std::string shape_of(const Json& request, const AssetStore& assets) {
   return shape.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+int64_t usable_bytes(const Engine& engine) {
+  return static_cast<int64_t>(kUsableShare * static_cast<double>(engine.device().memory().total));
+}
+
+bool runs_on_host(const RequestSpec& spec) {
+  const std::string device = spec.device.value_or("auto");
+  return device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
+}
+
 // The forecast on an empty device: the model that is loaded now leaves when another one is needed.
 Forecast on_empty_device(RequestSpec spec, const PreparedRun& run, const AppContext& context) {
   EngineOptions options = engine_options(spec, context);
   options.adapters = run.requests.front().adapters;
   const Engine probe(options);
-  if (!probe.device().is_host() && options.memory_limit == 0)
-    options.memory_limit = static_cast<int64_t>(kUsableShare * static_cast<double>(probe.device().memory().total));
+  if (!probe.device().is_host() && options.memory_limit == 0) options.memory_limit = usable_bytes(probe);
   const ResolvedRequest& first = run.requests.front();
   return forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes));
 }
@@ -69,6 +79,22 @@ int64_t work_of(const PreparedRun& run) {
 
 }  // namespace
 
+Planner::Verdict Planner::text_verdict(const Json& request) const {
+  AppContext quiet = context_;
+  quiet.log = {};
+  const TextRequest text = text_request(request, defaults_, assets_, quiet);
+  Verdict verdict{.work = 1};
+  if (!text.is_local() || (runs_on_host(text.spec) && !text.spec.max_ram)) return verdict;
+  const Engine engine(engine_options(text.spec, quiet));
+  const int64_t limit = engine.options().memory_limit > 0 ? engine.options().memory_limit : usable_bytes(engine);
+  const int64_t bytes = language_bytes(engine, text.model, text.sees);
+  if (bytes <= limit) return verdict;
+  verdict.problem = fmt::format("the language model of {} needs {} of memory, but the server may use {}", text.model.id,
+                                byte_text(static_cast<uint64_t>(bytes)), byte_text(static_cast<uint64_t>(limit)));
+  verdict.hint = "a quantised text encoder needs less";
+  return verdict;
+}
+
 Planner::Verdict Planner::verdict_of(const Json& request) const {
   Settings settings = defaults_.with(settings_of_job(request, assets_, context_));
   PromptLine line;
@@ -78,11 +104,9 @@ Planner::Verdict Planner::verdict_of(const Json& request) const {
   const PreparedRun run = prepare(settings, {line}, task_of_kind(request.value("kind", std::string("generate"))), quiet);
   const RequestSpec& spec = run.requests.front().spec;
   // On a CPU without a limit the system decides: mapped weights leave memory when something else needs it.
-  const std::string device = spec.device.value_or("auto");
-  const bool host = device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
   Verdict verdict;
   verdict.work = work_of(run);
-  if (host && !spec.max_ram) return verdict;
+  if (runs_on_host(spec) && !spec.max_ram) return verdict;
   const Forecast forecast = on_empty_device(spec, run, quiet);
   if (forecast.fits()) return verdict;
   std::vector<std::string> fitting;
@@ -102,7 +126,8 @@ Planner::Verdict Planner::verdict_of(const Json& request) const {
 }
 
 int64_t Planner::check(const Json& request) {
-  if (!is_image_kind(request.value("kind", std::string("generate")))) return 0;
+  const std::string kind = request.value("kind", std::string("generate"));
+  if (!is_image_kind(kind) && !is_text_kind(kind)) return 0;
   const std::string shape = shape_of(request, assets_);
   Verdict verdict;
   {
@@ -112,7 +137,7 @@ int64_t Planner::check(const Json& request) {
       verdict = found->second;
     } else {
       lock.unlock();
-      verdict = verdict_of(request);
+      verdict = is_text_kind(kind) ? text_verdict(request) : verdict_of(request);
       lock.lock();
       if (known_.size() >= kMostKnown) known_.clear();
       known_[shape] = verdict;

@@ -18,7 +18,7 @@ class Planner {
       : context_(context), defaults_(defaults), assets_(assets) {}
 
   // A checked request (job_request.h). Throws HttpError 400 `does_not_fit` with settings that would fit. Returns its work, in
-  // megapixels times steps: at least 1, or 0 for a request that makes no images.
+  // megapixels times steps: at least 1, or 0 for a request that makes neither images nor a text.
   int64_t check(const Json& request);
 
  private:
@@ -26,6 +26,7 @@ class Planner {
     std::string problem = {}, hint = {};  // empty: it fits
     int64_t work = 0;
   };
+  Verdict text_verdict(const Json& request) const;  // of one that makes a text
   Verdict verdict_of(const Json& request) const;
 
   const AppContext& context_;

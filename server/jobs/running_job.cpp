@@ -8,6 +8,7 @@
 #include "image/write_image.h"
 #include "pipeline/regions.h"
 #include "server/jobs/job_error.h"
+#include "server/jobs/job_request.h"
 #include "server/jobs/preview_steps.h"
 #include "server/store/ids.h"
 
@@ -104,6 +105,7 @@ void RunningJob::set_prepared(PreparedRun prepared) {
   job_.resolved = resolved_json(prepared_);
   if (!attempt.is_null()) job_.resolved["attempt"] = attempt;
   job_.steps = prepared_.requests.front().request.steps;
+  if (const auto& rewritten = prepared_.requests.front().record.request.rewritten_prompt) made_["rewritten_prompt"] = *rewritten;
   check_lease(queue_.store().set_progress(job_));
 }
 
@@ -124,7 +126,27 @@ void RunningJob::tell(size_t request, Phase phase, int step, int steps) {
   job_.message = phase == Phase::Denoise ? fmt::format("denoise {}/{}", step, steps) : job_.phase;
   const auto now = Clock::now();
   if (!ends_step && now - told_ < kProgressEvery && phase == last_phase_) return;
-  told_ = now, last_phase_ = phase;
+  last_phase_ = phase;
+  publish_progress(now);
+}
+
+void RunningJob::tell_text(std::string_view text, int64_t tokens, int64_t most) {
+  const auto now = Clock::now();
+  if (over_ || now - told_ < kProgressEvery) return;
+  job_.phase = "write";
+  job_.message = fmt::format("{} tokens", tokens);
+  if (is_text_kind(job_.kind)) job_.progress = std::min(1.0, static_cast<double>(tokens) / static_cast<double>(most));
+  Json data = {{"job_id", "job_" + job_.id},
+               {"task_id", job_.client_ref.empty() ? Json(nullptr) : Json(job_.client_ref)},
+               {"tokens", tokens},
+               {"max_tokens", most}};
+  if (!text.empty()) data["text"] = text;
+  queue_.events().publish_progress("text.progress", data, job_.id);
+  publish_progress(now);
+}
+
+void RunningJob::publish_progress(Clock::time_point now) {
+  told_ = now;
   Json eta = nullptr;
   if (job_.progress > 0.05) eta = seconds_since(started_) * (1 - job_.progress) / job_.progress;
   queue_.events().publish_progress("progress",
@@ -264,6 +286,7 @@ void RunningJob::finish() {
                    {"total", to_ms(seconds_since(started_))}}},
                  {"peak_vram", peak_},
                  {"usage", usage_}};
+  job_.result.update(made_);
   // A worker that lost its lease must not report: another one has the job.
   if (patiently([&] { return queue_.store().finish(job_); })) queue_.finished(job_);
 }

@@ -6,6 +6,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
@@ -43,6 +44,9 @@ class RunningJob {
 
   // Progress of one of its requests.
   void tell(size_t request, Phase phase, int step, int steps);
+  // What a language model has written so far, of at most `most` tokens. An empty text is not shown to anybody.
+  void tell_text(std::string_view text, int64_t tokens, int64_t most);
+  void set_text(Json members) { made_ = std::move(members); }  // the result of a job that makes a text
   bool wants_preview(const StepDone& step) const;
   void preview(const Image& image, const StepDone& step);
   UnsavedImage take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
@@ -64,13 +68,14 @@ class RunningJob {
   using Clock = std::chrono::steady_clock;
 
   void finish();
+  void publish_progress(Clock::time_point now);
   void check_lease(bool held);
 
   JobQueue& queue_;
   Job job_;
   AppContext context_;
   PreparedRun prepared_;
-  Json warnings_ = Json::array(), usage_ = Json::object();
+  Json warnings_ = Json::array(), usage_ = Json::object(), made_ = Json::object();
   PhaseTimes times_;
   Clock::time_point started_ = Clock::now(), told_ = {}, stored_ = Clock::now(), asked_ = {};
   Phase last_phase_ = Phase::Save;

@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLeaseParts = 6;                           // a lease is renewed so often before it would end
 constexpr auto kCompanyLasts = std::chrono::seconds(2);  // how long a worker expects more after a merged batch
+constexpr auto kWriterStays = std::chrono::seconds(60);  // how long a language model waits for the next text
 constexpr auto kIdlePoll = std::chrono::milliseconds(1000);
 
 PhaseTimes difference(const PhaseTimes& a, const PhaseTimes& b) {
@@ -70,6 +71,8 @@ Worker::Worker(const AppContext& context, Settings defaults, JobQueue& queue, Wo
       queue_(queue),
       options_(std::move(options)),
       keeper_(context, options_.max_models) {}
+
+Worker::~Worker() { stop(); }
 
 void Worker::start() {
   if (options_.runs_jobs) {
@@ -125,10 +128,7 @@ bool Worker::prepare_job(RunningJob& job) {
     PromptLine line;
     line.prompt = request.value("prompt", std::string());
     PreparedRun prepared = prepare(settings, {line}, task_of_kind(job.job().kind), job.context(), &found_);
-    if (wants_rewriting(prepared.requests.front())) {
-      const auto rewriter = open_rewriter(prepared.requests.front().spec, job.context(), prepared.offline, prepared.model);
-      rewrite_prompts(prepared.requests, *rewriter, job.context(), [&] { return stopping_ || job.cancel_requested(); });
-    }
+    if (wants_rewriting(prepared.requests.front())) rewrite(job, prepared);
     if (const auto& safety = job.context().safety) {
       const std::shared_ptr<void> release(nullptr, [&](void*) { safety->release(); });
       for (const ResolvedRequest& resolved : prepared.requests)
@@ -430,6 +430,7 @@ void Worker::run(Jobs jobs) {
       ready.push_back(std::move(job));
     else alone.push_back(std::move(job));
   }
+  if (rewriter_) rewriter_->release();
   PhaseTimes before, after;
   const auto with_model = [&](Jobs& group, const std::function<void(PictureMaker&)>& work_on) {
     if (group.empty()) return;
@@ -464,14 +465,23 @@ void Worker::run(Jobs jobs) {
   totals_.busy += std::chrono::duration<double>(Clock::now() - began).count();
 }
 
+void Worker::run_claimed(Jobs jobs) {
+  if (is_text_kind(jobs.front()->job().kind)) run_text(*jobs.front());
+  else run(std::move(jobs));
+}
+
 void Worker::load_and_unload() {
-  if (forget_.exchange(false)) found_.clear();
+  if (forget_.exchange(false)) {
+    found_.clear();
+    rewriter_.reset();
+  }
   std::optional<std::string> load;
   {
     const std::lock_guard lock(mutex_);
     load.swap(load_);
   }
-  if (unload_.exchange(false) && keeper_.maker()) {
+  if (unload_.exchange(false)) {
+    if (rewriter_) rewriter_->release();
     keeper_.drop();
     note_models();
   }
@@ -500,11 +510,12 @@ void Worker::work() {
       if (!queue_.store().paused()) jobs = claim();
       if (!jobs.empty()) {
         if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());
-        else run(std::move(jobs));
+        else run_claimed(std::move(jobs));
         last_job = Clock::now();
         continue;
       }
       const bool idle = options_.idle_unload.count() > 0 && Clock::now() - last_job >= options_.idle_unload;
+      if (rewriter_ && Clock::now() - last_job >= kWriterStays) rewriter_.reset();
       if (idle && keeper_.maker()) unload_ = true;
       else queue_.wait_for_work(kIdlePoll);
     } catch (const std::exception& e) {  // the store failed: a full disk, say
@@ -514,6 +525,7 @@ void Worker::work() {
     }
   }
   saver_->drain();
+  rewriter_.reset();
   keeper_.drop();
 }
 

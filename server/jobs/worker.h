@@ -22,6 +22,7 @@
 
 namespace flux2 {
 
+class Rewriter;
 class RunStore;
 
 struct WorkerOptions {
@@ -72,7 +73,7 @@ class Worker {
  public:
   // `defaults` are the server's own settings, below those of each job.
   Worker(const AppContext& context, Settings defaults, JobQueue& queue, WorkerOptions options);
-  ~Worker() { stop(); }
+  ~Worker();
 
   void start();
   // Stops at the next block of the transformer. Jobs that run go back to the queue; those whose images are all there are saved.
@@ -91,6 +92,7 @@ class Worker {
   void keep_leases();
   Jobs claim();
   Jobs with_company(Job first);  // and others that can share its batch, claimed
+  void run_claimed(Jobs jobs);
   void run(Jobs jobs);
   bool prepare_job(RunningJob& job);  // false: the job has failed
   void end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
@@ -108,6 +110,14 @@ class Worker {
   void load_and_unload();
   void note_models();
 
+  // Texts, in worker_text.cpp: prompts that are rewritten, alone or for an image, and descriptions of images. The language model
+  // is in memory on the worker's terms: it makes room for itself among the models of the keeper, and leaves before images are
+  // made.
+  void run_text(RunningJob& job);
+  void rewrite(RunningJob& job, PreparedRun& prepared);
+  Rewriter& rewriter_for(const RequestSpec& spec, const ModelFiles& model, bool offline);
+  bool text_fits_beside_training(const Job& job);
+
   // Training, in worker_training.cpp. It holds the lane; jobs with "preempt" interrupt it.
   void run_training(Job job);
   std::optional<Job> preempting_job();  // the first that waits
@@ -120,6 +130,8 @@ class Worker {
   WorkerOptions options_;
   ModelKeeper keeper_;
   FoundModels found_;
+  std::unique_ptr<Rewriter> rewriter_;  // that was used last; null: none
+  std::string rewriter_key_;
   std::chrono::steady_clock::time_point had_company_ = {};  // when jobs ran together last
   uint64_t seen_submissions_ = 0;                           // when no job with "preempt" waited last
   std::chrono::steady_clock::time_point seen_none_ = {};

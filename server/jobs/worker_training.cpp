@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "engine/forecast.h"
+#include "rewrite/rewriter.h"
 #include "server/jobs/job_error.h"
 #include "server/jobs/job_request.h"
 #include "server/jobs/training_job.h"
@@ -25,6 +26,7 @@ void Worker::run_training(Job job) {
     state_.jobs.push_back(id);
   }
   queue_.started(job);
+  rewriter_.reset();
   keeper_.drop();  // training needs their memory
   note_models();
   std::string end;
@@ -65,6 +67,7 @@ std::optional<Job> Worker::preempting_job() {
 bool Worker::fits_beside_training() {
   const auto job = preempting_job();
   if (!job) return true;
+  if (is_text_kind(job->kind)) return text_fits_beside_training(*job);
   AppContext quiet = context_;
   quiet.log = {};
   try {
@@ -88,13 +91,14 @@ void Worker::run_preempting(const std::function<bool()>& ends) {
     auto claimed = next ? queue_.store().claim_one(next->id, options_.name, now_ms()) : std::nullopt;
     if (claimed) {
       Jobs jobs = with_company(std::move(*claimed));
-      run(std::move(jobs));
+      run_claimed(std::move(jobs));
       last = std::chrono::steady_clock::now();
       continue;
     }
     if (std::chrono::steady_clock::now() - last >= options_.preempt_wait) break;
     queue_.wait_for_work(kWaitForJob);
   }
+  rewriter_.reset();
   keeper_.drop();
   note_models();
 }
