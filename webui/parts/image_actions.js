@@ -4,6 +4,7 @@ import { icon } from "../lib/icons.js";
 import { t } from "../lib/text.js";
 import { enlarge } from "./enlarge.js";
 import { attempt } from "./messages.js";
+import { canDescribe, describeImage } from "./prompt_rewriter.js";
 
 // Tabs listen to these: { to: "edit", image } or { to: "generate", settings }.
 export function sendTo(to, detail) {
@@ -61,6 +62,7 @@ export function imageActions(job, image) {
     button("image.edit", "edit", () => sendTo("edit", { picture })),
     button("image.inpaint", "inpaint", () => sendTo("inpaint", { picture, prompt: job.request?.prompt })),
     button("image.enlarge", "fit", () => enlarge(picture, name, (asset) => sendTo("edit", { picture: pictureOfAsset(asset) }))),
+    ...(canDescribe() ? [button("image.describe", "queue", () => describeImage(picture, (prompt) => sendTo("generate", { settings: { prompt } })))] : []),
     button("image.reuse", "generate", () => sendTo("generate", { settings: settingsOf(job, { seed: image.seed }) })),
     button("image.remix", "dice", () => sendTo("generate", { settings: settingsOf(job, { seed: "" }) })),
   ];
