@@ -100,23 +100,30 @@ TEST_F(TrainingRequestTest, NamesNoFileOutsideTheAllowedFolders) {
                      {"datasets", {{{"image_directory", (folder_ / "secret").string()}}}}}}}),
             "path_not_allowed");
   // A list of images in an allowed folder that names one elsewhere.
-  std::ofstream(folder_ / "data" / "list.jsonl") << Json{{"image_path", outside}, {"caption", "x"}}.dump() << "\n";
-  EXPECT_EQ(write({{"config",
-                    {{"general", {{"resolution", 64}}},
-                     {"datasets",
-                      {{{"image_jsonl_file", (folder_ / "data" / "list.jsonl").string()},
-                        {"cache_directory", (folder_ / "data" / "cache").string()}}}}}}}),
-            "path_not_allowed");
+  const auto listed = [&](const Json& line) {
+    std::ofstream(folder_ / "data" / "list.jsonl") << line.dump() << "\n";
+    return write({{"config",
+                   {{"general", {{"resolution", 64}}},
+                    {"datasets",
+                     {{{"image_jsonl_file", (folder_ / "data" / "list.jsonl").string()},
+                       {"cache_directory", (folder_ / "data" / "cache").string()}}}}}}});
+  };
+  const std::string inside = (folder_ / "data" / "images" / "a.png").string();
+  EXPECT_EQ(listed({{"image_path", inside}, {"caption", "x"}, {"image_prompt_path", inside}}), "");
+  EXPECT_EQ(listed({{"image_path", outside}, {"caption", "x"}}), "path_not_allowed");
+  for (const char* key : {"control_path", "image_prompt_path"})
+    EXPECT_EQ(listed({{"image_path", inside}, {"caption", "x"}, {key, outside}}), "path_not_allowed") << key;
   EXPECT_EQ(write({{"path", (folder_ / "data" / "images").string()}}), "");
 }
 
 TEST_F(TrainingRequestTest, AssetsBecomeADataset) {
   const auto png = encode_png(Image(64, 48, 3));
   const std::string id = "ast_" + assets_.put(png, {.kind = "upload"}).id;
-  EXPECT_EQ(write({{"assets", {{{"asset_id", id}, {"caption", "a dog"}, {"references", {id}}}}}}), "");
+  EXPECT_EQ(write({{"assets", {{{"asset_id", id}, {"caption", "a dog"}, {"references", {id}}, {"image_prompts", {id}}}}}}), "");
   const Json dataset = parse_json(read_text_file(folder_ / "data" / "run" / "dataset.json"));
   EXPECT_EQ(dataset["datasets"][0]["enable_bucket"], true);
   EXPECT_THAT(read_text_file(folder_ / "data" / "run" / "images.jsonl"), HasSubstr("a dog"));
+  EXPECT_THAT(read_text_file(folder_ / "data" / "run" / "images.jsonl"), HasSubstr("000000_image_prompt_0.png"));
   EXPECT_TRUE(fs::exists(folder_ / "data" / "run" / "images" / "000000.png"));
   EXPECT_EQ(write({{"assets", {{{"asset_id", "ast_00000000000000000000000000"}, {"caption", "x"}}}}}), "invalid_request");
 }
