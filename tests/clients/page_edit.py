@@ -1,7 +1,7 @@
 """Checks of the tabs Edit and Inpaint."""
 import base64, json
 
-from page_support import check, draft, file_of, finished, pixels, png, reload, shown, tab, wait_until
+from page_support import check, draft, file_of, finished, pixels, png, problems, reload, settle, shown, tab, wait_until
 
 
 def editing(page, api):
@@ -9,6 +9,9 @@ def editing(page, api):
     shown(page).locator("[data-name=prompt]").fill("make it green")
     shown(page).locator("button.primary").click()
     check("editing needs an image", "image" in shown(page).locator(".error").first.inner_text())
+    known = len(problems)
+    settle(page, 900)  # the page waits until nobody types
+    check("without an image no forecast is asked for", shown(page).locator(".forecast").inner_text() == "" and len(problems) == known, problems[known:])
     image = api.bytes(api.get("/api/v1/jobs?state=completed&limit=1")["items"][0]["images"][0]["url"])
     blue = png(64, 64, lambda x, y: (0, 0, 255))
     shown(page).locator("input[type=file]").first.set_input_files([file_of("a.png", image), file_of("b.png", blue)])

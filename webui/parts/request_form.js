@@ -21,11 +21,12 @@ const rounded = (value) => Math.max(64, Math.round(value / STEP) * STEP);
 
 export class RequestForm {
   // `name` keeps the drafts of the tabs apart. `extra` are more controls, after the prompt; `complete` adds their values.
-  // `references()` are the images that the prompt is about.
-  constructor(name, { extra = [], complete = async (request) => request, references = () => [], hasSize = true, hasStrength = false } = {}) {
+  // `references()` are the images that the prompt is about; `isReady()` says whether there is enough to ask for a forecast.
+  constructor(name, { extra = [], complete = async (request) => request, references = () => [], isReady = () => true, hasSize = true, hasStrength = false } = {}) {
     this.name = name;
     this.complete = complete;
     this.references = references;
+    this.isReady = isReady;
     this.hasSize = hasSize;
     this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", template: "", preset: "", loras: [] });
     this.history = readDraft("history", { prompts: [] }).prompts;
@@ -288,7 +289,7 @@ export class RequestForm {
 
   // What the server expects the request to cost.
   async #forecast() {
-    if (!this.element.isConnected || !this.draft.prompt.trim()) return "";
+    if (!this.element.isConnected || !this.draft.prompt.trim() || !this.isReady()) return "";
     try {
       const plan = await post("/plan", await this.request());
       const memory = bytes(plan.peak_device || plan.peak_host);

@@ -65,7 +65,7 @@ export class EditTab extends Maker {
   constructor() {
     const references = new References(() => this.form?.forecastSoon());
     const form = new RequestForm("edit", {
-      extra: references.element, hasStrength: true, references: () => references.pictures.map((p) => p.asset),
+      extra: references.element, hasStrength: true, isReady: () => references.pictures.length > 0, references: () => references.pictures.map((p) => p.asset),
       complete: async (request) => ({ ...request, kind: "edit", references: references.pictures.map((p) => p.asset) }),
     });
     super(form, { kind: "edit", check: () => (references.pictures.length ? "" : t("missing.reference")),
