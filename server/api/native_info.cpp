@@ -84,7 +84,9 @@ std::optional<RewriterOffer> local_offer(const ApiContext& api, bool& sees) {
     const LanguageAbilities can = api.models.abilities(files);
     sees = can.sees;
     if (can.writes && !files.bundled) return RewriterOffer{"local", files.id + " text encoder", ""};
-  } catch (const std::exception&) {  // there is no model, or not all of it
+  } catch (const std::exception&) {
+    // No model is installed, or a file of it is missing. This call must answer all the same; a request that uses the model says
+    // why.
   }
   return std::nullopt;
 }

@@ -139,7 +139,8 @@ std::string chosen_provider(const Asked& asked, const RequestSpec& spec, bool of
     try {
       const ModelFiles files = api.models.find("");
       if (!files.bundled && !local_problem(asked, files, api)) return "local";
-    } catch (const HttpError&) {  // there is no model
+    } catch (const HttpError&) {
+      // No model is installed. The error below says what is missing.
     }
   }
   throw unavailable(given ? fmt::format("this server is not configured to rewrite prompts with \"{}\"", printable(wanted))
