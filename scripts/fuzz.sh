@@ -3,7 +3,8 @@
 #   scripts/fuzz.sh [SECONDS each, default 300] [TARGET …]     targets: the names of tests/fuzz/*_fuzz.cpp
 # Starts from tests/fuzz/corpus, with the dictionary tests/fuzz/TARGET.dict where there is one. What it discovers stays in
 # build-fuzz/found, inputs that break something in build-fuzz/findings. The exit status is not 0 when there is a finding.
-# FLUX2_FUZZ_SEED=N repeats a run: CI uses it, so that what it finds can be found again elsewhere.
+# FLUX2_FUZZ_SEED=N and FLUX2_FUZZ_INPUTS=N repeat a run: the same N inputs for each target. CI uses them, so that its result depends
+# on the code alone. Leave them out to search for something new.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -26,13 +27,17 @@ build build-fuzz "${targets[@]/%/_fuzz}"
 
 # fuzz TARGET: 2 GB and 10 s are limits on one input: a small file must not cost more.
 fuzz() {
-  local found=build-fuzz/found/$1 findings=build-fuzz/findings/$1 dictionary=() seed=()
-  mkdir -p "$found" "$findings"
+  local found=build-fuzz/found/$1 findings=build-fuzz/findings/$1 dictionary=() repeated=()
   [[ ! -f tests/fuzz/$1.dict ]] || dictionary=(-dict="tests/fuzz/$1.dict")
-  [[ -z ${FLUX2_FUZZ_SEED:-} ]] || seed=(-seed="$FLUX2_FUZZ_SEED")
-  "build-fuzz/tests/fuzz/${1}_fuzz" "${seed[@]}" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -verbosity=0 \
+  [[ -z ${FLUX2_FUZZ_SEED:-} ]] || repeated+=(-seed="$FLUX2_FUZZ_SEED")
+  [[ -z ${FLUX2_FUZZ_INPUTS:-} ]] || repeated+=(-runs="$FLUX2_FUZZ_INPUTS")
+  # What was discovered before changes the inputs, so a repeated run starts without it.
+  (( ${#repeated[@]} == 0 )) || found=$(mktemp -d)
+  mkdir -p "$found" "$findings"
+  "build-fuzz/tests/fuzz/${1}_fuzz" "${repeated[@]}" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 -verbosity=0 \
     -artifact_prefix="$findings/" "${dictionary[@]}" "$found" "tests/fuzz/corpus/$1" >"build-fuzz/$1.log" 2>&1 ||
     touch "build-fuzz/$1.broken"
+  (( ${#repeated[@]} == 0 )) || rm -rf "$found"
 }
 
 say "${#targets[@]} targets, $seconds s each, $(nproc) at a time"

@@ -15,14 +15,15 @@ FUZZ_TARGET(http) {
   whole_size(answer);
   bare_etag(text);
   url_unquoted(url_quoted(text));
-  if (url_unquoted(url_quoted(text)) != text) __builtin_trap();
+  if (url_unquoted(url_quoted(text)) != text) flux2_fuzz::broken();
   try {
     parse_url(resolve_location("https://a.example/b/c?d", text));
   } catch (const Error&) {}
   const Url url = parse_url(text);
-  if (url.host.empty() || url.port < 1 || url.port > 65535 || url.target.empty() || url.target.front() != '/') __builtin_trap();
+  if (url.host.empty() || url.port < 1 || url.port > 65535 || url.target.empty() || url.target.front() != '/')
+    flux2_fuzz::broken();
   for (const unsigned char c : url.text())
-    if (c < 0x20) __builtin_trap();
-  if (parse_url(url.text()).text() != url.text()) __builtin_trap();
+    if (c < 0x20) flux2_fuzz::broken();
+  if (parse_url(url.text()).text() != url.text()) flux2_fuzz::broken();
   file_name_of(url);
 }

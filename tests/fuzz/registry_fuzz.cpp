@@ -47,9 +47,9 @@ void round_trip(std::string_view bytes) {
   const flux2::ModelRecord stored = registry.add(r);
   const auto found = registry.find(stored.key);
   if (!found || found->name != stored.name || found->variant != r.variant || found->description != r.description)
-    __builtin_trap();
-  if (registry.all().size() != 1) __builtin_trap();
-  if (!registry.remove(stored.key)) __builtin_trap();
+    flux2_fuzz::broken();
+  if (registry.all().size() != 1) flux2_fuzz::broken();
+  if (!registry.remove(stored.key)) flux2_fuzz::broken();
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ FUZZ_TARGET(registry) {
       try {
         for (const fs::path& file : flux2::plan_removal(r, records, folder()).files)
           if (!file.string().starts_with((folder() / "models").string()) && file.string().find("models--") == std::string::npos)
-            __builtin_trap();
+            flux2_fuzz::broken();
       } catch (const flux2::Error&) {}
     }
     flux2::ModelRecord extra;

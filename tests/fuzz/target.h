@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
@@ -20,6 +22,13 @@ inline std::map<std::string, Target>& targets() {
 }
 
 inline std::string_view text_of(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+
+// A promise of the parser does not hold. libFuzzer keeps the input of an abort, but not of a trap.
+// clang 14 has no std::source_location.
+[[noreturn]] inline void broken(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  std::fprintf(stderr, "%s:%d: the input breaks a promise\n", file, line);
+  std::abort();
+}
 
 }  // namespace flux2_fuzz
 
