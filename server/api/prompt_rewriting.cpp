@@ -126,7 +126,7 @@ std::optional<HttpError> local_problem(const Asked& asked, const ModelFiles& fil
 std::string chosen_provider(const Asked& asked, const RequestSpec& spec, bool offline, const ApiContext& api) {
   const auto& given = asked.provider;
   const std::vector<std::string> works = available_rewriters(spec, api.app, offline);
-  const std::string wanted = given.value_or(asked.model ? "local" : spec.upsample.value_or("none"));
+  std::string wanted = given.value_or(asked.model ? "local" : spec.upsample.value_or("none"));
   if (wanted == "local") {
     if (auto problem = local_problem(asked, api.models.find(asked.model.value_or("")), api)) throw *problem;
     return wanted;
