@@ -6,48 +6,21 @@
 #include <thread>
 
 #include "image/read_image.h"
-#include "server/jobs/job_request.h"
-#include "server/jobs/worker.h"
-#include "server/store/ids.h"
-#include "server/store/sql_store.h"
-#include "server/store/test_folder.h"
+#include "server/jobs/test_worker.h"
 
 namespace flux2 {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::ElementsAre;
 
-Settings one_thread() {
-  SettingLayer layer;
-  layer["profile"] = {{"exact"}, "test"};
-  layer["threads"] = {{"1"}, "test"};
-  Settings settings;
-  settings.add(std::move(layer));
-  return settings;
-}
-
-class WorkerRounds : public ::testing::Test {
+class WorkerRounds : public WorkerTest {
  protected:
-  void SetUp() override {
-    home_ = folder_.string();
-    context_.environment = [this](const char* name) { return std::string(name) == "FLUX2_HOME" ? home_.c_str() : nullptr; };
-    worker_ = std::make_unique<Worker>(context_, one_thread(), queue_, WorkerOptions{.name = new_id()});
-    worker_->start();
-  }
-  void TearDown() override { worker_.reset(); }
+  void SetUp() override { start(); }
 
   std::string submit(const Json& more) {
-    Json body = {{"prompt", "a circle"}, {"width", 64}, {"height", 64}, {"steps", 8}, {"seed", 5}, {"preview", "off"}};
-    body.update(more);
-    std::vector<std::string> warnings;
-    return queue_.submit({.request = check_job_request(body, "generate", assets_, context_, warnings)}).job.id;
-  }
-  Job finished(const std::string& id) {
-    for (int i = 0; i < 12000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-      if (const auto job = store_->get(id); job && job->is_final()) return *job;
-    ADD_FAILURE() << "the job does not end";
-    return {};
+    Json members = {{"steps", 8}, {"seed", 5}, {"preview", "off"}};
+    members.update(more);
+    return queue_image(members);
   }
   // The steps after which a preview was made.
   std::vector<int> previewed(const Json& more) {
@@ -64,15 +37,6 @@ class WorkerRounds : public ::testing::Test {
     for (const JobImage& image : job.images) all.push_back(read_image(assets_.path_of(*assets_.get(image.asset))).pixels);
     return all;
   }
-
-  fs::path folder_ = server_test_folder();
-  std::string home_;
-  AppContext context_;
-  std::unique_ptr<JobStore> store_ = open_sqlite_store(folder_ / "flux2.db");
-  AssetStore assets_{folder_};
-  Events events_{*store_};
-  JobQueue queue_{*store_, assets_, events_, 100};
-  std::unique_ptr<Worker> worker_;
 };
 
 TEST_F(WorkerRounds, OnlyThePreviewsThatAJobAsksForAreDecoded) {

@@ -8,35 +8,16 @@
 #include "app/local_rewriter.h"
 #include "app/prompt_rewriting.h"
 #include "app/safety.h"
-#include "server/jobs/job_request.h"
-#include "server/jobs/text_request.h"
-#include "server/jobs/worker.h"
-#include "server/store/ids.h"
-#include "server/store/sql_store.h"
-#include "server/store/test_folder.h"
+#include "server/jobs/test_worker.h"
 
 namespace flux2 {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class WorkerText : public ::testing::Test {
+class WorkerText : public WorkerTest {
  protected:
-  WorkerText() {
-    SettingLayer layer;
-    for (const auto& [name, value] :
-         {std::pair{"profile", "exact"}, {"threads", "1"}, {"upsample-max-tokens", "6"}, {"upsample-model", "of-a-service"}})
-      layer[name] = {{value}, "test"};
-    defaults_.add(std::move(layer));
-    home_ = folder_.string();
-    context_.environment = [this](const char* name) { return std::string(name) == "FLUX2_HOME" ? home_.c_str() : nullptr; };
-  }
-  void start() {
-    worker_ = std::make_unique<Worker>(context_, defaults_, queue_, WorkerOptions{.name = new_id()});
-    worker_->start();
-  }
-  void TearDown() override { worker_.reset(); }
+  WorkerText() : WorkerTest({{"upsample-max-tokens", "6"}, {"upsample-model", "of-a-service"}}) {}
 
   std::string submit_text(const Json& more = Json::object()) {
     Json request = {{"kind", "rewrite"}, {"prompt", "a circle"}, {"provider", "local"}, {"seed", 2}};
@@ -44,16 +25,9 @@ class WorkerText : public ::testing::Test {
     return queue_.submit({.request = request, .kind = request["kind"], .client_ref = "task"}).job.id;
   }
   std::string submit_image(const Json& more = Json::object()) {
-    Json body = {{"prompt", "a circle"}, {"width", 64}, {"height", 64}, {"steps", 1}, {"seed", 2}, {"upsample", "local"}};
-    body.update(more);
-    std::vector<std::string> warnings;
-    return queue_.submit({.request = check_job_request(body, "generate", assets_, context_, warnings)}).job.id;
-  }
-  Job finished(const std::string& id) {
-    for (int i = 0; i < 12000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-      if (const auto job = store_->get(id); job && job->is_final()) return *job;
-    ADD_FAILURE() << "the job does not end";
-    return {};
+    Json members = {{"steps", 1}, {"seed", 2}, {"upsample", "local"}};
+    members.update(more);
+    return queue_image(members);
   }
   // What the same model writes without a server.
   std::string written(uint64_t seed) {
@@ -63,16 +37,6 @@ class WorkerText : public ::testing::Test {
     const auto rewriter = open_rewriter(spec, context_, true, choose_model(spec, context_));
     return rewrite_prompt(*rewriter, {.prompt = "a circle", .seed = seed}, 10000, {}, {}).prompt;
   }
-
-  fs::path folder_ = server_test_folder();
-  std::string home_;
-  Settings defaults_;
-  AppContext context_;
-  std::unique_ptr<JobStore> store_ = open_sqlite_store(folder_ / "flux2.db");
-  AssetStore assets_{folder_};
-  Events events_{*store_};
-  JobQueue queue_{*store_, assets_, events_, 100};
-  std::unique_ptr<Worker> worker_;
 };
 
 TEST_F(WorkerText, ARewrittenPromptIsTheResultOfAJob) {

@@ -6,13 +6,9 @@
 #include <thread>
 
 #include "image/write_image.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/test_worker.h"
 #include "server/jobs/training_runs.h"
-#include "server/jobs/worker.h"
-#include "server/store/ids.h"
-#include "server/store/sql_store.h"
 #include "server/store/sqlite_sql.h"
-#include "server/store/test_folder.h"
 #include "weights/weight_source.h"
 
 namespace flux2 {
@@ -21,18 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-Settings exact_settings(bool with_memory_limit = false) {
-  SettingLayer layer;
-  if (with_memory_limit) layer["max-ram"] = {{"8"}, "test"};
-  layer["profile"] = {{"exact"}, "test"};
-  layer["threads"] = {{"1"}, "test"};
-  Settings settings;
-  settings.add(std::move(layer));
-  return settings;
-}
-
-// A worker and its queue, as in a server, with the bundled model and a few small images.
-class WorkerTrainingTest : public ::testing::Test {
+// Training on a few small images.
+class WorkerTrainingTest : public WorkerTest {
  protected:
   void SetUp() override {
     fs::create_directories(folder_ / "images");
@@ -43,21 +29,13 @@ class WorkerTrainingTest : public ::testing::Test {
       save_image(folder_ / "images" / (std::to_string(i) + ".png"), encode_png(image));
       std::ofstream(folder_ / "images" / (std::to_string(i) + ".txt")) << "bars " << i;
     }
-    home_ = folder_.string();
-    context_.environment = [this](const char* name) { return std::string(name) == "FLUX2_HOME" ? home_.c_str() : nullptr; };
-    start();
+    start_worker();
   }
-  void TearDown() override { worker_.reset(); }
 
-  void start() {
-    worker_ = std::make_unique<Worker>(
-        context_, defaults_, queue_,
-        WorkerOptions{.name = new_id(), .runs = &runs_, .allowed = allowed_, .preempt_wait = milliseconds(20)});
-    worker_->start();
-  }
+  void start_worker() { start({.runs = &runs_, .allowed = allowed_, .preempt_wait = milliseconds(20)}); }
   void restart() {
     worker_.reset();
-    start();
+    start_worker();
   }
 
   std::string begin(const std::string& name, int64_t steps) {
@@ -88,17 +66,7 @@ class WorkerTrainingTest : public ::testing::Test {
   }
 
   std::string submit_image(bool preempt) {
-    std::vector<std::string> warnings;
-    const Json request =
-        check_job_request({{"prompt", "bars"}, {"width", 64}, {"height", 64}, {"steps", 2}, {"seed", 1}, {"preempt", preempt}},
-                          "generate", assets_, context_, warnings);
-    return queue_.submit({.request = request}).job.id;
-  }
-  Job wait_for_job(const std::string& id) {
-    for (int i = 0; i < 24000; ++i, std::this_thread::sleep_for(milliseconds(10)))
-      if (const auto job = store_->get(id); job && job->is_final()) return *job;
-    ADD_FAILURE() << "the job does not end";
-    return {};
+    return queue_image({{"prompt", "bars"}, {"steps", 2}, {"seed", 1}, {"preempt", preempt}});
   }
 
   std::map<std::string, std::vector<float>> values(const std::string& id, const std::string& name) {
@@ -113,19 +81,10 @@ class WorkerTrainingTest : public ::testing::Test {
     return list;
   }
 
-  fs::path folder_ = server_test_folder();
-  std::string home_;
-  AppContext context_;
-  Settings defaults_ = exact_settings();
   AllowedFolders allowed_{{folder_}};
   std::shared_ptr<SqlDatabase> database_ = open_sqlite(folder_ / "flux2.db");
-  std::unique_ptr<JobStore> store_ = open_sqlite_store(folder_ / "flux2.db");
-  AssetStore assets_{folder_};
-  Events events_{*store_};
-  JobQueue queue_{*store_, assets_, events_, 100};
   RunStore runs_{*database_};
   TrainingRuns training_{context_, defaults_, queue_, runs_, allowed_};
-  std::unique_ptr<Worker> worker_;
 };
 
 TEST_F(WorkerTrainingTest, InterruptionsChangeNothing) {
@@ -137,14 +96,14 @@ TEST_F(WorkerTrainingTest, InterruptionsChangeNothing) {
   wait_for_step(parts, 3);
   const std::string waits = submit_image(false);
   EXPECT_NE(job_to_json(*store_->get(waits), *store_)["message"].get<std::string>().find("preempt"), std::string::npos);
-  EXPECT_EQ(wait_for_job(submit_image(true)).state, "completed");
+  EXPECT_EQ(finished(submit_image(true)).state, "completed");
   EXPECT_EQ(store_->get(waits)->state, "queued");
   wait_for_step(parts, 12);
   restart();  // as at SIGTERM: the state is saved, the job goes back
   wait_for_step(parts, 18);
   training_.pause(parts);
   ASSERT_EQ(wait_for(parts, "paused").state, "paused");
-  EXPECT_EQ(wait_for_job(waits).state, "completed") << "a paused run leaves the device to others";
+  EXPECT_EQ(finished(waits).state, "completed") << "a paused run leaves the device to others";
   training_.change(parts, {{"save_every_n_steps", 7}});
   training_.resume(parts);
   wait_for_step(parts, 25);
@@ -160,11 +119,11 @@ TEST_F(WorkerTrainingTest, SavesItsStateIfAnotherJobMayNotFitBesideIt) {
   const std::string whole = begin("whole", kSteps);
   ASSERT_EQ(wait_for(whole, "completed").state, "completed") << training_.get(whole).error.dump();
   worker_.reset();
-  defaults_ = exact_settings(true);  // the limit is one of both together
-  start();
+  defaults_ = exact_settings({{"max-ram", "8"}});  // the limit is one of both together
+  start_worker();
   const std::string parts = begin("parts", kSteps);
   wait_for_step(parts, 3);
-  EXPECT_EQ(wait_for_job(submit_image(true)).state, "completed");
+  EXPECT_EQ(finished(submit_image(true)).state, "completed");
   ASSERT_EQ(wait_for(parts, "completed").state, "completed") << training_.get(parts).error.dump();
   EXPECT_EQ(losses(parts), losses(whole));
   EXPECT_EQ(values(parts, "parts"), values(whole, "whole"));
@@ -187,7 +146,7 @@ TEST_F(WorkerTrainingTest, StopsWithAndWithoutSaving) {
   const std::string adapter = training_.try_checkpoint(run, run.step);
   Json request = {{"kind", "generate"}, {"prompt", "bars"}, {"width", 64}, {"height", 64}, {"steps", 1}, {"seed", 1}};
   request["loras"] = Json::array({{{"name", adapter}, {"weight", 0.5}}});
-  EXPECT_EQ(wait_for_job(queue_.submit({.request = request}).job.id).state, "completed");
+  EXPECT_EQ(finished(queue_.submit({.request = request}).job.id).state, "completed");
 }
 
 TEST_F(WorkerTrainingTest, ARunWhoseServerWasKilledGoesOn) {
@@ -200,7 +159,7 @@ TEST_F(WorkerTrainingTest, ARunWhoseServerWasKilledGoesOn) {
   for (const Job& job : store_->recover(now_ms() + 3'600'000)) queue_.finished(job);
   training_.revive();
   EXPECT_NE(training_.get(id).job, before.job);
-  start();
+  start_worker();
   wait_for_step(id, before.step + 10);
   training_.stop(id, true);
   const flux2::Run after = wait_for(id, "stopped");
@@ -213,10 +172,10 @@ TEST_F(WorkerTrainingTest, AFailedRunSaysWhy) {
   worker_.reset();
   if (training_.get(id).state != "completed") {
     fs::remove_all(folder_ / "images");
-    start();
+    start_worker();
     const flux2::Run run = wait_for(id, "failed");
     EXPECT_FALSE(run.error["message"].get<std::string>().empty());
-    EXPECT_EQ(wait_for_job(run.job).state, "failed") << "the job ends after its run";
+    EXPECT_EQ(finished(run.job).state, "failed") << "the job ends after its run";
   }
 }
 
