@@ -6,6 +6,7 @@
 #include "base/counted_random.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
+#include "ops/norm.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -13,16 +14,6 @@ namespace flux2 {
 namespace {
 
 constexpr uint32_t kLatentNoise = 41;  // what the numbers of CountedRandom are for
-
-struct Moments {
-  Tensor mean, log_variance;  // [B, H/8, W/8, 32] in F32
-};
-
-Moments moments_of(const Vae& vae, const Tensor& image) {
-  const Tensor moments = cast(vae.encode_moments(image), DType::F32);
-  const int64_t channels = vae.config.latent_channels;
-  return {narrow(moments, 3, 0, channels), narrow(moments, 3, channels, channels)};
-}
 
 // The mean over everything but the batch: [B, 1, 1, 1].
 Tensor mean_of_samples(const Tensor& x) {
@@ -56,14 +47,39 @@ Tensor AutoencoderStep::pixels_of(const LoadedBatch& batch) const {
   return Tensor::from(stream_, options_.activations, shape, std::span<const float>(batch.pixels));
 }
 
-Tensor AutoencoderStep::losses_of(const Tensor& image, const Tensor& reconstruction, const Tensor& mean,
-                                  const Tensor& log_variance) const {
+AutoencoderStep::Moments AutoencoderStep::moments_of(const Vae& vae, const Tensor& image) {
+  const Tensor moments = cast(vae.encode_moments(image), DType::F32);
+  const int64_t channels = vae.config.latent_channels;
+  return {narrow(moments, 3, 0, channels), narrow(moments, 3, channels, channels)};
+}
+
+AutoencoderStep::Decoded AutoencoderStep::decoded(const Vae& vae, const Tensor& latents) const {
+  std::vector<Tensor> features;
+  Taps taps;
+  if (options_.loss.spikes != 0)
+    taps = [&](const std::string& name, const Tensor& x) {
+      if (name.starts_with("decoder.up.")) features.push_back(x);
+    };
+  Decoded result;
+  result.image = cast(vae.decode_latents(cast(latents, options_.activations), taps), DType::F32);
+  for (const Tensor& x : features) {
+    const std::vector<double> zeros(static_cast<size_t>(x.dim(3))), ones(zeros.size(), 1.0);
+    const Tensor normed = group_norm(cast(x, DType::F32), Tensor::from<double>(stream_, DType::F32, {x.dim(3)}, ones),
+                                     Tensor::from<double>(stream_, DType::F32, {x.dim(3)}, zeros));
+    const Tensor level = 1.0 / static_cast<double>(features.size()) * mean_of_samples(square(square(normed)));
+    result.spikes = result.spikes.defined() ? result.spikes + level : level;
+  }
+  return result;
+}
+
+Tensor AutoencoderStep::losses_of(const Tensor& image, const Decoded& made, const Moments& moments) const {
   const AutoencoderLoss& weights = options_.loss;
-  const Tensor d = reconstruction - image;
+  const Tensor d = made.image - image;
   Tensor loss = weights.l1 * mean_of_samples(abs(d)) + weights.mse * mean_of_samples(square(d));
   if (weights.edges != 0)
     loss = loss + weights.edges * (mean_of_samples(abs(differences(d, 2))) + mean_of_samples(abs(differences(d, 1))));
-  const Tensor divergence = -1.0 + (square(mean) + (exp(log_variance) - log_variance));
+  if (made.spikes.defined()) loss = loss + weights.spikes * made.spikes;
+  const Tensor divergence = -1.0 + (square(moments.mean) + (exp(moments.log_variance) - moments.log_variance));
   return loss + 0.5 * weights.kl * mean_of_samples(divergence);
 }
 
@@ -78,8 +94,7 @@ AutoencoderStep::Result AutoencoderStep::train(const Vae& vae, const LoadedBatch
   });
   const Tensor drawn = Tensor::from(stream_, DType::F32, m.mean.shape(), std::span<const float>(noise));
   const Tensor latents = m.mean + exp(0.5 * m.log_variance) * drawn;
-  const Tensor made = cast(vae.decode_latents(cast(latents, options_.activations)), DType::F32);
-  const Tensor losses = losses_of(cast(image, DType::F32), made, m.mean, m.log_variance);
+  const Tensor losses = losses_of(cast(image, DType::F32), decoded(vae, latents), m);
 
   Result result;
   std::vector<float> slopes;
@@ -97,11 +112,11 @@ AutoencoderStep::Result AutoencoderStep::train(const Vae& vae, const LoadedBatch
 AutoencoderStep::Reconstruction AutoencoderStep::reconstruct(const Vae& vae, const LoadedBatch& batch) const {
   const Tensor image = pixels_of(batch);
   const Moments m = moments_of(vae, image);
-  const Tensor made = cast(vae.decode_latents(cast(m.mean, options_.activations)), DType::F32);
+  const Decoded made = decoded(vae, m.mean);
   Reconstruction result;
-  result.losses = losses_of(cast(image, DType::F32), made, m.mean, m.log_variance).to_doubles();
-  const std::vector<float> values = made.to_floats();
-  const auto width = static_cast<int>(made.dim(2)), height = static_cast<int>(made.dim(1));
+  result.losses = losses_of(cast(image, DType::F32), made, m).to_doubles();
+  const std::vector<float> values = made.image.to_floats();
+  const auto width = static_cast<int>(made.image.dim(2)), height = static_cast<int>(made.image.dim(1));
   const size_t one = values.size() / batch.plan.samples.size();
   for (size_t b = 0; b < batch.plan.samples.size(); ++b) {
     result.originals.push_back(image_of(std::span(batch.pixels).subspan(b * one, one), width, height));
@@ -124,7 +139,8 @@ LatentStatistics measure_latents(const Vae& vae, const TrainingSet& data, uint64
     const LoadedBatch batch = data.load(plan);
     const Shape shape{batch.size(), 16 * plan.size.rows, 16 * plan.size.columns, 3};
     const Tensor image = Tensor::from(stream, activations, shape, std::span<const float>(batch.pixels));
-    const std::vector<float> packed = patchify(moments_of(vae, image).mean).to_floats();
+    const Tensor mean = narrow(vae.encode_moments(image), 3, 0, vae.config.latent_channels);
+    const std::vector<float> packed = patchify(cast(mean, DType::F32)).to_floats();
     for (size_t i = 0; i < packed.size(); ++i) {
       sums[i % channels] += packed[i];
       squares[i % channels] += double{packed[i]} * packed[i];
