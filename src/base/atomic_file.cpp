@@ -57,6 +57,17 @@ int open_temporary(const fs::path& path, fs::path& name) {
   return -1;
 }
 
+// A rename would replace a device by a file (as root, /dev/null for everybody). Returns -1 if the target is no device or pipe.
+int open_device(const fs::path& path) {
+  struct stat target {};
+  if (::stat(path.c_str(), &target) != 0 || S_ISREG(target.st_mode)) return -1;
+  if (!S_ISCHR(target.st_mode) && !S_ISFIFO(target.st_mode))
+    fail(ErrorCode::CannotWrite, "cannot write {}: it is {}", path.string(), S_ISDIR(target.st_mode) ? "a folder" : "not a file");
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) cannot_write_file(path, errno);
+  return fd;
+}
+
 bool is_temporary_name(std::string_view name) {
   return name.size() > 2 + kRandomLetters + kEnding.size() && name.starts_with('.') && name.ends_with(kEnding);
 }
@@ -64,6 +75,8 @@ bool is_temporary_name(std::string_view name) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  fd_ = open_device(path_);
+  if (fd_ >= 0) return;
   std::error_code failure;
   const auto folder = path_.parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failure);
@@ -109,6 +122,7 @@ void AtomicFile::write(const void* data, size_t size) {
 
 void AtomicFile::finish() {
   check_mapped_files();
+  if (temporary_.empty()) return;
   if (::fsync(fd_) != 0) fail(ErrorCode::CannotWrite, "cannot flush {}: {}", path_.string(), std::strerror(errno));
   if (!is_named(temporary_, fd_))
     fail(ErrorCode::CannotWrite, "cannot write {}: another process replaced its temporary file {}", path_.string(),
@@ -118,7 +132,7 @@ void AtomicFile::finish() {
 void AtomicFile::commit() {
   finish();
   // Renamed before it is closed: the lock protects the temporary name.
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write_file(path_, errno);
+  if (!temporary_.empty() && ::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write_file(path_, errno);
   noted_.forget();
   temporary_.clear();
   ::close(std::exchange(fd_, -1));
@@ -126,7 +140,7 @@ void AtomicFile::commit() {
 
 bool AtomicFile::commit_new() {
   finish();
-  if (!rename_to_free_name(temporary_, path_)) return false;
+  if (!temporary_.empty() && !rename_to_free_name(temporary_, path_)) return false;
   noted_.forget();
   temporary_.clear();
   ::close(std::exchange(fd_, -1));

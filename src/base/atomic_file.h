@@ -12,7 +12,8 @@ namespace flux2 {
 // A file that gets its name only when it is complete. It is written next to its target under a temporary name
 // (.NAME.XXXXXX.flux2-tmp) and locked. commit() flushes it to disk and renames it. Without commit() the destructor deletes it. A
 // killed process leaves the temporary file behind; the next AtomicFile in the same folder deletes it. Missing folders are
-// created. The umask decides who may read the file; one that replaces another file keeps that file's permissions.
+// created. The umask decides who may read the file; one that replaces another file keeps that file's permissions. A device or a
+// pipe (/dev/null, /dev/stdout) is written to and stays what it is; a folder or another special file is refused.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -25,12 +26,12 @@ class AtomicFile {
   uint64_t size() const { return size_; }
 
   void commit();      // replaces an existing file of that name
-  bool commit_new();  // replaces nothing: returns false if the name is taken, however lately
+  bool commit_new();  // replaces nothing: returns false if the name is taken, however lately; a device takes it
 
  private:
   void finish();  // before the rename
 
-  std::filesystem::path path_, temporary_;
+  std::filesystem::path path_, temporary_;  // temporary_ is empty while a device is written
   NotedTemporary noted_;
   int fd_ = -1;
   uint64_t size_ = 0;

@@ -160,6 +160,33 @@ TEST_F(AtomicFileIn, LongNamesAreWritten) {
   EXPECT_TRUE(fs::exists(folder_ / name));
 }
 
+// A pipe stands for all special files: a test cannot make a device.
+TEST_F(AtomicFileIn, WritesIntoAPipeAndLeavesItThere) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  write("pipe", "abc");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 3);
+  EXPECT_STREQ(got, "abc");
+  AtomicFile second(pipe);
+  EXPECT_TRUE(second.commit_new());
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(entries(), 1) << "no temporary file";
+}
+
+TEST_F(AtomicFileIn, RefusesAFolderBeforeAnythingIsWritten) {
+  try {
+    AtomicFile file(folder_);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::CannotWrite);
+    EXPECT_EQ(std::string(e.what()), "cannot write " + folder_.string() + ": it is a folder");
+  }
+}
+
 TEST(AtomicFile, NamesAFolderThatIsNotWritable) {
   try {
     AtomicFile file("/proc/nowhere/x.png");
