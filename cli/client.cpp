@@ -17,7 +17,7 @@
 #include "cli/table.h"
 #include "cli/user_input.h"
 #include "image/format.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/client_request.h"
 
 namespace flux2 {
 

@@ -11,7 +11,7 @@
 #include "server/api/dj_request.h"
 #include "server/api/enlarging.h"
 #include "server/api/waiting_client.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 
 namespace flux2 {
 

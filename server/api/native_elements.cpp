@@ -11,6 +11,7 @@
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 #include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 #include "server/store/triggers.h"

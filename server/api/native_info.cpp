@@ -13,7 +13,9 @@
 #include "server/api/native.h"
 #include "server/api/service_mask.h"
 #include "server/http/errors.h"
+#include "server/jobs/job_kinds.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
 #include "server/store/ids.h"
 
 namespace flux2 {

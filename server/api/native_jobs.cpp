@@ -8,6 +8,7 @@
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
 #include "server/jobs/studio_request.h"
 #include "server/store/asset_catalog.h"
 #include "server/store/element_store.h"

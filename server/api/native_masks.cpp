@@ -11,7 +11,7 @@
 #include "server/api/service_mask.h"
 #include "server/api/studio.h"
 #include "server/http/errors.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 
 namespace flux2 {
 

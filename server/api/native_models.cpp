@@ -13,7 +13,6 @@
 #include "hub/registry/remove_files.h"
 #include "server/api/native_models.h"
 #include "server/http/errors.h"
-#include "server/jobs/job_request.h"
 #include "server/jobs/model_tasks.h"
 #include "server/store/ids.h"
 

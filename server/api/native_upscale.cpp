@@ -10,7 +10,7 @@
 #include "server/api/body_members.h"
 #include "server/api/enlarging.h"
 #include "server/api/native.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 #include "server/jobs/upscale_service.h"
 
 namespace flux2 {

@@ -8,7 +8,7 @@
 #include "server/api/openai_request.h"
 #include "server/api/openai_stream.h"
 #include "server/api/waiting_client.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 #include "server/store/ids.h"
 
 namespace flux2 {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "record/generation_record.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_members.h"
 
 namespace flux2 {
 

@@ -14,7 +14,7 @@
 #include "server/api/native.h"
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 #include "server/jobs/text_request.h"
 
 namespace flux2 {

@@ -17,7 +17,7 @@
 #include "server/api/sdapi_request.h"
 #include "server/api/sdapi_state.h"
 #include "server/api/waiting_client.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/request_images.h"
 #include "server/store/ids.h"
 
 namespace flux2 {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "server/api/service_mask.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
 
 namespace flux2 {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "server/jobs/job_kinds.h"
 #include "server/jobs/job_queue.h"
-#include "server/jobs/job_request.h"
 #include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "server/http/errors.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_kinds.h"
+#include "server/jobs/merge_key.h"
 #include "server/jobs/studio_request.h"
 #include "server/store/ids.h"
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "app/prepare.h"
+#include "app/context.h"
+#include "base/json.h"
 #include "server/store/asset_store.h"
 
 namespace flux2 {
@@ -26,33 +25,5 @@ namespace flux2 {
 // retry makes the same image. Throws HttpError 400 that lists all problems.
 Json check_job_request(const Json& request, const std::string& kind, AssetStore& assets, const AppContext& context,
                        std::vector<std::string>& warnings);
-
-// A checked request as settings, with images as the paths of their files and adapters as the files that their names mean.
-SettingLayer settings_of_job(const Json& request, const AssetStore& assets, const AppContext& context);
-
-// The opposite, for a client: the native request of a spec. `image` turns the path of an image into what the request contains.
-// Fields that only the server's own command line may set are listed in `left_out`.
-Json job_request_of(const RequestSpec& spec, const std::string& kind,
-                    const std::function<std::string(const std::string& path)>& image, std::vector<std::string>& left_out);
-
-bool is_image_kind(std::string_view kind);  // generate, edit or inpaint
-bool is_text_kind(std::string_view kind);   // rewrite or describe: see text_request.h
-Task task_of_kind(std::string_view kind);
-
-// Equal for checked requests that may run as one batch: they differ in prompts, seeds and what is about the job alone. Empty if a
-// request cannot share a batch.
-std::string merge_key_of(const Json& request);
-
-// Stores an image that a request contains as base64 or a data URL, and returns "asset:ID". "asset:ID" is checked and returned
-// unchanged. `param` names the field in errors (HttpError 400 `invalid_image_file`).
-std::string stored_image(const std::string& text, const std::string& kind, AssetStore& assets, const AppContext& context,
-                         const std::string& param);
-
-// Every member that a job request may have, for the OpenAPI document: name, JSON type and help.
-struct JobMember {
-  std::string name, type, help;
-  std::vector<std::string> choices = {};
-};
-std::vector<JobMember> job_members();
 
 }  // namespace flux2

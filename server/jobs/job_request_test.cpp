@@ -6,6 +6,9 @@
 #include "base/base64.h"
 #include "image/write_image.h"
 #include "server/http/errors.h"
+#include "server/jobs/client_request.h"
+#include "server/jobs/job_settings.h"
+#include "server/jobs/merge_key.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {

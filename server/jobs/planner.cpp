@@ -12,7 +12,8 @@
 #include "engine/forecast.h"
 #include "engine/language.h"
 #include "server/http/errors.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_kinds.h"
+#include "server/jobs/job_settings.h"
 #include "server/jobs/studio_request.h"
 #include "server/jobs/text_request.h"
 

@@ -8,7 +8,7 @@
 #include "image/write_image.h"
 #include "pipeline/regions.h"
 #include "server/jobs/job_error.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_kinds.h"
 #include "server/jobs/preview_steps.h"
 #include "server/store/ids.h"
 

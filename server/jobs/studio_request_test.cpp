@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
+#include "server/jobs/merge_key.h"
 #include "server/store/ids.h"
 #include "server/store/project_store.h"
 #include "server/store/test_folder.h"

@@ -3,7 +3,7 @@
 #include "app/input_images.h"
 #include "app/local_rewriter.h"
 #include "base/error.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
 
 namespace flux2 {
 

@@ -9,7 +9,8 @@
 #include "app/safety.h"
 #include "base/start_thread.h"
 #include "server/jobs/job_error.h"
-#include "server/jobs/job_request.h"
+#include "server/jobs/job_kinds.h"
+#include "server/jobs/job_settings.h"
 #include "server/store/ids.h"
 
 namespace flux2 {

@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
+#include "server/jobs/job_settings.h"
+#include "server/jobs/merge_key.h"
 #include "tests/fuzz/target.h"
 
 namespace {

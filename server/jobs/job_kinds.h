@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+#include "app/resolve.h"
+
+namespace flux2 {
+
+bool is_image_kind(std::string_view kind);  // generate, edit or inpaint
+bool is_text_kind(std::string_view kind);   // rewrite or describe: see text_request.h
+Task task_of_kind(std::string_view kind);   // of an image kind
+
+}  // namespace flux2
