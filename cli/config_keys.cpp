@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/options.h"
+#include "record/field_values.h"
 
 namespace flux2 {
 

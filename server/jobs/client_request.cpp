@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "image/mask_shapes.h"
 #include "pipeline/regions.h"
+#include "record/field_values.h"
 #include "record/image_prompt_text.h"
 #include "record/request_fields.h"
 #include "server/jobs/job_members.h"

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/foreign_text.h"
 #include "base/text.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "server/jobs/json_texts.h"
 #include "server/jobs/request_lists.h"

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "server/http/errors.h"
 #include "server/jobs/foreign_members.h"

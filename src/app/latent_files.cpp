@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "weights/safetensors_writer.h"
 #include "weights/weight_source.h"

@@ -1,6 +1,7 @@
 #include "app/model_choice.h"
 
 #include "app/registry_access.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 
 namespace flux2 {

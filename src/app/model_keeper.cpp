@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/forecast.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 
 namespace flux2 {

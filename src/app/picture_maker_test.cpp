@@ -1,5 +1,6 @@
 // A request made, run and read back through the application layer alone, as any front end does it.
 #include "app/picture_maker.h"
+#include "record/field_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

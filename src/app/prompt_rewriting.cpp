@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "net/http.h"
 #include "pipeline/decoded_picture.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "rewrite/chat_service.h"
 #include "rewrite/instructions.h"

@@ -6,6 +6,7 @@
 #include "app/resolve.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 
 namespace flux2 {

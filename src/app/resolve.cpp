@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "image/resize.h"
 #include "pipeline/picture_size.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "weights/weight_source.h"
 

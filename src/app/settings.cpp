@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "pipeline/picture_size.h"
+#include "record/field_values.h"
 
 namespace flux2 {
 

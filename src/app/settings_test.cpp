@@ -4,6 +4,7 @@
 
 #include "app/test_words.h"
 #include "base/error.h"
+#include "record/field_values.h"
 
 namespace flux2 {
 namespace {

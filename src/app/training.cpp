@@ -26,6 +26,7 @@
 #include "image/read_image.h"
 #include "pipeline/text_states.h"
 #include "pipeline/text_to_image.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "train/data/scene_set.h"
 #include "train/log/output_names.h"

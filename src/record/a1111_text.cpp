@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "pipeline/picture_size.h"
+#include "record/field_values.h"
 #include "record/image_prompt_text.h"
 #include "record/request_fields.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 
 namespace flux2 {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 
 namespace flux2 {

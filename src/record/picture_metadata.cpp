@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "record/a1111_text.h"
 #include "record/comfy_graph.h"
+#include "record/field_values.h"
 #include "record/request_fields.h"
 #include "record/xmp.h"
 

@@ -1,13 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
 #include "record/request_spec.h"
 
 namespace flux2 {
@@ -22,8 +19,6 @@ enum class FieldType {
   Seed,    // an integer, or "random"
   Size,    // "768x512", "1024", "16:9": sets width and height
 };
-
-using FieldValue = std::variant<std::string, std::vector<std::string>, int64_t, double, bool>;
 
 using FieldMember =
     std::variant<std::monostate, RequestSpec::Text RequestSpec::*, RequestSpec::Texts RequestSpec::*,
@@ -68,21 +63,5 @@ const Field& field(std::string_view name);       // one that must exist
 std::string option_name(const Field& field);       // "time-rounding"
 std::string environment_name(const Field& field);  // "FLUX2_TIME_ROUNDING"
 std::string config_key(const Field& field);        // "generate.time-rounding"; empty when configuration may not set it
-
-// Parses texts written by the user. Throws InvalidArgument, naming `origin` and the valid values, also for fields that are not
-// available yet.
-FieldValue parse_value(const Field& field, const std::vector<std::string>& texts, const std::string& origin);
-std::vector<std::string> print_value(const FieldValue& value);  // which parse_value reads back
-
-// The same for JSON, as requests over HTTP and records write it.
-FieldValue value_from_json(const Field& field, const Json& json, const std::string& origin);
-Json value_to_json(const FieldValue& value);
-
-void set_value(RequestSpec& spec, const Field& field, FieldValue value);
-std::optional<FieldValue> get_value(const RequestSpec& spec, const Field& field);  // nothing when it is not set
-
-// A whole spec as a JSON object of the fields that are set, and back. Unknown keys are InvalidArgument with the nearest name.
-Json spec_to_json(const RequestSpec& spec);
-RequestSpec spec_from_json(const Json& json);
 
 }  // namespace flux2
