@@ -10,7 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/options.h"
+#include "cli/program_fields.h"
 #include "record/field_values.h"
 
 namespace flux2 {

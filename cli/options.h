@@ -10,7 +10,7 @@
 namespace flux2 {
 
 // One option as the user knows it. Options of requests and of the program itself are made from tables of fields
-// (record/request_fields.h, program_fields()); options of a single command are defined here.
+// (record/request_fields.h, cli/program_fields.h); options of a single command are defined here.
 struct OptionSpec {
   std::string name;  // long name, with dashes
   char letter = 0;
@@ -48,9 +48,6 @@ struct ListOption {
   std::string name;
   bool (*continues)(const std::string& word);
 };
-
-// Settings of the program rather than of a request: messages and the terminal.
-const std::vector<Field>& program_fields();
 
 // The fields behind the options of a command.
 std::vector<const Field*> fields_of(const std::vector<OptionGroup>& groups);

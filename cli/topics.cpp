@@ -7,6 +7,7 @@
 #include "cli/console.h"
 #include "cli/help_text.h"
 #include "cli/options.h"
+#include "cli/program_fields.h"
 
 namespace flux2 {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "cli/options.h"
+#include "cli/program_fields.h"
 #include "cli/shell/settings.h"
 #include "hub/variants.h"
 
