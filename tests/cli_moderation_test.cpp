@@ -137,6 +137,7 @@ TEST_F(CliModeration, ImagesAndPromptsAreCheckedByHand) {
   EXPECT_NEAR(json["results"][0]["nsfw"].get<double>(), 0.0024726, 1e-6);
   EXPECT_EQ(check(kFlagged, {"--safety-nsfw-threshold", "0.999"}).status, 0);
   EXPECT_EQ(flux2({"safety", "check"}).status, 2);
+  EXPECT_EQ(flux2({"safety", "check", "--prompt", "a fox", "--safety-text", "quen"}).status, 2);
   EXPECT_EQ(flux2({"safety", "check", "home/in.png"}).status, 3) << "no classifier is installed";
   EXPECT_THAT(flux2({"safety"}).out, HasSubstr("Nothing is checked"));
   const Finished on = run(checking({"safety", "--json"}, kClean));

@@ -105,7 +105,8 @@ SafetySettings safety_settings(const GetEnv& environment, const ConfigFile& user
 
 SafetySettings safety_settings(const Settings& settings) {
   SafetySettings s;
-  const std::string text = settings.text("safety-text", "off"), images = settings.text("safety-image", "off");
+  const std::string text = settings.choice("safety-text", {"off", "mistral", "qwen"}, "off");
+  const std::string images = settings.choice("safety-image", {"off", "nsfw", "nsfw+mistral"}, "off");
   s.text = text == "mistral" ? SafetySettings::Text::Mistral
            : text == "qwen"  ? SafetySettings::Text::Qwen
                              : SafetySettings::Text::Off;
@@ -117,7 +118,8 @@ SafetySettings safety_settings(const Settings& settings) {
   s.text_model = settings.text("safety-text-model");
   s.device = settings.text("safety-device");
   if (const Setting* check = settings.find("safety-check")) s.check = what_in(*check);
-  s.on_flag = settings.text("safety-on-flag", "refuse") == "blur" ? SafetySettings::OnFlag::Blur : SafetySettings::OnFlag::Refuse;
+  s.on_flag = settings.choice("safety-on-flag", {"refuse", "blur"}, "refuse") == "blur" ? SafetySettings::OnFlag::Blur
+                                                                                        : SafetySettings::OnFlag::Refuse;
   s.log = settings.flag("safety-log");
   return s;
 }
