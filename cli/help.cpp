@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/help_text.h"
 #include "cli/topics.h"
@@ -56,7 +57,7 @@ std::string help_for(const Command& command, const Command* parent, HelpDetail d
   if (shown < options)
     text += fmt::format("\nThese are {} of {} options: `flux2 {} --help-all` shows all.\n", shown, options, name);
   text += "\nExamples:\n";
-  for (const std::string& example : command.examples) text += "  " + wrapped(example, 6, 2) + "\n";
+  for (const std::string& example : command.examples) text += "  " + wrapped_command(example, 6, 2) + "\n";
   return text;
 }
 
@@ -106,6 +107,12 @@ int run_help(Invocation& run) {
         own.empty() ? Hint("{0} lists commands and topics", {run_command("help")}) : Hint("{0} does that", {run_command(own)}));
   }
   const Command* action = command && run.positional.size() > 1 ? command->find_action(run.positional[1]) : nullptr;
+  if (const size_t understood = action ? 2 : 1; run.positional.size() > understood)
+    throw Error(ErrorCode::InvalidArgument,
+                command && command->actions && !action
+                    ? fmt::format("unknown action \"{}\" of {}", printable(run.positional[1]), command->name)
+                    : fmt::format("unexpected argument \"{}\"", printable(run.positional[understood])),
+                Hint("{0} shows the help of this command", {run_command("help " + name)}));
   std::string text = !command ? "" : action ? help_for(*action, command, detail) : help_for(*command, nullptr, detail);
   if (topic) text += (text.empty() ? "" : "\n") + topic->text();  // `config` is both
   run.console.result(text);

@@ -39,6 +39,14 @@ TEST(Help, FitsAHundredColumnsAndEndsWithThreeExamples) {
   }
 }
 
+// What is copied from a terminal must run.
+TEST(Help, BrokenExamplesEndInABackslash) {
+  EXPECT_EQ(wrapped_command("flux2 a 'b c'", 2, 0), "flux2 a 'b c'");
+  const std::string quoted = "'" + std::string(60, 'x') + " y'";
+  EXPECT_EQ(wrapped_command("flux2 " + std::string(40, 'a') + " " + quoted + " -o z", 2, 0),
+            "flux2 " + std::string(40, 'a') + " \\\n  " + quoted + " -o z");
+}
+
 // A first word as wide as the indent used to swallow the space behind it.
 TEST(Help, ExamplesKeepTheirSpaces) {
   EXPECT_NE(help_for(*find_command("generate")).find("  echo \"a castle"), std::string::npos);

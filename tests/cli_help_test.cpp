@@ -79,6 +79,14 @@ TEST_F(Help, TopicsAndDetail) {
 }
 
 // Every variable that the sources read by name is documented.
+TEST_F(Help, UnknownActionsAreRefused) {
+  const Finished action = flux2({"help", "models", "instal"});
+  EXPECT_EQ(action.status, 2);
+  EXPECT_THAT(action.err, HasSubstr("unknown action \"instal\" of models"));
+  EXPECT_EQ(flux2({"help", "generate", "more"}).status, 2);
+  EXPECT_EQ(flux2({"help", "models", "install", "more"}).status, 2);
+}
+
 TEST_F(Help, EnvironmentTopicIsComplete) {
   const std::string text = find_topic("environment")->text();
   const std::regex variable("\"([A-Z][A-Z0-9]+(_[A-Z0-9]+)+)\"");
