@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/foreign_text.h"
+#include "cli/shell/line_buffer.h"
 
 namespace flux2 {
 
@@ -113,7 +114,10 @@ void Console::event(const Json& event) {
 void Console::status(const std::string& text) {
   clear_status();
   status_ = text;
-  write_text(Channel::Message, visible_text(text, LineBreaks::Escape));
+  const std::string visible = visible_text(text, LineBreaks::Escape);
+  // A line that wraps cannot be cleared: the cursor goes back to the start of its last row only.
+  const int columns = terminal_columns(Channel::Message);
+  write_text(Channel::Message, columns > 0 ? visible_part(visible, 0, columns).text : visible);
 }
 
 void Console::clear_status() {

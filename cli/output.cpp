@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,11 @@ bool write_all(Channel channel, const void* bytes, size_t size) {
 int descriptor_of(Channel channel) { return channel == Channel::Result ? STDOUT_FILENO : STDERR_FILENO; }
 
 bool is_terminal(Channel channel) { return ::isatty(descriptor_of(channel)) != 0; }
+
+int terminal_columns(Channel channel) {
+  winsize window{};
+  return ::ioctl(descriptor_of(channel), TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
+}
 
 void write_text(Channel channel, std::string_view text) {
   const std::string visible = visible_text(text);

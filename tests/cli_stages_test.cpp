@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 
@@ -87,6 +88,25 @@ TEST_F(Stages, InspectShowsATableOfTensors) {
   EXPECT_THAT(text, HasSubstr("double_blocks.*.img_attn.qkv.weight"));
   EXPECT_THAT(text, HasSubstr("total"));
   EXPECT_THAT(flux2({"inspect", pico("flux-2-pico.safetensors")}).out, Not(HasSubstr("PARAMETERS")));
+}
+
+// A line that is wider than the terminal wraps, and only its last row could be cleared.
+TEST_F(Stages, ProgressFitsIntoANarrowTerminal) {
+  constexpr size_t kColumns = 20;
+  PseudoTerminal terminal(start({"generate", "a fox", "--steps", "12", "-o", "x.png"}), kColumns);
+  EXPECT_EQ(terminal.wait(), 0);
+  const std::string clear = "\r\x1b[K", output = terminal.output();
+  size_t shown = 0;
+  for (size_t end = output.find(clear), begin = 0; end != output.npos; end = output.find(clear, begin)) {
+    const size_t line = std::max(begin, output.rfind('\n', end) + 1);
+    const auto characters =
+        std::count_if(output.begin() + static_cast<ptrdiff_t>(line), output.begin() + static_cast<ptrdiff_t>(end),
+                      [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    EXPECT_LT(static_cast<size_t>(characters), kColumns) << output.substr(line, end - line);
+    begin = end + clear.size();
+    ++shown;
+  }
+  EXPECT_GT(shown, 3u);
 }
 
 TEST_F(Stages, ANamedModelThatIsNotInstalledIsOffered) {

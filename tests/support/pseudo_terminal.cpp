@@ -14,12 +14,12 @@
 
 namespace flux2::test {
 
-PseudoTerminal::PseudoTerminal(const Start& start) {
+PseudoTerminal::PseudoTerminal(const Start& start, unsigned short columns) {
   master_ = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) throw std::runtime_error("no pseudo-terminal");
   const std::string name = ::ptsname(master_);
   winsize window{};
-  window.ws_col = 100, window.ws_row = 30;
+  window.ws_col = columns, window.ws_row = 30;
   ::ioctl(master_, TIOCSWINSZ, &window);
 
   std::vector<std::string> arguments = start.arguments, environment = {"TERM=xterm"};

@@ -8,10 +8,10 @@
 
 namespace flux2::test {
 
-// A program that believes to sit at a terminal of 100 × 30 cells; what it prints there is collected, both streams together.
+// A program that believes to sit at a terminal with 30 rows; what it prints there is collected, both streams together.
 class PseudoTerminal {
  public:
-  explicit PseudoTerminal(const Start& start);
+  explicit PseudoTerminal(const Start& start, unsigned short columns = 100);
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
   ~PseudoTerminal();
