@@ -121,6 +121,14 @@ TEST_F(CliImagePrompts, RegisteredOnesAreFoundByName) {
                                    "--image-prompt-adapter", "colours", "-o", "b.png"});
   ASSERT_EQ(named.status, 0) << named.err;
   EXPECT_THAT(named.err, Not(HasSubstr("may not be the same")));
+  // Training with an encoder that has no published name states its geometry.
+  ImagePromptConfig trained = pico_image_prompt();
+  trained.encoder = synthetic_clip("clip-tiny")->name();
+  write_random_image_prompt(folder_ / "trained.safetensors", trained);
+  const Finished by_geometry = generate({"a white background", "-S", "3", "--size", "64", "--image-prompt", "red.png",
+                                         "--image-prompt-adapter", "trained.safetensors", "-o", "c.png"});
+  ASSERT_EQ(by_geometry.status, 0) << by_geometry.err;
+  EXPECT_THAT(by_geometry.err, Not(HasSubstr("may not be the same")));
   EXPECT_EQ(picture("b.png"), picture("a.png"));
   EXPECT_THAT(generate({"x", "--image-prompt", "red.png"}).err, HasSubstr("registered: colours"));
   EXPECT_THAT(generate({"x", "--image-prompt", "red.png", "--image-prompt-adapter", "colour"}).err,

@@ -78,8 +78,11 @@ fs::path fitting_encoder(const RequestSpec& spec, const ImagePromptConfig& adapt
                             "with {}",
                             spec.origin("image_prompt"), adapter.feature_width, printable(adapter.encoder)),
                 how_to_get_encoder());
+  // Training states the geometry of an encoder without a published name.
   const auto same = [&](const ModelRecord& r) {
-    return r.name == adapter.encoder || recorded_name(file_of_weights(r.path)) == adapter.encoder;
+    const fs::path file = file_of_weights(r.path);
+    return r.name == adapter.encoder || recorded_name(file) == adapter.encoder ||
+           detect_clip(*open_weights(file)).name() == adapter.encoder;
   };
   const auto named = std::find_if(fitting.begin(), fitting.end(), same);
   const ModelRecord& chosen = named == fitting.end() ? fitting.front() : *named;
