@@ -134,7 +134,7 @@ const std::vector<Command>& commands() {
       {"prompt",
        {},
        "rewrite prompts and describe images with a language model",
-       "rewrite PROMPT | describe PICTURE [options]",
+       "rewrite PROMPT | describe IMAGE [options]",
        prompt_options,
        {"flux2 prompt rewrite \"a fox\" --upsample ollama --upsample-model llama3.1",
         "flux2 prompt rewrite \"make it winter\" -i photo.png --upsample openrouter",

@@ -100,11 +100,11 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
 
 namespace {
 
-void note_rewriter(Invocation& run, const Rewriter& rewriter) {
+void note_rewriter(Invocation& run, const Rewriter& rewriter, bool has_images) {
   const std::string place = rewriter.place();
   if (place.empty()) return;
   run.console.note(fmt::format("prompts are rewritten by {} ({}): they are sent to {}{}", rewriter.way(), rewriter.model(), place,
-                               rewriter.sees_images() ? ", with the reference images" : ""));
+                               has_images && rewriter.sees_images() ? ", with the reference images" : ""));
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ void note_rewriter(Invocation& run, const Rewriter& rewriter) {
 RewrittenPrompt rewrite_alone(Invocation& run, const std::string& prompt) {
   const RequestSpec spec = run.spec();
   if (spec.upsample.value_or("none") == "none")
-    throw Error(ErrorCode::InvalidArgument, "it is not said who rewrites the prompt",
+    throw Error(ErrorCode::InvalidArgument, "no language model is chosen to rewrite the prompt",
                 Hint("choose one with {0}; {1} makes it the default",
                      {set_option("upsample", "ollama"), run_command("config set generate.upsample ollama")}));
   check(prompt.find_first_not_of(" \t\r\n") != prompt.npos, "the prompt is empty");
@@ -125,7 +125,7 @@ RewrittenPrompt rewrite_alone(Invocation& run, const std::string& prompt) {
   for (const GivenPicture& picture : images.references(spec)) task.images.push_back(to_rgb(*picture.image));
   const ModelFiles model = *spec.upsample == "local" ? choose_model(spec, run) : ModelFiles{};
   const auto rewriter = open_rewriter(spec, run, run.settings.flag("offline"), model);
-  note_rewriter(run, *rewriter);
+  note_rewriter(run, *rewriter, !task.images.empty());
   return run_text_task(*rewriter, task, spec, model, run, [] { return interrupt_signal() != 0; });
 }
 
@@ -138,7 +138,10 @@ void rewrite_requests(Invocation& run, const ModelFiles& model, std::vector<Reso
   } catch (const Error& e) {
     return keep_prompts(requests, e, run);
   }
-  note_rewriter(run, *rewriter);
+  const bool has_images = std::any_of(requests.begin(), requests.end(), [](const ResolvedRequest& r) {
+    return wants_rewriting(r) && r.spec.input && !r.spec.input->empty();
+  });
+  note_rewriter(run, *rewriter, has_images);
   rewrite_prompts(requests, *rewriter, run, [] { return interrupt_signal() != 0; });
 }
 
@@ -153,20 +156,20 @@ std::vector<PromptLine> read_prompts(const Invocation& run, bool optional) {
   const int given = (option && !from_picture) + (file != nullptr) + !run.positional.empty();
   check(given <= 1, "the prompt is given more than once: as argument, --prompt or --prompt-file");
   if (file) {
-    auto prompts = in_context(file->values.back(), [&] {
-      const std::string text =
-          file->values.back() == "-" ? text_from_standard_input() : read_text_file(file->values.back(), run.limits.text);
+    const std::string& path = file->values.back();
+    const std::string text = path == "-" ? text_from_standard_input() : read_text_file(path, run.limits.text);
+    auto prompts = in_context(path, [&] {
       check(is_utf8(text) && text.find('\0') == text.npos, "not a text file in UTF-8");
       return parse_prompt_file(text);
     });
-    check(!prompts.empty(), "{} contains no prompt", file->values.back());
+    check(!prompts.empty(), "{} contains no prompt", path);
     return prompts;
   }
   std::string prompt = !run.positional.empty() ? run.positional.front() : option ? option->values.back() : "";
   if (prompt == "-") prompt = text_from_standard_input();
   // An empty prompt that was asked for is a prompt; none at all is a mistake.
   if (given == 0 && prompt.empty() && !optional)
-    throw Error(ErrorCode::InvalidArgument, "the prompt is missing", "flux2 generate \"a red fox in the snow\"");
+    throw Error(ErrorCode::InvalidArgument, "the prompt is missing", "write it in quotes, like \"a red fox in the snow\"");
   return {{std::move(prompt), {}, given == 0}};
 }
 

@@ -43,7 +43,7 @@ const std::vector<Command>& prompt_actions() {
       {"describe",
        {},
        "describe an image in words and print them",
-       "PICTURE [options]",
+       "IMAGE [options]",
        describe_options,
        {"flux2 prompt describe photo.png -m flux.2-dev",
         "flux2 prompt describe photo.png --upsample ollama --upsample-model llama3.2-vision",

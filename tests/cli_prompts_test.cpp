@@ -88,6 +88,9 @@ TEST_F(CliPrompts, EveryLineOfAFileHasItsOwnOptions) {
   const Finished wrong = generate({"--prompt-file", "wrong.txt"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("--q in line 2"));
+  const Finished missing = generate({"--prompt-file", "nowhere.txt"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_EQ(missing.err, "flux2: cannot open nowhere.txt: No such file or directory\n");
 }
 
 // An interruption stops the current image and keeps the finished ones.

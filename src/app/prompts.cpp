@@ -42,13 +42,12 @@ constexpr std::array<LineOption, 14> kLineOptions = {{
 // Names of several words may have underscores as well, as on the command line.
 const LineOption& line_option(std::string name, const std::string& origin) {
   std::replace(name.begin(), name.end(), '_', '-');
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const LineOption& known : kLineOptions) {
     if (known.name == name) return known;
-    names.push_back(known.name);
+    names.push_back(fmt::format("--{}", known.name));
   }
-  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown; a line may have these options, each after two dashes: {}",
-                                                      origin, fmt::join(names, ", ")));
+  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown option; a line may have {}", origin, fmt::join(names, ", ")));
 }
 
 // Where the next " --w" begins; a dash between words or inside one belongs to the prompt.

@@ -47,10 +47,9 @@ TEST(PromptFile, UnknownOptionsAreListed) {
     parse_prompt_file("a fox\na fox --q 3\n");
     FAIL() << "an unknown option was accepted";
   } catch (const Error& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "--q in line 2: unknown; a line may have these options, each after two dashes: w, h, s, d, g, l, n, o, ci, lora, "
-        "ip, image-prompt, image-prompt-adapter, image-prompt-encoder");
+    EXPECT_STREQ(e.what(),
+                 "--q in line 2: unknown option; a line may have --w, --h, --s, --d, --g, --l, --n, --o, --ci, --lora, --ip, "
+                 "--image-prompt, --image-prompt-adapter, --image-prompt-encoder");
   }
 }
 

@@ -187,7 +187,8 @@ HttpAnswer ChatService::send(const HttpRequest& request, const Cancelled& cancel
                                 : fmt::format("{} answered with status {}{}", origin, answer.status, sentence_of(answer));
     const double wait = std::max(seconds_of(answer.header("retry-after")), options_.first_wait_s * (1 << attempt));
     const auto next = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
-    if (!may_be_retried(answer) || attempt == kRetries || next >= deadline) fail(ErrorCode::Network, "{}", why);
+    if (!may_be_retried(answer) || attempt == kRetries || next >= deadline)
+      throw Error(ErrorCode::Network, why, answer.failed() ? "start the server, or correct its address (upsample.url)" : "");
     while (Clock::now() < next) {
       if (is_cancelled()) fail(ErrorCode::Cancelled, "stopped");
       std::this_thread::sleep_until(std::min(next, Clock::now() + std::chrono::milliseconds(50)));

@@ -22,7 +22,7 @@ RewrittenPrompt rewrite_prompt(Rewriter& rewriter, RewriteQuestion question, siz
     std::string prompt = prompt_in_answer(answer.text);
     if (answer.is_cut) {
       prompt = without_unfinished_sentence(prompt);
-      log.warn("the rewritten prompt was cut at the limit of its length (upsample_max_tokens)");
+      log.warn("the rewritten prompt was cut off at the largest number of tokens (upsample-max-tokens)");
     }
     if (prompt.size() > max_bytes)
       fail(ErrorCode::Incompatible, "the language model answered {} bytes, but a prompt may have {}", prompt.size(), max_bytes);
@@ -45,7 +45,7 @@ RewrittenPrompt describe_image(Rewriter& rewriter, const Image& image, const Des
   std::string text = prompt_in_answer(answer.text);
   if (answer.is_cut) {
     text = without_unfinished_sentence(text);
-    log.warn("a description was cut at the limit of its length (upsample_max_tokens)");
+    log.warn("a description was cut off at the largest number of tokens (upsample-max-tokens)");
   }
   if (options.one_line) text = in_one_line(text);
   if (text.size() > options.max_bytes)
