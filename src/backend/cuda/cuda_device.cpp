@@ -78,7 +78,9 @@ std::string no_cuda_reason() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  if (status == cudaErrorInsufficientDriver)
+  int driver = 0;  // stays 0 without one, which the runtime reports as an old one
+  cudaDriverGetVersion(&driver);
+  if (status == cudaErrorInsufficientDriver && driver > 0)
     return fmt::format("the NVIDIA driver is too old for CUDA {}.{}, which this program was built with", CUDART_VERSION / 1000,
                        CUDART_VERSION % 1000 / 10);
   return "no NVIDIA GPU or driver was found on this machine";
