@@ -30,6 +30,8 @@ ConvertOptions options_of(const Invocation& run) {
   check(!options.out.empty(), "convert needs -o FILE");
   options.as_folder = names_a_folder(options.out);
   const bool gguf = options.out.extension() == ".gguf";
+  check(gguf || options.as_folder || options.out.extension() == ".safetensors", "{} does not end in .gguf or .safetensors",
+        options.out.string());
   const std::string layout = settings.choice("to", file_layout_names(), gguf ? "gguf" : options.as_folder ? "diffusers" : "bfl");
   options.choice.layout = file_layout_named(layout);
   check(gguf == (options.choice.layout == FileLayout::Gguf), "the file name {} does not match --to {}", options.out.string(),

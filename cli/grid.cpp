@@ -62,6 +62,7 @@ class Grid {
     const GenerationRecord& first = cells_[0].request.record;
     writer_.expect(target_, 1);
     writer_.check_targets();
+    check_show_options(run_.settings);
     sheet_ = writer_.next_path(target_, first);
     for (size_t n = 0; n < order.size(); ++n) {
       run_.console.note(fmt::format("{}/{}  {}", n + 1, order.size(), title(cells_[order[n]])));

@@ -46,7 +46,8 @@ Adapter adapter_at(const std::string& path, const Flux2Config& config, Invocatio
 int run_info(Invocation& run) {
   const std::string path = model_path(run.positional.at(1), ComponentKind::Adapter, run).string();
   const Recognition r = recognise(path, run.console.log());
-  const Component& c = r.components.at(0);
+  const Component* adapter = r.find(ComponentKind::Adapter);
+  const Component& c = adapter ? *adapter : required_part(r, ComponentKind::Adapter);  // which names what the file is
   Json json = {{"file", path},      {"family", c.family},   {"variant", c.variant},
                {"keys", c.dialect}, {"storage", c.storage}, {"tensors", c.tensors},
                {"bytes", c.bytes},  {"usable", c.usable()}, {"evidence", c.evidence}};
@@ -189,6 +190,7 @@ int run_lora(Invocation& run) {
   const std::string action = run.positional.empty() ? "" : run.positional[0];
   if (action == "extract") return run_extract(run);
   const bool known = action == "info" || action == "check" || action == "convert" || action == "merge" || action == "ema";
+  check(!action.empty(), "the action is missing: use info, check, convert, merge, extract or ema");
   check(known, "unknown action \"{}\"; use info, check, convert, merge, extract or ema", action);
   check(run.positional.size() >= 2, "lora {} needs an adapter file", action);
   if (action == "merge") return run_merge(run);

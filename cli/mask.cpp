@@ -22,9 +22,13 @@ void write_picture(const std::string& path, const Image& image) {
 int run_mask(Invocation& run) {
   RequestSpec spec = run.spec();
   if (!run.positional.empty()) spec.input = run.positional;
-  check(spec.input && spec.input->size() == 1, "mask is used as: mask IMAGE --mask-wand X,Y -o MASK.png");
+  if (!spec.input || spec.input->size() != 1)
+    throw Error(ErrorCode::InvalidArgument,
+                spec.input ? fmt::format("mask takes one image, not {}", spec.input->size()) : "mask needs an image",
+                Hint("{0} shows examples", {run_command("mask --help")}));
   const std::string output = run.settings.text("output"), overlay = run.settings.text("overlay");
   const bool shows = run.settings.has("show");
+  check_show_options(run.settings);
   check(!output.empty() || !overlay.empty() || shows, "mask needs -o FILE, --overlay FILE or --show");
   for (const std::string& path : {output, overlay}) {
     check(path != "-", "a mask cannot be written to standard output");

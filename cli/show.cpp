@@ -58,8 +58,14 @@ TerminalView view_of(int descriptor) {
 
 }  // namespace
 
+void check_show_options(const Settings& settings) {
+  settings.choice("show", {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}, "off");
+  settings.number("zoom", 0.05, 16);
+}
+
 std::optional<Screen> Screen::open(Invocation& run, const std::string& otherwise) {
-  const std::string asked = run.settings.choice("show", {"auto", "kitty", "iterm2", "sixel", "blocks", "off"}, "off");
+  check_show_options(run.settings);
+  const std::string asked = run.settings.text("show", "off");
   const std::string how = asked == "off" ? otherwise : asked;
   if (how == "off") return std::nullopt;
   Screen screen;

@@ -10,6 +10,9 @@
 
 namespace flux2 {
 
+// Throws InvalidArgument if --show or --zoom is wrong. For commands that show an image at their end, before they begin.
+void check_show_options(const Settings& settings);
+
 // A terminal that can draw images.
 class Screen {
  public:

@@ -48,6 +48,14 @@ Image everywhere(int width, int height) {
   return mask;
 }
 
+// Refuses options that the method does not read, rather than ignoring them.
+void check_method_options(const Settings& settings, const std::string& method) {
+  if (method == "redraw") return;
+  for (const char* name : {"prompt", "negative", "strength", "lora", "align", "seed"})
+    check(!settings.is_asked(name), "--{} belongs to --method redraw", name);
+  check(method == "esrgan" || !settings.is_asked("tile-size"), "--tile-size belongs to --method esrgan or redraw");
+}
+
 class Upscaling {
  public:
   explicit Upscaling(Invocation& run)
@@ -59,6 +67,7 @@ class Upscaling {
     const bool named = run.settings.has("upscaler");
     method_ = run.settings.choice("method", {"lanczos", "esrgan", "redraw"}, named ? "esrgan" : "lanczos");
     check(!named || method_ != "lanczos", "--upscaler belongs to --method esrgan or redraw");
+    check_method_options(run.settings, method_);
     const std::optional<double> scale = run.settings.number("scale", 1, 8);
     tile_ = static_cast<int>(run.settings.integer("tile-size", kSmallestUpscaleTile, kLargestUpscaleTile).value_or(0));
     if (method_ == "esrgan" || named) {
@@ -69,8 +78,9 @@ class Upscaling {
                                      network_->scale(), *scale));
     }
     scale_ = scale.value_or(method_ == "esrgan" ? network_->scale() : 2);
-    writer_.expect(target_, static_cast<int>(run.positional.size()));
+    for (const std::string& path : run.positional) writer_.expect(target_for(path), 1);
     writer_.check_targets();
+    check_show_options(run.settings);
   }
 
   int run() {
@@ -82,12 +92,21 @@ class Upscaling {
       const Image large = network_ ? by_network(picture, size) : resize(picture, size.width, size.height);
       if (method_ == "redraw" && tile_ > 0) redraw_tiles(path, to_rgb(large), found);
       else if (method_ == "redraw") redraw(path, to_rgb(large), found);
-      else enlarge(large, metadata, found);
+      else enlarge(path, large, metadata, found);
     }
     return 0;
   }
 
  private:
+  // In a folder, an image keeps its name. Braces and percent signs in it would be read as tokens of a pattern.
+  std::string target_for(const std::filesystem::path& path) const {
+    std::error_code ignored;
+    const std::string name = path.stem().string();
+    const bool is_folder = target_.ends_with('/') || std::filesystem::is_directory(target_, ignored);
+    return is_folder && name.find_first_of("{%") == name.npos ? (std::filesystem::path(target_) / name).string() + ".{ext}"
+                                                              : target_;
+  }
+
   void written(const WrittenPicture& picture) {
     if (picture.path != "-") run_.console.result_path(picture.path.string());
     show_picture(picture.image, run_);
@@ -112,14 +131,15 @@ class Upscaling {
   }
 
   // The picture keeps what it said about itself; our own record, that it was made larger.
-  void enlarge(const Image& large, const ImageMetadata& metadata, const std::optional<FoundRecord>& found) {
+  void enlarge(const std::string& path, const Image& large, const ImageMetadata& metadata,
+               const std::optional<FoundRecord>& found) {
     if (found && found->source == "flux2") {
       GenerationRecord record = found->record;
       record.kind = "upscale";
       if (network_) record.extra["upscaler"] = network_->name();
-      written(writer_.write(large, record, target_));
+      written(writer_.write(large, record, target_for(path)));
     } else {
-      written(writer_.write(large, found ? found->record : GenerationRecord{}, target_, &metadata));
+      written(writer_.write(large, found ? found->record : GenerationRecord{}, target_for(path), &metadata));
     }
   }
 
@@ -153,7 +173,7 @@ class Upscaling {
       if (spec_.align.value_or("on") == "on")
         drawn = aligned(drawn, measure_alignment(drawn, large, everywhere(large.width, large.height)));
       display.finish();
-      write_redrawn(std::move(drawn), std::move(record), picture.seed);
+      write_redrawn(path, std::move(drawn), std::move(record), picture.seed);
     };
     maker.make(prepared.requests.front(), deliver, display.progress());
   }
@@ -199,15 +219,15 @@ class Upscaling {
     record.extra["tile_size"] = tile_;
     Image drawn = crop(blender.finish(), 0, 0, large.width, large.height);
     if (!first.request.watermark.empty()) drawn = with_watermark(drawn, first.request.watermark);
-    write_redrawn(std::move(drawn), std::move(record), first.request.seed);
+    write_redrawn(path, std::move(drawn), std::move(record), first.request.seed);
   }
 
-  void write_redrawn(Image drawn, GenerationRecord record, uint64_t seed) {
+  void write_redrawn(const std::string& path, Image drawn, GenerationRecord record, uint64_t seed) {
     record.kind = "upscale";
     record.request.seed = static_cast<int64_t>(seed);
     record.request.width = drawn.width, record.request.height = drawn.height;
     if (network_) record.extra["upscaler"] = network_->name();
-    written(writer_.write(std::move(drawn), record, target_));
+    written(writer_.write(std::move(drawn), record, target_for(path)));
   }
 
   Invocation& run_;

@@ -284,6 +284,53 @@ TEST_F(CliTools, UpscaleEnlarges) {
   EXPECT_EQ(flux2({"upscale"}).status, 2);
   EXPECT_EQ(flux2({"upscale", "small.png", "--scale", "9"}).status, 2);
   EXPECT_EQ(flux2({"upscale", "nowhere.png"}).status, 3);
+  EXPECT_EQ(flux2({"upscale", "small.png", "--show", "nowhere", "-o", "unwritten.png"}).status, 2);
+  EXPECT_FALSE(exists("unwritten.png"));
+}
+
+TEST_F(CliTools, UpscaleKeepsNamesInAFolder) {
+  expect_made(generate({"a red circle", "-o", "small.png", "--steps", "1"}));
+  write("photo {1}.ppm", "P6 2 2 255 aaabbbcccddd");
+  const Finished made = flux2({"upscale", "small.png", "photo {1}.ppm", "-o", "out/"});
+  EXPECT_EQ(made.out, "out/small.png\nout/00001-0.png\n") << made.err;
+  EXPECT_EQ(flux2({"upscale", "small.png", "-o", "out", "--format", "jpg"}).out, "out/small.jpg\n");
+  EXPECT_EQ(flux2({"upscale", "small.png", "-o", "out"}).out, "out/small-2.png\n") << "an existing file stays";
+}
+
+// An option that the method does not read was ignored.
+TEST_F(CliTools, UpscaleRefusesOptionsOfOtherMethods) {
+  write("p.ppm", "P6 2 2 255 aaabbbcccddd");
+  const Finished tiles = flux2({"upscale", "p.ppm", "--tile-size", "128", "-o", "x.png"});
+  EXPECT_EQ(tiles.status, 2);
+  EXPECT_EQ(tiles.err, "flux2: --tile-size belongs to --method esrgan or redraw\n");
+  EXPECT_EQ(flux2({"upscale", "p.ppm", "-p", "a fox", "-o", "x.png"}).err, "flux2: --prompt belongs to --method redraw\n");
+  EXPECT_FALSE(exists("x.png"));
+}
+
+TEST_F(CliTools, LoraNamesFilesThatAreNoAdapters) {
+  expect_made(generate({"a red circle", "--steps", "1", "-o", "p.png"}));
+  const Finished image = flux2({"lora", "info", "p.png"});
+  EXPECT_EQ(image.status, 4);
+  EXPECT_THAT(image.err, HasSubstr("p.png is an image, not an adapter"));
+  const Finished vae = flux2({"lora", "info", pico("ae.safetensors")});
+  EXPECT_EQ(vae.status, 4);
+  EXPECT_THAT(vae.err, HasSubstr("autoencoder, not an adapter"));
+  EXPECT_THAT(flux2({"lora"}).err, HasSubstr("the action is missing"));
+}
+
+// generate -m pico worked, convert and lora did not know the name.
+TEST_F(CliTools, TheBundledModelHasAName) {
+  expect_made(flux2({"convert", "pico", "-o", "pico.gguf", "--quant", "q8_0"}));
+  expect_made(flux2({"convert", "pico", "--part", "vae", "-o", "vae.safetensors"}));
+  expect_made(flux2({"lora", "extract", "pico.gguf", "pico", "--rank", "1", "-o", "difference.safetensors"}));
+  expect_made(flux2({"lora", "check", "difference.safetensors", "-m", "pico"}));
+}
+
+TEST_F(CliTools, ConvertRefusesUnknownEndings) {
+  const Finished made = flux2({"convert", pico("flux-2-pico.safetensors"), "-o", "pico.bin"});
+  EXPECT_EQ(made.status, 2);
+  EXPECT_EQ(made.err, "flux2: pico.bin does not end in .gguf or .safetensors\n");
+  EXPECT_FALSE(exists("pico.bin"));
 }
 
 TEST_F(CliTools, UpscaleEnlargesWithANetwork) {

@@ -18,6 +18,11 @@ Json json_of(const Described& part) {
 void print(Console& console, const Described& part) {
   const ModelRecord& r = part.record;
   std::vector<std::vector<std::string>> rows = {{r.path.string()}};
+  if (!part.usable() && r.family.empty() && r.variant.empty()) {
+    rows.push_back({"  " + part.problem});
+    if (!part.hint.empty()) rows.push_back({"  hint: " + command_line_words(part.hint)});
+    return console.result(text_table(rows));
+  }
   rows.push_back({fmt::format("  {}: {}{}{}", part.type, r.family, r.variant.empty() || r.family.empty() ? "" : " ", r.variant)});
   rows.push_back({fmt::format("  {}, {}{}{}, {}", r.format, r.quant, r.quant.empty() ? "" : ", ", files_text(r.files.size()),
                               byte_text(r.bytes))});

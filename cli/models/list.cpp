@@ -41,6 +41,7 @@ struct Filter {
           "--type: \"{}\" is not one of main, vae, text_encoder, tokenizer, lora, upscaler, tiny_vae, classifier, "
           "image_encoder, image_prompt",
           type);
+    run.settings.choice("format", {"safetensors", "gguf", "sharded", "diffusers"}, "safetensors");
     check(run.positional.size() <= 1, "one text to look for is enough; put it in quotes if it has spaces");
   }
   bool takes(const ModelRecord& r) const {

@@ -48,7 +48,7 @@ int delete_orphans(Invocation& run) {
   const auto list = chosen(run.positional, orphan_files(registry.all(), registry.data_folder()), models);
   for (const OrphanFiles& one : list) {
     if (!confirmed(run, fmt::format("Delete {} ({}, {})?", one.path.string(), files_text(one.files), byte_text(one.bytes)))) {
-      run.console.note(one.path.string() + " stays");
+      run.console.note(one.path.string() + " was not deleted");
       status = 1;
       continue;
     }

@@ -13,7 +13,7 @@ namespace flux2 {
 namespace {
 
 std::string question(const ModelRecord& r, bool files, const Removal& removal) {
-  if (!files) return fmt::format("Take {} off the list? Its files stay.", r.name);
+  if (!files) return fmt::format("Unregister {}? Its files are kept.", r.name);
   return fmt::format("Remove {} and delete {} ({})?", r.name, files_text(removal.files.size()), byte_text(removal.bytes));
 }
 
@@ -31,7 +31,7 @@ int run_models_remove(Invocation& run) {
     const Removal removal = files ? plan_removal(r, registry.all(), registry.data_folder()) : Removal{};
     for (const std::string& kept : removal.kept) run.console.note("kept: " + kept);
     if (!confirmed(run, question(r, files, removal))) {
-      run.console.note(r.name + " stays");
+      run.console.note(r.name + " was not removed");
       status = 1;
       continue;
     }

@@ -86,7 +86,11 @@ fs::path model_path(const std::string& text, ComponentKind kind, const AppContex
   if (text.empty() || fs::exists(text, unreadable)) return text;
   const RegisteredParts parts = registered_parts(context);
   const RegisteredPart* part = parts.find(text, kind);
-  return part ? part->path : fs::path(text);
+  if (part) return part->path;
+  const fs::path bundled = bundled_model(context.environment);
+  const bool has_part =
+      kind == ComponentKind::Transformer || kind == ComponentKind::TextEncoder || kind == ComponentKind::Autoencoder;
+  return has_part && !bundled.empty() && text == bundled.filename() ? bundled : fs::path(text);
 }
 
 }  // namespace flux2
