@@ -73,6 +73,7 @@ int run_config(Invocation& run) {
   } else if (action == "get") {
     need(2, "get KEY");
     const auto value = look_up(run, words[1]);
+    if (!value && !is_config_key(words[1])) refuse_unknown_key(words[1]);
     if (!value) fail(ErrorCode::NotFound, "{} is not set", words[1]);
     run.console.result(value->value);
   } else if (action == "set") {

@@ -79,14 +79,16 @@ void check_config_value(const std::string& key, const std::string& literal) {
   else limits_of([](const char*) -> const char* { return nullptr; }, {"the value", {{key, found->second}}});
 }
 
+void refuse_unknown_key(const std::string& key) {
+  const std::string near = nearest_word(key, config_keys());
+  throw Error(ErrorCode::InvalidArgument, "unknown configuration key \"" + key + "\"",
+              near.empty() ? Hint("{0} lists the keys", {run_command("help config")}) : Hint("did you mean " + near + "?"));
+}
+
 void change_config(const ConfigFile& config, const std::string& key, const std::string& literal) {
   const size_t dot = key.find('.');
   // A key that no longer exists can still be removed.
-  if ((!is_config_key(key) && !(literal.empty() && config.values.contains(key))) || dot == key.npos) {
-    const std::string near = nearest_word(key, config_keys());
-    throw Error(ErrorCode::InvalidArgument, "unknown configuration key \"" + key + "\"",
-                near.empty() ? "" : "did you mean " + near + "?");
-  }
+  if ((!is_config_key(key) && !(literal.empty() && config.values.contains(key))) || dot == key.npos) refuse_unknown_key(key);
   for (const char c : key)
     check(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.',
           "configuration key \"{}\": only letters, digits, - and _", key);

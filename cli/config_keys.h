@@ -8,7 +8,8 @@
 
 namespace flux2 {
 
-const std::vector<std::string>& config_keys();      // in alphabetical order
+const std::vector<std::string>& config_keys();  // in alphabetical order
+[[noreturn]] void refuse_unknown_key(const std::string& key);
 const Field* config_field(const std::string& key);  // the field a key sets; null for models.paths, styles and unknown keys
 bool is_config_key(const std::string& key);
 

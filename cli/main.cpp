@@ -26,6 +26,11 @@ const Command& command_for(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string near = nearest_word(first, names);
+  std::string prompt = first;  // the words before the first option
+  for (size_t i = 1; i < words.size() && !words[i].starts_with('-'); ++i) prompt += " " + words[i];
+  if (near.empty() && prompt != first)
+    throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
+                Hint("put a prompt in quotes: {0}", {run_command("\"" + printable(prompt) + "\"")}));
   throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
               near.empty() ? Hint("{0} lists the commands; for a prompt of one word use {1}",
                                   {run_command("help"), run_command("generate")})

@@ -18,6 +18,7 @@ namespace flux2::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -64,6 +65,9 @@ TEST_F(Cli, WrongUsageIsExitTwo) {
   EXPECT_EQ(generate({"a fox", "--device", "toaster"}).status, 2);
   EXPECT_EQ(generate({"a fox", "--schedule", "bent"}).status, 2);
   EXPECT_EQ(generate({"a fox", "-b", "2", "-o", "-"}).status, 2);
+  EXPECT_EQ(generate({"a fox", "--show", "nowhere"}).status, 2);
+  EXPECT_EQ(generate({"a fox", "--show", "blocks", "--zoom", "-1"}).status, 2);
+  EXPECT_THAT(flux2({"a", "red", "fox", "--steps", "1"}).err, HasSubstr("put a prompt in quotes: `flux2 \"a red fox\"`"));
   EXPECT_FALSE(exists("outputs"));
 }
 
@@ -71,6 +75,9 @@ TEST_F(Cli, MissingOrWrongModelsAreNamed) {
   const Finished missing = generate({"a fox", "-m", "nowhere.safetensors"});
   EXPECT_EQ(missing.status, 3);
   EXPECT_THAT(missing.err, HasSubstr("nowhere.safetensors"));
+  const Finished folder = generate({"a fox", "-m", "/nowhere"});
+  EXPECT_EQ(folder.status, 3);
+  EXPECT_EQ(folder.err, "flux2: /nowhere does not exist\n");
   const Finished adapter = generate({"a fox", "--lora", "nowhere"});
   EXPECT_EQ(adapter.status, 3);
   EXPECT_THAT(adapter.err, HasSubstr("the adapter nowhere does not exist"));
@@ -298,6 +305,9 @@ TEST_F(Cli, ConfigurationIsKeptAndUsed) {
             "a fox in black");
   EXPECT_EQ(flux2({"config", "unset", "generate.steps"}).status, 0);
   EXPECT_EQ(flux2({"config", "get", "generate.steps"}).status, 3);
+  const Finished unknown = flux2({"config", "get", "generate.stesp"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean generate.steps?"));
   const Finished typo = flux2({"config", "set", "generate.stesp", "1"});
   EXPECT_EQ(typo.status, 2);
   EXPECT_THAT(typo.err, HasSubstr("generate.steps"));
@@ -365,6 +375,9 @@ TEST_F(Cli, DoctorAndModelsSeeTheBundledModel) {
   EXPECT_EQ(doctor.status, 0) << doctor.out;
   EXPECT_TRUE(parse_json(doctor.out)["ok"].get<bool>());
   EXPECT_THAT(flux2({"models", "list"}).out, HasSubstr("(bundled)"));
+  const Finished info = flux2({"models", "info", "pico"});
+  EXPECT_EQ(info.status, 3);
+  EXPECT_THAT(info.err, AnyOf(HasSubstr("pico is the bundled model, which is not registered"), HasSubstr("SQLite")));
 }
 
 }  // namespace

@@ -95,7 +95,9 @@ std::vector<std::string> nearest_words(std::string_view word, const std::vector<
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
   const auto best = nearest_words(word, candidates, 1);
-  return !best.empty() && edit_distance(word, best[0]) <= std::max<size_t>(2, word.size() / 3) ? best[0] : std::string();
+  // Two changes turn a word of three letters into almost any other.
+  const size_t most = word.size() < 2 ? 0 : word.size() < 4 ? 1 : std::max<size_t>(2, word.size() / 3);
+  return !best.empty() && edit_distance(word, best[0]) <= most ? best[0] : std::string();
 }
 
 }  // namespace flux2

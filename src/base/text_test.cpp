@@ -21,6 +21,10 @@ TEST(Text, RanksWords) {
 TEST(Text, NearestWordIsEmptyWhenNothingIsClose) {
   EXPECT_EQ(nearest_word("heigth", {"width", "height"}), "height");
   EXPECT_EQ(nearest_word("q", {"width", "height"}), "");
+  EXPECT_EQ(nearest_word("a", {"vae", "b"}), "");
+  EXPECT_EQ(nearest_word("foo", {"zoom", "show"}), "");
+  EXPECT_EQ(nearest_word("sho", {"zoom", "show"}), "show");
+  EXPECT_EQ(nearest_word("hlep", {"help"}), "help");
 }
 
 TEST(Text, PrintsBytesInBinaryUnits) {

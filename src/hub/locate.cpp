@@ -285,6 +285,7 @@ class Locator {
     }
     if (found.size() > 1) refuse_several(found);
     if (found.empty() && refusal) throw *refusal;
+    if (found.empty() && !path_exists(folder)) fail(ErrorCode::NotFound, "{} does not exist", folder.string());
     if (found.empty())
       throw Error(ErrorCode::NotFound, fmt::format("folder {} contains no FLUX.2 transformer", folder.string()),
                   Hint("install one with {0}", {install_command(kDefaultInstall)}));
