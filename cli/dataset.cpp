@@ -272,8 +272,7 @@ int run_dataset_cache(Invocation& run) {
     return 0;
   }
   const auto line = [&](const char* kind, bool asked, int64_t count) {
-    if (asked)
-      run.console.result(fmt::format("{}: {} made, {}", kind, count, count == 0 ? "all up to date" : "the rest was up to date"));
+    if (asked) run.console.result(fmt::format("{}: {}", kind, count == 0 ? "all up to date" : fmt::format("{} encoded", count)));
   };
   line("latents", what.latents, made.latents);
   line("text states", what.text, made.texts);

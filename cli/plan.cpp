@@ -41,8 +41,8 @@ Json as_json(const Forecast& f) {
 
 void print(Console& console, const ModelFiles& model, const ResolvedRequest& resolved, const Forecast& f) {
   const Request& request = resolved.request;
-  console.result(fmt::format("{} at {}x{}, {} steps, {} image(s), on {}", model.id, request.width, request.height, request.steps,
-                             request.batch, f.device));
+  console.result(fmt::format("{} at {}x{}, {} steps, {} {}, on {}", model.id, request.width, request.height, request.steps,
+                             request.batch, request.batch == 1 ? "image" : "images", f.device));
   console.result(
       fmt::format("{:<12} {:>12} {:>16} {:>10} {:>10}", "phase", "weights GiB", "activations GiB", "peak GiB", "seconds"));
   for (const PhaseForecast& p : f.phases)

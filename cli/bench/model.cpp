@@ -65,8 +65,9 @@ Json as_json(const ModelBench& bench, const ModelBenchOptions& options, const En
 }
 
 void print(Console& console, const ModelBench& bench, const ModelBenchOptions& options, const Engine& engine) {
-  console.result(fmt::format("{}, quant {}, {}x{}, batch {}, {} reference(s), on {}", options.variant, name_of(engine.quant()),
-                             options.width, options.height, options.batch, options.references, engine.device().description()));
+  console.result(fmt::format("{}, quant {}, {}x{}, batch {}, {} {}, on {}", options.variant, name_of(engine.quant()),
+                             options.width, options.height, options.batch, options.references,
+                             options.references == 1 ? "reference" : "references", engine.device().description()));
   console.result(
       fmt::format("{:<32} {:>10} {:>10} {:>9} {:>9} {:>8}", "", "median ms", "fastest", "TFLOP", "TFLOP/s", "ceiling"));
   for (const ModelBenchRow& row : bench.rows)

@@ -84,25 +84,25 @@ struct ShellCommands {
 
 const std::vector<ShellCommands::Entry>& ShellCommands::all() {
   static const std::vector<Entry> entries = {
-      {"help h ?", "", "this text", none, help},
-      {"show", "", "the settings", none, show},
+      {"help h ?", "", "show this text", none, help},
+      {"show", "", "show the settings", none, show},
       {"set", "KEY=VALUE…", "change settings; the word may be left out", pairs, set},
-      {"reset", "[KEY]", "unset a key, or all", maybe_key, reset},
-      {"run", "[N]", "make an image with the settings, or N; an empty line does the same", maybe_number, run},
-      {"explore", "N [PROMPT]", "make N small images with different seeds", number_first, explore},
-      {"use", "$N", "take all settings of an image", picture, use},
-      {"save", "[$N] PATH", "copy an image, the last one by default", maybe_picture_and_path, save},
-      {"load", "PATH", "make a file the next $N", path, load},
-      {"refs", "", "the images so far", none, refs},
-      {"model", "[ID|PATH]", "which model, or another one", at_most_one, model},
+      {"reset", "[KEY]", "unset a key, or all keys", maybe_key, reset},
+      {"run", "[N]", "generate one image, or N, with the settings; an empty line generates one", maybe_number, run},
+      {"explore", "N [PROMPT]", "generate N small images with different seeds", number_first, explore},
+      {"use", "$N", "use all settings of an image", picture, use},
+      {"save", "[$N] PATH", "copy an image to a file; without $N, the last one", maybe_picture_and_path, save},
+      {"load", "PATH", "add an image file as the next $N", path, load},
+      {"refs", "", "list the images", none, refs},
+      {"model", "[ID|PATH]", "show the model, or use another one", at_most_one, model},
       {"open", "[$N]", "open an image in the desktop's viewer", maybe_picture, open},
-      {"history", "", "lines entered before", none, history},
-      {"undo", "", "take the last change of settings back", none, undo},
+      {"history", "", "list the lines you entered", none, history},
+      {"undo", "", "undo the last change of settings", none, undo},
       {"plan", "", "forecast memory and time", none, plan},
-      {"time", "", "how long the last run took", none, time},
-      {"write", "FILE", "keep the settings as key=value lines", path, write},
-      {"source", "FILE", "enter the lines of a file", path, source},
-      {"lora", "[FILE[:W]…]", "which adapters, or others; none takes them away", any, lora},
+      {"time", "", "show how long the last run took", none, time},
+      {"write", "FILE", "save the settings as key=value lines", path, write},
+      {"source", "FILE", "run the lines of a file", path, source},
+      {"lora", "[FILE[:W]…]", "show the adapters, or use others; `lora none` removes them", any, lora},
       {"rewrite", "", "let a language model rewrite the prompt (upsample=…); an empty line then uses it", none, rewrite},
       {"elements", "", nullptr, none, later},
       {"quit q exit", "", "leave; so does Ctrl-D", none, quit},
@@ -111,7 +111,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
 }
 
 void ShellCommands::help(Shell& shell, const Words&) {
-  say(shell, "a prompt              makes an image; $1 $2 768x512 in front of it are references and a size");
+  say(shell, "a prompt              generates an image; $1 $2 768x512 before it are references and a size");
   say(shell, "key=value …           changes settings; key=none unsets one");
   for (const Entry& entry : all())
     if (entry.help) {

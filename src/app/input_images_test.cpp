@@ -68,7 +68,7 @@ TEST_F(References, DecideTheSizeUnlessOneIsGiven) {
   EXPECT_EQ(size({"--match", "off"}), std::pair(1024, 1024));
   EXPECT_EQ(size({"--size", "256"}), std::pair(256, 256));
   EXPECT_THAT(refusal({"--match", "1"}), HasSubstr("no reference"));
-  EXPECT_THAT(refusal({"-i", a, "--match", "2"}), HasSubstr("there are 1 references, not 2"));
+  EXPECT_THAT(refusal({"-i", a, "--match", "2"}), HasSubstr("reference 2 does not exist; the number of references is 1"));
 }
 
 TEST_F(References, AreScaledToTheLimit) {

@@ -104,7 +104,8 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
   if (spec.match && !no_match) {
     check(!references.empty(), "{}: no reference image is given", spec.origin("match"));
     const auto index = static_cast<size_t>(std::stoi(*spec.match));
-    check(index <= references.size(), "{}: there are {} references, not {}", spec.origin("match"), references.size(), index);
+    check(index <= references.size(), "{}: reference {} does not exist; the number of references is {}", spec.origin("match"),
+          index, references.size());
     return size_of_reference(references[index - 1], log);
   }
   // A configured size or a preset applies to images without references.

@@ -51,8 +51,8 @@ void read_references(const RequestSpec& spec, InputImages& images, ResolvedReque
   std::vector<RegionFile> files;
   for (const std::string& text : list_of(spec.region_reference)) {
     files.push_back(parse_region_file(text));
-    check(files.back().region <= resolved.request.regions.size(), "{}: there are {} regions, not {}",
-          spec.origin("region_reference"), resolved.request.regions.size(), files.back().region);
+    check(files.back().region <= resolved.request.regions.size(), "{}: region {} does not exist; the number of regions is {}",
+          spec.origin("region_reference"), files.back().region, resolved.request.regions.size());
     all.input->push_back(files.back().file);
   }
   if (files.empty()) return;

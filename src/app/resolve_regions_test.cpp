@@ -121,7 +121,8 @@ TEST_F(RegionsOf, WhatIsWrongIsSaid) {
   EXPECT_THAT(refusal({"--region", "a cat@0,0,64,64", "--region-mask", mask}), HasSubstr("1 masks are given"));
   EXPECT_THAT(refusal({"--region-mask", mask}), HasSubstr("no region"));
   EXPECT_THAT(refusal({"--region", "a", "--region-mask", wrong}), HasSubstr("aspect ratio"));
-  EXPECT_THAT(refusal({"--region", "a@0,0,64,64", "--region-reference", "2:" + reference}), HasSubstr("1 regions, not 2"));
+  EXPECT_THAT(refusal({"--region", "a@0,0,64,64", "--region-reference", "2:" + reference}),
+              HasSubstr("region 2 does not exist; the number of regions is 1"));
   EXPECT_THAT(refusal({"--region", "a@500,0,64,64"}), HasSubstr("--region: "));
   EXPECT_THAT(refusal({"--region", "a@0,0,4,4"}), HasSubstr("too small"));
   EXPECT_THAT(refusal({"--region", "a <lora:x:1>@0,0,64,64"}), HasSubstr("adapter"));

@@ -252,7 +252,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
         "output_preservation_class must be encoded, but require_cache forbids the text encoder");
   if (files.kv && !options.kv_references)
     context.log.warn("{} was trained with kv_references; training without it teaches the model another rule", files.id);
-  check(!options.dataset_config.empty(), "training needs a dataset configuration");
+  check(!options.dataset_config.empty(), "training needs a dataset file, for example data.toml");
   if (options.train == "vae") return train_autoencoder(spec, options, files, config, context, front, place);
   if (files.distilled && !options.force)
     throw Error(ErrorCode::InvalidArgument,

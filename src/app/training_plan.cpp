@@ -64,7 +64,7 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
   check(options.train.empty() || options.train == "transformer", "the forecast is for training the transformer, not for {}",
         options.train);
   check_train_options(options);
-  check(!options.dataset_config.empty(), "training needs a dataset configuration");
+  check(!options.dataset_config.empty(), "training needs a dataset file, for example data.toml");
   const TrainingDataset dataset = open_training_dataset(options.dataset_config, files, config, context.log);
   const Engine engine(training_engine_options(spec, options, context));
 
