@@ -140,7 +140,7 @@ std::string metrics_text(ApiContext& api, const HealthSources& sources) {
   return text.take();
 }
 
-void add_health_routes(Router& router, ApiContext& api, HealthSources sources) {
+void add_health_routes(Router& router, ApiContext& api, const HealthSources& sources) {
   const auto add = [&](const char* pattern, Scope scope, const char* summary,
                        std::function<HttpResponse(const ServerRequest&)> answer) {
     router.add(

@@ -16,7 +16,7 @@ struct HealthSources {
   const Worker* worker = nullptr;
   std::function<int64_t()> refused_by_rate = [] { return int64_t{0}; };  // requests
 };
-void add_health_routes(Router& router, ApiContext& api, HealthSources sources);
+void add_health_routes(Router& router, ApiContext& api, const HealthSources& sources);
 
 // Prometheus' text format.
 std::string metrics_text(ApiContext& api, const HealthSources& sources);

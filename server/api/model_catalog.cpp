@@ -31,7 +31,7 @@ int64_t modified_at(const fs::path& file) {
 // Clients see no folders of this machine outside the models folders.
 fs::path shown_path(const fs::path& file, const std::vector<fs::path>& folders) {
   for (const fs::path& folder : folders) {
-    const fs::path relative = file.lexically_relative(folder);
+    fs::path relative = file.lexically_relative(folder);
     if (!relative.empty() && *relative.begin() != "..") return relative;
   }
   return file.filename();
@@ -128,7 +128,7 @@ std::string ModelCatalog::name_of(const std::string& wanted) const {
     if (wanted == model.name || wanted == model.title() || is_hash_of(model, wanted)) return model.name;
   // "name [hash]" of a model whose hash has changed since.
   const size_t bracket = wanted.rfind(" [");
-  const std::string name = bracket != wanted.npos && wanted.ends_with(']') ? wanted.substr(0, bracket) : wanted;
+  std::string name = bracket != wanted.npos && wanted.ends_with(']') ? wanted.substr(0, bracket) : wanted;
   find(name);  // throws if there is none
   return name;
 }

@@ -42,7 +42,7 @@ Element element_of(const ServerRequest& request, ApiContext& api) {
 
 // An asset that can be the image of an element.
 std::string asset_for_element(const std::string& text, const std::string& param, ApiContext& api) {
-  const std::string id = id_without_prefix(text, "ast_");
+  std::string id = id_without_prefix(text, "ast_");
   const auto item = id.empty() ? std::nullopt : AssetCatalog(api.queue.assets().database()).get(id);
   if (!item || item->deleted != 0 || item->asset.missing)
     throw HttpError(400, "invalid_request", fmt::format("{}: image {} not found", param, printable(text)), param);

@@ -78,7 +78,7 @@ HttpResponse list_assets(const ServerRequest& request, ApiContext& api) {
 
 // The board must be of the project in which the image is, or will be.
 std::string checked_board(const std::string& text, const std::string& project, ApiContext& api) {
-  const std::string id = id_without_prefix(text, "brd_");
+  std::string id = id_without_prefix(text, "brd_");
   const auto board = id.empty() ? std::nullopt : projects_of(api).board(id);
   if (!board) throw HttpError(400, "invalid_request", "board_id: board not found", "board_id");
   if (board->project != project)

@@ -23,7 +23,7 @@ const char* job_error_code(ErrorCode code) {
   return "internal";
 }
 
-JobError job_error_of(std::exception_ptr thrown) {
+JobError job_error_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& e) {

@@ -14,7 +14,7 @@ struct JobError {
   bool cancelled = false;  // the run was stopped from outside
 };
 
-JobError job_error_of(std::exception_ptr thrown);
+JobError job_error_of(const std::exception_ptr& thrown);
 const char* job_error_code(ErrorCode code);
 
 }  // namespace flux2

@@ -42,8 +42,8 @@ int attempt_of(const Job& job) {
 void JobQueue::check_limits(const Caller& caller, int64_t work) {
   const int64_t now = now_ms();
   const KeyUsage::Used used = usage_->used(caller.key, now - kHourMs);
-  const auto refuse = [](std::string code, std::string text, int64_t seconds) {
-    HttpError error(429, std::move(code), std::move(text));
+  const auto refuse = [](std::string code, const std::string& text, int64_t seconds) {
+    HttpError error(429, std::move(code), text);
     error.headers = {{"retry-after", std::to_string(std::max<int64_t>(seconds, 1))}};
     throw error;
   };

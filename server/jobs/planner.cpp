@@ -59,7 +59,7 @@ bool runs_on_host(const RequestSpec& spec) {
 }
 
 // The forecast on an empty device: the model that is loaded now leaves when another one is needed.
-Forecast on_empty_device(RequestSpec spec, const PreparedRun& run, const AppContext& context) {
+Forecast on_empty_device(const RequestSpec& spec, const PreparedRun& run, const AppContext& context) {
   EngineOptions options = engine_options(spec, context);
   options.adapters = run.requests.front().adapters;
   const Engine probe(options);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "image/write_image.h"
@@ -22,7 +23,7 @@ constexpr int kPreviewQuality = 80;
 
 constexpr auto kDatabasePatience = std::chrono::minutes(10);
 
-int64_t to_ms(double seconds) { return static_cast<int64_t>(seconds * 1000 + 0.5); }
+int64_t to_ms(double seconds) { return std::llround(seconds * 1000); }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -261,7 +262,7 @@ void RunningJob::complete(const PhaseTimes& times, int64_t peak_bytes) {
   finish();
 }
 
-void RunningJob::fail(std::exception_ptr thrown, bool deadline_passed) {
+void RunningJob::fail(const std::exception_ptr& thrown, bool deadline_passed) {
   JobError error = job_error_of(thrown);
   if (error.cancelled && deadline_passed) error.code = "deadline", error.cancelled = false;
   const bool asked = error.cancelled && patiently([&] { return queue_.store().cancel_requested(job_.id); });

@@ -61,8 +61,8 @@ class RunningJob {
 
   void forget_request() { prepared_ = {}; }  // which is large; nothing runs any more
   void complete(const PhaseTimes& times, int64_t peak_bytes);
-  void fail(std::exception_ptr thrown, bool deadline_passed = false);  // or cancels it, if that was asked for
-  void give_back();                                                    // to the queue, at shutdown
+  void fail(const std::exception_ptr& thrown, bool deadline_passed = false);  // or cancels it, if that was asked for
+  void give_back();                                                           // to the queue, at shutdown
 
  private:
   using Clock = std::chrono::steady_clock;
