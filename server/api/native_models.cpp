@@ -97,7 +97,7 @@ void take_components(const Json& changes, const Registry& registry, ModelRecord:
                                                    : nullptr;
     if (!target) throw HttpError(400, "invalid_request", "unknown member " + printable(path), path);
     target->clear();
-    if (value.is_null() || value == "") continue;
+    if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) continue;
     const auto part = registry.find(text_of(value, path, 200));
     if (!part || name_of(part->type) != name)
       throw HttpError(400, "invalid_value", fmt::format("{} must be the key or name of a registered {}", path, name), path);

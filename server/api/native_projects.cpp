@@ -18,7 +18,7 @@ constexpr int64_t kMostPosition = 1'000'000;
 ProjectStore project_store(ApiContext& api) { return ProjectStore(api.queue.assets().database()); }
 
 std::string name_in(BodyMembers& members) {
-  const std::string name(trimmed(members.text("name", kLongestName).value_or("")));
+  std::string name(trimmed(members.text("name", kLongestName).value_or("")));
   if (name.empty()) members.wrong("name", "must not be empty");
   return name;
 }

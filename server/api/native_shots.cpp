@@ -217,8 +217,11 @@ std::string action_before(const Shot& shot, ApiContext& api) {
 
 Json request_of_shot(const Shot& shot, const std::string& prompt, const std::vector<Element>& elements) {
   Json job = {{"prompt", prompt}};
-  for (const char* name : {"negative", "seed", "width", "height", "steps", "guidance"})
-    if (const auto found = shot.fields.find(name); found != shot.fields.end() && *found != "") job[name] = *found;
+  for (const char* name : {"negative", "seed", "width", "height", "steps", "guidance"}) {
+    const auto found = shot.fields.find(name);
+    if (found == shot.fields.end() || (found->is_string() && found->get_ref<const std::string&>().empty())) continue;
+    job[name] = *found;
+  }
   if (!shot.project.empty()) job["project_id"] = "prj_" + shot.project;
   for (const Element& element : elements)
     if (element.type != "location") job["elements"].push_back("elm_" + element.id);  // places are in the text
@@ -227,7 +230,7 @@ Json request_of_shot(const Shot& shot, const std::string& prompt, const std::vec
 
 JobStore::Inserted submit_shot(const Shot& shot, const Json& job, const Json& link, const ServerRequest& request,
                                ApiContext& api) {
-  const auto inserted = submit_for_studio(job, "shot", link, request, api);
+  auto inserted = submit_for_studio(job, "shot", link, request, api);
   shot_store(api).set_last_job(shot.id, inserted.job.id);
   api.queue.events().publish("shot.updated", shot_json(shot_named("sht_" + shot.id, api), api));
   return inserted;
