@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "app/adapters.h"
 #include "server/api/body_members.h"
 #include "server/api/native.h"
@@ -22,6 +26,9 @@ namespace {
 HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
   JobFilter filter;
   filter.state = request.argument("state").value_or("");
+  constexpr std::array<std::string_view, 7> kStates = {"", "queued", "running", "cancelling", "completed", "failed", "cancelled"};
+  if (std::find(kStates.begin(), kStates.end(), filter.state) == kStates.end())
+    throw HttpError(400, "invalid_request", "state must be queued, running, cancelling, completed, failed or cancelled", "state");
   filter.kind = request.argument("kind").value_or("");
   const auto project = project_argument(request);
   filter.project = project.value_or("");

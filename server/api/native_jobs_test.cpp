@@ -32,6 +32,23 @@ TEST_F(NativeJobs, AnImageThatAnotherJobShowsIsNotDeleted) {
   EXPECT_NE(AssetCatalog(assets_.database()).get(asset)->deleted, 0) << "now it is in the trash";
 }
 
+TEST_F(NativeJobs, AnUnknownStateIsRefused) {
+  const auto listed = [&](const std::string& state) {
+    return status_of(*ask({.method = "GET", .path = "/api/v1/jobs", .query = {{"state", state}}}));
+  };
+  EXPECT_EQ(listed("queued"), 200);
+  EXPECT_EQ(listed("cancelling"), 200);
+  EXPECT_EQ(listed("finished"), 400) << "an empty list would look like an answer";
+}
+
+TEST_F(NativeJobs, AMissingLoraSaysNothingAboutFolders) {
+  const auto peer = post("/api/v1/jobs", {{"prompt", "a fox"}, {"loras", {{{"name", "ink"}}}}});
+  EXPECT_EQ(status_of(*peer), 404);
+  const Json error = body_of(*peer)["error"];
+  EXPECT_EQ(error["message"], "loras: no LoRA is called ink");
+  EXPECT_EQ(error["hint"], "GET /api/v1/loras lists the names");
+}
+
 TEST_F(NativeJobs, ARunningJobKeepsItsImages) {
   const Json job = body_of(*post("/api/v1/jobs", {{"prompt", "a fox"}, {"width", 64}, {"height", 64}}));
   const Job claimed = claim();

@@ -143,8 +143,9 @@ std::string chosen_provider(const Asked& asked, const RequestSpec& spec, bool of
       // No model is installed. The error below says what is missing.
     }
   }
-  throw unavailable(given ? fmt::format("this server is not configured to rewrite prompts with \"{}\"", printable(wanted))
-                          : "this server is not configured to rewrite prompts");
+  const char* what = asked.describes ? "describe images" : "rewrite prompts";
+  throw unavailable(given ? fmt::format("this server is not configured to {} with \"{}\"", what, printable(wanted))
+                          : fmt::format("this server is not configured to {}", what));
 }
 
 // Images become assets, once nothing else is wrong.

@@ -32,6 +32,9 @@ TEST_F(PromptRoutes, AServerWithoutALanguageModelSaysSo) {
   const auto [status, json] = rewrite({{"prompt", "a fox"}});
   EXPECT_EQ(status, 424);
   EXPECT_EQ(json["error"]["code"], "upsampler_unavailable");
+  EXPECT_EQ(json["error"]["message"], "this server is not configured to rewrite prompts");
+  const auto described = post("/api/v1/prompt/describe", {{"image", "data:image/png;base64,AAAA"}});
+  EXPECT_EQ(body_of(*described)["error"]["message"], "this server is not configured to describe images");
 }
 
 TEST_F(PromptRoutes, RewritesWithWhatIsConfigured) {

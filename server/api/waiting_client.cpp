@@ -69,7 +69,7 @@ Json object_in_body(const ServerRequest& request, const AppContext& app) {
   try {
     body = parse_json(request.body, limits);
   } catch (const Error& e) {
-    throw HttpError(400, "invalid_json", std::string("The body is not valid JSON: ") + e.what());
+    throw HttpError(400, "invalid_json", std::string("The body cannot be read: ") + e.what());
   }
   if (!body.is_object()) throw HttpError(400, "invalid_json", "The body must be a JSON object.");
   return body;

@@ -21,9 +21,20 @@ namespace flux2 {
 
 namespace {
 
+// The error of the command line names folders of this machine, and files that a request may not name.
+std::string named_adapter(const std::string& text, const AppContext& context) {
+  try {
+    return text_of(adapter_by_name(text, "loras", context));
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::NotFound) throw;
+    throw Error(ErrorCode::NotFound, fmt::format("loras: no LoRA is called {}", printable(text.substr(0, text.find(':')))),
+                "GET /api/v1/loras lists the names");
+  }
+}
+
 // A checkpoint of a training run, or an adapter that is registered or in the model folders.
 std::string adapter_setting(const std::string& text, const AssetStore& assets, const AppContext& context) {
-  if (!is_tried_name(text)) return text_of(adapter_by_name(text, "loras", context));
+  if (!is_tried_name(text)) return named_adapter(text, context);
   const TriedAdapter tried = tried_adapter(text, assets.folder());
   return tried.file.string() + (tried.rest.empty() ? ":1" : tried.rest);
 }

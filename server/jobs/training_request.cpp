@@ -125,7 +125,7 @@ void check_dataset_member(const Json& dataset, Problems& problems) {
     if (key == "path" && !value.is_string()) problems.push_back({"dataset.path", "must be a string"});
     if ((key == "config" || key == "general") && !value.is_object()) problems.push_back({"dataset." + key, "must be an object"});
     if (key == "assets" && (!value.is_array() || value.empty() || value.size() > kMostAssets))
-      problems.push_back({"dataset.assets", "must be a list of images"});
+      problems.push_back({"dataset.assets", fmt::format("must be a list of 1 to {} images", kMostAssets)});
   }
   if (ways != 1) problems.push_back({"dataset", "needs one of config, path and assets"});
   if (dataset.contains("config") && dataset.contains("general"))
