@@ -103,8 +103,10 @@ std::vector<InstalledModel> ModelCatalog::adapters() const { return registered(M
 
 ModelFiles ModelCatalog::find(const std::string& name) const {
   const auto unknown = [&](const std::string& why) {
-    const std::string what = name.empty() ? "No model is available: " : "The model \"" + printable(name) + "\" does not exist: ";
-    return HttpError(404, "model_not_found", what + why, "model");
+    const std::string what = name.empty() ? "No model is available: " : "The model \"" + printable(name) + "\" does not exist";
+    // That a name is unknown says no more than the sentence itself.
+    const std::string more = why == "unknown model " + name ? "." : name.empty() ? why : ": " + why;
+    return HttpError(404, "model_not_found", what + more, "model");
   };
   RequestSpec spec;
   if (name.empty()) {
