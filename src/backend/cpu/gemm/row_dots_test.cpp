@@ -1,6 +1,10 @@
 #include "backend/cpu/gemm/row_dots.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -87,6 +91,30 @@ TEST(RowDots, BiasAndScalesOfManyColumns) {
         sum += static_cast<double>(xs[i * static_cast<size_t>(k) + l]) * static_cast<double>(ws[j * static_cast<size_t>(k) + l]);
       ASSERT_NEAR(ys[i * static_cast<size_t>(n) + j], sum, 1e-5) << j;
     }
+}
+
+// The weights end where readable memory ends.
+TEST(RowDots, NothingBehindTheWeightsIsRead) {
+  const TestCpu s(Profile::Fast);
+  if (!s.kernels().row_dots) GTEST_SKIP() << "this processor has no such products";
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (const int64_t k : {32, 96, 128, 160, 256, 480, 2560}) {
+    const Tensor w = block_weight(DType::Q4_0, 1, k), x = noise(*s.stream, DType::F32, {1, k}, 3);
+    const size_t size = (static_cast<size_t>(w.bytes()) + page - 1) / page * page;
+    void* memory = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ASSERT_EQ(mprotect(static_cast<std::byte*>(memory) + size, page, PROT_NONE), 0);
+    std::byte* row = static_cast<std::byte*>(memory) + size - w.bytes();
+    std::memcpy(row, w.data<std::byte>(), static_cast<size_t>(w.bytes()));
+
+    std::vector<int8_t> values(static_cast<size_t>(k));
+    std::vector<float> scales(static_cast<size_t>(k / kDotBlock)), sums(scales.size());
+    quantise_for_dots(x.data<float>(), k, values.data(), scales.data(), sums.data());
+    const DotRow activations = {values.data(), scales.data(), sums.data()};
+    const auto dot = s.kernels().row_dots->q4_0;
+    EXPECT_EQ(dot(row, activations, k), dot(w.data<std::byte>(), activations, k)) << k;
+    munmap(memory, size + page);
+  }
 }
 
 TEST(RowDots, ANoNumberInXReachesTheResult) {
