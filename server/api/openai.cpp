@@ -82,8 +82,8 @@ Job submit_openai(ApiContext& api, const OpenAiRequest& request, const std::stri
   }
 }
 
-void run_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, const Exchange& exchange, OpenAiRequest request,
-                const std::string& kind) {
+void run_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, const Exchange& exchange,
+                const OpenAiRequest& request, const std::string& kind) {
   OpenAiAnswer answer{.output_format = request.output_format,
                       .quality = request.quality,
                       .as_url = request.as_url,
@@ -111,7 +111,7 @@ void generate_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse,
   if (exchange.request().is_multipart) throw HttpError(400, "invalid_content_type", "Send generations as application/json.");
   OpenAiRequest request = parse_openai_request(object_in_body(exchange.request(), api.app));
   choose_openai_model(api, request);
-  run_openai(api, pulse, exchange, std::move(request), "generate");
+  run_openai(api, pulse, exchange, request, "generate");
 }
 
 // The images of a request as "asset:ID".
@@ -191,7 +191,7 @@ void edit_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, con
   choose_openai_model(api, request);
   const EditImages images = http.is_multipart ? images_of_form(http, api.queue.assets()) : images_of_json(body, api);
   const std::string kind = add_images(request, images, api.queue.assets());
-  run_openai(api, pulse, exchange, std::move(request), kind);
+  run_openai(api, pulse, exchange, request, kind);
 }
 
 void vary_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, const Exchange& exchange) {
@@ -206,7 +206,7 @@ void vary_openai(ApiContext& api, const std::shared_ptr<StreamPulse>& pulse, con
   EditImages images = images_of_form(http, api.queue.assets());
   images.mask.reset();
   const std::string kind = add_images(request, images, api.queue.assets());
-  run_openai(api, pulse, exchange, std::move(request), kind);
+  run_openai(api, pulse, exchange, request, kind);
 }
 
 HttpResponse openai_file(ApiContext& api, const std::string& name) {

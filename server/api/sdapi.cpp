@@ -297,7 +297,7 @@ std::string finished(const ToEnlarge& job, const Image& from) {
 std::optional<std::filesystem::path> network_of(const Json& body, const ApiContext& api) {
   const std::string name = sdapi_text(body, "upscaler_1").value_or("None");
   if (name == "None" || name == "Lanczos" || name.empty()) return std::nullopt;
-  const auto file = registered_upscaler(name, api);
+  auto file = registered_upscaler(name, api);
   if (!file)
     throw HttpError(422, "invalid_value", "upscaler_1: unknown upscaler; use Lanczos, None or one of the list /upscalers",
                     "upscaler_1");
