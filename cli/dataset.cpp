@@ -115,7 +115,7 @@ std::string size_text(PixelSize size) { return fmt::format("{}×{}", size.width,
 std::string plural(int64_t count, const std::string& what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
 std::string epoch_text(int64_t batches) {
-  return fmt::format("{} an epoch: as many steps, unless gradients are accumulated or several GPUs share them",
+  return fmt::format("{} per epoch: as many steps, unless gradients are accumulated or several GPUs share them",
                      batches == 1 ? "1 batch" : fmt::format("{} batches", batches));
 }
 

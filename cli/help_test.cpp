@@ -64,6 +64,7 @@ TEST(Help, IsShortUnlessAllIsAskedFor) {
     EXPECT_LE(listed_options(command, true), 20u) << command.name;
     EXPECT_GE(listed_options(command, true), 4u) << command.name;
   }
+  EXPECT_THAT(help_for(*find_command("mask")), HasSubstr("--mask-box X,Y,W,H"));
   const Command& generate = *find_command("generate");
   EXPECT_GE(listed_options(generate, true), 10u);
   const std::string brief = help_for(generate), all = help_for(generate, nullptr, HelpDetail::All);

@@ -205,14 +205,18 @@ std::vector<OptionGroup> mask_options() {
     if (o.name == "grow") o.help = "widen the mask, 0 to 256 (default: 0)";
     if (o.name == "feather") o.help = "soften the edge of the mask, 0 to 256 (default: 0)";
   }
-  return {selection,
-          {"Output",
-           {option("input", 'i'),
-            option("output", 'o', "the mask: white is selected"),
-            {"overlay", 0, "FILE", "the image with the mask over it in red"},
-            option("show"),
-            option("zoom")}},
-          control_group()};
+  std::vector<OptionGroup> groups = {selection,
+                                     {"Output",
+                                      {option("input", 'i', "the image; - reads standard input"),
+                                       option("output", 'o', "the mask: white is selected"),
+                                       {"overlay", 0, "FILE", "the image with the mask over it in red"},
+                                       option("show"),
+                                       option("zoom")}},
+                                     control_group()};
+  set_common(groups,
+             {"mask-box", "mask-wand", "mask-ellipse", "mask-polygon", "mask-color", "mask-from-diff", "mask-text", "mask-invert",
+              "grow", "feather", "input", "output", "overlay", "show", "verbose", "json", "help", "help-all"});
+  return groups;
 }
 
 std::vector<OptionGroup> inspect_options() {

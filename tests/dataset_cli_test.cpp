@@ -61,7 +61,7 @@ TEST_F(DatasetCli, CheckOfAGoodDataset) {
   const Finished finished = flux2({"dataset", "check", "data.json"});
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_THAT(finished.out, HasSubstr("datasets[0]: 3 images in 2 buckets, 2 batches"));
-  EXPECT_THAT(finished.out, HasSubstr("2 batches an epoch"));
+  EXPECT_THAT(finished.out, HasSubstr("2 batches per epoch"));
   const Json result = json({"dataset", "check", "--dataset_config", "data.json", "--musubi"});
   EXPECT_EQ(result["ok"], true);
   EXPECT_EQ(result["batches_per_epoch"], 2);
@@ -241,7 +241,7 @@ TEST_F(DatasetCli, TomlOfMusubiTuner) {
   const Finished finished = flux2({"dataset", "buckets", "data.toml"});
   if (toml_available()) {
     EXPECT_EQ(finished.status, 0) << finished.err;
-    EXPECT_THAT(finished.out, HasSubstr("6 batches an epoch"));
+    EXPECT_THAT(finished.out, HasSubstr("6 batches per epoch"));
   } else {
     EXPECT_EQ(finished.status, 2);
     EXPECT_THAT(finished.err, HasSubstr("use a JSON file with the same keys"));

@@ -461,8 +461,9 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   TrainingRun run(std::move(inputs), options);
   const TrainingRun::Totals totals = run.totals();
   if (front.tell && first) {
-    front.tell(fmt::format("{} images, {} batches an epoch, {} steps an epoch, {} epochs, {} steps in all", data.training_items(),
-                           data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs, totals.steps));
+    front.tell(fmt::format("{} images, {} batches per epoch, {} steps per epoch, {} epoch{}, {} steps in all",
+                           data.training_items(), data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs,
+                           totals.epochs == 1 ? "" : "s", totals.steps));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
     if (image_prompts) {
       front.tell(fmt::format("an {} is trained: {}", image_prompts->config().name(), size));

@@ -28,7 +28,7 @@ class StepCache {
   // the run, the last one being its end.
   StepCache(double tolerance, std::vector<float> sigmas);
 
-  // The velocity of a step [1, I, 128] in F32: computed, or foretold. Steps come in order.
+  // The velocity of a step [1, I, 128] in F32: computed, or predicted. Steps come in order.
   Tensor velocity(size_t step, const std::function<Tensor()>& compute);
 
   const StepCacheUse& use() const { return use_; }

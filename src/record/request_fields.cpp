@@ -648,7 +648,7 @@ std::vector<Field> make_fields() {
        .a1111_key = "Sampler"},
       {.name = "cache",
        .unit = "auto|off|X",
-       .help = "leave out steps whose result can be foretold: auto (the same as 0.1), or the largest relative error X of such a "
+       .help = "skip steps whose result can be predicted: auto (the same as 0.1), or the largest relative error X of such a "
                "step; "
                "about twice as fast from 20 steps on (default: off)",
        .section = "memory",
