@@ -11,13 +11,26 @@ size_t columns(std::string_view utf8) {
       std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-std::string wrapped(std::string_view text, size_t indent, size_t used) {
+namespace {
+
+// Where the first word ends. A quoted part of a command belongs to one word.
+size_t word_end(std::string_view text, bool is_command) {
+  size_t end = 0;
+  for (char quote = 0; end < text.size() && (quote || text[end] != ' '); ++end) {
+    const bool is_quote = is_command && (text[end] == '"' || text[end] == '\'');
+    if (quote ? text[end] == quote : is_quote) quote = quote ? '\0' : text[end];
+  }
+  return end;
+}
+
+// `ending` stands at the end of each line but the last.
+std::string wrapped_words(std::string_view text, bool is_command, std::string_view ending, size_t indent, size_t used) {
   std::string out;
   for (bool first = true; !text.empty(); first = false) {
-    const size_t end = std::min(text.find(' '), text.size());
+    const size_t end = word_end(text, is_command);
     const std::string_view word = text.substr(0, end);
-    if (!first && used + 1 + columns(word) > kHelpWidth) {
-      out += "\n" + std::string(indent, ' ');
+    if (!first && used + 1 + columns(word) + ending.size() > kHelpWidth) {
+      out.append(ending).append("\n").append(indent, ' ');
       used = indent;
     } else if (!first) {
       out += ' ';
@@ -30,27 +43,12 @@ std::string wrapped(std::string_view text, size_t indent, size_t used) {
   return out;
 }
 
+}  // namespace
+
+std::string wrapped(std::string_view text, size_t indent, size_t used) { return wrapped_words(text, false, "", indent, used); }
+
 std::string wrapped_command(std::string_view text, size_t indent, size_t used) {
-  std::string out;
-  for (bool first = true; !text.empty(); first = false) {
-    size_t end = 0;
-    for (char quote = 0; end < text.size() && (quote || text[end] != ' '); ++end) {
-      if (quote ? text[end] == quote : text[end] == '"' || text[end] == '\'') quote = quote ? '\0' : text[end];
-    }
-    const std::string_view word = text.substr(0, end);
-    constexpr size_t kBackslash = 2;  // with its space
-    if (!first && used + 1 + columns(word) + kBackslash > kHelpWidth) {
-      out += " \\\n" + std::string(indent, ' ');
-      used = indent;
-    } else if (!first) {
-      out += ' ';
-      ++used;
-    }
-    out += word;
-    used += columns(word);
-    text = end == text.size() ? std::string_view{} : text.substr(end + 1);
-  }
-  return out;
+  return wrapped_words(text, true, " \\", indent, used);
 }
 
 std::string two_columns(const std::string& left, std::string_view right, size_t indent) {

@@ -14,7 +14,7 @@ enum class Channel { Result, Message };  // standard output and standard error
 
 int descriptor_of(Channel channel);
 bool is_terminal(Channel channel);
-int terminal_columns(Channel channel);  // 0 if it is no terminal, or one that does not say
+int terminal_columns(Channel channel);  // 0 if the channel is not a terminal, or if the terminal does not tell its width
 
 // A text, as visible_text() writes it.
 void write_text(Channel channel, std::string_view text);

@@ -34,7 +34,7 @@ bool is_plain_field(const Field& field) {
   return in(more) || field.project == Field::Always;
 }
 
-// A member whose JSON form differs from the field's own, or that is no field.
+// A member that has another JSON form than its field, or that has no field.
 struct SpecialMember {
   const char* type;   // for the OpenAPI document
   const char* field;  // the field it sets; "" if it sets none

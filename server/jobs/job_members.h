@@ -22,7 +22,7 @@ struct FieldTexts {
   std::string field;
   std::vector<std::string> texts;
 };
-// Nothing if the member sets no field. Throws InvalidArgument if there is no such member or its value is wrong.
+// Returns nothing if the member does not set a field. Throws InvalidArgument if there is no such member or its value is wrong.
 std::optional<FieldTexts> field_texts(const std::string& key, const Json& value);
 
 }  // namespace flux2

@@ -13,7 +13,7 @@ namespace flux2 {
 std::string stored_image(const std::string& text, const std::string& kind, AssetStore& assets, const AppContext& context,
                          const std::string& param);
 
-// The id in "asset:ID", which may have the prefix that clients see; "" if the text is no such name.
+// The id in "asset:ID", without the prefix that clients see; "" if the text is something else.
 std::string asset_id_of(const std::string& text);
 
 }  // namespace flux2

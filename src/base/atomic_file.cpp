@@ -57,7 +57,8 @@ int open_temporary(const fs::path& path, fs::path& name) {
   return -1;
 }
 
-// A rename would replace a device by a file (as root, /dev/null for everybody). Returns -1 if the target is no device or pipe.
+// A rename would replace a device by a file; as root that would break /dev/null for everybody. Returns -1 if the target is a file
+// or does not exist.
 int open_device(const fs::path& path) {
   struct stat target {};
   if (::stat(path.c_str(), &target) != 0 || S_ISREG(target.st_mode)) return -1;
