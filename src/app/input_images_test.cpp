@@ -71,6 +71,23 @@ TEST_F(References, DecideTheSizeUnlessOneIsGiven) {
   EXPECT_THAT(refusal({"-i", a, "--match", "2"}), HasSubstr("reference 2 does not exist; the number of references is 1"));
 }
 
+TEST_F(References, AMatchAndASizeContradictEachOther) {
+  const std::string a = file("a.png", 96, 128);
+  EXPECT_EQ(refusal({"-i", a, "--match", "1", "--size", "256"}), "--match 1 and --size both set the size of the image");
+  EXPECT_EQ(refusal({"-i", a, "--match", "1", "--height", "256"}), "--match 1 and --height both set the size of the image");
+  // Defaults, such as configuration and the record of an image that is taken as a pattern, give way to what is asked for.
+  const auto width = [&](std::vector<std::string> words, std::vector<std::string> defaults) {
+    SettingLayer below = layer_of_words(defaults);
+    for (auto& [name, setting] : below) setting.is_default = true;
+    Settings settings;
+    settings.add(layer_of_words(words));
+    settings.add(below);
+    return resolve(spec_of(settings), ModelFiles{}).request.width;
+  };
+  EXPECT_EQ(width({"-i", a, "--match", "1"}, {"--size", "256"}), 96);
+  EXPECT_EQ(width({"-i", a, "--size", "256"}, {"--match", "1"}), 256);
+}
+
 TEST_F(References, AreScaledToTheLimit) {
   const std::string a = file("a.png", 512, 512);
   const auto width = [&](std::vector<std::string> words) {

@@ -1,5 +1,6 @@
 #include "app/picture_writer.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -7,6 +8,7 @@
 #include "app/latent_files.h"
 #include "app/output_name.h"
 #include "base/atomic_file.h"
+#include "base/error.h"
 #include "weights/safetensors_writer.h"
 
 namespace flux2 {
@@ -64,14 +66,20 @@ std::string without_tokens(const std::string& target) {
   return slash == target.npos ? "x" : target.substr(0, slash + 1) + "x";
 }
 
+// The format that an extension stands for; none if it is no image's.
+std::optional<ImageFormat> known_format(const std::string& extension) {
+  try {
+    return format_from_name(extension);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 PictureWriter::PictureWriter(const RequestSpec& spec, ToStandardOutput to_standard_output)
     : spec_(spec), to_standard_output_(std::move(to_standard_output)) {
-  metadata_ = MetadataChoice::parse(spec.metadata.value_or("a1111,json"));
-  metadata_.is_private = spec.is_private.value_or(false);
-  const bool anything = metadata_.a1111 || metadata_.json || metadata_.comfy;
-  metadata_.provenance = anything || !spec.no_provenance.value_or(false);
+  metadata_ = chosen_metadata(spec);
   options_.quality = static_cast<int>(spec.quality.value_or(95));
   rounding_ = spec.rounding == "trunc" ? Rounding::Trunc : Rounding::Nearest;
   writes_image_ = spec.output_type != "latent";
@@ -89,11 +97,16 @@ std::string PictureWriter::latents_target(const std::string& target) const {
 
 ImageFormat PictureWriter::format_for(const std::string& target) const {
   if (!writes_image_) return ImageFormat::Png;  // nobody asks
-  if (spec_.format) return format_from_name(*spec_.format);
-  const std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
+  std::string extension = target.ends_with('/') || target == "-" ? "" : fs::path(target).extension().string();
   std::error_code ignored;
-  if (extension.empty() || extension.find('{') != extension.npos || fs::is_directory(target, ignored)) return ImageFormat::Png;
-  return format_from_name(extension);
+  if (extension.find('{') != extension.npos || fs::is_directory(target, ignored)) extension.clear();
+  if (!spec_.format) return extension.empty() ? ImageFormat::Png : format_from_name(extension);
+  const ImageFormat asked = format_from_name(*spec_.format), named = known_format(extension).value_or(asked);
+  if (named == asked) return asked;
+  if (!spec_.is_asked("format")) return named;  // a configured format is for images whose name does not tell
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("{} {} contradicts the file name {}", spec_.origin("format"), *spec_.format, target),
+              Hint(fmt::format("end the name with .{}, or leave out {{0}}", name_of(asked)), {unset_option("format")}));
 }
 
 void PictureWriter::expect(const std::string& target, int pictures) { targets_[target].expected += pictures; }

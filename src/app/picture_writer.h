@@ -61,7 +61,8 @@ class PictureWriter {
   // Saves an image file that was encoded elsewhere, in the format that format_for() names.
   std::filesystem::path write_encoded(std::span<const std::byte> bytes, const GenerationRecord& record,
                                       const std::string& target);
-  ImageFormat format_for(const std::string& target) const;  // from the request, else from the target's extension
+  // From the request, else from the target's extension. Throws InvalidArgument if they contradict each other.
+  ImageFormat format_for(const std::string& target) const;
 
   Image image_of(const Picture& picture) const;  // in 8 bits, rounded as the request says; empty if only latents are written
   // The file that the next image for this target gets.

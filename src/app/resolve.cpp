@@ -101,7 +101,14 @@ PictureSize size_of_reference(const GivenPicture& reference, const Log& log) {
 PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, const std::vector<GivenPicture>& references,
                         const Log& log) {
   const bool no_match = spec.match == "off";
-  if (spec.match && !no_match) {
+  const bool asked = spec.is_asked("width") || spec.is_asked("height");
+  // A size that is asked for is more than a configured match; both asked for contradict each other.
+  if (spec.match && !no_match && (spec.is_asked("match") || !asked)) {
+    if (asked)
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{} {} and {} both set the size of the image", spec.origin("match"), *spec.match,
+                              spec.origin(spec.is_asked("width") ? "width" : "height")),
+                  "leave one of them out");
     check(!references.empty(), "{}: no reference image is given", spec.origin("match"));
     const auto index = static_cast<size_t>(std::stoi(*spec.match));
     check(index <= references.size(), "{}: reference {} does not exist; the number of references is {}", spec.origin("match"),
@@ -109,7 +116,6 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
     return size_of_reference(references[index - 1], log);
   }
   // A configured size or a preset applies to images without references.
-  const bool asked = spec.is_asked("width") || spec.is_asked("height");
   const bool configured = (spec.width || spec.height) && !spec.preset;
   if (!references.empty() && !no_match && !asked && !configured) return size_of_reference(references[0], log);
   const PictureSize wanted{static_cast<int>(spec.width.value_or(defaults.width)),
@@ -180,6 +186,18 @@ WatermarkBits chosen_watermark(const RequestSpec& spec, int width, int height, c
   return {};
 }
 
+MetadataChoice chosen_metadata(const RequestSpec& spec) {
+  MetadataChoice choice = MetadataChoice::parse(spec.metadata.value_or("a1111,json"));
+  choice.is_private = spec.is_private.value_or(false);
+  const bool anything = choice.a1111 || choice.json || choice.comfy;
+  if (anything && spec.no_provenance.value_or(false) && spec.is_asked("no_provenance"))
+    throw Error(ErrorCode::InvalidArgument,
+                spec.origin("no_provenance") + ": the other metadata would still say that a model generated the image",
+                Hint("use it together with {0}", {set_option("metadata", "none")}));
+  choice.provenance = anything || !spec.no_provenance.value_or(false);
+  return choice;
+}
+
 ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& model, const Log& log, InputImages& images) {
   const ModelDefaults& defaults = model.defaults;
   ResolvedRequest resolved;
@@ -244,6 +262,7 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
 ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path, const Log& log) {
   check(spec.output_type.value_or("images") == "images", "{}: saved latents are decoded to images only",
         spec.origin("output_type"));
+  chosen_metadata(spec);
   SavedLatents saved = read_latents(path, log);
   ResolvedRequest resolved;
   resolved.spec = spec;
@@ -262,6 +281,7 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task, const Log& log, InputImages* images,
                         const Limits& limits) {
   check_request_limits(spec, limits);
+  chosen_metadata(spec);
   InputImages own(log, {}, limits);
   InputImages& shared = images ? *images : own;
   const auto noted = [&](ResolvedRequest resolved) {

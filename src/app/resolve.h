@@ -13,6 +13,7 @@
 #include "model/image_prompt.h"
 #include "pipeline/request.h"
 #include "record/generation_record.h"
+#include "record/picture_metadata.h"
 
 namespace flux2 {
 
@@ -52,6 +53,10 @@ struct ResolvedRequest {
 // if the request cannot be fulfilled or asks for more than the limits allow.
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
                         InputImages* images = nullptr, const Limits& limits = {});
+
+// What the files of its images say about themselves. Throws InvalidArgument if the request asks to leave out the mark of
+// generated images but not the other metadata, which would say the same.
+MetadataChoice chosen_metadata(const RequestSpec& spec);
 
 // A request that decodes saved latents.
 ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path, const Log& log = {});

@@ -1,0 +1,53 @@
+#include "app/picture_writer.h"
+
+#include <gtest/gtest.h>
+
+#include "app/test_words.h"
+#include "base/error.h"
+
+namespace flux2 {
+namespace {
+
+std::string refusal(const std::vector<std::string>& words, const std::string& target) {
+  try {
+    PictureWriter(spec_of_words(words)).format_for(target);
+  } catch (const Error& e) {
+    return std::string(e.what()) + " | " + e.hint().plain();
+  }
+  return "";
+}
+
+TEST(PictureWriter, TakesTheFormatFromTheRequestOrTheName) {
+  const auto format = [](const std::vector<std::string>& words, const std::string& target) {
+    return PictureWriter(spec_of_words(words)).format_for(target);
+  };
+  EXPECT_EQ(format({}, "x.jpg"), ImageFormat::Jpeg);
+  EXPECT_EQ(format({}, "folder/"), ImageFormat::Png);
+  EXPECT_EQ(format({"--format", "jpg"}, "folder/"), ImageFormat::Jpeg);
+  EXPECT_EQ(format({"--format", "jpg"}, "{seq}.{ext}"), ImageFormat::Jpeg);
+  EXPECT_EQ(format({"--format", "jpg"}, "x.jpeg"), ImageFormat::Jpeg);
+  EXPECT_EQ(format({"--format", "jpg"}, "picture.of.a.fox"), ImageFormat::Jpeg);
+  EXPECT_EQ(format({"--format", "jpg"}, "-"), ImageFormat::Jpeg);
+}
+
+TEST(PictureWriter, RefusesAFormatThatTheNameContradicts) {
+  EXPECT_EQ(refusal({"--format", "jpg"}, "x.png"),
+            "--format jpg contradicts the file name x.png | end the name with .jpg, or leave out format");
+  EXPECT_EQ(refusal({"--format", "jpg", "--output-type", "latent"}, "x.png"), "");
+  RequestSpec configured = spec_of_words({"--format", "jpg"});
+  configured.defaults.insert("format");
+  EXPECT_EQ(PictureWriter(configured).format_for("x.png"), ImageFormat::Png);
+}
+
+TEST(PictureWriter, LeavesOutTheMarkOfGeneratedImagesOnlyWithoutMetadata) {
+  EXPECT_EQ(refusal({"--no-provenance", "--metadata", "none"}, "x.png"), "");
+  EXPECT_EQ(refusal({"--no-provenance"}, "x.png"),
+            "--no-provenance: the other metadata would still say that a model generated the image | use it together with "
+            "metadata=none");
+  RequestSpec configured = spec_of_words({"--no-provenance"});
+  configured.defaults.insert("no_provenance");
+  EXPECT_TRUE(chosen_metadata(configured).provenance);
+}
+
+}  // namespace
+}  // namespace flux2
