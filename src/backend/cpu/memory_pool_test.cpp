@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -60,6 +62,77 @@ TEST(MemoryPool, KeepsLittleMoreThanThePeak) {
   for (size_t mib = 1; mib <= 40; ++mib) {
     const auto block = pool->allocate(mib << 20);
     EXPECT_LE(pool->used_bytes() + pool->cached_bytes(), pool->peak_bytes() + pool->peak_bytes() / 8);
+  }
+}
+
+TEST(MemoryPool, FreedNeighboursServeALargerRequest) {
+  const auto pool = std::make_shared<MemoryPool>();
+  void* const whole = pool->allocate(8 << 20).get();
+  {
+    auto a = pool->allocate(2 << 20), b = pool->allocate(2 << 20), c = pool->allocate(4 << 20);
+    EXPECT_EQ(pool->cached_bytes(), 0u) << "all three are cut out of one region";
+    b.reset(), a.reset();  // b joins neither neighbour, a joins b
+    EXPECT_EQ(pool->allocate(4 << 20).get(), whole);
+  }
+  EXPECT_EQ(pool->allocate(8 << 20).get(), whole);
+  EXPECT_EQ(pool->cached_bytes(), size_t{8} << 20);
+}
+
+TEST(MemoryPool, FreeRegionsMakeRoomForALargerOne) {
+  const auto pool = std::make_shared<MemoryPool>();
+  { const auto a = pool->allocate(4 << 20), b = pool->allocate(4 << 20), c = pool->allocate(8 << 20); }
+  const auto kept = pool->allocate(1 << 20);  // in one of the regions of 4 MiB, which then has to stay
+  const auto large = pool->allocate(12 << 20);
+  EXPECT_EQ(pool->used_bytes(), size_t{13} << 20);
+  EXPECT_LE(pool->used_bytes() + pool->cached_bytes(), size_t{18} << 20) << "16 MiB were in use, and an eighth may be kept";
+}
+
+TEST(MemoryPool, ManySmallBlocksShareARegion) {
+  const auto pool = std::make_shared<MemoryPool>();
+  std::vector<std::shared_ptr<void>> blocks;
+  blocks.reserve(1000);
+  for (int i = 0; i < 1000; ++i) blocks.push_back(pool->allocate(1000));
+  EXPECT_EQ(pool->used_bytes() + pool->cached_bytes(), size_t{1} << 20);
+}
+
+// A server runs batches of several sizes in turn for weeks. Blocks differ in size and live for different times.
+TEST(MemoryPool, RepeatedWorkTakesNothingMoreFromTheSystem) {
+  const auto pool = std::make_shared<MemoryPool>();
+  size_t held = 0;
+  for (int round = 0; round < 40; ++round) {
+    std::mt19937_64 random(static_cast<uint64_t>(round % 5));  // five kinds of batches
+    std::vector<std::shared_ptr<void>> blocks;
+    for (int i = 0; i < 300; ++i) {
+      blocks.push_back(pool->allocate((1 + random() % 64) << (10 + round % 5 + static_cast<int>(random() % 3))));
+      if (blocks.size() > 12) blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(random() % blocks.size()));
+    }
+    const size_t total = pool->used_bytes() + pool->cached_bytes();
+    if (round >= 20) {
+      EXPECT_LE(total, pool->peak_bytes() + pool->peak_bytes() / 2) << "gaps between blocks";
+      EXPECT_EQ(total, held) << "round " << round;
+    }
+    held = total;
+  }
+}
+
+TEST(MemoryPool, BlocksNeverOverlap) {
+  const auto pool = std::make_shared<MemoryPool>();
+  std::mt19937_64 random(7);
+  struct Held {
+    std::shared_ptr<void> block;
+    size_t bytes;
+    uint8_t value;
+  };
+  std::vector<Held> all;
+  for (int i = 0; i < 3000; ++i) {
+    const size_t bytes = 1 + random() % (i % 10 == 0 ? 1 << 20 : 10'000);
+    all.push_back({pool->allocate(bytes), bytes, static_cast<uint8_t>(i)});
+    std::memset(all.back().block.get(), all.back().value, bytes);
+    if (all.size() <= 20) continue;
+    const auto leaves = all.begin() + static_cast<std::ptrdiff_t>(random() % all.size());
+    const auto* values = static_cast<const uint8_t*>(leaves->block.get());
+    ASSERT_TRUE(std::all_of(values, values + leaves->bytes, [&](uint8_t v) { return v == leaves->value; })) << "block " << i;
+    all.erase(leaves);
   }
 }
 
