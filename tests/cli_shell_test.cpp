@@ -171,6 +171,11 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
   EXPECT_THAT(piped.out, HasSubstr("$2  x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.err, HasSubstr("\"nonsense\" is not a command"));
+  for (const char* command : {"source", "load"}) {  // a name without a dot is a file too
+    const Finished missing = flux2({"shell"}, std::string(command) + " nofile\n");
+    EXPECT_THAT(missing.err, HasSubstr("cannot open nofile"));
+    EXPECT_EQ(missing.out, "");
+  }
   EXPECT_EQ(bytes("kept.txt"), "prompt=\"a red circle\"\nseed=3\nsteps=1\n");
   // Without a terminal and without arguments, the program prints help.
   EXPECT_EQ(flux2({}).status, 2);

@@ -46,6 +46,7 @@ struct ShellCommands {
   }
   static bool maybe_number(const Words& a) { return a.empty() || (a.size() == 1 && is_number(a[0])); }
   static bool number_first(const Words& a) { return !a.empty() && is_number(a[0]); }
+  static bool one(const Words& a) { return a.size() == 1; }
   static bool path(const Words& a) { return a.size() == 1 && a[0].find_first_of("./") != std::string::npos; }
   static bool maybe_picture_and_path(const Words& a) { return path(a) || (a.size() == 2 && picture_number(a[0])); }
   static bool maybe_key(const Words& a) {
@@ -92,7 +93,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"explore", "N [PROMPT]", "generate N small images with different seeds", number_first, explore},
       {"use", "$N", "use all settings of an image", picture, use},
       {"save", "[$N] PATH", "copy an image to a file; without $N, the last one", maybe_picture_and_path, save},
-      {"load", "PATH", "add an image file as the next $N", path, load},
+      {"load", "PATH", "add an image file as the next $N", one, load},
       {"refs", "", "list the images", none, refs},
       {"model", "[ID|PATH]", "show the model, or use another one", at_most_one, model},
       {"open", "[$N]", "open an image in the desktop's viewer", maybe_picture, open},
@@ -101,7 +102,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"plan", "", "forecast memory and time", none, plan},
       {"time", "", "show how long the last run took", none, time},
       {"write", "FILE", "save the settings as key=value lines", path, write},
-      {"source", "FILE", "run the lines of a file", path, source},
+      {"source", "FILE", "run the lines of a file", one, source},
       {"lora", "[FILE[:W]…]", "show the adapters, or use others; `lora none` removes them", any, lora},
       {"rewrite", "", "let a language model rewrite the prompt (upsample=…); an empty line then uses it", none, rewrite},
       {"elements", "", nullptr, none, later},
