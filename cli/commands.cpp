@@ -52,7 +52,7 @@ const std::vector<Command>& commands() {
        {},
        "forecast the memory and time of a request without running it",
        "[PROMPT] [options of generate]",
-       generate_options,
+       plan_options,
        {"flux2 plan -m flux.2-klein-9b \"a lighthouse\" --size 1024", "flux2 plan \"a fox\" --quant int8 --batch 4 --device cpu",
         "flux2 plan --json \"a fox\""},
        run_plan,

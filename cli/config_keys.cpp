@@ -37,7 +37,7 @@ const std::vector<std::string>& config_keys() {
     std::set<std::string> all = {"models.paths"};
     for (const LimitField& limit : limit_fields()) all.insert(std::string(kLimits) + limit.name);
     for_each_field([&](const Field& field) {
-      if (!field.later) all.insert(config_key(field));
+      if (!field.later && !field.help.empty()) all.insert(config_key(field));
     });
     return std::vector<std::string>(all.begin(), all.end());
   }();

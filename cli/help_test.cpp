@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 #include "cli/help_text.h"
+#include "cli/options.h"
 #include "cli/topics.h"
 
 namespace flux2 {
@@ -77,6 +80,24 @@ TEST(Help, IsShortUnlessAllIsAskedFor) {
     for (const OptionSpec& option : group.options) EXPECT_TRUE(!option.is_listed() || all.find("--" + option.name) != all.npos);
   EXPECT_LT(overview().size(), overview(HelpDetail::All).size());
   for (const Command& command : commands()) EXPECT_THAT(overview(), HasSubstr(command.name));
+}
+
+TEST(Help, PlanListsWhatAForecastUses) {
+  const auto found = std::find_if(commands().begin(), commands().end(), [](const Command& c) { return c.name == "plan"; });
+  ASSERT_NE(found, commands().end());
+  const std::string all = help_for(*found, nullptr, HelpDetail::All);
+  for (const char* used : {"--size", "--quant", "--batch", "--hires"}) EXPECT_THAT(all, HasSubstr(used));
+  for (const char* unused : {"--output ", "--show", "--format", "--dry-run", "--metadata"})
+    EXPECT_THAT(all, Not(HasSubstr(unused)));
+  // They are taken all the same, so that the command of an image becomes that of its forecast.
+  EXPECT_NO_THROW(parse_arguments(plan_options(), {}, {"a fox", "-o", "x.png", "--show", "auto"}));
+}
+
+TEST(Help, TheMaskServiceHasOneName) {
+  for (const Command& command : commands()) EXPECT_THAT(help_for(command, nullptr, HelpDetail::All), Not(HasSubstr("sam-url")));
+  EXPECT_NO_THROW(parse_arguments(serve_options(), {}, {"--sam-url", "off"}));
+  EXPECT_TRUE(is_config_key("serve.sam-url"));
+  EXPECT_TRUE(is_config_key("masks.mask-service"));
 }
 
 TEST(Help, TopicsAreMadeFromTheTables) {

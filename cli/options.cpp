@@ -378,6 +378,7 @@ std::vector<OptionGroup> serve_options() {
                            "model_roots",
                            "preempt_wait",
                            "trash_days",
+                           "mask_service",
                            "sam_url",
                            "data",
                            "database",

@@ -62,6 +62,7 @@ void set_common(std::vector<OptionGroup>& groups, const std::vector<std::string>
 std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> shell_options();
 std::vector<OptionGroup> grid_options();
+std::vector<OptionGroup> plan_options();
 std::vector<OptionGroup> verify_options();
 std::vector<OptionGroup> mask_options();
 std::vector<OptionGroup> upscale_options();

@@ -192,10 +192,7 @@ const std::vector<Field>& program_fields() {
        .section = "serve",
        .low = 0,
        .high = 1e6},
-      {.name = "sam_url",
-       .unit = "URL|off",
-       .help = "the service that makes masks from points and words, another process (default: http://127.0.0.1:8001)",
-       .section = "serve"},
+      {.name = "sam_url", .unit = "URL|off", .section = "serve"},  // another name of mask_service
       {.name = "trash_days",
        .type = T::Integer,
        .unit = "DAYS",

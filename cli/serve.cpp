@@ -87,7 +87,9 @@ ServerOptions server_options(const Invocation& run) {
   options.page = s.text("ui");
   options.run_jobs = !s.flag("no-worker");
   for (const std::string& folder : texts(s, "model-roots")) options.model_roots.emplace_back(folder);
-  if (const std::string masks = s.text("sam-url"); !masks.empty()) options.mask_service = masks == "off" ? "" : masks;
+  const bool other_name = s.is_asked("sam-url") && !s.is_asked("mask-service");
+  const std::string masks = other_name ? s.text("sam-url") : s.text("mask-service", s.text("sam-url"));
+  if (!masks.empty()) options.mask_service = masks == "off" ? "" : masks;
   options.trash_kept = std::chrono::hours(24 * s.integer("trash-days", 0, 36'500).value_or(30));
   options.preempt_wait = std::chrono::milliseconds(std::llround(1000 * s.number("preempt-wait", 0, 1e6).value_or(30)));
   return options;

@@ -27,7 +27,22 @@ std::vector<OptionGroup> without(std::vector<OptionGroup> groups, const std::vec
   return groups;
 }
 
+// Takes these options as before, so that "generate" can be replaced with another command, but does not list them.
+void hide(std::vector<OptionGroup>& groups, const std::vector<std::string>& names) {
+  for (OptionGroup& group : groups)
+    for (OptionSpec& option : group.options)
+      if (std::find(names.begin(), names.end(), option.name) != names.end()) option.help.clear();
+}
+
 }  // namespace
+
+std::vector<OptionGroup> plan_options() {
+  std::vector<OptionGroup> groups = generate_options();
+  hide(groups, {"output",      "format", "quality", "rounding",    "metadata",          "private",   "no-provenance",
+                "sidecar",     "show",   "zoom",    "show-steps",  "preview-file",      "preview",   "watermark",
+                "latents-out", "trace",  "dry-run", "save-merged", "save-merged-model", "moderation"});
+  return groups;
+}
 
 std::vector<OptionGroup> grid_options() {
   const OptionGroup axes = {

@@ -1,5 +1,7 @@
 #include "app/resolve_inpaint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -60,6 +62,11 @@ Image mask_for(const Image& canvas, const PictureRecord& name, const GivenPictur
 // What a mask service finds in the image.
 void add_service_mask(Image& mask, const Image& canvas, const RequestSpec& spec) {
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  if (spec.mask_service == "off")
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{} needs a mask service, and {} is off", spec.origin(spec.mask_text ? "mask_text" : "mask_points"),
+                            spec.origin("mask_service")),
+                Hint("name its address with {0}", {set_option("mask_service", "URL")}));
   const MaskService service(spec.mask_service.value_or(kMaskService), http_settings(environment));
   const auto add = [&](const Image& found) {
     for (size_t i = 0; i < mask.pixels.size(); ++i) mask.pixels[i] = std::max(mask.pixels[i], found.pixels[i]);

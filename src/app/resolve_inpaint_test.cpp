@@ -184,6 +184,8 @@ TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 is outside"));
   EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));
+  EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door", "--mask-service", "off"}),
+              HasSubstr("--mask-text needs a mask service, and --mask-service is off"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door", "--mask-service", "http://127.0.0.1:1"}),
               HasSubstr("--mask-text: the mask service cannot be used"));
 }

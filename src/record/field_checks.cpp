@@ -61,6 +61,9 @@ void check_margins(const std::string& text) {
 }
 
 void check_url(const std::string& text) { parse_url(text); }
+void check_url_or_off(const std::string& text) {
+  if (text != "off") parse_url(text);
+}
 void check_json_object(const std::string& text) {
   const auto json = try_parse_json(text);
   check(json && json->is_object(), "\"{}\" is not a JSON object", printable(text));

@@ -22,6 +22,7 @@ void check_image_prompt_text(const std::string& text);
 void check_variation(const std::string& text);
 void check_margins(const std::string& text);
 void check_url(const std::string& text);
+void check_url_or_off(const std::string& text);
 void check_json_object(const std::string& text);
 void check_crop(const std::string& text);
 void check_tile(const std::string& text);

@@ -22,6 +22,11 @@ std::string joined(const std::vector<std::string>& texts) { return fmt::format("
 template <class N>
 N number_within(const Field& field, const std::string& text, const std::string& origin, const char* kind) {
   const auto value = number_from_text<N>(text);
+  if (field.limited) {  // the check of the limits says how many are allowed
+    check(value.has_value(), "{}: \"{}\" is not {}", origin, printable(text), kind);
+    check(static_cast<double>(*value) >= field.low, "{}: \"{}\" is less than {}", origin, printable(text), field.low);
+    check(static_cast<double>(*value) <= field.high, "{}: \"{}\" is too large", origin, printable(text));
+  }
   if (!value || !(static_cast<double>(*value) >= field.low && static_cast<double>(*value) <= field.high))
     fail(ErrorCode::InvalidArgument, "{}: \"{}\" is not {} from {} to {}", origin, printable(text), kind, field.low, field.high);
   return *value;
