@@ -47,7 +47,11 @@ HttpResponse native_error(const HttpError& error, const std::string& request_id)
   Json body = {{"code", error.code}, {"message", error.what()}};
   Json fields = Json::array();
   for (const auto& field : error.fields) fields.push_back({{"path", field.path}, {"message", field.message}});
-  if (fields.empty() && !error.param.empty()) fields.push_back({{"path", error.param}, {"message", error.what()}});
+  if (fields.empty() && !error.param.empty()) {
+    std::string message = error.what();
+    if (message.starts_with(error.param + ": ")) message.erase(0, error.param.size() + 2);
+    fields.push_back({{"path", error.param}, {"message", std::move(message)}});
+  }
   if (!fields.empty()) body["fields"] = std::move(fields);
   if (!error.hint.empty()) body["hint"] = error.hint;
   body["request_id"] = request_id;

@@ -25,6 +25,9 @@ TEST(HttpErrors, NativeListsAllProblems) {
             R"("hint":"see /api/v1/openapi.json","request_id":"req_1"}})");
   EXPECT_EQ(error_response(Family::Native, HttpError(404, "not_found", "no"), "r").body,
             R"({"error":{"code":"not_found","message":"no","request_id":"r"}})");
+  EXPECT_EQ(error_response(Family::Native, HttpError(400, "invalid_value", "width: too small", "width"), "r").body,
+            R"({"error":{"code":"invalid_value","message":"width: too small","fields":[{"path":"width","message":"too small"}],)"
+            R"("request_id":"r"}})");
 }
 
 TEST(HttpErrors, OpenAiBodyAndRetryRules) {

@@ -53,6 +53,13 @@ void require_images(const Json& request, const std::string& kind, bool elements_
   }
 }
 
+// "count: 100000 images; the limit is 16" is about the member `count`.
+HttpError::FieldProblem problem_of(const Error& error, const Json& request) {
+  const std::string message = error.what(), name = message.substr(0, message.find(": "));
+  if (name.size() == message.size() || !request.contains(name)) return {"", message};
+  return {name, message.substr(name.size() + 2)};
+}
+
 uint64_t random_seed() {
   std::random_device device;
   return std::uniform_int_distribution<uint64_t>(0, 0xffffffffu)(device);
@@ -71,9 +78,13 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
   for (const auto& [key, value] : checked.items()) {
     if (key == kResolution && !request.contains(kResolution)) continue;
     try {
-      if (const auto texts = field_texts(key, value))
-        set_value(spec, field(texts->field), parse_value(field(texts->field), texts->texts, key));
-      if (key == "regions") spec.region = region_texts(value);
+      if (const auto texts = field_texts(key, value)) {
+        const Field& f = field(texts->field);
+        set_value(spec, f, parse_value(f, texts->texts, key));
+        if (f.type == FieldType::Size) spec.origins["width"] = spec.origins["height"] = key;
+        else spec.origins[f.name] = key;
+      }
+      if (key == "regions") spec.region = region_texts(value), spec.origins["region"] = key;
     } catch (const Error& e) {
       std::string message = e.what();
       if (message.starts_with(key + ": ")) message.erase(0, key.size() + 2);
@@ -87,18 +98,18 @@ Json check_job_request(const Json& request, const std::string& kind, AssetStore&
       check_request_limits(spec, context.limits);
       if (checked.contains("references"))
         check_limit("references", checked["references"].size(), static_cast<uint64_t>(context.limits.request.references),
-                    "the request has {} reference images", ErrorCode::InvalidArgument);
+                    "references: {} reference images", ErrorCode::InvalidArgument);
       if (checked.contains("image_prompts"))
         check_limit("references", checked["image_prompts"].size(), static_cast<uint64_t>(context.limits.request.references),
-                    "the request has {} image prompts", ErrorCode::InvalidArgument);
+                    "image_prompts: {} image prompts", ErrorCode::InvalidArgument);
       if (checked.contains("regions")) {
         uint64_t images = 0;
         for_region_images(checked["regions"], [&](Json&, const char*, const std::string&) { ++images; });
-        check_limit("references", images, 2 * static_cast<uint64_t>(context.limits.request.references),
-                    "the regions of the request have {} images", ErrorCode::InvalidArgument);
+        check_limit("references", images, 2 * static_cast<uint64_t>(context.limits.request.references), "regions: {} images",
+                    ErrorCode::InvalidArgument);
       }
     } catch (const Error& e) {
-      problems.push_back({"", e.what()});
+      problems.push_back(problem_of(e, checked));
     }
   if (!problems.empty()) {
     std::vector<std::string> lines;

@@ -200,8 +200,17 @@ TEST_F(JobRequest, UnderstandsTheNamesOfOtherStudios) {
 
 TEST_F(JobRequest, KeepsToTheLimitsOfAServer) {
   EXPECT_THAT(refusal_of({{"prompt", std::string(40000, 'x')}}).what(), HasSubstr("32.0 KiB"));
-  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"count", 1000}}).status, 400);
-  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"width", 100000}, {"height", 64}}).status, 400);
+  // The member as the client calls it is named once.
+  const HttpError count = refusal_of({{"prompt", "x"}, {"count", 1000}});
+  EXPECT_EQ(count.status, 400);
+  EXPECT_STREQ(count.what(), "count: 1000 images; the limit is 16");
+  EXPECT_EQ(count.param, "count");
+  ASSERT_EQ(count.fields.size(), 1u);
+  EXPECT_EQ(count.fields[0].path, "count");
+  EXPECT_EQ(count.fields[0].message, "1000 images; the limit is 16");
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"width", 100000}, {"height", 64}}).param, "width");
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"size", "9000x64"}}).param, "size");
+  EXPECT_EQ(refusal_of({{"prompt", "x"}, {"references", std::vector<std::string>(17, png())}}, "edit").param, "references");
 }
 
 TEST_F(JobRequest, AChoiceIsNamedUnlessItIsOnOrOff) {
