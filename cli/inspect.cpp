@@ -85,7 +85,7 @@ Json picture_json(const std::string& path, const Limits& limits, const std::stri
   const Image image = in_context(path, [&] { return read_image(file->bytes(), {.limits = limits.image}); });
   const ImageMetadata metadata = read_metadata(file->bytes(), limits.image);
   Json json = {{"file", path},
-               {"kind", "picture"},
+               {"kind", "image"},
                {"format", name_of(*sniff_format(file->bytes()))},
                {"width", image.width},
                {"height", image.height}};

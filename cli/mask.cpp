@@ -49,8 +49,9 @@ int run_mask(Invocation& run) {
   if (!overlay.empty()) write_picture(overlay, over);
   if (shows) show_picture(over, run);
   if (run.console.json()) {
-    run.console.result(Json{{"path", output},
-                            {"overlay", overlay},
+    const auto path_or_null = [](const std::string& path) { return path.empty() ? Json() : Json(path); };
+    run.console.result(Json{{"path", path_or_null(output)},
+                            {"overlay", path_or_null(overlay)},
                             {"width", selected.mask.width},
                             {"height", selected.mask.height},
                             {"box", {area->x, area->y, area->width, area->height}},

@@ -45,6 +45,8 @@ TEST_F(CliSelection, MaskWritesWhatIsSelected) {
   const Finished json = flux2({"mask", "disc.png", "--mask-color", "#787878", "--mask-invert", "-o", "same.png", "--json"});
   ASSERT_EQ(json.status, 0) << json.err;
   EXPECT_EQ(parse_json(json.out)["box"], Json({35, 35, 59, 59}));
+  EXPECT_EQ(parse_json(json.out)["path"], "same.png");
+  EXPECT_TRUE(parse_json(json.out)["overlay"].is_null());
   EXPECT_EQ(bytes("same.png"), bytes("mask.png"));
 
   const auto refusal = [&](std::vector<std::string> words) {

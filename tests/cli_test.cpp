@@ -209,6 +209,7 @@ TEST_F(Cli, PromptsComeFromStandardInputAndFiles) {
 TEST_F(Cli, ImagesContainTheirSettings) {
   ASSERT_EQ(generate({"a red circle, \"big\"", "-n", "dark", "-S", "11", "-o", "x.png", "--sidecar"}).status, 0);
   const Json found = parse_json(flux2({"inspect", "--json", "x.png"}).out);
+  EXPECT_EQ(found["kind"], "image");
   EXPECT_EQ(found["source"], "flux2");
   EXPECT_EQ(found["settings"]["seed"], 11);
   EXPECT_EQ(found["settings"]["prompt"], "a red circle, \"big\"");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "image/mask.h"
@@ -163,8 +164,8 @@ Image sdapi_resized(const Image& image, int width, int height, int64_t mode) {
   if (mode == 1) return cover(image, width, height);
   if (mode != 2) return resize(image, width, height);
   const double scale = std::min(static_cast<double>(width) / image.width, static_cast<double>(height) / image.height);
-  const int w = std::clamp(static_cast<int>(image.width * scale + 0.5), 1, width);
-  const int h = std::clamp(static_cast<int>(image.height * scale + 0.5), 1, height);
+  const int w = std::clamp(static_cast<int>(std::lround(image.width * scale)), 1, width);
+  const int h = std::clamp(static_cast<int>(std::lround(image.height * scale)), 1, height);
   return crop_extended(resize(image, w, h), {-(width - w) / 2, -(height - h) / 2, width, height});
 }
 

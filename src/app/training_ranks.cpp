@@ -41,7 +41,9 @@ std::shared_ptr<StreamCommunicator> open_gradient_sums(const TrainOptions& optio
   const DeviceSums sums = open_device_sums(*group, offer, seconds_of_patience(options));
   if (!sums.communicator && options.ddp_backend == "nccl") refuse_nccl(sums.problem);
   if (group->rank() != 0) return sums.communicator;
-  if (sums.communicator) log.info("gradients are summed by {} over {} GPU(s)", sums.communicator->name(), group->size());
+  if (sums.communicator)
+    log.info("gradients are summed by {} over {} {}", sums.communicator->name(), group->size(),
+             group->size() == 1 ? "GPU" : "GPUs");
   else if (!stream->device().is_host()) log.warn("gradients are summed on the host, which is slower: {}", sums.problem);
   return sums.communicator;
 }

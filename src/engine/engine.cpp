@@ -39,7 +39,8 @@ std::shared_ptr<Device> open_device(const EngineOptions& options) {
     check(parsed.ec == std::errc() && parsed.ptr == end, "device \"{}\" is not one of auto, cpu, cuda, cuda:N", name);
   }
   if (gpu_count() > 0 && index >= gpu_count())
-    fail(ErrorCode::Device, "cuda:{} does not exist: this machine has {} GPU(s)", index, gpu_count());
+    fail(ErrorCode::Device, "cuda:{} does not exist: this machine has {} {}", index, gpu_count(),
+         gpu_count() == 1 ? "GPU" : "GPUs");
   return open_gpu(index, plans, options.memory_limit);
 }
 
