@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/progress_display.h"
 #include "cli/train_arguments.h"
+#include "cli/train_messages.h"
 #include "cli/training_display.h"
 #include "cli/user_input.h"
 #include "train/log/report.h"
@@ -43,6 +44,16 @@ std::vector<std::string> own_command_line() {
   return words;
 }
 
+// Calls f. The errors of its options name them as the command line does.
+template <class F>
+auto naming_options(F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    throw Error(e.code(), with_option_names(e.what()), e.hint());
+  }
+}
+
 int run_train_report(Invocation& run) {
   check(run.positional.size() == 1, "train report needs the output folder of a training run");
   const std::filesystem::path folder = run.positional[0];
@@ -58,7 +69,8 @@ int run_train_report(Invocation& run) {
 }
 
 int run_plan_train(Invocation& run) {
-  const TrainingForecast f = plan_training(training_request(run.settings), given_train_options(run), run);
+  const TrainingForecast f =
+      naming_options([&] { return plan_training(training_request(run.settings), given_train_options(run), run); });
   const TrainingMemory& m = f.memory;
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
   if (run.console.json()) {
@@ -184,7 +196,7 @@ int run_train(Invocation& run) {
   std::unique_ptr<LocalRanks> others;
   if (const auto ranks = given.find("ranks"); ranks != given.end() && !rank_from_environment()) {
     TrainOptions parsed;
-    set_train_option(parsed, *find_train_field("ranks"), ranks->second);
+    naming_options([&] { set_train_option(parsed, *find_train_field("ranks"), ranks->second); });
     if (parsed.ranks > 1) others = start_local_ranks(own_command_line(), static_cast<int>(parsed.ranks));
   }
   std::signal(SIGUSR1, [](int) { save_asked = 1; });
@@ -209,7 +221,7 @@ int run_train(Invocation& run) {
     display.finish();
     run.console.note(line);
   };
-  const TrainingResult result = train(training_request(run.settings), given, run, front, place);
+  const TrainingResult result = naming_options([&] { return train(training_request(run.settings), given, run, front, place); });
   if (others) others->wait();
   display.finish();
   run.console.clear_status();

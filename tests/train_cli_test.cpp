@@ -15,6 +15,7 @@ namespace flux2::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class Train : public Cli {
  protected:
@@ -225,7 +226,8 @@ TEST_F(Train, MistakesAreNamed) {
     EXPECT_EQ(done.status, 2) << done.err;
     EXPECT_THAT(done.err, HasSubstr(sentence));
   };
-  mistake({"--network_dim", "0"}, "network_dim must be at least 1");
+  mistake({"--network_dim", "0"}, "flux2: --network_dim must be at least 1");
+  mistake({"--network_dim", "few"}, "flux2: --network_dim: \"few\" is not a whole number");
   mistake({"--network_args", "rank_dropuot=0.1"}, "rank_dropout");
   mistake({"--optimizer_type", "adamv"}, "adamw");
   mistake({"--lr_scheduler", "cosin"}, "cosine");
@@ -237,6 +239,7 @@ TEST_F(Train, MistakesAreNamed) {
   write("data.json",
         R"({"general": {"resolution": 64, "caption_extension": ".txt"}, "datasets": [{"image_directory": "nothing"}]})");
   mistake({}, "nothing");
+  EXPECT_THAT(flux2({"train", "nofile.toml"}).err, StartsWith("flux2: cannot open nofile.toml: "));  // named once
 }
 
 TEST_F(Train, AStateOfAnotherRunIsRefused) {

@@ -71,20 +71,23 @@ const Field* model_setting(const std::string& name) {
   return field && (field->chooses_model || field->loads_model) ? field : nullptr;
 }
 
+// `where` is the file that sets them; empty for options of the request itself.
 void apply(const GivenTrainOptions& values, const std::string& where, TrainOptions& options) {
   std::vector<std::string> names;
   for (const TrainField& f : train_fields()) names.push_back(f.name);
   for (const IgnoredTrainOption& o : ignored_train_options()) names.push_back(o.name);
   for (const auto& [name, texts] : values) {
     if (const TrainField* field = find_train_field(name)) {
-      in_context(where, [&, &t = texts] { set_train_option(options, *field, t); });
+      if (where.empty()) set_train_option(options, *field, texts);
+      else in_context(where, [&, &t = texts] { set_train_option(options, *field, t); });
       continue;
     }
+    const std::string prefix = where.empty() ? "" : where + ": ";
     for (const IgnoredTrainOption& o : ignored_train_options())
-      check(!o.refused || o.name != name, "{}: {} is not supported: {}", where, name, o.reason);
+      check(!o.refused || o.name != name, "{}{} is not supported: {}", prefix, name, o.reason);
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const std::string near = nearest_word(name, names);
-    throw Error(ErrorCode::InvalidArgument, fmt::format("{}: unknown option \"{}\"", where, name),
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{}unknown option \"{}\"", prefix, name),
                 near.empty() ? Hint() : Hint(fmt::format("did you mean {}?", near)));
   }
 }
@@ -182,7 +185,7 @@ TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidde
     apply(values, "preset " + preset, options);
   }
   if (!file.empty()) apply(file, given.at("config_file").back(), options);
-  apply(given, "training", options);
+  apply(given, "", options);
   if (!options.train.empty()) options.full = true;
   std::vector<std::string> names;
   for (const GivenTrainOptions* values : {static_cast<const GivenTrainOptions*>(&file), &given})

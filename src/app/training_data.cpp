@@ -165,7 +165,8 @@ Json read_json_or_toml(const fs::path& path) {
   const std::string extension = path.extension().string();
   check(extension == ".json" || extension == ".toml", "{}: the file must end in .json or .toml", path.string());
   if (extension == ".json") return read_json(path);
-  return in_context(path.string(), [&] { return json_of_toml(read_text_file(path)); });
+  const std::string text = read_text_file(path);  // its errors name the file
+  return in_context(path.string(), [&] { return json_of_toml(text); });
 }
 
 const std::vector<std::string>& model_version_names() {

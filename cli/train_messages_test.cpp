@@ -1,0 +1,22 @@
+#include "cli/train_messages.h"
+
+#include <gtest/gtest.h>
+
+namespace flux2 {
+namespace {
+
+TEST(TrainMessages, NameOptionsAsTheCommandLineDoes) {
+  EXPECT_EQ(with_option_names("max_train_steps must be at least 1, not 0"), "--max_train_steps must be at least 1, not 0");
+  EXPECT_EQ(with_option_names("preset: \"x\" is not one of: style, edit"), "--preset: \"x\" is not one of: style, edit");
+  EXPECT_EQ(with_option_names("fused_backward_pass needs full: the gradients are small"),
+            "--fused_backward_pass needs --full: the gradients are small");
+  EXPECT_EQ(with_option_names("vae_crop needs train vae"), "--vae_crop needs --train vae");
+  EXPECT_EQ(with_option_names("fp8_scaled needs fp8_base"), "--fp8_scaled needs --fp8_base");
+  // What does not begin with an option is about something else.
+  EXPECT_EQ(with_option_names("data.toml: resume_from_huggingface is unknown"), "data.toml: resume_from_huggingface is unknown");
+  EXPECT_EQ(with_option_names("training needs a dataset file"), "training needs a dataset file");
+  EXPECT_EQ(with_option_names(""), "");
+}
+
+}  // namespace
+}  // namespace flux2
