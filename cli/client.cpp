@@ -241,7 +241,7 @@ const std::vector<Command>& client_actions() {
 int run_client(Invocation& run) {
   std::vector<std::string> names;
   for (const Command& action : client_actions()) names.push_back(action.name);
-  check(!run.positional.empty(), "missing action: use one of {}", fmt::join(names, ", "));
+  check(!run.positional.empty(), "missing action. Use one of: {}", fmt::join(names, ", "));
   const std::string near = nearest_word(run.positional[0], names);
   throw Error(ErrorCode::InvalidArgument, fmt::format("unknown action \"{}\"", printable(run.positional[0])),
               near.empty() ? Hint(fmt::format("use one of {}", fmt::join(names, ", "))) : Hint("did you mean " + near + "?"));

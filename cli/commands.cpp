@@ -209,7 +209,7 @@ const std::vector<Command>& commands() {
       {"dataset",
        {},
        "check training data, caption it and encode it for training",
-       "check|buckets|cache CONFIG | caption FOLDER [options]",
+       "check|buckets|cache|tokenizer CONFIG | caption FOLDER [options]",
        dataset_options,
        {"flux2 dataset check data.toml", "flux2 dataset buckets data.toml",
         "flux2 dataset cache data.toml -m flux.2-klein-base-4b"},

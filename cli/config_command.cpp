@@ -53,6 +53,7 @@ int list(Invocation& run) {
     run.console.result(json.dump(2, ' ', false, Json::error_handler_t::replace));
     return 0;
   }
+  if (values.empty()) run.console.note("nothing is configured; `flux2 help config` lists the keys");
   for (const Shown& v : values)
     run.console.result(run.settings.flag("origin") ? fmt::format("{} = {}  ({})", v.key, v.value, v.origin)
                                                    : fmt::format("{} = {}", v.key, v.value));

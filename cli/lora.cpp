@@ -190,8 +190,8 @@ int run_lora(Invocation& run) {
   const std::string action = run.positional.empty() ? "" : run.positional[0];
   if (action == "extract") return run_extract(run);
   const bool known = action == "info" || action == "check" || action == "convert" || action == "merge" || action == "ema";
-  check(!action.empty(), "the action is missing: use info, check, convert, merge, extract or ema");
-  check(known, "unknown action \"{}\"; use info, check, convert, merge, extract or ema", action);
+  check(!action.empty(), "missing action. Use one of: info, check, convert, merge, extract, ema");
+  check(known, "unknown action \"{}\". Use one of: info, check, convert, merge, extract, ema", action);
   check(run.positional.size() >= 2, "lora {} needs an adapter file", action);
   if (action == "merge") return run_merge(run);
   if (action == "ema") return run_ema(run);

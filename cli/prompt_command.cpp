@@ -55,8 +55,8 @@ const std::vector<Command>& prompt_actions() {
 }
 
 int run_prompt(Invocation& run) {
-  if (run.positional.empty()) throw Error(ErrorCode::InvalidArgument, "the action is missing: use rewrite or describe");
-  fail(ErrorCode::InvalidArgument, "unknown action \"{}\"; use rewrite or describe", run.positional.front());
+  if (run.positional.empty()) throw Error(ErrorCode::InvalidArgument, "missing action. Use one of: rewrite, describe");
+  fail(ErrorCode::InvalidArgument, "unknown action \"{}\". Use one of: rewrite, describe", run.positional.front());
 }
 
 }  // namespace flux2

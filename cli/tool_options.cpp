@@ -80,7 +80,8 @@ std::vector<OptionGroup> verify_options() {
 std::vector<OptionGroup> upscale_options() {
   const OptionGroup own = {
       "Enlarging",
-      {{"scale", 0, "X", "1 to 8 (default: 2; esrgan: the scale of the network)"},
+      {option("input", 'i', "an image to enlarge, like the arguments; may be repeated"),
+       {"scale", 0, "X", "1 to 8 (default: 2; esrgan: the scale of the network)"},
        {.name = "method",
         .value = "NAME",
         .help = "lanczos; esrgan: a network (RRDBNet); or redraw: regenerate it with the image as reference (default: lanczos)",

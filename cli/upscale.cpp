@@ -61,9 +61,14 @@ class Upscaling {
   explicit Upscaling(Invocation& run)
       : run_(run),
         spec_(run.spec()),
+        paths_(run.positional),
         target_(spec_.output.value_or("")),
         writer_(spec_, [&run](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); }) {
-    check(!run.positional.empty(), "upscale needs an image");
+    if (const Setting* inputs = run.settings.find("input"))
+      paths_.insert(paths_.end(), inputs->values.begin(), inputs->values.end());
+    if (paths_.empty())
+      throw Error(ErrorCode::InvalidArgument, "upscale needs an image",
+                  Hint("{0} shows examples", {run_command("upscale --help")}));
     const bool named = run.settings.has("upscaler");
     method_ = run.settings.choice("method", {"lanczos", "esrgan", "redraw"}, named ? "esrgan" : "lanczos");
     check(!named || method_ != "lanczos", "--upscaler belongs to --method esrgan or redraw");
@@ -78,13 +83,13 @@ class Upscaling {
                                      network_->scale(), *scale));
     }
     scale_ = scale.value_or(method_ == "esrgan" ? network_->scale() : 2);
-    for (const std::string& path : run.positional) writer_.expect(target_for(path), 1);
+    for (const std::string& path : paths_) writer_.expect(target_for(path), 1);
     writer_.check_targets();
     check_show_options(run.settings);
   }
 
   int run() {
-    for (const std::string& path : run_.positional) {
+    for (const std::string& path : paths_) {
       const Image picture = read_image(path, {.limits = run_.limits.image});
       const ImageMetadata metadata = read_metadata(path, run_.limits.image);
       const auto found = find_record(metadata, run_.limits.json);
@@ -94,6 +99,9 @@ class Upscaling {
       else if (method_ == "redraw") redraw(path, to_rgb(large), found);
       else enlarge(path, large, metadata, found);
     }
+    if (run_.console.json())
+      run_.console.result(
+          Json{{"images", images_}, {"warnings", run_.console.warnings()}}.dump(-1, ' ', false, Json::error_handler_t::replace));
     return 0;
   }
 
@@ -108,7 +116,8 @@ class Upscaling {
   }
 
   void written(const WrittenPicture& picture) {
-    if (picture.path != "-") run_.console.result_path(picture.path.string());
+    images_.push_back({{"path", picture.path.string()}, {"width", picture.image.width}, {"height", picture.image.height}});
+    if (picture.path != "-" && !run_.console.json()) run_.console.result_path(picture.path.string());
     show_picture(picture.image, run_);
   }
 
@@ -232,6 +241,8 @@ class Upscaling {
 
   Invocation& run_;
   RequestSpec spec_;
+  std::vector<std::string> paths_;
+  Json images_ = Json::array();  // what was written
   std::string method_;
   double scale_ = 2;
   int tile_ = 0;                            // pixels; 0: the usual one, or none

@@ -295,6 +295,8 @@ TEST_F(CliTools, UpscaleKeepsNamesInAFolder) {
   EXPECT_EQ(made.out, "out/small.png\nout/00001-0.png\n") << made.err;
   EXPECT_EQ(flux2({"upscale", "small.png", "-o", "out", "--format", "jpg"}).out, "out/small.jpg\n");
   EXPECT_EQ(flux2({"upscale", "small.png", "-o", "out"}).out, "out/small-2.png\n") << "an existing file stays";
+  const Finished json = flux2({"upscale", "-i", "small.png", "-o", "large.png", "--json"});
+  EXPECT_EQ(parse_json(json.out)["images"], Json::parse(R"([{"path": "large.png", "width": 256, "height": 256}])")) << json.err;
 }
 
 // An option that the method does not read was ignored.
@@ -315,7 +317,7 @@ TEST_F(CliTools, LoraNamesFilesThatAreNoAdapters) {
   const Finished vae = flux2({"lora", "info", pico("ae.safetensors")});
   EXPECT_EQ(vae.status, 4);
   EXPECT_THAT(vae.err, HasSubstr("autoencoder, not an adapter"));
-  EXPECT_THAT(flux2({"lora"}).err, HasSubstr("the action is missing"));
+  EXPECT_THAT(flux2({"lora"}).err, HasSubstr("missing action. Use one of: info"));
 }
 
 // generate -m pico worked, convert and lora did not know the name.
