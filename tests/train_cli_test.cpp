@@ -239,6 +239,8 @@ TEST_F(Train, MistakesAreNamed) {
   write("data.json",
         R"({"general": {"resolution": 64, "caption_extension": ".txt"}, "datasets": [{"image_directory": "nothing"}]})");
   mistake({}, "nothing");
+  EXPECT_THAT(flux2({"train", "images"}).err, HasSubstr("images is a folder, not a .toml or .json file"));
+  EXPECT_THAT(train("bad", {"--sample_prompts", "none.txt", "--sample_at_first"}).err, StartsWith("flux2: cannot open none.txt"));
   EXPECT_THAT(flux2({"train", "nofile.toml"}).err, StartsWith("flux2: cannot open nofile.toml: "));  // named once
 }
 

@@ -97,6 +97,10 @@ std::unique_ptr<Rewriter> open_local(const RequestSpec& spec, const AppContext& 
   // In the configuration it is the model of a service.
   check(!spec.is_asked("upsample_model"), "{}: with upsample local, the text encoder of the model rewrites; it cannot be chosen",
         spec.origin("upsample_model"));
+  if (model.bundled)
+    context.log.warn(
+        "{} knows a few hundred words and cannot write sentences; use a larger model, or a service, to rewrite prompts",
+        model.id);
   LocalRewriterOptions options{.files = model, .engine = engine_options(spec, context), .log = context.log};
   options.max_tokens = spec.upsample_max_tokens.value_or(kChatTokens);
   options.timeout_s = spec.upsample_timeout.value_or(kLocalTimeout);

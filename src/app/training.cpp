@@ -159,10 +159,12 @@ BatchShape largest_batch(const TrainingSet& data, const ModelFiles& files, const
 std::vector<SamplePrompt> read_sample_prompts(const std::string& path) {
   if (path.empty()) return {};
   const std::string extension = std::filesystem::path(path).extension().string();
-  return in_context(path, [&] {
-    if (extension == ".json" || extension == ".toml") return sample_prompts_from_json(read_json_or_toml(path));
-    return sample_prompts_from_text(read_text_file(path));
-  });
+  if (extension == ".json" || extension == ".toml") {
+    const Json content = read_json_or_toml(path);  // its errors name the file
+    return in_context(path, [&] { return sample_prompts_from_json(content); });
+  }
+  const std::string text = read_text_file(path);
+  return in_context(path, [&] { return sample_prompts_from_text(text); });
 }
 
 GivenTrainOptions with_config_file(const GivenTrainOptions& given) {
@@ -464,9 +466,12 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   TrainingRun run(std::move(inputs), options);
   const TrainingRun::Totals totals = run.totals();
   if (front.tell && first) {
-    front.tell(fmt::format("{} images, {} batches per epoch, {} steps per epoch, {} epoch{}, {} steps in all",
-                           data.training_items(), data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs,
-                           totals.epochs == 1 ? "" : "s", totals.steps));
+    const auto counted = [](int64_t n, const char* thing, const char* ending) {
+      return fmt::format("{} {}{}", n, thing, n == 1 ? "" : ending);
+    };
+    front.tell(fmt::format("{}, {} per epoch, {} per epoch, {}, {} in all", counted(data.training_items(), "image", "s"),
+                           counted(data.batches_per_epoch(), "batch", "es"), counted(totals.steps_per_epoch, "step", "s"),
+                           counted(totals.epochs, "epoch", "s"), counted(totals.steps, "step", "s")));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
     if (image_prompts) {
       front.tell(fmt::format("an {} is trained: {}", image_prompts->config().name(), size));

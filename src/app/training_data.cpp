@@ -163,6 +163,9 @@ int64_t make_texts(const std::vector<Dataset>& listed, const TrainingDataset& da
 
 Json read_json_or_toml(const fs::path& path) {
   const std::string extension = path.extension().string();
+  if (is_folder(path))
+    throw Error(ErrorCode::InvalidArgument, path.string() + " is a folder, not a .toml or .json file",
+                fmt::format("a dataset file names it: [[datasets]] and image_directory = \"{}\"", path.string()));
   check(extension == ".json" || extension == ".toml", "{}: the file must end in .json or .toml", path.string());
   if (extension == ".json") return read_json(path);
   const std::string text = read_text_file(path);  // its errors name the file

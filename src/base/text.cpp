@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -94,6 +95,12 @@ std::vector<std::string> nearest_words(std::string_view word, const std::vector<
 }
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
+  // The beginning of one word alone: "image_dir" of image_directory.
+  constexpr size_t kFewest = 4;
+  std::vector<std::string> longer;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(longer),
+               [&](const std::string& c) { return word.size() >= kFewest && c.starts_with(word); });
+  if (longer.size() == 1) return longer[0];
   const auto best = nearest_words(word, candidates, 1);
   // Two changes turn a word of three letters into almost any other.
   const size_t most = word.size() < 2 ? 0 : word.size() < 4 ? 1 : std::max<size_t>(2, word.size() / 3);

@@ -25,6 +25,8 @@ TEST(Text, NearestWordIsEmptyWhenNothingIsClose) {
   EXPECT_EQ(nearest_word("foo", {"zoom", "show"}), "");
   EXPECT_EQ(nearest_word("sho", {"zoom", "show"}), "show");
   EXPECT_EQ(nearest_word("hlep", {"help"}), "help");
+  EXPECT_EQ(nearest_word("image_dir", {"image_directory", "image_file"}), "image_directory");
+  EXPECT_EQ(nearest_word("image", {"image_directory_of", "image_file_of_it"}), "") << "it begins both";
 }
 
 TEST(Text, PrintsBytesInBinaryUnits) {

@@ -73,7 +73,10 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   if (options.resume) {
     folder =
         options.resume->empty() || *options.resume == "newest" ? newest_state(names) : std::filesystem::path(*options.resume);
-    check(folder.has_value(), "{} contains no complete state of \"{}\" to resume", options.output_dir, options.output_name);
+    if (!folder)
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{} contains no complete state of \"{}\" to resume", options.output_dir, options.output_name),
+                  Hint("a run with {0} saves states", {set_option("save_state")}));
     if (const auto weights = musubi_state_weights(*folder)) {
       in.log.warn("{} is a state of musubi-tuner: only its weights are used, counters and optimiser start anew",
                   folder->string());
