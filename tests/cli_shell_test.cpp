@@ -171,6 +171,7 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
   EXPECT_THAT(piped.out, HasSubstr("$2  x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  it's a cat's life\n"));
   EXPECT_THAT(piped.err, HasSubstr("\"nonsense\" is not a command"));
+  EXPECT_THAT(flux2({"shell"}, "save\n").err, HasSubstr("flux2: save is used like this: save [$N] PATH\n"));
   for (const char* command : {"source", "load"}) {  // a name without a dot is a file too
     const Finished missing = flux2({"shell"}, std::string(command) + " nofile\n");
     EXPECT_THAT(missing.err, HasSubstr("cannot open nofile"));

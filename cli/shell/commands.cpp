@@ -334,7 +334,9 @@ bool run_shell_command(Shell& shell, const std::string& line) {
       entry.run(shell, arguments);
       return true;
     }
-    check(!forced, "{} is used like this: {} {}", name, name, entry.arguments);
+    if (forced || arguments.empty())
+      throw Error(ErrorCode::InvalidArgument, fmt::format("{} is used like this: {} {}", name, name, entry.arguments),
+                  forced ? Hint() : Hint("to use it as a prompt: prompt=\"" + name + "\""));
     return false;
   }
   check(!forced, "\"{}\" is not a command; help lists all commands", name);

@@ -86,6 +86,7 @@ std::vector<std::string> nearest_words(std::string_view word, const std::vector<
     return out;
   };
   std::vector<std::pair<size_t, std::string>> ranked;
+  ranked.reserve(candidates.size());
   for (const std::string& c : candidates) ranked.emplace_back(edit_distance(lower(word), lower(c)), c);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> best;
