@@ -120,11 +120,15 @@ TEST(Batch, EqualsSinglePicturesInExact) {
   }
 }
 
-// Requests of several people, computed as one batch, give each of them the images of their own request.
+// Requests of several people, computed as one batch, give each of them the images of their own request. So does a batch that is
+// computed in groups, where the noise of a group is drawn during the one before.
 TEST(Batch, OfSeveralPromptsEqualsSinglePicturesInExact) {
   const Engine engine({.device = "cpu", .threads = 2, .profile = Profile::Exact});
   const auto session = engine.open(tiny_model());
-  for (const std::optional<double> cfg : {std::optional<double>(), std::optional<double>(2.5)}) {
+  const int64_t all_at_once = session->tokens_at_once;
+  for (const auto& [cfg, tokens_at_once] : std::vector<std::pair<std::optional<double>, int64_t>>{
+           {std::nullopt, all_at_once}, {2.5, all_at_once}, {std::nullopt, 2000}, {std::nullopt, 1}, {2.5, 1}}) {
+    session->tokens_at_once = tokens_at_once;
     std::vector<Request> requests(3);
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].prompt = "prompt number " + std::to_string(i);
@@ -135,6 +139,7 @@ TEST(Batch, OfSeveralPromptsEqualsSinglePicturesInExact) {
       requests[i].seed = 100 * i;
     }
     requests[1].batch = 2;
+    requests[2].noise.kind = NoiseSource::Grid;
     std::map<std::pair<size_t, int>, std::vector<float>> together;
     texts_to_images(*session, requests, {}, [&](size_t request, const Picture& picture) {
       EXPECT_EQ(picture.seed, requests[request].seed + static_cast<uint64_t>(picture.index));

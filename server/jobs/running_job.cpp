@@ -169,20 +169,21 @@ void RunningJob::publish_progress(Clock::time_point now) {
 
 bool RunningJob::wants_preview(const StepDone& step) const { return flux2::wants_preview(job_.request, step.step, step.steps); }
 
-void RunningJob::preview(const Image& image, const StepDone& step) {
+void RunningJob::preview(const SmallPreview& preview, int index, int step, int steps) {
   if (over_) return;
+  const Image image = preview.fitted();
   const auto bytes = encode_jpeg(image, {}, kPreviewQuality);
   queue_.set_preview(job_.id, {.bytes = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
                                .mime = "image/jpeg",
-                               .step = step.step,
-                               .index = index_,
+                               .step = step,
+                               .index = index,
                                .width = image.width,
                                .height = image.height});
   queue_.events().publish_progress("preview",
                                    {{"job_id", "job_" + job_.id},
-                                    {"index", index_},
-                                    {"step", step.step},
-                                    {"steps", step.steps},
+                                    {"index", index},
+                                    {"step", step},
+                                    {"steps", steps},
                                     {"url", fmt::format("/api/v1/jobs/job_{}/preview", job_.id)},
                                     {"width", image.width},
                                     {"height", image.height}},

@@ -11,6 +11,7 @@
 #include "app/picture_maker.h"
 #include "app/picture_writer.h"
 #include "app/prepare.h"
+#include "app/step_preview.h"
 #include "server/jobs/job_queue.h"
 
 namespace flux2 {
@@ -29,7 +30,8 @@ struct UnsavedImage {
 };
 
 // One job between its claim and its end: what it reports, stores and delivers. The worker decides what runs when. Its images are
-// saved on the saver's thread; everything else happens on the worker's until it hands the job over to be completed.
+// saved on the saver's thread, and previews are encoded on another; everything else happens on the worker's until it hands the
+// job over to be completed.
 class RunningJob {
  public:
   RunningJob(JobQueue& queue, Job job, const AppContext& context);
@@ -48,7 +50,9 @@ class RunningJob {
   void tell_text(std::string_view text, int64_t tokens, int64_t most);
   void set_text(Json members) { made_ = std::move(members); }  // the result of a job that makes a text
   bool wants_preview(const StepDone& step) const;
-  void preview(const Image& image, const StepDone& step);
+  // Publishes a preview of image `index` after `step` of `steps`. On the thread for previews, before the job ends.
+  void preview(const SmallPreview& preview, int index, int step, int steps);
+  int next_index() const { return index_; }  // of the image that is being made
   UnsavedImage take(const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
   void save(const UnsavedImage& image, std::shared_future<std::vector<std::byte>> encoded);  // on the saver's thread
   void count_usage(const Models& models);

@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-Saver::Saver(Limits limits) : limits_(limits), thread_(start_thread("saving images", [this] { run(); })) {}
+Saver::Saver(Limits limits, const char* what) : limits_(limits), thread_(start_thread(what, [this] { run(); })) {}
 
 Saver::~Saver() {
   {

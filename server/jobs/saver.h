@@ -11,7 +11,7 @@
 
 namespace flux2 {
 
-// Saves finished images on a thread of its own, in order, while the engine goes on with the next ones. What is saved belongs to
+// Saves finished images, or shows previews, on a thread of its own, in order, while the engine goes on. What is saved belongs to
 // an owner: a job. The calls are made by one thread, the worker's.
 class Saver {
  public:
@@ -24,8 +24,8 @@ class Saver {
   using End = std::function<void(std::exception_ptr)>;
 
   Saver() : Saver(Limits{}) {}
-  explicit Saver(Limits limits);
-  ~Saver();  // after everything was saved
+  explicit Saver(Limits limits, const char* what = "saving images");  // what its thread is for
+  ~Saver();                                                           // after everything was saved
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 

@@ -23,6 +23,7 @@ constexpr int kLeaseParts = 6;                           // a lease is renewed s
 constexpr auto kCompanyLasts = std::chrono::seconds(2);  // how long a worker expects more after a merged batch
 constexpr auto kWriterStays = std::chrono::seconds(60);  // how long a language model waits for the next text
 constexpr auto kIdlePoll = std::chrono::milliseconds(1000);
+constexpr auto kNoteModels = std::chrono::milliseconds(1000);  // how often their memory is asked for while jobs run
 
 PhaseTimes difference(const PhaseTimes& a, const PhaseTimes& b) {
   return {a.load - b.load, a.text - b.text, a.references - b.references, a.denoise - b.denoise, a.decode - b.decode};
@@ -78,6 +79,7 @@ Worker::~Worker() { stop(); }
 void Worker::start() {
   if (options_.runs_jobs) {
     saver_.emplace();
+    previews_.emplace(Saver::Limits{}, "encoding previews");
     thread_ = start_thread("the worker", [this] { work(); });
   }
   leases_ = start_thread("the worker's leases", [this] { keep_leases(); });
@@ -160,6 +162,7 @@ void Worker::end_badly(RunningJob& job, const std::exception_ptr& thrown, bool d
 // The same on the worker's thread, while images of the job may still be on their way. If one could not be saved, that is why the
 // job ends.
 void Worker::end_drained(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed) {
+  previews_->drain(&job);
   const std::exception_ptr unsaved = saver_->drain(&job);
   end_badly(job, unsaved ? unsaved : thrown, !unsaved && deadline_passed);
 }
@@ -250,15 +253,19 @@ PictureMaker& Worker::load_for(const Jobs& jobs) {
     for (const auto& job : jobs) job->tell(0, phase, step, steps);
   };
   progress.cancelled = [&] { return should_stop(jobs); };
+  const PictureMaker* const last = keeper_.maker();
   PictureMaker& maker = keeper_.maker_for(prepared.requests.front().spec, prepared.model, prepared.requests, progress);
   set_loading(false);
-  note_models();
+  used_models_ = true;
+  if (loads || &maker != last) note_models();
   if (loads) queue_.events().publish("model.loaded", {{"model", prepared.model.id}, {"vram", peak_on_device(maker)}});
   return maker;
 }
 
 // What is in memory now. Models that had to leave are told to listeners.
 void Worker::note_models() {
+  used_models_ = false;
+  noted_models_ = Clock::now();
   std::vector<ModelInMemory> models;
   MemorySize memory;
   for (const PictureMaker* maker : keeper_.makers()) {
@@ -287,6 +294,11 @@ void Worker::note_models() {
   for (const std::string& name : gone) queue_.events().publish("model.unloaded", {{"model", name}});
 }
 
+// Asking a GPU for its free memory takes time that jobs which wait would lose.
+void Worker::note_models_now_and_then() {
+  if (used_models_ && Clock::now() - noted_models_ >= kNoteModels) note_models();
+}
+
 // On a fast GPU an image takes less time to make than to encode, so several are encoded at a time. They are saved in order. If
 // all encoders are busy, or the system allows no more threads, the saver's thread encodes when it comes to the image.
 std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<const UnsavedImage>& image) {
@@ -305,13 +317,25 @@ std::shared_future<std::vector<std::byte>> Worker::encode(const std::shared_ptr<
 
 void Worker::save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record) {
   if (job.is_over()) return;
+  previews_->drain(&job);  // nobody sees a preview after the image; it was encoded while the image was decoded
   if (record.extra.is_object() && record.extra.contains("safety"))
     job.context().log.warn("image {} was blurred by the safety check", picture.index + 1);
   const auto image = std::make_shared<const UnsavedImage>(job.take(resolved, picture, std::move(record)));
   saver_->add(&job, image->bytes(), [&job, image, encoded = encode(image)] { job.save(*image, encoded); });
 }
 
+// While the GPU waits for the host it does nothing: previews are enlarged and encoded during the next step. One that cannot be
+// made is left out.
+void Worker::preview(RunningJob& job, SmallPreview preview, const StepDone& step) {
+  if (job.is_over()) return;
+  const auto bytes = static_cast<int64_t>(preview.image.pixels.size());
+  previews_->add(&job, bytes, [&job, preview = std::move(preview), index = job.next_index(), at = step.step, of = step.steps] {
+    job.preview(preview, index, at, of);
+  });
+}
+
 void Worker::complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes) {
+  previews_->drain(job.get());
   job->forget_request();
   RunningJob* owner = job.get();
   saver_->finish(owner, [this, times, peak_bytes, job = std::shared_ptr<RunningJob>(std::move(job))](const auto& unsaved) {
@@ -344,7 +368,7 @@ void Worker::run_alone(std::unique_ptr<RunningJob> owned, PictureMaker& maker) {
       const PictureMaker::Together calls{
           .deliver = [&](size_t, const Picture& picture,
                          GenerationRecord record) { save(job, requests[i], picture, std::move(record)); },
-          .on_preview = [&](size_t, const Image& image, const StepDone& step) { job.preview(image, step); },
+          .on_preview = [&](size_t, SmallPreview image, const StepDone& step) { preview(job, std::move(image), step); },
           .wants_preview = [&](size_t, const StepDone& step) { return job.wants_preview(step); }};
       job.take_skip();  // one that came too late for the last round does not count
       try {
@@ -375,7 +399,7 @@ void Worker::run_together(Jobs& jobs, PictureMaker& maker) {
   const PictureMaker::Together calls{
       .deliver = [&](size_t i, const Picture& picture,
                      GenerationRecord record) { save(*jobs[i], requests[i], picture, std::move(record)); },
-      .on_preview = [&](size_t i, const Image& image, const StepDone& step) { jobs[i]->preview(image, step); },
+      .on_preview = [&](size_t i, SmallPreview image, const StepDone& step) { preview(*jobs[i], std::move(image), step); },
       .wants_preview = [&](size_t i, const StepDone& step) { return jobs[i]->wants_preview(step); },
       .refused = [&](size_t i, const Error& error) { refused[i] = std::make_exception_ptr(error); }};
   const PhaseTimes before = maker.times();
@@ -443,7 +467,7 @@ void Worker::run(Jobs jobs) {
     } catch (...) {  // the model could not be loaded
       for (const auto& job : group) {
         if (!job) continue;  // it ran
-        end_badly(*job, std::current_exception());
+        end_drained(*job, std::current_exception());
         note_end(*job);
       }
     }
@@ -459,7 +483,7 @@ void Worker::run(Jobs jobs) {
     one.push_back(std::move(job));
     with_model(one, [&](PictureMaker& maker) { run_alone(std::move(one.front()), maker); });
   }
-  note_models();
+  note_models_now_and_then();
 
   const std::lock_guard lock(mutex_);
   state_.loading = false;
@@ -507,14 +531,13 @@ void Worker::work() {
     try {
       return_jobs();
       load_and_unload();
-      Jobs jobs;
-      if (!queue_.store().paused()) jobs = claim();
-      if (!jobs.empty()) {
+      if (Jobs jobs = claim(); !jobs.empty()) {
         if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());
         else run_claimed(std::move(jobs));
         last_job = Clock::now();
         continue;
       }
+      if (used_models_) note_models();
       const bool idle = options_.idle_unload.count() > 0 && Clock::now() - last_job >= options_.idle_unload;
       if (rewriter_ && Clock::now() - last_job >= kWriterStays) rewriter_.reset();
       if (idle && keeper_.maker()) unload_ = true;

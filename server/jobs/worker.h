@@ -68,7 +68,8 @@ struct WorkerTotals {
 };
 
 // Runs the jobs of the gpu lane and keeps the models that were used last in memory. Jobs that differ in prompts and seeds alone
-// run as one batch. Finished images are saved on another thread, so that the engine goes on meanwhile. It knows nothing of HTTP.
+// run as one batch. Finished images are saved and previews are encoded on other threads, so that the engine goes on meanwhile. It
+// knows nothing of HTTP.
 class Worker {
  public:
   // `defaults` are the server's own settings, below those of each job.
@@ -105,10 +106,12 @@ class Worker {
   void run_together(Jobs& jobs, PictureMaker& maker);
   std::shared_future<std::vector<std::byte>> encode(const std::shared_ptr<const UnsavedImage>& image);
   void save(RunningJob& job, const ResolvedRequest& resolved, const Picture& picture, GenerationRecord record);
+  void preview(RunningJob& job, SmallPreview preview, const StepDone& step);
   void complete(std::unique_ptr<RunningJob> job, const PhaseTimes& times, int64_t peak_bytes);  // after its images are saved
   bool should_stop(const Jobs& jobs);
   void load_and_unload();
   void note_models();
+  void note_models_now_and_then();
 
   // Texts, in worker_text.cpp: prompts that are rewritten, alone or for an image, and descriptions of images. The language model
   // is in memory on the worker's terms: it makes room for itself among the models of the keeper, and leaves before images are
@@ -133,7 +136,9 @@ class Worker {
   std::unique_ptr<Rewriter> rewriter_;  // that was used last; null: none
   std::string rewriter_key_;
   std::chrono::steady_clock::time_point had_company_ = {};  // when jobs ran together last
-  uint64_t seen_submissions_ = 0;                           // when no job with "preempt" waited last
+  std::chrono::steady_clock::time_point noted_models_ = {};
+  bool used_models_ = false;       // since they were noted
+  uint64_t seen_submissions_ = 0;  // when no job with "preempt" waited last
   std::chrono::steady_clock::time_point seen_none_ = {};
   std::atomic<bool> stopping_ = false, unload_ = false, forget_ = false;
   mutable std::mutex mutex_;  // guards state_, totals_, load_, unreturned_, worked_
@@ -144,7 +149,7 @@ class Worker {
   std::vector<std::string> unreturned_;  // jobs to be given back when the database answers
   bool worked_ = false;                  // no job is held any more
   std::shared_ptr<std::atomic<int>> encoding_ = std::make_shared<std::atomic<int>>(0);  // images that are being encoded now
-  std::optional<Saver> saver_;
+  std::optional<Saver> saver_, previews_;
   std::jthread thread_, leases_;
 };
 

@@ -1,8 +1,10 @@
 // Which previews a worker makes, and images in several rounds, with the bundled model.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "image/read_image.h"
@@ -44,6 +46,24 @@ TEST_F(WorkerRounds, OnlyThePreviewsThatAJobAsksForAreDecoded) {
   EXPECT_THAT(previewed({{"preview", {{"mode", "full"}, {"count", 2}}}}), ElementsAre(3, 5));
   EXPECT_THAT(previewed({{"preview", {{"mode", "linear"}, {"every", 4}}}}), ElementsAre(4, 8));
   EXPECT_THAT(previewed({{"preview", "off"}}), ElementsAre());
+}
+
+// Previews are encoded on a thread of their own, images on others.
+TEST_F(WorkerRounds, PreviewsComeInOrderAndBeforeTheImage) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  const int64_t listener = events_.listen([&](const Event& event) {
+    const std::lock_guard lock(mutex);
+    if (event.name == "preview") told.push_back(fmt::format("preview {}", parse_json(event.data)["step"].get<int>()));
+    if (event.name == "image" || event.name == "job.completed") told.push_back(event.name);
+  });
+  const std::string id = submit({{"preview", "linear"}, {"steps", 4}});
+  EXPECT_EQ(finished(id).state, "completed");
+  for (int i = 0; i < 1000 && queue_.preview(id); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(queue_.preview(id)) << "it leaves with the job";
+  worker_->stop();  // the last event has been told
+  events_.leave(listener);
+  EXPECT_THAT(told, ElementsAre("preview 1", "preview 2", "preview 3", "preview 4", "image", "job.completed"));
 }
 
 TEST_F(WorkerRounds, RoundsGiveTheSameImages) {

@@ -7,10 +7,10 @@
 
 #include "app/adapters.h"
 #include "app/safety.h"
-#include "app/step_preview.h"
 #include "base/file_hash.h"
 #include "engine/forecast.h"
 #include "engine/image_prompt_adapter.h"
+#include "engine/preview_colours.h"
 #include "hub/recognise.h"
 #include "pipeline/references.h"
 #include "pipeline/regions.h"
@@ -177,6 +177,7 @@ void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedReques
 void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
   const auto start = std::chrono::steady_clock::now();
   tiny_decoder_.reset();  // its weights belong to the session's stream
+  latent_colours_.reset();
   session_.reset();
   const LoadParts parts{.transformer = !decodes_only_, .text_encoder = !decodes_only_ && !spec_.embeddings, .working = working_};
   session_ = engine_->open_session(engine_->load(files_, progress, parts, previous));
@@ -279,7 +280,8 @@ void PictureMaker::make(const ResolvedRequest& resolved, const Deliver& deliver,
                         const OnPreview& on_preview) {
   Together calls{
       .deliver = [&](size_t, const Picture& picture, GenerationRecord record) { deliver(picture, std::move(record)); }};
-  if (on_preview) calls.on_preview = [&](size_t, const Image& preview, const StepDone& step) { on_preview(preview, step); };
+  if (on_preview)
+    calls.on_preview = [&](size_t, const SmallPreview& preview, const StepDone& step) { on_preview(preview.fitted(), step); };
   make_together({&resolved, 1}, calls, progress);
 }
 
@@ -340,7 +342,8 @@ void PictureMaker::make_together(std::span<const ResolvedRequest> requests, cons
         if (spec.preview_file) context_.log.warn("no preview is written, because the safety check looks at finished images only");
         continue;
       }
-      previews[i].emplace(spec, *session_, data_path(context_.environment, "cache"), tiny_decoder(spec));
+      const auto tiny = tiny_decoder(spec);
+      previews[i].emplace(spec, *session_, tiny, tiny || spec.preview == "full" ? nullptr : latent_colours());
       own.step_done = [&](const StepDone& step) { show_step(step, previews, requests, delivered, calls); };
     }
     const auto hand_over = [&](size_t i, Picture picture) {
@@ -393,6 +396,14 @@ std::shared_ptr<const TinyDecoder> PictureMaker::tiny_decoder(const RequestSpec&
   return tiny_decoder_;
 }
 
+// Kept as long as the autoencoder: reading them from their file would take time between two jobs of a server.
+std::shared_ptr<const LatentColours> PictureMaker::latent_colours() {
+  if (!latent_colours_)
+    latent_colours_ =
+        std::make_shared<const LatentColours>(flux2::latent_colours(*session_, data_path(context_.environment, "cache")));
+  return latent_colours_;
+}
+
 // The preview of the first image that each request has in this batch.
 void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepPreview>> previews,
                              std::span<const ResolvedRequest> requests, std::span<const int> delivered, const Together& calls) {
@@ -403,8 +414,8 @@ void PictureMaker::show_step(const StepDone& step, std::span<std::optional<StepP
     const int64_t first = std::exchange(row, row + left);
     if (!previews[i] || (calls.wants_preview && !calls.wants_preview(i, step))) continue;
     const Tensor x = step.x.narrowed(0, first, 1), v = step.v.narrowed(0, first, 1);
-    const Image image = previews[i]->step_done({step.step, step.steps, step.sigma, step.rows, step.columns, x, v});
-    if (calls.on_preview) calls.on_preview(i, image, step);
+    SmallPreview preview = previews[i]->step_done({step.step, step.steps, step.sigma, step.rows, step.columns, x, v});
+    if (calls.on_preview) calls.on_preview(i, std::move(preview), step);
   }
 }
 

@@ -13,12 +13,12 @@
 #include "app/context.h"
 #include "app/image_prompt_features.h"
 #include "app/resolve.h"
+#include "app/step_preview.h"
 #include "app/text_cache.h"
 #include "engine/engine.h"
 
 namespace flux2 {
 
-class StepPreview;
 struct TinyDecoder;
 
 // Where weights that were quantised while loading are kept (weights/quantised_cache.h); empty without a data folder.
@@ -60,7 +60,7 @@ class PictureMaker {
   // The images of several requests as one batch. The functions also receive which request an image belongs to.
   struct Together {
     std::function<void(size_t request, const Picture& picture, GenerationRecord record)> deliver;
-    std::function<void(size_t request, const Image& preview, const StepDone& step)> on_preview = {};
+    std::function<void(size_t request, SmallPreview preview, const StepDone& step)> on_preview = {};
     std::function<bool(size_t request, const StepDone& step)> wants_preview = {};  // empty: after every step
     // Called at the end for a request some of whose images the safety check refused; they are not delivered. Empty: thrown.
     std::function<void(size_t request, const Error& error)> refused = {};
@@ -92,6 +92,7 @@ class PictureMaker {
   void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   std::shared_ptr<const TinyDecoder> tiny_decoder(const RequestSpec& spec);
+  std::shared_ptr<const LatentColours> latent_colours();
   void log_phase(const Request& request, Phase phase) const;
   bool passes(Picture& picture, GenerationRecord& record, const ResolvedRequest& resolved, const Progress& progress) const;
   GenerationRecord completed(const ResolvedRequest& resolved, const Picture& picture, const Stopwatch& watch);
@@ -115,6 +116,7 @@ class PictureMaker {
   bool stepped_down_ = false;
   std::shared_ptr<const TinyDecoder> tiny_decoder_;  // of previews, once one was needed
   std::filesystem::path tiny_decoder_file_;
+  std::shared_ptr<const LatentColours> latent_colours_;  // likewise
   ImagePromptFeatures image_prompt_features_;
   bool decodes_only_ = false;  // the requests are saved latents: the autoencoder is the only network that is loaded
 };

@@ -6,7 +6,6 @@
 #include "app/context.h"
 #include "app/registry_access.h"
 #include "base/path_exists.h"
-#include "engine/preview_colours.h"
 #include "image/resize.h"
 #include "image/write_image.h"
 
@@ -16,14 +15,14 @@ namespace {
 
 constexpr int kLargest = 512;  // pixels a side
 
+}  // namespace
+
 // Linear previews have a pixel for eight: they are shown as large as the picture, decoded ones as they are, both up to a limit.
-Image fitted(const Image& preview, int width, int height) {
+Image SmallPreview::fitted() const {
   const double scale = std::min(1.0, static_cast<double>(kLargest) / std::max(width, height));
   const auto side = [&](int s) { return std::max(1, static_cast<int>(s * scale)); };
-  return resize(preview, side(width), side(height), ResizeFilter::Bicubic);
+  return resize(image, side(width), side(height), ResizeFilter::Bicubic);
 }
-
-}  // namespace
 
 std::filesystem::path tiny_decoder_file(const RequestSpec& spec, const VaeConfig& vae, const AppContext& context) {
   constexpr int64_t kSmallestFlux2 = 96;  // width of the decoder; smaller models have latents of their own
@@ -38,25 +37,23 @@ std::filesystem::path tiny_decoder_file(const RequestSpec& spec, const VaeConfig
               Hint("{0} installs one", {run_command("models install taef2")}));
 }
 
-StepPreview::StepPreview(const RequestSpec& spec, ModelSession& session, const std::filesystem::path& cache,
-                         std::shared_ptr<const TinyDecoder> tiny)
-    : session_(session), full_(spec.preview == "full"), tiny_(std::move(tiny)), file_(spec.preview_file.value_or("")) {
-  if (!tiny_ && !full_) colours_ = latent_colours(session, cache);
-}
+StepPreview::StepPreview(const RequestSpec& spec, ModelSession& session, std::shared_ptr<const TinyDecoder> tiny,
+                         std::shared_ptr<const LatentColours> colours)
+    : session_(session), tiny_(std::move(tiny)), colours_(std::move(colours)), file_(spec.preview_file.value_or("")) {}
 
-Image StepPreview::step_done(const StepDone& step) {
+SmallPreview StepPreview::step_done(const StepDone& step) {
   const Vae& vae = *session_.models.vae;
   const Tensor tokens = foreseen_picture(step);
-  const Image preview = tiny_   ? tiny_preview(*tiny_, *session_.stream, tokens, step.rows, step.columns)
-                        : full_ ? decoded_preview(vae, tokens, step.rows, step.columns)
-                                : linear_preview(vae, *colours_, tokens, step.rows, step.columns);
-  Image image = fitted(preview, static_cast<int>(16 * step.columns), static_cast<int>(16 * step.rows));
+  Image image = tiny_      ? tiny_preview(*tiny_, *session_.stream, tokens, step.rows, step.columns)
+                : colours_ ? linear_preview(vae, *colours_, tokens, step.rows, step.columns)
+                           : decoded_preview(vae, tokens, step.rows, step.columns);
+  SmallPreview preview{std::move(image), static_cast<int>(16 * step.columns), static_cast<int>(16 * step.rows)};
   if (!file_.empty()) {
     const std::string extension = file_.extension().string();
-    save_image(file_, encode_image(image, extension.empty() ? ImageFormat::Png : format_from_name(extension), {},
+    save_image(file_, encode_image(preview.fitted(), extension.empty() ? ImageFormat::Png : format_from_name(extension), {},
                                    {.quality = 90, .compression_level = 1}));
   }
-  return image;
+  return preview;
 }
 
 }  // namespace flux2

@@ -133,18 +133,6 @@ std::vector<float> noise_for(const Request& request, int64_t channels, int index
   return request.given_noise.to_floats();
 }
 
-// The first image's noise. If the host draws it, another thread does so while the text is encoded.
-std::future<std::vector<float>> first_noise(const Request& request, int64_t channels, Stream& stream) {
-  const bool needs_stream = request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
-  const auto draw = [&, channels] { return noise_for(request, channels, 0, stream); };
-  try {
-    if (!needs_stream) return std::async(std::launch::async, draw);
-  } catch (const std::system_error&) {
-    // The system allows no more threads: it is drawn when it is needed.
-  }
-  return std::async(std::launch::deferred, draw);
-}
-
 // Tokens [1, I, C] as [C, rows, columns] values on the host; turned on the device.
 std::vector<float> planes_of_tokens(const Tensor& z) { return permute(z, {0, 2, 1}).contiguous().to_floats(); }
 
@@ -234,6 +222,29 @@ struct WantedImage {
   int index;  // within its request
 };
 
+using Noise = std::vector<std::vector<float>>;  // of some images
+
+// If the host draws it, another thread does so while the text is encoded or the images before are computed: a GPU would wait for
+// it. What is passed must outlive the result.
+std::future<Noise> drawn_ahead(std::span<const Request> requests, std::span<const WantedImage> images, int64_t channels,
+                               Stream& stream) {
+  const bool needs_stream = std::any_of(images.begin(), images.end(), [&](const WantedImage& image) {
+    const Request& request = requests[image.request];
+    return request.noise.kind == NoiseSource::TorchCuda || request.given_noise.defined();
+  });
+  const auto draw = [requests, images, channels, &stream] {
+    Noise noise;
+    for (const WantedImage& image : images) noise.push_back(noise_for(requests[image.request], channels, image.index, stream));
+    return noise;
+  };
+  try {
+    if (!needs_stream) return std::async(std::launch::async, draw);
+  } catch (const std::system_error&) {
+    // The system allows no more threads: it is drawn when it is needed.
+  }
+  return std::async(std::launch::deferred, draw);
+}
+
 std::vector<WantedImage> wanted_images(std::span<const Request> requests) {
   std::vector<WantedImage> wanted;
   for (size_t r = 0; r < requests.size(); ++r)
@@ -280,7 +291,8 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   Stopwatch watch;
   const Models& models = session.models;
   const int64_t channels = models.transformer.config().channels;
-  std::future<std::vector<float>> drawn = first_noise(first, channels, *session.stream);
+  const std::vector<WantedImage> wanted = wanted_images(requests);
+  std::future<Noise> drawn = drawn_ahead(requests, std::span(wanted).first(1), channels, *session.stream);
   const auto encodes = [&](const Request& request) { return needs_encoder(session, request); };
   if (models.text_encoder && std::any_of(requests.begin(), requests.end(), encodes)) {
     if (session.text_begins) session.text_begins(session);
@@ -309,18 +321,20 @@ PhaseTimes texts_to_images(Session& session, std::span<const Request> requests, 
   const WaitAtEnd wait(*session.stream);
   times.load += watch.lap();
 
-  const std::vector<WantedImage> wanted = wanted_images(requests);
   const int64_t tokens = tokens_of_pass(first, conditions) * (first.cfg ? 2 : 1);
   // Which steps a cache leaves out must not depend on the other images of a batch.
   const int64_t at_once = first.cache_tolerance > 0 ? 1 : session.tokens_at_once / tokens;
   const auto most = std::clamp<int64_t>(at_once, 1, static_cast<int64_t>(wanted.size()));
+  const auto group_at = [&](size_t begin) {
+    return std::span(wanted).subspan(begin, std::min(static_cast<size_t>(most), wanted.size() - begin));
+  };
   for (size_t begin = 0; begin < wanted.size(); begin += static_cast<size_t>(most)) {
-    const auto group = std::span(wanted).subspan(begin, std::min(static_cast<size_t>(most), wanted.size() - begin));
-    std::vector<std::vector<float>> noise;
-    for (const WantedImage& image : group) {
-      const Request& request = requests[image.request];
-      noise.push_back(drawn.valid() ? drawn.get() : noise_for(request, channels, image.index, *session.stream));
-    }
+    const auto group = group_at(begin);
+    Noise noise = drawn.get();
+    for (const WantedImage& image : group.subspan(noise.size()))  // those of the first group but the first
+      noise.push_back(noise_for(requests[image.request], channels, image.index, *session.stream));
+    const size_t end = begin + group.size();
+    if (end < wanted.size()) drawn = drawn_ahead(requests, group_at(end), channels, *session.stream);
     conditions.text = text_of_group(texts, group);
     const Denoised denoised = denoise(session, first, conditions, noise, progress);
     times.denoise += watch.lap();
