@@ -122,8 +122,8 @@ TEST_F(PicoTraining, MistakesAreNamed) {
     EXPECT_EQ(done.status, 2) << done.err;
     return done.err;
   };
-  EXPECT_THAT(error({"--distill_steps", "4"}), HasSubstr("it needs train transformer"));
-  EXPECT_THAT(error({"--train", "transformer", "--distill_steps", "3"}), HasSubstr("multiple of distill_steps"));
+  EXPECT_THAT(error({"--distill_steps", "4"}), HasSubstr("it needs --train transformer"));
+  EXPECT_THAT(error({"--train", "transformer", "--distill_steps", "3"}), HasSubstr("multiple of --distill_steps"));
   EXPECT_THAT(error({"--train", "transformer", "--distill_steps", "4", "--from_scratch"}), HasSubstr("from_scratch"));
   const Finished cached = flux2({"dataset", "cache", "scenes.json"});
   EXPECT_NE(cached.status, 0);

@@ -147,10 +147,10 @@ TEST_F(ImagePromptTraining, MistakesAreNamed) {
     EXPECT_NE(done.status, 0);
     return done.err;
   };
-  EXPECT_THAT(error({"--network_dim", "4"}), HasSubstr("network_dim cannot be combined with kind image_prompt"));
+  EXPECT_THAT(error({"--network_dim", "4"}), HasSubstr("--network_dim cannot be combined with --kind image_prompt"));
   EXPECT_THAT(error({"--preset", "style"}), HasSubstr("presets are for adapters of layers"));
   EXPECT_THAT(error({"--image_prompt_encoder", "nothing"}), HasSubstr("the image encoder nothing does not exist"));
-  EXPECT_THAT(error({"--train", "transformer"}), HasSubstr("cannot be combined with full or train"));
+  EXPECT_THAT(error({"--train", "transformer"}), HasSubstr("cannot be combined with --full or --train"));
   const Finished adapter = flux2({"train", "data.json", "--image_prompt_form", "tokens"});
   EXPECT_NE(adapter.status, 0);
   EXPECT_THAT(adapter.err, HasSubstr("--kind image_prompt"));

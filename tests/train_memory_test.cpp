@@ -80,10 +80,10 @@ TEST_F(TrainMemory, ImpossibleCombinationsAreRefused) {
   refused({"--blocks_to_swap", "1"}, "computed again");
   refused({"--blocks_to_swap", "99", "--gradient_checkpointing"}, "too large");
   refused({"--full", "--blocks_to_swap", "1", "--gradient_checkpointing"}, "weights change");
-  refused({"--fused_backward_pass"}, "needs full");
+  refused({"--fused_backward_pass"}, "needs --full");
   refused({"--full", "--fused_backward_pass", "--gradient_accumulation_steps", "2"}, "gradient_accumulation_steps");
   refused({"--full", "--fused_backward_pass", "--optimizer_type", "prodigy"}, "Prodigy");
-  refused({"--gradient_checkpointing_cpu_offload"}, "needs gradient_checkpointing");
+  refused({"--gradient_checkpointing_cpu_offload"}, "needs --gradient_checkpointing");
   refused({"--activation_policy", "p7"}, "p7");
 }
 

@@ -186,7 +186,7 @@ TEST_F(TrainParts, MistakesAreNamed) {
   EXPECT_THAT(error({"--train", "vae", "--freeze", "."}), HasSubstr("nothing to train"));
   EXPECT_THAT(error({"--train", "vae", "--gradient_checkpointing"}), HasSubstr("gradient_checkpointing"));
   EXPECT_THAT(error({"--train", "vae", "--ranks", "2"}), HasSubstr("one process"));
-  EXPECT_THAT(error({"--vae_crop", "32"}), HasSubstr("vae_crop needs train vae"));
+  EXPECT_THAT(error({"--vae_crop", "32"}), HasSubstr("--vae_crop needs --train vae"));
   EXPECT_THAT(error({"--text_encoder_lr", "1e-3"}), HasSubstr("text_encoder_lr"));
   const Finished large = train("out", {"--train", "transformer+text_encoder", "--max-ram", "0.1"});
   EXPECT_NE(large.status, 0);

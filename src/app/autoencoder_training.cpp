@@ -100,9 +100,7 @@ TrainingResult train_autoencoder(const RequestSpec& spec, const TrainOptions& op
   AutoencoderRun run(std::move(inputs), options);
   const TrainingRun::Totals totals = run.totals();
   if (front.tell) {
-    front.tell(fmt::format("{} images, {} batches per epoch, {} steps per epoch, {} epoch{}, {} steps in all",
-                           data.training_items(), data.batches_per_epoch(), totals.steps_per_epoch, totals.epochs,
-                           totals.epochs == 1 ? "" : "s", totals.steps));
+    front.tell(length_text(data.training_items(), data.batches_per_epoch(), totals));
     front.tell(
         fmt::format("the autoencoder is trained: {:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6));
   }

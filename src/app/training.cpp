@@ -240,6 +240,15 @@ EngineOptions training_engine_options(RequestSpec spec, const TrainOptions& opti
   return settings;
 }
 
+std::string length_text(int64_t images, int64_t batches_per_epoch, const TrainingRun::Totals& totals) {
+  const auto counted = [](int64_t n, const char* thing, const char* ending) {
+    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : ending);
+  };
+  return fmt::format("{}, {} per epoch, {} per epoch, {}, {} in all", counted(images, "image", "s"),
+                     counted(batches_per_epoch, "batch", "es"), counted(totals.steps_per_epoch, "step", "s"),
+                     counted(totals.epochs, "epoch", "s"), counted(totals.steps, "step", "s"));
+}
+
 TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context,
                      const TrainingFrontEnd& front, std::optional<RankPlace> place) {
   if (!place) place = rank_from_environment();
@@ -466,12 +475,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   TrainingRun run(std::move(inputs), options);
   const TrainingRun::Totals totals = run.totals();
   if (front.tell && first) {
-    const auto counted = [](int64_t n, const char* thing, const char* ending) {
-      return fmt::format("{} {}{}", n, thing, n == 1 ? "" : ending);
-    };
-    front.tell(fmt::format("{}, {} per epoch, {} per epoch, {}, {} in all", counted(data.training_items(), "image", "s"),
-                           counted(data.batches_per_epoch(), "batch", "es"), counted(totals.steps_per_epoch, "step", "s"),
-                           counted(totals.epochs, "epoch", "s"), counted(totals.steps, "step", "s")));
+    front.tell(length_text(data.training_items(), data.batches_per_epoch(), totals));
     const std::string size = fmt::format("{:.1f} million parameters", static_cast<double>(totals.parameters) / 1e6);
     if (image_prompts) {
       front.tell(fmt::format("an {} is trained: {}", image_prompts->config().name(), size));

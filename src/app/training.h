@@ -26,6 +26,9 @@ GivenTrainOptions with_config_file(const GivenTrainOptions& given);
 // The sample prompts of a .json, .toml or text file. An empty path has none.
 std::vector<SamplePrompt> read_sample_prompts(const std::string& path);
 
+// "4 images, 4 batches per epoch, 4 steps per epoch, 1 epoch, 1 step in all"
+std::string length_text(int64_t images, int64_t batches_per_epoch, const TrainingRun::Totals& totals);
+
 // Defaults, then the preset for a transformer of that width, then the configuration file, then what was given.
 TrainOptions resolve_train_options(const GivenTrainOptions& given, int64_t hidden);
 

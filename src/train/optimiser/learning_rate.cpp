@@ -1,5 +1,8 @@
 #include "train/optimiser/learning_rate.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -80,9 +83,10 @@ LearningRateSchedule::LearningRateSchedule(const LearningRateOptions& o)
     : name_(o.lr_scheduler), total_(o.total_steps), cycles_(o.lr_scheduler_num_cycles), power_(o.lr_scheduler_power) {
   const auto& names = learning_rate_schedules();
   if (std::find(names.begin(), names.end(), name_) == names.end()) {
-    const std::string nearest = nearest_words(name_, names, 1).front();
-    throw Error(ErrorCode::InvalidArgument, fmt::format("unknown learning-rate schedule \"{}\"", printable(name_)),
-                Hint("the nearest is {0}", {set_option("lr_scheduler", nearest)}));
+    const std::string near = nearest_word(name_, names);
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("lr_scheduler: \"{}\" is not one of: {}", printable(name_), fmt::join(names, ", ")),
+                near.empty() ? Hint() : Hint("did you mean {0}?", {set_option("lr_scheduler", near)}));
   }
   check(total_ >= 0, "a run cannot have {} steps", total_);
   warmup_ = steps_of_run(o.lr_warmup_steps, total_, "lr_warmup_steps");

@@ -1,6 +1,7 @@
 #include "train/optimiser/optimiser_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -65,8 +66,10 @@ const NamedOptimiser& find_optimiser(const std::string& type) {
   const std::string module = dot == std::string::npos ? "" : lower.substr(0, dot);
   for (const NamedOptimiser& known : kNamedOptimisers)
     if (name == known.name && (module.empty() || is_one_of(module, known.module))) return known;
-  throw Error(ErrorCode::InvalidArgument, fmt::format("\"{}\" is not an optimiser of flux2", printable(type)),
-              Hint("the nearest is {0}", {set_option("optimizer_type", nearest_words(name, optimiser_names(), 1).front())}));
+  const std::string near = nearest_word(name, optimiser_names());
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("optimizer_type: \"{}\" is not one of: {}", printable(type), fmt::join(optimiser_names(), ", ")),
+              near.empty() ? Hint() : Hint("did you mean {0}?", {set_option("optimizer_type", near)}));
 }
 
 // relative_step is on by default, and warmup_init needs it.

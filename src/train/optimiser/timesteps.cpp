@@ -1,6 +1,7 @@
 #include "train/optimiser/timesteps.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,8 +37,10 @@ double log_snr(double mean, double deviation, double normal) { return logistic(-
 
 void check_name(const std::string& name, const std::vector<std::string>& names, const char* option) {
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw Error(ErrorCode::InvalidArgument, fmt::format("{} has no value \"{}\"", option, printable(name)),
-              Hint("the nearest is {0}", {set_option(option, nearest_words(name, names, 1).front())}));
+  const std::string near = nearest_word(name, names);
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("{}: \"{}\" is not one of: {}", option, printable(name), fmt::join(names, ", ")),
+              near.empty() ? Hint() : Hint("did you mean {0}?", {set_option(option, near)}));
 }
 
 }  // namespace
