@@ -98,14 +98,13 @@ AutoencoderStep::Result AutoencoderStep::train(const Vae& vae, const LoadedBatch
 
   Result result;
   std::vector<float> slopes;
-  result.losses = losses.to_doubles();
-  for (size_t b = 0; b < result.losses.size(); ++b) {
-    result.losses[b] *= batch.loss_multiplier[b];
-    slopes.push_back(static_cast<float>(batch.loss_multiplier[b] / divisor));
-  }
+  for (const float multiplier : batch.loss_multiplier) slopes.push_back(static_cast<float>(multiplier / divisor));
   result.gradients = backward(
       std::vector<Tensor>{losses},
       std::vector<Tensor>{Tensor::from(stream_, DType::F32, losses.shape(), std::span<const float>(slopes))}, GraphUse::Release);
+  // The host waits for the losses only when everything is enqueued.
+  result.losses = losses.to_doubles();
+  for (size_t b = 0; b < result.losses.size(); ++b) result.losses[b] *= batch.loss_multiplier[b];
   return result;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/optimiser_kernels.h"
+
 namespace flux2 {
 
 WeightAverage::WeightAverage(std::vector<std::pair<std::string, Tensor>> values, double decay, bool warmup)
@@ -16,15 +18,30 @@ double WeightAverage::decay_at(int64_t step) const {
 
 void WeightAverage::update(int64_t step) {
   const double decay = decay_at(step);
+  // All tensors in one call: a small model has hundreds of them, and a GPU would wait for the calls.
+  std::vector<OptimiserTensor> tensors;
   for (size_t i = 0; i < values_.size(); ++i) {
     const Tensor value = values_[i].second.detached();
     const Tensor& average = averages_[i].second;
-    const Kernels& kernels = average.device().kernels();
-    const Tensor share = Tensor::like(average);
-    kernels.scale({value, share, 1 - decay, 0.0});
-    kernels.scale({average, average, decay, 0.0});
-    kernels.binary({Binary::Add, average, share, average});
+    if (value.dtype() != DType::F32 || !value.is_contiguous()) {
+      const Kernels& kernels = average.device().kernels();
+      const Tensor share = Tensor::like(average);
+      kernels.scale({value, share, 1 - decay, 0.0});
+      kernels.scale({average, average, decay, 0.0});
+      kernels.binary({Binary::Add, average, share, average});
+      continue;
+    }
+    OptimiserTensor t;
+    t.p = average.raw();
+    t.state[0] = value.raw();
+    t.count = average.numel();
+    t.mix = static_cast<float>(1 - decay);
+    tensors.push_back(t);
   }
+  if (tensors.empty()) return;
+  const Tensor& any = averages_.front().second;
+  any.device().kernels().optimise(
+      OptimiseArgs{.rule = OptimiserRule::Interpolate, .numbers = {}, .tensors = tensors, .stream = any.stream()});
 }
 
 void WeightAverage::restore(const std::vector<std::pair<std::string, Tensor>>& saved) {

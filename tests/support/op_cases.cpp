@@ -227,6 +227,22 @@ void norms(List& list) {
             .terms = 3072,
             .differentiable = false,
             .large = true});
+  // The sizes of a small model in training: narrow rows, many of them, and many images.
+  list.add({.name = "rms_norm/heads",
+            .inputs = {{300, 5, 4, 32}, {32}},
+            .run = [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); },
+            .terms = 6000,
+            .differentiable = false});
+  list.add({.name = "rms_norm/rows of 128",
+            .inputs = {{2999, 128}, {128}},
+            .run = [](Inputs x) { return rms_norm(x[0], x[1], 1e-3f); },
+            .terms = 2999,
+            .differentiable = false});
+  list.add({.name = "group_norm/many images",
+            .inputs = {{40, 23, 31, 32}, {32}, {32}},
+            .run = [](Inputs x) { return group_norm(x[0], x[1], x[2], 8, 1e-3f); },
+            .terms = 28520,
+            .differentiable = false});
   list.add({.name = "group_norm_silu/vae",
             .inputs = {{1, 64, 64, 128}, {128}, {128}},
             .run = [](Inputs x) { return group_norm_silu(x[0], x[1], x[2]); },
@@ -407,6 +423,17 @@ void pictures(List& list) {
               const std::vector<int32_t> ids = {3, 0, 6, 3};
               return embedding(Tensor::from<int32_t>(x[0].stream(), DType::I32, {2, 2}, ids), x[0], x[0].dtype());
             }});
+  // More tokens than one block takes, most of them with one id.
+  list.add({.name = "embedding/many tokens",
+            .inputs = {{50, 130}},
+            .run =
+                [](Inputs x) {
+                  std::vector<int32_t> ids(3000);
+                  for (size_t i = 0; i < ids.size(); ++i) ids[i] = i % 3 == 0 ? static_cast<int32_t>(i * i % 50) : 7;
+                  return embedding(Tensor::from<int32_t>(x[0].stream(), DType::I32, {3000}, ids), x[0], x[0].dtype());
+                },
+            .terms = 3000,
+            .differentiable = false});
   list.add({.name = "conv2d/vae",
             .inputs = {{1, 64, 64, 128}, {128, 3, 3, 128}, {128}},
             .run =

@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/group_norm.cuh"
 #include "backend/cuda/kernels/kernels.h"
 
 // Three kernels: every channel's sums over chunks of positions, then a scale and an offset per channel from the sums of its
@@ -9,58 +7,7 @@ namespace flux2::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kAhead = 4;  // loads in flight per thread: with one at a time both passes ran at 70 % of a copy on H200
-
-// A block works on `chunk` positions of one picture and up to kThreads vectors of V channels; a thread stays with its
-// channels and walks down the positions, `lanes` blocks of threads abreast.
-struct Work {
-  int64_t positions;  // of one picture
-  int64_t chunk;
-  int channels;
-  int group_channels;
-};
-
-template <int V>
-struct Place {
-  int width, column, lane, lanes, channel;
-  int64_t begin, end;
-
-  __device__ explicit Place(const Work& w) {
-    const int vectors = w.channels / V;
-    const int first = blockIdx.y * kThreads;
-    width = min(vectors - first, kThreads);
-    column = threadIdx.x % width;
-    lane = threadIdx.x / width;
-    lanes = kThreads / width;
-    channel = (first + column) * V;
-    begin = blockIdx.x * w.chunk;
-    end = lane < lanes ? min(begin + w.chunk, w.positions) : begin;
-  }
-};
-
-// Calls f(position, values) for the positions of a thread, kAhead loads at a time.
-template <class T, int V, class F>
-__device__ inline void walk(const Place<V>& at, const T* picture, int channels, const F& f) {
-  const int64_t step = static_cast<int64_t>(at.lanes) * channels;
-  const T* x = picture + (at.begin + at.lane) * channels + at.channel;
-  int64_t p = at.begin + at.lane;
-  for (; p + (kAhead - 1) * at.lanes < at.end; p += kAhead * at.lanes, x += kAhead * step) {
-    Pack<T, V> pack[kAhead];
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) pack[i] = load_pack<V>(x + i * step);
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) f(p + i * at.lanes, pack[i]);
-  }
-  for (; p < at.end; p += at.lanes, x += step) f(p, load_pack<V>(x));
-}
-
-// Sums are taken of x − pivot, where the pivot is the first value of the group: without it Σx² − (Σx)²/n loses the
-// variance of a group whose mean is large.
-template <class T>
-__device__ inline float pivot(const T* picture, int channel, int group_channels) {
-  return as_float(picture[channel / group_channels * group_channels]);
-}
+using namespace group_norm_walk;
 
 // partial[picture][chunk][channel] = (Σ d, Σ d²)
 template <class T, int V>
@@ -145,21 +92,15 @@ template <class T, class W, int V>
 void launch(const GroupNormArgs& args, const Tensor& weight, const Tensor& bias) {
   CudaStream& stream = stream_for(args.y);
   const int64_t pictures = args.x.dim(0), channels = args.x.dim(-1);
-  Work w{};
-  w.channels = static_cast<int>(channels);
-  w.group_channels = static_cast<int>(channels / args.groups);
-  w.positions = args.x.numel() / (pictures * channels);
-  const int64_t vectors = channels / V;
-  const int64_t lanes = kThreads / std::min<int64_t>(vectors, kThreads);
-  w.chunk = std::max(lanes * 8, ceil_div(w.positions, 1024));
-  const int64_t chunks = ceil_div(w.positions, w.chunk);
+  const Blocks<V> blocks(pictures, args.x.numel() / (pictures * channels), channels, args.groups);
+  const Work& w = blocks.work;
+  const dim3& grid = blocks.grid;
+  const int64_t chunks = grid.x;
 
   const auto partial = stream.allocate(static_cast<size_t>(pictures * chunks * channels) * sizeof(float2));
   const auto coefficients = stream.allocate(static_cast<size_t>(pictures * channels) * sizeof(float2));
   auto* sums = static_cast<float2*>(partial.get());
   auto* affine = static_cast<float2*>(coefficients.get());
-  const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(ceil_div(vectors, kThreads)),
-                  static_cast<unsigned>(pictures));
   const dim3 groups(static_cast<unsigned>(args.groups), static_cast<unsigned>(pictures));
   const T* x = args.x.data<T>();
 

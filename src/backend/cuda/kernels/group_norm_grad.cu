@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "backend/cuda/kernels/device_math.cuh"
+#include "backend/cuda/kernels/group_norm.cuh"
 #include "backend/cuda/kernels/kernels.h"
 
 // With n the normalised values, r = 1 / the group's deviation and g = dy · weight: dx = r · (g − mean(g) − n · mean(g · n)),
@@ -10,13 +8,7 @@ namespace flux2::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-
-struct Work {
-  int64_t positions, slice;  // of one picture
-  int channels, group_channels, slices;
-  float eps;
-};
+using namespace group_norm_walk;
 
 // Σ d, Σ d², Σ dy, Σ dy · d, where d = x − pivot and the pivot is the group's first value: a large mean must not drown the rest.
 struct Sums {
@@ -32,44 +24,62 @@ struct ChannelGrad {
   float weight, bias;
 };
 
-// sums[picture][slice][channel]; a block per slice, blockIdx.y, of picture blockIdx.z and kThreads channels.
-template <class T>
+// sums[picture][chunk][channel]
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads) channel_sums(const T* x, const T* dy, Sums* sums, const Work w) {
-  const int channel = blockIdx.x * kThreads + threadIdx.x;
-  if (channel >= w.channels) return;
+  const Place<V> at(w);
   const int64_t picture = blockIdx.z * w.positions * w.channels;
-  const float pivot = as_float(x[picture + channel / w.group_channels * w.group_channels]);
-  const int64_t begin = blockIdx.y * w.slice, end = min(begin + w.slice, w.positions);
-  Sums s{};
-#pragma unroll 4
-  for (int64_t p = begin; p < end; ++p) {
-    const float d = as_float(x[picture + p * w.channels + channel]) - pivot;
-    const float g = as_float(dy[picture + p * w.channels + channel]);
-    s.d += d;
-    s.squares += d * d;
-    s.dy += g;
-    s.product += g * d;
+  Sums total[V] = {};
+  float base[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) base[v] = pivot(x + picture, at.channel + v, w.group_channels);
+  walk(at, x + picture, dy + picture, w.channels, [&](int64_t, const Pack<T, V>& xs, const Pack<T, V>& dys) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const float d = as_float(xs.v[v]) - base[v], g = as_float(dys.v[v]);
+      total[v].d += d;
+      total[v].squares += d * d;
+      total[v].dy += g;
+      total[v].product += g * d;
+    }
+  });
+  __shared__ Sums shared[kThreads * V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) shared[threadIdx.x * V + v] = total[v];
+  __syncthreads();
+  const int block_channels = at.width * V;
+  Sums* out = sums + (static_cast<int64_t>(blockIdx.z) * gridDim.x + blockIdx.x) * w.channels + blockIdx.y * kThreads * V;
+  for (int c = threadIdx.x; c < block_channels; c += kThreads) {
+    Sums s = shared[c];
+    for (int lane = 1; lane < at.lanes; ++lane) {
+      const Sums& more = shared[lane * block_channels + c];
+      s.d += more.d, s.squares += more.squares, s.dy += more.dy, s.product += more.product;
+    }
+    out[c] = s;
   }
-  sums[(static_cast<int64_t>(blockIdx.z) * w.slices + blockIdx.y) * w.channels + channel] = s;
 }
 
-// The lines of group blockIdx.x in picture blockIdx.y, and what the picture adds to the gradients of weight and bias.
+// The lines of group blockIdx.x in picture blockIdx.y, and what the picture adds to the gradients of weight and bias. A warp adds
+// up the chunks of a channel.
 template <class T, class W>
-__global__ void __launch_bounds__(kThreads)
-    group_lines(const T* x, const Sums* sums, const W* weight, Line* lines, ChannelGrad* grads, const Work w) {
+__global__ void __launch_bounds__(kThreads) group_lines(const T* x, const Sums* sums, int chunks, const W* weight, float eps,
+                                                        Line* lines, ChannelGrad* grads, const Work w) {
+  constexpr int kWarps = kThreads / 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first = blockIdx.x * w.group_channels;
-  const Sums* mine = sums + static_cast<int64_t>(blockIdx.y) * w.slices * w.channels + first;
+  const Sums* mine = sums + static_cast<int64_t>(blockIdx.y) * chunks * w.channels + first;
   const auto channel_total = [&](int c) {
     Totals t{};
-    for (int s = 0; s < w.slices; ++s) {
-      const Sums& part = mine[static_cast<int64_t>(s) * w.channels + c];
+    for (int s = lane; s < chunks; s += 32) {
+      const Sums part = mine[static_cast<int64_t>(s) * w.channels + c];
       t.d += part.d, t.squares += part.squares, t.dy += part.dy, t.product += part.product;
     }
-    return t;
+    return Totals{warp_sum(t.d), warp_sum(t.squares), warp_sum(t.dy), warp_sum(t.product)};
   };
   double d = 0, squares = 0, g = 0, product = 0;  // over the group, dy times weight
-  for (int c = threadIdx.x; c < w.group_channels; c += kThreads) {
+  for (int c = warp; c < w.group_channels; c += kWarps) {
     const Totals t = channel_total(c);
+    if (lane != 0) continue;  // the block's sum counts each channel once
     const double factor = as_float(weight[first + c]);
     d += t.d, squares += t.squares, g += factor * t.dy, product += factor * t.product;
   }
@@ -81,10 +91,11 @@ __global__ void __launch_bounds__(kThreads)
   const double count = static_cast<double>(w.positions) * w.group_channels;
   const double shifted = d / count;  // mean − pivot
   const double mean = as_float(x[blockIdx.y * w.positions * w.channels + first]) + shifted;
-  const double inverse = rsqrt(fmax(squares / count - shifted * shifted, 0.0) + w.eps);
+  const double inverse = rsqrt(fmax(squares / count - shifted * shifted, 0.0) + eps);
   const double mean_g = g / count, slope = inverse * inverse * (product - shifted * g) / count;
-  for (int c = threadIdx.x; c < w.group_channels; c += kThreads) {
+  for (int c = warp; c < w.group_channels; c += kWarps) {
     const Totals t = channel_total(c);
+    if (lane != 0) continue;
     const int64_t at = static_cast<int64_t>(blockIdx.y) * w.channels + first + c;
     lines[at] = {static_cast<float>(inverse * as_float(weight[first + c])), static_cast<float>(-inverse * slope),
                  static_cast<float>(inverse * (mean * slope - mean_g))};
@@ -93,33 +104,67 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads)
-    apply_lines(const T* x, const T* dy, const Line* lines, T* dx, int64_t vectors, const Work w) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= vectors) return;
-  const int64_t position = i * V / w.channels;
-  const int channel = static_cast<int>(i * V - position * w.channels);
-  const Line* line = lines + position / w.positions * w.channels + channel;
-  const Pack<T, V> xs = load_pack<V>(x + i * V), dys = load_pack<V>(dy + i * V);
-  Pack<T, V> out;
+__global__ void __launch_bounds__(kThreads) apply_lines(const T* x, const T* dy, const Line* lines, T* dx, const Work w) {
+  const Place<V> at(w);
+  const int64_t picture = blockIdx.z * w.positions * w.channels;
+  Line line[V];
 #pragma unroll
-  for (int v = 0; v < V; ++v)
-    out.v[v] = from_float<T>(line[v].a * as_float(dys.v[v]) + line[v].b * as_float(xs.v[v]) + line[v].c);
-  store_pack(dx + i * V, out);
+  for (int v = 0; v < V; ++v) line[v] = lines[static_cast<int64_t>(blockIdx.z) * w.channels + at.channel + v];
+  walk(at, x + picture, dy + picture, w.channels, [&](int64_t p, const Pack<T, V>& xs, const Pack<T, V>& dys) {
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      out.v[v] = from_float<T>(line[v].a * as_float(dys.v[v]) + line[v].b * as_float(xs.v[v]) + line[v].c);
+    store_pack(dx + picture + p * w.channels + at.channel, out);
+  });
 }
 
-// dweight[c] and dbias[c], added up over the pictures.
+// dweight[c] and dbias[c], added up over the pictures by a warp.
 __global__ void __launch_bounds__(kThreads)
     add_pictures(const ChannelGrad* grads, int pictures, int channels, float* dweight, float* dbias) {
-  const int c = blockIdx.x * kThreads + threadIdx.x;
+  const int c = (blockIdx.x * kThreads + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (c >= channels) return;
-  ChannelGrad total{};
-  for (int p = 0; p < pictures; ++p) {
-    const ChannelGrad& g = grads[static_cast<int64_t>(p) * channels + c];
-    total.weight += g.weight, total.bias += g.bias;
+  double weight = 0, bias = 0;
+  for (int p = lane; p < pictures; p += 32) {
+    const ChannelGrad g = grads[static_cast<int64_t>(p) * channels + c];
+    weight += g.weight, bias += g.bias;
   }
-  dweight[c] = total.weight;
-  dbias[c] = total.bias;
+  weight = warp_sum(weight);
+  bias = warp_sum(bias);
+  if (lane != 0) return;
+  dweight[c] = static_cast<float>(weight);
+  dbias[c] = static_cast<float>(bias);
+}
+
+template <class T, class W, int V>
+void launch(const GroupNormGradArgs& args, const Tensor& weight, const Tensor& dweight, const Tensor& dbias) {
+  CudaStream& stream = stream_for(args.dx);
+  const int64_t pictures = args.x.dim(0), channels = args.x.dim(-1);
+  const Blocks<V> blocks(pictures, args.x.numel() / (pictures * channels), channels, args.groups);
+  const int64_t chunks = blocks.grid.x;
+  const auto sums = stream.allocate(static_cast<size_t>(pictures * chunks * channels) * sizeof(Sums));
+  const auto lines = stream.allocate(static_cast<size_t>(pictures * channels) * sizeof(Line));
+  const auto grads = stream.allocate(static_cast<size_t>(pictures * channels) * sizeof(ChannelGrad));
+  auto* const sum = static_cast<Sums*>(sums.get());
+  auto* const line = static_cast<Line*>(lines.get());
+  auto* const grad = static_cast<ChannelGrad*>(grads.get());
+  const T *x = args.x.data<T>(), *dy = args.dy.data<T>();
+  channel_sums<T, V><<<blocks.grid, kThreads, 0, stream.handle()>>>(x, dy, sum, blocks.work);
+  stream.enqueued("group_norm_grad", {.bytes = traffic({&args.x, &args.dy})});
+  const dim3 groups(static_cast<unsigned>(args.groups), static_cast<unsigned>(pictures));
+  group_lines<T, W><<<groups, kThreads, 0, stream.handle()>>>(x, sum, static_cast<int>(chunks), weight.data<W>(), args.eps, line,
+                                                              grad, blocks.work);
+  stream.enqueued("group_norm_grad");
+  apply_lines<T, V><<<blocks.grid, kThreads, 0, stream.handle()>>>(x, dy, line, args.dx.data<T>(), blocks.work);
+  stream.enqueued("group_norm_grad", {.bytes = traffic({&args.x, &args.dy, &args.dx})});
+  add_pictures<<<blocks_for("group_norm_grad", channels, kThreads / 32), kThreads, 0, stream.handle()>>>(
+      grad, static_cast<int>(pictures), static_cast<int>(channels), dweight.data<float>(), dbias.data<float>());
+  stream.enqueued("group_norm_grad");
+}
+
+// The tensor itself if a kernel can write F32 into it, otherwise one that is copied into it later.
+Tensor writable(const Tensor& t) {
+  return t.dtype() == DType::F32 && t.is_contiguous() ? t : Tensor::like(t, DType::F32, t.shape());
 }
 
 }  // namespace
@@ -129,48 +174,15 @@ void group_norm_grad(const GroupNormGradArgs& args) {
     args.dweight.fill(0.0);
     return args.dbias.fill(0.0);
   }
-  CudaStream& stream = stream_for(args.dx);
-  const int64_t pictures = args.x.dim(0), channels = args.x.dim(-1);
-  Work w{};
-  w.positions = args.x.numel() / (pictures * channels);
-  w.slice = std::max<int64_t>(ceil_div(w.positions, 512), 8);
-  w.slices = static_cast<int>(ceil_div(w.positions, w.slice));
-  w.channels = static_cast<int>(channels);
-  w.group_channels = static_cast<int>(channels / args.groups);
-  w.eps = args.eps;
-
-  const auto sums = stream.allocate(static_cast<size_t>(pictures * w.slices * channels) * sizeof(Sums));
-  const auto lines = stream.allocate(static_cast<size_t>(pictures * channels) * sizeof(Line));
-  const auto grads = stream.allocate(static_cast<size_t>(pictures * channels) * sizeof(ChannelGrad));
-  const Tensor dweight = Tensor::like(args.x, DType::F32, {channels}), dbias = Tensor::like(dweight);
   const Tensor weight = weight_vector(args.weight, args.x.dtype());
-  const unsigned channel_blocks = blocks_for("group_norm_grad", channels, kThreads);
-  const dim3 slices(channel_blocks, static_cast<unsigned>(w.slices), static_cast<unsigned>(pictures));
-  const dim3 groups(static_cast<unsigned>(args.groups), static_cast<unsigned>(pictures));
+  const Tensor dweight = writable(args.dweight), dbias = writable(args.dbias);
   with_float_and_weight("group_norm_grad", args.x.dtype(), weight.dtype(), [&]<class T, class W>(T, W) {
-    const T *x = args.x.data<T>(), *dy = args.dy.data<T>();
-    auto* const line = static_cast<Line*>(lines.get());
-    channel_sums<T><<<slices, kThreads, 0, stream.handle()>>>(x, dy, static_cast<Sums*>(sums.get()), w);
-    stream.enqueued("group_norm_grad", {.bytes = traffic({&args.x, &args.dy})});
-    group_lines<T, W><<<groups, kThreads, 0, stream.handle()>>>(x, static_cast<const Sums*>(sums.get()), weight.data<W>(), line,
-                                                                static_cast<ChannelGrad*>(grads.get()), w);
-    stream.enqueued("group_norm_grad");
-    const auto apply = [&]<int V>() {
-      const int64_t vectors = args.x.numel() / V;
-      apply_lines<T, V><<<blocks_for("group_norm_grad", vectors, kThreads), kThreads, 0, stream.handle()>>>(
-          x, dy, line, args.dx.data<T>(), vectors, w);
-    };
-    const bool aligned = is_aligned(x, 16) && is_aligned(dy, 16) && is_aligned(args.dx.raw(), 16);
-    if (aligned && channels % kVector<T> == 0) apply.template operator()<kVector<T>>();
-    else apply.template operator()<1>();
-    stream.enqueued("group_norm_grad", {.bytes = traffic({&args.x, &args.dy, &args.dx})});
+    const bool aligned = is_aligned(args.x.raw(), 16) && is_aligned(args.dy.raw(), 16) && is_aligned(args.dx.raw(), 16);
+    if (aligned && args.x.dim(-1) % kVector<T> == 0) launch<T, W, kVector<T>>(args, weight, dweight, dbias);
+    else launch<T, W, 1>(args, weight, dweight, dbias);
   });
-  add_pictures<<<channel_blocks, kThreads, 0, stream.handle()>>>(static_cast<const ChannelGrad*>(grads.get()),
-                                                                 static_cast<int>(pictures), w.channels, dweight.data<float>(),
-                                                                 dbias.data<float>());
-  stream.enqueued("group_norm_grad");
-  args.dweight.copy_from(dweight);
-  args.dbias.copy_from(dbias);
+  if (dweight.raw() != args.dweight.raw()) args.dweight.copy_from(dweight);
+  if (dbias.raw() != args.dbias.raw()) args.dbias.copy_from(dbias);
 }
 
 }  // namespace flux2::cuda

@@ -26,10 +26,12 @@ struct NormGradArguments {
   float eps;
 };
 
+// The sum over the kGroup threads of a row. Groups of less than a warp lie side by side in it.
 template <int kGroup>
 __device__ inline float group_sum(float v) {
-  if constexpr (kGroup == 32) return warp_sum(v);
-  else return block_sum<kGroup>(v);
+  if constexpr (kGroup > 32) return block_sum<kGroup>(v);
+  for (int step = kGroup / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+  return v;
 }
 
 template <Norm kind, class W>
@@ -44,8 +46,10 @@ template <Norm kind, class T, class W, int V, int kGroup, int kChunks>
 __global__ void __launch_bounds__(kThreads)
     norm_grad_in_registers(const __grid_constant__ Layout<3> rows, const NormGradArguments<T, W> a) {
   const int lane = threadIdx.x % kGroup;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
-  if (row >= rows.count) return;  // a whole group leaves
+  const int64_t mine = static_cast<int64_t>(blockIdx.x) * (kThreads / kGroup) + threadIdx.x / kGroup;
+  const bool inside = mine < rows.count;
+  if (kGroup >= 32 && !inside) return;
+  const int64_t row = inside ? mine : rows.count - 1;  // a warp adds up together, so no part of it leaves
   int64_t offset[3];
   rows.offsets(row, offset);
   const W* weight = a.weight + row / a.rows_per_batch * a.weight_stride;
@@ -90,6 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   const float inverse = rsqrtf(group_sum<kGroup>(squares) / count + a.eps);
   const float mean_g = kind == Norm::Rms ? 0.0f : group_sum<kGroup>(total) / count;
   const float slope = group_sum<kGroup>(product) / count * inverse * inverse;
+  if (!inside) return;
   if (a.inverse && lane == 0) a.inverse[row] = inverse;
   if (!a.dx) return;
 
@@ -155,36 +160,53 @@ void launch(const char* op, const Tensor& x, const Tensor& dy, const Tensor& dx,
     vectors = vectors && is_aligned(all[n]->raw(), 16);
     for (int axis = 0; axis < rows.rank; ++axis) vectors = vectors && (rows.shape[axis] == 1 || rows.stride[n][axis] % V == 0);
   }
-  const auto run_warps = [&]<int kChunks>() {
-    norm_grad_in_registers<kind, T, W, V, 32, kChunks>
-        <<<blocks_for(op, rows.count, kThreads / 32), kThreads, 0, stream.handle()>>>(rows, a);
+  const auto run = [&]<int kGroup, int kChunks>() {
+    norm_grad_in_registers<kind, T, W, V, kGroup, kChunks>
+        <<<blocks_for(op, rows.count, kThreads / kGroup), kThreads, 0, stream.handle()>>>(rows, a);
   };
-  if (vectors && a.columns <= 32 * V * 2) {
-    run_warps.template operator()<2>();
+  if (vectors && a.columns <= 4 * V) {  // the heads of a small model
+    run.template operator()<4, 1>();
+  } else if (vectors && a.columns <= 16 * V) {
+    run.template operator()<16, 1>();
+  } else if (vectors && a.columns <= 32 * V * 2) {
+    run.template operator()<32, 2>();
   } else if (vectors && sizeof(T) == 2 && a.columns > 32 * V * 8 && a.columns <= 32 * V * 12 && rows.count >= kManyRows) {
-    run_warps.template operator()<12>();
+    run.template operator()<32, 12>();
   } else if (vectors && a.columns <= kThreads * V * 2) {
-    norm_grad_in_registers<kind, T, W, V, kThreads, 2><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
+    run.template operator()<kThreads, 2>();
   } else {
     norm_grad_by_walking<kind, T, W><<<blocks_for(op, rows.count, 1), kThreads, 0, stream.handle()>>>(rows, a);
   }
   stream.enqueued(op, {.bytes = traffic({&x, &dy, &dx})});
 }
 
-// partial[slice][c] = Σ dy · x · r over the rows of a slice, blockIdx.y.
-template <class T>
+// partial[slice][c] = Σ dy · x · r over the rows of a slice, blockIdx.y. A thread stays with V columns; `lanes` rows abreast.
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads) weight_grad_slices(const __grid_constant__ Layout<2> rows, const T* x, const T* dy,
                                                                const float* inverse, float* partial, int64_t slice, int columns) {
-  const int c = blockIdx.x * kThreads + threadIdx.x;
-  if (c >= columns) return;
-  const int64_t begin = blockIdx.y * slice, end = min(begin + slice, rows.count);
-  float total = 0;
-  for (int64_t row = begin; row < end; ++row) {
+  const int first = blockIdx.x * kThreads, width = min(columns / V - first, kThreads);
+  const int column = (first + static_cast<int>(threadIdx.x) % width) * V, lane = threadIdx.x / width, lanes = kThreads / width;
+  const int64_t begin = blockIdx.y * slice, end = lane < lanes ? min(begin + slice, rows.count) : begin;
+  float total[V] = {};
+#pragma unroll 4
+  for (int64_t row = begin + lane; row < end; row += lanes) {
     int64_t offset[2];
     rows.offsets(row, offset);
-    total += as_float(dy[offset[1] + c]) * (as_float(x[offset[0] + c]) * inverse[row]);
+    const Pack<T, V> xs = load_pack<V>(x + offset[0] + column), dys = load_pack<V>(dy + offset[1] + column);
+    const float r = inverse[row];
+#pragma unroll
+    for (int v = 0; v < V; ++v) total[v] += as_float(dys.v[v]) * (as_float(xs.v[v]) * r);
   }
-  partial[static_cast<int64_t>(blockIdx.y) * columns + c] = total;
+  __shared__ float shared[kThreads * V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) shared[threadIdx.x * V + v] = total[v];
+  __syncthreads();
+  const int block_columns = width * V;
+  for (int c = threadIdx.x; c < block_columns; c += kThreads) {
+    float sum = shared[c];
+    for (int other = 1; other < lanes; ++other) sum += shared[other * block_columns + c];
+    partial[static_cast<int64_t>(blockIdx.y) * columns + first * V + c] = sum;
+  }
 }
 
 // dweight[c] = Σ dy · n over all rows, slice by slice and then over the slices: always the same order.
@@ -193,17 +215,26 @@ void rms_weight_grad(const RmsNormGradArgs& args, const float* inverse) {
   CudaStream& stream = stream_for(x);
   const int outer = x.rank() - 1;
   const auto rows = layout_of<2>(x.shape().first(outer), {x.strides().first(outer), dy.strides().first(outer)});
-  const int64_t columns = x.dim(-1), slice = std::max<int64_t>(ceil_div(rows.count, 512), 16);
-  const int64_t slices = ceil_div(rows.count, slice);
-  const Tensor partial = Tensor::like(x, DType::F32, {slices, columns}), total = Tensor::like(x, DType::F32, {1, columns});
-  const dim3 grid(blocks_for("rms_norm_grad", columns, kThreads), static_cast<unsigned>(slices));
+  const int64_t columns = x.dim(-1);
   with_float("rms_norm_grad", x.dtype(), [&]<class T>(T) {
-    weight_grad_slices<T><<<grid, kThreads, 0, stream.handle()>>>(rows, x.data<T>(), dy.data<T>(), inverse, partial.data<float>(),
-                                                                  slice, static_cast<int>(columns));
+    const auto run = [&]<int V>() {
+      const int64_t vectors = columns / V, lanes = kThreads / std::min<int64_t>(vectors, kThreads);
+      const int64_t slice = std::max<int64_t>(ceil_div(rows.count, 512), lanes * 8), slices = ceil_div(rows.count, slice);
+      const Tensor partial = Tensor::like(x, DType::F32, {slices, columns}), total = Tensor::like(x, DType::F32, {1, columns});
+      const dim3 grid(blocks_for("rms_norm_grad", vectors, kThreads), static_cast<unsigned>(slices));
+      weight_grad_slices<T, V><<<grid, kThreads, 0, stream.handle()>>>(rows, x.data<T>(), dy.data<T>(), inverse,
+                                                                       partial.data<float>(), slice, static_cast<int>(columns));
+      stream.enqueued("rms_norm_grad", {.bytes = traffic({&x, &dy})});
+      sum({partial, total});
+      args.dweight->copy_from(total.reshaped({columns}));
+    };
+    constexpr int V = kVector<T>;
+    bool aligned = columns % V == 0 && is_aligned(x.raw(), 16) && is_aligned(dy.raw(), 16);
+    for (int n = 0; n < 2; ++n)
+      for (int axis = 0; axis < rows.rank; ++axis) aligned = aligned && (rows.shape[axis] == 1 || rows.stride[n][axis] % V == 0);
+    if (aligned) run.template operator()<V>();
+    else run.template operator()<1>();
   });
-  stream.enqueued("rms_norm_grad", {.bytes = traffic({&x, &dy})});
-  sum({partial, total});
-  args.dweight->copy_from(total.reshaped({columns}));
 }
 
 }  // namespace

@@ -62,14 +62,43 @@ __global__ void sum_by_block(const __grid_constant__ Layout<2> kept, const __gri
   if (threadIdx.x == 0) partial[static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y] = total;
 }
 
+// Sums of the columns of a matrix: a thread stays with V columns, `lanes` rows abreast; partial[column][slice].
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    sum_columns(const T* x, int64_t rows, int64_t stride, int columns, double* partial, int64_t slice_rows) {
+  const int first = blockIdx.x * kThreads, width = min(columns / V - first, kThreads);
+  const int column = (first + static_cast<int>(threadIdx.x) % width) * V, lane = threadIdx.x / width, lanes = kThreads / width;
+  const int64_t begin = blockIdx.y * slice_rows, end = lane < lanes ? min(begin + slice_rows, rows) : begin;
+  double total[V] = {};
+#pragma unroll 4
+  for (int64_t row = begin + lane; row < end; row += lanes) {
+    const Pack<T, V> xs = load_pack<V>(x + row * stride + column);
+#pragma unroll
+    for (int v = 0; v < V; ++v) total[v] += as_float(xs.v[v]);
+  }
+  __shared__ double shared[kThreads * V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) shared[threadIdx.x * V + v] = total[v];
+  __syncthreads();
+  const int block_columns = width * V;
+  for (int c = threadIdx.x; c < block_columns; c += kThreads) {
+    double sum = shared[c];
+    for (int other = 1; other < lanes; ++other) sum += shared[other * block_columns + c];
+    partial[static_cast<int64_t>(first * V + c) * gridDim.y + blockIdx.y] = sum;
+  }
+}
+
+// A warp adds the slices of a sum.
 template <class T>
 __global__ void sum_slices(const __grid_constant__ Layout<2> kept, const double* partial, int slices, T* y) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
   if (i >= kept.count) return;
+  double total = 0;
+  for (int s = threadIdx.x % 32; s < slices; s += 32) total += partial[i * slices + s];
+  total = warp_sum(total);
+  if (threadIdx.x % 32 != 0) return;
   int64_t base[2];
   kept.offsets(i, base);
-  double total = 0;
-  for (int s = 0; s < slices; ++s) total += partial[i * slices + s];
   y[base[1]] = from_float<T>(static_cast<float>(total));
 }
 
@@ -97,6 +126,28 @@ void sum(const SumArgs& args) {
       sum_by_thread<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), y.data<T>());
       return;
     }
+    const auto add_slices = [&](const std::shared_ptr<void>& partial, int64_t slices) {
+      stream.enqueued("sum");
+      sum_slices<T><<<blocks_for("sum", kept.count, kThreads / 32), kThreads, 0, stream.handle()>>>(
+          kept, static_cast<const double*>(partial.get()), static_cast<int>(slices), y.data<T>());
+    };
+    if (kept.rank == 1 && innermost_kept && summed.rank == 1) {
+      const int64_t stride = summed.stride[0][0];
+      const auto columns = [&]<int V>() {
+        const int64_t vectors = kept.count / V, lanes = kThreads / std::min<int64_t>(vectors, kThreads);
+        const unsigned across = blocks_for("sum", vectors, kThreads);
+        const int64_t slices = std::clamp<int64_t>(summed.count / (lanes * 8), 1, ceil_div(512, across));
+        const int64_t slice_rows = ceil_div(summed.count, slices);
+        const auto partial = stream.allocate(static_cast<size_t>(kept.count * slices) * sizeof(double));
+        sum_columns<T, V><<<dim3(across, static_cast<unsigned>(slices)), kThreads, 0, stream.handle()>>>(
+            x.data<T>(), summed.count, stride, static_cast<int>(kept.count), static_cast<double*>(partial.get()), slice_rows);
+        add_slices(partial, slices);
+      };
+      constexpr int V = kVector<T>;
+      if (kept.count % V == 0 && stride % V == 0 && is_aligned(x.raw(), 16)) columns.template operator()<V>();
+      else columns.template operator()<1>();
+      return;
+    }
     const bool neighbours = innermost_kept && kept.count >= kWholeLine;
     const int64_t wanted = neighbours ? std::min(4 * kEnoughThreads / kept.count, summed.count / 16)
                                       : std::min(1024 / kept.count, summed.count / (8 * kThreads));
@@ -105,9 +156,7 @@ void sum(const SumArgs& args) {
     const dim3 grid(neighbours ? blocks : blocks_for("sum", kept.count, 1), static_cast<unsigned>(slices));
     const auto kernel = neighbours ? sum_by_thread_in_slices<T> : sum_by_block<T>;
     kernel<<<grid, kThreads, 0, stream.handle()>>>(kept, summed, x.data<T>(), static_cast<double*>(partial.get()), slice_terms);
-    stream.enqueued("sum");
-    sum_slices<T><<<blocks, kThreads, 0, stream.handle()>>>(kept, static_cast<const double*>(partial.get()),
-                                                            static_cast<int>(slices), y.data<T>());
+    add_slices(partial, slices);
   });
   stream.enqueued("sum");
 }
