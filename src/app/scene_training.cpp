@@ -1,6 +1,6 @@
 #include "app/scene_training.h"
 
-#include "ops/arithmetic.h"
+#include "pipeline/latents.h"
 #include "train/data/scene_set.h"
 
 namespace flux2 {
@@ -21,21 +21,7 @@ class SceneEncoder {
   }
 
   std::vector<float> encode(const std::vector<Image>& images) const {
-    const auto batch = static_cast<int64_t>(images.size());
-    const Shape shape{batch, images[0].height, images[0].width, 3};
-    // The device turns bytes into −1 … 1: for tens of thousands of images that takes the host longer than drawing them.
-    std::vector<uint8_t> bytes;
-    bytes.reserve(static_cast<size_t>(shape.numel()));
-    for (const Image& image : images) bytes.insert(bytes.end(), image.pixels.begin(), image.pixels.end());
-    const Tensor pixels = Tensor::host_copy(bytes.data(), DType::U8, shape).to(*session_->stream).cast(DType::F32);
-    const Tensor tokens = session_->models.vae->encode((-1.0 + (1.0 / 127.5) * pixels).cast(session_->activations));
-    const std::vector<float> values = tokens.to_floats();
-    const auto n = static_cast<size_t>(tokens.dim(1)), channels = static_cast<size_t>(kLatentChannels);
-    std::vector<float> planes(values.size());
-    for (size_t b = 0; b < images.size(); ++b)
-      for (size_t i = 0; i < n; ++i)
-        for (size_t c = 0; c < channels; ++c) planes[(b * channels + c) * n + i] = values[(b * n + i) * channels + c];
-    return planes;
+    return encoded_images(*session_->models.vae, *session_->stream, session_->activations, images);
   }
 
  private:

@@ -31,7 +31,7 @@ Json autoencoder_config(const VaeConfig& v) {
               {"block_out_channels", v.encoder_widths},
               {"layers_per_block", VaeConfig::kEncoderBlocks},
               {"latent_channels", v.latent_channels},
-              {"norm_num_groups", 32},
+              {"norm_num_groups", v.norm_groups},
               {"batch_norm_eps", 1e-4},
               {"batch_norm_momentum", 0.1},
               {"patch_size", {2, 2}},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/decoder_config.h"
+#include "model/vae_config.h"
 #include "weights/gguf_format.h"
 #include "weights/round_values.h"
 #include "weights/safetensors_writer.h"
@@ -145,7 +146,7 @@ class Planner {
     }
     std::map<std::string, std::string> metadata = {{"format", "pt"}};
     for (const auto& [key, value] : weights_.source().metadata())
-      if (key.starts_with("modelspec.") || key.starts_with("ss_")) metadata.emplace(key, value);
+      if (key.starts_with("modelspec.") || key.starts_with("ss_") || key == kNormGroupsKey) metadata.emplace(key, value);
     if (!quantised_layers_.empty())
       metadata["_quantization_metadata"] =
           Json{{"format_version", "1.0"}, {"layers", quantised_layers_}}.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -174,6 +175,8 @@ class Planner {
         list.push_back({"general.name", at->second});
         break;
       }
+    if (const auto at = weights_.source().metadata().find(kNormGroupsKey); at != weights_.source().metadata().end())
+      list.push_back({kNormGroupsKey, at->second});
     if (text) add_language_keys(list);
     list.insert(list.end(), choice_.more_pairs.begin(), choice_.more_pairs.end());
     return list;

@@ -118,12 +118,15 @@ SynthOptions model_from_description(const Json& description) {
   t.number("single_blocks", transformer.single_blocks, 0, kDeepest);
   t.finish();
 
-  int64_t width = 32;
+  int64_t width = 32, groups = 32;
   Table a(description, "autoencoder");
   a.number("width", width, 32, 1024);
+  a.number("norm_groups", groups, 1, 1024);
   a.finish();
+  check(width % groups == 0, "autoencoder.width ({}) must be a multiple of norm_groups ({})", width, groups);
   options.vae = VaeConfig{.encoder_widths = {width, 2 * width, 4 * width, 4 * width},
-                          .decoder_widths = {width, 2 * width, 4 * width, 4 * width}};
+                          .decoder_widths = {width, 2 * width, 4 * width, 4 * width},
+                          .norm_groups = static_cast<int>(groups)};
 
   DecoderConfig text{.vocab = 1024,
                      .hidden = 128,

@@ -6,7 +6,7 @@
 namespace flux2 {
 
 // A model of one's own, described by a small table:
-//   { "name": "pico", "transformer": {"hidden", "double_blocks", "single_blocks"}, "autoencoder": {"width"},
+//   { "name": "pico", "transformer": {"hidden", "double_blocks", "single_blocks"}, "autoencoder": {"width", "norm_groups"},
 //     "text_encoder": {"vocabulary", "hidden", "intermediate", "layers", "heads", "kv_heads", "head_dim", "states"},
 //     "defaults": {"steps", "guidance", "width", "height", "text_length", "sizes"} }
 // Everything is optional; what is missing is as in the bundled model. The result is a base model in our own layout: its weights

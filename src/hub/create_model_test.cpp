@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hub/convert.h"
 #include "hub/model_files.h"
 #include "hub/test_models.h"
+#include "model/vae_config.h"
 #include "tests/support/paths.h"
 #include "weights/named_weights.h"
 
@@ -43,6 +45,24 @@ TEST(CreateModel, TheDefaultHasTheTensorsOfTheBundledModel) {
   EXPECT_FALSE(made.distilled);
 }
 
+TEST(CreateModel, TheGroupsOfTheNormsAreInTheFile) {
+  const fs::path folder = scratch_folder();
+  SynthOptions options = model_from_description({{"autoencoder", {{"norm_groups", 8}}}});
+  options.out = folder;
+  options.tokenizer = test::pico_folder() / "tokenizer";
+  synthesise_model(options);
+  const NamedWeights made(open_weights(folder / "ae.safetensors"), ModelPart::Autoencoder);
+  EXPECT_EQ(detect_vae(made).norm_groups, 8);
+  const NamedWeights published(open_weights(test::golden_folder() / "tiny/ae.safetensors"), ModelPart::Autoencoder);
+  EXPECT_EQ(detect_vae(published).norm_groups, 32) << "files of others say nothing";
+  for (const auto& [name, layout] : {std::pair{"x.gguf", FileLayout::Gguf}, {"x.safetensors", FileLayout::Diffusers}}) {
+    ConvertOptions convert{.out = folder / name};
+    convert.choice.layout = layout;
+    convert_model(made, convert);
+    EXPECT_EQ(detect_vae(NamedWeights(open_weights(convert.out), ModelPart::Autoencoder)).norm_groups, 8) << name;
+  }
+}
+
 TEST(CreateModel, MistakesAreNamed) {
   const auto error = [](const Json& description) -> std::string {
     try {
@@ -61,6 +81,7 @@ TEST(CreateModel, MistakesAreNamed) {
   EXPECT_THAT(error({{"text_encoder", {{"kv_heads", 3}}}}), HasSubstr("must be a multiple"));
   EXPECT_THAT(error({{"name", "../x"}}), HasSubstr("a name has lower-case letters"));
   EXPECT_THAT(error({{"defaults", {{"width", 100}}}}), HasSubstr("multiples of 16"));
+  EXPECT_THAT(error({{"autoencoder", {{"norm_groups", 24}}}}), HasSubstr("must be a multiple of norm_groups (24)"));
   EXPECT_EQ(error({{"name", "mini"}, {"autoencoder", {{"width", 64}}}}), "");
 }
 

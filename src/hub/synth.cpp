@@ -45,6 +45,7 @@ struct PartFile {
   ModelPart part;
   std::vector<Invented> tensors;
   std::string prefix = {};  // before the names of language models inside larger ones
+  std::map<std::string, std::string> metadata = {};
 };
 
 template <class Model>
@@ -100,7 +101,9 @@ class ModelWriter {
     constexpr const char* kCounter = "bn.num_batches_tracked";
     if (component.part == ModelPart::Autoencoder) declared.push_back({kCounter, DType::I64, {}});
 
-    SafetensorsWriter writer(component.path, declared, {{"format", "pt"}});
+    std::map<std::string, std::string> metadata = component.metadata;
+    metadata.emplace("format", "pt");
+    SafetensorsWriter writer(component.path, declared, metadata);
     state_.file = component.path.string();
     for (const auto& d : writer.tensors()) {
       if (d.name == kCounter) writer.write(d.name, std::vector<std::byte>(sizeof(int64_t)));
@@ -165,7 +168,10 @@ void synthesise_model(const SynthOptions& options, const std::function<void(cons
       {diffusers ? options.out / "transformer/diffusion_pytorch_model.safetensors" : options.out / single_file_name(model),
        ModelPart::Transformer, list_tensors(Flux2Transformer(model.transformer))},
       {diffusers ? options.out / "vae/diffusion_pytorch_model.safetensors" : options.out / "ae.safetensors",
-       ModelPart::Autoencoder, list_tensors(Vae(model.vae))}};
+       ModelPart::Autoencoder,
+       list_tensors(Vae(model.vae)),
+       {},
+       vae_metadata(model.vae)}};
   if (model.text_encoder) {
     const DecoderConfig& text = *model.text_encoder;
     PartFile file{options.out / "text_encoder/model.safetensors", ModelPart::TextEncoder, text_encoder_tensors(text)};

@@ -10,29 +10,30 @@
 namespace flux2 {
 
 Vae::Vae(const VaeConfig& c) : config(c) {
+  const int groups = c.norm_groups;
   const auto& e = c.encoder_widths;
   encoder.conv_in = conv3x3(3, e[0]);
   for (size_t i = 0; i < 4; ++i) {
     for (int b = 0; b < VaeConfig::kEncoderBlocks; ++b)
-      encoder.down[i].blocks.emplace_back(b == 0 && i > 0 ? e[i - 1] : e[i], e[i]);
+      encoder.down[i].blocks.emplace_back(b == 0 && i > 0 ? e[i - 1] : e[i], e[i], groups);
     // Stride 2 with zeros on the right and below only: output (y, x) reads rows 2y…2y+2.
     if (i < 3) encoder.down[i].resample = Conv(e[i], e[i], 3, 2, {.bottom = 1, .right = 1});
   }
-  encoder.mid = MidBlock(e[3]);
-  encoder.norm_out = GroupNorm(e[3]);
+  encoder.mid = MidBlock(e[3], groups);
+  encoder.norm_out = GroupNorm(e[3], groups);
   encoder.conv_out = conv3x3(e[3], 2 * c.latent_channels);
   encoder.quant_conv = conv1x1(2 * c.latent_channels, 2 * c.latent_channels);
 
   const auto& d = c.decoder_widths;
   decoder.post_quant_conv = conv1x1(c.latent_channels, c.latent_channels);
   decoder.conv_in = conv3x3(c.latent_channels, d[3]);
-  decoder.mid = MidBlock(d[3]);
+  decoder.mid = MidBlock(d[3], groups);
   for (size_t i = 0; i < 4; ++i) {
     for (int b = 0; b < VaeConfig::kDecoderBlocks; ++b)
-      decoder.up[i].blocks.emplace_back(b == 0 && i < 3 ? d[i + 1] : d[i], d[i]);
+      decoder.up[i].blocks.emplace_back(b == 0 && i < 3 ? d[i + 1] : d[i], d[i], groups);
     if (i > 0) decoder.up[i].resample = conv3x3(d[i], d[i]);
   }
-  decoder.norm_out = GroupNorm(d[0]);
+  decoder.norm_out = GroupNorm(d[0], groups);
   decoder.conv_out = conv3x3(d[0], 3);
 }
 

@@ -8,9 +8,9 @@
 
 namespace flux2 {
 
-ResBlock::ResBlock(int64_t in, int64_t out)
-    : norm1(in),
-      norm2(out),
+ResBlock::ResBlock(int64_t in, int64_t out, int groups)
+    : norm1(in, groups),
+      norm2(out, groups),
       conv1(conv3x3(in, out)),
       conv2(conv3x3(out, out)),
       shortcut(in == out ? Conv(0, 0, 1) : conv1x1(in, out)) {}
@@ -28,7 +28,8 @@ void ResBlock::visit(const std::string& p, const ParameterVisitor& visitor) {
   if (shortcut.in) shortcut.visit(p + "nin_shortcut", visitor);
 }
 
-AttnBlock::AttnBlock(int64_t c) : norm(c), q(conv1x1(c, c)), k(conv1x1(c, c)), v(conv1x1(c, c)), proj_out(conv1x1(c, c)) {}
+AttnBlock::AttnBlock(int64_t c, int groups)
+    : norm(c, groups), q(conv1x1(c, c)), k(conv1x1(c, c)), v(conv1x1(c, c)), proj_out(conv1x1(c, c)) {}
 
 Tensor AttnBlock::operator()(const Tensor& x) const {
   const Tensor n = norm(x);

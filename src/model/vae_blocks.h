@@ -10,7 +10,7 @@ namespace flux2 {
 // conv3×3(silu(GN(·))) twice, added to the input (through a 1×1 convolution where the width changes).
 struct ResBlock {
   ResBlock() = default;
-  ResBlock(int64_t in, int64_t out);
+  ResBlock(int64_t in, int64_t out, int groups);
 
   Tensor operator()(const Tensor& x) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
@@ -23,7 +23,7 @@ struct ResBlock {
 // One attention head of full width over all positions, added to the input.
 struct AttnBlock {
   AttnBlock() = default;
-  explicit AttnBlock(int64_t channels);
+  AttnBlock(int64_t channels, int groups);
 
   Tensor operator()(const Tensor& x) const;
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
@@ -34,7 +34,8 @@ struct AttnBlock {
 
 struct MidBlock {
   MidBlock() = default;
-  explicit MidBlock(int64_t channels) : block_1(channels, channels), attn_1(channels), block_2(channels, channels) {}
+  MidBlock(int64_t channels, int groups)
+      : block_1(channels, channels, groups), attn_1(channels, groups), block_2(channels, channels, groups) {}
 
   void visit(const std::string& prefix, const ParameterVisitor& visitor);
 

@@ -4,9 +4,15 @@
 
 #include <string>
 
+#include "base/number_from_text.h"
 #include "nn/load.h"
 
 namespace flux2 {
+
+std::map<std::string, std::string> vae_metadata(const VaeConfig& config) {
+  if (config.norm_groups == VaeConfig().norm_groups) return {};
+  return {{kNormGroupsKey, std::to_string(config.norm_groups)}};
+}
 
 VaeConfig detect_vae(const NamedWeights& weights) {
   const auto refuse = [&](const std::string& what) {
@@ -31,11 +37,17 @@ VaeConfig detect_vae(const NamedWeights& weights) {
     refuse("the latent statistics bn.running_mean and bn.running_var are missing, without which latents cannot be scaled");
 
   c.has_encoder = weights.has("encoder.conv_in.weight");
+  if (const auto stated = weights.source().metadata().find(kNormGroupsKey); stated != weights.source().metadata().end()) {
+    const auto groups = number_from_text<int>(stated->second);
+    if (!groups || *groups < 1)
+      refuse(fmt::format("{} is \"{}\", which is not a number of groups", kNormGroupsKey, stated->second));
+    c.norm_groups = *groups;
+  }
   // A group norm divides the channels into groups.
   const auto width = [&](const std::string& name) {
     const int64_t channels = rows(name);
-    if (channels % VaeConfig::kNormGroups != 0)
-      refuse(fmt::format("{} has {} rows, which do not form {} groups", name, channels, VaeConfig::kNormGroups));
+    if (channels % c.norm_groups != 0)
+      refuse(fmt::format("{} has {} rows, which do not form {} groups", name, channels, c.norm_groups));
     return channels;
   };
   for (int level = 0; level < 4; ++level) {

@@ -9,8 +9,8 @@ void Conv::visit(const std::string& name, const ParameterVisitor& visitor) {
   visitor({name + ".bias", bias, {out}, ParameterKind::Vector, kWhole});
 }
 
-Tensor GroupNorm::operator()(const Tensor& x) const { return group_norm(x, weight, bias); }
-Tensor GroupNorm::then_silu(const Tensor& x) const { return group_norm_silu(x, weight, bias); }
+Tensor GroupNorm::operator()(const Tensor& x) const { return group_norm(x, weight, bias, groups); }
+Tensor GroupNorm::then_silu(const Tensor& x) const { return group_norm_silu(x, weight, bias, groups); }
 
 void GroupNorm::visit(const std::string& name, const ParameterVisitor& visitor) {
   visitor({name + ".weight", weight, {channels}, ParameterKind::Vector, kWhole});

@@ -31,15 +31,16 @@ struct Conv {
 inline Conv conv3x3(int64_t in, int64_t out) { return {in, out, 3, 1, {1, 1, 1, 1}}; }
 inline Conv conv1x1(int64_t in, int64_t out) { return {in, out, 1}; }
 
-// GroupNorm with 32 groups, followed by SiLU where the model has one.
+// GroupNorm, followed by SiLU where the model has one.
 struct GroupNorm {
-  explicit GroupNorm(int64_t channels = 0) : channels(channels) {}
+  explicit GroupNorm(int64_t channels = 0, int groups = 32) : channels(channels), groups(groups) {}
 
   Tensor operator()(const Tensor& x) const;
   Tensor then_silu(const Tensor& x) const;
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
   int64_t channels;
+  int groups;
   Tensor weight, bias;
 };
 

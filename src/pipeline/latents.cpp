@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/vae.h"
+#include "ops/arithmetic.h"
 
 namespace flux2 {
 
@@ -67,6 +68,25 @@ std::vector<float> enlarged_plane(const std::vector<float>& plane, int64_t heigh
 }
 
 }  // namespace
+
+std::vector<float> encoded_images(const Vae& vae, Stream& stream, DType activations, const std::vector<Image>& images) {
+  require(!images.empty(), "no image to encode");
+  const Shape shape{static_cast<int64_t>(images.size()), images[0].height, images[0].width, 3};
+  // The device turns bytes into −1 … 1: for tens of thousands of images that takes the host longer than drawing them.
+  std::vector<uint8_t> bytes;
+  bytes.reserve(static_cast<size_t>(shape.numel()));
+  for (const Image& image : images) bytes.insert(bytes.end(), image.pixels.begin(), image.pixels.end());
+  require(static_cast<int64_t>(bytes.size()) == shape.numel(), "images of different sizes");
+  const Tensor pixels = Tensor::host_copy(bytes.data(), DType::U8, shape).to(stream).cast(DType::F32);
+  const Tensor tokens = vae.encode((-1.0 + (1.0 / 127.5) * pixels).cast(activations));  // [images, rows · columns, 128]
+  const std::vector<float> values = tokens.to_floats();
+  const auto n = static_cast<size_t>(tokens.dim(1)), channels = static_cast<size_t>(tokens.dim(2));
+  std::vector<float> planes(values.size());
+  for (size_t b = 0; b < images.size(); ++b)
+    for (size_t i = 0; i < n; ++i)
+      for (size_t c = 0; c < channels; ++c) planes[(b * channels + c) * n + i] = values[(b * n + i) * channels + c];
+  return planes;
+}
 
 std::vector<float> enlarged_latents(const Vae& vae, const std::vector<float>& latents, int64_t rows, int64_t columns,
                                     int64_t to_rows, int64_t to_columns) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "image/image.h"
 #include "nn/rope_table.h"
 #include "tensor/tensor.h"
 
@@ -13,6 +14,9 @@ struct Vae;
 // Images of [C, rows, columns] values as tokens [rows·columns, C] and back, on the host.
 std::vector<float> to_tokens(const std::vector<float>& planes, int64_t channels);
 std::vector<float> to_planes(const std::vector<float>& tokens, int64_t channels);
+
+// The latents of images of one size: [images, 128, rows, columns], normalised.
+std::vector<float> encoded_images(const Vae& vae, Stream& stream, DType activations, const std::vector<Image>& images);
 
 // Normalised latents [128, rows, columns] enlarged to [128, to_rows, to_columns]: unpacked and with the normalisation undone,
 // interpolated (bicubic), packed and normalised again.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_device.h"
+#include "base/counted_random.h"
 #include "model/vae.h"
 
 namespace flux2 {
@@ -24,6 +25,32 @@ TEST(Latents, Positions) {
   EXPECT_EQ(picture[4].h, 1);
   EXPECT_EQ(picture[4].w, 1);
   EXPECT_EQ(picture[4].t, 10);
+}
+
+TEST(Latents, ImagesAreEncodedTogetherAsOneByOne) {
+  const auto stream = open_cpu()->open_stream();
+  Vae vae{VaeConfig{.encoder_widths = {32, 32, 32, 32}, .decoder_widths = {32, 32, 32, 32}, .norm_groups = 8}};
+  uint64_t number = 0;
+  vae.visit([&](const Parameter& p) {
+    std::vector<float> values(static_cast<size_t>(p.shape.numel()));
+    CountedRandom(1, 1, ++number).normals(values);
+    for (float& v : values) v = p.kind == ParameterKind::Statistic ? 1.0f + 0.1f * std::abs(v) : 0.1f * v;
+    Shape shape = p.shape;
+    if (p.kind == ParameterKind::Conv) shape = {p.shape[0], p.shape[2], p.shape[3], p.shape[1]};
+    p.tensor = Tensor::from<float>(*stream, DType::F32, shape, values);
+  });
+  std::vector<Image> images(2, Image(48, 32, 3));
+  for (size_t i = 0; i < 2; ++i)
+    for (size_t k = 0; k < images[i].pixels.size(); ++k) images[i].pixels[k] = static_cast<uint8_t>((k * (7 + i)) % 256);
+  const std::vector<float> together = encoded_images(vae, *stream, DType::F32, images);
+  ASSERT_EQ(together.size(), 2u * 128 * 2 * 3);
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<float> pixels;
+    for (const uint8_t value : images[i].pixels) pixels.push_back(static_cast<float>(value) / 127.5f - 1.0f);
+    const Tensor tokens = vae.encode(Tensor::from<float>(*stream, DType::F32, {1, 32, 48, 3}, pixels));
+    const std::vector<float> alone = to_planes(tokens.to_floats(), 128);
+    for (size_t k = 0; k < alone.size(); ++k) ASSERT_NEAR(together[i * alone.size() + k], alone[k], 1e-4) << i << " " << k;
+  }
 }
 
 TEST(Latents, EnlargingKeepsRampsAndFlatAreas) {

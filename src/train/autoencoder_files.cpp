@@ -18,7 +18,8 @@ void AutoencoderRun::Parts::save_checkpoint(const std::filesystem::path& file, i
   if (options.metadata_arch.empty()) facts.modelspec.architecture = "Flux.2-autoencoder";
   const CheckpointFormat format{
       .precision = options.save_precision == "float" ? std::nullopt : std::optional(save_precision_named(options.save_precision)),
-      .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full};
+      .metadata = options.no_metadata ? MetadataKind::Minimal : MetadataKind::Full,
+      .more = vae_metadata(in.autoencoder->config)};
   write_weights(file, [&](const std::filesystem::path& path) {
     if (network->trains_encoder()) {
       const LatentStatistics s =

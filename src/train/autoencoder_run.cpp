@@ -44,9 +44,8 @@ Image side_by_side(const Image& left, const Image& right) {
 void check_autoencoder_options(const TrainOptions& o) {
   check(o.vae_crop >= 0 && o.vae_crop % 16 == 0, "vae_crop must be a multiple of 16, not {}", o.vae_crop);
   check(o.vae_statistics >= 1, "vae_statistics must be at least 1, not {}", o.vae_statistics);
-  for (const auto& [name, weight] :
-       {std::pair{"vae_l1", o.vae_l1}, std::pair{"vae_mse", o.vae_mse}, std::pair{"vae_edges", o.vae_edges},
-        std::pair{"vae_kl", o.vae_kl}, std::pair{"vae_spikes", o.vae_spikes}})
+  for (const auto& [name, weight] : {std::pair{"vae_l1", o.vae_l1}, std::pair{"vae_mse", o.vae_mse},
+                                     std::pair{"vae_edges", o.vae_edges}, std::pair{"vae_kl", o.vae_kl}})
     check(std::isfinite(weight) && weight >= 0, "{} must not be negative, not {}", name, weight);
   check(o.vae_l1 + o.vae_mse + o.vae_edges > 0, "vae_l1, vae_mse and vae_edges are all 0, so there is nothing to learn");
   check(o.ranks == 1, "the autoencoder is trained in one process; leave out ranks");
@@ -89,10 +88,9 @@ AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(
   schedule = std::make_unique<LearningRateSchedule>(learning_rate_options(options, total_steps));
   if (options.ema_decay) average = std::make_unique<WeightAverage>(network->weights(), *options.ema_decay, options.ema_warmup);
   objective = std::make_unique<AutoencoderStep>(
-      *in.stream,
-      AutoencoderStepOptions{.seed = seed,
-                             .loss = {options.vae_l1, options.vae_mse, options.vae_edges, options.vae_kl, options.vae_spikes},
-                             .activations = in.activations});
+      *in.stream, AutoencoderStepOptions{.seed = seed,
+                                         .loss = {options.vae_l1, options.vae_mse, options.vae_edges, options.vae_kl},
+                                         .activations = in.activations});
   retention = retention_of(options);
   std::error_code failed;
   std::filesystem::create_directories(names.folder, failed);

@@ -6,7 +6,6 @@
 #include "base/counted_random.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/norm.h"
 #include "ops/view.h"
 
 namespace flux2 {
@@ -53,32 +52,16 @@ AutoencoderStep::Moments AutoencoderStep::moments_of(const Vae& vae, const Tenso
   return {narrow(moments, 3, 0, channels), narrow(moments, 3, channels, channels)};
 }
 
-AutoencoderStep::Decoded AutoencoderStep::decoded(const Vae& vae, const Tensor& latents) const {
-  std::vector<Tensor> features;
-  Taps taps;
-  if (options_.loss.spikes != 0)
-    taps = [&](const std::string& name, const Tensor& x) {
-      if (name.starts_with("decoder.up.")) features.push_back(x);
-    };
-  Decoded result;
-  result.image = cast(vae.decode_latents(cast(latents, options_.activations), taps), DType::F32);
-  for (const Tensor& x : features) {
-    const std::vector<double> zeros(static_cast<size_t>(x.dim(3))), ones(zeros.size(), 1.0);
-    const Tensor normed = group_norm(cast(x, DType::F32), Tensor::from<double>(stream_, DType::F32, {x.dim(3)}, ones),
-                                     Tensor::from<double>(stream_, DType::F32, {x.dim(3)}, zeros));
-    const Tensor level = 1.0 / static_cast<double>(features.size()) * mean_of_samples(square(square(normed)));
-    result.spikes = result.spikes.defined() ? result.spikes + level : level;
-  }
-  return result;
+Tensor AutoencoderStep::decoded(const Vae& vae, const Tensor& latents) const {
+  return cast(vae.decode_latents(cast(latents, options_.activations)), DType::F32);
 }
 
-Tensor AutoencoderStep::losses_of(const Tensor& image, const Decoded& made, const Moments& moments) const {
+Tensor AutoencoderStep::losses_of(const Tensor& image, const Tensor& made, const Moments& moments) const {
   const AutoencoderLoss& weights = options_.loss;
-  const Tensor d = made.image - image;
+  const Tensor d = made - image;
   Tensor loss = weights.l1 * mean_of_samples(abs(d)) + weights.mse * mean_of_samples(square(d));
   if (weights.edges != 0)
     loss = loss + weights.edges * (mean_of_samples(abs(differences(d, 2))) + mean_of_samples(abs(differences(d, 1))));
-  if (made.spikes.defined()) loss = loss + weights.spikes * made.spikes;
   const Tensor divergence = -1.0 + (square(moments.mean) + (exp(moments.log_variance) - moments.log_variance));
   return loss + 0.5 * weights.kl * mean_of_samples(divergence);
 }
@@ -111,11 +94,11 @@ AutoencoderStep::Result AutoencoderStep::train(const Vae& vae, const LoadedBatch
 AutoencoderStep::Reconstruction AutoencoderStep::reconstruct(const Vae& vae, const LoadedBatch& batch) const {
   const Tensor image = pixels_of(batch);
   const Moments m = moments_of(vae, image);
-  const Decoded made = decoded(vae, m.mean);
+  const Tensor made = decoded(vae, m.mean);
   Reconstruction result;
   result.losses = losses_of(cast(image, DType::F32), made, m).to_doubles();
-  const std::vector<float> values = made.image.to_floats();
-  const auto width = static_cast<int>(made.image.dim(2)), height = static_cast<int>(made.image.dim(1));
+  const std::vector<float> values = made.to_floats();
+  const auto width = static_cast<int>(made.dim(2)), height = static_cast<int>(made.dim(1));
   const size_t one = values.size() / batch.plan.samples.size();
   for (size_t b = 0; b < batch.plan.samples.size(); ++b) {
     result.originals.push_back(image_of(std::span(batch.pixels).subspan(b * one, one), width, height));

@@ -13,13 +13,10 @@
 
 namespace flux2 {
 
-// loss = l1 · mean|d| + mse · mean d² + edges · (mean|∂x d| + mean|∂y d|) + kl · KL + spikes · K, with d = reconstruction − image
-// in −1 … 1, ∂ the differences of neighbours, and KL the divergence of the latents from N(0, 1), averaged over their elements. K
-// is the mean fourth power of the decoder's features after each level, normalised as its group norms do: 3 for a normal
-// distribution. Group norms remove the strength of a channel. A decoder gets it back with one huge value in a corner, which is
-// visible as a coloured speck; K is then about 1,000.
+// loss = l1 · mean|d| + mse · mean d² + edges · (mean|∂x d| + mean|∂y d|) + kl · KL, with d = reconstruction − image in −1 … 1,
+// ∂ the differences of neighbours, and KL the divergence of the latents from N(0, 1), averaged over their elements.
 struct AutoencoderLoss {
-  double l1 = 1, mse = 2, edges = 0.5, kl = 2e-5, spikes = 0;
+  double l1 = 1, mse = 2, edges = 0.5, kl = 2e-5;
 };
 
 struct AutoencoderStepOptions {
@@ -54,12 +51,8 @@ class AutoencoderStep {
     Tensor mean, log_variance;  // [B, H/8, W/8, 32] in F32
   };
   static Moments moments_of(const Vae& vae, const Tensor& image);
-  struct Decoded {
-    Tensor image;   // [B, H, W, 3] in F32
-    Tensor spikes;  // K of each sample [B, 1, 1, 1]; empty if its weight is 0
-  };
-  Decoded decoded(const Vae& vae, const Tensor& latents) const;
-  Tensor losses_of(const Tensor& image, const Decoded& made, const Moments& moments) const;
+  Tensor decoded(const Vae& vae, const Tensor& latents) const;  // [B, H, W, 3] in F32
+  Tensor losses_of(const Tensor& image, const Tensor& made, const Moments& moments) const;
 
   Stream& stream_;
   AutoencoderStepOptions options_;

@@ -51,7 +51,7 @@ struct ToyAutoencoder {
 TEST(AutoencoderStep, GradientIsTheSlopeOfTheLoss) {
   const ToyAutoencoder toy;
   // Square terms only: |d| has no slope where d changes its sign, and this test steps over such places.
-  const AutoencoderStep step(toy.stream(), {.seed = 3, .loss = {0, 2, 0, 0.1, 0.01}});
+  const AutoencoderStep step(toy.stream(), {.seed = 3, .loss = {0, 2, 0, 0.1}});
   const LoadedBatch batch = ToyAutoencoder::batch({4, 9});
   std::vector<Tensor> leaves;
   const Vae vae = toy.recorded(leaves);
@@ -113,41 +113,8 @@ TEST(AutoencoderStep, LossIsTheSumOfItsTerms) {
   EXPECT_NEAR(loss({0, 1, 0, 0}), mse, 1e-5 * mse);
   EXPECT_NEAR(loss({0, 0, 1, 0}), across + down, 1e-5 * (across + down));
   EXPECT_NEAR(loss({0, 0, 0, 1}), kl, 1e-5 * kl);
-  const double k = loss({0, 0, 0, 0, 1});
-  EXPECT_NEAR(loss({1, 0, 0, 0, 0.1}), l1 + 0.1 * k, 1e-5 * (l1 + 0.1 * k));
   const double all = l1 + 2 * mse + 0.5 * (across + down) + 2e-5 * kl;
   EXPECT_NEAR(loss({}), all, 1e-5 * all);
-}
-
-// K of the features, computed by hand.
-TEST(AutoencoderStep, SpikesAreTheFourthPowerOfNormalisedFeatures) {
-  const ToyAutoencoder toy;
-  const LoadedBatch batch = ToyAutoencoder::batch({1});
-  const AutoencoderStep step(toy.stream(), {.loss = {0, 0, 0, 0, 1}});
-  const Tensor image = Tensor::from(toy.stream(), DType::F32, {1, 16, 32, 3}, std::span<const float>(batch.pixels));
-  const Tensor mean = toy.vae->encode_moments(image).narrowed(3, 0, 32).contiguous();
-  double expected = 0;
-  int levels = 0;
-  toy.vae->decode_latents(mean, [&](const std::string& name, const Tensor& x) {
-    if (!name.starts_with("decoder.up.")) return;
-    const std::vector<float> values = x.to_floats();
-    const auto channels = static_cast<size_t>(x.dim(3)), in_group = channels / 32;
-    double level = 0;
-    for (size_t g = 0; g < 32; ++g) {
-      std::vector<double> group;
-      for (size_t i = 0; i < values.size(); ++i)
-        if (i % channels / in_group == g) group.push_back(values[i]);
-      const auto count = static_cast<double>(group.size());
-      double average = 0, second = 0, fourth = 0;
-      for (const double v : group) average += v / count;
-      for (const double v : group) second += std::pow(v - average, 2) / count, fourth += std::pow(v - average, 4) / count;
-      level += fourth / (second * second) / 32;
-    }
-    expected += level / 4;
-    ++levels;
-  });
-  EXPECT_EQ(levels, 4);
-  EXPECT_NEAR(step.reconstruct(*toy.vae, batch).losses[0], expected, 1e-4 * expected);
 }
 
 TEST(AutoencoderStep, SamplesDoNotDependOnTheirBatch) {

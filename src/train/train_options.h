@@ -48,7 +48,7 @@ struct TrainOptions {
   bool from_scratch = false;
   std::optional<double> text_encoder_lr;
   int64_t vae_crop = 0;
-  double vae_l1 = 1, vae_mse = 2, vae_edges = 0.5, vae_kl = 2e-5, vae_spikes = 0;
+  double vae_l1 = 1, vae_mse = 2, vae_edges = 0.5, vae_kl = 2e-5;
   int64_t vae_statistics = 2560;
   bool full = false, full_bf16 = false;
   std::vector<std::string> freeze;

@@ -124,9 +124,7 @@ ScoreCase edit_case(const std::string& category, int number, SceneRandom& random
   question.scene = edit.target;
   question.references = {edit.source};
   question.object = edit.object;
-  question.prompt = question.inpaint
-                        ? with_article(noun(edit.target.objects[edit.object], sheet)) + on_background(edit.target.background)
-                        : edit.instructions.front();
+  question.prompt = edit.instructions.front();
   return question;
 }
 

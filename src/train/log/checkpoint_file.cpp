@@ -123,6 +123,7 @@ WrittenCheckpoint write_checkpoint(const std::filesystem::path& file, const Name
   written.file = file;
   StoredBytes values(tensors, options);
   auto metadata = metadata_of(facts, options.metadata);
+  metadata.insert(options.more.begin(), options.more.end());
   if (facts.network) add_model_hashes(declared, values, metadata, written);
 
   const std::string header = safetensors_header(declared, metadata);

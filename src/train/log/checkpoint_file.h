@@ -22,6 +22,7 @@ DType save_precision_named(std::string_view name);
 struct CheckpointFormat {
   std::optional<DType> precision = DType::F32;  // F32, F16 or BF16 for every tensor; empty: each keeps its own
   MetadataKind metadata = MetadataKind::Full;
+  std::map<std::string, std::string> more;  // entries that the model needs, whatever `metadata` is
 };
 
 struct WrittenCheckpoint {
