@@ -45,6 +45,17 @@ class Train : public Cli {
   }
 };
 
+TEST_F(Train, ASecondRunSaysThatItReplacesTheFile) {
+  const Finished first = train("out", {"--max_train_steps", "1", "--save_state"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, Not(HasSubstr("earlier run")));
+  const Finished second = train("out", {"--max_train_steps", "1"});
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("out/bars.safetensors is from an earlier run; this run will replace it"));
+  const Finished resumed = train("out", {"--max_train_steps", "2", "--resume"});
+  EXPECT_THAT(resumed.err, Not(HasSubstr("earlier run")));
+}
+
 TEST_F(Train, WritesAdapterStatesSamplesAndReport) {
   write("prompts.txt", "bars number 1 --w 64 --h 64 --s 2 --d 5\n");
   const Finished done = train("out", {"--max_train_steps", "6", "--save_every_n_steps", "3", "--save_state", "--sample_prompts",

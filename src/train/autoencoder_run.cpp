@@ -92,10 +92,7 @@ AutoencoderRun::Parts::Parts(AutoencoderInputs given, TrainOptions chosen) : in(
                                          .loss = {options.vae_l1, options.vae_mse, options.vae_edges, options.vae_kl},
                                          .activations = in.activations});
   retention = retention_of(options);
-  std::error_code failed;
-  std::filesystem::create_directories(names.folder, failed);
-  if (failed) fail(ErrorCode::CannotWrite, "cannot create {}: {}", names.folder.string(), failed.message());
-  for (const auto& left : remove_leftover_states(names)) in.log.info("removed {}, which a killed run left", left.string());
+  open_folder(in.log);
   if (folder) resume(*folder);
 }
 

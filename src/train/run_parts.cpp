@@ -1,8 +1,19 @@
 #include "train/run_parts.h"
 
+#include "base/path_exists.h"
 #include "train/run_settings.h"
 
 namespace flux2 {
+
+void RunParts::open_folder(const Log& log) const {
+  std::error_code failed;
+  std::filesystem::create_directories(names.folder, failed);
+  if (failed) fail(ErrorCode::CannotWrite, "cannot create {}: {}", names.folder.string(), failed.message());
+  for (const auto& left : remove_leftover_states(names)) log.info("removed {}, which a killed run left", left.string());
+  if (const auto file = names.last_checkpoint(); !options.resume && path_exists(file))
+    log.warn("{} is from an earlier run; this run will replace it. Stop now and choose another output_name to keep it.",
+             file.string());
+}
 
 void RunParts::resume_from(const Resumed& from) {
   const LoadedState saved = read_state(from.folder);

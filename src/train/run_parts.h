@@ -24,6 +24,9 @@ namespace flux2 {
 struct RunParts {
   bool finished() const { return step >= total_steps || end_reason; }
 
+  // Makes the folder for the run's files, and looks at what is in it.
+  void open_folder(const Log& log) const;
+
   // Takes everything over from a state. `restore` gets its weights.
   struct Resumed {
     std::filesystem::path folder;

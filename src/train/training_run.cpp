@@ -180,12 +180,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
                                          [this](const Sample& sample, LatentSize size) { return draw(sample, size); });
   retention = {options.save_every_n_epochs, options.save_every_n_steps,       options.save_last_n_epochs,
                options.save_last_n_steps,   options.save_last_n_epochs_state, options.save_last_n_steps_state};
-  if (is_first_rank()) {
-    std::error_code failed;
-    std::filesystem::create_directories(names.folder, failed);
-    if (failed) fail(ErrorCode::CannotWrite, "cannot create {}: {}", names.folder.string(), failed.message());
-    for (const auto& left : remove_leftover_states(names)) in.log.info("removed {}, which a killed run left", left.string());
-  }
+  if (is_first_rank()) open_folder(in.log);
   if (folder) resume(*folder);
 }
 
