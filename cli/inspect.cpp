@@ -69,7 +69,7 @@ Json settings_of(const FoundRecord& found) {
   Json json = to_json(found.record);
   for (const char* key : {"v", "rewritten_prompt", "cache", "device", "time_ms", "index", "kind", "profile", "noise", "shift"})
     json.erase(key);
-  if (json["app"] == "") json.erase("app");
+  if (json.value("app", "").empty()) json.erase("app");
   return json;
 }
 
@@ -119,7 +119,7 @@ void print_picture(Invocation& run, const Json& json) {
   }
   console.result("  settings from: " + json["source"].get<std::string>());
   for (const auto& [key, value] : json["settings"].items()) {
-    if (value.is_null() || value == "") continue;
+    if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) continue;
     console.result(fmt::format(
         "  {:<10} {}", key + ":",
         harmless(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace))));

@@ -69,7 +69,7 @@ int run_info(Invocation& run) {
     return 0;
   }
   for (const auto& [key, value] : json.items())
-    if (!value.is_object() && value != "")
+    if (!value.is_object() && !(value.is_string() && value.get_ref<const std::string&>().empty()))
       run.console.result(fmt::format("{:<10} {}", key, value.is_string() ? value.get<std::string>() : value.dump()));
   for (const auto& [key, value] : told.items()) run.console.result(fmt::format("  {}: {}", key, value.get<std::string>()));
   return 0;

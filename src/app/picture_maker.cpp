@@ -174,7 +174,8 @@ void PictureMaker::change_files(ModelFiles files, std::span<const ResolvedReques
   load_model(progress, session_->model);
 }
 
-void PictureMaker::load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous) {
+void PictureMaker::load_model(const Progress& progress, const std::shared_ptr<const LoadedModel>& kept) {
+  const std::shared_ptr<const LoadedModel> previous = kept;  // `kept` may be a member of the session that is closed here
   const auto start = std::chrono::steady_clock::now();
   tiny_decoder_.reset();  // its weights belong to the session's stream
   latent_colours_.reset();

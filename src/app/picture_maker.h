@@ -89,7 +89,7 @@ class PictureMaker {
 
   void open(const EngineOptions& options);
   void measure(std::span<const ResolvedRequest> requests);
-  void load_model(const Progress& progress, std::shared_ptr<const LoadedModel> previous = nullptr);
+  void load_model(const Progress& progress, const std::shared_ptr<const LoadedModel>& kept = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   std::shared_ptr<const TinyDecoder> tiny_decoder(const RequestSpec& spec);
   std::shared_ptr<const LatentColours> latent_colours();
