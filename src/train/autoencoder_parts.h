@@ -17,7 +17,7 @@ struct AutoencoderRun::Parts : RunParts {
   RunEnd run();
   void resume(const std::filesystem::path& folder);
   void train_epoch();
-  void one_step(std::vector<LoadedBatch> group, int64_t first_micro);
+  void one_step(const std::vector<LoadedBatch>& group, int64_t first_micro);
   void take_step(const std::vector<Tensor>& gradients, RunStep& report);
   void after_step(bool epoch_ends);
   void validate();

@@ -159,7 +159,7 @@ void AutoencoderRun::Parts::train_epoch() {
       group.push_back(std::move(*reader.next()));
     if (group.empty()) break;
     try {
-      one_step(std::move(group), first);
+      one_step(group, first);
     } catch (const Error&) {
       micro = first;  // a state that is saved now repeats the step that was not finished
       throw;
@@ -174,7 +174,7 @@ void AutoencoderRun::Parts::train_epoch() {
   }
 }
 
-void AutoencoderRun::Parts::one_step(std::vector<LoadedBatch> group, int64_t first_micro) {
+void AutoencoderRun::Parts::one_step(const std::vector<LoadedBatch>& group, int64_t first_micro) {
   const auto start = Clock::now();
   RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
   const std::vector<TrainedParameter>& parameters = network->parameters();

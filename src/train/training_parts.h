@@ -33,7 +33,7 @@ struct TrainingRun::Parts : RunParts {
   std::shared_ptr<InputStore> input_store() const;
   RunEnd run();
   void train_epoch();
-  void one_step(std::vector<MicroStep> group, int64_t first_micro);
+  void one_step(const std::vector<MicroStep>& group, int64_t first_micro);
   void after_step(bool epoch_ends);
   void validate();
   void make_samples(bool by_epoch, int64_t epoch);

@@ -326,7 +326,7 @@ void TrainingRun::Parts::train_epoch() {
     const int64_t first = micro;
     for (; micro < count && static_cast<int64_t>(group.size()) < accumulation; ++micro) group.push_back(batches->next());
     try {
-      one_step(std::move(group), first);
+      one_step(group, first);
     } catch (const Error&) {
       micro = first;  // a state that is saved now repeats the step that was not finished
       throw;
@@ -341,7 +341,7 @@ void TrainingRun::Parts::train_epoch() {
   }
 }
 
-void TrainingRun::Parts::one_step(std::vector<MicroStep> group, int64_t first_micro) {
+void TrainingRun::Parts::one_step(const std::vector<MicroStep>& group, int64_t first_micro) {
   const auto start = Clock::now();
   RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
   const std::vector<TrainedParameter>& parameters = network->parameters();

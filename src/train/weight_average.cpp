@@ -45,7 +45,9 @@ void WeightAverage::update(int64_t step) {
 }
 
 void WeightAverage::restore(const std::vector<std::pair<std::string, Tensor>>& saved) {
-  for (const auto& [name, average] : averages_) {
+  for (const auto& one : averages_) {
+    const std::string& name = one.first;
+    const Tensor& average = one.second;
     const auto found = std::find_if(saved.begin(), saved.end(), [&](const auto& s) { return s.first == name; });
     if (found == saved.end()) fail(ErrorCode::Incompatible, "the state has no average of {}", name);
     if (found->second.shape() != average.shape())

@@ -21,7 +21,7 @@ std::string noun(const SceneObject& object, const SpriteSheet& sheet) {
 }
 
 std::string on_background(const Fill& fill) {
-  const std::string start = fmt::format(" on {} background", with_article(first_word(fill.colour)));
+  std::string start = fmt::format(" on {} background", with_article(first_word(fill.colour)));
   switch (fill.pattern) {
     case ScenePattern::Plain: return start;
     case ScenePattern::Stripes: return fmt::format("{} with {} stripes", start, first_word(fill.second));
