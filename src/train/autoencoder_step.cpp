@@ -127,7 +127,8 @@ LatentStatistics measure_latents(const Vae& vae, const TrainingSet& data, uint64
       sums[i % channels] += packed[i];
       squares[i % channels] += double{packed[i]} * packed[i];
     }
-    count += static_cast<double>(packed.size() / channels);
+    const size_t positions = packed.size() / channels;
+    count += static_cast<double>(positions);
     result.images += batch.size();
   }
   for (size_t c = 0; c < channels; ++c) {

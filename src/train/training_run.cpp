@@ -379,6 +379,7 @@ void TrainingRun::Parts::one_step(const std::vector<MicroStep>& group, int64_t f
   if (in.ranks && ranks > 1) in.ranks->all_reduce(std::span<double>(report.losses));
   if (in.device_sums) {
     std::vector<Shape> shapes;
+    shapes.reserve(parameters.size());
     for (const TrainedParameter& p : parameters) shapes.push_back(p.leaf.shape());
     sum_on_device(*in.device_sums, *in.stream, shapes, gradients);
   } else if (in.ranks && ranks > 1) {

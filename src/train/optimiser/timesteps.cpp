@@ -27,7 +27,10 @@ double shifted(double s, double v) { return s * v / (1.0 + (s - 1.0) * v); }
 // The straight line through (x1, y1) and (x2, y2).
 double line(double x, double x1, double y1, double x2, double y2) { return y1 + (y2 - y1) / (x2 - x1) * (x - x1); }
 
-double halved_tokens(int64_t h, int64_t w) { return static_cast<double>((h / 2) * (w / 2)); }
+double halved_tokens(int64_t h, int64_t w) {
+  const int64_t rows = h / 2, columns = w / 2;
+  return static_cast<double>(rows * columns);
+}
 
 double flux_mu(double tokens) { return line(tokens, 256, 0.5, 4096, 1.15); }
 double qwen_mu(double tokens) { return line(tokens, 256, 0.5, 8192, 0.9); }
