@@ -22,7 +22,7 @@ struct FieldTexts {
   std::string field;
   std::vector<std::string> texts;
 };
-// Returns nothing if the member does not set a field. Throws InvalidArgument if there is no such member or its value is wrong.
+// Empty if the member sets no field. Throws InvalidArgument for an unknown member or an invalid value.
 std::optional<FieldTexts> field_texts(const std::string& key, const Json& value);
 
 }  // namespace flux2

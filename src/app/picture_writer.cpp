@@ -66,7 +66,7 @@ std::string without_tokens(const std::string& target) {
   return slash == target.npos ? "x" : target.substr(0, slash + 1) + "x";
 }
 
-// The format that an extension stands for; none if it is no image's.
+// The image format of a file extension. Empty if the extension belongs to no image format.
 std::optional<ImageFormat> known_format(const std::string& extension) {
   try {
     return format_from_name(extension);
