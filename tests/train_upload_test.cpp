@@ -71,6 +71,7 @@ class TrainUpload : public Cli {
 TEST_F(TrainUpload, AdaptersAndStatesArrive) {
   const FakeUploads uploads(hub_);
   for (const bool in_background : {false, true}) {
+    fs::remove_all(folder_ / "out");  // the second run would warn that it replaces the first one's files
     std::vector<std::string> options = {
         "--save_every_n_steps",       "1", "--save_state", "--save_state_to_huggingface", "--huggingface_path_in_repo",
         in_background ? "two" : "one"};

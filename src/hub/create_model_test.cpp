@@ -61,6 +61,9 @@ TEST(CreateModel, TheGroupsOfTheNormsAreInTheFile) {
     convert_model(made, convert);
     EXPECT_EQ(detect_vae(NamedWeights(open_weights(convert.out), ModelPart::Autoencoder)).norm_groups, 8) << name;
   }
+  options.vae->norm_groups = 24;
+  synthesise_model(options);
+  EXPECT_THROW(detect_vae(NamedWeights(open_weights(folder / "ae.safetensors"), ModelPart::Autoencoder)), Error);
 }
 
 TEST(CreateModel, MistakesAreNamed) {

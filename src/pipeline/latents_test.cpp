@@ -27,9 +27,9 @@ TEST(Latents, Positions) {
   EXPECT_EQ(picture[4].t, 10);
 }
 
-TEST(Latents, ImagesAreEncodedTogetherAsOneByOne) {
-  const auto stream = open_cpu()->open_stream();
-  Vae vae{VaeConfig{.encoder_widths = {32, 32, 32, 32}, .decoder_widths = {32, 32, 32, 32}, .norm_groups = 8}};
+// An autoencoder with random weights; the same ones whatever the groups of its norms are.
+Vae random_vae(Stream& stream, int norm_groups) {
+  Vae vae{VaeConfig{.encoder_widths = {32, 32, 32, 32}, .decoder_widths = {32, 32, 32, 32}, .norm_groups = norm_groups}};
   uint64_t number = 0;
   vae.visit([&](const Parameter& p) {
     std::vector<float> values(static_cast<size_t>(p.shape.numel()));
@@ -37,8 +37,33 @@ TEST(Latents, ImagesAreEncodedTogetherAsOneByOne) {
     for (float& v : values) v = p.kind == ParameterKind::Statistic ? 1.0f + 0.1f * std::abs(v) : 0.1f * v;
     Shape shape = p.shape;
     if (p.kind == ParameterKind::Conv) shape = {p.shape[0], p.shape[2], p.shape[3], p.shape[1]};
-    p.tensor = Tensor::from<float>(*stream, DType::F32, shape, values);
+    p.tensor = Tensor::from<float>(stream, DType::F32, shape, values);
   });
+  return vae;
+}
+
+TEST(Latents, ANormOverOneChannelRemovesTheColourOfAPlainImage) {
+  const auto stream = open_cpu()->open_stream();
+  // The decoder's last norm on the features of a plain image, which are constant in each channel.
+  const auto normed = [&](const Vae& vae, float colour) {
+    std::vector<float> features(4 * 4 * 32);
+    for (size_t i = 0; i < features.size(); ++i) features[i] = colour * static_cast<float>(1 + i % 32 % 5);
+    return vae.decoder.norm_out(Tensor::from<float>(*stream, DType::F32, {1, 4, 4, 32}, features)).to_floats();
+  };
+  const auto differs = [&](int groups) {
+    const Vae vae = random_vae(*stream, groups);
+    const std::vector<float> a = normed(vae, 1), b = normed(vae, -2);
+    double largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+    return largest;
+  };
+  EXPECT_LT(differs(32), 1e-3);
+  EXPECT_GT(differs(8), 0.05);
+}
+
+TEST(Latents, ImagesAreEncodedTogetherAsOneByOne) {
+  const auto stream = open_cpu()->open_stream();
+  const Vae vae = random_vae(*stream, 8);
   std::vector<Image> images(2, Image(48, 32, 3));
   for (size_t i = 0; i < 2; ++i)
     for (size_t k = 0; k < images[i].pixels.size(); ++k) images[i].pixels[k] = static_cast<uint8_t>((k * (7 + i)) % 256);

@@ -221,11 +221,13 @@ TEST(CheckpointFile, FullModelsKeepTheirTypesAndHaveNoHashes) {
   RunFacts facts = facts_of_a_run();
   facts.network.reset();
   const auto written =
-      write_checkpoint(folder / "m.safetensors", {{"a", byte_tensor(5)}, {"b", formula_tensor({3})}}, facts, {.precision = {}});
+      write_checkpoint(folder / "m.safetensors", {{"a", byte_tensor(5)}, {"b", formula_tensor({3})}}, facts,
+                       {.precision = {}, .metadata = MetadataKind::Minimal, .more = {{"flux2.norm_groups", "8"}}});
   const auto source = open_weights(written.file);
   EXPECT_EQ(source->find("a")->dtype, DType::U8);
   EXPECT_EQ(source->find("b")->dtype, DType::F32);
   EXPECT_FALSE(source->metadata().contains("sshs_model_hash"));
+  EXPECT_EQ(source->metadata().at("flux2.norm_groups"), "8") << "what the model needs is kept with the least metadata too";
   EXPECT_TRUE(written.model_hash.empty());
   EXPECT_EQ(written.sha256, sha256_of_file(written.file));
 }
