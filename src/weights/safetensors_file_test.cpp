@@ -111,6 +111,8 @@ TEST(SafetensorsFile, RefusesWrongSizes) {
               HasSubstr("too many elements"));
   EXPECT_THAT(refused_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})"),
               HasSubstr("too many bytes"));
+  EXPECT_THAT(refused_header(R"({"a":{"dtype":"I64","shape":[0,2305843009213693951],"data_offsets":[0,0]}})"),
+              HasSubstr("too many bytes"));
   EXPECT_THAT(refused_header(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2),
               HasSubstr("3 elements of F4 does not fill whole bytes"));
   EXPECT_THAT(refused_header(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,20]}})", 20),

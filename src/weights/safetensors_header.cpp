@@ -179,27 +179,28 @@ class Builder : public JsonHandler {
   std::string first_skipped_;
 };
 
-// Elements of a shape. The overflow check passes over extents of zero, so that strides of empty tensors fit as well.
-uint64_t elements(const Entry& t) {
+// The product of the extents. Extents of zero are passed over, so that it bounds the strides of empty tensors as well.
+uint64_t largest_stride(const Entry& t) {
   uint64_t product = 1;
-  bool empty = false;
   for (int64_t extent : t.shape) {
-    if (extent == 0) empty = true;
-    else if (product > kMaxNumber / static_cast<uint64_t>(extent))
+    if (extent == 0) continue;
+    if (product > kMaxNumber / static_cast<uint64_t>(extent))
       fail(ErrorCode::BadFile, "tensor {} of shape {} has too many elements", printable(t.name), t.shape);
-    else product *= static_cast<uint64_t>(extent);
+    product *= static_cast<uint64_t>(extent);
   }
-  return empty ? 0 : product;
+  return product;
 }
 
 void check_size(const Entry& t) {
   if (t.begin > t.end)
     fail(ErrorCode::BadFile, "tensor {} ends at byte {} before it begins at {}", printable(t.name), t.end, t.begin);
-  const uint64_t count = elements(t);
+  const uint64_t stride = largest_stride(t);
   const auto bits = bits_of(t.dtype);
   if (!bits) return;  // an unknown type: reported only when the tensor is opened
-  if (count > kMaxNumber / *bits)
+  if (stride > kMaxNumber / *bits)
     fail(ErrorCode::BadFile, "tensor {} of shape {} has too many bytes", printable(t.name), t.shape);
+  const bool is_empty = std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end();
+  const uint64_t count = is_empty ? 0 : stride;
   if (count * *bits % 8 != 0)
     fail(ErrorCode::BadFile, "tensor {} of {} elements of {} does not fill whole bytes", printable(t.name), count, t.dtype);
   if (const uint64_t bytes = count * *bits / 8; t.end - t.begin != bytes)
