@@ -78,8 +78,12 @@ void Console::note(const std::string& text) {
 }
 
 void Console::warn(const std::string& text) {
-  warnings_.push_back(text);
   log_file_.line("warning: " + text);
+  warn_privately(text);
+}
+
+void Console::warn_privately(const std::string& text) {
+  warnings_.push_back(text);
   if (quiet_) return;
   if (progress_ == ProgressMode::Json) event({{"event", "warning"}, {"message", text}});
   else line(text, "33", "warning: ");
@@ -150,6 +154,7 @@ void Console::result_bytes(std::span<const std::byte> bytes) {
 Log Console::log() {
   return Log([this](LogLevel level, const std::string& text) {
     if (level == LogLevel::Warning) warn(text);
+    else if (level == LogLevel::PrivateWarning) warn_privately(text);
     else if (verbosity_ >= (level == LogLevel::Info ? 1 : 2)) note(text);
     else if (level == LogLevel::Info) log_file_.line(text);
   });

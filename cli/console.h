@@ -31,11 +31,12 @@ class Console {
   ProgressMode progress() const { return progress_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  void note(const std::string& text);    // not when quiet
-  void warn(const std::string& text);    // kept in warnings() too
-  void error(const Error& error);        // "flux2: …" and "  hint: …"
-  void event(const Json& event);         // a line of progress in JSON
-  void status(const std::string& text);  // the temporary line
+  void note(const std::string& text);            // not when quiet
+  void warn(const std::string& text);            // kept in warnings() too
+  void warn_privately(const std::string& text);  // not in the log file
+  void error(const Error& error);                // "flux2: …" and "  hint: …"
+  void event(const Json& event);                 // a line of progress in JSON
+  void status(const std::string& text);          // the temporary line
   void clear_status();
   void ask(const std::string& question);  // on stderr; the answer follows on the same line
 

@@ -141,6 +141,7 @@ int run_serve(Invocation& run) {
     run.console.note(as_json ? line.dump(-1, ' ', false, Json::error_handler_t::replace) : log_line_text(line));
   };
   context.log = Log([&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::PrivateWarning) return;
     const bool is_warning = level == LogLevel::Warning;
     if (!is_warning && run.console.verbosity() < (level == LogLevel::Debug ? 2 : 1)) return;
     if (as_json) return print_line(message_line_json(is_warning ? "warning" : level == LogLevel::Debug ? "debug" : "info", text));

@@ -28,6 +28,7 @@ int run_worker(Invocation& run) {
   context.limits = limits_of(run.environment, run.user, Limits::for_server());
   std::mutex mutex;  // several threads report here
   context.log = Log([&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::PrivateWarning) return;
     const std::lock_guard lock(mutex);
     if (level == LogLevel::Warning) run.console.note("warning: " + text);
     else if (run.console.verbosity() >= (level == LogLevel::Debug ? 2 : 1)) run.console.note(text);

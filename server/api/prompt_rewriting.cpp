@@ -161,7 +161,7 @@ HttpResponse answer_of_service(const Asked& asked, ApiContext& api, const Settin
   Json warnings = Json::array();
   AppContext context = api.app;
   context.log = Log([&](LogLevel level, const std::string& text) {
-    if (level == LogLevel::Warning) warnings.push_back(text);
+    if (level >= LogLevel::Warning) warnings.push_back(text);
   });
   const TextRequest text = text_request(asked.request, defaults, api.queue.assets(), context);
   const TextTask task = text_task_of(asked.request, api.queue.assets(), context);

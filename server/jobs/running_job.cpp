@@ -94,7 +94,7 @@ RunningJob::RunningJob(JobQueue& queue, Job job, const AppContext& context)
     : queue_(queue), job_(std::move(job)), context_(context) {
   if (job_.result.is_object()) warnings_ = job_.result.value("warnings", Json::array());
   context_.log = Log([this, outer = context.log](LogLevel level, const std::string& text) {
-    if (level == LogLevel::Warning) warnings_.push_back(text);
+    if (level >= LogLevel::Warning) warnings_.push_back(text);
     else if (level == LogLevel::Debug) outer.debug("{}", text);
     else outer.info("{}", text);
   });

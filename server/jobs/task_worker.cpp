@@ -22,7 +22,7 @@ RunningTask::RunningTask(JobQueue& queue, Job job, const AppContext& context, co
     : queue_(queue), job_(std::move(job)), context_(context), stopping_(stopping) {
   if (job_.result.is_object() && job_.result.contains("warnings")) warnings_ = job_.result["warnings"];
   context_.log = Log([this, log = context.log](LogLevel level, const std::string& text) {
-    if (level == LogLevel::Warning) {
+    if (level >= LogLevel::Warning) {
       const std::lock_guard lock(mutex_);
       warnings_.push_back(text);
     } else {

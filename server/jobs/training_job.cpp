@@ -73,7 +73,7 @@ TrainingJob::TrainingJob(JobQueue& queue, RunStore& runs, Job job, const AppCont
       allowed_(allowed),
       help_(std::move(help)) {
   context_.log = Log([this, outer = context.log](LogLevel level, const std::string& text) {
-    if (level == LogLevel::Warning) {
+    if (level >= LogLevel::Warning) {
       const std::lock_guard lock(mutex_);
       warnings_.push_back(text);
     } else if (level == LogLevel::Debug) {

@@ -96,7 +96,7 @@ Json TrainingRuns::forecast(const TrainingRequest& request) {
   Json warnings = Json::array();
   AppContext context = context_;
   context.log = Log([&](LogLevel level, const std::string& text) {
-    if (level == LogLevel::Warning && std::find(warnings.begin(), warnings.end(), Json(text)) == warnings.end())
+    if (level >= LogLevel::Warning && std::find(warnings.begin(), warnings.end(), Json(text)) == warnings.end())
       warnings.push_back(text);
   });
   write_training_dataset(request, scratch.folder, queue_.assets(), allowed_, context);

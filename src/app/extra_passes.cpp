@@ -174,7 +174,7 @@ Picture with_extra_passes(Session& session, const Request& request, const ExtraP
   if (passes.hires) picture = hires_pass(session, plain, *passes.hires, picture, progress, times);
   if (passes.detail) {
     picture = detail_pass(session, plain, *passes.detail, std::move(picture), progress, times);
-    if (!request.watermark.empty()) picture.decoded = watermarked(picture.decoded, request.watermark);
+    if (!request.watermark.empty()) picture.decoded = watermarked(picture.decoded, request.watermark, session.log);
   }
   picture.index = index;
   return picture;

@@ -75,9 +75,9 @@ std::string unknown_size_notice(const ModelKnowledge& knowledge, const std::stri
 
 void note_unknown(const ModelFiles& model, const std::string& prompt, int width, int height, const Log& log) {
   const ModelKnowledge knowledge = knowledge_of(model);
-  for (const std::string& notice :
-       {unknown_words_notice(knowledge, model.id, prompt), unknown_size_notice(knowledge, model.id, width, height)})
-    if (!notice.empty()) log.warn("{}", notice);
+  if (const std::string words = unknown_words_notice(knowledge, model.id, prompt); !words.empty())
+    log.warn_privately("{}", words);
+  if (const std::string size = unknown_size_notice(knowledge, model.id, width, height); !size.empty()) log.warn("{}", size);
 }
 
 }  // namespace flux2

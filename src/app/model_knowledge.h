@@ -21,7 +21,7 @@ std::string unknown_words_notice(const ModelKnowledge& knowledge, const std::str
 // One sentence about a size that the model was not trained on. Empty: it was, or nothing is known.
 std::string unknown_size_notice(const ModelKnowledge& knowledge, const std::string& model, int width, int height);
 
-// Says both in the log.
+// Warns about both. The words are a private warning, because they are part of the prompt.
 void note_unknown(const ModelFiles& model, const std::string& prompt, int width, int height, const Log& log);
 
 }  // namespace flux2

@@ -8,7 +8,8 @@
 
 namespace flux2 {
 
-enum class LogLevel { Debug, Info, Warning };
+// A private warning quotes what the user wrote. It is for the person who asked: a sink never stores it in a log.
+enum class LogLevel { Debug, Info, Warning, PrivateWarning };
 
 // Receives messages for the user. It is passed down, never global. A default-constructed Log discards everything.
 class Log {
@@ -29,6 +30,10 @@ class Log {
   template <class... Args>
   void warn(fmt::format_string<Args...> f, Args&&... args) const {
     write(LogLevel::Warning, f, std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  void warn_privately(fmt::format_string<Args...> f, Args&&... args) const {
+    write(LogLevel::PrivateWarning, f, std::forward<Args>(args)...);
   }
 
  private:

@@ -185,7 +185,7 @@ Picture picture_of(Session& session, const Request& request, const Tensor& z, in
   if (grid.is_wrapped()) picture.decoded = DecodedPicture(grid.middle(picture.decoded.planes()));
   if (session.trace && picture.index == 0)
     session.trace->add_floats("image", picture.decoded.planes().values, {3, request.height, request.width});
-  if (!request.watermark.empty()) picture.decoded = watermarked(picture.decoded, request.watermark);
+  if (!request.watermark.empty()) picture.decoded = watermarked(picture.decoded, request.watermark, session.log);
   return picture;
 }
 
@@ -360,10 +360,13 @@ PhaseTimes text_to_image(Session& session, const Request& request, const Progres
   return texts_to_images(session, {&request, 1}, progress, [&](size_t, Picture picture) { deliver(std::move(picture)); });
 }
 
-DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool>& bits) {
+DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool>& bits, const Log& log) {
   Planes planes = picture.planes();
   add_watermark(planes.values, planes.height, planes.width, bits);
-  return DecodedPicture(std::move(planes));
+  DecodedPicture marked(std::move(planes));
+  if (!find_watermark(marked.rgb8(Rounding::Nearest), bits).is_found())
+    log.warn("the watermark cannot be read from this image: areas of one flat or fully saturated colour do not hold it");
+  return marked;
 }
 
 }  // namespace flux2

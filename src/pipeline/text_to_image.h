@@ -27,8 +27,8 @@ struct PhaseTimes {
   double load = 0, text = 0, references = 0, denoise = 0, decode = 0;  // load: of networks that were not in memory
 };
 
-// The image with these bits in it (image/watermark.h).
-DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool>& bits);
+// The image with these bits in it (image/watermark.h). Warns if they cannot be read back.
+DecodedPicture watermarked(const DecodedPicture& picture, const std::vector<bool>& bits, const Log& log);
 
 // Generates the images of a request. Each is delivered as soon as it is decoded, so finished images survive an interruption. If
 // memory runs out while an image is decoded, its latents are decoded again in smaller and smaller tiles; the session then keeps
