@@ -8,14 +8,9 @@
 #include <map>
 
 #include "base/json.h"
-#include "engine/engine.h"
-#include "image/pixels.h"
 #include "image/write_image.h"
-#include "pipeline/inpaint.h"
-#include "pipeline/text_to_image.h"
-#include "scenes/draw.h"
 #include "tests/support/paths.h"
-#include "tests/support/scene_critic.h"
+#include "tests/support/scene_model.h"
 
 namespace flux2::test {
 namespace {
@@ -37,9 +32,8 @@ constexpr const char* kUsage =
 struct Options {
   std::filesystem::path model = pico_folder(), sheet = source_folder() / "examples/pico/things.png", save, json;
   std::string device = "cpu", only;
-  int per_category = 32, width = 0, height = 0, steps = 0;
-  double cfg = 0;
-  uint64_t seed = 11;
+  int per_category = 32;
+  AnswerSettings answer;
 };
 
 Options read_options(int count, char** words) {
@@ -52,62 +46,27 @@ Options read_options(int count, char** words) {
     else if (name == "--device") o.device = value;
     else if (name == "--per-category") o.per_category = std::stoi(value);
     else if (name == "--only") o.only = value;
-    else if (name == "--steps") o.steps = std::stoi(value);
-    else if (name == "--cfg") o.cfg = std::stod(value);
-    else if (name == "--seed") o.seed = std::stoull(value);
+    else if (name == "--steps") o.answer.steps = std::stoi(value);
+    else if (name == "--cfg") o.answer.cfg = std::stod(value);
+    else if (name == "--seed") o.answer.seed = std::stoull(value);
     else if (name == "--sheet") o.sheet = value;
     else if (name == "--save") o.save = value;
     else if (name == "--json") o.json = value;
     else if (name == "--size") {
       const size_t x = value.find('x');
       check(x != value.npos, "--size: \"{}\" is not like 192x128", value);
-      o.width = std::stoi(value.substr(0, x));
-      o.height = std::stoi(value.substr(x + 1));
+      o.answer.width = std::stoi(value.substr(0, x));
+      o.answer.height = std::stoi(value.substr(x + 1));
     } else fail(ErrorCode::InvalidArgument, "{} is unknown\n{}", name, kUsage);
   }
   return o;
 }
 
-std::shared_ptr<const Planes> reference_of(const Image& image) {
-  return std::make_shared<const Planes>(Planes{image.width, image.height, from_rgb8(image)});
-}
-
-Image answer(ModelSession& model, const ModelFiles& files, const ScoreCase& q, const Options& o, const SpriteSheet& sheet) {
-  Request request;
-  request.prompt = q.prompt;
-  request.width = o.width > 0 ? o.width : files.defaults.width;
-  request.height = o.height > 0 ? o.height : files.defaults.height;
-  request.steps = o.steps > 0 ? o.steps : files.defaults.steps;
-  request.seed = o.seed;
-  if (files.defaults.guidance_kind == ModelDefaults::TrueCfg) {
-    const double cfg = o.cfg > 0 ? o.cfg : files.defaults.guidance;
-    request.cfg = q.references.empty() ? cfg : std::min(cfg, 2.5);
-  }
-  std::optional<Inpaint> inpaint;
-  for (const Scene& scene : q.references)
-    request.references.push_back(reference_of(draw_scene(scene, request.width, request.height, sheet)));
-  if (q.inpaint) {
-    InpaintOptions options;
-    options.crop = InpaintOptions::Crop::Off;
-    inpaint.emplace(std::make_shared<const Image>(draw_scene(q.references[0], request.width, request.height, sheet)),
-                    mask_of(q, request.width, request.height), options);
-    request.canvas = inpaint->canvas(1.0);
-  }
-  Image picture;
-  text_to_image(model, request, {}, [&](const Picture& p) { picture = p.decoded.rgb8(Rounding::Nearest); });
-  return inpaint ? inpaint->finish(picture) : picture;
-}
-
 int run(int count, char** words) {
   const Options o = read_options(count, words);
   const SpriteSheet sheet(o.sheet);
-  const Engine engine({.device = o.device, .threads = 0, .profile = Profile::Fast});
-  ModelQuery query;
-  query.bundled = o.model;
-  query.environment = [](const char*) -> const char* { return nullptr; };
-  const ModelFiles files = locate_model(query, {});
-  const auto model = engine.open(files, {});
-  const double aspect = o.width > 0 ? static_cast<double>(o.width) / o.height : 1;
+  SceneModel model(o.model, o.device);
+  const double aspect = o.answer.width > 0 ? static_cast<double>(o.answer.width) / o.answer.height : 1;
   if (!o.save.empty()) std::filesystem::create_directories(o.save);
 
   struct Tally {
@@ -118,7 +77,7 @@ int run(int count, char** words) {
   const auto start = std::chrono::steady_clock::now();
   for (const ScoreCase& q : score_cases(o.per_category, 1, sheet, aspect)) {
     if (!o.only.empty() && q.category != o.only) continue;
-    const Image picture = answer(*model, files, q, o, sheet);
+    const Image picture = model.answer(q, sheet, o.answer);
     const bool right = is_right(q, picture, sheet);
     Tally& tally = tallies[q.category];
     if (!o.save.empty())

@@ -118,9 +118,11 @@ SynthOptions model_from_description(const Json& description) {
   t.number("single_blocks", transformer.single_blocks, 0, kDeepest);
   t.finish();
 
-  int64_t width = 32, groups = 32;
+  int64_t width = 32;
   Table a(description, "autoencoder");
   a.number("width", width, 32, 1024);
+  int64_t groups =
+      std::clamp<int64_t>(width / 4, 1, 32);  // four channels in a group of the finest level, at most the 32 of FLUX.2
   a.number("norm_groups", groups, 1, 1024);
   a.finish();
   check(width % groups == 0, "autoencoder.width ({}) must be a multiple of norm_groups ({})", width, groups);

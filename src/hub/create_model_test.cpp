@@ -47,6 +47,8 @@ TEST(CreateModel, TheDefaultHasTheTensorsOfTheBundledModel) {
 
 TEST(CreateModel, TheGroupsOfTheNormsAreInTheFile) {
   const fs::path folder = scratch_folder();
+  EXPECT_EQ(model_from_description(Json::object()).vae->norm_groups, 8) << "four channels in a group";
+  EXPECT_EQ(model_from_description({{"autoencoder", {{"width", 256}}}}).vae->norm_groups, 32) << "as in FLUX.2";
   SynthOptions options = model_from_description({{"autoencoder", {{"norm_groups", 8}}}});
   options.out = folder;
   options.tokenizer = test::pico_folder() / "tokenizer";
