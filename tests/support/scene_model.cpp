@@ -24,7 +24,9 @@ std::shared_ptr<const Planes> reference_of(const Image& image) {
 }  // namespace
 
 SceneModel::SceneModel(const std::filesystem::path& folder, const std::string& device)
-    : engine_({.device = device, .threads = 0, .profile = Profile::Fast}), files_(files_in(folder)), session_(engine_.open(files_, {})) {}
+    : engine_({.device = device, .threads = 0, .profile = Profile::Fast}),
+      files_(files_in(folder)),
+      session_(engine_.open(files_, {})) {}
 
 Image SceneModel::answer(const ScoreCase& question, const SpriteSheet& sheet, const AnswerSettings& settings) {
   Request request;
@@ -43,8 +45,8 @@ Image SceneModel::answer(const ScoreCase& question, const SpriteSheet& sheet, co
   if (question.inpaint) {
     InpaintOptions options;
     options.crop = InpaintOptions::Crop::Off;
-    inpaint.emplace(std::make_shared<const Image>(drawn(question.references[0])), mask_of(question, request.width, request.height),
-                    options);
+    inpaint.emplace(std::make_shared<const Image>(drawn(question.references[0])),
+                    mask_of(question, request.width, request.height), options);
     request.canvas = inpaint->canvas(1.0);
   }
   Image image;
