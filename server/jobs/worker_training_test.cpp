@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-// Steps of a run that is to be interrupted: enough to come in time on a fast machine. ThreadSanitizer makes a step fifty times
-// slower.
+// Steps of a run that is to be interrupted: enough to come in time on a fast machine. ThreadSanitizer makes a step far slower.
 #if defined(__SANITIZE_THREAD__)
 constexpr int64_t kSteps = 36;
 #else

@@ -20,7 +20,7 @@ ModelFiles synthetic_model() {
   return files;
 }
 
-// ThreadSanitizer makes an image fifty times slower, and looks for races, which small ones have as well.
+// ThreadSanitizer makes an image far slower, and looks for races, which small ones have as well.
 #if defined(__SANITIZE_THREAD__)
 constexpr int kShrink = 4;
 #else
