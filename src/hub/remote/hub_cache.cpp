@@ -149,8 +149,12 @@ void HubCache::move_in(const std::string& commit, const std::string& path, const
 }
 
 void HubCache::write_ref(const std::string& revision, const std::string& commit) const {
-  if (is_commit(revision) || !is_safe_path(revision) || commit_of(revision) == commit) return;
-  write_text(folder_ / "refs" / revision, commit);
+  if (is_commit(revision) || !is_safe_path(revision)) return;
+  const fs::path ref = folder_ / "refs" / revision;
+  if (commit_of(revision) != commit) write_text(ref, commit);
+  // Files that are brought at the same time all write it. A killed process may have left one of its drafts beside the finished
+  // ref.
+  else remove_stale_temporaries(ref.parent_path());
 }
 
 void HubCache::note_absent(const std::string& commit, const std::string& path) const {

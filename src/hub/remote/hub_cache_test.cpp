@@ -44,6 +44,16 @@ TEST_F(Cache, RefsMapToCommits) {
   EXPECT_FALSE(cache.commit_of("odd"));
 }
 
+// Two files that arrive at the same time both write the ref. The process may be killed after the first one's rename.
+TEST_F(Cache, ARefThatIsRightLeavesNoDraftBesideIt) {
+  cache.write_ref("main", kCommit);
+  const fs::path draft = cache.folder() / "refs/.main.abc123.flux2-tmp";
+  std::ofstream(draft) << kCommit;
+  cache.write_ref("main", kCommit);
+  EXPECT_FALSE(fs::exists(draft));
+  EXPECT_EQ(cache.commit_of("main"), kCommit);
+}
+
 TEST_F(Cache, LinksAreRelativeAndReplaced) {
   cache.prepare();
   std::ofstream(cache.blob(kBlob)) << "content";
