@@ -152,7 +152,8 @@ TEST_F(CliSelection, ASeamlessImageHasNoEdge) {
   double with = 0, without = 0;
   for (const std::string seed : {"1", "2", "3"}) {
     for (const bool seamless : {false, true}) {
-      std::vector<std::string> words = {"generate", "a yellow star on a green background", "-S", seed, "-o", "tile.png"};
+      std::vector<std::string> words = {"generate", "a yellow star on a green background with white dots", "-S", seed, "-o",
+                                        "tile.png"};
       if (seamless) words.insert(words.end(), {"--tile", "x"});
       const Finished made = flux2(words);
       ASSERT_EQ(made.status, 0) << made.err;
