@@ -117,9 +117,9 @@ InstallRequest ModelInstalls::request_of(const Job& job) const {
   return request;
 }
 
-bool ModelInstalls::is_pausing(const std::string& root) {
+bool ModelInstalls::is_pausing(const std::string& job) {
   const std::lock_guard lock(mutex_);
-  return pausing_.contains(root);
+  return pausing_.contains(job);
 }
 
 void ModelInstalls::tell(RunningTask& task, const std::string& root, const FetchStatus& status) {
@@ -156,15 +156,15 @@ void ModelInstalls::run(RunningTask& task) {
     result["model_keys"] = Json::array();
     task.set_result(result);
     live_.erase(id);
-    pausing_.erase(root);
+    pausing_.erase(id);
     return result;
   };
-  if (is_pausing(root)) {
+  if (is_pausing(id)) {
     keep_result(true);
     return task.end_as("cancelled");
   }
   InstallHooks hooks;
-  hooks.cancelled = [&] { return task.should_stop() || is_pausing(root); };
+  hooks.cancelled = [&] { return task.should_stop() || is_pausing(id); };
   hooks.note = [&](const std::string& text) { task.context().log.info("{}", text); };
   hooks.warn = [&](const std::string& text) { task.context().log.warn("{}", text); };
   hooks.planned = [&](const std::vector<FetchPlan>& plans) {
@@ -225,7 +225,7 @@ void ModelInstalls::run(RunningTask& task) {
                              {"model_key", records.empty() ? Json(nullptr) : Json(records.front().key)}},
                             id);
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::Cancelled && is_pausing(root)) {
+    if (e.code() == ErrorCode::Cancelled && is_pausing(id)) {
       keep_result(true);
       return task.end_as("cancelled");
     }
@@ -263,7 +263,7 @@ ModelInstalls::Chain ModelInstalls::chain_of(const std::string& id) {
 std::string ModelInstalls::state_of(const Chain& chain) {
   const Job& job = chain.last;
   const std::lock_guard lock(mutex_);
-  if (!job.is_final() && pausing_.contains(chain.root)) return "paused";
+  if (!job.is_final() && pausing_.contains(job.id)) return "paused";
   if (job.state == "queued") return "waiting";
   if (job.state == "cancelling") return "cancelled";
   if (job.state == "running")
@@ -325,16 +325,12 @@ Json ModelInstalls::pause(const std::string& id) {
   }
   {
     const std::lock_guard lock(mutex_);
-    pausing_.insert(chain.root);
+    pausing_.insert(chain.last.id);
   }
   return show(id);
 }
 
 std::string ModelInstalls::submit_again(const Chain& chain, const Json& changes) {
-  {
-    const std::lock_guard lock(mutex_);
-    pausing_.erase(chain.root);
-  }
   JobQueue::Submission submission;
   submission.request = chain.last.request;
   for (const char* once : {"all_from_start", "from_start"}) submission.request.erase(once);
@@ -354,8 +350,9 @@ Json ModelInstalls::again(const Chain& chain, const Json& changes) {
 Json ModelInstalls::resume(const std::string& id) {
   const Chain chain = chain_of(id);
   const std::string state = state_of(chain);
-  if (!chain.last.is_final()) throw wrong_state(state == "paused" ? "about to pause" : state, "resumed");
-  if (state == "completed") throw wrong_state(state, "resumed");
+  // The job of one that was just paused may still be ending. The next job waits for its turn behind it.
+  const bool is_stopped = chain.last.is_final() || state == "paused";
+  if (!is_stopped || state == "completed") throw wrong_state(state, "resumed");
   return again(chain, Json::object());
 }
 
@@ -380,7 +377,7 @@ Json ModelInstalls::cancel(const std::string& id) {
   if (state == "completed" || state == "error") throw wrong_state(state, "cancelled");
   {
     const std::lock_guard lock(mutex_);
-    pausing_.erase(chain.root);
+    pausing_.erase(chain.last.id);
   }
   // The job of a paused one has ended. Another one ends as cancelled, so that this is known after a restart too.
   std::string last = chain.last.id;

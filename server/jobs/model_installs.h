@@ -63,7 +63,7 @@ class ModelInstalls {
   std::string submit_again(const Chain& chain, const Json& changes);  // returns the new job
   InstallRequest request_of(const Job& job) const;
   void tell(RunningTask& task, const std::string& root, const FetchStatus& status);
-  bool is_pausing(const std::string& root);
+  bool is_pausing(const std::string& job);
 
   const AppContext& context_;
   JobQueue& queue_;
@@ -71,7 +71,7 @@ class ModelInstalls {
   std::function<void()> installed_, submitted_;
   std::mutex mutex_;
   std::map<std::string, Live> live_;  // by job
-  std::set<std::string> pausing_;     // by root: those that run and shall end soon
+  std::set<std::string> pausing_;     // jobs that run and shall end soon
 };
 
 // "ins_01J…" of a job.

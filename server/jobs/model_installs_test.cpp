@@ -143,6 +143,19 @@ TEST_F(Installs, PausesAndGoesOnWithTheMissingBytes) {
   EXPECT_EQ(installs_.list().size(), 1u) << "both jobs are one installation";
 }
 
+// The job may take a while to end after a pause. A resume in between is not refused.
+TEST_F(Installs, APauseThatIsTakenBackAtOnceGoesOn) {
+  hub_.storage_bytes_per_s = 2e6;
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  for (int i = 0; i < 200 && installs_.show(id)["bytes"] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(installs_.pause(id)["state"], "paused");
+  EXPECT_EQ(installs_.resume(id)["state"], "waiting");
+  hub_.storage_bytes_per_s = 0;
+  EXPECT_TRUE(wait_for(id, "completed")["model_key"].is_string());
+  EXPECT_EQ(store_->get(id.substr(4))->state, "cancelled") << "the first job ended by the pause";
+}
+
 TEST_F(Installs, APauseBeforeTheBeginningSurvivesARestart) {
   // No worker runs yet, so the installations wait.
   const std::string paused = installs_.start({{"source", FakeHub::kRepository}, {"name", "first"}})["id"];
