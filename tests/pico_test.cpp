@@ -23,23 +23,26 @@ struct Expected {
   int questions, wrong;
 };
 
+// Counts are not asked: the model cannot count yet (2 of 12 right), so a test could only accept every answer.
 TEST(Pico, AnswersTheCritic) {
   const std::map<std::string, Expected> expected = {
-      {"background", {12, 0}}, {"colour", {12, 0}}, {"shape", {12, 1}},   {"place", {12, 0}},   {"size", {12, 1}},
-      {"pattern", {6, 1}},     {"count", {6, 6}},   {"relation", {6, 1}}, {"pair", {6, 4}},     {"thing", {12, 1}},
-      {"edit", {6, 2}},        {"kept", {6, 0}},    {"inpaint", {6, 1}},  {"reference", {6, 3}}};
+      {"background", {12, 0}}, {"colour", {12, 0}},  {"shape", {12, 1}},   {"place", {12, 0}}, {"size", {12, 1}},
+      {"pattern", {6, 1}},     {"relation", {6, 1}}, {"pair", {6, 3}},     {"thing", {12, 1}}, {"edit", {6, 2}},
+      {"kept", {6, 0}},        {"inpaint", {6, 1}},  {"reference", {6, 3}}};
   const SpriteSheet sheet(source_folder() / "examples/pico/things.png");
   SceneModel model(pico_folder());
   std::map<std::string, Expected> seen;
   for (const ScoreCase& question : score_cases(12, 1, sheet)) {
+    const auto limit = expected.find(question.category);
+    if (limit == expected.end()) continue;
     auto& [asked, wrong] = seen[question.category];
-    if (asked == expected.at(question.category).questions) continue;
+    if (asked == limit->second.questions) continue;
     ++asked;
     if (is_right(question, model.answer(question, sheet), sheet)) continue;
     ++wrong;
     fmt::print("{}: wrong answer to \"{}\"\n", question.category, question.prompt);
   }
-  ASSERT_EQ(seen.size(), score_categories().size());
+  ASSERT_EQ(seen.size(), expected.size());
   for (const auto& [category, tally] : seen) {
     EXPECT_EQ(tally.questions, expected.at(category).questions) << category;
     EXPECT_LE(tally.wrong, expected.at(category).wrong) << category;
