@@ -92,6 +92,32 @@ TEST(Language, TheCacheChangesNothing) {
   }
 }
 
+TEST(Language, CapturedStepsGiveTheSameTokens) {
+  for (const std::string& device : language_devices())
+    for (const Json& entry : read_json(test::golden_folder() / "language" / "greedy.json")) {
+      const Loaded loaded(entry["model"], device);
+      for (const Json& run : entry["runs"])
+        for (const CaptureSteps capture : {CaptureSteps::Always, CaptureSteps::Never})
+          EXPECT_EQ(loaded.made(ids_in(run, "ids"), {.sampling = {}, .capture = capture}).ids, ids_in(run, "made"))
+              << entry["model"] << " on " << device;
+    }
+}
+
+// More tokens than a captured step looks at in the beginning.
+TEST(Language, CapturedStepsGrowWithTheText) {
+  const Json run = read_json(test::golden_folder() / "language" / "greedy.json")[1];
+  for (const std::string& device : language_devices()) {
+    const Loaded loaded(run["model"], device);
+    const auto prompt = ids_in(run["runs"][3], "ids");
+    const auto made = [&](CaptureSteps capture) {
+      return loaded.made(prompt, {.sampling = {}, .max_new = 300, .capture = capture}).ids;
+    };
+    const auto captured = made(CaptureSteps::Always);
+    EXPECT_EQ(captured.size(), 300u);
+    EXPECT_EQ(captured, made(CaptureSteps::Never)) << device;
+  }
+}
+
 TEST(Language, ALongPromptIsReadInPieces) {
   const Json run = read_json(test::golden_folder() / "language" / "greedy.json")[0]["runs"][3];
   EXPECT_EQ(Loaded("qwen3-tied").made(ids_in(run, "ids"), {.sampling = {}, .prefill_rows = 48}).ids, ids_in(run, "made"));

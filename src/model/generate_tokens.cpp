@@ -70,10 +70,8 @@ GeneratedTokens generate_tokens(const LanguageModel& model, Stream& stream, DTyp
   check(options.max_new > 0, "generating {} tokens", options.max_new);
   KeyCache cache(stream, model.config.decoder, activations, static_cast<int64_t>(prompt.size()) + options.max_new);
   Tensor scores = prompt_scores(model, stream, activations, prompt, cache, options);
-  const auto scores_after = [&](int32_t id) {
-    const Tensor token = Tensor::from<int32_t>(stream, DType::I32, {1, 1}, std::span(&id, 1));
-    return model.scores(token, cache, activations, options.before_layer);
-  };
+  TokenSteps steps(model, stream, cache,
+                   {.activations = activations, .capture = options.capture, .before_layer = options.before_layer});
 
   GeneratedTokens made;
   std::vector<int32_t> all(prompt.begin(), prompt.end());
@@ -87,7 +85,7 @@ GeneratedTokens generate_tokens(const LanguageModel& model, Stream& stream, DTyp
     made.ids.push_back(id);
     all.push_back(id);
     if (options.on_token) options.on_token(id);
-    if (n + 1 < options.max_new) scores = scores_after(id);
+    if (n + 1 < options.max_new) scores = steps.scores_after(id);
   }
   made.reason = GeneratedTokens::Length;
   return made;

@@ -6,6 +6,7 @@
 
 #include "model/language_model.h"
 #include "model/token_sampler.h"
+#include "model/token_steps.h"
 
 namespace flux2 {
 
@@ -24,6 +25,7 @@ struct GenerateOptions {
   std::function<bool()> ends = {};             // asked before every token; true: the text ends here
   BeforeBlock before_layer = {};               // may throw, for example to cancel
   ImageRows images = {};
+  CaptureSteps capture = CaptureSteps::WherePreferred;
 };
 
 struct GeneratedTokens {

@@ -12,21 +12,39 @@ namespace flux2 {
 
 KeyCache::KeyCache(Stream& stream, const DecoderConfig& config, DType dtype, int64_t capacity) : capacity_(capacity) {
   check(capacity > 0, "a key cache needs room for at least one token");
-  const Shape shape{1, capacity, config.kv_heads, config.head_dim};
-  for (int64_t i = 0; i < config.layers; ++i)
-    layers_.push_back({Tensor::empty(stream, dtype, shape), Tensor::empty(stream, dtype, shape)});
+  all_ = Tensor::empty(stream, dtype, {2 * config.layers, 1 + capacity, config.kv_heads, config.head_dim});
+}
+
+TokenKeys KeyCache::rows_of(size_t layer, int64_t first, int64_t count) const {
+  const auto i = 2 * static_cast<int64_t>(layer);
+  return {all_.narrowed(0, i, 1).narrowed(1, first, count), all_.narrowed(0, i + 1, 1).narrowed(1, first, count)};
 }
 
 TokenKeys KeyCache::extended(size_t layer, const TokenKeys& now) const {
   const int64_t count = now.k.dim(1);
   require(length_ + count <= capacity_, "{} tokens in a key cache for {}", length_ + count, capacity_);
-  const TokenKeys& all = layers_.at(layer);
-  all.k.narrowed(1, length_, count).copy_from(now.k);
-  all.v.narrowed(1, length_, count).copy_from(now.v);
-  return {all.k.narrowed(1, 0, length_ + count), all.v.narrowed(1, 0, length_ + count)};
+  const TokenKeys place = rows_of(layer, 1 + length_, count);
+  place.k.copy_from(now.k);
+  place.v.copy_from(now.v);
+  return rows_of(layer, 1, length_ + count);
 }
 
 void KeyCache::advance(int64_t tokens) { length_ += tokens; }
+
+TokenKeys KeyCache::staged(size_t layer, const TokenKeys& now, int64_t rows) const {
+  const TokenKeys place = rows_of(layer, 0, 1);
+  place.k.copy_from(now.k);
+  place.v.copy_from(now.v);
+  return rows_of(layer, 0, rows);
+}
+
+void KeyCache::advance_staged() {
+  require(length_ < capacity_, "a key cache for {} tokens is full", capacity_);
+  all_.narrowed(1, 1 + length_, 1).copy_from(all_.narrowed(1, 0, 1));
+  ++length_;
+}
+
+void KeyCache::clear_unused() const { all_.narrowed(1, 1 + length_, capacity_ - length_).fill(0); }
 
 LanguageModelConfig detect_language_model(const NamedWeights& weights, const DecoderConfig& decoder) {
   // Published models, of which shortened files exist: they serve as text encoders. Those up to Qwen3-4B have no matrix of their
@@ -69,8 +87,28 @@ Tensor LanguageModel::scores_of_rows(Tensor x, KeyCache& cache, const BeforeBloc
     x = layers[i](x, pass);
   }
   cache.advance(count);
+  return scores_of_last(x);
+}
+
+Tensor LanguageModel::staged_scores(const Tensor& token, const Rope& positions, const Tensor& key_mask, const KeyCache& cache,
+                                    DType dtype) const {
+  const Tensor position = token.narrowed(0, 1, 1);
+  DecoderPass pass{.rope = {embedding(position, positions.cosine, DType::F32), embedding(position, positions.sine, DType::F32),
+                            positions.pairs},
+                   .key_mask = key_mask,
+                   .memory = {}};
+  Tensor x = embedding(token.narrowed(0, 0, 1).reshaped({1, 1}), embed_tokens, dtype);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    pass.memory = [&, i](const TokenKeys& now) { return cache.staged(i, now, key_mask.dim(1)); };
+    x = layers[i](x, pass);
+  }
+  return scores_of_last(x);
+}
+
+Tensor LanguageModel::scores_of_last(const Tensor& x) const {
+  const DecoderConfig& c = config.decoder;
   const Tensor& matrix = head.weight.defined() ? head.weight : embed_tokens;
-  const Tensor last = rms_norm(x.narrowed(1, count - 1, 1), norm, {.eps = c.norm_eps});
+  const Tensor last = rms_norm(x.narrowed(1, x.dim(1) - 1, 1), norm, {.eps = c.norm_eps});
   return linear(as_input(last, input_dtype(last, matrix)), matrix).reshaped({c.vocab}).cast(DType::F32);
 }
 

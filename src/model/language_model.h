@@ -24,8 +24,16 @@ class KeyCache {
   TokenKeys extended(size_t layer, const TokenKeys& now) const;
   void advance(int64_t tokens);  // after all layers have seen them
 
+  // The same for one token, at addresses that do not depend on the length, so that it can be captured. The token's keys go to a
+  // row of their own before all others. The result has `rows` rows in all; a mask must hide those that are not in use.
+  TokenKeys staged(size_t layer, const TokenKeys& now, int64_t rows) const;
+  void advance_staged();      // moves the keys of all layers from there to their place
+  void clear_unused() const;  // a hidden row counts with weight 0, so it may not hold NaN
+
  private:
-  std::vector<TokenKeys> layers_;  // [1, capacity, kv_heads, head_dim] each
+  TokenKeys rows_of(size_t layer, int64_t first, int64_t count) const;  // [1, count, kv_heads, head_dim] each
+
+  Tensor all_;  // [2 · layers, 1 + capacity, kv_heads, head_dim]: keys and values of each layer
   int64_t capacity_, length_ = 0;
 };
 
@@ -49,6 +57,12 @@ struct LanguageModel {
   // The same for rows x [1, T, hidden], which are embeddings of tokens or what a vision tower made of an image.
   Tensor scores_of_rows(Tensor x, KeyCache& cache, const BeforeBlock& before_layer = {}) const;
 
+  // The same for one token, at addresses that do not depend on the length of the cache: `token`, I32 [2], is its id and its
+  // position, `positions` has a row for each, and `key_mask`, I32 [1, rows], hides rows of the cache. KeyCache::advance_staged()
+  // comes after it.
+  Tensor staged_scores(const Tensor& token, const Rope& positions, const Tensor& key_mask, const KeyCache& cache,
+                       DType dtype) const;
+
   void visit(const ParameterVisitor& visitor);
 
   LanguageModelConfig config;
@@ -57,6 +71,9 @@ struct LanguageModel {
   Tensor norm;  // [hidden]
   Linear head;  // undefined if it is tied, unless somebody made a faster copy
   std::shared_ptr<BlockSchedule> schedule;
+
+ private:
+  Tensor scores_of_last(const Tensor& x) const;  // of the last row of [1, T, hidden], which went through all layers
 };
 
 }  // namespace flux2

@@ -1,5 +1,5 @@
 #include "backend/cuda/kernels/kernels.h"
-#include "backend/cuda/kernels/quantised_blocks.cuh"
+#include "backend/cuda/kernels/stored_values.cuh"
 
 // Stored weights as the product takes them, each value rounded once.
 namespace flux2::cuda {
@@ -8,32 +8,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWide = 8;  // elements of one thread
-
-template <class Blocks>
-struct Stored {
-  const uint8_t* x;
-
-  template <int V>
-  __device__ void load(int64_t i, float (&out)[V]) const {
-    Blocks::load(x + i / Blocks::kElements * Blocks::kBytes, static_cast<int>(i % Blocks::kElements), out);
-  }
-};
-
-// Values of one byte, with a factor for each row, one for all, or none.
-template <class S>
-struct Bytes {
-  const S* x;
-  const float* scales;
-  int64_t row_elements;  // that share a scale
-
-  template <int V>
-  __device__ void load(int64_t i, float (&out)[V]) const {
-    const float scale = scales ? scales[i / row_elements] : 1.0f;
-    const Pack<S, V> pack = load_pack<V>(x + i);
-#pragma unroll
-    for (int v = 0; v < V; ++v) out[v] = scale * static_cast<float>(pack.v[v]);
-  }
-};
 
 template <int V, class Source, class T>
 __global__ void dequantise_kernel(const Source source, T* y, int64_t count) {

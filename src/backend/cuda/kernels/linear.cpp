@@ -20,6 +20,14 @@ void check_activations(const char* op, const Tensor& x) {
   if (x.dtype() != DType::F32 && x.dtype() != DType::BF16) refuse_dtype(op, x.dtype());
 }
 
+// With gate and up stored between the two steps.
+void swiglu_after_linear(const Tensor& x, const Tensor& w, const Tensor& y) {
+  const int64_t hidden = y.dim(1);
+  const Tensor u = Tensor::like(x, {x.dim(0), 2 * hidden});
+  linear({x, w, nullptr, u});
+  swiglu({u.narrowed(1, 0, hidden), u.narrowed(1, hidden, hidden), y});
+}
+
 }  // namespace
 
 OpCost product_cost(const Tensor& a, const Tensor& b, const Tensor& y, const ProductSize& size) {
@@ -42,6 +50,7 @@ Matrix matrix_of(const Tensor& t) { return {t.raw(), t.dtype(), t.dim(0), t.dim(
 void linear(const LinearArgs& args) {
   check_activations("linear", args.y);
   if (args.y.numel() == 0) return;
+  if (one_row_product_fits(args)) return one_row_product(args);
   if (eight_bit_product_fits(args)) return eight_bit_product(args);
   CudaStream& stream = stream_for(args.y);
   const Tensor x = operand_as(args.y.dtype(), args.x), w = operand_as(args.y.dtype(), args.w);
@@ -61,13 +70,11 @@ void linear(const LinearArgs& args) {
 void linear_swiglu(const LinearSwigluArgs& args) {
   check_activations("linear_swiglu", args.x);
   if (args.y.numel() == 0) return;
+  if (args.x.dim(0) == 1) return swiglu_after_linear(args.x, args.w, args.y);  // one row reads the weights as they are stored
   const Tensor x = matrix_operand(args.x), w = operand_as(args.x.dtype(), args.w);
   const SwigluProductArgs product{x, w, args.y};
   if (swiglu_product_fits(product) && swiglu_product_pays(product)) return swiglu_product(product);
-  const int64_t hidden = args.y.dim(1);
-  const Tensor u = Tensor::like(x, {x.dim(0), 2 * hidden});
-  linear({x, w, nullptr, u});
-  swiglu({u.narrowed(1, 0, hidden), u.narrowed(1, hidden, hidden), args.y});
+  swiglu_after_linear(x, w, args.y);
 }
 
 void linear_grad_input(const LinearGradInputArgs& args) {

@@ -35,6 +35,11 @@ struct SoftmaxArgs {
 };
 void masked_softmax(const SoftmaxArgs& args);
 
+// The product of one row, x [1, K] BF16, F32 or of w's own eight bits, with weights of any storage dtype: it reads the weights
+// once, as they are stored, and rounds nothing but the result.
+bool one_row_product_fits(const LinearArgs& args);
+void one_row_product(const LinearArgs& args);
+
 // The product of e4m3 with e4m3 or int8 with int8 into BF16: for weights of such a dtype that the GPU multiplies
 // (Device::multiplies), and an x that is BF16 or quantised to that dtype already.
 bool eight_bit_product_fits(const LinearArgs& args);
@@ -98,6 +103,11 @@ struct SoftmaxGradArgs {
   float scale;
 };
 void softmax_grad(const SoftmaxGradArgs& args);
+
+// Attention of one query for each item of the batch to at most 8192 keys, all in F32, for heads of at most 256 whose width is a
+// multiple of 8.
+bool one_query_attention_fits(const AttentionArgs& args);
+void one_query_attention(const AttentionArgs& args);
 
 // Attention in one kernel on the tensor cores, for BF16 heads of at most 128 whose width is a multiple of 8.
 bool flash_attention_fits(const AttentionArgs& args);
