@@ -215,7 +215,7 @@ TEST_F(Cli, ImagesContainTheirSettings) {
   EXPECT_EQ(found["source"], "flux2");
   EXPECT_EQ(found["settings"]["seed"], 11);
   EXPECT_EQ(found["settings"]["prompt"], "a red circle, \"big\"");
-  EXPECT_EQ(found["settings"]["cfg"], 3.5);
+  EXPECT_EQ(found["settings"]["cfg"], 2.5);
   EXPECT_EQ(found["settings"]["model"]["sha256"].get<std::string>().size(), 64u);
   EXPECT_TRUE(found["generated"].get<bool>());
   EXPECT_THAT(found["texts"]["parameters"].get<std::string>(), HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));

@@ -36,8 +36,10 @@ std::string content_of(const Scene& scene, SceneRandom& random, const SpriteShee
       relation = static_cast<Relation>(static_cast<int>(relation) ^ 1);
     }
     const double form = random.share();
-    if (form < 0.3) return first + " and " + second;
-    if (form < 0.36) return first + " next to " + second;
+    if (form < 0.36) {  // without a word for the relation, objects are named as one reads: from the left, from the top
+      if (relation == Relation::RightOf || relation == Relation::Below) std::swap(first, second);
+      return first + (form < 0.3 ? " and " : " next to ") + second;
+    }
     if (form < 0.9) return fmt::format("{} {} {}", first, usual_word(words_of(relation), random), second);
     return fmt::format("{} with {} {} it", second, first, usual_word(words_of(relation), random));
   }

@@ -49,26 +49,41 @@ void keep_inside(SceneObject& object, double aspect) {
   inside(object.y, side.y);
 }
 
-// Copies of an object at places of their own.
+struct Spot {
+  double x, y;  // shares of width and height
+};
+
+// How two, three or four equal objects lie: in a row, as a triangle, in a square. Objects at places without any order would be
+// harder to learn: nothing in the caption says where they are, so the network would have to agree on places of its own for all of
+// them.
+const std::vector<Spot>& arrangement(int count, SceneRandom& random) {
+  static const std::vector<std::vector<std::vector<Spot>>> kinds = {
+      {{{0.3, 0.5}, {0.7, 0.5}}, {{0.5, 0.3}, {0.5, 0.7}}},
+      {{{0.5, 0.3}, {0.28, 0.7}, {0.72, 0.7}}, {{0.28, 0.3}, {0.72, 0.3}, {0.5, 0.7}}},
+      {{{0.3, 0.3}, {0.7, 0.3}, {0.3, 0.7}, {0.7, 0.7}}, {{0.5, 0.22}, {0.22, 0.5}, {0.78, 0.5}, {0.5, 0.78}}}};
+  const auto& of_count = kinds[static_cast<size_t>(count - 2)];
+  return of_count[random.chance(0.65) ? 0 : 1];
+}
+
+// Copies of an object, in an arrangement that is a little irregular.
 void make_some(Scene& scene, SceneRandom& random, const SceneOptions& options) {
   SceneObject first = random_object(random, options, colours_of(scene.background));
   first.size = SizeWord::Small;
   set_radius(first, random);
   first.radius *= first.is_thing() ? 0.95f : 1.05f;
-  const int count = 2 + random.below(3);
-  for (int tries = 0; static_cast<int>(scene.objects.size()) < count; ++tries) {
-    if (tries > 200) {  // a start that leaves no room
-      scene.objects.clear();
-      tries = 0;
-    }
+  const std::vector<Spot>& spots = arrangement(2 + random.below(3), random);
+  const double shift_x = random.between(-0.06, 0.06), shift_y = random.between(-0.06, 0.06);
+  while (scene.objects.size() < spots.size()) {
     SceneObject object = first;
-    object.x = random.between(0, 1);
-    object.y = random.between(0, 1);
+    const Spot& spot = spots[scene.objects.size()];
+    object.x = static_cast<float>(spot.x + shift_x + random.between(-0.03, 0.03));
+    object.y = static_cast<float>(spot.y + shift_y + random.between(-0.03, 0.03));
     keep_inside(object, options.aspect);
     const bool free = std::all_of(scene.objects.begin(), scene.objects.end(), [&](const SceneObject& other) {
-      return distance_between(object, other, options.aspect) > 2.5f * first.radius;
+      return distance_between(object, other, options.aspect) > 2.2f * first.radius;
     });
     if (free) scene.objects.push_back(object);
+    else scene.objects.clear();
   }
 }
 

@@ -105,6 +105,28 @@ TEST(Captions, SayWhatIsDrawn) {
   EXPECT_LT(with_background, 950);
 }
 
+// "a circle and a square" has one meaning: the circle is on the left, or above.
+TEST(Captions, WithoutARelationObjectsAreNamedInReadingOrder) {
+  const SpriteSheet sheet = things();
+  int seen = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    SceneRandom random(3, i);
+    const Scene scene = random_scene(random, {.things = 0, .pattern_share = 0, .some_share = 0, .couple_share = 1});
+    const std::string text = describe(scene, random, sheet);
+    if (text.find(" and ") == text.npos && text.find(" next to ") == text.npos) continue;
+    ++seen;
+    const auto place_of = [&](const SceneObject& object) {
+      size_t place = text.npos;
+      for (const std::string& word : words_of(object.figure)) place = std::min(place, text.find(word));
+      return place;
+    };
+    const SceneObject &a = scene.objects[0], &b = scene.objects[1];
+    const bool a_first = scene.relation == Relation::LeftOf || scene.relation == Relation::Above;
+    EXPECT_EQ(place_of(a) < place_of(b), a_first) << text;
+  }
+  EXPECT_GT(seen, 250);
+}
+
 TEST(Captions, UseAFewHundredWordsAndFitTheEncoder) {
   const SpriteSheet sheet = things();
   std::set<std::string> words;

@@ -10,10 +10,14 @@ namespace flux2 {
 
 namespace {
 
+// To be raised when the same seed draws other scenes or gets other captions, so that a run that is resumed notices it.
+constexpr int kDrawingVersion = 2;
+
 // Everything that decides what is drawn, for the hash of the dataset.
 std::string text_of(const SceneConfig& c) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", c.seed, c.redraw, c.captions, c.edit_share, c.two_reference_share,
-                     c.things.filename().string(), c.thing_share, c.pattern_share, c.some_share, c.couple_share, c.free_colours);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", kDrawingVersion, c.seed, c.redraw, c.captions, c.edit_share,
+                     c.two_reference_share, c.things.filename().string(), c.thing_share, c.pattern_share, c.some_share,
+                     c.couple_share, c.free_colours);
 }
 
 }  // namespace
