@@ -134,6 +134,8 @@ RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cance
     return Clock::now() >= deadline;
   };
   how.before_layer = stop_if_cancelled;
+  // A captured step keeps all its memory, as captured work of images does.
+  if (engine_->options().memory_limit > 0) how.capture = CaptureSteps::Never;
   if (asked.rows.defined()) how.images = {asked.rows, image_token(*language_.tokenizer)};
   const GeneratedTokens made =
       generate_tokens(*language_.model, *language_.stream, engine_->activations(), asked.tokens.ids, how);

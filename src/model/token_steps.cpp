@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
+
 namespace flux2 {
 
 namespace {
@@ -39,6 +41,7 @@ void TokenSteps::make_room(int64_t rows) {
     visible_.narrowed(1, 0, 1 + cache_.length()).fill(1);  // the first row is that of the token itself
     scores_ = Tensor::empty(stream_, DType::F32, {c.vocab});
     cache_.clear_unused();
+    length_ = cache_.length();
   }
   if (rows <= rows_) return;
   rows_ = std::min((rows + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce, 1 + capacity);
@@ -47,7 +50,10 @@ void TokenSteps::make_room(int64_t rows) {
 
 Tensor TokenSteps::replayed(int32_t id) {
   if (options_.before_layer) options_.before_layer();
+  require(cache_.length() < cache_.capacity(), "a key cache for {} tokens is full", cache_.capacity());
   make_room(1 + cache_.length());
+  require(cache_.length() == length_, "the key cache has {} tokens instead of {}: others were added between two captured steps",
+          cache_.length(), length_);
   const std::array<int32_t, 2> token = {id, static_cast<int32_t>(cache_.length())};
   stream_.upload(token_.raw(), token.data(), sizeof token);
   if (graph_) graph_->replay();
@@ -57,6 +63,7 @@ Tensor TokenSteps::replayed(int32_t id) {
     });
   visible_.narrowed(1, 1 + cache_.length(), 1).fill(1);
   cache_.advance_staged();
+  ++length_;
   return scores_;
 }
 

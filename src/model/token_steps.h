@@ -17,7 +17,10 @@ class TokenSteps {
     CaptureSteps capture = CaptureSteps::WherePreferred;
     BeforeBlock before_layer = {};  // called before every layer, or before every step that is captured
   };
+  // While steps are captured, nothing else may add tokens to the cache.
   TokenSteps(const LanguageModel& model, Stream& stream, KeyCache& cache, Options options);
+  TokenSteps(const TokenSteps&) = delete;
+  TokenSteps& operator=(const TokenSteps&) = delete;
 
   // The scores F32 [vocab] of the token after this one. The next call overwrites them.
   Tensor scores_after(int32_t id);
@@ -33,11 +36,12 @@ class TokenSteps {
   bool captures_;
 
   // What a captured step reads and writes.
-  Rope positions_;    // of the whole cache
-  Tensor token_;      // I32 [2]: id, position
-  Tensor visible_;    // I32 [1, 1 + capacity]: 1 for rows of the cache that hold a token
-  int64_t rows_ = 0;  // of the cache that the captured step looks at
-  Tensor scores_;     // F32 [vocab]
+  Rope positions_;      // of the whole cache
+  Tensor token_;        // I32 [2]: id, position
+  Tensor visible_;      // I32 [1, 1 + capacity]: 1 for rows of the cache that hold a token
+  int64_t rows_ = 0;    // of the cache that the captured step looks at
+  int64_t length_ = 0;  // of the cache, as far as `visible_` knows
+  Tensor scores_;       // F32 [vocab]
   std::unique_ptr<Graph> graph_;
 };
 

@@ -4,7 +4,7 @@ namespace flux2 {
 
 // While one thread captures a graph, other threads must not call the CUDA runtime: allocating, freeing and the first launch of a
 // kernel (which loads it) can invalidate the capture, or fail themselves. A capture takes milliseconds and happens once per
-// shape, so it runs alone in the process.
+// shape, and for each text that a language model writes, so it runs alone in the process.
 
 // Held around calls of the CUDA runtime. Waits while another thread captures. May be nested, also inside a capture.
 class OutsideCaptures {
