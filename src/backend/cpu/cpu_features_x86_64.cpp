@@ -50,7 +50,7 @@ CpuFeatures CpuFeatures::detect() {
   const uint64_t states = saved_states();
   const bool ymm = (states & 0x6) == 0x6, zmm = (states & 0xe6) == 0xe6, tiles = (states & 0x60000) == 0x60000;
   const Registers seven = cpuid(7, 0), seven_one = cpuid(7, 1);
-  f.avx2 = ymm && has(seven.b, 5);
+  f.avx2 = ymm && has(seven.b, 5) && has(one.c, 29);  // with F16C, which every processor with AVX2 has
   f.fma = ymm && has(one.c, 12);
   f.avxvnni = f.avx2 && has(seven_one.a, 4);
   // Our AVX-512 kernels use the F, DQ, BW and VL parts, which come together on every processor since Skylake-X.

@@ -36,15 +36,6 @@ FLUX2_CLONES float dot(const float* a, const bf16* b, int64_t n) {
   return sum[0];
 }
 
-// The function for a weight of this dtype; null: it is multiplied in f32.
-auto dot_for(const RowDots* dots, DType dtype) {
-  return !dots                  ? nullptr
-         : dtype == DType::I8   ? dots->int8
-         : dtype == DType::Q8_0 ? dots->q8_0
-         : dtype == DType::Q4_0 ? dots->q4_0
-                                : nullptr;
-}
-
 // Calls sum_of(row of x, row of w) for each sum of the product and stores what it returns, some columns at a time.
 template <class Sum>
 void store_sums(int64_t m, int64_t n, const Output& output, const Workers& workers, const Sum& sum_of) {
@@ -62,7 +53,7 @@ void store_sums(int64_t m, int64_t n, const Output& output, const Workers& worke
 }
 
 void multiply_as_integers(const float* rows, int64_t m, const Tensor& w, const Output& output, const Workers& workers,
-                          float (*dot_of)(const void*, const DotRow&, int64_t)) {
+                          RowDot dot_of) {
   const int64_t k = w.dim(1), blocks = (k + kDotBlock - 1) / kDotBlock;
   const auto values = workers.stream.allocate(static_cast<size_t>(m * blocks * kDotBlock));
   const auto factors = workers.stream.allocate(static_cast<size_t>(2 * m * blocks) * sizeof(float));
@@ -90,11 +81,17 @@ void multiply_direct(const Tensor& x, const Tensor& w, const Output& output, con
   for (int64_t i = 0; i < m; ++i)
     convert(x.dtype(), x.data<std::byte>() + bytes_for(x.dtype(), i * x.stride(0)), 0, k, rows + i * k);
 
-  if (const auto dot_of = dot_for(dots, w.dtype())) return multiply_as_integers(rows, m, w, output, workers, dot_of);
+  if (const RowDot dot_of = dots ? dots->of_integers(w.dtype()) : nullptr)
+    return multiply_as_integers(rows, m, w, output, workers, dot_of);
   if (w.dtype() == DType::BF16) {
     const int64_t stride = w.dim(0) > 1 ? w.stride(0) : 0;
     return store_sums(m, n, output, workers,
                       [&](int64_t i, int64_t j) { return dot(rows + i * k, w.data<bf16>() + j * stride, k); });
+  }
+  if (const RowFloatDot dot_of = dots ? dots->of_floats(w.dtype()) : nullptr) {
+    const int64_t row_bytes = bytes_for(w.dtype(), w.dim(0) > 1 ? w.stride(0) : 0);
+    return store_sums(m, n, output, workers,
+                      [&](int64_t i, int64_t j) { return dot_of(w.data<std::byte>() + j * row_bytes, rows + i * k, k); });
   }
   const MatrixRows<float> weights(w);
   workers.threads.parallel_ranges(n, 16, [&](int64_t begin, int64_t end) {

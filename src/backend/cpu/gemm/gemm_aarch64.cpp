@@ -51,6 +51,12 @@ std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features) {
   return kernels;
 }
 
+std::vector<const RowDots*> row_dots(const CpuFeatures& features) {
+  std::vector<const RowDots*> dots;
+  if (features.i8mm) dots.push_back(&neon_rows::kDots);
+  return dots;
+}
+
 const KernelSet& kernel_set(const CpuFeatures& features, Profile profile) { return *choose(features, profile).set; }
 
 }  // namespace gemm

@@ -1,12 +1,14 @@
 #pragma once
 
 #include "backend/cpu/gemm/micro_kernel.h"
+#include "backend/cpu/gemm/row_dots.h"
 
 namespace flux2::gemm {
 
 namespace avx2 {
 extern const MicroKernel<float> kKernel;  // needs FMA as well
-}
+extern const RowDots kRowDots;            // this, too
+}  // namespace avx2
 namespace avx512 {
 extern const MicroKernel<float> kKernel;
 }
@@ -17,10 +19,12 @@ bool convert(DType dtype, const void* row, int64_t start, int64_t count, bf16* o
 namespace avx_vnni {
 extern const MicroKernel<int8_t> kInt8;
 extern const BlockKernel kBlocks;
+extern const RowDots kRowDots;
 }  // namespace avx_vnni
 namespace avx512_vnni {
 extern const MicroKernel<int8_t> kInt8;
 extern const BlockKernel kBlocks;
+extern const RowDots kRowDots;
 }  // namespace avx512_vnni
 namespace amx {
 extern const MicroKernel<bf16> kBf16;

@@ -42,4 +42,34 @@ void quantise_for_dots(const float* x, int64_t k, int8_t* values, float* scales,
   }
 }
 
+RowDot RowDots::of_integers(DType dtype) const {
+  switch (dtype) {
+    case DType::I8: return int8;
+    case DType::Q8_0: return q8_0;
+    case DType::Q4_0: return q4_0;
+    case DType::Q4_1: return q4_1;
+    case DType::Q5_0: return q5_0;
+    case DType::Q5_1: return q5_1;
+    case DType::IQ4_NL: return iq4_nl;
+    case DType::Q2_K: return q2_k;
+    case DType::Q3_K: return q3_k;
+    case DType::Q4_K: return q4_k;
+    case DType::Q5_K: return q5_k;
+    case DType::Q6_K: return q6_k;
+    case DType::IQ4_XS: return iq4_xs;
+    case DType::NVFP4: return nvfp4;
+    default: return nullptr;
+  }
+}
+
+RowFloatDot RowDots::of_floats(DType dtype) const {
+  switch (dtype) {
+    case DType::F16: return f16;
+    case DType::F8_E4M3: return f8_e4m3;
+    case DType::F8_E5M2: return f8_e5m2;
+    case DType::F8_128: return f8_128;
+    default: return nullptr;
+  }
+}
+
 }  // namespace flux2::gemm

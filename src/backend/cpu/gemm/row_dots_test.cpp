@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "backend/cpu/cpu_features.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/test_values.h"
 
 namespace flux2::gemm {
@@ -40,6 +42,63 @@ TEST(RowDots, ZerosAndNoNumbers) {
   EXPECT_EQ(sums[0], 0.0f);
   EXPECT_TRUE(std::isfinite(scales[0]));
   EXPECT_TRUE(std::isnan(scales[1]));
+}
+
+// A weight with one row of any dtype that row products read.
+Tensor stored_row(Stream& stream, DType dtype, int64_t k) {
+  if (is_block_type(dtype)) return block_weight(dtype, 1, k);
+  if (dtype == DType::F16) return noise(stream, dtype, {1, k}, 5);
+  std::vector<uint8_t> bytes(static_cast<size_t>(k));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>((i * 53) % 256);
+  for (uint8_t& b : bytes)
+    if (dtype != DType::I8 && (b & 0x7c) == 0x7c) b &= 0x8f;  // neither infinite nor NaN
+  return Tensor::host_copy(bytes.data(), dtype, {1, k});
+}
+
+// Every instruction set of this machine with every format it has a product for, against sums in double.
+TEST(RowDots, EveryFormatOfEveryInstructionSet) {
+  const TestCpu s(Profile::Fast);
+  for (const RowDots* dots : row_dots(CpuFeatures::detect()))
+    for (const DType dtype : {DType::I8, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::IQ4_NL,
+                              DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_XS, DType::NVFP4,
+                              DType::F16, DType::F8_E4M3, DType::F8_E5M2, DType::F8_128}) {
+      const RowDot of_integers = dots->of_integers(dtype);
+      const RowFloatDot of_floats = dots->of_floats(dtype);
+      if (!of_integers && !of_floats) continue;
+      const bool blocks = is_block_type(dtype);
+      for (const int64_t k : {1, 15, 31, 32, 33, 96, 224, 256, 288, 384, 397, 512, 2560, 2816}) {
+        if (k % info(dtype).block_elements != 0) continue;
+        const Tensor w = stored_row(*s.stream, dtype, k);
+        std::vector<float> x = noise(k, 3);
+        const std::vector<float> given = x, ws = blocks ? weight_values(w) : w.to_floats();
+        const auto count = static_cast<size_t>((k + kDotBlock - 1) / kDotBlock);
+        std::vector<int8_t> values(count * kDotBlock);
+        std::vector<float> scales(count), sums(count);
+        quantise_for_dots(given.data(), k, values.data(), scales.data(), sums.data());
+        if (of_integers) x = rounded_for_dots(given, k);
+        const float got = of_integers ? of_integers(w.raw(), {values.data(), scales.data(), sums.data()}, k)
+                                      : of_floats(w.raw(), given.data(), k);
+        double sum = 0, size = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double term = double{x[i]} * double{ws[i]};
+          sum += term;
+          size += std::abs(term);
+        }
+        EXPECT_NEAR(got, sum, 2e-6 * size) << name_of(dtype) << ", " << k;
+      }
+    }
+}
+
+TEST(RowDots, AnEightBitFloatThatIsNoNumberReachesTheResult) {
+  for (const RowDots* dots : row_dots(CpuFeatures::detect()))
+    for (const DType dtype : {DType::F8_E4M3, DType::F8_E5M2})
+      for (const uint8_t nan : {0x7f, 0xff}) {
+        if (!dots->of_floats(dtype)) continue;
+        std::vector<uint8_t> w(40, 0x30);
+        w[21] = nan;
+        const std::vector<float> x(w.size(), 1.0f);
+        EXPECT_TRUE(std::isnan(dots->of_floats(dtype)(w.data(), x.data(), 40))) << name_of(dtype);
+      }
 }
 
 // One to four rows, with sums of every length around the blocks, against sums in double.
@@ -96,25 +155,34 @@ TEST(RowDots, BiasAndScalesOfManyColumns) {
 // The weights end where readable memory ends.
 TEST(RowDots, NothingBehindTheWeightsIsRead) {
   const TestCpu s(Profile::Fast);
-  if (!s.kernels().row_dots) GTEST_SKIP() << "this processor has no such products";
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (const int64_t k : {32, 96, 128, 160, 256, 480, 2560}) {
-    const Tensor w = block_weight(DType::Q4_0, 1, k), x = noise(*s.stream, DType::F32, {1, k}, 3);
-    const size_t size = (static_cast<size_t>(w.bytes()) + page - 1) / page * page;
-    void* memory = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    ASSERT_EQ(mprotect(static_cast<std::byte*>(memory) + size, page, PROT_NONE), 0);
-    std::byte* row = static_cast<std::byte*>(memory) + size - w.bytes();
-    std::memcpy(row, w.data<std::byte>(), static_cast<size_t>(w.bytes()));
+  for (const RowDots* dots : row_dots(CpuFeatures::detect()))
+    for (const DType dtype : {DType::I8, DType::Q8_0, DType::Q4_0, DType::Q5_1, DType::Q2_K, DType::Q3_K, DType::Q4_K,
+                              DType::Q6_K, DType::IQ4_XS, DType::NVFP4, DType::F16, DType::F8_E4M3, DType::F8_128})
+      for (const int64_t k : {32, 37, 96, 128, 160, 256, 480, 2560}) {
+        if (k % info(dtype).block_elements != 0) continue;
+        const Tensor w = stored_row(*s.stream, dtype, k);
+        const auto bytes = static_cast<size_t>(w.bytes()), size = (bytes + page - 1) / page * page;
+        void* memory = mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(memory, MAP_FAILED);
+        ASSERT_EQ(mprotect(static_cast<std::byte*>(memory) + size, page, PROT_NONE), 0);
+        std::byte* row = static_cast<std::byte*>(memory) + size - bytes;
+        std::memcpy(row, w.data<std::byte>(), bytes);
 
-    std::vector<int8_t> values(static_cast<size_t>(k));
-    std::vector<float> scales(static_cast<size_t>(k / kDotBlock)), sums(scales.size());
-    quantise_for_dots(x.data<float>(), k, values.data(), scales.data(), sums.data());
-    const DotRow activations = {values.data(), scales.data(), sums.data()};
-    const auto dot = s.kernels().row_dots->q4_0;
-    EXPECT_EQ(dot(row, activations, k), dot(w.data<std::byte>(), activations, k)) << k;
-    munmap(memory, size + page);
-  }
+        const std::vector<float> x = noise(k, 3);
+        const auto blocks = static_cast<size_t>((k + kDotBlock - 1) / kDotBlock);
+        std::vector<int8_t> values(blocks * kDotBlock);
+        std::vector<float> scales(blocks), sums(blocks);
+        quantise_for_dots(x.data(), k, values.data(), scales.data(), sums.data());
+        const DotRow activations = {values.data(), scales.data(), sums.data()};
+        if (const RowDot dot = dots->of_integers(dtype)) {
+          EXPECT_EQ(dot(row, activations, k), dot(w.raw(), activations, k)) << name_of(dtype) << ", " << k;
+        }
+        if (const RowFloatDot dot = dots->of_floats(dtype)) {
+          EXPECT_EQ(dot(row, x.data(), k), dot(w.raw(), x.data(), k)) << name_of(dtype) << ", " << k;
+        }
+        munmap(memory, size + page);
+      }
 }
 
 TEST(RowDots, ANoNumberInXReachesTheResult) {

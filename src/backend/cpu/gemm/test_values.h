@@ -43,13 +43,36 @@ inline Tensor coded_weight(DType dtype, std::initializer_list<size_t> halves, in
   return Tensor::host_copy(bytes.data(), dtype, {n, k});
 }
 
+// A weight of a block type that begins with an f32 scale, with pseudo-random eight-bit floats that are numbers.
+inline Tensor scaled_weight(DType dtype, int64_t n, int64_t k) {
+  const auto size = static_cast<size_t>(info(dtype).block_bytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(bytes_for(dtype, n * k)));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<uint8_t>((i * 2654435761u) >> 13);
+    if ((bytes[i] & 0x7f) == 0x7f) bytes[i] ^= 1;
+  }
+  for (size_t b = 0; b < bytes.size() / size; ++b) {
+    const float scale = 1e-4f * static_cast<float>(b % 7 + 1);
+    std::memcpy(bytes.data() + b * size, &scale, 4);
+  }
+  return Tensor::host_copy(bytes.data(), dtype, {n, k});
+}
+
 // A weight of a block type with varying scales and integers.
 inline Tensor block_weight(DType dtype, int64_t n, int64_t k) {
   switch (dtype) {
-    case DType::Q5_1: return coded_weight(dtype, {0, 2}, n, k);
-    case DType::Q4_K: return coded_weight(dtype, {0, 2}, n, k);
-    case DType::Q6_K: return coded_weight(dtype, {208}, n, k);
+    case DType::Q4_1:
+    case DType::Q5_1:
+    case DType::Q4_K:
+    case DType::Q5_K: return coded_weight(dtype, {0, 2}, n, k);
+    case DType::Q5_0:
+    case DType::IQ4_NL:
     case DType::IQ4_XS: return coded_weight(dtype, {0}, n, k);
+    case DType::Q2_K: return coded_weight(dtype, {80, 82}, n, k);
+    case DType::Q3_K: return coded_weight(dtype, {108}, n, k);
+    case DType::Q6_K: return coded_weight(dtype, {208}, n, k);
+    case DType::F8_128:
+    case DType::NVFP4: return scaled_weight(dtype, n, k);
     default: break;
   }
   const auto count = static_cast<size_t>(n * k / 32);
@@ -136,9 +159,7 @@ struct TestCpu {
   }
 
   // Whether such products, of few rows, round each 32 activations to int8 (row_dots.h).
-  bool dots(DType weight, int64_t m) const {
-    return m <= 4 && kernels().row_dots && (weight == DType::I8 || weight == DType::Q8_0 || weight == DType::Q4_0);
-  }
+  bool dots(DType weight, int64_t m) const { return m <= 4 && kernels().row_dots && kernels().row_dots->of_integers(weight); }
 
   const KernelSet& kernels() const { return kernel_set(CpuFeatures::detect(), profile); }
 
