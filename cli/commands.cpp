@@ -101,9 +101,8 @@ const std::vector<Command>& commands() {
         "flux2 upscale fox.png --method redraw -m flux.2-klein-4b -p \"a fox in the snow\" -o fox-large.png"},
        run_upscale,
        "esrgan needs an upscaler: `flux2 models install realesrgan-x4plus`. redraw regenerates the image at the larger size with "
-       "the original as image 1, then aligns the result with it; with --tile-size it regenerates overlapping tiles of the "
-       "enlarged "
-       "image, which keeps its content."},
+       "the original as image 1, then corrects shifts of the result against the original; with --tile-size it regenerates "
+       "overlapping tiles of the enlarged image, which keeps its content."},
       {"verify",
        {},
        "regenerate an image from its own settings and compare",
@@ -270,7 +269,7 @@ const std::vector<Command>& commands() {
        run_serve,
        "Prints its address on stdout: open it in a browser, or use it from programs. Requests wait in a queue and run one after "
        "the other; they survive a restart. "
-       "Ctrl-C or SIGTERM ends the server; the job that runs goes back to the queue. docs/serving.md lists the routes."},
+       "Ctrl-C or SIGTERM ends the server; the running job goes back to the queue. docs/serving.md lists the routes."},
       {"worker",
        {},
        "run the jobs of a server on this machine or another one",
@@ -280,8 +279,7 @@ const std::vector<Command>& commands() {
         "flux2 worker --database postgres://flux2@db/flux2 --images s3://bucket/images --device cuda:1"},
        run_worker,
        "Takes jobs from the queue that servers share, stores their images and answers no requests. Ctrl-C or SIGTERM ends it; "
-       "the "
-       "job that runs goes back to the queue. docs/serving.md describes several machines."},
+       "the running job goes back to the queue. docs/serving.md describes several machines."},
       {"keys",
        {},
        "make, list and revoke keys for the server",

@@ -60,7 +60,8 @@ int run_mask(Invocation& run) {
                            .dump(-1, ' ', false, Json::error_handler_t::replace));
     return 0;
   }
-  run.console.note(fmt::format("{:.1f} % of the image, inside {},{},{},{}", share, area->x, area->y, area->width, area->height));
+  run.console.note(fmt::format("{:.1f} % of the image, inside the box X,Y,W,H = {},{},{},{}", share, area->x, area->y,
+                               area->width, area->height));
   for (const std::string& path : {output, overlay})
     if (!path.empty()) run.console.result_path(path);
   return 0;

@@ -112,9 +112,11 @@ void note_rewriter(Invocation& run, const Rewriter& rewriter, bool has_images) {
 RewrittenPrompt rewrite_alone(Invocation& run, const std::string& prompt) {
   const RequestSpec spec = run.spec();
   if (spec.upsample.value_or("none") == "none")
-    throw Error(ErrorCode::InvalidArgument, "no language model is chosen to rewrite the prompt",
-                Hint("choose one with {0}; {1} makes it the default",
-                     {set_option("upsample", "ollama"), run_command("config set generate.upsample ollama")}));
+    throw Error(
+        ErrorCode::InvalidArgument, "no language model is chosen to rewrite the prompt",
+        Hint("use {0} for the text encoder of the model, or {1} for a language model that Ollama runs; {2} sets a default",
+             {set_option("upsample", "local"), set_option("upsample", "ollama"),
+              run_command("config set generate.upsample local")}));
   check(prompt.find_first_not_of(" \t\r\n") != prompt.npos, "the prompt is empty");
   RequestSpec checked = spec;
   checked.prompt = prompt;

@@ -60,8 +60,8 @@ const std::vector<Field>& program_fields() {
       {.name = "api_key",
        .type = T::Texts,
        .unit = "KEY|@FILE",
-       .help =
-           "key that clients must send; @FILE reads it from a file, one key per line; generate:KEY and manage:KEY may do less",
+       .help = "key that clients must send; @FILE reads it from a file, one key per line; generate:KEY may only generate images, "
+               "manage:KEY may also manage models and training runs",
        .section = "serve",
        .common = true},
       {.name = "insecure", .type = T::Flag, .help = "allow a public address without a key", .section = "serve"},

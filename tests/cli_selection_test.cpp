@@ -37,7 +37,7 @@ TEST_F(CliSelection, MaskWritesWhatIsSelected) {
   const Finished made = flux2({"mask", "disc.png", "--mask-wand", "64,64", "-o", "mask.png", "--overlay", "over.png"});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(made.out, "mask.png\nover.png\n");
-  EXPECT_THAT(made.err, HasSubstr("% of the image, inside 35,35,59,59"));
+  EXPECT_THAT(made.err, HasSubstr("% of the image, inside the box X,Y,W,H = 35,35,59,59"));
   EXPECT_EQ(bounds(mask_of_picture(picture("mask.png"))), (Box{35, 35, 59, 59}));
   EXPECT_GT(picture("over.png").at(64, 64)[0], 235);
   EXPECT_EQ(picture("over.png").at(5, 5)[0], 120);

@@ -77,7 +77,10 @@ struct ShellCommands {
   static void write(Shell& shell, const Words& a);
   static void source(Shell& shell, const Words& a);
   static void rewrite(Shell& shell, const Words&);
-  static void later(Shell&, const Words&) { fail(ErrorCode::InvalidArgument, "this is not available yet in this version"); }
+  static void elements(Shell&, const Words&) {
+    throw Error(ErrorCode::InvalidArgument, "the shell has no elements",
+                "they belong to the projects of the web page (flux2 serve)");
+  }
   static void quit(Shell& shell, const Words&) { shell.leave_ = true; }
 
   static void say(Shell& shell, const std::string& line) { shell.run_.console.result(line); }
@@ -105,7 +108,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"source", "FILE", "run the lines of a file", one, source},
       {"lora", "[FILE[:W]…]", "show the adapters, or use others; `lora none` removes them", any, lora},
       {"rewrite", "", "let a language model rewrite the prompt (upsample=…); an empty line then uses it", none, rewrite},
-      {"elements", "", nullptr, none, later},
+      {"elements", "", nullptr, none, elements},
       {"quit q exit", "", "leave; so does Ctrl-D", none, quit},
   };
   return entries;

@@ -296,12 +296,17 @@ ModelFiles Safety::language_files(DecoderFamily family, const Asked& asked) {
       files.reset();  // it is for prompts; images need another one
     }
   }
-  if (!files && is_of_family(asked.model, family)) files = asked.model;
+  // The bundled model knows a few hundred words, so its answers mean nothing.
+  if (!files && !asked.model.bundled && is_of_family(asked.model, family)) files = asked.model;
   if (!files) files = installed_with(family, context_);
   if (!files)
     throw Error(ErrorCode::NotFound,
-                fmt::format("the safety check needs the language model {}, but neither {} nor an installed model has it",
-                            name_of(family), asked.model.id.empty() ? "the model" : asked.model.id),
+                asked.model.bundled
+                    ? fmt::format("the safety check needs the language model {}: no installed model has it, and the text "
+                                  "encoder of the bundled model is too small to judge prompts",
+                                  name_of(family))
+                    : fmt::format("the safety check needs the language model {}, but neither {} nor an installed model has it",
+                                  name_of(family), asked.model.id.empty() ? "the model" : asked.model.id),
                 family == DecoderFamily::Mistral
                     ? "name the folder of FLUX.2-dev or of Mistral-Small-3.2-24B-Instruct-2506 in the configuration as "
                       "safety.text-model, or use qwen for prompts"

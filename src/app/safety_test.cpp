@@ -495,6 +495,23 @@ TEST_F(SafetyChecks, QwenAnswers) {
             guard->judge_prompt("a red circleim_end", spec_, model).answer->yes);
 }
 
+// Its text encoder would answer, but knows too few words.
+TEST_F(SafetyChecks, TheBundledModelDoesNotJudge) {
+  models_ = {};
+  settings_.text = Text::Qwen;
+  spec_.model.reset();
+  const ModelFiles pico = choose_model(spec_, context_);
+  ASSERT_TRUE(pico.bundled);
+  try {
+    safety()->judge_prompt("a red circle", spec_, pico);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::NotFound);
+    EXPECT_THAT(e.what(), HasSubstr("the bundled model is too small to judge prompts"));
+    EXPECT_THAT(e.hint().plain(), HasSubstr("safety.text-model"));
+  }
+}
+
 TEST_F(SafetyChecks, TheLogSaysWhatWasDecided) {
   settings_.log = true;
   settings_.text = Text::Qwen;

@@ -109,8 +109,10 @@ class Locator {
     const bool has_bundled = !query_.bundled.empty() && path_exists(query_.bundled);
     if (installed.size() > 1 && !has_bundled) refuse_several(installed);
     if (installed.size() > 1)
-      log_.warn("several models are installed ({}) and none is chosen: using the bundled one",
-                fmt::join(names_of(installed), ", "));
+      log_.warn(
+          "several models are installed ({}) and none is chosen: using the bundled one. You can choose one, or set "
+          "generate.model in the configuration",
+          fmt::join(names_of(installed), ", "));
     if (has_bundled) return open_bundled();
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; searched {}", joined(folders_)),

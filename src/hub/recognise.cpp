@@ -33,7 +33,9 @@ Sniffed sniff(const fs::path& path) {
   // The length at the start of a safetensors file may look like another format: 1152 looks like a pickle.
   if (head.size() > 8 && head.compare(4, 5, std::string_view("\0\0\0\0{", 5)) == 0) return {};
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02") || head.starts_with("\x80\x04"))
-    return {Kind::Unknown, "pickle", "PyTorch pickles can run code and are not read; safetensors and GGUF files are"};
+    return {Kind::Unknown, "pickle",
+            "PyTorch pickles can run code and are not read; safetensors and GGUF files are. The .pth of an upscaler can be "
+            "converted"};
   if (head.starts_with("\x89PNG")) return {Kind::Image, "PNG", ""};
   if (head.starts_with("\xff\xd8\xff")) return {Kind::Image, "JPEG", ""};
   if (head.starts_with("RIFF") && head.size() >= 12 && head.substr(8, 4) == "WEBP") return {Kind::Image, "WebP", ""};

@@ -12,7 +12,7 @@ HttpClient::~HttpClient() = default;
 bool HttpClient::available() { return false; }
 
 HttpAnswer HttpClient::send(const HttpRequest& request, const HttpSink&) const {
-  throw Error(ErrorCode::Network, "this build has no HTTP client, so " + request.url + " cannot be asked for",
+  throw Error(ErrorCode::Network, "this build has no HTTP client, so " + request.url + " cannot be downloaded",
               "download the file with another program and give its path, or rebuild with libcurl");
 }
 

@@ -193,9 +193,8 @@ std::vector<Field> make_fields() {
       {.name = "region",
        .type = T::Texts,
        .unit = "PROMPT[@X,Y,W,H]",
-       .help =
-           "a prompt for one part of the image: a rectangle in pixels, or without it the next <region_mask>; the prompt itself "
-           "is for the rest of the image; may be repeated, up to 16",
+       .help = "a prompt for one part of the image: a rectangle in pixels, or without it the next <region_mask>; the main prompt "
+               "describes the rest of the image; may be repeated, up to 16",
        .member = &R::region,
        .check_text = check_region,
        .record_key = "regions",
@@ -398,8 +397,8 @@ std::vector<Field> make_fields() {
       // Which part of a picture to regenerate.
       {.name = "mask",
        .unit = "FILE",
-       .help = "white areas are regenerated, black areas are kept, grey areas are blended; if the mask has an alpha channel, "
-               "alpha is used instead; scaled to the image's size; - reads standard input",
+       .help = "white areas are regenerated, black areas are kept, grey areas are blended; if the mask has an alpha channel, its "
+               "transparent areas are regenerated instead; scaled to the image's size; - reads standard input",
        .member = &R::mask},
       {.name = "mask_box",
        .type = T::Texts,
@@ -439,7 +438,7 @@ std::vector<Field> make_fields() {
        .record_key = "mask.colors"},
       {.name = "mask_from_diff",
        .unit = "FILE",
-       .help = "the pixels in which this image differs from the image to change",
+       .help = "the pixels in which this image differs from the image to change by more than 12 of 255 levels",
        .member = &R::mask_from_diff},
       {.name = "mask_invert",
        .type = T::Flag,

@@ -88,7 +88,8 @@ Files at_paths(const Files& files, const Source& source) {
       throw Error(
           ErrorCode::Incompatible,
           fmt::format("{} is not downloaded: only safetensors, GGUF, JSON and tokenizer files are allowed", printable(path)),
-          "reading a pickle file can run code; look for a safetensors version");
+          "reading a pickle file can run code; look for a safetensors version. The .pth of an upscaler can be downloaded by "
+          "hand and converted");
     for (const RemoteFile& f : matches)
       if (is_fetched_kind(f.path)) found[f.path] = f;
   }
