@@ -156,6 +156,6 @@ std::vector<DeviceReport> list_devices();
 
 bool built_with_cuda();     // whether or not a GPU is here
 bool gpu_is_there();        // one that this build can use
-std::string cpu_summary();  // "Neoverse-V1 (neon bf16 i8mm)"
+std::string cpu_summary();  // "Neoverse-V1 (neon dotprod bf16 i8mm)"
 
 }  // namespace flux2

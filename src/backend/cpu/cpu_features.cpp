@@ -83,6 +83,7 @@ std::vector<CpuLevel> levels_of(const CpuFeatures& all) {
     if (gains) levels.push_back({name, used});
   };
   add("neon", {&F::neon});
+  add("dotprod", {&F::dotprod});
   add("bf16", {&F::bf16});
   add("i8mm", {&F::i8mm, &F::sve});
   add("avx2", {&F::avx2, &F::fma});
@@ -95,6 +96,7 @@ std::vector<CpuLevel> levels_of(const CpuFeatures& all) {
 
 std::string CpuFeatures::str() const {
   const std::pair<bool, const char*> named[] = {{neon, "neon"},
+                                                {dotprod, "dotprod"},
                                                 {bf16, "bf16"},
                                                 {i8mm, "i8mm"},
                                                 {sve, "sve"},

@@ -7,14 +7,14 @@ namespace flux2 {
 
 // Which instruction sets this machine runs, as the processor and the operating system say at run time.
 struct CpuFeatures {
-  bool neon = false, bf16 = false, i8mm = false, sve = false;
+  bool neon = false, dotprod = false, bf16 = false, i8mm = false, sve = false;
   bool avx2 = false, fma = false, avxvnni = false, avx512f = false, avx512bf16 = false, avx512vnni = false;
   bool amx_bf16 = false, amx_int8 = false;
   bool slow_avx512bf16 = false;  // its products are not faster than those of f32
 
   static CpuFeatures detect();
 
-  std::string str() const;  // "neon bf16 i8mm"
+  std::string str() const;  // "neon dotprod bf16 i8mm"
 };
 
 // A set of instructions by name; each contains those before it.

@@ -10,6 +10,7 @@ CpuFeatures CpuFeatures::detect() {
   CpuFeatures f;
   f.neon = (base & HWCAP_ASIMD) != 0;
   f.sve = (base & HWCAP_SVE) != 0;
+  f.dotprod = (base & HWCAP_ASIMDDP) != 0;
   f.bf16 = (more & HWCAP2_BF16) != 0;
   f.i8mm = (more & HWCAP2_I8MM) != 0;
   return f;

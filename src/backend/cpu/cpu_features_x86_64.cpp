@@ -54,7 +54,7 @@ CpuFeatures CpuFeatures::detect() {
   f.fma = ymm && has(one.c, 12);
   f.avxvnni = f.avx2 && has(seven_one.a, 4);
   // Our AVX-512 kernels use the F, DQ, BW and VL parts, which come together on every processor since Skylake-X.
-  f.avx512f = zmm && has(seven.b, 16) && has(seven.b, 17) && has(seven.b, 30) && has(seven.b, 31);
+  f.avx512f = f.avx2 && f.fma && zmm && has(seven.b, 16) && has(seven.b, 17) && has(seven.b, 30) && has(seven.b, 31);
   f.avx512vnni = f.avx512f && has(seven.c, 11);
   f.avx512bf16 = f.avx512f && has(seven_one.a, 5);
   // Measured from registers alone, an Emerald Rapids core does 83 GFLOP/s with VDPBF16PS and 179 with FMA in f32. AMD's

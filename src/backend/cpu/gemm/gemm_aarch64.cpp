@@ -10,7 +10,9 @@ namespace {
 
 constexpr KernelSet kExact = {.in_f32 = &neon_f32::kKernel};
 constexpr KernelSet kFast = {.in_f32 = &neon_f32::kKernel, .direct = true};
-constexpr KernelSet kFastBf16 = {.in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .direct = true};
+constexpr KernelSet kFastDots = {.in_f32 = &neon_f32::kKernel, .row_dots = &neon_rows::kDots, .direct = true};
+constexpr KernelSet kFastBf16 = {
+    .in_f32 = &neon_f32::kKernel, .in_bf16 = &neon_bf16::kKernel, .row_dots = &neon_rows::kDots, .direct = true};
 constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel,
                                  .in_bf16 = &neon_bf16::kKernel,
                                  .in_int8 = &neon_int8::kKernel,
@@ -18,11 +20,12 @@ constexpr KernelSet kFastInt8 = {.in_f32 = &neon_f32::kKernel,
                                  .row_dots = &neon_rows::kDots,
                                  .direct = true};
 
-// Processors with i8mm and without bf16 are not made: the extensions came together.
+// Processors with i8mm and without bf16 are not made, because these extensions came together. All of them have dot products.
 Choice choose(const CpuFeatures& features, Profile profile) {
   if (profile == Profile::Exact) return kChoice<kExact>;
   if (features.bf16 && features.i8mm) return kChoice<kFastInt8>;
-  return features.bf16 ? kChoice<kFastBf16> : kChoice<kFast>;
+  if (features.bf16) return kChoice<kFastBf16>;
+  return features.dotprod ? kChoice<kFastDots> : kChoice<kFast>;
 }
 
 }  // namespace
@@ -53,7 +56,7 @@ std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features) {
 
 std::vector<const RowDots*> row_dots(const CpuFeatures& features) {
   std::vector<const RowDots*> dots;
-  if (features.i8mm) dots.push_back(&neon_rows::kDots);
+  if (features.dotprod) dots.push_back(&neon_rows::kDots);
   return dots;
 }
 

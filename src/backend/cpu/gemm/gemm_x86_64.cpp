@@ -14,28 +14,25 @@ constexpr KernelSet kAvx2Fast = {.in_f32 = &avx2::kKernel, .row_dots = &avx2::kR
 constexpr KernelSet kAvxVnniFast = {.in_f32 = &avx2::kKernel,
                                     .in_int8 = &avx_vnni::kInt8,
                                     .in_blocks = &avx_vnni::kBlocks,
-                                    .row_dots = &avx_vnni::kRowDots,
+                                    .row_dots = &avx2::kRowDots,
                                     .direct = true};
 constexpr KernelSet kAvx512Exact = {.in_f32 = &avx512::kKernel};
 constexpr KernelSet kAvx512Fast = {.in_f32 = &avx512::kKernel, .row_dots = &avx2::kRowDots, .direct = true};
 constexpr KernelSet kAvx512VnniFast = {.in_f32 = &avx512::kKernel,
                                        .in_int8 = &avx512_vnni::kInt8,
                                        .in_blocks = &avx512_vnni::kBlocks,
-                                       .row_dots = &avx512_vnni::kRowDots,
+                                       .row_dots = &avx2::kRowDots,
                                        .direct = true};
 constexpr KernelSet kAvx512Bf16Fast = {.in_f32 = &avx512::kKernel,
                                        .in_bf16 = &avx512_bf16::kKernel,
                                        .in_int8 = &avx512_vnni::kInt8,
                                        .in_blocks = &avx512_vnni::kBlocks,
-                                       .row_dots = &avx512_vnni::kRowDots,
+                                       .row_dots = &avx2::kRowDots,
                                        .direct = true};
 // Blocks are decoded to bf16 here: the tile unit multiplies that faster than VNNI multiplies integers, and its own
 // integer sums would have to leave it for scaling after every 32 products.
-constexpr KernelSet kAmxFast = {.in_f32 = &avx512::kKernel,
-                                .in_bf16 = &amx::kBf16,
-                                .in_int8 = &amx::kInt8,
-                                .row_dots = &avx512_vnni::kRowDots,
-                                .direct = true};
+constexpr KernelSet kAmxFast = {
+    .in_f32 = &avx512::kKernel, .in_bf16 = &amx::kBf16, .in_int8 = &amx::kInt8, .row_dots = &avx2::kRowDots, .direct = true};
 
 bool has_avx2(const CpuFeatures& features) { return features.avx2 && features.fma; }
 bool has_avx_vnni(const CpuFeatures& features) { return has_avx2(features) && features.avxvnni; }
@@ -89,8 +86,6 @@ std::vector<const BlockKernel*> block_kernels(const CpuFeatures& features) {
 std::vector<const RowDots*> row_dots(const CpuFeatures& features) {
   std::vector<const RowDots*> dots;
   if (has_avx2(features)) dots.push_back(&avx2::kRowDots);
-  if (has_avx_vnni(features)) dots.push_back(&avx_vnni::kRowDots);
-  if (features.avx512vnni) dots.push_back(&avx512_vnni::kRowDots);
   return dots;
 }
 

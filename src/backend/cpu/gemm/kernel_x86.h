@@ -19,12 +19,10 @@ bool convert(DType dtype, const void* row, int64_t start, int64_t count, bf16* o
 namespace avx_vnni {
 extern const MicroKernel<int8_t> kInt8;
 extern const BlockKernel kBlocks;
-extern const RowDots kRowDots;
 }  // namespace avx_vnni
 namespace avx512_vnni {
 extern const MicroKernel<int8_t> kInt8;
 extern const BlockKernel kBlocks;
-extern const RowDots kRowDots;
 }  // namespace avx512_vnni
 namespace amx {
 extern const MicroKernel<bf16> kBf16;

@@ -2,9 +2,178 @@
 
 #include <arm_neon.h>
 
+#include <cstring>
+#include <type_traits>
+
+#include "tensor/blocks.h"
+
 namespace flux2::gemm::neon_rows {
 
 namespace {
+
+struct Bytes {
+  int8x16_t low, high;
+};
+struct Lanes {
+  int32x4_t low, high;
+};
+struct Floats {
+  float32x4_t low, high;
+};
+
+[[gnu::always_inline]] inline int8x16_t signed_bytes(uint8x16_t v) { return vreinterpretq_s8_u8(v); }
+[[gnu::always_inline]] inline uint8x16_t unsigned_bytes(int8x16_t v) { return vreinterpretq_u8_s8(v); }
+
+[[gnu::always_inline]] inline Bytes load(const void* at) {
+  const auto* bytes = static_cast<const int8_t*>(at);
+  return {vld1q_s8(bytes), vld1q_s8(bytes + 16)};
+}
+[[gnu::always_inline]] inline Bytes all_of(int byte) {
+  const int8x16_t v = vdupq_n_s8(static_cast<int8_t>(byte));
+  return {v, v};
+}
+[[gnu::always_inline]] inline Bytes either(Bytes a, Bytes b) { return {vorrq_s8(a.low, b.low), vorrq_s8(a.high, b.high)}; }
+[[gnu::always_inline]] inline Bytes minus(Bytes a, Bytes b) { return {vsubq_s8(a.low, b.low), vsubq_s8(a.high, b.high)}; }
+[[gnu::always_inline]] inline Bytes equal(Bytes a, Bytes b) {
+  return {signed_bytes(vceqq_s8(a.low, b.low)), signed_bytes(vceqq_s8(a.high, b.high))};
+}
+[[gnu::always_inline]] inline bool any(Bytes bits) { return vmaxvq_u8(unsigned_bytes(vorrq_s8(bits.low, bits.high))) != 0; }
+
+// Both factors fit into signed bytes, because unsigned codes are below 128.
+[[gnu::always_inline]] inline Lanes products(Bytes a, Bytes b) {
+  return {vdotq_s32(vdupq_n_s32(0), a.low, b.low), vdotq_s32(vdupq_n_s32(0), a.high, b.high)};
+}
+[[gnu::always_inline]] inline Lanes signed_products(Bytes a, Bytes b) { return products(a, b); }
+
+// Every byte shifted right by n, of which `mask` keeps the bits that count.
+[[gnu::always_inline]] inline Bytes bits_from(Bytes bytes, int n, int mask) {
+  const int8x16_t shift = vdupq_n_s8(static_cast<int8_t>(-n)), kept = vdupq_n_s8(static_cast<int8_t>(mask));
+  return {vandq_s8(signed_bytes(vshlq_u8(unsigned_bytes(bytes.low), shift)), kept),
+          vandq_s8(signed_bytes(vshlq_u8(unsigned_bytes(bytes.high), shift)), kept)};
+}
+
+[[gnu::always_inline]] inline Bytes shifted_left(Bytes bytes, int n) {
+  const int8x16_t shift = vdupq_n_s8(static_cast<int8_t>(n));
+  return {vshlq_s8(bytes.low, shift), vshlq_s8(bytes.high, shift)};
+}
+
+// Sixteen bytes hold 32 codes: the low nibbles the first half, the high nibbles the second.
+[[gnu::always_inline]] inline Bytes nibbles(const uint8_t* at) {
+  const uint8x16_t both = vld1q_u8(at);
+  return {signed_bytes(vandq_u8(both, vdupq_n_u8(15))), signed_bytes(vshrq_n_u8(both, 4))};
+}
+
+// The same where the nibbles of a byte are neighbours.
+[[gnu::always_inline]] inline Bytes neighbouring_nibbles(const uint8_t* at) {
+  const Bytes apart = nibbles(at);
+  return {vzip1q_s8(apart.low, apart.high), vzip2q_s8(apart.low, apart.high)};
+}
+
+// Bit i of 32 becomes `value` in byte i.
+[[gnu::always_inline]] inline Bytes spread_bits(const uint8_t* at, int value) {
+  const uint8x16_t own = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+  const auto sixteen = [&](const uint8_t* two) {
+    const uint8x16_t bits = vcombine_u8(vdup_n_u8(two[0]), vdup_n_u8(two[1]));
+    return signed_bytes(vandq_u8(vtstq_u8(bits, own), vdupq_n_u8(static_cast<uint8_t>(value))));
+  };
+  return {sixteen(at), sixteen(at + 2)};
+}
+
+[[gnu::always_inline]] inline Bytes look_up(const int8_t* sixteen, Bytes codes) {
+  const int8x16_t table = vld1q_s8(sixteen);
+  return {vqtbl1q_s8(table, unsigned_bytes(codes.low)), vqtbl1q_s8(table, unsigned_bytes(codes.high))};
+}
+
+[[gnu::always_inline]] inline Floats operator+(Floats a, Floats b) {
+  return {vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)};
+}
+[[gnu::always_inline]] inline Floats operator-(Floats a, Floats b) {
+  return {vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)};
+}
+[[gnu::always_inline]] inline Floats operator*(Floats a, Floats b) {
+  return {vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)};
+}
+[[gnu::always_inline]] inline Floats splat_halves(float low, float high) { return {vdupq_n_f32(low), vdupq_n_f32(high)}; }
+[[gnu::always_inline]] inline Floats splat(float x) { return splat_halves(x, x); }
+[[gnu::always_inline]] inline Floats load_floats(const float* at) { return {vld1q_f32(at), vld1q_f32(at + 4)}; }
+[[gnu::always_inline]] inline void store_floats(float* at, Floats values) {
+  vst1q_f32(at, values.low);
+  vst1q_f32(at + 4, values.high);
+}
+[[gnu::always_inline]] inline Floats fma(Floats a, Floats b, Floats c) {
+  return {vfmaq_f32(c.low, a.low, b.low), vfmaq_f32(c.high, a.high, b.high)};
+}
+[[gnu::always_inline]] inline Floats to_floats(Lanes sums) { return {vcvtq_f32_s32(sums.low), vcvtq_f32_s32(sums.high)}; }
+
+// 0 0 1 1 2 2 3 3, and the same of the upper four.
+[[gnu::always_inline]] inline Floats doubled_low(Floats v) { return {vzip1q_f32(v.low, v.low), vzip2q_f32(v.low, v.low)}; }
+[[gnu::always_inline]] inline Floats doubled_high(Floats v) { return {vzip1q_f32(v.high, v.high), vzip2q_f32(v.high, v.high)}; }
+
+[[gnu::always_inline]] inline float sum_of(Floats values) { return vaddvq_f32(vaddq_f32(values.low, values.high)); }
+
+// Eight int8, the first in the lowest byte.
+[[gnu::always_inline]] inline Floats eight_integers(uint64_t bytes) {
+  const int16x8_t words = vmovl_s8(vcreate_s8(bytes));
+  return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(words)))};
+}
+
+[[gnu::always_inline]] inline Floats widen_eight(uint16x8_t halves) {
+  const float16x8_t h = vreinterpretq_f16_u16(halves);
+  return {vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)};
+}
+
+// The f16 numbers at one place of eight blocks. They are put together in ordinary registers: from lane to lane takes longer.
+template <int bytes_of_block>
+[[gnu::always_inline]] inline Floats halves_of_blocks(const uint8_t* at) {
+  const auto four = [&](int first) {
+    uint64_t together = 0;
+    for (int i = 3; i >= 0; --i) {
+      uint16_t v;
+      std::memcpy(&v, at + (first + i) * bytes_of_block, sizeof v);
+      together = together << 16 | v;
+    }
+    return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(together)));
+  };
+  return {four(0), four(4)};
+}
+
+[[gnu::always_inline]] inline Floats half_everywhere(const uint8_t* at) {
+  uint16_t v;
+  std::memcpy(&v, at, sizeof v);
+  return widen_eight(vdupq_n_u16(v));
+}
+
+// Eight bytes at the top of words, moved to where f16 has its fields: too small by 256, and NaN is a number.
+[[gnu::always_inline]] inline uint16x8_t e4m3_fields(int8x8_t bytes) {
+  const int16x8_t words = vshlq_n_s16(vmovl_s8(bytes), 7);
+  return vandq_u16(vreinterpretq_u16_s16(words), vdupq_n_u16(0xbf80));
+}
+
+[[gnu::always_inline]] inline Floats eight_e4m3(const uint8_t* at) {
+  const uint16x8_t fields = e4m3_fields(vreinterpret_s8_u8(vld1_u8(at)));
+  const uint16x8_t most = vdupq_n_u16(0x3f80), nan = vceqq_u16(vandq_u16(fields, most), most);
+  return splat(256) * widen_eight(vorrq_u16(fields, vandq_u16(nan, vdupq_n_u16(0x7c00))));
+}
+
+struct SixteenFloats {
+  Floats low, high;
+};
+
+[[gnu::always_inline]] inline SixteenFloats f16_values(const uint8_t* at) {
+  return {widen_eight(vreinterpretq_u16_u8(vld1q_u8(at))), widen_eight(vreinterpretq_u16_u8(vld1q_u8(at + 16)))};
+}
+[[gnu::always_inline]] inline SixteenFloats e5m2_values(const uint8_t* at) {
+  const uint8x16_t bytes = vld1q_u8(at);
+  return {widen_eight(vshll_n_u8(vget_low_u8(bytes), 8)), widen_eight(vshll_high_n_u8(bytes, 8))};
+}
+[[gnu::always_inline]] inline SixteenFloats e4m3_values(const uint8_t* at) {
+  const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(at));
+  return {widen_eight(e4m3_fields(vget_low_s8(bytes))), widen_eight(e4m3_fields(vget_high_s8(bytes)))};
+}
+
+#include "backend/cpu/gemm/row_dots_formats.inc"  // which is written with these
+
+// The formats that `--quant` writes have loops of their own, tuned on a Neoverse V1.
 
 struct StoredQ8 {
   __fp16 scale;
@@ -141,6 +310,12 @@ float dot_q4_0(const void* weights, const DotRow& x, int64_t k) {
 
 }  // namespace
 
-const RowDots kDots = {.int8 = dot_int8, .q8_0 = dot_q8_0, .q4_0 = dot_q4_0};
+constinit const RowDots kDots = [] {
+  RowDots dots = row_dots();
+  dots.int8 = dot_int8;
+  dots.q8_0 = dot_q8_0;
+  dots.q4_0 = dot_q4_0;
+  return dots;
+}();
 
 }  // namespace flux2::gemm::neon_rows

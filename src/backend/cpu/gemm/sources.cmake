@@ -41,17 +41,14 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND GEMM_SOURCES
     gemm/gemm_x86_64.cpp gemm/kernel_avx2.cpp gemm/kernel_avx_vnni.cpp gemm/kernel_avx512.cpp gemm/kernel_avx512_bf16.cpp
     gemm/kernel_avx512_vnni.cpp gemm/kernel_amx.cpp gemm/convert_avx512_bf16.cpp
-    gemm/row_dots_avx2.cpp gemm/row_dots_avx_vnni.cpp gemm/row_dots_avx512_vnni.cpp)
+    gemm/row_dots_avx2.cpp)
   list(APPEND GEMM_TESTS gemm/gemm_x86_64_test.cpp)
   set_source_files_properties(gemm/kernel_avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
   set_source_files_properties(gemm/row_dots_avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
   set_source_files_properties(gemm/kernel_avx_vnni.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mavxvnni")
-  set_source_files_properties(gemm/row_dots_avx_vnni.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mavxvnni")
   set_source_files_properties(gemm/kernel_avx512.cpp PROPERTIES COMPILE_OPTIONS "${AVX512}")
   set_source_files_properties(gemm/kernel_avx512_bf16.cpp PROPERTIES COMPILE_OPTIONS "${AVX512};-mavx512bf16")
   set_source_files_properties(gemm/kernel_avx512_vnni.cpp PROPERTIES COMPILE_OPTIONS "${AVX512};-mavx512vnni")
-  set_source_files_properties(gemm/row_dots_avx512_vnni.cpp PROPERTIES
-    COMPILE_OPTIONS "${AVX512};-mavx512bw;-mavx512vl;-mavx512vnni;-mfma;-mf16c")
   set_source_files_properties(gemm/convert_avx512_bf16.cpp PROPERTIES
     COMPILE_OPTIONS "${AVX512};-mavx512bw;-mavx512vl;-mavx512bf16;-mf16c")
   set_source_files_properties(gemm/kernel_amx.cpp PROPERTIES
