@@ -98,6 +98,18 @@ Json picture_json(const std::string& path, const Limits& limits, const std::stri
   return json;
 }
 
+// "id pico, quant bf16" instead of {"id":"pico","quant":"bf16"}.
+std::string in_words(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_structured()) return value.dump();
+  std::string all;
+  for (const auto& [key, member] : value.items()) {
+    if (!all.empty()) all += value.is_array() ? "; " : ", ";
+    all += (value.is_array() ? "" : key + " ") + in_words(member);
+  }
+  return all;
+}
+
 void print_picture(Invocation& run, const Json& json) {
   Console& console = run.console;
   console.result(fmt::format("{}: {} image, {}x{}", json["file"].get<std::string>(), json["format"].get<std::string>(),
@@ -120,9 +132,7 @@ void print_picture(Invocation& run, const Json& json) {
   console.result("  settings from: " + json["source"].get<std::string>());
   for (const auto& [key, value] : json["settings"].items()) {
     if (value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())) continue;
-    console.result(fmt::format(
-        "  {:<10} {}", key + ":",
-        harmless(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace))));
+    console.result(fmt::format("  {:<10} {}", harmless(key) + ":", harmless(in_words(value))));
   }
 }
 

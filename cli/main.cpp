@@ -33,7 +33,7 @@ const Command& command_for(const std::vector<std::string>& words) {
                 Hint("put a prompt in quotes: {0}", {run_command("\"" + printable(prompt) + "\"")}));
   throw Error(ErrorCode::InvalidArgument, "unknown command " + first,
               near.empty() ? Hint("{0} lists the commands; for a prompt of one word use {1}",
-                                  {run_command("help"), run_command("generate")})
+                                  {run_command("help"), run_command("generate " + printable(first))})
                            : Hint("did you mean " + near + "?"));
 }
 

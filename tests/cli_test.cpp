@@ -220,7 +220,10 @@ TEST_F(Cli, ImagesContainTheirSettings) {
   EXPECT_TRUE(found["generated"].get<bool>());
   EXPECT_THAT(found["texts"]["parameters"].get<std::string>(), HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
   EXPECT_EQ(parse_json(bytes("x.png.json")), found["settings"]);
-  EXPECT_THAT(flux2({"inspect", "x.png"}).out, HasSubstr("a red circle"));
+  const std::string shown = flux2({"inspect", "x.png"}).out;
+  EXPECT_THAT(shown, HasSubstr("a red circle"));
+  EXPECT_THAT(shown, HasSubstr("model:     id pico, file flux-2-pico.safetensors, sha256 "));
+  EXPECT_THAT(shown, HasSubstr("time_ms:   text "));
   EXPECT_THAT(bytes("x.png"), Not(HasSubstr(folder_.string())));
 
   // The same settings give the same image again; a lossy format gives a similar one.

@@ -88,7 +88,7 @@ const std::vector<Starter>& starters() {
         autoencoder(), qwen_8b(), tokenizer()}},
       {"flux.2-dev",
        "flux.2-dev",
-       "the largest, 50 steps; not for commercial use",
+       "the largest, 50 steps; its text encoder cannot rewrite prompts; not for commercial use",
        {transformer("dev, bf16", "black-forest-labs/FLUX.2-dev::flux2-dev.safetensors", 64'446'600'000, true, false),
         autoencoder(), mistral()}},
       real_esrgan("realesrgan-x4plus", "RealESRGAN_x4plus", "upscaler: enlarges images four times"),
