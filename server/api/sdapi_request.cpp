@@ -93,7 +93,8 @@ void read_infotext(const Json& body, SdapiRequest& request) {
     native["width"] = *spec.width, native["height"] = *spec.height;
     request.has_size = true;
   }
-  if (spec.guidance) request.cfg_scale = request.distilled_cfg_scale = spec.guidance;
+  if (spec.cfg) request.cfg_scale = spec.cfg;
+  if (spec.guidance) request.distilled_cfg_scale = spec.guidance;
 }
 
 void read_prompt(const Json& body, Json& native) {

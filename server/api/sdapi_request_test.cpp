@@ -61,12 +61,14 @@ TEST(SdapiRequest, SubseedsAreVariations) {
 
 TEST(SdapiRequest, ExplicitMembersWinOverTheInfotext) {
   const SdapiRequest r = txt2img(
-      R"({"infotext":"a fox\nNegative prompt: rain\nSteps: 9, Sampler: Heun, CFG scale: 3, Seed: 5, Size: 256x128","steps":4})");
+      R"({"infotext":"a fox\nNegative prompt: rain\nSteps: 9, Sampler: Heun, CFG scale: 3, Distilled CFG Scale: 2, Seed: 5, Size: 256x128","steps":4})");
   EXPECT_EQ(r.native["prompt"], "a fox");
   EXPECT_EQ(r.native["negative"], "rain");
   EXPECT_EQ(r.native["seed"], 5);
   EXPECT_EQ(r.native["steps"], 4);
   EXPECT_EQ(r.native["width"], 256);
+  EXPECT_EQ(r.cfg_scale, 3);
+  EXPECT_EQ(r.distilled_cfg_scale, 2);
 }
 
 TEST(SdapiRequest, TranslatesAMask) {
