@@ -6,8 +6,8 @@
 #include "backend/cpu/gemm/kernel_x86.h"
 #include "tensor/blocks.h"
 
-// Products of rows with AVX2, for every x86-64 processor that has it: VPDPBUSD and registers of 512 bits were no faster, because
-// memory limits these loops.
+// Products of rows with AVX2, for every x86-64 processor that has it: VPDPBUSD was no faster, because memory
+// limits these loops. Registers of 512 bits were not tried.
 
 namespace flux2::gemm::avx2 {
 
