@@ -101,6 +101,30 @@ TEST_F(WorkerText, AStopInTheMiddleEndsTheJobAtTheNextToken) {
   EXPECT_EQ(finished(submit_text()).state, "completed") << "the worker goes on";
 }
 
+TEST_F(WorkerText, TheTimeLimitAlsoEndsReadingThePrompt) {
+  RequestSpec spec = spec_of(defaults_);
+  spec.upsample = "local";
+  spec.upsample_model.reset();
+  spec.upsample_timeout = 1e-9;
+  const auto rewriter = open_rewriter(spec, context_, true, choose_model(spec, context_));
+  int layers = 0;
+  const auto count = [&] { return ++layers < 0; };
+  try {
+    rewriter->answer({.prompt = "a circle", .seed = 1}, count);
+    FAIL() << "there was no time";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("wrote nothing within"));
+  }
+  EXPECT_EQ(layers, 1);
+}
+
+TEST_F(WorkerText, APromptLongerThanAConversationMayBeIsRefused) {
+  start();
+  const Job job = finished(submit_text({{"prompt", std::string(100'000, 'a')}}));
+  EXPECT_EQ(job.error["code"], "invalid_request") << job.error.dump();
+  EXPECT_THAT(job.error["message"].get<std::string>(), HasSubstr("too long for the language model"));
+}
+
 TEST_F(WorkerText, ErrorsAreSentences) {
   start();
   const Job blind = finished(submit_text({{"kind", "describe"}, {"prompt", ""}, {"references", Json::array()}}));

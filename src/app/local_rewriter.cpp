@@ -66,14 +66,19 @@ LocalRewriter::LocalRewriter(LocalRewriterOptions options) : options_(std::move(
 
 LocalRewriter::~LocalRewriter() = default;
 
+int64_t LocalRewriter::bytes_needed(bool sees, int64_t tokens) const {
+  const int64_t bytes = language_bytes(*engine_, options_.files, sees, tokens), limit = engine_->options().memory_limit;
+  if (limit > 0 && bytes > limit)
+    fail(ErrorCode::OutOfMemory, "the language model needs {} of memory for {} tokens, but {} may be used",
+         byte_text(static_cast<uint64_t>(bytes)), tokens, byte_text(static_cast<uint64_t>(limit)));
+  return bytes;
+}
+
 void LocalRewriter::load(bool sees) {
   if (!engine_) engine_ = std::make_unique<Engine>(options_.engine);
   if (language_.model && (language_.vision || !sees)) return;
   language_ = {};  // before it is loaded with its eyes
-  const int64_t bytes = language_bytes(*engine_, options_.files, sees), limit = engine_->options().memory_limit;
-  if (limit > 0 && bytes > limit)
-    fail(ErrorCode::OutOfMemory, "the language model needs {} of memory, but {} may be used",
-         byte_text(static_cast<uint64_t>(bytes)), byte_text(static_cast<uint64_t>(limit)));
+  const int64_t bytes = bytes_needed(sees, kUsualConversation);
   if (options_.make_room) options_.make_room(bytes);
   try {
     language_ = load_language(*engine_, options_.files, sees);
@@ -115,6 +120,9 @@ RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cance
     if (cancelled && cancelled()) fail(ErrorCode::Cancelled, "stopped");
   };
   const Conversation asked = conversation(question, stop_if_cancelled);
+  const int64_t count = static_cast<int64_t>(asked.tokens.ids.size()) + options_.max_tokens;
+  check_conversation(count);
+  if (count > kUsualConversation) bytes_needed(asked.rows.defined(), count);
   TextStream text(*language_.tokenizer);
   std::string shown;
   int64_t tokens = 0;
@@ -133,14 +141,19 @@ RewriteAnswer LocalRewriter::answer(const RewriteQuestion& question, const Cance
     stop_if_cancelled();
     return Clock::now() >= deadline;
   };
-  how.before_layer = stop_if_cancelled;
+  const auto too_slow = [&] {
+    fail(ErrorCode::InvalidArgument, "the language model wrote nothing within {} seconds (upsample_timeout)", options_.timeout_s);
+  };
+  how.before_layer = [&] {
+    stop_if_cancelled();
+    if (tokens == 0 && Clock::now() >= deadline) too_slow();  // it still reads the prompt
+  };
   // A captured step keeps all its memory, as captured work of images does.
   if (engine_->options().memory_limit > 0) how.capture = CaptureSteps::Never;
   if (asked.rows.defined()) how.images = {asked.rows, image_token(*language_.tokenizer)};
   const GeneratedTokens made =
       generate_tokens(*language_.model, *language_.stream, engine_->activations(), asked.tokens.ids, how);
-  if (made.reason == GeneratedTokens::Ended && made.ids.empty())
-    fail(ErrorCode::InvalidArgument, "the language model wrote nothing within {} seconds (upsample_timeout)", options_.timeout_s);
+  if (made.reason == GeneratedTokens::Ended && made.ids.empty()) too_slow();
   const std::string all = text.text();
   return {family_ == DecoderFamily::Mistral ? without_loose_spaces(all) : all, static_cast<int64_t>(made.ids.size()),
           made.reason != GeneratedTokens::Stop};

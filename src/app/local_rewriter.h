@@ -56,6 +56,7 @@ class LocalRewriter : public Rewriter {
   };
   Conversation conversation(const RewriteQuestion& question, const BeforeBlock& before_layer) const;
   void load(bool sees);
+  int64_t bytes_needed(bool sees, int64_t tokens) const;  // throws OutOfMemory if that is more than the engine's limit
 
   LocalRewriterOptions options_;
   std::string name_;  // of the language model

@@ -87,6 +87,7 @@ YesNo YesNoJudge::about_image(const Image& image, const Cancelled& cancelled) co
 }
 
 YesNo YesNoJudge::ask(const std::vector<int32_t>& ids, const Tensor& rows, const Cancelled& cancelled) const {
+  check_conversation(static_cast<int64_t>(ids.size()));
   GenerateOptions how;
   how.before_layer = [&] {
     if (cancelled && cancelled()) fail(ErrorCode::Cancelled, "stopped");

@@ -55,8 +55,9 @@ LanguageBenchResult bench_language(const EngineOptions& engine_options, const La
   std::vector<double> times;
   auto last = Clock::now();
   GenerateOptions how;
-  how.sampling.temperature = 0;
+  how.sampling = {.temperature = 0.7, .top_k = 20, .top_p = 0.8};  // as prompts are rewritten
   how.max_new = options.tokens;
+  if (engine.options().memory_limit > 0) how.capture = CaptureSteps::Never;  // as when a prompt is rewritten
   how.on_token = [&](int32_t) {
     const auto now = Clock::now();
     times.push_back(std::chrono::duration<double>(now - last).count());

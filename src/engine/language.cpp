@@ -1,5 +1,8 @@
 #include "engine/language.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "engine/forecast.h"
 #include "engine/network_bytes.h"
@@ -19,8 +22,7 @@ void quantise_head(LanguageModel& model, const Engine& engine, Quant others, Str
   model.head.weight = quantised_on(stream, matrix, Quant::Int8, threads);
 }
 
-int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees) {
-  constexpr int64_t kTokens = 4096;  // instructions, images, prompt and answer
+int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees, int64_t tokens) {
   const NamedWeights weights(open_weights(files.text_encoder, {}), ModelPart::TextEncoder);
   const DecoderConfig decoder = text_encoder_config(files, weights);
   LanguageModel model(detect_language_model(weights, decoder));
@@ -33,7 +35,16 @@ int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees)
   int64_t bytes = network_bytes(weights, engine.encoder_quant(), engine.activations(), host, visit).total();
   if (host && engine.encoder_quant() != Quant::None) bytes += bytes_for(DType::I8, decoder.vocab * decoder.hidden);
   const int64_t numbers = 2 * decoder.layers * decoder.kv_heads * decoder.head_dim;
-  return bytes + bytes_for(engine.activations(), kTokens * numbers) + overhead_bytes(engine);
+  return bytes + bytes_for(engine.activations(), tokens * numbers) + overhead_bytes(engine);
+}
+
+void check_conversation(int64_t tokens) {
+  if (tokens <= kLongestConversation) return;
+  throw Error(
+      ErrorCode::InvalidArgument,
+      fmt::format("the prompt is too long for the language model: the conversation would have {} tokens, and {} are allowed",
+                  tokens, kLongestConversation),
+      "shorten the prompt");
 }
 
 LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees) {

@@ -22,8 +22,14 @@ struct LoadedLanguage {
 // at images; Incompatible if the file has no such part.
 LoadedLanguage load_language(const Engine& engine, const ModelFiles& files, bool sees = false);
 
-// The memory that it takes, from headers alone: its weights, and the keys and values of a conversation of usual length.
-int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees = false);
+// Of a conversation: instructions, images, prompt and answer. A token's keys and values take 150 kB and more.
+constexpr int64_t kUsualConversation = 4096, kLongestConversation = 16384;
+
+// The memory that it takes, from headers alone: its weights, and the keys and values of a conversation.
+int64_t language_bytes(const Engine& engine, const ModelFiles& files, bool sees = false, int64_t tokens = kUsualConversation);
+
+// Throws InvalidArgument if a conversation is longer than kLongestConversation.
+void check_conversation(int64_t tokens);
 
 // Keeps the output matrix in 8 bits beside what is there, on a CPU whose other matrices are quantised: every token reads all of
 // it.

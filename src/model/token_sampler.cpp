@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/counted_random.h"
@@ -18,25 +19,37 @@ struct Candidate {
   float score;
 };
 
-std::vector<Candidate> candidates(std::span<const float> scores, std::span<const int32_t> before, double penalty) {
-  std::vector<Candidate> all(scores.size());
-  for (size_t i = 0; i < scores.size(); ++i) all[i] = {static_cast<int32_t>(i), scores[i]};
-  if (penalty == 1) return all;
+std::vector<float> penalised(std::span<const float> scores, std::span<const int32_t> before, double penalty) {
+  std::vector<float> all(scores.begin(), scores.end());
   for (const int32_t id : std::set<int32_t>(before.begin(), before.end()))
     if (id >= 0 && static_cast<size_t>(id) < all.size()) {
-      float& score = all[static_cast<size_t>(id)].score;
+      float& score = all[static_cast<size_t>(id)];
       score = static_cast<float>(score < 0 ? score * penalty : score / penalty);
     }
   return all;
 }
 
-void keep_top_k(std::vector<Candidate>& all, int64_t k) {
-  if (k <= 0 || static_cast<size_t>(k) >= all.size()) return;
-  std::vector<float> scores(all.size());
-  std::transform(all.begin(), all.end(), scores.begin(), [](const Candidate& c) { return c.score; });
-  std::nth_element(scores.begin(), scores.begin() + (k - 1), scores.end(), std::greater<>());
-  const float least = scores[static_cast<size_t>(k - 1)];
-  std::erase_if(all, [&](const Candidate& c) { return c.score < least; });
+// The k-th highest score. One pass with the k highest so far: sorting a whole vocabulary takes as long as the GPU takes for
+// several layers.
+float kth_highest(std::span<const float> scores, size_t k) {
+  std::vector<float> highest(k, -INFINITY);  // a heap; the lowest of them stands first
+  for (const float score : scores) {
+    if (!(score > highest.front())) continue;
+    std::pop_heap(highest.begin(), highest.end(), std::greater<>());
+    highest.back() = score;
+    std::push_heap(highest.begin(), highest.end(), std::greater<>());
+  }
+  return highest.front();
+}
+
+std::vector<Candidate> candidates(std::span<const float> scores, int64_t top_k) {
+  const bool all = top_k <= 0 || static_cast<size_t>(top_k) >= scores.size();
+  const float least = all ? -INFINITY : kth_highest(scores, static_cast<size_t>(top_k));
+  std::vector<Candidate> kept;
+  if (all) kept.reserve(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (!(scores[i] < least)) kept.push_back({static_cast<int32_t>(i), scores[i]});
+  return kept;
 }
 
 // By id; sums to 1.
@@ -83,16 +96,16 @@ void keep_min_p(std::vector<TokenChance>& chances, double min_p) {
 
 std::vector<TokenChance> token_chances(std::span<const float> scores, std::span<const int32_t> before, const TokenSampling& how) {
   require(!scores.empty(), "there is no token to choose from");
-  std::vector<Candidate> all = candidates(scores, before, how.repetition_penalty);
+  std::vector<float> changed;
+  if (how.repetition_penalty != 1) scores = changed = penalised(scores, before, how.repetition_penalty);
   if (how.temperature <= 0) {
-    const Candidate* best = nullptr;
-    for (const Candidate& c : all)
-      if (std::isfinite(c.score) && (!best || c.score > best->score)) best = &c;
-    require(best != nullptr, "the language model computed no valid scores");
-    return {{best->id, 1}};
+    size_t best = scores.size();
+    for (size_t i = 0; i < scores.size(); ++i)
+      if (std::isfinite(scores[i]) && (best == scores.size() || scores[i] > scores[best])) best = i;
+    require(best < scores.size(), "the language model computed no valid scores");
+    return {{static_cast<int32_t>(best), 1}};
   }
-  keep_top_k(all, how.top_k);
-  std::vector<TokenChance> chances = softmax(all, how.temperature);
+  std::vector<TokenChance> chances = softmax(candidates(scores, how.top_k), how.temperature);
   keep_top_p(chances, how.top_p);
   keep_min_p(chances, how.min_p);
   double sum = 0;

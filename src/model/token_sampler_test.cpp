@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -47,6 +49,25 @@ TEST(TokenSampler, TopKKeepsTiesWithTheLast) {
   EXPECT_THAT(ids(token_chances(scores, {}, {.top_k = 2})), ElementsAre(0, 2, 3));
   EXPECT_THAT(ids(token_chances(scores, {}, {.top_k = 0})), ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(ids(token_chances(scores, {}, {.top_k = 99})), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(TokenSampler, TopKAgreesWithSortingInALargeVocabulary) {
+  std::vector<float> scores;
+  for (uint32_t i = 0, state = 1; i < 20'000; ++i) {
+    state = state * 1664525 + 1013904223;
+    scores.push_back(static_cast<float>(state >> 20) / 256);  // 4096 values, so that there are ties
+  }
+  scores[7] = NAN;
+  std::vector<float> sorted = scores;
+  sorted[7] = kNone;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  for (const int64_t k : {1, 20, 50, 5000}) {
+    const float least = sorted[static_cast<size_t>(k) - 1];
+    std::vector<int32_t> expected;
+    for (size_t i = 0; i < scores.size(); ++i)
+      if (scores[i] >= least) expected.push_back(static_cast<int32_t>(i));
+    EXPECT_EQ(ids(token_chances(scores, {}, {.top_k = k})), expected) << k;
+  }
 }
 
 TEST(TokenSampler, TopPDropsTheLeastLikely) {

@@ -35,13 +35,13 @@ void TokenSteps::make_room(int64_t rows) {
   if (!token_.defined()) {
     const DecoderConfig& c = model_.config.decoder;
     positions_ = text_rope(stream_, capacity, c.head_dim, c.rope_theta);
-    token_ = Tensor::empty(stream_, DType::I32, {2});
     visible_ = Tensor::empty(stream_, DType::I32, {1, 1 + capacity});
     visible_.fill(0);
     visible_.narrowed(1, 0, 1 + cache_.length()).fill(1);  // the first row is that of the token itself
     scores_ = Tensor::empty(stream_, DType::F32, {c.vocab});
     cache_.clear_unused();
     length_ = cache_.length();
+    token_ = Tensor::empty(stream_, DType::I32, {2});  // the last one: it says that all of them are there
   }
   if (rows <= rows_) return;
   rows_ = std::min((rows + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce, 1 + capacity);
