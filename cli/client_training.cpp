@@ -40,7 +40,8 @@ std::string taken(GivenTrainOptions& given, const std::string& name) {
 }
 
 Json prompt_to_json(const SamplePrompt& prompt) {
-  check(prompt.references.empty(), "a sample prompt with an image of this machine cannot be sent to a server");
+  check(prompt.references.empty() && prompt.image_prompts.empty(),
+        "a sample prompt with an image of this machine cannot be sent to a server");
   Json json = {{"prompt", prompt.prompt}, {"negative_prompt", prompt.negative}};
   if (prompt.width) json["width"] = *prompt.width;
   if (prompt.height) json["height"] = *prompt.height;

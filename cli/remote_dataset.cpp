@@ -47,6 +47,10 @@ Dataset listed(const Json& content, const fs::path& source, const Log& log) {
                 fmt::format("{} has {} datasets, but only one can be sent to a server", source.string(), configs.size()), copy);
   if (!configs[0].mask_directory.empty())
     throw Error(ErrorCode::InvalidArgument, source.string() + ": masks cannot be sent to a server", copy);
+  // The images lose their folders.
+  if (configs[0].image_prompt_group == ImageGroup::Folder)
+    throw Error(ErrorCode::InvalidArgument, source.string() + ": image_prompt_group = \"folder\" cannot be sent to a server",
+                copy);
   // The server applies the settings of captions.
   DatasetConfig plain = configs[0];
   plain.caption_prefix = plain.caption_suffix = plain.trigger_word = "";
@@ -75,6 +79,7 @@ Json uploaded_dataset(const fs::path& source, const RemoteServer& server, Invoca
       run.console.status(fmt::format("sending image {}/{}", assets.size() + 1, dataset.items.size()));
     Json asset = {{"asset_id", send(item.image)}, {"caption", item.captions.front()}};
     for (const fs::path& reference : item.references) asset["references"].push_back(send(reference));
+    for (const fs::path& image : item.image_prompts) asset["image_prompts"].push_back(send(image));
     assets.push_back(std::move(asset));
   }
   run.console.clear_status();

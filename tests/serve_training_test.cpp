@@ -96,7 +96,7 @@ class ServeTraining : public Served {
 };
 
 TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
-  constexpr int64_t kSteps = 120;
+  constexpr int64_t kSteps = 90;
   serve({"--preempt-wait", "0.1"});
   Json dry = request("bars", kSteps);
   dry["dry"] = true;
@@ -174,7 +174,7 @@ TEST_F(ServeTraining, MakesWayForImagesAndLearnsTheSame) {
 }
 
 TEST_F(ServeTraining, SurvivesTheEndOfTheServer) {
-  constexpr int64_t kSteps = 80;
+  constexpr int64_t kSteps = 60;
   serve({"--preempt-wait", "0.1", "--max-ram", "8"});  // with a limit, the state is saved before another job runs
   const std::string run = begin(request("bars", kSteps, {{"save_every_n_steps", 10}}));
   wait_for_step(run, 5);
@@ -194,6 +194,25 @@ TEST_F(ServeTraining, SurvivesTheEndOfTheServer) {
   std::vector<double> losses;
   EXPECT_EQ(trained_values(folder_of(done) / "bars.safetensors"), locally_trained(kSteps, losses));
   EXPECT_EQ(ask("GET", run + "/metrics?keys=loss&max=10000")["loss"].get<std::vector<double>>(), losses);
+}
+
+TEST_F(ServeTraining, TheClientLosesNoImagePrompt) {
+  serve();
+  write_bars(folder_ / "conditions", 8);
+  const auto sent = [&](const std::string& keys, std::vector<std::string> more) {
+    write("data.json",
+          R"({"general": {"resolution": 64, "caption_extension": ".txt"}, "datasets": [{"image_directory": "images")" + keys +
+              "}]}");
+    more.insert(more.begin(), {"train", "data.json", "--output_name", "bars"});
+    const Finished done = run(client(more));
+    EXPECT_NE(done.status, 0);
+    return done.err;
+  };
+  // The server refuses the number of steps when it has the images.
+  EXPECT_THAT(sent(R"(, "image_prompt_directory": "conditions")", {"--max_train_steps", "0"}), HasSubstr("sent 16 images"));
+  EXPECT_THAT(sent(R"(, "image_prompt_group": "folder")", {}), HasSubstr("cannot be sent to a server"));
+  write("prompts.txt", "bars --ip images/bars0.png\n");
+  EXPECT_THAT(sent("", {"--sample_prompts", "prompts.txt"}), HasSubstr("an image of this machine cannot be sent to a server"));
 }
 
 TEST_F(ServeTraining, TheClientSendsImagesAndGetsTheSameAdapter) {

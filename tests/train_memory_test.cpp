@@ -87,6 +87,21 @@ TEST_F(TrainMemory, ImpossibleCombinationsAreRefused) {
   refused({"--activation_policy", "p7"}, "p7");
 }
 
+TEST_F(TrainMemory, TheForecastLeavesOutImagesOfValidation) {
+  write_training_images(folder_ / "held", "held", 2, [](int i, int x, int y, uint8_t* p) {
+    for (int c = 0; c < 3; ++c) p[c] = static_cast<uint8_t>((x + y * (i + 2) + 40 * c) % 256);
+  });
+  write("data.json", R"({"general": {"resolution": 64, "caption_extension": ".txt", "batch_size": 1},
+    "datasets": [{"image_directory": "images", "cache_directory": "cache"},
+                 {"image_directory": "held", "cache_directory": "held_cache", "resolution": 128, "validation": true}]})");
+  const Finished plan = train("plan", {"--network_dim", "2", "--max_train_epochs", "2", "--json"}, "plan");
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const Json forecast = Json::parse(plan.out);
+  EXPECT_EQ(forecast["images"], 3) << plan.out;
+  EXPECT_EQ(forecast["steps"], 6) << plan.out;
+  EXPECT_EQ(forecast["width"], 64) << plan.out;
+}
+
 // The forecast of memory is near what a run takes, apart from what a process of this size needs anyway (pools alone are compared
 // in src/train/memory_test.cpp). Caches are made before, because encoders are not part of it.
 TEST_F(TrainMemory, TheForecastIsNearTheRun) {

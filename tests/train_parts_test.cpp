@@ -119,6 +119,21 @@ TEST_F(TrainParts, TheAutoencoderResumesToTheSameBytes) {
   EXPECT_NE(values("whole/x-ema.safetensors"), values("whole/x.safetensors"));
 }
 
+// The dataset may have had smaller batches when the state was saved, and so more of them.
+TEST_F(TrainParts, TheAutoencoderResumesBehindTheEndOfAnEpoch) {
+  const auto steps = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--train", "vae", "--vae_crop", "32", "--freeze", "^encoder", "--save_state_on_train_end"});
+    return train("out", words);
+  };
+  ASSERT_EQ(steps({"--max_train_steps", "1"}).status, 0);
+  Json state = Json::parse(bytes("out/x-state/state.json"));
+  state["micro_in_epoch"] = 99;
+  write("out/x-state/state.json", state.dump());
+  const Finished rest = steps({"--max_train_steps", "3", "--resume"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(Json::parse(bytes("out/x-state/state.json"))["epoch"], 2);
+}
+
 TEST_F(TrainParts, FrozenTensorsOfTheAutoencoderStay) {
   ASSERT_EQ(train("out", {"--train", "vae", "--vae_crop", "32", "--learning_rate", "1e-3", "--max_train_steps", "1", "--freeze",
                           "^encoder"})

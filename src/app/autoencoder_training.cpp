@@ -82,6 +82,7 @@ TrainingResult train_autoencoder(const RequestSpec& spec, const TrainOptions& op
   inputs.stream = session->stream;
   inputs.activations = session->activations;
   inputs.data = &data;
+  inputs.base = training_base(files.vae, Quant::None);
   inputs.facts.sd_model_name = files.transformer.filename().string();
   inputs.facts.vae_name = files.vae.filename().string();
   inputs.device_name = engine.device().description();

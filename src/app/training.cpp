@@ -314,9 +314,10 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   const bool first = !group || group->rank() == 0;
   const auto uploads = first ? TrainingUploads::create(options, context) : nullptr;
   if (!options.require_cache && first && !scenes)
-    make_missing_caches(dataset, engine_settings,
-                        {.latents = true, .text = !encoder_training, .options = {.keep_cache = options.keep_cache}},
-                        front.progress, context);
+    make_missing_caches(
+        dataset, engine_settings,
+        {.latents = true, .text = !encoder_training, .options = {.keep_cache = options.keep_cache, .any_form = true}},
+        front.progress, context);
   if (group) group->barrier();
   TrainingSet data =
       scenes ? open_scenes(dataset, engine_settings, *encoder_training, image_prompts, front.progress, context)
@@ -388,6 +389,7 @@ TrainingResult train(const RequestSpec& asked, const GivenTrainOptions& given, c
   inputs.activations = session->activations;
   inputs.data = &data;
   inputs.facts = facts_of(files);
+  inputs.base = training_base(files.transformer, engine_settings.quant);
   inputs.class_text = class_text;
   if (encoder_training && !trains_encoder) {
     inputs.fixed_text_encoder = session->models.text_encoder.get();

@@ -161,6 +161,10 @@ int64_t make_texts(const std::vector<Dataset>& listed, const TrainingDataset& da
 
 }  // namespace
 
+Json training_base(const fs::path& weights, Quant quant) {
+  return {{"model", name_and_size(weights)}, {"quant", name_of(quant)}};
+}
+
 Json read_json_or_toml(const fs::path& path) {
   const std::string extension = path.extension().string();
   if (is_folder(path))

@@ -15,6 +15,9 @@
 
 namespace flux2 {
 
+// What a run trains from, for its states: a name and a size that another model seldom shares, and how the weights are quantised.
+Json training_base(const std::filesystem::path& weights, Quant quant);
+
 // A .json or .toml file. TOML needs a build with toml++; without it the error says that JSON works.
 Json read_json_or_toml(const std::filesystem::path& path);
 

@@ -75,6 +75,7 @@ TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions
   for (const Dataset& listed : list_datasets(dataset.configs, {}, context.log)) {
     const DatasetSurvey survey = survey_dataset(listed, 0, context.limits.image);
     report_findings(survey.findings, context.log);
+    if (listed.config.validation) continue;  // no step has its images
     forecast.images += survey.images();
     batches += survey.batches();
     forecast.buckets.insert(forecast.buckets.end(), survey.buckets.begin(), survey.buckets.end());

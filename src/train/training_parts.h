@@ -48,6 +48,7 @@ struct TrainingRun::Parts : RunParts {
   TrainingInputs in;
   AdapterOptions adapter;
   double lora_plus_ratio = 0;
+  std::string start_weights;  // the file that the trained weights start from; empty: as new
   std::unique_ptr<TrainedModel> network;
   const TrainedTextEncoder* encoder = nullptr;  // inside `network`, if it is trained too
   TrainedImagePrompt* image_prompt = nullptr;   // is `network`, if that is what is trained
@@ -56,7 +57,6 @@ struct TrainingRun::Parts : RunParts {
   mutable std::mutex strata_mutex;
   mutable std::map<int64_t, StratifiedTimesteps> strata;  // of this epoch and the next
   std::unique_ptr<BatchQueue> batches;
-  int64_t ranks = 1;
   bool sampled_first = false;
 };
 

@@ -12,45 +12,43 @@ void TrainingRun::Parts::validate() {
   }
   if (!is_first_rank()) return;
   network->begin_pass({}, false);
-  optimiser->evaluation_weights();
   RunValidation report{.step = step, .loss = 0, .by_t = {}};
   const auto times = validation_times(options);
-  for (const double t : times) {
-    double sum = 0, count = 0;
-    for (const BatchPlan& plan : in.data->validation()) {
-      const LoadedBatch batch = in.data->load(plan);
-      sum += objective->validate(batch, t) * static_cast<double>(batch.size());
-      count += static_cast<double>(batch.size());
+  with_used_weights(false, [&] {
+    for (const double t : times) {
+      double sum = 0, count = 0;
+      for (const BatchPlan& plan : in.data->validation()) {
+        const LoadedBatch batch = in.data->load(plan);
+        sum += objective->validate(batch, t) * static_cast<double>(batch.size());
+        count += static_cast<double>(batch.size());
+      }
+      report.by_t.emplace_back(t, sum / count);
+      report.loss += sum / count / static_cast<double>(times.size());
     }
-    report.by_t.emplace_back(t, sum / count);
-    report.loss += sum / count / static_cast<double>(times.size());
-  }
-  optimiser->training_weights();
+  });
   log->validation(report);
 }
 
 void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
   double stopped = 0;
   if (is_first_rank() && in.make_samples) {
-    optimiser->evaluation_weights();
-    const bool averaged = average && options.ema_sample;
-    if (averaged) average->exchange();
-    network->refresh();
-    auto copy = std::make_shared<Flux2Transformer>(*in.network);
-    network->attach_for_sampling(*copy);
-    try {
+    const auto make = [&] {
+      network->refresh();
+      auto copy = std::make_shared<Flux2Transformer>(*in.network);
+      network->attach_for_sampling(*copy);
       if (encoder && in.use_text_encoder) in.use_text_encoder(std::make_shared<TextEncoder>(encoder->plain()));
       if (image_prompt && in.use_image_prompt)
         in.use_image_prompt(std::make_shared<const ImagePromptNetwork>(image_prompt->plain()));
       for (const RunSample& sample : in.make_samples({.step = step, .epoch = number, .by_epoch = by_epoch}, std::move(copy)))
         log->sample(sample);
+    };
+    try {
+      with_used_weights(average && options.ema_sample, make);
     } catch (const Error& e) {
       // Training is worth more than an image of it.
       if (e.code() == ErrorCode::Cancelled) stopped = 1;
       else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
     }
-    if (averaged) average->exchange();
-    optimiser->training_weights();
     network->refresh();
   }
   if (in.ranks) in.ranks->all_reduce(std::span<double>(&stopped, 1));  // the others wait for the images

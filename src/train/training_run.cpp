@@ -68,6 +68,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
   seed = options.seed ? static_cast<uint64_t>(*options.seed) : random_seed();
   if (in.ranks) in.ranks->broadcast(std::as_writable_bytes(std::span(&seed, 1)));
 
+  start_weights = options.network_weights;
   // A resumed run continues with the seed of its state, so that a random one is kept.
   std::optional<std::filesystem::path> folder;
   if (options.resume) {
@@ -80,7 +81,7 @@ TrainingRun::Parts::Parts(TrainingInputs given, TrainOptions chosen) : in(std::m
     if (const auto weights = musubi_state_weights(*folder)) {
       in.log.warn("{} is a state of musubi-tuner: only its weights are used, counters and optimiser start anew",
                   folder->string());
-      options.network_weights = weights->string();
+      start_weights = weights->string();  // not an option of this run: its own states are resumed without it
       folder.reset();
     }
   }
@@ -220,13 +221,9 @@ void TrainingRun::Parts::attach_adapter() {
   const NetworkArguments arguments = parse_network_args(options);
   adapter = arguments.adapter;
   lora_plus_ratio = arguments.lora_plus_ratio;
-  if (options.dim_from_weights) {
-    const auto shape = AdapterNetwork::shape_of(options.network_weights, in.log);
-    adapter.dim = shape.dim;
-    adapter.alpha = shape.alpha;
-  }
+  if (options.dim_from_weights) AdapterNetwork::take_shapes(start_weights, adapter, in.log);
   auto attached = std::make_unique<AdapterNetwork>(*in.network, *in.stream, adapter, seed);
-  if (!options.network_weights.empty()) attached->start_from(options.network_weights, in.log);
+  if (!start_weights.empty()) attached->start_from(start_weights, in.log);
   network = std::move(attached);
 }
 
@@ -234,7 +231,7 @@ void TrainingRun::Parts::attach_image_prompt() {
   require(in.image_prompt.has_value(), "kind image_prompt without the geometry of the adapter");
   auto made = std::make_unique<TrainedImagePrompt>(*in.image_prompt, *in.stream, in.activations, seed,
                                                    feature_statistics(*in.data, seed));
-  if (!options.network_weights.empty()) made->start_from(options.network_weights, in.log);
+  if (!start_weights.empty()) made->start_from(start_weights, in.log);
   in.facts.extra[kImagePromptMetadata] = made->config().metadata();
   image_prompt = made.get();
   network = std::move(made);
@@ -295,16 +292,19 @@ RunEnd TrainingRun::Parts::run() {
                                            [this](LoadedBatch batch) { return objective->prepare(std::move(batch)); });
     while (!finished()) train_epoch();
     batches.reset();
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::Cancelled) {
+  } catch (const std::exception& e) {
+    const auto* error = dynamic_cast<const Error*>(&e);
+    if (!error || error->code() != ErrorCode::Cancelled) {
       if (in.ranks) in.ranks->abort(e.what());
-      if (log) log->end({.reason = RunEndReason::Error, .step = step, .message = e.what()});
+      end_after_error(
+          e.what(), in.log,
+          {[&] { save_checkpoint(names.step_checkpoint(step), epoch); }, [&] { save_state(names.step_state(step)); }});
       throw;
     }
     end_reason = RunEndReason::Interrupted;  // in the middle of a step: weights are those of the last whole step
   }
+  const bool done = settle_end();
   if (is_first_rank() && !drops) {
-    const bool done = !end_reason;
     save_checkpoint(done ? names.last_checkpoint() : names.step_checkpoint(step), done ? total_epochs : epoch);
     if (!done || options.save_state || options.save_state_on_train_end)
       save_state(done ? names.last_state() : names.step_state(step));
@@ -323,12 +323,12 @@ void TrainingRun::Parts::train_epoch() {
   }
   while (!finished()) {
     std::vector<MicroStep> group;
-    const int64_t first = micro;
-    for (; micro < count && static_cast<int64_t>(group.size()) < accumulation; ++micro) group.push_back(batches->next());
+    const int64_t first = micro, behind = step;
     try {
+      for (; micro < count && static_cast<int64_t>(group.size()) < accumulation; ++micro) group.push_back(batches->next());
       one_step(group, first);
-    } catch (const Error&) {
-      micro = first;  // a state that is saved now repeats the step that was not finished
+    } catch (...) {
+      if (step == behind) micro = first;  // a state that is saved now repeats the step that was not finished
       throw;
     }
     const bool epoch_ends = micro >= count;
@@ -346,9 +346,12 @@ void TrainingRun::Parts::one_step(const std::vector<MicroStep>& group, int64_t f
   RunStep report{.step = step + 1, .epoch = epoch + 1, .micro_in_epoch = first_micro};
   const std::vector<TrainedParameter>& parameters = network->parameters();
   std::vector<Tensor> gradients(parameters.size());
-  const double factor = schedule->factor(schedule_step, options.learning_rate);
+  const double factor = rate_factor();
   std::optional<FusedStep> fused;
-  if (options.fused_backward_pass) fused.emplace(*optimiser, parameters, factor, options.max_grad_norm);
+  if (options.fused_backward_pass) {
+    fused.emplace(*optimiser, parameters, factor, options.max_grad_norm);
+    weights_are_whole = false;
+  }
   int64_t seen = 0;
   for (const MicroStep& one : group) {
     double loss = 0;
@@ -412,16 +415,14 @@ void TrainingRun::Parts::one_step(const std::vector<MicroStep>& group, int64_t f
   if (fused ? fused->began() : std::isfinite(norm)) {
     const double limit = options.max_grad_norm;
     const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+    weights_are_whole = false;
     if (!fused) optimiser->step(ordered, factor, scale);
     ++schedule_step;
     network->refresh();
     report.lr.emplace_back("unet", options.learning_rate * factor);
     if (lora_plus_ratio > 0) report.lr.emplace_back("unet plus", options.learning_rate * lora_plus_ratio * factor);
     if (encoder) report.lr.emplace_back("text_encoder", options.text_encoder_lr.value_or(options.learning_rate) * factor);
-    if (optimiser_named(options.optimizer_type) == OptimiserKind::Prodigy) {
-      const std::vector<double> rates = optimiser->effective_rates();
-      for (size_t g = 0; g < rates.size(); ++g) report.d_lr.emplace_back(g == 0 ? "unet" : "unet plus", rates[g]);
-    }
+    report_own_rates(report);
     if (options.scale_weight_norms) {
       const auto limited = network->limit_norms(*options.scale_weight_norms);
       report.norm_limit = RunStep::NormLimit{limited.scaled, limited.mean, limited.largest};
@@ -442,6 +443,7 @@ void TrainingRun::Parts::one_step(const std::vector<MicroStep>& group, int64_t f
     end_message = fmt::format("{} steps in a row had no finite gradient; try a lower learning rate", bad_steps);
   }
   in.stream->wait();
+  weights_are_whole = true;
   ++step;
   samples_seen += seen;
   report.seconds = seconds_since(start);

@@ -44,6 +44,7 @@ struct TrainingInputs {
   std::vector<BlockMemory> block_memory;  // what each block keeps for its gradient; empty: as the options say
   const TrainingSet* data = nullptr;
   RunFacts facts;  // what is known about model and files; the run fills in the rest
+  Json base;  // names what is trained from, {"model": …, "quant": …}; a state is resumed with the same; null: not compared
   // The text encoder, if it is trained too, as loaded; the data must then give tokens.
   std::shared_ptr<const TextEncoder> text_encoder;
   std::shared_ptr<const NamedWeights> text_encoder_source;
@@ -85,7 +86,8 @@ class TrainingRun {
   };
   Totals totals() const;
 
-  // Runs to the end. What was done is saved, whatever the reason to end. Errors of the run are thrown after that.
+  // Runs to the end. What was done is saved, whatever the reason to end. Errors of the run are thrown after that. After an error
+  // in the middle of a change of the weights (fused_backward_pass changes them during the whole step) nothing is saved.
   RunEnd run();
 
   std::filesystem::path last_file() const;  // the adapter written last; empty if none

@@ -8,7 +8,10 @@ namespace flux2 {
 
 WeightAverage::WeightAverage(std::vector<std::pair<std::string, Tensor>> values, double decay, bool warmup)
     : values_(std::move(values)), decay_(decay), warmup_(warmup) {
-  for (const auto& [name, value] : values_) averages_.emplace_back(name, value.detached().cloned());
+  for (const auto& [name, value] : values_) {
+    const Tensor start = value.detached();
+    averages_.emplace_back(name, start.dtype() == DType::F32 ? start.cloned() : start.cast(DType::F32));
+  }
 }
 
 double WeightAverage::decay_at(int64_t step) const {
@@ -18,30 +21,24 @@ double WeightAverage::decay_at(int64_t step) const {
 
 void WeightAverage::update(int64_t step) {
   const double decay = decay_at(step);
+  const auto move = [](const std::vector<OptimiserTensor>& tensors, const Tensor& any) {
+    any.device().kernels().optimise(
+        OptimiseArgs{.rule = OptimiserRule::Interpolate, .numbers = {}, .tensors = tensors, .stream = any.stream()});
+  };
   // All tensors in one call: a small model has hundreds of them, and a GPU would wait for the calls.
   std::vector<OptimiserTensor> tensors;
   for (size_t i = 0; i < values_.size(); ++i) {
-    const Tensor value = values_[i].second.detached();
+    const Tensor value = values_[i].second.detached().cast(DType::F32).contiguous();
     const Tensor& average = averages_[i].second;
-    if (value.dtype() != DType::F32 || !value.is_contiguous()) {
-      const Kernels& kernels = average.device().kernels();
-      const Tensor share = Tensor::like(average);
-      kernels.scale({value, share, 1 - decay, 0.0});
-      kernels.scale({average, average, decay, 0.0});
-      kernels.binary({Binary::Add, average, share, average});
-      continue;
-    }
     OptimiserTensor t;
     t.p = average.raw();
     t.state[0] = value.raw();
     t.count = average.numel();
     t.mix = static_cast<float>(1 - decay);
-    tensors.push_back(t);
+    if (value.raw() == values_[i].second.raw()) tensors.push_back(t);
+    else move({t}, average);  // a copy, which would be as large as the model if those of all tensors waited
   }
-  if (tensors.empty()) return;
-  const Tensor& any = averages_.front().second;
-  any.device().kernels().optimise(
-      OptimiseArgs{.rule = OptimiserRule::Interpolate, .numbers = {}, .tensors = tensors, .stream = any.stream()});
+  if (!tensors.empty()) move(tensors, averages_.front().second);
 }
 
 void WeightAverage::restore(const std::vector<std::pair<std::string, Tensor>>& saved) {
@@ -58,12 +55,20 @@ void WeightAverage::restore(const std::vector<std::pair<std::string, Tensor>>& s
   }
 }
 
-void WeightAverage::exchange() const {
-  for (size_t i = 0; i < values_.size(); ++i) {
+void WeightAverage::exchange() {
+  const bool back = !kept_.empty();
+  std::vector<Tensor> kept = std::exchange(kept_, {});
+  for (size_t i = 0, k = 0; i < values_.size(); ++i) {
     const Tensor value = values_[i].second.detached();
-    const Tensor kept = value.cloned();
-    value.copy_from(averages_[i].second);
-    averages_[i].second.copy_from(kept);
+    const Tensor& average = averages_[i].second;
+    if (value.dtype() != DType::F32) {  // the average must not be rounded, so it stays where it is
+      if (!back) kept_.push_back(value.cloned());
+      value.copy_from(back ? kept[k++] : average);
+      continue;
+    }
+    const Tensor own = value.cloned();
+    value.copy_from(average);
+    average.copy_from(own);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/pattern.h"
 #include "model/adapters.h"
@@ -23,16 +24,45 @@ std::string file_name_of(std::string path) {
   return "lora_unet_" + path;
 }
 
-std::shared_ptr<TrainedChange> new_change(const Linear& layer, Stream& stream, const AdapterOptions& o,
+// What a file has for a layer: native names first; the dotted ones of other trainers name the same fused layers.
+template <class Value>
+const Value* find_layer(const std::map<std::string, Value>& by_name, const std::string& path) {
+  for (const std::string& name : {file_name_of(path), "diffusion_model." + path, "transformer." + path, path})
+    if (const auto found = by_name.find(name); found != by_name.end()) return &found->second;
+  return nullptr;
+}
+
+std::shared_ptr<TrainedChange> new_change(const std::string& path, const Linear& layer, Stream& stream, const AdapterOptions& o,
                                           const ChangeStart& start) {
+  const AdapterOptions::Shape* own = find_layer(o.shapes, path);
+  const auto [dim, alpha] = own ? *own : AdapterOptions::Shape{o.dim, o.alpha};
   switch (o.form) {
     case AdapterForm::Lora:
-      return new_lora(layer, stream, {.dim = o.dim, .alpha = o.alpha, .dora = o.dora, .rank_stabilised = o.rank_stabilised},
-                      start);
-    case AdapterForm::Loha: return new_loha(layer, stream, o.dim, o.alpha, start);
-    case AdapterForm::Lokr: return new_lokr(layer, stream, o.dim, o.alpha, o.factor, start);
+      return new_lora(layer, stream, {.dim = dim, .alpha = alpha, .dora = o.dora, .rank_stabilised = o.rank_stabilised}, start);
+    case AdapterForm::Loha: return new_loha(layer, stream, dim, alpha, start);
+    case AdapterForm::Lokr: return new_lokr(layer, stream, dim, alpha, o.factor, start);
   }
   return nullptr;
+}
+
+// Alpha so that alpha / rank is the factor of the file, also where the file has another rule for it.
+double alpha_of(const AdapterModule& m) {
+  const auto rank = static_cast<double>(m.rank());
+  return m.alpha && !m.rank_stabilised && m.factor == 1 ? *m.alpha : m.scale() * rank;
+}
+
+// Files may store alpha in BF16.
+bool is_same_alpha(double a, double b) { return std::abs(a - b) <= std::max(std::abs(a), std::abs(b)) / 256; }
+
+AdapterOptions::Shape shape_of(const AdapterModule& m) {
+  if (m.rank() > 0 || m.kind != AdapterKind::LoKr) return {m.rank(), alpha_of(m)};
+  // The second factor is whole: the rank was at least half of its longer side, and ours are stored with the rank as alpha.
+  const StoredTensor* whole = m.part("w2");
+  const int64_t side = whole && whole->shape.rank() == 2 ? std::max(whole->shape[0], whole->shape[1]) : 1;
+  const int64_t least = (side + 1) / 2;
+  const double alpha = m.alpha.value_or(0);  // of other trainers: anything
+  const int64_t rank = alpha > static_cast<double>(least) && alpha < 1e6 ? std::llround(alpha) : least;
+  return {rank, static_cast<double>(rank)};
 }
 
 }  // namespace
@@ -50,7 +80,7 @@ AdapterNetwork::AdapterNetwork(Flux2Transformer& network, Stream& stream, const 
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto& [path, layer] = layers[i];
     if (any_matches(exclude, path) && !any_matches(include, path)) continue;
-    auto change = new_change(*layer, stream, options, {.seed = seed, .module_index = i});
+    auto change = new_change(path, *layer, stream, options, {.seed = seed, .module_index = i});
     change->dropout = options.dropout;
     change->draws = draws_;
     layer->change = change;
@@ -102,18 +132,22 @@ std::vector<std::pair<std::string, Tensor>> AdapterNetwork::tensors() const {
   return all;
 }
 
-AdapterNetwork::FileShape AdapterNetwork::shape_of(const std::filesystem::path& file, const Log& log) {
-  FileShape shape;
+void AdapterNetwork::take_shapes(const std::filesystem::path& file, AdapterOptions& options, const Log& log) {
+  std::map<std::string, AdapterOptions::Shape> stored;
+  std::map<AdapterOptions::Shape, int> counts;
   for (const AdapterModule& m : read_adapter(file, log).modules) {
-    const int64_t rank = m.rank();
-    const double alpha = m.alpha.value_or(static_cast<double>(rank));
-    if (shape.dim == 0) shape = {rank, alpha};
-    if (rank != shape.dim || alpha != shape.alpha)
-      fail(ErrorCode::Incompatible, "{}: its modules have different ranks ({} and {}) or alphas ({} and {})", file.string(),
-           shape.dim, rank, shape.alpha, alpha);
+    const AdapterOptions::Shape shape = shape_of(m);
+    if (shape.dim == 0) continue;
+    stored[m.name] = shape;
+    ++counts[shape];
   }
-  if (shape.dim == 0) fail(ErrorCode::Incompatible, "{} has no module with a rank", file.string());
-  return shape;
+  if (stored.empty()) fail(ErrorCode::Incompatible, "{} has no module with a rank", file.string());
+  const auto usual =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  options.dim = usual->first.dim;
+  options.alpha = usual->first.alpha;
+  options.rank_stabilised = false;  // alpha includes it
+  options.shapes = std::move(stored);
 }
 
 void AdapterNetwork::start_from(const std::filesystem::path& file, const Log& log) {
@@ -122,22 +156,20 @@ void AdapterNetwork::start_from(const std::filesystem::path& file, const Log& lo
   for (const AdapterModule& m : adapter.modules) stored[m.name] = &m;
   std::vector<std::string> missing;
   for (const Module& m : modules_) {
-    // Native names first; the dotted ones of other trainers name the same fused layers.
-    const AdapterModule* found = nullptr;
-    for (const std::string& name : {m.name, "diffusion_model." + m.path, "transformer." + m.path, m.path})
-      if (const auto it = stored.find(name); it != stored.end() && !found) found = it->second;
-    if (!found) {
+    const AdapterModule* const* entry = find_layer(stored, m.path);
+    if (!entry) {
       missing.push_back(m.path);
       continue;
     }
+    const AdapterModule* found = *entry;
     const bool fits = (found->kind == AdapterKind::Lora && options_.form == AdapterForm::Lora) ||
                       (found->kind == AdapterKind::LoHa && options_.form == AdapterForm::Loha) ||
                       (found->kind == AdapterKind::LoKr && options_.form == AdapterForm::Lokr);
     if (!fits)
       fail(ErrorCode::Incompatible, "{}: {} is a {}, but this run trains another kind of adapter", file.string(), m.path,
            name_of(found->kind));
-    const double alpha = found->alpha.value_or(static_cast<double>(found->rank()));
-    if (alpha != m.change->alpha())
+    const double alpha = alpha_of(*found);
+    if (found->rank() > 0 && !is_same_alpha(alpha, m.change->alpha()))  // without a rank, alpha has no effect
       throw Error(ErrorCode::Incompatible,
                   fmt::format("{}: {} has alpha {}, but this run has {}", file.string(), m.path, alpha, m.change->alpha()),
                   Hint("use {0}, or take rank and alpha from the file with {1}",

@@ -21,6 +21,13 @@ struct AdapterOptions {
   int64_t factor = -1;           // LoKr
   bool dora = false;             // LoRA with magnitudes
   bool rank_stabilised = false;  // LoRA: alpha / √dim
+  // Layers with another rank or alpha than the rest, by their names in files.
+  struct Shape {
+    int64_t dim = 0;
+    double alpha = 0;
+    auto operator<=>(const Shape&) const = default;
+  };
+  std::map<std::string, Shape> shapes = {};
   // A layer is left out if one of `exclude` matches its whole path and none of `include` does.
   std::vector<std::string> exclude, include;
 };
@@ -45,12 +52,8 @@ class AdapterNetwork final : public TrainedModel {
   // say. Layers that the file does not have start as new and are named in a warning.
   void start_from(const std::filesystem::path& file, const Log& log);
 
-  // The rank and alpha of a file, the same for all its modules; throws Incompatible if they differ.
-  struct FileShape {
-    int64_t dim = 0;
-    double alpha = 0;
-  };
-  static FileShape shape_of(const std::filesystem::path& file, const Log& log);
+  // Takes rank and alpha of each layer from a file. Layers that it does not have get those that most of its layers have.
+  static void take_shapes(const std::filesystem::path& file, AdapterOptions& options, const Log& log);
 
  private:
   struct Module {

@@ -145,11 +145,68 @@ TEST_P(EveryAdapter, ContinuesFromItsOwnFile) {
     EXPECT_EQ(second.parameters()[i].leaf.to_floats(), first.parameters()[i].leaf.to_floats());
 }
 
+// A LoKr of a small layer has a whole second factor and so no rank; a rank-stabilised LoRA stores another alpha than was asked
+// for.
+TEST_P(EveryAdapter, TakesRankAndAlphaFromItsOwnFile) {
+  auto options = options_for(GetParam().form, GetParam().dora, GetParam().rank_stabilised);
+  options.dim = 6;
+  AdapterNetwork first(tiny.network, *tiny.session->stream, options, 7);
+  const auto file = std::filesystem::path(testing::TempDir()) / (std::string(GetParam().name) + "-shapes.safetensors");
+  save_tensors(file, first.tensors());
+  Tiny other;
+  options.dim = 3;
+  options.alpha = 1;
+  AdapterNetwork::take_shapes(file, options, {});
+  AdapterNetwork second(other.network, *other.session->stream, options, 99);
+  second.start_from(file, {});
+  const auto saved = first.tensors(), again = second.tensors();
+  ASSERT_EQ(saved.size(), again.size());
+  for (size_t i = 0; i < saved.size(); ++i) {
+    EXPECT_EQ(saved[i].first, again[i].first);
+    EXPECT_EQ(saved[i].second.to_floats(), again[i].second.to_floats()) << saved[i].first;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryAdapter,
                          testing::Values(Kind{"lora", AdapterForm::Lora, false}, Kind{"dora", AdapterForm::Lora, true},
                                          Kind{"rslora", AdapterForm::Lora, false, true}, Kind{"loha", AdapterForm::Loha, false},
                                          Kind{"lokr", AdapterForm::Lokr, false}),
                          [](const auto& kind) { return std::string(kind.param.name); });
+
+// Alpha is stored in F32 or BF16; √8 is exact in neither.
+TEST(AdapterNetwork, ARoundedAlphaIsTheSame) {
+  Tiny one, two;
+  AdapterOptions o = options_for(AdapterForm::Lora, false, true);
+  o.dim = 8;
+  const AdapterNetwork first(one.network, *one.session->stream, o, 5);
+  const auto file = std::filesystem::path(testing::TempDir()) / "rounded-alpha.safetensors";
+  auto tensors = first.tensors();
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(*one.session->stream).cast(DType::BF16);
+  save_tensors(file, tensors);
+  AdapterNetwork(two.network, *two.session->stream, o, 6).start_from(file, {});
+  o.alpha = 1;
+  Tiny three;
+  AdapterNetwork other(three.network, *three.session->stream, o, 6);
+  EXPECT_THROW(other.start_from(file, {}), Error);
+}
+
+TEST(AdapterNetwork, EachLayerMayHaveItsOwnRank) {
+  Tiny one, two;
+  AdapterOptions o = options_for(AdapterForm::Lora);
+  o.shapes["lora_unet_double_blocks_0_img_attn_qkv"] = {7, 3};
+  const AdapterNetwork first(one.network, *one.session->stream, o, 5);
+  const auto file = std::filesystem::path(testing::TempDir()) / "ranks.safetensors";
+  save_tensors(file, first.tensors());
+  AdapterOptions taken;
+  AdapterNetwork::take_shapes(file, taken, {});
+  EXPECT_EQ(taken.dim, 4);
+  EXPECT_EQ(taken.alpha, 2);
+  AdapterNetwork second(two.network, *two.session->stream, taken, 6);
+  second.start_from(file, {});
+  EXPECT_EQ(second.parameters()[0].leaf.shape()[0], 7);
+  EXPECT_EQ(second.parameters()[0].leaf.to_floats(), first.parameters()[0].leaf.to_floats());
+  EXPECT_EQ(second.parameters()[2].leaf.shape()[0], 4);
+}
 
 TEST(AdapterNetwork, PatternsSelectLayers) {
   Tiny tiny;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/file_hash.h"
@@ -44,6 +45,9 @@ std::string note_of(const std::map<std::string, std::string>& metadata, const ch
   const auto at = metadata.find(name);
   return at == metadata.end() ? "" : at->second;
 }
+
+// The autoencoder of the note, without the type of the latents behind it.
+std::string_view without_type(std::string_view encoder) { return encoder.substr(0, encoder.rfind(' ')); }
 
 bool is_older(const fs::path& file, const std::vector<fs::path>& than) {
   std::error_code fault;
@@ -107,7 +111,8 @@ bool is_current(const fs::path& latent_file, const DatasetConfig& config, const 
     if (how == CacheCheck::Fits) return true;
     const std::string contents = note_of(found.metadata, kContentsNote);
     if (contents.empty()) return !is_older(latent_file, sources_of(item));
-    if (note_of(found.metadata, kEncoderNote) != encoder) return false;
+    const std::string maker = note_of(found.metadata, kEncoderNote);
+    if (how == CacheCheck::AnyForm ? without_type(maker) != without_type(encoder) : maker != encoder) return false;
     return note_of(found.metadata, kStampNote) == source_marks(config, item, encoder, false).stamp ||
            contents == source_marks(config, item, encoder, true).contents;
   } catch (const Error&) {

@@ -30,6 +30,7 @@ std::map<std::string, std::string> caption_notes(const std::vector<std::string>&
 // How strictly files are compared.
 enum class CacheCheck {
   Contents,  // the same images or captions and the same encoder
+  AnyForm,   // the same, with latents of any type
   Fits,      // any file that fits the configuration
 };
 

@@ -221,7 +221,10 @@ Dataset list_dataset(const DatasetConfig& config, const ListOptions& options) {
   } catch (const Error& e) {
     add_finding(dataset, Finding::Stops, "{}", e.what());
   }
-  for (DatasetItem& item : dataset.items) item.captions = caption_texts(config, item.captions.front(), options.caption_variants);
+  for (DatasetItem& item : dataset.items) {
+    item.written_caption = item.captions.front();
+    item.captions = caption_texts(config, item.written_caption, options.caption_variants);
+  }
   return dataset;
 }
 

@@ -16,6 +16,7 @@ struct DatasetItem {
   std::filesystem::path image;
   std::string stem;                   // the file's name without extension; cache files are named after it
   std::vector<std::string> captions;  // as the text encoder gets them; several: one is drawn per visit
+  std::string written_caption = {};   // as it is in its file, without what the configuration adds
   std::vector<std::filesystem::path> references;
   std::filesystem::path mask;  // empty: none
   // For the training of image-prompt adapters. One of these images is the image prompt of a visit.

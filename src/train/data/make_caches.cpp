@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "base/thread_pool.h"
 #include "train/data/ordered_workers.h"
 #include "train/data/source_images.h"
@@ -25,7 +26,10 @@ size_t worker_count(const CacheOptions& options) {
   return cores > 1 ? cores - 1 : 1;
 }
 
-CacheCheck check_of(const CacheOptions& options) { return options.skip_existing ? CacheCheck::Fits : CacheCheck::Contents; }
+CacheCheck check_of(const CacheOptions& options) {
+  if (options.skip_existing) return CacheCheck::Fits;
+  return options.any_form ? CacheCheck::AnyForm : CacheCheck::Contents;
+}
 
 // The latent files of each stem. There are several when an image was replaced by one of another size.
 std::map<std::string, std::vector<std::string>> files_by_stem(const fs::path& folder, const CacheModel& model) {
@@ -77,6 +81,18 @@ fs::path text_path(const Dataset& dataset, const CacheTask& task, const CacheMod
          (task.empty_caption ? empty_text_file_name(model) : text_file_name(dataset.items[task.item].stem, model));
 }
 
+// The texts of an item that its file should have: with any_form, as many orders of the tags as are in it.
+std::vector<std::string> expected_texts(const Dataset& dataset, const DatasetItem& item, const fs::path& file,
+                                        const CacheModel& model, const CacheOptions& options) {
+  if (!options.any_form || item.captions.size() < 2 || !is_file(file)) return item.captions;
+  try {
+    const int64_t variants = read_caption_summary(file, model).variants;
+    if (variants >= 2) return caption_texts(dataset.config, item.written_caption, variants);
+  } catch (const Error&) {  // damaged: it is made again
+  }
+  return item.captions;
+}
+
 }  // namespace
 
 std::vector<CacheTask> latent_tasks(const std::vector<Dataset>& datasets, const CacheModel& model, const CacheOptions& options) {
@@ -103,7 +119,8 @@ std::vector<CacheTask> text_tasks(const std::vector<Dataset>& datasets, const Ca
       return is_current(text_path(dataset, task, model), captions, model, options.encoder, check_of(options));
     };
     const auto due = due_items(dataset, d, options, [&](const DatasetItem& item) {
-      return !current({d, static_cast<size_t>(&item - dataset.items.data()), false}, item.captions);
+      const CacheTask task{d, static_cast<size_t>(&item - dataset.items.data()), false};
+      return !current(task, expected_texts(dataset, item, text_path(dataset, task, model), model, options));
     });
     tasks.insert(tasks.end(), due.begin(), due.end());
     const CacheTask empty{d, 0, true};

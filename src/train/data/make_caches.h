@@ -24,6 +24,7 @@ struct CacheOptions {
   bool everything = false;     // also what is up to date
   bool keep_cache = false;     // the caller does not want remove_foreign_caches()
   bool skip_existing = false;  // keep every file that fits, even if its image or caption has changed
+  bool any_form = false;       // keep latents of any type, and any number of orders of a caption's tags above one
   int workers = 0;             // threads that read and scale images; 0: one less than the processor has
   int64_t text_batch = 1;      // texts that are encoded together
   std::string encoder;         // which encoder makes the values; a change makes files out of date

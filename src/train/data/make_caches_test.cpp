@@ -226,6 +226,38 @@ TEST_F(MakeCaches, VariantsAndTheEmptyCaption) {
   EXPECT_THAT(make_texts(), ElementsAre("b"));
 }
 
+TEST_F(MakeCaches, AnyFormIsKeptWhereTheContentIsTheSame) {
+  for (const char* stem : {"a", "b", "c"}) folder.text(std::string("images/") + stem + ".txt", std::string(stem) + ", x, y, z");
+  config.shuffle_tags = true;
+  options.latent_dtype = DType::BF16;
+  make_latents();
+  const auto with_variants = [&](int64_t variants) {
+    const auto datasets = list_datasets({config}, {.caption_variants = variants});
+    make_text_caches(datasets, text_tasks(datasets, model, options), model, test::length_states, options);
+  };
+  options.any_form = true;
+  options.latent_dtype = DType::F32;
+  EXPECT_THAT(make_latents(), IsEmpty());
+  for (const int64_t variants : {3, 12}) {
+    options.any_form = false;
+    with_variants(variants);
+    EXPECT_EQ(read_caption_summary(folder / "cache/b_f2xtiny_te.safetensors", model).variants, variants);
+    options.any_form = true;
+    EXPECT_THAT(make_texts(), IsEmpty()) << variants;
+  }
+  // Another content is not kept.
+  folder.image("images/a.png", 100, 91);
+  EXPECT_THAT(make_latents(), ElementsAre("a"));
+  folder.text("images/b.txt", "b, x, y, w");
+  EXPECT_THAT(make_texts(), ElementsAre("b"));
+  options.encoder = "vae 2";
+  EXPECT_THAT(make_latents(), ElementsAre("a", "b", "c"));
+  config.keep_tags = 1;
+  EXPECT_THAT(make_texts(), ElementsAre("a", "b", "c"));
+  config.shuffle_tags = false;
+  EXPECT_THAT(make_texts(), ElementsAre("a", "b", "c"));
+}
+
 TEST_F(MakeCaches, FilesOfImagesThatAreGoneAreRemoved) {
   make_latents();
   make_texts();

@@ -76,7 +76,9 @@ bool may_differ_on_resume(std::string_view option) {
 
 bool check_resume(const TrainState& saved, const ResumeCheck& run) {
   check(run.options.is_object(), "options are not an object");
-  const auto differences = option_differences(saved.options, run.options);
+  auto differences = option_differences(saved.options, run.options);
+  if (saved.base.is_object() && run.base.is_object())
+    for (OptionDifference& d : option_differences(saved.base, run.base)) differences.push_back(std::move(d));
   std::string text;
   for (const OptionDifference& d : differences) {
     if (run.force) run.log.warn("{} was {} and is now {}; the run goes on with the new value", d.name, d.before, d.now);

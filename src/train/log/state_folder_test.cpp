@@ -285,5 +285,21 @@ TEST(ResumeCheck, AnotherRunIsRefused) {
   EXPECT_THAT(heard.warnings.back(), HasSubstr("the dataset has changed"));
 }
 
+TEST(ResumeCheck, AnotherBaseModelIsRefused) {
+  TrainState saved = state_at(10);
+  const std::string same = "abc";
+  Heard heard;
+  const Json base = {{"model", "a.safetensors 9"}, {"quant", "none"}}, fp8 = {{"model", "a.safetensors 9"}, {"quant", "fp8"}};
+  EXPECT_FALSE(check_resume(saved, {saved.options, same, false, heard.log, base})) << "a state of an older program";
+  saved.base = base;
+  EXPECT_FALSE(check_resume(saved, {saved.options, same, false, heard.log, base}));
+  EXPECT_THAT(error_of([&] {
+                check_resume(saved, {saved.options, same, false, heard.log, fp8});
+              }),
+              HasSubstr("quant was none and is now fp8"));
+  EXPECT_FALSE(check_resume(saved, {saved.options, same, true, heard.log, fp8}));
+  EXPECT_EQ(heard.warnings.size(), 1u);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -69,9 +69,11 @@ Json to_json(const TrainState& s) {
   json["epoch"] = s.epoch;
   json["micro_in_epoch"] = s.micro_in_epoch;
   json["samples_seen"] = s.samples_seen;
+  json["ranks"] = s.ranks;
   json["seed"] = s.seed;
   json["options"] = s.options;
   json["dataset_hash"] = s.dataset_hash;
+  json["base"] = s.base;
   json["scheduler"] = {{"name", s.scheduler.name}, {"step", s.scheduler.step}};
   json["scaler"] = s.scaler ? Json{{"scale", exact_number(s.scaler->scale)}, {"good_steps", s.scaler->good_steps}} : Json();
   Json& optimizer = json["optimizer"];
@@ -104,6 +106,10 @@ TrainState train_state_from(const Json& json) {
   s.seed = seed.get<uint64_t>();
   s.options = object_member(json, "options");
   s.dataset_hash = text_member(json, "dataset_hash");
+  if (json.contains("ranks")) s.ranks = counter_member(json, "ranks");  // older programs wrote neither of these two
+  if (s.ranks < 1 || s.ranks > 1 << 20 || s.micro_in_epoch > int64_t{1} << 40)
+    fail(ErrorCode::BadFile, "\"ranks\" or \"micro_in_epoch\" is not possible");
+  if (json.contains("base") && json["base"].is_object()) s.base = json["base"];
   const Json& scheduler = object_member(json, "scheduler");
   s.scheduler = {text_member(scheduler, "name"), counter_member(scheduler, "step")};
   if (const Json& scaler = member(json, "scaler"); !scaler.is_null())

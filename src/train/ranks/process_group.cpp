@@ -211,6 +211,13 @@ class SingleGroup final : public ProcessGroup {
 
 }  // namespace
 
+ProcessGroupOptions ProcessGroupOptions::patient(double seconds) {
+  ProcessGroupOptions options;
+  options.join_timeout_s = seconds;
+  options.collective_timeout_s = std::max(options.collective_timeout_s, seconds);
+  return options;
+}
+
 std::unique_ptr<ProcessGroup> ProcessGroup::join(const RankPlace& place, const ProcessGroupOptions& options) {
   if (place.size == 1) return std::make_unique<SingleGroup>(place);
   return std::make_unique<ChainGroup>(place, options);

@@ -15,6 +15,9 @@ struct ProcessGroupOptions {
   double collective_timeout_s = 7200;  // for a rank that is alive but does not take part: samples and saving take long
   double heartbeat_s = 1;              // how often ranks say that they live
   double silence_s = 10;               // a rank that said nothing for so long counts as dead
+
+  // For ranks that wait so long for each other. Operations get at least the usual time.
+  static ProcessGroupOptions patient(double seconds);
 };
 
 // Several processes of one run, connected over TCP. Rank 0 listens at address:port. Every rank calls the same operations in the

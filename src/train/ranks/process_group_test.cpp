@@ -37,6 +37,12 @@ ProcessGroupOptions quick() {
   return options;
 }
 
+TEST(ProcessGroup, PatienceIsAlsoForOperations) {
+  EXPECT_EQ(ProcessGroupOptions::patient(600).join_timeout_s, 600);
+  EXPECT_EQ(ProcessGroupOptions::patient(600).collective_timeout_s, ProcessGroupOptions().collective_timeout_s);
+  EXPECT_EQ(ProcessGroupOptions::patient(20000).collective_timeout_s, 20000);
+}
+
 struct RankEnd {
   std::string text;  // what the rank returned, or its error
   bool killed = false;
