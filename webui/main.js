@@ -1,6 +1,7 @@
 // The frame of the page: tabs, top bar, queue, connection.
 import { onSignIn, sendKey } from "./lib/api.js";
 import { h, isTyping, replace } from "./lib/dom.js";
+import { readDraft } from "./lib/drafts.js";
 import { icon } from "./lib/icons.js";
 import { store } from "./lib/store.js";
 import { LANGUAGES, loadTexts, t } from "./lib/text.js";
@@ -19,7 +20,9 @@ import { applyTheme, preferences, SettingsTab, shortcutSheet } from "./tabs/sett
 
 const TABS = { generate: GenerateTab, edit: EditTab, inpaint: InpaintTab, gallery: GalleryTab, elements: ElementsTab, shots: ShotsTab, models: ModelsTab, training: TrainingTab, settings: SettingsTab };
 const made = {}; // tabs that were opened: they keep their state
+const FORMS = ["generate", "edit", "inpaint"]; // tabs that use the chosen model
 let current = "";
+let showPicked = () => {}; // in the top bar
 
 function tabNamed(name) {
   if (!made[name]) {
@@ -44,19 +47,27 @@ function showTab() {
   }
 }
 
+// The bounds and defaults of every form depend on it.
+function chooseModel(model) {
+  for (const name of FORMS) {
+    const { form } = tabNamed(name);
+    form.set({ model });
+    form.showModel();
+  }
+  showPicked();
+}
+
 function modelPicker() {
-  const picker = h("select", { "aria-label": t("model.label"), onchange: () => {
-    for (const name of ["generate", "edit", "inpaint"]) tabNamed(name).form.set({ model: picker.value });
-    tabNamed(current).form?.showModel?.();
-  } });
-  const show = () => {
-    const chosen = made.generate?.form.draft.model || "";
-    const mains = store.models.filter((m) => m.type === "main");
-    replace(picker, h("option", { value: "" }, t("model.default")), mains.map((m) => h("option", { value: m.name }, m.name)));
-    picker.value = mains.some((m) => m.name === chosen) ? chosen : "";
+  const picker = h("select", { "aria-label": t("model.label"), onchange: () => chooseModel(picker.value) });
+  showPicked = () => {
+    const { model } = made.generate?.form.draft ?? readDraft("draft.generate", {}); // after a reload no tab is open yet
+    const names = store.models.filter((m) => m.type === "main").map((m) => m.name);
+    if (model && !names.includes(model)) names.push(model); // it was removed, but requests still name it
+    replace(picker, h("option", { value: "" }, t("model.default")), names.map((name) => h("option", { value: name }, name)));
+    picker.value = model || "";
   };
-  store.on("info", show);
-  show();
+  store.on("info", () => showPicked());
+  showPicked();
   return picker;
 }
 
@@ -97,10 +108,11 @@ const showHelp = () => dialog(t("settings.shortcuts"), shortcutSheet());
 function listenToKeys(drawer) {
   document.addEventListener("keydown", (event) => {
     const tab = made[current];
+    if (document.querySelector("dialog[open]")) return; // the keys are the dialog's
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      tab.submit?.({ first: event.shiftKey });
-    } else if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (!event.repeat) tab.submit?.({ first: event.shiftKey });
+    } else if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
     else if (event.key === "X") tab.cancel?.();
     else if (event.key === "Q") drawer.toggle();
     else if (event.key === "?") showHelp();
@@ -119,7 +131,10 @@ async function start() {
   document.getElementById("app").replaceChildren(...frame(drawer).flat());
   listenToKeys(drawer);
   addEventListener("hashchange", showTab);
-  document.addEventListener("flux2:send", ({ detail }) => tabNamed(detail.to).receive?.(detail));
+  document.addEventListener("flux2:send", ({ detail }) => {
+    tabNamed(detail.to).receive?.(detail);
+    if (detail.settings?.model !== undefined) chooseModel(detail.settings.model);
+  });
   store.on("ended", (job) => job && announce(t(`announce.${job.state}`)));
   showTab();
 }

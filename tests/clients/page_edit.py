@@ -1,7 +1,24 @@
 """Checks of the tabs Edit and Inpaint."""
 import base64, json
 
-from page_support import check, draft, file_of, finished, pixels, png, problems, reload, settle, shown, tab, wait_until
+from page_support import check, draft, file_of, finished, open_page, pixels, png, problems, reload, settle, shown, tab, wait_until
+
+
+def inputs(browser, api):
+    """What is not taken is said."""
+    page = open_page(browser, api.url)
+    tab(page, "edit")
+    chooser, toasts = shown(page).locator("input[type=file]").first, page.locator("#toasts")
+    chooser.set_input_files([file_of("notes.txt", b"no image", "text/plain")])
+    check("a file that is no image is refused in words", wait_until(lambda: "notes.txt is not an image" in toasts.inner_text(), 10), toasts.inner_text())
+    chooser.set_input_files([file_of("notes.txt", b"no image", "text/plain")])
+    settle(page)
+    check("the same message is shown once", toasts.inner_text().count("notes.txt") == 1, toasts.inner_text())
+    most = api.get("/api/v1/info")["limits"]["references"]
+    chooser.set_input_files([file_of("a.png", png(64, 64, lambda x, y: (0, 0, 255)))] * (most + 1))
+    check("and images beyond the limit are", wait_until(lambda: f"At most {most} images" in toasts.inner_text(), 30) and shown(page).locator(".references li").count() == most,
+          toasts.inner_text())
+    page.context.close()
 
 
 def editing(page, api):

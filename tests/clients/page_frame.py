@@ -4,7 +4,7 @@ import json, re
 from axe_playwright_python.sync_playwright import Axe
 
 import page_resilience
-from page_support import REPOSITORY, check, draft, fill, finished, first_paint, open_page, open_window, plain_paint, problems, shown, tab, wait_until
+from page_support import REPOSITORY, check, draft, fill, finished, first_paint, open_page, open_window, plain_paint, problems, reload, settle, shown, tab, wait_until
 
 
 def projects(page, api):
@@ -25,6 +25,16 @@ def projects(page, api):
     shown(page).locator("button.primary").click()
     check("its images belong to it", wait_until(lambda: [a["prompt"].startswith("a tower") for a in api.get(f"/api/v1/assets?project={project}")["items"]] == [True]),
           api.get(f"/api/v1/assets?project={project}")["items"])
+    finished(page)
+    shown(page).locator(".actions").get_by_text("Use these settings").click()
+    check("its settings are used without the style, which the project adds again", shown(page).locator("[data-name=prompt]").input_value() == "a tower",
+          shown(page).locator("[data-name=prompt]").input_value())
+    last = api.last_job()["id"]
+    page.get_by_label("Project settings").click()
+    page.get_by_label("Style, added to every prompt").press("Control+Enter")
+    settle(page)
+    check("Ctrl+Enter in a dialog sends no job", api.last_job()["id"] == last)
+    page.keyboard.press("Escape")
     tab(page, "gallery")
     check("the gallery shows the project", wait_until(lambda: page.locator(".cell:has(img)").count() == 1), page.locator(".cell").count())
     top.select_option("default")
@@ -34,6 +44,23 @@ def projects(page, api):
     page.get_by_text("Delete the project").click()
     page.get_by_text("Delete, keep the images").click()
     check("a project is deleted", wait_until(lambda: top.locator("option:checked").inner_text() == "Default"))
+
+
+def model(page, api):
+    """The top bar shows the model that requests name."""
+    tab(page, "generate")
+    top = page.get_by_role("banner").get_by_label("Model")
+    top.select_option("pico")
+    reload(page)
+    check("a reload keeps the model, and shows it", top.input_value() == "pico" == draft(page, "draft.generate")["model"], top.input_value())
+    api.send("/api/v1/jobs", {"prompt": "without a model", "steps": 2, "width": 64, "height": 64})
+    wait_until(lambda: api.last_job(state="completed")["request"]["prompt"] == "without a model")
+    tab(page, "gallery")
+    page.get_by_label("without a model").first.click()
+    page.locator("dialog .detail").get_by_text("Use these settings").click()
+    check("settings of an image choose its model, and it is shown", wait_until(lambda: top.input_value() == "", 10) and draft(page, "draft.generate")["model"] == ""
+          and draft(page, "draft.edit")["model"] == "", top.input_value())
+    fill(page, steps=4, width="", height="", seed="")
 
 
 def two_windows(page, api):

@@ -143,6 +143,14 @@ def grid(page, api):
     shown(page).get_by_label("Across", exact=True).select_option("steps")
     shown(page).get_by_label("Values across").fill("1, 2")
     shown(page).get_by_label("Down", exact=True).select_option("prompt")
+    last = api.last_job()["id"]
+    problem = shown(page).locator("details .error")
+    for label, value, said in (("across", "1; 2", '"1; 2" is not a number'), ("down", "green, blue", 'does not contain "green"')):
+        shown(page).get_by_label("Values down").fill("red")
+        shown(page).get_by_label("Values " + label).fill(value)
+        shown(page).get_by_text("Generate the grid").click()
+        check(f"a grid with the values {value} is refused", wait_until(lambda: said in problem.inner_text(), 10) and api.last_job()["id"] == last, problem.inner_text())
+        shown(page).get_by_label("Values across").fill("1, 2")
     shown(page).get_by_label("Values down").fill("red, blue")
     shown(page).get_by_text("Generate the grid").click()
     images = shown(page).locator(".xy img")

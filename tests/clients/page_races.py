@@ -1,5 +1,5 @@
 """Answers that come late: they must not undo what the person or an event has changed since they were requested."""
-from page_support import Held, Server, check, file_of, fill, finished, in_store, open_page, png, problems, shown, tab, wait_until
+from page_support import Held, Server, check, file_of, fill, finished, in_store, open_page, png, problems, settle, shown, tab, wait_until
 
 
 def late_answers(browser, program):
@@ -8,7 +8,7 @@ def late_answers(browser, program):
         fill(page, prompt="the first", steps=2, width=64, height=64)
         page.keyboard.press("Control+Enter")
         finished(page)
-        for check_one in (forecast, grid, jobs, queue, elements, gallery, tags, inpainting):
+        for check_one in (forecast, grid, jobs, results, opening, queue, elements, gallery, tags, inpainting):
             check_one(page, server)
         page.context.close()
 
@@ -62,6 +62,37 @@ def jobs(page, server):
         held.release()
         check("a job that has ended does not run again", count.inner_text() == "" and shown(page).locator(".status progress").count() == 0, count.inner_text())
     fill(page, steps=2, width=64, height=64)
+
+
+def results(page, server):
+    """The store forgets old jobs, and the end of a job may be missed. The tab goes on to show the image."""
+    fill(page, prompt="stays", steps=2, width=64, height=64)
+    page.keyboard.press("Control+Enter")
+    finished(page)
+    job = server.last_job()["id"]
+    image = shown(page).locator(".stage img:not(.preview)")
+    in_store(page, f"jobs.set('{job}', {{ ...store.jobs.get('{job}'), state: 'running', images: [] }}) && store.refresh() && null")
+    check("a job whose end was missed shows its image", wait_until(lambda: image.count() == 1 and in_store(page, f"jobs.get('{job}')?.state") == "completed", 10),
+          shown(page).locator(".stage").inner_text())
+    in_store(page, f"jobs.delete('{job}') && store.dispatchEvent(new CustomEvent('jobs'))")
+    check("and still when the job is forgotten", image.count() == 1 and shown(page).get_by_text("Use these settings").count() == 1)
+
+
+def opening(page, server):
+    """A job ends while a new window reads which jobs are running: its event stream is open by then."""
+    job = server.send("/api/v1/jobs", {"prompt": "ends while a window opens", "steps": 60, "width": 256, "height": 256})["id"]
+    wait_until(lambda: server.get(f"/api/v1/jobs/{job}")["state"] == "running")
+    window = page.context.new_page()
+    with Held(window, "**/api/v1/jobs?state=running*") as held:
+        window.goto(server.url)
+        held.wait()
+        wait_until(lambda: server.get(f"/api/v1/jobs/{job}")["state"] == "completed")
+        settle(window)
+        held.release()
+        window.wait_for_selector("nav a")
+        count = window.locator("#queue-button .count")
+        check("a job that ends while the page opens does not run there", wait_until(lambda: count.inner_text() == "", 10), count.inner_text())
+    window.close()
 
 
 def refresh(page):

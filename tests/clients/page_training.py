@@ -1,5 +1,7 @@
 """Checks of the tab Training."""
-from page_support import Held, check, file_of, png, problems, reload, shown, tab, wait_until
+import re
+
+from page_support import Held, check, clear_toasts, file_of, png, problems, reload, shown, tab, wait_until
 
 
 def training(page, api):
@@ -16,6 +18,14 @@ def training(page, api):
     check("and uploaded ones", wait_until(lambda: captions.count() == 4), captions.count())
     for n in range(captions.count()):
         captions.nth(n).fill(f"zorp number {n}")
+    expected = len(problems)
+    shown(page).get_by_label("Learning rate", exact=True).first.fill("0,001")
+    shown(page).get_by_text("Forecast", exact=True).click()
+    toasts = page.locator("#toasts")
+    check("a learning rate that is no number is refused", wait_until(lambda: "learning_rate" in toasts.inner_text(), 20), toasts.inner_text())
+    del problems[expected:]  # the refused request
+    clear_toasts(page)
+    page.get_by_role("banner").get_by_label("Model").select_option("pico")
     for label, value in (("Steps", "40"), ("Rank", "2"), ("Learning rate", "1e-3"), ("Save every … steps", "8"), ("Prompt for samples", "zorp")):
         shown(page).get_by_label(label, exact=True).first.fill(value)
     shown(page).get_by_text("Forecast", exact=True).click()
@@ -23,7 +33,10 @@ def training(page, api):
     page.reload()
     page.wait_for_selector("nav a")
     check("a reload keeps the captions", wait_until(lambda: captions.count() == 4 and captions.first.input_value() == "zorp number 0"))
-    shown(page).get_by_text("Start training").click()
+    shown(page).get_by_text("Start training").dblclick()
+    check("the run is for the chosen model, and a double click starts one", wait_until(lambda: [r["model"] for r in api.get("/api/v1/training")["items"]] == ["pico"]),
+          api.get("/api/v1/training")["items"])
+    page.get_by_role("banner").get_by_label("Model").select_option("")
     check("the curve is drawn while it trains", wait_until(lambda: shown(page).locator(".plot .line").count() >= 1, 120))
     points = lambda: len(shown(page).locator(".plot .line").first.get_attribute("d") or shown(page).locator(".plot .line").first.get_attribute("points"))
     before = points()
@@ -71,4 +84,13 @@ def stop(page, api):
           and shown(page).get_by_role("button", name="Pause").count() == 0), shown(page).locator(".run").inner_text())
     check("its state was saved: there is a checkpoint to try", wait_until(lambda: shown(page).locator(".checkpoints").get_by_text("Try", exact=True).count() == 1)
           and [c["step"] for c in api.get(f"/api/v1/training/{run()['id']}/checkpoints")["items"]] == [run()["step"]], run())
+    address = re.compile(r"/training/run_\w+$")
+    page.route(address, lambda route: route.fulfill(json={**route.fetch().json(), "state": "running"}))  # the end was missed
+    shown(page).locator(".runs button").first.click()
+    wait_until(lambda: stop.count() == 1)
+    page.unroute(address)
+    tab(page, "generate")
+    tab(page, "training")
+    check("a run whose end was missed is read again", wait_until(lambda: "Stopped" in shown(page).locator(".run").inner_text() and stop.count() == 0, 10),
+          shown(page).locator(".run").inner_text())
     check("the device is free again", wait_until(lambda: api.get("/api/v1/jobs?state=running")["items"] == []))

@@ -12,6 +12,7 @@ const EVENTS = [
   "scene.created", "scene.updated", "scene.deleted", "shot.created", "shot.updated", "shot.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
+const LONGEST_GREETING = 3000; // ms: a proxy may hold the events back
 
 class Store extends EventTarget {
   info = null;
@@ -37,8 +38,26 @@ class Store extends EventTarget {
 
   async start() {
     this.paths = (await get("/openapi.json")).paths;
+    await get("/queue"); // asks for the key where one is needed; an event stream cannot
+    await this.#greeting();
     await this.refresh();
-    this.#connect();
+  }
+
+  // Events come first: a job that ends while the jobs are read is known to have ended. Without events the page works, too.
+  #greeting() {
+    return new Promise((done) => {
+      const timer = setTimeout(() => {
+        this.addEventListener("hello", () => this.#catchUp(), { once: true });
+        done();
+      }, LONGEST_GREETING);
+      const greeted = () => {
+        clearTimeout(timer);
+        done();
+      };
+      this.addEventListener("hello", greeted, { once: true });
+      this.on("connection", (state) => state === "offline" && greeted());
+      this.#connect();
+    });
   }
 
   async refresh() {
@@ -58,9 +77,20 @@ class Store extends EventTarget {
     const pages = await Promise.all([get("/jobs?state=queued&limit=200"), get("/jobs?state=running&limit=50")]);
     const read = new Map(pages.flatMap((page) => page.items).map((job) => [job.id, job]));
     const isSame = (id) => this.jobs.get(id) === before.get(id);
-    for (const [id, job] of before) if (isSame(id) && !isFinal(job) && !read.has(id)) this.jobs.delete(id);
+    const gone = [...before.values()].filter((job) => !isFinal(job) && !read.has(job.id));
     for (const [id, job] of read) if (isSame(id)) this.jobs.set(id, job);
     this.#tell("jobs");
+    await Promise.all(gone.map((job) => this.#readGone(job)));
+  }
+
+  // A job that neither waits nor runs any more, although no event has said so.
+  async #readGone(known) {
+    const job = await get(`/jobs/${known.id}`).catch((error) => (error.status === 404 ? null : known));
+    if (this.jobs.get(known.id) !== known || job === known) return; // an event came after all, or nothing is known
+    if (job) this.jobs.set(job.id, job);
+    else this.jobs.delete(known.id);
+    this.#tell("jobs", known.id);
+    if (job && isFinal(job)) this.#tell("ended", job);
   }
 
   #projects = new Reading(() => get("/projects"), ({ items }) => {
@@ -171,6 +201,9 @@ class Store extends EventTarget {
 
   #take(name, data) {
     switch (name) {
+      case "hello":
+        this.#lastId ||= String(data.last_id); // what comes after it is replayed if the connection is lost
+        break;
       case "reset":
         this.#catchUp();
         return;

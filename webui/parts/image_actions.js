@@ -1,6 +1,7 @@
 // What can be done with a finished image, wherever it is shown.
 import { h } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
+import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { enlarge } from "./enlarge.js";
 import { attempt } from "./messages.js";
@@ -14,13 +15,22 @@ export function sendTo(to, detail) {
 
 const thumbOf = (asset) => `/api/v1/assets/ast_${asset.replace(/^asset:(ast_)?/, "")}/thumb`;
 
+// A prompt from which the server makes that of the job once more: it adds the style of the project, and the images of elements that the
+// prompt names.
+function promptOf({ request, resolved }) {
+  const sent = request?.prompt ?? "", made = resolved?.prompt ?? sent;
+  if (store.elements.some((e) => sent.toLowerCase().includes(e.trigger.toLowerCase()))) return { prompt: sent, template: request.style || "" };
+  const style = store.projects.find((p) => p.id === store.project)?.style_prompt;
+  return { prompt: style && made.endsWith(`, ${style}`) ? made.slice(0, -style.length - 2) : made, template: "" };
+}
+
 // The settings of a job as its form would hold them. What the server filled in is included, so that the image comes out equal.
 export function settingsOf(job, { seed }) {
   const r = job.resolved || job.request || {};
-  const settings = { prompt: r.prompt ?? "", negative: r.negative ?? "", width: r.width, height: r.height, steps: r.steps, guidance: r.guidance,
-    sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "", template: "", preset: "",
+  const settings = { ...promptOf(job), negative: r.negative ?? "", width: r.width, height: r.height, steps: r.steps, guidance: r.guidance,
+    sampler: r.sampler ?? "", schedule: r.schedule ?? "", profile: r.profile ?? "", count: 1, seed: seed ?? "", preset: "",
     loras: (job.request?.loras || []).map((l) => ({ name: l.name, weight: l.weight ?? 1, on: true })) };
-  if (job.request?.model) settings.model = job.request.model;
+  settings.model = job.request?.model ?? ""; // without one, the default
   settings.tile = r.tile ?? "";
   settings.regions = (job.request?.regions || []).filter((region) => region.box).map(({ prompt, box }) => ({ prompt, x: box[0], y: box[1], w: box[2], h: box[3] }));
   settings.image_prompts = (job.request?.image_prompts || []).map(({ image, strength = "", from = "", to = "" }) => ({ asset: image, thumb: thumbOf(image), strength, from, to }));

@@ -3,17 +3,23 @@ import { upload } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { t } from "../lib/text.js";
-import { attempt } from "./messages.js";
+import { attempt, toast } from "./messages.js";
 
 const pictureOf = (asset) => ({ asset: asset.image, url: asset.url, thumb: asset.thumb_url, width: asset.width, height: asset.height });
 
 export async function uploadPictures(files, take) {
-  for (const file of files)
-    if (file.type.startsWith("image/")) {
-      const asset = await attempt(() => upload(file));
-      if (asset) take(pictureOf(asset));
+  for (const file of files) {
+    if (file.type && !file.type.startsWith("image/")) { // a browser does not know every type: the server looks at the file
+      toast(t("input.no_image", { name: file.name }), { kind: "error" });
+      continue;
     }
+    const asset = await attempt(() => upload(file));
+    if (asset) take(pictureOf(asset));
+  }
 }
+
+// Says that a list of images takes no more.
+export const sayFull = (most) => toast(t("input.full", { most }), { kind: "error" });
 
 // A button that opens the file chooser and an area that takes dropped files.
 export function imageInput(take, { several = false } = {}) {

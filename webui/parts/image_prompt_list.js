@@ -3,7 +3,7 @@ import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
-import { imageInput } from "./image_input.js";
+import { imageInput, sayFull } from "./image_input.js";
 
 const MOST = 16;
 const NUMBERS = { strength: { max: 2, usual: 1 }, from: { max: 1, usual: 0 }, to: { max: 1, usual: 1 } };
@@ -16,7 +16,8 @@ export class ImagePromptList {
     this.list = h("div", { class: "image-prompts" });
     this.adapter = h("select", { onchange: () => this.write({ ...this.read(), adapter: this.adapter.value }) });
     this.input = imageInput((picture) => {
-      if (this.read().images.length < MOST) this.#keep([...this.read().images, { asset: picture.asset, thumb: picture.thumb, strength: "", from: "", to: "" }]);
+      if (this.read().images.length >= MOST) sayFull(MOST);
+      else this.#keep([...this.read().images, { asset: picture.asset, thumb: picture.thumb, strength: "", from: "", to: "" }]);
     }, { several: true });
     this.element = h("fieldset", {}, h("legend", {}, t("image_prompt.title")), h("p", { class: "quiet" }, t("image_prompt.hint")),
       field(t("image_prompt.adapter"), this.adapter, { wide: true }), this.list, this.input);

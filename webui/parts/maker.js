@@ -23,6 +23,7 @@ export class Maker {
   }
 
   async submit({ first = false } = {}) {
+    if (this.button.disabled) return; // the keyboard, too, sends one job at a time
     this.missing.textContent = this.form.draft.prompt.trim() ? this.check() : t("missing.prompt");
     if (this.missing.textContent) return;
     this.button.disabled = true; // until the server has the job, so that a double click is one job

@@ -17,7 +17,11 @@ export function toast(text, { kind = "info", hint = "", action = null } = {}) {
     action ? h("button", { onclick: () => (close(), action.run()) }, action.label) : null,
     h("button", { class: "plain", "aria-label": t("close"), onclick: close }, icon("close")),
   );
-  document.getElementById("toasts").append(element);
+  const toasts = document.getElementById("toasts");
+  // An error that is shown already moves to the end: without a connection, the same one comes again and again.
+  const isSame = (other) => other.className === element.className && other.firstChild.textContent === element.firstChild.textContent;
+  if (kind === "error") [...toasts.children].find(isSame)?.remove();
+  toasts.append(element);
   if (kind !== "error") setTimeout(close, SHOWN_MS);
 }
 

@@ -21,6 +21,7 @@ export class ResultView {
   constructor(name) {
     this.name = name;
     this.job = null; // its id
+    this.finished = null; // the job itself once it has ended: the store forgets old ones
     this.isUsed = false; // since the page was loaded
     this.shown = 0; // index of the image
     this.drawn = ""; // what the stage shows now
@@ -69,14 +70,20 @@ export class ResultView {
     this.follow(job, before);
   }
 
+  #current() {
+    const job = store.jobs.get(this.job);
+    if (job && isFinal(job)) this.finished = job;
+    return job ?? (this.finished?.id === this.job ? this.finished : null);
+  }
+
   // The finished image that is shown.
   image() {
-    const images = store.jobs.get(this.job)?.images || [];
+    const images = this.#current()?.images || [];
     return images[Math.min(this.shown, images.length - 1)];
   }
 
   show() {
-    const job = this.job ? store.jobs.get(this.job) : null;
+    const job = this.#current();
     const images = job?.images || [];
     const image = this.image();
     this.onImage?.(Boolean(image));

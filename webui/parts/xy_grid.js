@@ -15,7 +15,7 @@ const valuesOf = (text) => text.split(",").map((v) => v.trim()).filter(Boolean);
 
 // A request with one setting changed. For the prompt, the first value is the text that the others replace.
 export function varied(request, setting, value, values) {
-  if (setting === "prompt") return { ...request, prompt: request.prompt.replaceAll(values[0], value) };
+  if (setting === "prompt") return { ...request, prompt: request.prompt.replaceAll(values[0], () => value) };
   return { ...request, [setting]: NUMBERS.includes(setting) ? Number(value) : value };
 }
 
@@ -45,9 +45,15 @@ export class XyGrid {
     writeDraft("grid", this.draft);
   }
 
-  #missing(xs, ys) {
+  // `prompt` is that of the request: a template may have added to it.
+  #missing(xs, ys, prompt) {
     if (!this.form.draft.prompt.trim()) return t("missing.prompt");
     if (!xs.length || !ys.length) return t("grid.missing");
+    for (const [setting, values] of [[this.draft.x, xs], [this.draft.y, ys]]) {
+      const wrong = NUMBERS.includes(setting) ? values.find((v) => !Number.isFinite(Number(v))) : undefined;
+      if (wrong !== undefined) return t("grid.no_number", { setting: t(`field.${setting}`), value: wrong });
+      if (setting === "prompt" && !prompt.includes(values[0])) return t("grid.not_in_prompt", { value: values[0] });
+    }
     return xs.length * ys.length > MOST ? t("grid.too_many", { most: MOST }) : "";
   }
 
@@ -55,20 +61,20 @@ export class XyGrid {
   async #start() {
     const { x, y } = this.draft;
     const xs = valuesOf(this.draft.xs), ys = valuesOf(this.draft.ys);
-    this.message.textContent = this.#missing(xs, ys);
-    if (this.message.textContent) return;
     const base = { kind: this.kind, ...(await this.form.request()), count: 1 };
+    this.message.textContent = this.#missing(xs, ys, base.prompt);
+    if (this.message.textContent) return;
     base.seed ??= Math.floor(Math.random() * 2 ** 31);
     this.form.remember();
     const ids = [];
-    for (const yValue of ys)
-      for (const xValue of xs) {
-        const job = await attempt(() => post("/jobs", varied(varied(base, x, xValue, xs), y, yValue, ys)));
-        if (!job) return;
-        store.add(job);
-        this.jobs.set(job.id, store.jobs.get(job.id)); // may have ended already
-        ids.push(job.id);
-      }
+    for (const [yValue, xValue] of ys.flatMap((v) => xs.map((w) => [v, w]))) {
+      const job = await attempt(() => post("/jobs", varied(varied(base, x, xValue, xs), y, yValue, ys)));
+      if (!job) break; // the queue is full, say
+      store.add(job);
+      this.jobs.set(job.id, store.jobs.get(job.id)); // may have ended already
+      ids.push(job.id);
+    }
+    if (!ids.length) return;
     this.#set({ jobs: ids, shown: { x, y, xs, ys } });
     this.#draw();
   }

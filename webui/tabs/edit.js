@@ -4,7 +4,7 @@ import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
-import { dropTarget, imageInput, takePasted } from "../parts/image_input.js";
+import { dropTarget, imageInput, sayFull, takePasted } from "../parts/image_input.js";
 import { Maker } from "../parts/maker.js";
 import { RequestForm } from "../parts/request_form.js";
 
@@ -18,7 +18,9 @@ class References {
   }
 
   add(picture) {
-    if (this.pictures.length < store.info.limits.references) this.pictures.push(picture);
+    const most = store.info.limits.references;
+    if (this.pictures.length >= most) return sayFull(most);
+    this.pictures.push(picture);
     this.#keep();
   }
 

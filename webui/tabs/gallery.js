@@ -182,7 +182,9 @@ export class GalleryTab {
   }
 
   async #emptyTrash() {
-    if (!(await ask(t("gallery.empty_trash"), h("p", {}, t("gallery.delete_question", { n: this.list.total })), t("gallery.empty_trash")))) return;
+    // A search or a filter may show a part of it only.
+    const all = await attempt(() => get(`/assets?project=${store.project}&trash=1&limit=1`));
+    if (!all || !(await ask(t("gallery.empty_trash"), h("p", {}, t("gallery.delete_question", { n: all.total })), t("gallery.empty_trash")))) return;
     await attempt(() => remove(`/trash?project=${store.project}`));
     await this.search();
   }

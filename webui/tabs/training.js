@@ -27,6 +27,7 @@ class NewRun {
     const text = (name, attributes = {}) => h("input", { ...attributes, value: this.draft[name], oninput: (e) => this.#set(name, e.target.value) });
     const preset = h("select", { onchange: () => this.#set("preset", preset.value) }, PRESETS.map((p) => h("option", { value: p }, t(`preset.${p || "none"}`))));
     preset.value = this.draft.preset;
+    this.button = h("button", { type: "button", class: "primary", onclick: () => this.#start() }, t("training.start"));
     this.element = h("form", { class: "form", "aria-label": t("training.new"), onsubmit: (e) => e.preventDefault() },
       h("div", { class: "row" }, field(t("training.name"), text("name")), field(t("training.preset"), preset)),
       h("fieldset", {}, h("legend", {}, t("training.images")), this.list, imageInput((p) => this.add([{ ...p, caption: "" }]), { several: true })),
@@ -34,7 +35,7 @@ class NewRun {
       field(t("training.sample"), text("prompt"), { wide: true }),
       h("div", { class: "actions" },
         h("button", { type: "button", onclick: () => this.#look() }, t("training.forecast")),
-        h("button", { type: "button", class: "primary", onclick: () => this.#start() }, t("training.start"))),
+        this.button),
       this.forecast);
     this.#show();
   }
@@ -66,9 +67,13 @@ class NewRun {
   #request() {
     const d = this.draft;
     const options = {};
-    for (const name of NUMBERS) if (d[name] !== "") options[name] = Number(d[name]);
+    for (const name of NUMBERS) {
+      const text = d[name].trim();
+      if (text) options[name] = Number.isFinite(Number(text)) ? Number(text) : text; // the server says what is wrong with it
+    }
     if (d.prompt.trim()) Object.assign(options, { sample_prompts: [d.prompt.trim()], sample_every_n_steps: options.save_every_n_steps || 100 });
-    return { name: d.name.trim(), preset: d.preset || null, options,
+    const { model } = readDraft("draft.generate", { model: "" }); // the one that the top bar shows
+    return { name: d.name.trim(), preset: d.preset || null, model: model || null, options,
       dataset: { assets: d.pictures.map((p) => ({ asset_id: `ast_${p.asset.replace("asset:", "")}`, caption: p.caption })) } };
   }
 
@@ -83,7 +88,9 @@ class NewRun {
   }
 
   async #start() {
+    this.button.disabled = true; // a double click is one run
     const run = await attempt(() => post("/training", this.#request()));
+    this.button.disabled = false;
     if (run) this.started(run);
   }
 }
@@ -189,7 +196,8 @@ export class TrainingTab {
     this.element = h("div", { class: "maker" }, h("div", { class: "side" },
       h("button", { class: "primary", onclick: () => this.#new() }, icon("add"), t("training.new")), this.runs), h("div", { class: "work" }, this.host, this.view.element));
     this.reading = new Reading(() => attempt(() => get("/training?limit=50")), (page) => page && this.#show(page.items));
-    store.on("train.state", throttled(300, () => this.shown()));
+    store.on("train.state", throttled(300, () => this.#readRuns()));
+    store.on("missed", () => this.shown());
   }
 
   // Images that were chosen in the gallery start a new run; their prompts are captions to begin with.
@@ -200,6 +208,10 @@ export class TrainingTab {
   }
 
   async shown() {
+    if (!this.element.hidden) await Promise.all([this.#readRuns(), this.view.read()]);
+  }
+
+  async #readRuns() {
     if (!this.element.hidden) await this.reading.read();
   }
 
@@ -223,6 +235,6 @@ export class TrainingTab {
     writeDraft("training_view", { isNew: false });
     replace(this.host);
     await this.view.show(run);
-    await this.shown();
+    await this.#readRuns();
   }
 }
