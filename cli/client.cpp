@@ -35,48 +35,81 @@ std::string job_path(const std::string& id, const char* rest = "") { return "/ap
 class ResultFiles {
  public:
   ResultFiles(Invocation& run, const RemoteServer& server)
-      : run_(run),
-        server_(server),
-        spec_(run.spec()),
-        writer_(spec_, [&run](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); }) {}
+      : run_(run), server_(server), spec_(images_of(run)), target_(spec_.output.value_or("")), writer_(new_writer()) {}
 
   // The format to ask the server for.
-  std::string format() const { return name_of(writer_.format_for(spec_.output.value_or(""))); }
+  std::string format() const { return name_of(writer_.format_for(target_)); }
 
   Json write(const Json& job) {
-    const std::string target = spec_.output.value_or("");
-    writer_.expect(target, static_cast<int>(job["images"].size()));
+    writer_.expect(target_, static_cast<int>(job["images"].size()));
     writer_.check_targets();
     Json files = Json::array();
     for (const Json& image : job["images"]) {
       const std::string bytes = server_.fetch(image["url"].get<std::string>());
+      if (files.empty()) take_format(bytes, static_cast<int>(job["images"].size()));
       GenerationRecord record;
       record.request.seed = image["seed"].get<int64_t>();
       record.request.prompt = job["request"].value("prompt", "");
       record.request.width = image["width"].get<int64_t>();
       record.request.height = image["height"].get<int64_t>();
-      const std::filesystem::path path = writer_.write_encoded(std::as_bytes(std::span(bytes)), record, target);
+      const std::filesystem::path path = writer_.write_encoded(std::as_bytes(std::span(bytes)), record, target_);
       files.push_back({{"path", path.string()}, {"seed", image["seed"]}, {"width", image["width"]}, {"height", image["height"]}});
-      if (!run_.console.json() && target != "-") run_.console.result_path(path.string());
+      if (!run_.console.json() && target_ != "-") run_.console.result_path(path.string());
     }
     return files;
   }
 
  private:
+  static RequestSpec images_of(Invocation& run) {
+    RequestSpec spec = run.spec();
+    spec.output_type.reset();  // a server sends images
+    return spec;
+  }
+
+  PictureWriter new_writer() const {
+    return PictureWriter(spec_, [&run = run_](std::span<const std::byte> bytes) { run.console.result_bytes(bytes); });
+  }
+
+  // Of a job that is watched, only its images say which format was asked for.
+  void take_format(const std::string& bytes, int images) {
+    const auto format = sniff_format(std::as_bytes(std::span(bytes)));
+    if (!format || writer_.format_for(target_) == *format) return;
+    spec_.format = name_of(*format);
+    spec_.defaults.insert("format");
+    writer_ = new_writer();
+    writer_.expect(target_, images);
+    check(writer_.format_for(target_) == *format, "the images of the job are {} files: end the name {} with .{}",
+          name_of(*format), target_, name_of(*format));
+  }
+
   Invocation& run_;
   const RemoteServer& server_;
   RequestSpec spec_;
+  std::string target_;
   PictureWriter writer_;
 };
 
-// Shows the progress of a job until it ends, and returns it. Ctrl-C cancels it on the server.
+// Shows the progress of a job until it ends, and returns it. Ctrl-C cancels it on the server. Waits for a server that restarts.
 Json watch_job(Invocation& run, const RemoteServer& server, const std::string& id) {
   ProgressDisplay display(run.console);
+  Json job;
   try {
-    server.follow(job_path(id, "/events"), [&](const std::string& name, const Json& data) {
-      if (name == "progress") display.at(phase_named(data.value("phase", "")), data.value("step", 0), data.value("steps", 0));
-      return name != "job.completed" && name != "job.failed" && name != "job.cancelled";
-    });
+    job = server.ask("GET", job_path(id));
+    // The events may end before the job: the server closes the stream of a client that is too slow, and at its own end.
+    for (ServerPatience patience; !is_final_job(job);) {
+      try {
+        server.follow(job_path(id, "/events"), [&](const std::string& name, const Json& data) {
+          if (name == "progress") display.at(phase_named(data.value("phase", "")), data.value("step", 0), data.value("steps", 0));
+          return name != "job.completed" && name != "job.failed" && name != "job.cancelled";
+        });
+        job = server.ask("GET", job_path(id));
+        patience.answered();
+        if (is_final_job(job)) break;
+      } catch (const Error& e) {
+        if (!patience.lasts(e)) throw;
+      }
+      patience.wait();
+    }
   } catch (const Error& e) {
     display.finish();
     if (e.code() == ErrorCode::Cancelled && interrupt_signal() != 0) {
@@ -89,7 +122,7 @@ Json watch_job(Invocation& run, const RemoteServer& server, const std::string& i
     throw;
   }
   display.finish();
-  return server.ask("GET", job_path(id));
+  return job;
 }
 
 void refuse_unfinished(const Json& job) {
@@ -107,6 +140,7 @@ int run_remote(Invocation& run, const char* kind) {
   ResultFiles files(run, server);
   const auto prompts = read_prompts(run, false);
   check(prompts.size() == 1, "client sends one prompt at a time");
+  check(prompts.front().settings.empty(), "client takes no options from a prompt file; put them on the command line");
   RequestSpec spec = run.spec();
   spec.prompt = prompts.front().prompt;
   std::vector<std::string> left_out;
@@ -168,8 +202,8 @@ int run_remote_jobs(Invocation& run) {
   return 0;
 }
 
-std::vector<OptionGroup> client_generate_options() { return with_server_options(generate_options()); }
-std::vector<OptionGroup> client_inpaint_options() { return with_server_options(inpaint_options()); }
+std::vector<OptionGroup> client_generate_options() { return with_server_options(without_local_options(generate_options())); }
+std::vector<OptionGroup> client_inpaint_options() { return with_server_options(without_local_options(inpaint_options())); }
 
 }  // namespace
 

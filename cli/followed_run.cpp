@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <thread>
-
 #include "base/text.h"
 #include "cli/training_display.h"
 #include "cli/user_input.h"
@@ -13,22 +10,7 @@ namespace flux2 {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kPatience = std::chrono::seconds(120);  // with a server that does not answer: it may be starting
-constexpr auto kRetryEvery = std::chrono::seconds(1);
-
 bool has_ended(const Json& run) { return run["state"] == "completed" || run["state"] == "failed" || run["state"] == "stopped"; }
-
-bool is_final(const Json& job) { return job["state"] == "completed" || job["state"] == "failed" || job["state"] == "cancelled"; }
-
-void wait_a_moment() {
-  const auto end = Clock::now() + kRetryEvery;
-  while (Clock::now() < end) {
-    if (interrupt_signal() != 0) fail(ErrorCode::Cancelled, "stopped by signal {}", interrupt_signal());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
 
 // Shows the events of a run's job.
 class RunEvents {
@@ -99,14 +81,12 @@ Json find_run(const RemoteServer& server, const std::string& id_or_name) {
 FollowedRun follow_run(Invocation& run, const RemoteServer& server, const Json& started) {
   RunEvents events(run.console);
   FollowedRun followed{.run = started};
-  auto answered = Clock::now();
-  bool told = false;
+  ServerPatience patience;
   try {
     for (;;) {
       try {
         followed.run = server.ask("GET", run_path(started));
-        answered = Clock::now();
-        told = false;
+        patience.answered();
         events.know(followed.run);
         if (has_ended(followed.run)) break;
         if (followed.run["job_id"].is_string()) {
@@ -114,13 +94,13 @@ FollowedRun follow_run(Invocation& run, const RemoteServer& server, const Json& 
           server.follow(job + "/events", [&](const std::string& name, const Json& data) { return events.take(name, data); });
           followed.run = server.ask("GET", run_path(started));
           // A run that makes way for images is paused too, but its job goes on.
-          if (has_ended(followed.run) || (followed.run["state"] == "paused" && is_final(server.ask("GET", job)))) break;
+          if (has_ended(followed.run) || (followed.run["state"] == "paused" && is_final_job(server.ask("GET", job)))) break;
         }
       } catch (const Error& e) {
-        if (e.code() != ErrorCode::Network || Clock::now() - answered > kPatience) throw;
-        if (!std::exchange(told, true)) events.tell("the server does not answer; trying again …");
+        if (!patience.lasts(e)) throw;
+        if (patience.is_new()) events.tell("the server does not answer; trying again …");
       }
-      wait_a_moment();
+      patience.wait();
     }
   } catch (const Error& e) {
     if (e.code() != ErrorCode::Cancelled || interrupt_signal() == 0) throw;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -16,6 +17,8 @@ namespace {
 constexpr double kAnswerSeconds = 60;
 constexpr double kQuietSeconds = 60;  // an event stream sends a comment every 15 s
 constexpr std::string_view kBoundary = "flux2-7d1f0c52b9a84e36a1c9";
+
+constexpr auto kRetryEvery = std::chrono::seconds(1);
 
 struct StreamDone {};
 
@@ -128,6 +131,23 @@ void RemoteServer::refuse_failure(const HttpAnswer& answer) const {
       answer.status == 400 || answer.status == 404 || answer.status == 409 ? ErrorCode::InvalidArgument : ErrorCode::Network;
   if (answer.status == 401) hint = "set --api-key";
   throw Error(code, "the server refused: " + message, Hint(hint));
+}
+
+bool is_final_job(const Json& job) {
+  return job["state"] == "completed" || job["state"] == "failed" || job["state"] == "cancelled";
+}
+
+bool ServerPatience::lasts(const Error& e) {
+  if (failures_++ == 0) failed_ = Clock::now();
+  return e.code() == ErrorCode::Network && Clock::now() - failed_ <= at_most_;
+}
+
+void ServerPatience::wait() const {
+  const auto end = Clock::now() + kRetryEvery;
+  while (Clock::now() < end) {
+    if (interrupt_signal() != 0) fail(ErrorCode::Cancelled, "stopped by signal {}", interrupt_signal());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 }  // namespace flux2

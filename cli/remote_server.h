@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -31,6 +32,27 @@ class RemoteServer {
 
   HttpClient client_;
   std::string url_, key_;
+};
+
+bool is_final_job(const Json& job);  // completed, failed or cancelled
+
+// With a server that does not answer for a while: it may be starting again. The time counts from the first failure, however long
+// ago the server answered: one request may follow its events for hours.
+class ServerPatience {
+ public:
+  explicit ServerPatience(std::chrono::milliseconds at_most = std::chrono::seconds(120)) : at_most_(at_most) {}
+
+  void answered() { failures_ = 0; }
+  bool lasts(const Error& e);                     // whether to ask again after this failure
+  bool is_new() const { return failures_ == 1; }  // the first failure since the last answer
+  void wait() const;                              // a second. Ctrl-C ends it with Cancelled
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::chrono::milliseconds at_most_;
+  Clock::time_point failed_;  // the first of them
+  int failures_ = 0;
 };
 
 }  // namespace flux2

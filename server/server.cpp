@@ -308,6 +308,7 @@ Admission Server::Parts::admit(ServerRequest& head) {
     }
     head.captured = match.captured;
     admission.body_limit = match.route->body_limit;
+    admission.form_limit = match.route->form_limit;
   } catch (...) {
     admission.refusal = error_response(family, http_error_of(std::current_exception()), head.id);
   }
@@ -408,6 +409,7 @@ void Server::stop() {
   p.worker.stop();  // first, so that clients that wait learn of the end
   p.watcher.stop();
   if (p.listener) p.listener->stop(kGrace);
+  p.queue.stop();  // after the clients, which cancel their jobs when they leave
   if (p.keep_alive_thread.joinable()) p.keep_alive_thread.join();
 }
 

@@ -34,7 +34,7 @@ void end_leases_of_the_dead(JobStore& store, int64_t now) {
   constexpr int64_t kLongAgo = 3'600'000;
   for (const char* state : {"running", "cancelling"})
     for (const Job& job : store.list({.state = state, .kind = {}, .project = {}, .before = {}, .limit = 1000}))
-      if (has_ended(job.worker)) store.renew(job.worker, now - kLongAgo);
+      if (has_ended(job.worker)) store.renew(job.worker, {job.id}, now - kLongAgo);
 }
 
 }  // namespace flux2

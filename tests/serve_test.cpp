@@ -15,6 +15,7 @@
 #include "image/write_image.h"
 #include "net/http.h"
 #include "server/store/test_postgres.h"
+#include "tests/support/http_server.h"
 #include "tests/support/random_image_prompt.h"
 #include "tests/support/served.h"
 
@@ -156,6 +157,15 @@ TEST_F(Serve, ImagePromptsAreThoseOfTheCommandLine) {
   const HttpAnswer refused = send("POST", "/api/v1/jobs", request);
   EXPECT_EQ(refused.status, 400) << refused.body;
   EXPECT_THAT(refused.body, testing::HasSubstr("needs an image-prompt adapter"));
+}
+
+TEST_F(Serve, PlansCountTheExtraPasses) {
+  serve();
+  Json request = {{"prompt", "a circle"}, {"width", 64}, {"height", 64}, {"steps", 2}};
+  const auto seconds = [&] { return ask("POST", "/api/v1/plan", request)["total_seconds"].get<double>(); };
+  const double plain = seconds();
+  request["hires"] = 4;
+  EXPECT_GT(seconds(), 3 * plain) << "16 times the pixels";
 }
 
 TEST_F(Serve, MergesRequestsAndGivesEachItsOwnImage) {
@@ -329,6 +339,53 @@ TEST_F(Serve, RefusesWhatCannotFitIntoMemory) {
   }
   EXPECT_EQ(send("POST", "/v1/images/generations", {{"prompt", "x"}, {"size", "2048x2048"}}).status, 400);
   EXPECT_EQ(wait_for(ask("POST", "/api/v1/jobs", small_job(1))["id"])["state"], "completed");
+}
+
+TEST_F(Serve, TheClientNamesImagesByTheirFormat) {
+  serve();
+  Json job = small_job(1);
+  job["output_format"] = "jpg";
+  const std::string id = ask("POST", "/api/v1/jobs", job)["id"];
+  const Finished watched = run(start({"client", "watch", id, "--url", url_, "-o", "got/", "-q"}));
+  ASSERT_EQ(watched.status, 0) << watched.err;
+  EXPECT_EQ(watched.out, "got/00001-1.jpg\n");
+  const Finished wrong = run(start({"client", "watch", id, "--url", url_, "-o", "fox.png", "-q"}));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("the images of the job are jpg files: end the name fox.png with .jpg"));
+  EXPECT_FALSE(fs::exists(folder_ / "fox.png"));
+}
+
+// A server closes the events of a client that is too slow, and all of them when it restarts.
+TEST_F(Serve, TheClientWaitsForAJobWhoseEventsEnd) {
+  const std::string image = "P6\n1 1\n255\nabc";
+  int looks = 0;
+  const HttpServer server([&](const ServedRequest& request) -> Reply {
+    if (request.target.ends_with("/events"))
+      return {.headers = {{"content-type", "text/event-stream"}}, .body = ": keep-alive\n\n"};
+    if (request.target.ends_with("/images/0")) return {.body = image};
+    if (++looks == 2) return {.status = 503, .body = R"({"error":{"message":"the server is stopping"}})"};
+    Json job = {
+        {"id", "job_1"}, {"state", looks < 3 ? "running" : "completed"}, {"error", nullptr}, {"request", {{"prompt", "x"}}}};
+    job["images"] = Json::array({{{"url", "/images/0"}, {"seed", 1}, {"width", 1}, {"height", 1}}});
+    return {.body = job.dump()};
+  });
+  const Finished watched = run(start({"client", "watch", "job_1", "--url", server.url(), "-o", "one.ppm", "-q"}));
+  EXPECT_EQ(watched.status, 0) << watched.err;
+  EXPECT_EQ(looks, 3);
+  EXPECT_TRUE(fs::exists(folder_ / "one.ppm"));
+}
+
+// They were accepted, and nothing happened.
+TEST_F(Serve, TheClientRefusesWhatOnlyTheLocalCommandDoes) {
+  for (const char* option : {"--dry-run", "--repeat=2", "--sidecar", "--preview-file=p.png", "--show", "--from=a.png",
+                             "--save-merged=m.safetensors", "--output-type=latent"}) {
+    const Finished refused = run(start({"client", "generate", "a fox", option}));
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_THAT(refused.err, HasSubstr("unknown option")) << option;
+  }
+  write("prompts.txt", "a fox --s 3\n");
+  EXPECT_THAT(run(start({"client", "generate", "--prompt-file", "prompts.txt"})).err,
+              HasSubstr("client takes no options from a prompt file"));
 }
 
 TEST_F(Serve, MistakesGetAClearAnswer) {

@@ -30,8 +30,9 @@ std::string kind_of(const Json& request);
 // Checks a native request, looks for its model and adapters, and submits it.
 JobStore::Inserted submit_native(const Json& request, const ServerRequest& from, ApiContext& api);
 
-// The same for an image that belongs to something of the studio: `link` is kept in the resolution of the request.
+// The same for an image that belongs to something of the studio: `link` is kept in the resolution of the request. `one_of` tells
+// the jobs of one HTTP request apart: it becomes part of their idempotency keys.
 JobStore::Inserted submit_for_studio(const Json& request, const std::string& kind, const Json& link, const ServerRequest& from,
-                                     ApiContext& api);
+                                     ApiContext& api, const std::string& one_of = {});
 
 }  // namespace flux2

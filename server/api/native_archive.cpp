@@ -81,7 +81,7 @@ void add_archive_routes(Router& router, ApiContext& api) {
               .pattern = "/api/v1/projects/import",
               .handler = answering([&api](const ServerRequest& request) { return import_project(request, api); }),
               .scope = Scope::Generate,
-              .body_limit = kLargestArchive,
+              .form_limit = kLargestArchive,
               .summary = "make a new project from an exported archive, the part \"file\" of a form",
               .form = R"({"type":"object","required":["file"],"properties":{"file":{"type":"string","format":"binary"}}})"});
 }

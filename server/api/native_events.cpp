@@ -26,7 +26,21 @@ class Listening : public std::enable_shared_from_this<Listening> {
   Listening(EventStream stream, ApiContext& api, std::string job, bool inline_previews)
       : stream_(std::move(stream)), api_(api), job_(std::move(job)), inline_previews_(inline_previews) {}
 
+  // If the store fails, nothing would ever be sent: the stream is closed, and the client comes back.
   void begin(std::optional<int64_t> last_seen) {
+    try {
+      open(last_seen);
+    } catch (...) {
+      end();
+      stream_.close();
+      throw;
+    }
+  }
+
+ private:
+  using Batch = std::shared_ptr<const EventBatch>;
+
+  void open(std::optional<int64_t> last_seen) {
     JobStore& store = api_.queue.store();
     Events& events = api_.queue.events();
     if (in_batches()) handle_ = events.batches().listen([self = shared_from_this()](const auto& batch) { self->take(batch); });
@@ -44,9 +58,6 @@ class Listening : public std::enable_shared_from_this<Listening> {
     for (const Batch& batch : waiting_) pass_on(batch);
     waiting_ = {};
   }
-
- private:
-  using Batch = std::shared_ptr<const EventBatch>;
 
   bool in_batches() const { return job_.empty() && !inline_previews_; }
 
@@ -117,6 +128,7 @@ class Listening : public std::enable_shared_from_this<Listening> {
     else api_.queue.events().leave(handle_);
     const std::lock_guard lock(mutex_);
     ended_ = true;
+    waiting_ = {};
   }
 
   EventStream stream_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/adapters.h"
+#include "app/extra_passes.h"
 #include "app/presets.h"
 #include "app/prompt_rewriting.h"
 #include "app/registry_access.h"
@@ -192,7 +193,8 @@ Json suggestions(const PreparedRun& run, const AppContext& context) {
     try {
       EngineOptions options = engine_options(spec, context);
       options.adapters = run.requests.front().adapters;
-      const Forecast f = forecast(Engine(options), run.model, run.requests.front().request);
+      const ResolvedRequest& first = run.requests.front();
+      const Forecast f = forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes));
       if (f.fits()) list.push_back({{"set", {{"quant", quant}}}, {"peak_device", f.peak()}});
     } catch (const Error&) {  // not possible on this device
     }
@@ -213,7 +215,7 @@ HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings&
   const ResolvedRequest& first = run.requests.front();
   EngineOptions options = engine_options(first.spec, api.app);
   options.adapters = first.adapters;
-  const Forecast f = forecast(Engine(options), run.model, first.request);
+  const Forecast f = forecast_of_all_passes(Engine(options), run.model, first.request, first.passes);
   Json json = plan_json(f, first.request);
   json["notes"] = warnings;
   if (!f.fits()) {

@@ -9,6 +9,7 @@
 #include "server/api/native.h"
 #include "server/api/service_mask.h"
 #include "server/api/studio.h"
+#include "server/api/studio_json.h"
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_request.h"
@@ -22,6 +23,9 @@
 namespace flux2 {
 
 namespace {
+
+constexpr int kMostCancelled = 10000;  // at a time
+constexpr size_t kLongestId = 64;
 
 HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
   JobFilter filter;
@@ -47,34 +51,63 @@ HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
   return HttpResponse::json({{"items", items}, {"next", next}, {"total", nullptr}});
 }
 
+// Downloads, conversions and training begin with routes for managers, and so only managers end or repeat them.
+bool may_change(const ServerRequest& request, const Job& job) {
+  return request.caller.scope >= Scope::Manage || (job.lane == "gpu" && job.kind != "train");
+}
+
+void check_may_change(const ServerRequest& request, const Job& job) {
+  if (!may_change(request, job)) throw HttpError(403, "forbidden", "The key does not allow this request.");
+}
+
 HttpResponse cancel_job(const ServerRequest& request, ApiContext& api) {
   const Job job = job_of(request, api);
+  check_may_change(request, job);
   if (job.is_final()) throw HttpError(409, "already_final", "the job is already " + job.state);
   const auto after = api.queue.cancel(job.id);
   if (!after) throw HttpError(404, "not_found", "job not found");
   return HttpResponse::json(job_to_json(*after, api.queue.store()), after->is_final() ? 200 : 202);
 }
 
+// Those that wait or run, of one project if it is given.
+std::vector<Job> jobs_to_cancel(const std::optional<std::string>& project, ApiContext& api) {
+  JobFilter filter;
+  filter.project = project.value_or("");
+  filter.default_project = project == "";
+  filter.limit = kMostCancelled;
+  std::vector<Job> jobs;
+  for (const char* state : {"queued", "running"}) {
+    filter.state = state;
+    for (Job& job : api.queue.store().list(filter)) jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
 HttpResponse cancel_jobs(const ServerRequest& request, ApiContext& api) {
   const Json body = json_body(request, api.app);
-  std::vector<std::string> ids;
-  if (body.contains("ids") && body["ids"].is_array()) {
-    for (const Json& id : body["ids"]) {
-      const std::string bare = id.is_string() ? id_without_prefix(id.get<std::string>(), "job_") : "";
-      if (bare.empty()) throw HttpError(400, "invalid_request", "ids must be a list of job ids", "ids");
-      ids.push_back(bare);
-    }
-  } else if (body.value("all", Json(false)) == true) {
-    for (const char* state : {"queued", "running"})
-      for (const Job& job : api.queue.store().list({.state = state, .kind = {}, .project = {}, .before = {}, .limit = 10000}))
-        ids.push_back(job.id);
-  } else {
-    throw HttpError(400, "invalid_request", "name the jobs with ids, or use \"all\": true");
+  BodyMembers members(body, {"ids", "project", "all"});
+  const auto ids = members.texts("ids", kMostCancelled, kLongestId);
+  const auto project = members.text("project", kLongestId);
+  const bool all = members.flag("all").value_or(false);
+  const auto project_id = project ? project_id_in(*project) : std::nullopt;
+  if (project && !project_id) members.wrong("project", "must be the id of a project, or default");
+  if (ids.has_value() + project.has_value() + all != 1)
+    members.wrong("ids", R"(name the jobs with one of ids, project and "all": true)");
+  std::vector<Job> jobs;
+  for (const std::string& id : ids.value_or(std::vector<std::string>())) {
+    const std::string bare = id_without_prefix(id, "job_");
+    if (bare.empty()) members.wrong("ids", "must be a list of job ids");
+    else if (auto job = api.queue.store().get(bare)) jobs.push_back(std::move(*job));
+  }
+  members.check_all();
+  for (const Job& job : jobs) check_may_change(request, job);
+  if (!ids) {
+    jobs = jobs_to_cancel(project_id, api);
+    std::erase_if(jobs, [&](const Job& job) { return !may_change(request, job); });
   }
   Json cancelled = Json::array();
-  for (const std::string& id : ids)
-    if (const auto job = api.queue.store().get(id); job && !job->is_final() && api.queue.cancel(id))
-      cancelled.push_back("job_" + id);
+  for (const Job& job : jobs)
+    if (!job.is_final() && api.queue.cancel(job.id)) cancelled.push_back("job_" + job.id);
   return HttpResponse::json({{"cancelled", cancelled}});
 }
 
@@ -92,6 +125,7 @@ HttpResponse change_job(const ServerRequest& request, ApiContext& api) {
 
 HttpResponse delete_job(const ServerRequest& request, ApiContext& api) {
   const Job job = job_of(request, api);
+  check_may_change(request, job);
   if (!api.queue.store().remove(job.id)) throw HttpError(409, "not_final", "the job is " + job.state + "; cancel it first");
   return HttpResponse::empty(204);
 }
@@ -202,7 +236,8 @@ std::string kind_of(const Json& request) {
 namespace {
 
 JobStore::Inserted submit_checked(const Json& checked, const Json& sent, const std::string& kind,
-                                  const std::vector<std::string>& warnings, const ServerRequest& from, ApiContext& api) {
+                                  const std::vector<std::string>& warnings, const ServerRequest& from, ApiContext& api,
+                                  const std::string& one_of = {}) {
   // A model that does not exist is refused now, not when it is the turn.
   const std::string model = api.models.find(checked.value("model", std::string())).id;
   settings_of_job(checked, api.queue.assets(), api.app);  // and so are adapters
@@ -211,6 +246,7 @@ JobStore::Inserted submit_checked(const Json& checked, const Json& sent, const s
   submission.model_key = model;
   submission.kind = kind;
   submission.idempotency_key = std::string(from.header("idempotency-key"));
+  if (!submission.idempotency_key.empty() && !one_of.empty()) submission.idempotency_key += "/" + one_of;
   submission.client_ref = checked.value("client_ref", std::string());
   submission.priority = checked.value("priority", 0);
   submission.sent = sent.dump();
@@ -230,23 +266,25 @@ JobStore::Inserted submit_native(const Json& request, const ServerRequest& from,
 }
 
 JobStore::Inserted submit_for_studio(const Json& request, const std::string& kind, const Json& link, const ServerRequest& from,
-                                     ApiContext& api) {
+                                     ApiContext& api, const std::string& one_of) {
   std::vector<std::string> warnings;
   Json checked = check_job_request(request, "generate", api.queue.assets(), api.app, warnings);
   if (!checked.contains(kResolution)) checked[kResolution] = {{"sent_prompt", checked["prompt"]}};
   for (const auto& [name, value] : link.items()) checked[kResolution][name] = value;
-  return submit_checked(checked, {{"request", request}, {"link", link}}, kind, warnings, from, api);
+  return submit_checked(checked, {{"request", request}, {"link", link}}, kind, warnings, from, api, one_of);
 }
 
 void add_job_routes(Router& router, ApiContext& api) {
   const auto add = [&](const char* method, const char* pattern, const char* summary,
-                       HttpResponse (*answer)(const ServerRequest&, ApiContext&), uint64_t body = 1 << 20) {
+                       HttpResponse (*answer)(const ServerRequest&, ApiContext&), uint64_t body_limit = 1 << 20,
+                       const char* body = "") {
     router.add({.method = method,
                 .pattern = pattern,
                 .handler = answering([answer, &api](const ServerRequest& request) { return answer(request, api); }),
                 .scope = Scope::Generate,
-                .body_limit = body,
-                .summary = summary});
+                .body_limit = body_limit,
+                .summary = summary,
+                .body = body});
   };
   add(
       "POST", "/api/v1/jobs", "submit a job",
@@ -258,7 +296,9 @@ void add_job_routes(Router& router, ApiContext& api) {
       },
       kImageBody);
   add("GET", "/api/v1/jobs", "list jobs, newest first", list_jobs);
-  add("POST", "/api/v1/jobs/cancel", "cancel several jobs", cancel_jobs);
+  add("POST", "/api/v1/jobs/cancel", "cancel several jobs: those of ids, of a project, or all", cancel_jobs, 1 << 20,
+      R"({"type":"object","additionalProperties":false,"properties":{"ids":{"type":["array","null"],"items":{"type":"string"}},
+          "project":{"type":["string","null"]},"all":{"type":["boolean","null"]}}})");
   add("GET", "/api/v1/jobs/{id}", "one job", [](const ServerRequest& request, ApiContext& a) {
     return HttpResponse::json(job_to_json(job_of(request, a), a.queue.store()));
   });
@@ -267,7 +307,9 @@ void add_job_routes(Router& router, ApiContext& api) {
   add("POST", "/api/v1/jobs/{id}/cancel", "cancel a job", cancel_job);
   add("POST", "/api/v1/jobs/{id}/retry", "submit the same request again, with the same seed",
       [](const ServerRequest& request, ApiContext& a) {
-        return HttpResponse::json(job_to_json(a.queue.retry(job_of(request, a).id), a.queue.store()), 202);
+        const Job job = job_of(request, a);
+        check_may_change(request, job);
+        return HttpResponse::json(job_to_json(a.queue.retry(job.id, request.caller), a.queue.store()), 202);
       });
   add("GET", "/api/v1/jobs/{id}/preview", "the newest preview", preview_of_job);
   add("GET", "/api/v1/jobs/{id}/images/{n}", "result image n; thumb=1 for a small one", image_of_job);

@@ -1,13 +1,23 @@
 #include "server/api/native.h"
 #include "server/api/test_api.h"
 #include "server/store/asset_catalog.h"
+#include "server/store/sqlite_sql.h"
 
 namespace flux2 {
 namespace {
 
 class NativeJobs : public ApiTest {
  protected:
-  NativeJobs() { add_job_routes(router_, api_); }
+  NativeJobs() {
+    add_job_routes(router_, api_);
+    add_event_routes(router_, api_);
+  }
+
+  std::string queued(const std::string& lane = "gpu", const std::string& kind = "generate", const std::string& project = {}) {
+    const Json request = {{"kind", kind}, {"prompt", "a fox"}};
+    return queue_.submit({.request = request, .kind = kind, .project = project, .lane = lane}).job.id;
+  }
+  std::string state_of(const std::string& id) { return store_->get(id)->state; }
 
   // A finished job with one image, which is the same for every job. The address of the image.
   std::string image_of_new_job() {
@@ -47,6 +57,59 @@ TEST_F(NativeJobs, AMissingLoraSaysNothingAboutFolders) {
   const Json error = body_of(*peer)["error"];
   EXPECT_EQ(error["message"], "loras: no LoRA is called ink");
   EXPECT_EQ(error["hint"], "GET /api/v1/loras lists the names");
+}
+
+TEST_F(NativeJobs, SeveralJobsAreCancelled) {
+  const std::string project = new_id();
+  const std::string one = queued(), two = queued(), three = queued("gpu", "generate", project), four = queued();
+  const auto cancelled = [&](const Json& body) { return body_of(*post("/api/v1/jobs/cancel", body))["cancelled"]; };
+  EXPECT_EQ(cancelled({{"ids", {"job_" + one, "job_" + new_id()}}}), Json({"job_" + one}));
+  EXPECT_EQ(cancelled({{"project", "prj_" + project}}), Json({"job_" + three}));
+  EXPECT_EQ(state_of(two), "queued");
+  for (const Json& wrong :
+       {Json::object(), Json{{"all", false}}, Json{{"al", true}}, Json{{"all", true}, {"force", true}}, Json{{"ids", {"x"}}},
+        Json{{"ids", "job_" + two}}, Json{{"project", 1}}, Json{{"project", "x"}}, Json{{"all", true}, {"project", "default"}}})
+    EXPECT_EQ(status_of(*post("/api/v1/jobs/cancel", wrong)), 400) << wrong;
+  EXPECT_EQ(state_of(two), "queued");
+  EXPECT_EQ(cancelled({{"project", "default"}}).size(), 2u);
+  EXPECT_EQ(state_of(four), "cancelled");
+  EXPECT_EQ(cancelled({{"all", true}}), Json::array());
+}
+
+TEST_F(NativeJobs, AKeyForImagesDoesNotTouchJobsOfManagers) {
+  const std::string image = queued(), download = queued("net", "download"), training = queued("gpu", "train");
+  const auto status = [&](Scope scope, const std::string& method, const std::string& path, const std::string& body = "{}") {
+    ServerRequest request{.method = method, .path = "/api/v1/jobs/" + path};
+    request.body = body;
+    request.caller = {.key = "k", .name = "", .limits = {}, .scope = scope};
+    return status_of(*ask(std::move(request)));
+  };
+  for (const std::string& id : {download, training}) {
+    EXPECT_EQ(status(Scope::Generate, "POST", "job_" + id + "/cancel"), 403);
+    EXPECT_EQ(status(Scope::Generate, "DELETE", "job_" + id), 403);
+    EXPECT_EQ(status(Scope::Generate, "POST", "job_" + id + "/retry"), 403);
+    EXPECT_EQ(status(Scope::Generate, "POST", "cancel", Json{{"ids", {"job_" + image, "job_" + id}}}.dump()), 403);
+  }
+  EXPECT_EQ(state_of(image), "queued") << "all or none";
+  EXPECT_EQ(status(Scope::Generate, "POST", "cancel", R"({"all":true})"), 200);
+  EXPECT_EQ(state_of(image), "cancelled");
+  EXPECT_EQ(state_of(download), "queued");
+  EXPECT_EQ(state_of(training), "queued");
+  EXPECT_EQ(status(Scope::Generate, "POST", "job_" + image + "/retry"), 202);
+  EXPECT_EQ(status(Scope::Manage, "POST", "job_" + download + "/cancel"), 200);
+  EXPECT_EQ(status(Scope::Manage, "POST", "job_" + download + "/retry"), 202);
+  EXPECT_EQ(status(Scope::Manage, "DELETE", "job_" + download), 204);
+}
+
+TEST_F(NativeJobs, AnEventStreamThatCannotBeginIsClosed) {
+  const std::string id = queued();
+  open_sqlite(folder_ / "flux2.db")->writing([](SqlConnection& sql) { sql.run("ALTER TABLE events RENAME TO gone"); });
+  for (const std::string& path : {std::string("/api/v1/events"), "/api/v1/jobs/job_" + id + "/events"}) {
+    const auto peer = get(path);
+    ASSERT_TRUE(peer->channel);
+    EXPECT_TRUE(peer->channel->closed) << path;
+    EXPECT_FALSE(events_.anybody_listens()) << path;
+  }
 }
 
 TEST_F(NativeJobs, ARunningJobKeepsItsImages) {

@@ -191,7 +191,7 @@ HttpResponse match_shots(const ServerRequest& request, ApiContext& api) {
   for (Shot& shot : shot_store(api).list(project.id)) {
     const auto scene = shot.scene.empty() ? std::nullopt : shot_store(api).scene(shot.scene);
     shot.matched = matched_rows(match_elements(shot, scene ? scene->name : "", elements));
-    shot_store(api).save(shot);
+    shot_store(api).set_matched(shot.id, shot.matched);
     items.push_back(shot_json(shot, api));
   }
   return HttpResponse::json({{"items", items}, {"next", nullptr}, {"total", items.size()}});
@@ -228,9 +228,9 @@ Json request_of_shot(const Shot& shot, const std::string& prompt, const std::vec
   return job;
 }
 
-JobStore::Inserted submit_shot(const Shot& shot, const Json& job, const Json& link, const ServerRequest& request,
-                               ApiContext& api) {
-  auto inserted = submit_for_studio(job, "shot", link, request, api);
+JobStore::Inserted submit_shot(const Shot& shot, const Json& job, const Json& link, const ServerRequest& request, ApiContext& api,
+                               const std::string& one_of = {}) {
+  auto inserted = submit_for_studio(job, "shot", link, request, api, one_of);
   shot_store(api).set_last_job(shot.id, inserted.job.id);
   api.queue.events().publish("shot.updated", shot_json(shot_named("sht_" + shot.id, api), api));
   return inserted;
@@ -295,7 +295,7 @@ HttpResponse make_thumbnails(const ServerRequest& request, ApiContext& api) {
     Json job = request_of_shot(shot, thumbnail_prompt(shot), elements_of_shot(shot, api));
     job["width"] = width, job["height"] = height;
     if (!job.contains("seed")) job["seed"] = kThumbSeed;
-    jobs.push_back("job_" + submit_shot(shot, job, {{"shot", shot.id}, {"thumbnail", true}}, request, api).job.id);
+    jobs.push_back("job_" + submit_shot(shot, job, {{"shot", shot.id}, {"thumbnail", true}}, request, api, shot.id).job.id);
   }
   return HttpResponse::json({{"jobs", jobs}, {"skipped", skipped}}, jobs.empty() ? 200 : 202);
 }

@@ -88,6 +88,20 @@ TEST_F(NativeShotsTest, ThumbnailsAreQueuedOnce) {
   send("POST", "/api/v1/shots/thumbnails", {{"ids", Json::array()}}, 400);
 }
 
+TEST_F(NativeShotsTest, AKeyStandsForAllThumbnailsOfARequest) {
+  const Json a = shot({{"action", "Ann runs"}}), b = shot({{"action", "Bob sits"}});
+  const auto ask_for_both = [&] {
+    ServerRequest request{.method = "POST", .path = "/api/v1/shots/thumbnails"};
+    request.headers = {{"content-type", "application/json"}, {"idempotency-key", "once"}};
+    request.body = Json{{"ids", {a["id"], b["id"]}}}.dump();
+    return body_of(*ask(std::move(request)));
+  };
+  const Json first = ask_for_both();
+  ASSERT_EQ(first["jobs"].size(), 2u) << first.dump();
+  EXPECT_NE(first["jobs"][0], first["jobs"][1]);
+  EXPECT_EQ(ask_for_both(), first);
+}
+
 TEST_F(NativeShotsTest, AProjectGoesThroughAnArchive) {
   if (!zip_reader_available()) GTEST_SKIP() << "built without libzip";
   const std::string image = asset_in(generated({{"prompt", "a fox"}, {"project_id", book_}}));
@@ -116,6 +130,9 @@ TEST_F(NativeShotsTest, AProjectGoesThroughAnArchive) {
   EXPECT_EQ(body_of(*upload(bytes.substr(0, bytes.size() / 2)))["error"]["code"], "invalid_archive");
   EXPECT_EQ(status_of(*post_form("/api/v1/projects/import", {})), 400);
   send("POST", "/api/v1/projects/import", Json::object(), 415);
+  const Route& import = *router_.find("POST", "/api/v1/projects/import").route;
+  EXPECT_EQ(import.form_limit, uint64_t{16} << 30);
+  EXPECT_EQ(import.body_limit, 1u << 20) << "any other body is held in memory";
   EXPECT_EQ(send("GET", "/api/v1/projects")["total"], 3);
   EXPECT_TRUE(openapi_document(router_)["paths"]["/api/v1/projects/{id}/export"]["get"]["responses"]["2XX"]["content"].contains(
       "application/zip"));

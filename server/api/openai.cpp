@@ -248,12 +248,13 @@ void add_openai_routes(Router& router, ApiContext& api) {
   router.add({.method = "POST",
               .pattern = "/v1/images/edits",
               .handler = [&api, pulse](const Exchange& exchange) { edit_openai(api, pulse, exchange); },
-              .body_limit = kOpenAiFormBody,
+              .body_limit = kOpenAiJsonBody,
+              .form_limit = kOpenAiFormBody,
               .summary = "Edit images, or the masked part of one"});
   router.add({.method = "POST",
               .pattern = "/v1/images/variations",
               .handler = [&api, pulse](const Exchange& exchange) { vary_openai(api, pulse, exchange); },
-              .body_limit = kOpenAiFormBody,
+              .form_limit = kOpenAiFormBody,
               .summary = "Make variations of an image"});
   // The name contains the random id of the job, as a signed address does: who has it may read the file without a key.
   router.add({.method = "GET",

@@ -117,7 +117,7 @@ void OpenAiStream::begin(const Job& job, const EventStream& stream) {
         const std::lock_guard lock(alive->mutex_);
         if (alive->finished_) return;
       }
-      queue.cancel(id);
+      queue.cancel_soon(id);
     });
   // The queue keeps the stream alive until the job is final.
   api_.queue.when_finished(job.id, [self = shared_from_this()](const Job& final) { self->finish(final); });

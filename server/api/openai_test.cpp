@@ -5,6 +5,7 @@
 #include "base/base64.h"
 #include "image/read_image.h"
 #include "server/api/test_api.h"
+#include "server/store/sqlite_sql.h"
 
 namespace flux2 {
 namespace {
@@ -53,7 +54,27 @@ TEST_F(OpenAiRoutes, AClientThatLeavesCancelsItsJob) {
   const auto peer = post("/v1/images/generations", {{"prompt", "a cat"}});
   ASSERT_TRUE(peer->disconnect);
   peer->disconnect();
-  EXPECT_EQ(store_->counts("gpu").queued, 0);
+  EXPECT_TRUE(eventually([&] { return store_->counts("gpu").queued == 0; }));
+}
+
+// It is told on an I/O thread, which carries many connections.
+TEST_F(OpenAiRoutes, AClientThatLeavesWaitsForNoDatabase) {
+  const auto peer = post("/v1/images/generations", {{"prompt", "a cat"}});
+  ASSERT_TRUE(peer->disconnect);
+  open_sqlite(folder_ / "flux2.db")->writing([&](SqlConnection& sql) {
+    sql.run("UPDATE settings SET value = value");  // nobody else may write now
+    const auto began = std::chrono::steady_clock::now();
+    peer->disconnect();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
+  });
+  EXPECT_TRUE(eventually([&] { return store_->counts("gpu").queued == 0; }));
+}
+
+TEST_F(OpenAiRoutes, OnlyFormsMayBeLargerThanMemoryAllows) {
+  const auto route = [&](const char* path) { return *router_.find("POST", path).route; };
+  EXPECT_EQ(route("/v1/images/edits").body_limit, 64u << 20) << "JSON with images";
+  EXPECT_EQ(route("/v1/images/edits").form_limit, 800u << 20);
+  EXPECT_EQ(route("/v1/images/variations").body_limit, 1u << 20);
 }
 
 TEST_F(OpenAiRoutes, UrlsServeTheImage) {
@@ -203,7 +224,7 @@ TEST_F(OpenAiRoutes, ClosingAStreamCancelsItsJob) {
   const auto peer = post("/v1/images/generations", {{"prompt", "a"}, {"stream", true}});
   const Job job = claim();
   peer->channel->close();
-  EXPECT_TRUE(store_->cancel_requested(job.id));
+  EXPECT_TRUE(eventually([&] { return store_->cancel_requested(job.id); }));
 }
 
 class FullQueue : public ApiTest {

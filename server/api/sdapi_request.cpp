@@ -268,6 +268,7 @@ SdapiRequest parse_sdapi_request(const Json& body, bool is_img2img) {
   request.native["count"] = request.batch_size * request.n_iter;
   if (request.n_iter > 1) request.native["rounds"] = request.n_iter;  // batches one after the other, of which one can be skipped
   request.send_images = sdapi_flag(body, "send_images", true);
+  request.native["save"] = sdapi_flag(body, "save_images", false);
   request.task_id = sdapi_text(body, "force_task_id").value_or("");
   request.references = images_in(body, "extra_images");
   if (is_img2img) read_img2img(body, request);

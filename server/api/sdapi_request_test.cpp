@@ -48,8 +48,13 @@ TEST(SdapiRequest, TranslatesTxt2img) {
 
 TEST(SdapiRequest, APromptIsEnough) {
   const SdapiRequest r = txt2img(R"({"prompt":"a"})");
-  EXPECT_EQ(r.native, Json::parse(R"({"prompt":"a","count":1})"));
+  EXPECT_EQ(r.native, Json::parse(R"({"prompt":"a","count":1,"save":false})"));
   EXPECT_FALSE(r.has_size);
+}
+
+TEST(SdapiRequest, ImagesAreKeptOnRequest) {
+  EXPECT_EQ(txt2img(R"({"save_images":true})").native["save"], true);
+  EXPECT_EQ(txt2img(R"({"save_images":false})").native["save"], false);
 }
 
 TEST(SdapiRequest, SubseedsAreVariations) {

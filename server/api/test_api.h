@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -138,6 +141,13 @@ class ApiTest : public testing::Test {
     job.finished = now_ms();
     EXPECT_TRUE(store_->finish(job));
     queue_.finished(job);
+  }
+
+  // Whether it becomes true within some seconds.
+  static bool eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 1000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      if (condition()) return true;
+    return condition();
   }
 
   static Json body_of(const FakePeer& peer) {

@@ -30,7 +30,7 @@ Job submit_translated(ApiContext& api, const NativeRequest& request) {
 void answer_when_finished(ApiContext& api, const Exchange& exchange, Family family, const Job& job,
                           std::function<HttpResponse(const Job&)> answer) {
   JobQueue& queue = api.queue;
-  if (api.cancel_on_disconnect) exchange.on_disconnect([&queue, id = job.id] { queue.cancel(id); });
+  if (api.cancel_on_disconnect) exchange.on_disconnect([&queue, id = job.id] { queue.cancel_soon(id); });
   queue.when_finished(job.id, [exchange, family, answer = std::move(answer)](const Job& final) {
     try {
       exchange.respond(answer(final));

@@ -124,7 +124,10 @@ Scope Access::check(const ServerRequest& head, Scope needed, Caller* caller) {
     check_origin(head);
     return Scope::Admin;
   }
-  if (needed == Scope::None) return Scope::None;
+  if (needed == Scope::None) {
+    if (caller) caller->scope = Scope::None;
+    return Scope::None;
+  }
   if (const auto bearer = credentials(authorization, "bearer")) {
     found = known_key(*bearer, head.remote_address);
   } else if (const auto basic = credentials(authorization, "basic"); basic && family_of(head.path) == Family::A1111) {
@@ -144,7 +147,9 @@ Scope Access::check(const ServerRequest& head, Scope needed, Caller* caller) {
     throw error;
   }
   if (found->scope < needed) throw HttpError(403, "forbidden", "The key does not allow this request.");
-  if (caller) *caller = {.key = found->sha256, .name = found->name, .limits = found->limits.or_else(options_.limits)};
+  if (caller)
+    *caller = {
+        .key = found->sha256, .name = found->name, .limits = found->limits.or_else(options_.limits), .scope = found->scope};
   return found->scope;
 }
 
@@ -179,9 +184,9 @@ std::optional<AccessKey> Access::key_of_session(const ServerRequest& head) {
   if (cookie.empty()) return std::nullopt;
   const auto session = sessions_.find(hash_of(cookie), clock_() - kSessionSeconds);
   if (!session) return std::nullopt;
-  AccessKey key = find_key(session->key).value_or(AccessKey{});
-  key.sha256 = session->key;
-  key.scope = session->scope;
+  auto key = find_key(session->key);
+  if (!key) return std::nullopt;  // it was taken away, or none was needed at the sign-in
+  key->scope = std::min(key->scope, session->scope);
   return key;
 }
 
@@ -280,10 +285,11 @@ std::optional<HttpResponse> Access::preflight(const ServerRequest& head) const {
 HttpResponse Access::sign_in(const ServerRequest& request, std::string_view key) {
   check_host(request);
   check_origin(request);
-  const Scope scope = needs_key() ? known_key(key, request.remote_address).scope : Scope::Admin;
-  const std::string token = random_token();
-  sessions_.add(hash_of(token), needs_key() ? hash_of(key) : std::string(), scope, clock_());
   HttpResponse response = HttpResponse::empty(204);
+  if (!needs_key()) return response;  // a session would outlive this and open a server that has got keys
+  const AccessKey found = known_key(key, request.remote_address);
+  const std::string token = random_token();
+  sessions_.add(hash_of(token), found.sha256, found.scope, clock_());
   response.headers.emplace_back("set-cookie", fmt::format("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}", kCookie,
                                                           token, kSessionSeconds, options_.tls ? "; Secure" : ""));
   response.headers.emplace_back("cache-control", "no-store");

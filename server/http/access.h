@@ -81,7 +81,8 @@ class Access {
   // Headers that every answer to this request needs for CORS.
   Headers cors_headers(const ServerRequest& head) const;
 
-  HttpResponse sign_in(const ServerRequest& request, std::string_view key);  // 204 with a cookie
+  // 204 with a cookie; without one if nobody needs a key. A session ends with its key.
+  HttpResponse sign_in(const ServerRequest& request, std::string_view key);
   HttpResponse sign_out(const ServerRequest& request);
 
   // Further keys, which may change while the server runs; those of the options stay.

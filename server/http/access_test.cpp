@@ -183,6 +183,36 @@ TEST_F(AccessTest, SessionsOfThePage) {
   EXPECT_THROW(a.sign_in(request_to("POST", "/api/v1/session", {{"origin", "http://evil.example"}}), "man"), HttpError);
 }
 
+TEST_F(AccessTest, ASessionEndsWithItsKey) {
+  const auto cookie_of = [](const HttpResponse& answer) {
+    for (const auto& [name, value] : answer.headers)
+      if (name == "set-cookie") return value.substr(0, value.find(';'));
+    return std::string();
+  };
+  const auto with = [&](Access& a, const std::string& cookie, Scope needed) {
+    return status(a, request_to("GET", "/api/v1/jobs", {{"cookie", cookie}}), needed);
+  };
+  Access a = access(with_keys());
+  a.set_more_keys({hashed_key("more", Scope::Admin)});
+  const std::string page = cookie_of(a.sign_in(request_to("POST", "/api/v1/session"), "more"));
+  EXPECT_EQ(with(a, page, Scope::Admin), 200);
+  a.set_more_keys({hashed_key("more", Scope::Generate)});
+  EXPECT_EQ(with(a, page, Scope::Generate), 200);
+  EXPECT_EQ(with(a, page, Scope::Admin), 403) << "the key allows less now";
+  a.set_more_keys({});
+  EXPECT_EQ(with(a, page, Scope::Generate), 401);
+}
+
+TEST_F(AccessTest, ASignInThatNeededNoKeyOpensNothingLater) {
+  Access open = access({});
+  const HttpResponse answer = open.sign_in(request_to("POST", "/api/v1/session"), "x");
+  EXPECT_EQ(answer.status, 204);
+  EXPECT_TRUE(answer.headers.empty()) << "there is no session";
+  sessions_.add(hashed_key("token", Scope::Admin).sha256, "", Scope::Admin, now_);  // of an older version
+  Access closed = access(with_keys());
+  EXPECT_EQ(status(closed, request_to("GET", "/api/v1/jobs", {{"cookie", "flux2=token"}})), 401);
+}
+
 TEST_F(AccessTest, CookiesAreSecureUnderTls) {
   AccessOptions options = with_keys();
   options.tls = true;
@@ -224,6 +254,7 @@ TEST_F(AccessTest, SaysWhoSendsARequest) {
   EXPECT_EQ(laptop.key, own.sha256);
   EXPECT_EQ(laptop.limits.rate, 5);
   EXPECT_EQ(laptop.limits.queue, 7);
+  EXPECT_EQ(laptop.scope, Scope::Generate);
   EXPECT_EQ(caller_of({{"authorization", "Bearer other"}}).limits.rate, 100);
 
   // Whoever signed in with a key shares its limits.

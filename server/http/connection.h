@@ -59,7 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool parse_head();  // false: more bytes are needed
   bool parse_body();
   void begin_request();
-  void expect_body();
+  void expect_body(const Admission& admission);
   void add_to_form(std::string bytes);
   void finish_form();
   void dispatch();

@@ -84,16 +84,16 @@ void Connection::begin_request() {
   Admission admission = core_->admit ? core_->admit(*request_) : Admission{};
   more_headers_ = std::move(admission.headers);
   if (admission.refusal) return answer_now(std::move(*admission.refusal));
-  body_limit_ = admission.body_limit;
-  if (parser_->content_length().value_or(0) > body_limit_) throw too_large(body_limit_);
   if (wants_websocket()) return begin_handshake();
-  expect_body();
+  expect_body(admission);
 }
 
-void Connection::expect_body() {
+void Connection::expect_body(const Admission& admission) {
   set_deadline(core_->options.byte_timeout);
   if (!parser_->has_body()) return;
   const auto boundary = form_boundary(request_->header("content-type"));
+  body_limit_ = boundary && admission.form_limit > 0 ? admission.form_limit : admission.body_limit;
+  if (parser_->content_length().value_or(0) > body_limit_) throw too_large(body_limit_);
   if (boundary) {
     request_->is_multipart = true;
     const FormLimits limits{.parts = static_cast<size_t>(core_->options.parts), .part_in_memory = core_->options.part_in_memory};

@@ -8,6 +8,9 @@
 
 namespace flux2 {
 
+// What a key allows. Each level includes those before it.
+enum class Scope { None, Generate, Manage, Admin };
+
 // What one key may use; 0: no limit.
 struct KeyLimits {
   int64_t rate = 0;   // requests per minute
@@ -23,6 +26,7 @@ struct Caller {
   std::string key;   // its hash; empty: no key was needed
   std::string name;  // of the key, for logs
   KeyLimits limits;
+  Scope scope = Scope::Admin;  // that of the key; without keys everybody may do everything
 };
 
 // How many requests were refused because of a limit.

@@ -44,7 +44,8 @@ struct ListenOptions {
 
 // What the listener asks about a request before it reads the body.
 struct Admission {
-  uint64_t body_limit = 1 << 20;
+  uint64_t body_limit = 1 << 20;        // of a body in memory
+  uint64_t form_limit = 0;              // of a multipart form, whose large parts go to files; 0: body_limit
   std::optional<HttpResponse> refusal;  // answered instead, without reading the body
   Headers headers = {};                 // added to the answer, whatever it is, unless it has them: those of CORS
 };

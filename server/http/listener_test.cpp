@@ -177,6 +177,24 @@ TEST(Listener, LimitsBodiesByAdmission) {
   EXPECT_EQ(client.answer().status, 401);
 }
 
+TEST(Listener, FormsHaveALimitOfTheirOwn) {
+  TestServer server(answer_echo, {},
+                    [](const ServerRequest&) { return Admission{.body_limit = 100, .form_limit = 2000, .refusal = {}}; });
+  const auto status_of = [&](const std::string& type, const std::string& body) {
+    RawClient client(server.port());
+    client.send("POST /api/a HTTP/1.1\r\nHost: h\r\nContent-Type: " + type +
+                "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.answer().status;
+  };
+  const auto form = [](size_t bytes) {
+    return "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + std::string(bytes, 'x') + "\r\n--XX--\r\n";
+  };
+  EXPECT_EQ(status_of("multipart/form-data; boundary=XX", form(1000)), 200);
+  EXPECT_EQ(status_of("multipart/form-data; boundary=XX", form(3000)), 413);
+  EXPECT_EQ(status_of("application/octet-stream", std::string(1000, 'x')), 413) << "it would be held in memory";
+  EXPECT_EQ(status_of("application/json", std::string(90, 'x')), 200);
+}
+
 TEST(Listener, HeadersOfAdmissionAreOnEveryAnswer) {
   TestServer server([](const Exchange& exchange) { exchange.respond(HttpResponse::empty()); }, {},
                     [](const ServerRequest& head) {

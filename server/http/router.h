@@ -10,9 +10,6 @@
 
 namespace flux2 {
 
-// What a key allows. Each level includes those before it.
-enum class Scope { None, Generate, Manage, Admin };
-
 // The interfaces on one port. Each has its own shape of errors.
 enum class Family { Native, OpenAi, A1111, Dj, Page };
 
@@ -24,7 +21,8 @@ struct Route {
   std::string method, pattern;  // "/api/v1/jobs/{id}": a name in braces captures one segment, a final {name...} the rest
   Handler handler;
   Scope scope = Scope::Generate;
-  uint64_t body_limit = 1 << 20;
+  uint64_t body_limit = 1 << 20;            // of a body in memory
+  uint64_t form_limit = 0;                  // of a multipart form, whose large parts go to files; 0: body_limit
   std::string summary = {};                 // for the OpenAPI document
   std::vector<std::string> arguments = {};  // of the query, for the same document
   std::string body = {};                    // a JSON schema of the body, for the same document

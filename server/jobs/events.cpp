@@ -1,6 +1,9 @@
 #include "server/jobs/events.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -9,6 +12,8 @@
 namespace flux2 {
 
 namespace {
+
+constexpr size_t kMostToldEarly = 1000;  // nobody may ask for them; as many as the store keeps
 
 std::string event_text(const Json& data) { return data.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -45,7 +50,11 @@ void Events::publish(std::string name, const Json& data, const std::string& job)
   try {
     event.id = store_.add_event(event.name, event.data, now_ms());
     // Others may have stored events before this one whose news has not arrived yet.
-    if (last_told_ >= 0 && event.id > last_told_ + 1) tell_stored(event.id);
+    if (last_told_ >= 0 && event.id > last_told_ + 1) {
+      std::vector<Event> told = tell_stored(event.id);
+      std::move(told.begin(), told.end(), std::back_inserter(told_early_));
+      if (told_early_.size() > kMostToldEarly) told_early_.erase(told_early_.begin(), told_early_.end() - kMostToldEarly);
+    }
   } catch (const Error&) {  // what happened has happened: those who listen must know
   }
   if (event.id != 0) last_told_ = event.id;
@@ -58,7 +67,10 @@ std::vector<Event> Events::catch_up() {
     last_told_ = store_.last_event();
     return {};
   }
-  return tell_stored(std::numeric_limits<int64_t>::max());
+  std::vector<Event> later = tell_stored(std::numeric_limits<int64_t>::max());
+  std::vector<Event> told = std::exchange(told_early_, {});
+  std::move(later.begin(), later.end(), std::back_inserter(told));
+  return told;
 }
 
 std::vector<Event> Events::tell_stored(int64_t before) {

@@ -35,8 +35,8 @@ class Events {
 
   // ---- where several processes share the store ----
 
-  // Tells listeners what other processes have stored since the last call, in order, and returns it. The first call returns
-  // nothing.
+  // Tells listeners what other processes have stored since the last call, in order, and returns it. What publish() had to tell
+  // before its own event is among it. The first call returns nothing.
   std::vector<Event> catch_up();
   void tell_here(const Event& event) { tell(event); }  // progress of another process
   // Gets what publish_progress() is called with, for other processes. Empty: nobody does.
@@ -55,7 +55,8 @@ class Events {
   std::mutex order_;  // held from numbering an event until all listeners have it
   std::map<int64_t, Listening> listeners_;
   int64_t next_ = 1;
-  int64_t last_told_ = -1;  // guarded by order_: the newest stored event that listeners have; −1: none yet
+  int64_t last_told_ = -1;         // guarded by order_: the newest stored event that listeners have; −1: none yet
+  std::vector<Event> told_early_;  // guarded by order_: by publish(), for the next catch_up()
   std::mutex outlet_mutex_;
   std::function<void(const Event&)> outlet_;
   EventBatches batches_;

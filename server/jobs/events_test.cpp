@@ -82,6 +82,19 @@ TEST_F(EventsTest, ArriveInOrderFromManyThreads) {
   EXPECT_EQ(progress, 200);
 }
 
+// publish() tells them first, because of the order. Whoever looks for them must find them all the same.
+TEST_F(EventsTest, CatchUpReturnsWhatPublishHasToldOfOthers) {
+  Events other(*store_);
+  events_.catch_up();
+  other.publish("job.completed", {{"job_id", "job_A"}}, "A");
+  events_.publish("mine", Json::object());
+  other.publish("later", Json::object());
+  std::vector<std::string> names;
+  for (const Event& event : events_.catch_up()) names.push_back(event.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"job.completed", "later"}));
+  EXPECT_TRUE(events_.catch_up().empty());
+}
+
 TEST_F(EventsTest, BytesThatAreNoUtf8AreReplaced) {
   std::string data;
   events_.listen([&](const Event& event) { data = event.data; });

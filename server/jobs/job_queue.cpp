@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/start_thread.h"
 #include "server/http/errors.h"
 #include "server/jobs/job_kinds.h"
 #include "server/jobs/merge_key.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr const char* kRetryAfterSeconds = "5";
 constexpr int64_t kHourMs = 3'600'000;
+constexpr auto kCancelAgain = std::chrono::milliseconds(200);  // while the store cannot
 
 // Equal for requests that differ only in the order of members.
 std::string hash_of(const JobQueue::Submission& submission) {
@@ -28,6 +30,13 @@ std::string hash_of(const JobQueue::Submission& submission) {
           : nlohmann::json(submission.request).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string all = submission.kind + "\n" + submission.project + "\n" + text;
   return sha256(std::as_bytes(std::span(all)));
+}
+
+// What the store says of a key that was used with another request.
+HttpError key_was_reused(const Error& e) {
+  HttpError error(409, "idempotency_key_reused", e.what(), "Idempotency-Key");
+  error.hint = e.hint().plain();
+  return error;
 }
 
 int attempt_of(const Job& job) {
@@ -60,14 +69,18 @@ void JobQueue::check_limits(const Caller& caller, int64_t work) {
          used.oldest == 0 ? kHourMs / 1000 : (used.oldest + kHourMs - now) / 1000 + 1);
 }
 
-JobStore::Inserted JobQueue::submit(const Submission& submission) {
-  const int64_t work = admit_ && submission.lane == "gpu" ? admit_(submission.request) : 0;
-  const bool limited = usage_ && submission.caller.limits.any_of_jobs();
-  std::unique_lock<std::mutex> counting;
-  if (limited) {
-    counting = std::unique_lock(limits_);
-    check_limits(submission.caller, work);
+// The job that another request with the same idempotency key has made.
+std::optional<Job> JobQueue::submitted_before(const Job& job) {
+  if (job.idempotency_key.empty()) return std::nullopt;
+  try {
+    return store_.first_with_key(job);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::Incompatible) throw key_was_reused(e);
+    throw;
   }
+}
+
+JobStore::Inserted JobQueue::submit(const Submission& submission) {
   Job job;
   job.id = new_id();
   job.kind = submission.kind;
@@ -87,15 +100,21 @@ JobStore::Inserted JobQueue::submit(const Submission& submission) {
   job.retry_of = submission.retry_of;
   job.created = now_ms();
 
+  // A request that is repeated needs nothing new: no limit and no lack of memory refuses it.
+  if (auto first = submitted_before(job)) return {std::move(*first), true};
+  const int64_t work = admit_ && submission.lane == "gpu" ? admit_(submission.request) : 0;
+  const bool limited = usage_ && submission.caller.limits.any_of_jobs();
+  std::unique_lock<std::mutex> counting;
+  if (limited) {
+    counting = std::unique_lock(limits_);
+    if (auto first = submitted_before(job)) return {std::move(*first), true};  // both came at the same time
+    check_limits(submission.caller, work);
+  }
   JobStore::Inserted inserted;
   try {
     inserted = store_.insert(job, limit_);
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::Incompatible) {
-      HttpError error(409, "idempotency_key_reused", e.what(), "Idempotency-Key");
-      error.hint = e.hint().plain();
-      throw error;
-    }
+    if (e.code() == ErrorCode::Incompatible) throw key_was_reused(e);
     if (e.code() == ErrorCode::Refused) {
       HttpError error(429, "queue_full", e.what());
       error.hint = e.hint().plain();
@@ -161,7 +180,52 @@ std::optional<Job> JobQueue::cancel(const std::string& id) {
   return after;
 }
 
-Job JobQueue::retry(const std::string& id) {
+void JobQueue::cancel_soon(const std::string& id) {
+  {
+    const std::lock_guard lock(mutex_);
+    to_cancel_.push_back(id);
+    if (!canceller_.joinable() && !stopping_) canceller_ = start_thread_if_possible([this] { make_cancels(); });
+  }
+  cancels_.notify_all();
+}
+
+void JobQueue::stop() {
+  std::jthread ended;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    ended = std::move(canceller_);
+  }
+  cancels_.notify_all();
+}
+
+void JobQueue::make_cancels() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    cancels_.wait(lock, [this] { return stopping_ || !to_cancel_.empty(); });
+    if (to_cancel_.empty()) return;
+    const std::string id = to_cancel_.front();
+    lock.unlock();
+    bool done = false;
+    // A call would wait for half a minute. Others ask the database again and again, and find it when it is back.
+    if (store_.is_available()) {
+      try {
+        cancel(id);
+        done = true;
+      } catch (const std::exception&) {  // tried again
+      }
+    }
+    lock.lock();
+    if (done) {
+      to_cancel_.pop_front();
+      continue;
+    }
+    if (stopping_) return;
+    cancels_.wait_for(lock, kCancelAgain, [this] { return stopping_; });
+  }
+}
+
+Job JobQueue::retry(const std::string& id, const Caller& caller) {
   const auto job = store_.get(id);
   if (!job) throw HttpError(404, "job_not_found", fmt::format("Job job_{} not found.", id));
   if (job->kind == "train") throw HttpError(409, "wrong_kind", "This job belongs to a training run. Resume the run instead.");
@@ -176,7 +240,8 @@ Job JobQueue::retry(const std::string& id) {
                  .lane = job->lane,
                  .model_key = job->model_key,
                  .merge_key = job->merge_key,
-                 .attempt = attempt_of(*job) + 1})
+                 .attempt = attempt_of(*job) + 1,
+                 .caller = caller})
       .job;
 }
 

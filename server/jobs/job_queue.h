@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/http/key_limits.h"
@@ -25,6 +27,7 @@ class JobQueue {
  public:
   JobQueue(JobStore& store, AssetStore& assets, Events& events, int64_t limit)
       : store_(store), assets_(assets), events_(events), limit_(limit) {}
+  ~JobQueue() { stop(); }
 
   int64_t limit() const { return limit_; }  // of waiting and running jobs
   JobStore& store() { return store_; }
@@ -55,9 +58,13 @@ class JobQueue {
   void when_finished(const std::string& id, std::function<void(const Job&)> call);
 
   std::optional<Job> cancel(const std::string& id);
+  // Returns at once, for callers that must not wait for the database. A thread cancels the job, as soon as the store can.
+  void cancel_soon(const std::string& id);
+  void stop();  // ends that thread; what still waits is tried once more
   // A running job that makes its images in several rounds ends the current one and goes on with the next.
   void skip(const std::string& id);
-  Job retry(const std::string& id);  // throws HttpError 404 `job_not_found`, 409 `job_not_finished`
+  // Throws HttpError 404 `job_not_found`, 409 `job_not_finished`, and what submit() throws.
+  Job retry(const std::string& id, const Caller& caller = {});
 
   // The newest preview of a running job.
   struct Preview {
@@ -99,6 +106,8 @@ class JobQueue {
 
   void call_waiting(const Job& job);
   void publish_end(const Job& job);
+  std::optional<Job> submitted_before(const Job& job);
+  void make_cancels();
 
   JobStore& store_;
   AssetStore& assets_;
@@ -119,6 +128,10 @@ class JobQueue {
   std::set<std::string> cancelled_;  // running jobs that are to stop
   std::set<std::string> skipped_;    // running jobs that are to go on with their next round
   std::atomic<std::chrono::milliseconds> cancel_poll_ = std::chrono::milliseconds(50);
+  std::condition_variable cancels_;    // there are some, or it is the end
+  std::deque<std::string> to_cancel_;  // guarded by mutex_, as is the next one
+  bool stopping_ = false;
+  std::jthread canceller_;  // started with the first call of cancel_soon()
 };
 
 // A job as the native API shows it.

@@ -235,6 +235,23 @@ TEST_F(JobQueueTest, CancelEndsAWaitingJobAndReportsItOnce) {
   EXPECT_FALSE(queue_.cancel(new_id()));
 }
 
+TEST_F(JobQueueTest, CancelSoonIsTriedUntilTheStoreCan) {
+  const auto database = open_sqlite(folder_ / "flux2.db");
+  const auto run = [&](const char* text) { database->writing([&](SqlConnection& sql) { sql.run(text); }); };
+  run("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  const Job job = submitted();
+  queue_.cancel_soon(job.id);
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(store_->get(job.id)->state, "queued");
+  run("DROP TRIGGER full");
+  for (int i = 0; i < 1000 && !store_->get(job.id)->is_final(); ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(store_->get(job.id)->state, "cancelled");
+  const Job last = submitted();
+  queue_.cancel_soon(last.id);
+  queue_.stop();
+  EXPECT_EQ(store_->get(last.id)->state, "cancelled") << "the end waits for it";
+}
+
 TEST_F(JobQueueTest, CancelAsksARunningJobToStop) {
   const Job job = submitted();
   store_->claim("gpu", "w", "", now_ms());
@@ -370,6 +387,33 @@ TEST_F(JobLimitsTest, AKeyMayDoSoMuchWorkAnHour) {
   usage_.prune(now_ms() + 1000);
   EXPECT_EQ(usage_.used("k", 0).jobs, 1) << "one that still waits is kept";
   EXPECT_EQ(usage_.used("k", 0).work, 40);
+}
+
+TEST_F(JobLimitsTest, ARepeatedRequestIsNotLimited) {
+  const JobQueue::Submission one{.request = {{"prompt", "a fox"}}, .idempotency_key = "k", .caller = one_job_};
+  const auto first = queue_.submit(one);
+  bool fits = true;
+  queue_.set_admission([&](const Json&) { return fits ? int64_t{1} : throw HttpError(400, "does_not_fit", "too large"); });
+  EXPECT_EQ(queue_.submit(one).job.id, first.job.id);
+  fits = false;
+  const auto second = queue_.submit(one);
+  EXPECT_TRUE(second.existed);
+  EXPECT_EQ(second.job.id, first.job.id);
+  EXPECT_EQ(queue_.refused().queue, 0);
+  JobQueue::Submission other = one;
+  other.request = {{"prompt", "a cat"}};
+  EXPECT_EQ(refusal_of([&] { queue_.submit(other); }).code, "idempotency_key_reused");
+  fits = true;
+  other.idempotency_key = "another";
+  EXPECT_EQ(refusal_of([&] { queue_.submit(other); }).code, "key_queue_full");
+}
+
+TEST_F(JobLimitsTest, ARetryCountsForItsCaller) {
+  const Job job = queue_.submit({.request = {{"prompt", "a fox"}}, .caller = one_job_}).job;
+  run_next("failed");
+  queue_.retry(job.id, one_job_);
+  EXPECT_EQ(usage_.used(one_job_.key, 0).jobs, 1);
+  EXPECT_EQ(refusal_of([&] { queue_.retry(job.id, one_job_); }).code, "key_queue_full");
 }
 
 TEST_F(JobLimitsTest, IdempotencyKeysBelongToTheCaller) {

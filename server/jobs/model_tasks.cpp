@@ -131,6 +131,7 @@ void run_convert_task(RunningTask& task) {
   options.out = folder / (name + (gguf ? ".gguf" : ".safetensors"));
   if (fs::exists(options.out)) fail(ErrorCode::CannotWrite, "the file {} already exists", options.out.filename().string());
   fs::create_directories(folder);
+  options.choice.training = component.training();
   options.progress = progress_of(task, "convert", record.name, 0, 1);
   if (part.part == ModelPart::TextEncoder && gguf) add_tokenizer(component, weights, options, context.log);
   const ConvertReport report = convert_model(weights, options, context.log);

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "image/write_image.h"
 #include "pipeline/regions.h"
 #include "server/jobs/job_error.h"
 #include "server/jobs/job_kinds.h"
+#include "server/jobs/patiently.h"
 #include "server/jobs/preview_steps.h"
 #include "server/store/ids.h"
 
@@ -21,26 +21,10 @@ constexpr auto kProgressEvery = std::chrono::milliseconds(100);  // except at th
 constexpr auto kStoreEvery = std::chrono::milliseconds(500);     // progress in the store, for other processes
 constexpr int kPreviewQuality = 80;
 
-constexpr auto kDatabasePatience = std::chrono::minutes(10);
-
 int64_t to_ms(double seconds) { return std::llround(seconds * 1000); }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// A result waits for the database longer than one call does: it took work to make.
-template <class Call>
-auto patiently(Call&& call) {
-  const auto until = std::chrono::steady_clock::now() + kDatabasePatience;
-  for (;;) {
-    try {
-      return call();
-    } catch (const DatabaseAway&) {
-      if (std::chrono::steady_clock::now() > until) throw;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
 }
 
 // How far a request is after `step` of `steps` of a phase, from 0 to 1. Denoising takes nearly all of the time.

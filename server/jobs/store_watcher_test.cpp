@@ -101,6 +101,20 @@ TEST_P(StoreWatcherTest, AJobOfOneProcessIsRunByAnother) {
   EXPECT_TRUE(front->hears("job.completed"));
 }
 
+// An event of its own may show a process the end of another's job before it looks for it.
+TEST_P(StoreWatcherTest, WhoWaitsForAJobOfAnotherProcessIsToldThoughThisOnePublishes) {
+  const auto front = process(), back = process();
+  const Job job = front->queue.submit(a_fox()).job;
+  std::promise<void> ended;
+  front->queue.when_finished(job.id, [&](const Job&) { ended.set_value(); });
+  Job claimed = *back->store->claim("gpu", "w", {}, now_ms());
+  claimed.state = "completed";
+  ASSERT_TRUE(back->store->finish(claimed));
+  back->queue.finished(claimed);
+  front->events.publish("mine", Json::object());
+  EXPECT_EQ(ended.get_future().wait_for(std::chrono::seconds(3)), std::future_status::ready);
+}
+
 TEST_P(StoreWatcherTest, EventsOfBothArriveOnceAndInOrder) {
   const auto one = process(), two = process();
   {

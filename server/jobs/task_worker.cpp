@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/start_thread.h"
 #include "server/jobs/job_error.h"
+#include "server/jobs/patiently.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -104,6 +107,7 @@ void TaskWorker::work() {
         const std::lock_guard lock(mutex_);
         seen = woken_;
       }
+      return_jobs();
       if (auto job = queue_.store().claim(options_.lane, options_.name, {}, now_ms())) {
         run(std::move(*job));
         continue;
@@ -119,7 +123,44 @@ void TaskWorker::work() {
   }
 }
 
+// A job whose end cannot be stored, because the database is away, goes back to the queue as soon as that is possible.
 void TaskWorker::run(Job job) {
+  const std::string id = job.id;
+  {
+    const std::lock_guard lock(mutex_);
+    running_.push_back(id);
+  }
+  bool ended = false;
+  try {
+    run_to_its_end(std::move(job));
+    ended = true;
+  } catch (const std::exception& e) {
+    context_.log.warn("job {} goes back to the queue: {}", id, e.what());
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase(running_, id);
+  if (!ended) unreturned_.push_back(id);
+}
+
+void TaskWorker::return_jobs() {
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids.swap(unreturned_);
+  }
+  while (!ids.empty()) {
+    try {
+      queue_.store().give_back(ids.back(), options_.name);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      unreturned_.insert(unreturned_.end(), ids.begin(), ids.end());
+      throw;
+    }
+    ids.pop_back();
+  }
+}
+
+void TaskWorker::run_to_its_end(Job job) {
   queue_.started(job);
   RunningTask task(queue_, std::move(job), context_, stopping_);
   Job& ended = task.job_;
@@ -129,6 +170,8 @@ void TaskWorker::run(Job job) {
     found->second(task);
     ended.state = task.end_state_;
     if (ended.state == "completed") ended.progress = 1;
+  } catch (const DatabaseAway&) {  // which is no fault of the job
+    throw;
   } catch (...) {
     const JobError error = job_error_of(std::current_exception());
     bool cancelled = false;
@@ -149,15 +192,18 @@ void TaskWorker::run(Job job) {
   ended.result = task.result_;
   ended.result["warnings"] = task.warnings_;
   ended.finished = now_ms();
-  if (queue_.store().finish(ended)) queue_.finished(ended);
+  const auto stopping = [this] { return stopping_.load(); };
+  if (patiently([&] { return queue_.store().finish(ended); }, stopping)) queue_.finished(ended);
 }
 
 void TaskWorker::keep_leases() {
   std::unique_lock lock(mutex_);
   while (!news_.wait_for(lock, kRenewEvery, [this] { return stopping_.load(); })) {
+    std::vector<std::string> held = running_;
+    held.insert(held.end(), unreturned_.begin(), unreturned_.end());
     lock.unlock();
     try {
-      queue_.store().renew(options_.name, now_ms());
+      queue_.store().renew(options_.name, held, now_ms());
     } catch (const std::exception& e) {
       context_.log.warn("the leases of running jobs were not renewed: {}", e.what());
     }

@@ -44,7 +44,7 @@ class WorkerTest : public testing::Test {
   }
 
   void start(WorkerOptions options = {}) {
-    options.name = new_id();
+    if (options.name.empty()) options.name = new_id();
     worker_ = std::make_unique<Worker>(context_, defaults_, queue_, std::move(options));
     worker_->start();
   }

@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "server/jobs/job_error.h"
+#include "server/jobs/patiently.h"
 #include "server/jobs/training_request.h"
 #include "server/store/ids.h"
 
@@ -124,6 +125,8 @@ void TrainingJob::run() {
       // Nothing any more: the job that wanted to run was cancelled, say. The loop goes on.
       if (why != Ask::None && ended(why)) return;
     }
+  } catch (const DatabaseAway& e) {  // which is no fault of the run
+    context_.log.info("the database of a training run is away: {}", e.what());
   } catch (...) {
     fail(std::current_exception());
   }
@@ -160,6 +163,7 @@ bool TrainingJob::ended(Ask why) {
     case Ask::Shutdown:
       set_state("preparing");
       queue_.store().give_back(job_.id, job_.worker);
+      over_ = true;
       return true;
     case Ask::Lost:
     case Ask::None: break;
@@ -392,11 +396,12 @@ void TrainingJob::finish(const std::string& state, const std::string& run_state)
   if (!run_.id.empty()) {
     run_.finished = run_state == "paused" ? 0 : job_.finished;
     run_.state = run_state;
-    runs_.save(run_);
-    runs_.set_wish(run_.id, "");
+    patiently([&] { runs_.save(run_), runs_.set_wish(run_.id, ""); }, help_.stopping);
     set_state(run_state);
   }
-  if (queue_.store().finish(job_)) queue_.finished(job_);
+  const bool held = patiently([&] { return queue_.store().finish(job_); }, help_.stopping);
+  over_ = true;
+  if (held) queue_.finished(job_);
 }
 
 void TrainingJob::fail(std::exception_ptr thrown) {
@@ -406,7 +411,7 @@ void TrainingJob::fail(std::exception_ptr thrown) {
     flush();
     finish("failed", "failed");
     context_.log.info("training run {} failed: {}", run_.name, error.message);
-  } catch (const std::exception& e) {  // the store failed; the lease ends, and the job is found then
+  } catch (const std::exception& e) {  // the store failed; the worker gives the job back later
     context_.log.info("the end of a training run was not stored: {}", e.what());
   }
 }

@@ -32,6 +32,8 @@ class TrainingJob {
 
   void run();                              // throws nothing
   const Job& job() const { return job_; }  // at the end: how it ended
+  // After run(): its end is stored, it went back to the queue, or another worker has it. If not, the store failed.
+  bool is_over() const { return over_ || lost_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -73,6 +75,7 @@ class TrainingJob {
   Ask ask_ = Ask::None;
   Clock::time_point looked_ = {}, flushed_ = {};
   std::atomic<bool> lost_ = false;  // another worker has the job
+  bool over_ = false;
 };
 
 // A run as the native API shows it.

@@ -127,7 +127,12 @@ Run TrainingRuns::create(const TrainingRequest& request) {
     check_train_options(options);
     run.steps = options.max_train_epochs ? 0 : options.max_train_steps;
     store_.insert(run);
-    queue_job(run);
+    try {
+      queue_job(run);
+    } catch (...) {  // a full queue, say: the client may send the same request later
+      store_.remove(run.id);
+      throw;
+    }
   } catch (const Error& e) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -143,16 +148,19 @@ Run TrainingRuns::create(const TrainingRequest& request) {
 }
 
 void TrainingRuns::queue_job(Run& run) {
+  const auto inserted =
+      queue_.submit({.request = {{"kind", "train"}, {"run", run.id}, {"name", run.name}}, .kind = "train", .lane = "gpu"});
+  run.job = inserted.job.id;
+  store_.set_job(run.id, run.job);
+}
+
+// Nobody waits for an answer: if the queue is full, revive() tries again later.
+void TrainingRuns::queue_again(Run& run) {
   try {
-    const auto inserted =
-        queue_.submit({.request = {{"kind", "train"}, {"run", run.id}, {"name", run.name}}, .kind = "train", .lane = "gpu"});
-    run.job = inserted.job.id;
-    store_.set_job(run.id, run.job);
-  } catch (...) {
-    run.state = "stopped";
-    run.finished = now_ms();
-    store_.save(run);
-    throw;
+    queue_job(run);
+  } catch (const HttpError& e) {
+    if (e.status != 429) throw;
+    context_.log.info("training run {} waits for a place in the queue", run.name);
   }
 }
 
@@ -165,7 +173,7 @@ bool TrainingRuns::has_job(const Run& run) {
 Run TrainingRuns::settled(Run run) {
   if (!run.is_active() && run.state != "paused") return run;
   if (run.job.empty()) {  // whoever wanted to queue it has ended
-    if (run.is_active() && now_ms() - run.created > kQueuedSoonMs) queue_job(run);
+    if (run.is_active() && now_ms() - run.created > kQueuedSoonMs) queue_again(run);
     return run;
   }
   const auto job = queue_.store().get(run.job);
@@ -181,8 +189,9 @@ Run TrainingRuns::settled(Run run) {
     if (times <= kMostRevivals) {
       if (!store_.replace_job(run.id, run.job, "")) return get(run.id);  // another process is quicker
       run.state = "preparing";
+      run.job.clear();
       store_.save(run);
-      queue_job(run);
+      queue_again(run);
       queue_.events().publish("train.state", {{"run", run_to_json(run)}}, run.job);
       return run;
     }
@@ -236,13 +245,19 @@ Run TrainingRuns::resume(const std::string& id) {
   const std::lock_guard lock(changing_);
   Run run = settled(get(id));
   check_action(run, RunAction::Resume, has_job(run));
+  const Run before = run;
   store_.set_wish(id, "");
   run.state = "preparing";
   run.error = nullptr;
   run.finished = 0;
   run.figures.erase("revivals");
   store_.save(run);
-  queue_job(run);
+  try {
+    queue_job(run);
+  } catch (...) {
+    store_.save(before);
+    throw;
+  }
   queue_.events().publish("train.state", {{"run", run_to_json(run)}}, run.job);
   return get(id);
 }

@@ -48,6 +48,7 @@ class TrainingRuns {
  private:
   Run settled(Run run);  // after a look at its job
   void queue_job(Run& run);
+  void queue_again(Run& run);
   bool has_job(const Run& run);
   Settings settings_of(const Json& stored) const;
 

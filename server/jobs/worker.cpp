@@ -557,9 +557,11 @@ void Worker::work() {
 void Worker::keep_leases() {
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, options_.lease / kLeaseParts, [this] { return worked_; })) {
+    std::vector<std::string> held = state_.jobs;
+    held.insert(held.end(), unreturned_.begin(), unreturned_.end());
     lock.unlock();
     try {
-      queue_.store().renew(options_.name, now_ms());
+      queue_.store().renew(options_.name, held, now_ms());
       for (const Job& job : queue_.store().recover(now_ms())) queue_.finished(job);
       queue_.check_waiting();  // a second process on this store may have run a job that a client here waits for
       queue_.store().prune(now_ms());

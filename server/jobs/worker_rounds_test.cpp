@@ -41,6 +41,17 @@ class WorkerRounds : public WorkerTest {
   }
 };
 
+// Its claim was answered by an error, say, after the database had stored it.
+TEST_F(WorkerRounds, AJobThatTheWorkerDoesNotHaveIsInterrupted) {
+  worker_.reset();
+  const std::string id = submit(Json::object());
+  ASSERT_TRUE(store_->claim_one(id, "forgetful", now_ms() - 60'000));
+  start({.name = "forgetful", .lease = std::chrono::milliseconds(120)});
+  const Job job = finished(id);
+  EXPECT_EQ(job.state, "failed");
+  EXPECT_EQ(job.error["code"], "interrupted");
+}
+
 TEST_F(WorkerRounds, OnlyThePreviewsThatAJobAsksForAreDecoded) {
   EXPECT_THAT(previewed({{"preview", "full"}}), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(previewed({{"preview", {{"mode", "full"}, {"count", 2}}}}), ElementsAre(1, 3));

@@ -38,11 +38,12 @@ void Worker::run_training(Job job) {
                           .fits_beside = [this] { return fits_beside_training(); },
                           .run_others = [this](const std::function<bool()>& ends) { run_preempting(ends); }});
     training.run();
-    end = training.job().state;
+    if (training.is_over()) end = training.job().state;
+    else return_later(id);
   } else {
     RunningJob refused(queue_, std::move(job), context_);
-    refused.fail(std::make_exception_ptr(Error(ErrorCode::InvalidArgument, "this worker does not train")));
-    end = "failed";
+    end_badly(refused, std::make_exception_ptr(Error(ErrorCode::InvalidArgument, "this worker does not train")));
+    end = refused.job().state;
   }
   const std::lock_guard lock(mutex_);
   std::erase(state_.jobs, id);

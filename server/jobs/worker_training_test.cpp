@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "image/write_image.h"
+#include "server/http/errors.h"
 #include "server/jobs/test_worker.h"
 #include "server/jobs/training_runs.h"
 #include "server/store/sqlite_sql.h"
@@ -21,7 +22,7 @@ using std::chrono::milliseconds;
 #if defined(__SANITIZE_THREAD__)
 constexpr int64_t kSteps = 36;
 #else
-constexpr int64_t kSteps = 120;
+constexpr int64_t kSteps = 60;
 #endif
 
 // Training on a few small images.
@@ -170,6 +171,46 @@ TEST_F(WorkerTrainingTest, ARunWhoseServerWasKilledGoesOn) {
   const flux2::Run after = wait_for(id, "stopped");
   EXPECT_EQ(after.state, "stopped") << after.error.dump();
   EXPECT_EQ(losses(id).size(), static_cast<size_t>(after.step)) << "each step is there once";
+}
+
+TEST_F(WorkerTrainingTest, AFullQueueChangesNoRun) {
+  worker_.reset();
+  JobQueue full(*store_, assets_, events_, 0);
+  TrainingRuns crowded(context_, defaults_, full, runs_, allowed_);
+  const Json body = {{"name", "bars"}, {"dataset", {{"path", (folder_ / "images").string()}, {"general", {{"resolution", 64}}}}}};
+  EXPECT_THROW(crowded.create(check_training_request(body, allowed_)), HttpError);
+  EXPECT_FALSE(runs_.find("bars")) << "its name is free again";
+  EXPECT_TRUE(fs::is_empty(folder_ / "training"));
+
+  const std::string id = training_.create(check_training_request(body, allowed_)).id;
+  training_.pause(id);
+  ASSERT_EQ(training_.get(id).state, "paused");
+  EXPECT_THROW(crowded.resume(id), HttpError);
+  EXPECT_EQ(training_.get(id).state, "paused");
+
+  // A run whose server was killed waits for a place.
+  const std::string before = training_.resume(id).job;
+  store_->claim_one(before, "dead", 1);
+  for (const Job& job : store_->recover(now_ms() + 3'600'000)) queue_.finished(job);
+  EXPECT_NO_THROW(crowded.revive());
+  EXPECT_EQ(training_.get(id).state, "preparing");
+  EXPECT_EQ(training_.get(id).job, "");
+  database_->writing([&](SqlConnection& sql) { sql.run("UPDATE runs SET created = 1"); });  // long ago
+  training_.revive();
+  EXPECT_FALSE(training_.get(id).job.empty());
+}
+
+TEST_F(WorkerTrainingTest, AJobWhoseEndIsNotStoredGoesBackToTheQueue) {
+  database_->writing([&](SqlConnection& sql) {
+    sql.run("CREATE TRIGGER full BEFORE UPDATE OF error ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  });
+  const std::string id = queue_.submit({.request = {{"kind", "train"}, {"run", "none"}}, .kind = "train"}).job.id;
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(store_->get(id)->is_final());
+  database_->writing([&](SqlConnection& sql) { sql.run("DROP TRIGGER full"); });
+  const Job job = finished(id);
+  EXPECT_EQ(job.state, "failed");
+  EXPECT_EQ(job.error["message"], "the training run of this job does not exist");
 }
 
 TEST_F(WorkerTrainingTest, AFailedRunSaysWhy) {

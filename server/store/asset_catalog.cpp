@@ -14,6 +14,7 @@
 #include "server/store/ids.h"
 #include "server/store/job_rows.h"
 #include "server/store/sql_rows.h"
+#include "text/unicode.h"
 
 namespace flux2 {
 
@@ -218,6 +219,25 @@ void hand_over_image(SqlConnection& sql, const Job& job, const JobImage& image) 
 
 }  // namespace
 
+std::vector<std::string> usable_tags(const std::vector<std::string>& tags) {
+  std::vector<std::string> usable;
+  for (const std::string& text : tags) {
+    std::string tag = replace_invalid_utf8(text);
+    std::replace_if(
+        tag.begin(), tag.end(), [](char c) { return c == '\n' || c == '\0'; }, ' ');
+    tag = trimmed(tag);
+    if (tag.size() > kLongestTag) {
+      size_t end = kLongestTag;
+      while ((tag[end] & 0xC0) == 0x80) --end;  // within a character
+      tag = trimmed(tag.substr(0, end));
+    }
+    const bool is_new = std::find(usable.begin(), usable.end(), tag) == usable.end();
+    if (!tag.empty() && is_new && usable.size() < kMostTags) usable.push_back(std::move(tag));
+  }
+  std::sort(usable.begin(), usable.end());
+  return usable;
+}
+
 void describe_image(SqlConnection& sql, const Job& job, const JobImage& image) {
   hand_over_image(sql, job, image);
   auto item = find_item(sql, image.asset, sql.locking());
@@ -243,10 +263,8 @@ void describe_image(SqlConnection& sql, const Job& job, const JobImage& image) {
     }
   if (const auto tags = job.request.find("tags"); tags != job.request.end() && tags->is_array()) {
     for (const Json& tag : *tags)
-      if (const std::string name = tag.is_string() ? std::string(trimmed(tag.get<std::string>())) : ""; !name.empty())
-        item->tags.push_back(name.substr(0, kLongestTag));
-    std::sort(item->tags.begin(), item->tags.end());
-    item->tags.erase(std::unique(item->tags.begin(), item->tags.end()), item->tags.end());
+      if (tag.is_string()) item->tags.push_back(tag.get<std::string>());
+    item->tags = usable_tags(item->tags);
     save_tags(sql, *item);
   }
   save_item(sql, *item);

@@ -84,6 +84,10 @@ void describe_image(SqlConnection& sql, const Job& job, const JobImage& image);
 // Within a transaction: the tags and other rows of an asset that is removed.
 void forget_asset(SqlConnection& sql, const std::string& id);
 
+// The tags of somebody who cannot be asked again, as an image may have them: line ends become spaces, long ones are cut, each is
+// there once, and those over kMostTags are left out.
+std::vector<std::string> usable_tags(const std::vector<std::string>& tags);
+
 constexpr size_t kMostTags = 64, kLongestTag = 100, kLongestName = 200;
 
 }  // namespace flux2

@@ -215,5 +215,16 @@ TEST_P(AssetCatalogTest, FiftyThousandImagesAreSearchedQuickly) {
   for (const double time : {all, project, rare, none, seed, starred}) EXPECT_LT(time, 1000);
 }
 
+TEST_P(AssetCatalogTest, AnImageCanBeChangedWhateverTagsItsJobHad) {
+  std::string umlauts;
+  for (int i = 0; i < 70; ++i) umlauts += "ä";
+  const Asset asset = made({{"prompt", "x"}, {"tags", {"two\nlines", "x" + umlauts, " b ", "b", ""}}}, 1);
+  EXPECT_EQ(catalog().get(asset.id)->tags, (Ids{"b", "two lines", "x" + umlauts.substr(0, 98)})) << "no half characters";
+  const auto item = catalog().change(asset.id, {.starred = true});
+  ASSERT_TRUE(item);
+  EXPECT_TRUE(item->starred);
+  EXPECT_EQ(item->tags.size(), 3u);
+}
+
 }  // namespace
 }  // namespace flux2

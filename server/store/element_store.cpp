@@ -186,9 +186,11 @@ std::vector<std::string> ElementStore::names_using(const std::string& asset) con
 void add_element_image(SqlConnection& sql, const std::string& id, const std::string& asset, int64_t now) {
   sql.prepare(
          "INSERT INTO element_images (element, asset, position) SELECT e.id, ?, (SELECT coalesce(max(position), 0) + 1 FROM "
-         "element_images WHERE element = e.id) FROM elements e WHERE e.id = ? ON CONFLICT (element, asset) DO NOTHING")
+         "element_images WHERE element = e.id) FROM elements e WHERE e.id = ? AND (SELECT count(*) FROM element_images WHERE "
+         "element = e.id) < ? ON CONFLICT (element, asset) DO NOTHING")
       .bind(std::string_view(asset))
       .bind(std::string_view(id))
+      .bind(static_cast<int64_t>(kMostElementImages))
       .run();
   touch_element(sql, id, now);
 }

@@ -125,5 +125,17 @@ TEST_P(ElementStoreTest, AnImageMadeForAnElementBecomesItsOwn) {
   EXPECT_THAT(elements().get(hero.id)->images, ElementsAre(made));
 }
 
+TEST_P(ElementStoreTest, GetsNoMoreImagesThanItCanHave) {
+  Element hero = added(project("Book"), "Hero", "@Hero");
+  for (size_t i = 0; i + 1 < kMostElementImages; ++i) hero.images.push_back(new_id());
+  elements().save(hero);
+  const std::string last = new_id();
+  EXPECT_TRUE(elements().add_image(hero.id, last, 1));
+  EXPECT_TRUE(elements().add_image(hero.id, new_id(), 2));
+  const auto found = elements().get(hero.id);
+  ASSERT_EQ(found->images.size(), kMostElementImages);
+  EXPECT_EQ(found->images.back(), last);
+}
+
 }  // namespace
 }  // namespace flux2

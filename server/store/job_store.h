@@ -29,6 +29,8 @@ class JobStore {
   // Adds a queued job and gives it `seq`. With an idempotency key that was used within 24 hours: returns the first job if the
   // request hash is equal, else throws Incompatible. Throws Refused if `queue_limit` jobs of the lane wait or run already.
   virtual Inserted insert(const Job& job, int64_t queue_limit) = 0;
+  // The job that insert() would return instead of adding this one. Throws as it does for an idempotency key.
+  virtual std::optional<Job> first_with_key(const Job& job) = 0;
 
   virtual std::optional<Job> get(const std::string& id) = 0;
   virtual std::vector<Job> list(const JobFilter& filter) = 0;     // newest first
@@ -43,8 +45,9 @@ class JobStore {
   virtual std::optional<Job> claim_like(const std::string& lane, const std::string& merge_key, const std::string& worker,
                                         int64_t now) = 0;
   virtual std::optional<Job> claim_one(const std::string& id, const std::string& worker,
-                                       int64_t now) = 0;           // this one, if it waits
-  virtual void renew(const std::string& worker, int64_t now) = 0;  // all leases of the worker
+                                       int64_t now) = 0;  // this one, if it waits
+  // The leases that the worker has of these jobs. Whatever else runs in its name was lost, and its lease ends.
+  virtual void renew(const std::string& worker, const std::vector<std::string>& ids, int64_t now) = 0;
 
   // Changes of a running job count only while `worker` holds its lease; false if it does not.
   virtual bool set_progress(const Job& job) = 0;  // phase, message, step, steps, progress, resolved

@@ -324,7 +324,7 @@ TEST_P(StoreTest, AnExpiredLeaseInterruptsTheJob) {
   const int64_t start = 1'000'000;
   Job job = *store->claim("gpu", "dead", "", start);
   store->claim("gpu", "alive", "", start);
-  store->renew("alive", start + 20'000);
+  store->renew("alive", {lost, kept}, start + 20'000);  // one of them is not its own
   EXPECT_TRUE(store->recover(start + 30'000).empty());
   const auto recovered = open()->recover(start + 30'001);
   ASSERT_EQ(ids_of(recovered), (Ids{lost}));
@@ -333,11 +333,39 @@ TEST_P(StoreTest, AnExpiredLeaseInterruptsTheJob) {
   EXPECT_EQ(recovered[0].finished, start + 30'001);
   EXPECT_EQ(store->get(kept)->state, "running");
   EXPECT_EQ(store->get(waits)->state, "queued");
-  store->renew("dead", start + 30'002);  // it was only asleep
+  store->renew("dead", {lost}, start + 30'002);  // it was only asleep
   job.state = "completed";
   EXPECT_FALSE(store->finish(job));
   EXPECT_EQ(store->get(lost)->state, "failed");
   EXPECT_TRUE(store->recover(start + 30'003).empty());
+}
+
+TEST_P(StoreTest, AJobThatItsWorkerHasLostIsInterrupted) {
+  const auto store = open();
+  const std::string lost = added(*store).id, kept = added(*store).id;
+  const int64_t start = 1'000'000;
+  store->claim("gpu", "w", "", start);
+  store->claim("gpu", "w", "", start);
+  store->renew("w", {}, start + 10'000);
+  store->renew("w", {kept}, start + 20'000);
+  EXPECT_EQ(ids_of(store->recover(start + 30'001)), (Ids{lost}));
+  EXPECT_EQ(store->get(kept)->lease_until, start + 50'000);
+}
+
+TEST_P(StoreTest, TheFirstJobOfAKeyIsFound) {
+  const auto store = open();
+  Job job = made();
+  EXPECT_FALSE(store->first_with_key(job)) << "it has no key";
+  job.idempotency_key = "k";
+  EXPECT_FALSE(store->first_with_key(job));
+  const std::string first = store->insert(job, 10).job.id;
+  Job again = made();
+  again.idempotency_key = "k";
+  EXPECT_EQ(store->first_with_key(again)->id, first);
+  again.request_hash = "another";
+  EXPECT_EQ(code_of([&] { store->first_with_key(again); }), ErrorCode::Incompatible);
+  again.created = job.created + 86'400'000;
+  EXPECT_FALSE(store->first_with_key(again)) << "a day later the key is free";
 }
 
 TEST_P(StoreTest, PruneDropsOldFinalJobs) {

@@ -54,7 +54,7 @@ int kill_count() {
       claimed->state = random() % 5 == 0 ? "failed" : "completed";
       claimed->result = {{"warnings", Json::array()}};
       store->finish(*claimed);
-      store->renew(worker, now_ms());
+      store->renew(worker, {claimed->id}, now_ms());
       const auto oldest = assets.list({.limit = 200});
       if (random() % 6 == 0 && !oldest.empty()) assets.remove(oldest.back().id);
     }

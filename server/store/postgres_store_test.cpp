@@ -237,7 +237,7 @@ TEST_F(PostgresTest, ALongAbsenceDoesNotInterruptJobsOfLivingWorkers) {
   store->get(job.id);  // waits
   ASSERT_GT(now_ms(), job.lease_until);
   EXPECT_TRUE(store->recover(now_ms()).empty()) << "the worker had no chance";
-  store->renew("w", now_ms());
+  store->renew("w", {job.id}, now_ms());
   std::this_thread::sleep_for(milliseconds(1100));
   EXPECT_TRUE(store->recover(now_ms()).empty());
   EXPECT_EQ(store->recover(now_ms() + 2100).size(), 1u) << "later, leases count again";

@@ -251,7 +251,7 @@ class Importer {
     for (const Json& lora : element.loras)
       if (!lora.is_object() || !lora.value("name", Json()).is_string()) refuse_manifest("an adapter has no name");
     element.max_refs = std::clamp<int64_t>(row.integer("max_refs", 1), 0, 16);
-    element.images = row.texts("images", kMostElementImages);
+    element.images = row.texts("images", kMostArchiveRows);
     element.created = row.integer("created");
     element.updated = row.integer("updated");
     elements_.push_back(std::move(element));
@@ -284,7 +284,7 @@ class Importer {
       kept.words = row.text("words");
       kept.model = row.text("model");
       kept.loras = row.texts("loras", 64);
-      kept.tags = row.texts("tags", kMostTags);
+      kept.tags = usable_tags(row.texts("tags", kMostArchiveRows));
       kept.board = row.text("board");
       kept.seed = row.integer("seed", -1);
       kept.starred = row.flag("starred");
@@ -298,6 +298,8 @@ class Importer {
     for (Element& element : elements_) {
       for (std::string& image : element.images) image = known(image);
       std::erase(element.images, std::string());
+      // Jobs of older versions of this program have added more.
+      if (element.images.size() > kMostElementImages) element.images.resize(kMostElementImages);
     }
     for (Shot& shot : shots_) shot.thumbnail = known(shot.thumbnail);
   }

@@ -202,5 +202,22 @@ TEST_P(ProjectArchiveTest, ADamagedArchiveLeavesNothingBehind) {
   EXPECT_EQ(spoiled([](Json& m) { m["boards"][0]["cover"] = "unknown"; }), "") << "what is not there is left out";
 }
 
+// Older versions of this program exported such rows.
+TEST_P(ProjectArchiveTest, TagsAndElementImagesThatAreTooManyAreLeftOut) {
+  MadeArchive archive = exported();
+  Json manifest = archive.manifest();
+  Json tags = {"a", "a", "two\nlines", std::string(300, 'x')};
+  for (int i = 0; i < 100; ++i) tags.push_back("t" + std::to_string(i));
+  manifest["assets"][0]["tags"] = tags;
+  Json& images = manifest["elements"][0]["images"];
+  for (size_t i = 0; i < 2 * kMostElementImages; ++i) images.push_back(images[0]);
+  archive.set_manifest(manifest);
+  const Project copy = import(archive);
+  const CatalogItem cover = catalog().search({.project = copy.id, .oldest_first = true}).at(0);
+  EXPECT_EQ(cover.tags.size(), kMostTags);
+  EXPECT_TRUE(catalog().change(cover.asset.id, {.starred = false})) << "the tags are valid";
+  EXPECT_EQ(ElementStore(*database_).list(copy.id, false).at(0).images.size(), 2u);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -105,12 +105,19 @@ bool ProjectStore::trash(const std::string& id, Images images, int64_t now) {
     if (sql.prepare("UPDATE projects SET deleted = ? WHERE id = ? AND deleted = 0").bind(now).bind(std::string_view(id)).run() ==
         0)
       return false;
-    if (images == Images::Keep)
+    if (images == Images::Keep) {
+      // What the default project has already stays there; it must not be in the trash.
+      sql.prepare(
+             "UPDATE assets SET deleted = 0 WHERE project = '' AND deleted <> 0 AND EXISTS (SELECT 1 FROM assets o WHERE "
+             "o.project = ? AND o.deleted = 0 AND o.sha256 = assets.sha256 AND o.kind = assets.kind)")
+          .bind(std::string_view(id))
+          .run();
       sql.prepare(
              "UPDATE assets SET project = '', board = '' WHERE project = ? AND NOT EXISTS (SELECT 1 FROM assets o WHERE "
              "o.project = '' AND o.sha256 = assets.sha256 AND o.kind = assets.kind)")
           .bind(std::string_view(id))
           .run();
+    }
     sql.prepare("UPDATE assets SET deleted = ? WHERE project = ? AND deleted = 0").bind(now).bind(std::string_view(id)).run();
     return true;
   });

@@ -83,6 +83,18 @@ TEST_P(ProjectStoreTest, ImagesCanStayWhenAProjectGoes) {
   EXPECT_EQ(catalog().get(there.id)->deleted, 0);
 }
 
+TEST_P(ProjectStoreTest, AnImageThatStaysLeavesTheTrashOfTheDefaultProject) {
+  const Project book = added("Book");
+  const Asset twice = put(2, book.id), there = put(2, ""), thrown_away = put(3, book.id), other = put(3, "");
+  catalog().trash(there.id, 500);
+  catalog().trash(thrown_away.id, 500);
+  catalog().trash(other.id, 500);
+  EXPECT_TRUE(projects().trash(book.id, ProjectStore::Images::Keep, 1000));
+  EXPECT_EQ(catalog().get(twice.id)->deleted, 1000);
+  EXPECT_EQ(catalog().get(there.id)->deleted, 0);
+  EXPECT_EQ(catalog().get(other.id)->deleted, 500) << "both were thrown away";
+}
+
 TEST_P(ProjectStoreTest, OldProjectsLeaveTheTrashWithTheirJobs) {
   const Project book = added("Book");
   const Asset asset = put(1, book.id);

@@ -92,6 +92,10 @@ void RunStore::insert(const Run& run) {
   });
 }
 
+void RunStore::remove(const std::string& id) {
+  database_.writing([&](SqlConnection& sql) { sql.prepare("DELETE FROM runs WHERE id = ?").bind(id).run(); });
+}
+
 std::optional<Run> RunStore::get(const std::string& id) {
   return database_.reading([&](SqlConnection& sql) -> std::optional<Run> {
     SqlStatement row = sql.prepare(fmt::format("SELECT {} FROM runs WHERE id = ?", kRunColumns));

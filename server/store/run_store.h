@@ -54,7 +54,8 @@ class RunStore {
  public:
   explicit RunStore(SqlDatabase& database);
 
-  void insert(const Run& run);  // throws Refused if the name is taken
+  void insert(const Run& run);         // throws Refused if the name is taken
+  void remove(const std::string& id);  // one that never began
   std::optional<Run> get(const std::string& id);
   std::optional<Run> find(const std::string& name);
   std::vector<Run> list(const std::string& before, int limit);  // newest first; those older than the id `before`

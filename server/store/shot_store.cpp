@@ -115,7 +115,7 @@ std::vector<Shot> ShotStore::list(const std::string& project) const {
   return database_.reading([&](SqlConnection& sql) {
     SqlStatement rows =
         sql.prepare(fmt::format("SELECT {} FROM shots t LEFT JOIN scenes s ON s.id = t.scene WHERE t.project = ? ORDER BY "
-                                "coalesce(s.position, 0), t.position, t.id",
+                                "coalesce(s.position, 0), t.scene, t.position, t.id",
                                 kShotColumns));
     rows.bind(std::string_view(project));
     return all_rows(rows, read_shot);
@@ -148,6 +148,12 @@ void ShotStore::save(const Shot& shot) {
 void ShotStore::set_last_job(const std::string& id, const std::string& job) {
   database_.writing([&](SqlConnection& sql) {
     sql.prepare("UPDATE shots SET last_job = ? WHERE id = ?").bind(std::string_view(job)).bind(std::string_view(id)).run();
+  });
+}
+
+void ShotStore::set_matched(const std::string& id, const Json& matched) {
+  database_.writing([&](SqlConnection& sql) {
+    sql.prepare("UPDATE shots SET matched = ? WHERE id = ?").bind(matched.dump()).bind(std::string_view(id)).run();
   });
 }
 

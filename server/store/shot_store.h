@@ -40,6 +40,7 @@ class ShotStore {
   int64_t count(const std::string& project) const;           // shots and scenes
   void save(const Shot& shot);                               // scene, fields, matched, position
   void set_last_job(const std::string& id, const std::string& job);
+  void set_matched(const std::string& id, const Json& matched);  // what others change meanwhile stays
   bool remove(const std::string& id);
 
  private:

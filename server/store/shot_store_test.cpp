@@ -81,5 +81,37 @@ TEST_P(ShotStoreTest, TheFirstImageOfItsJobIsItsThumbnail) {
   EXPECT_EQ(shots().get(one.id)->thumbnail, "");
 }
 
+TEST_P(ShotStoreTest, ScenesAtOnePlaceKeepTheirShotsTogether) {
+  StoryScene first = scene("One"), second = scene("Two");
+  first.position = second.position = 5;
+  shots().save_scene(first);
+  shots().save_scene(second);
+  std::vector<std::string> made;
+  for (int i = 0; i < 2; ++i)
+    for (const std::string& id : {first.id, second.id}) {
+      Shot one = shot(id, {{"action", "a"}});
+      one.position = i;
+      shots().save(one);
+      made.push_back(one.id);
+    }
+  std::vector<std::string> listed;
+  for (const Shot& one : shots().list("")) listed.push_back(one.id);
+  EXPECT_EQ(listed, (std::vector<std::string>{made[0], made[2], made[1], made[3]}));
+}
+
+TEST_P(ShotStoreTest, MatchesLeaveTheRestOfAShotAlone) {
+  const Shot before = shot("", {{"action", "walks"}});
+  Shot changed = before;
+  changed.fields["action"] = "runs";  // while the elements of the shot are being matched
+  changed.position = 9;
+  shots().save(changed);
+  shots().set_matched(before.id, {{{"element", "x"}, {"score", 0.75}}});
+  const auto found = shots().get(before.id);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fields["action"], "runs");
+  EXPECT_EQ(found->position, 9);
+  EXPECT_EQ(found->matched[0]["element"], "x");
+}
+
 }  // namespace
 }  // namespace flux2

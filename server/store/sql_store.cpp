@@ -61,11 +61,9 @@ class SqlStore : public JobStore {
       rows.sql().lock(SqlConnection::Lock::Order);  // so that the limit, the keys and the places hold for all processes
       Job added = job;
       if (added.created == 0) added.created = now_ms();
-      if (auto first = first_with_key(rows, added)) {
-        if (first->request_hash != job.request_hash)
-          throw Error(ErrorCode::Incompatible, "this idempotency key was used with another request",
-                      "use a new key for each request");
-        return {std::move(*first), true};
+      if (auto first = job_with_key(rows, added.idempotency_key)) {
+        if (counts_still(*first, added)) return {std::move(*first), true};
+        rows.sql().prepare("UPDATE jobs SET idempotency_key = '' WHERE id = ?").bind(first->id).run();
       }
       const Counts there = rows.count(job.lane);
       if (there.running + there.queued >= queue_limit)
@@ -78,6 +76,12 @@ class SqlStore : public JobStore {
       rows.sql().notify(kWorkSignal, added.lane);
       return {std::move(added), false};
     });
+  }
+
+  std::optional<Job> first_with_key(const Job& job) override {
+    if (job.idempotency_key.empty()) return std::nullopt;
+    auto first = reading([&](const JobRows& rows) { return job_with_key(rows, job.idempotency_key); });
+    return first && counts_still(*first, job) ? std::move(first) : std::nullopt;
   }
 
   std::optional<Job> get(const std::string& id) override {
@@ -132,13 +136,16 @@ class SqlStore : public JobStore {
     });
   }
 
-  void renew(const std::string& worker, int64_t now) override {
+  void renew(const std::string& worker, const std::vector<std::string>& ids, int64_t now) override {
+    if (ids.empty()) return;
     writing([&](const JobRows& rows) {
-      rows.sql()
-          .prepare(fmt::format("UPDATE jobs SET lease_until = ? WHERE worker = ? AND {}", kHeld))
-          .bind(now + lease_ms_)
-          .bind(worker)
-          .run();
+      for (const std::string& id : ids)
+        rows.sql()
+            .prepare(fmt::format("UPDATE jobs SET lease_until = ? WHERE id = ? AND worker = ? AND {}", kHeld))
+            .bind(now + lease_ms_)
+            .bind(id)
+            .bind(worker)
+            .run();
     });
   }
 
@@ -379,14 +386,19 @@ class SqlStore : public JobStore {
     });
   }
 
-  // A key counts for 24 hours; then the job that used it lets it go.
-  static std::optional<Job> first_with_key(const JobRows& rows, const Job& job) {
-    if (job.idempotency_key.empty()) return std::nullopt;
-    auto jobs = rows.select("idempotency_key = ? AND idempotency_key <> '' LIMIT ?", {job.idempotency_key}, 1);
-    if (jobs.empty()) return std::nullopt;
-    if (jobs[0].created > job.created - kDayMs) return std::move(jobs[0]);
-    rows.sql().prepare("UPDATE jobs SET idempotency_key = '' WHERE id = ?").bind(jobs[0].id).run();
-    return std::nullopt;
+  static std::optional<Job> job_with_key(const JobRows& rows, const std::string& key) {
+    if (key.empty()) return std::nullopt;
+    auto jobs = rows.select("idempotency_key = ? AND idempotency_key <> '' LIMIT ?", {key}, 1);
+    return jobs.empty() ? std::nullopt : std::optional(std::move(jobs[0]));
+  }
+
+  // Whether the key of the first job still stands for it: for 24 hours. Then the job lets it go.
+  static bool counts_still(const Job& first, const Job& job) {
+    if (first.created <= job.created - kDayMs) return false;
+    if (first.request_hash != job.request_hash)
+      throw Error(ErrorCode::Incompatible, "this idempotency key was used with another request",
+                  "use a new key for each request");
+    return true;
   }
 
   static bool is_cancelled(const JobRows& rows, const std::string& id) {
