@@ -93,6 +93,19 @@ std::vector<std::string> with_optional_values(std::vector<std::string> words, co
   return words;
 }
 
+// CLI11 reads the argument "[a, b]" as a list of two. A NUL behind it, which no word of a command line can contain, prevents
+// this.
+void keep_brackets(std::vector<std::string>& words) {
+  for (std::string& word : words)
+    if (word.starts_with('[') && word.ends_with(']')) word += '\0';
+}
+
+std::vector<std::string> as_given(std::vector<std::string> words) {
+  for (std::string& word : words)
+    if (word.ends_with('\0')) word.pop_back();
+  return words;
+}
+
 // What musubi-tuner says about its adapters in lists of their own becomes FILE:STRENGTH:LAYERS. An adapter without a strength in
 // the list has strength 1.
 void complete_adapters(Arguments& arguments, const std::map<ForeignOption::Piece, Arguments::Given>& pieces) {
@@ -159,6 +172,7 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     word = with_dashes(word, names);
   }
   words = with_optional_values(without_lists(words, names), groups);
+  keep_brackets(words);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(words);
@@ -169,23 +183,24 @@ Arguments parse_arguments(const std::vector<OptionGroup>& groups, const std::vec
     throw Error(ErrorCode::InvalidArgument, e.what(), "see --help");
   }
   refuse_unknown(app.remaining(), groups);
+  arguments.positional = as_given(std::move(arguments.positional));
 
   for (const auto& [option, parsed] : own) {
     if (parsed->count() == 0) continue;
     auto& given = arguments.options[option->name];
     given.spelled = "--" + option->name;
-    given.values = option->value.empty() ? std::vector<std::string>(parsed->count(), "true") : parsed->results();
+    given.values = option->value.empty() ? std::vector<std::string>(parsed->count(), "true") : as_given(parsed->results());
     if (!option->repeatable) given.values = {given.values.back()};
   }
   std::map<ForeignOption::Piece, Arguments::Given> pieces;
   for (const auto& [option, parsed] : others) {
     if (parsed->count() == 0 || option->target.empty()) continue;
     if (option->piece != ForeignOption::Whole) {
-      pieces[option->piece] = {parsed->results(), "--" + option->name};
+      pieces[option->piece] = {as_given(parsed->results()), "--" + option->name};
       continue;
     }
     if (arguments.options.contains(option->target)) continue;  // our own name for it wins
-    const auto results = parsed->results();
+    const auto results = as_given(parsed->results());
     auto& given = arguments.options[option->target];
     given.spelled = "--" + option->name;
     if (option->translate) given.values = {option->translate(results)};

@@ -47,6 +47,14 @@ TEST(Arguments, ValuesMayLookLikeOptions) {
   EXPECT_THAT(parse({"--", "--steps of a stair"}).positional, ElementsAre("--steps of a stair"));
 }
 
+TEST(Arguments, TextInBracketsIsNotAList) {
+  const Arguments a = parse({"[a fox, a cat]", "-p", "[red, blue] [night]", "--lora", "[x]", "--", "[]"});
+  EXPECT_THAT(a.positional, ElementsAre("[a fox, a cat]", "[]"));
+  EXPECT_EQ(value(a, "prompt"), "[red, blue] [night]");
+  EXPECT_THAT(a.options.at("lora").values, ElementsAre("[x]"));
+  EXPECT_EQ(value(parse({"--negative_prompt", "[dark]"}), "negative"), "[dark]");
+}
+
 TEST(Arguments, TheLastOneWins) { EXPECT_EQ(value(parse({"-s", "4", "-s", "8"}), "steps"), "8"); }
 
 TEST(Arguments, UnderstandsOtherProgramsNames) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "app/presets.h"
+#include "app/request_limits.h"
 #include "cli/command.h"
 #include "cli/config_keys.h"
 
@@ -24,8 +25,9 @@ std::string joined(const std::vector<std::string>& values) {
 // The value of a key as a command would see it, unless the command line says otherwise.
 std::optional<Shown> look_up(const Invocation& run, const std::string& key) {
   const Field* field = config_field(key);
-  const std::string variable = field ? environment_name(*field) : "";
-  if (const char* value = field ? run.environment(variable.c_str()) : nullptr; value && *value)
+  const LimitField* limit = config_limit(key);
+  const std::string variable = field ? environment_name(*field) : limit ? environment_name_of(*limit) : "";
+  if (const char* value = variable.empty() ? nullptr : run.environment(variable.c_str()); value && *value)
     return Shown{key, value, variable};
   for (const ConfigFile* file : {&run.project, &run.user})
     if (const auto found = file->values.find(key); found != file->values.end())
@@ -44,13 +46,16 @@ std::vector<Shown> all_values(const Invocation& run) {
   return shown;
 }
 
+Json to_json(const Invocation& run, const Shown& v) {
+  return run.settings.flag("origin") ? Json{{"value", v.value}, {"origin", v.origin}} : Json(v.value);
+}
+
 int list(Invocation& run) {
   const auto values = all_values(run);
   if (run.console.json()) {
     Json json = Json::object();
-    for (const Shown& v : values)
-      json[v.key] = run.settings.flag("origin") ? Json{{"value", v.value}, {"origin", v.origin}} : Json(v.value);
-    run.console.result(json.dump(2, ' ', false, Json::error_handler_t::replace));
+    for (const Shown& v : values) json[v.key] = to_json(run, v);
+    run.console.result(pretty(json));
     return 0;
   }
   if (values.empty()) run.console.note("nothing is configured; `flux2 help config` lists the keys");
@@ -68,15 +73,19 @@ int run_config(Invocation& run) {
   const auto need = [&](size_t count, const char* usage) { check(words.size() == count, "config is used as: config {}", usage); };
   if (action == "list") return list(run);
   if (action == "path") {
-    run.console.result_path(run.user.path.string());
+    if (run.console.json()) run.console.result(pretty({{"path", run.user.path.string()}}));
+    else run.console.result_path(run.user.path.string());
   } else if (action == "styles") {
-    for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));
+    if (run.console.json()) run.console.result(pretty(all_styles(run)));
+    else
+      for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));
   } else if (action == "get") {
     need(2, "get KEY");
     const auto value = look_up(run, words[1]);
     if (!value && !is_config_key(words[1])) refuse_unknown_key(words[1]);
     if (!value) fail(ErrorCode::NotFound, "{} is not set", words[1]);
-    run.console.result(value->value);
+    if (run.console.json()) run.console.result(pretty({{value->key, to_json(run, *value)}}));
+    else run.console.result(value->value);
   } else if (action == "set") {
     need(3, "set KEY VALUE");
     change_config(run.user, words[1], toml_literal(words[2]));

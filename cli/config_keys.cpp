@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::string_view kLimits = "limits.";
 
-const LimitField* limit_of(const std::string& key) {
-  return key.starts_with(kLimits) ? find_limit(std::string_view(key).substr(kLimits.size())) : nullptr;
-}
-
 template <class F>
 void for_each_field(F&& f) {
   for (const auto* table : {&request_fields(), &program_fields()})
@@ -52,8 +48,12 @@ const Field* config_field(const std::string& key) {
   return found;
 }
 
+const LimitField* config_limit(const std::string& key) {
+  return key.starts_with(kLimits) ? find_limit(std::string_view(key).substr(kLimits.size())) : nullptr;
+}
+
 bool is_config_key(const std::string& key) {
-  return key == "models.paths" || key.starts_with("styles.") || limit_of(key) || config_field(key) != nullptr;
+  return key == "models.paths" || key.starts_with("styles.") || config_limit(key) || config_field(key) != nullptr;
 }
 
 void refuse_unknown_keys(const ConfigFile& file) {
@@ -71,7 +71,7 @@ void refuse_unknown_keys(const ConfigFile& file) {
 
 void check_config_value(const std::string& key, const std::string& literal) {
   const Field* field = config_field(key);
-  if ((!field && !limit_of(key)) || literal.empty()) return;
+  if ((!field && !config_limit(key)) || literal.empty()) return;
   const auto values = parse_toml("x = " + literal + "\n");
   const auto found = values.find("x");
   check(found != values.end() && !found->second.empty(), "{}: the value is empty", key);

@@ -115,6 +115,7 @@ int run_convert(Invocation& run) {
   };
   if (part.part == ModelPart::TextEncoder && options.choice.layout == FileLayout::Gguf)
     add_tokenizer(component, weights, options, run.console.log());
+  options.choice.training = component.training();
   std::optional<Calibration> calibration;  // first, so that a missing part is said before anything is written
   if (run.settings.has("calibrate")) calibration.emplace(run, component);
   ConvertReport report = convert_model(weights, options, run.console.log());

@@ -239,7 +239,15 @@ namespace {
 int run_merge_only(Invocation& run) {
   const RequestSpec spec = run.spec();
   const std::string out = run.settings.text("save-merged-model");
-  save_merged_model(out, choose_model(spec, run), adapter_choices(spec, run), run.log);
+  const ModelFiles model = choose_model(spec, run);
+  const std::vector<AdapterChoice> adapters = adapter_choices(spec, run);
+  if (run.settings.flag("dry-run") && !adapters.empty()) {  // merging nothing is refused below
+    Json list = Json::array();
+    for (const AdapterChoice& a : adapters) list.push_back({{"path", a.path.string()}, {"strength", a.strength}});
+    run.console.result(pretty({{"path", out}, {"transformer", model.transformer.string()}, {"adapters", list}}));
+    return 0;
+  }
+  save_merged_model(out, model, adapters, run.log);
   if (run.console.json()) run.console.result(pretty({{"path", out}}));
   else run.console.result_path(out);
   return 0;

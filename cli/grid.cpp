@@ -141,10 +141,11 @@ class Grid {
     if (singles && chooses_name(target_)) writer_.never_overwrite(file);
     PictureMaker& maker = keeper_.maker_for(cell.request.spec, cell.model, {&cell.request, 1}, display_.progress());
     const auto deliver = [&](const Picture& picture, GenerationRecord record) {
-      cell.image = writer_.image_of(picture);
+      const Finish& finish = cell.request.finish;
+      cell.image = finish ? finish(writer_.image_of(picture)) : writer_.image_of(picture);
       cell.request.record = record;
       if (!singles) return;
-      const WrittenPicture written = writer_.write(picture, std::move(record), file);
+      const WrittenPicture written = writer_.write(picture, std::move(record), file, finish);
       cell.file = written.path.filename().string();
       if (!run_.console.json()) run_.console.result_path(written.path.string());
     };

@@ -28,7 +28,7 @@ std::vector<std::string> axis_options() {
       if (fits || option.name == "profile" || option.name == "quant" || option.name == "rounding") names.push_back(option.name);
     }
   }
-  for (const char* other : {"prompt-file", "wildcards", "from", "remix", "batch", "repeat", "save-merged"})
+  for (const char* other : {"prompt-file", "wildcards", "from", "remix", "batch", "repeat", "save-merged", "save-merged-model"})
     std::erase(names, other);
   return names;
 }

@@ -21,10 +21,16 @@ std::filesystem::path out_of(const Invocation& run) {
   return out;
 }
 
-NamedWeights transformer_at(const std::string& model, Invocation& run) {
-  const Recognition r = recognise(model_path(model, ComponentKind::Transformer, run), run.console.log());
-  return {open_weights(required_part(r, ComponentKind::Transformer).path, run.console.log()), ModelPart::Transformer};
+Component transformer_part(const std::string& model, Invocation& run) {
+  return required_part(recognise(model_path(model, ComponentKind::Transformer, run), run.console.log()),
+                       ComponentKind::Transformer);
 }
+
+NamedWeights weights_of(const Component& transformer, Invocation& run) {
+  return {open_weights(transformer.path, run.console.log()), ModelPart::Transformer};
+}
+
+NamedWeights transformer_at(const std::string& model, Invocation& run) { return weights_of(transformer_part(model, run), run); }
 
 // The model named by --model, or the published one of the width the adapter tells.
 Flux2Config config_for(const Recognition& adapter, Invocation& run) {
@@ -150,7 +156,8 @@ int run_lora_convert(Invocation& run) {
 int run_merge(Invocation& run) {
   const std::string model = run.settings.text("into");
   check(!model.empty(), "lora merge needs --into MODEL");
-  const NamedWeights base = transformer_at(model, run);
+  const Component part = transformer_part(model, run);
+  const NamedWeights base = weights_of(part, run);
   const Flux2Config config = detect_flux2(base);
   std::vector<AdapterUse> uses;
   for (size_t i = 1; i < run.positional.size(); ++i) {
@@ -158,7 +165,7 @@ int run_merge(Invocation& run) {
     uses.push_back({open_adapter(choice, config, run.console.log()), choice.strength});
   }
   ThreadPool threads(0);
-  merge_into_file(base, uses, out_of(run), threads);
+  merge_into_file(base, uses, out_of(run), threads, part.training());
   return done(run, out_of(run));
 }
 

@@ -6,6 +6,7 @@
 #include "app/resolve_inpaint.h"
 #include "cli/command.h"
 #include "cli/show.h"
+#include "cli/user_input.h"
 #include "image/mask_shapes.h"
 #include "image/write_image.h"
 
@@ -35,7 +36,8 @@ int run_mask(Invocation& run) {
     if (!path.empty()) format_from_name(path);  // before anything is computed
   }
 
-  InputImages images(run.console.log(), {}, run.limits);
+  const auto standard_input = [bytes = run.limits.image.file_bytes] { return read_standard_input(bytes); };
+  InputImages images(run.console.log(), standard_input, run.limits);
   CanvasMask selected = mask_of_request(spec, run.console.log(), images);
   selected.mask =
       feathered(grown(selected.mask, static_cast<int>(spec.grow.value_or(0))), static_cast<int>(spec.feather.value_or(0)));

@@ -61,6 +61,7 @@ void set_common(std::vector<OptionGroup>& groups, const std::vector<std::string>
 
 std::vector<OptionGroup> generate_options();
 std::vector<OptionGroup> shell_options();
+std::vector<OptionGroup> without_local_options(std::vector<OptionGroup> groups);  // of generate or inpaint, for a server
 std::vector<OptionGroup> grid_options();
 std::vector<OptionGroup> plan_options();
 std::vector<OptionGroup> verify_options();

@@ -58,11 +58,17 @@ void print(Console& console, const ModelFiles& model, const ResolvedRequest& res
   if (!f.fits()) console.result("--quant int8 or q4_0 makes the weights smaller, --size the activations");
 }
 
-// The times of another pass of the same request.
-void add_times(Forecast& forecast, const Forecast& pass) {
-  for (PhaseForecast& phase : forecast.phases)
-    for (const PhaseForecast& other : pass.phases)
-      if (other.phase == phase.phase && phase.phase != Phase::Load && phase.phase != Phase::Text) phase.seconds += other.seconds;
+// How often the transformer runs for all images of one pass.
+int64_t transformer_passes(const Request& request) {
+  const int64_t passes = passes_of(request.sampler, static_cast<int>(request.sigmas().size()) - 1);
+  return passes * request.batch * (request.cfg ? 2 : 1);
+}
+
+int64_t transformer_passes(const ResolvedRequest& resolved) {
+  int64_t passes = transformer_passes(resolved.request);
+  for (const Request& later : later_passes(resolved.request, resolved.passes))
+    passes += resolved.request.batch * transformer_passes(later);
+  return passes;
 }
 
 // Forecasts of a run. Requests that differ in their prompts and seeds alone share one.
@@ -79,8 +85,7 @@ class Forecasts {
     if (is_new) {
       EngineOptions options = engine_options(resolved.spec, run_);
       options.adapters = resolved.adapters;
-      found->second = forecast(Engine(options), model_, largest_pass(resolved.request, resolved.passes));
-      if (resolved.passes.hires) add_times(found->second, forecast(Engine(options), model_, resolved.request));
+      found->second = forecast_of_all_passes(Engine(options), model_, resolved.request, resolved.passes);
     }
     return found->second;
   }
@@ -112,13 +117,11 @@ int print_plan(Invocation& run, const PreparedRun& prepared) {
     for (const char* key : {"device", "time_ms", "index"}) json.erase(key);
     json["batch"] = request.batch;
     json["output"] = resolved.output();
-    const std::vector<float> sigmas = request.sigmas();
-    const int64_t passes = passes_of(request.sampler, static_cast<int>(sigmas.size()) - 1);
     json["plan"] = {{"picture_tokens", request.tokens()},
                     {"reference_tokens", request.reference_tokens()},
                     {"text_tokens", model.defaults.text_length},
-                    {"transformer_passes", passes * request.batch * (request.cfg ? 2 : 1)},
-                    {"sigmas", sigmas},
+                    {"transformer_passes", transformer_passes(resolved)},
+                    {"sigmas", request.sigmas()},
                     {"forecast", as_json(forecasts.of(resolved))}};
     plan["requests"].push_back(std::move(json));
   }

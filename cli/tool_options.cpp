@@ -52,8 +52,9 @@ std::vector<OptionGroup> grid_options() {
        {"z", 0, "OPTION=VALUES", "one table below the other"},
        {"cell", 0, "PX", "longest side of an image on the sheet (default: full size)"},
        {"sheet-only", 0, "", "do not write the single images"}}};
-  auto groups = with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "output-type",
-                                                              "latent-path", "save-merged-model", "trace", "dry-run"}));
+  auto groups =
+      with_first(axes, without(generate_options(), {"prompt-file", "batch", "repeat", "latents-out", "output-type", "latent-path",
+                                                    "save-merged", "save-merged-model", "trace", "dry-run"}));
   // -y would be the same name as --y to newer versions of the parser.
   for (OptionGroup& group : groups)
     for (OptionSpec& o : group.options)
@@ -65,7 +66,14 @@ std::vector<OptionGroup> grid_options() {
 
 std::vector<OptionGroup> shell_options() {
   return without(generate_options(), {"prompt-file", "repeat", "from", "remix", "latents-out", "output-type", "latent-path",
-                                      "save-merged-model", "trace", "dry-run", "json"});
+                                      "save-merged", "save-merged-model", "trace", "dry-run", "json"});
+}
+
+// Without what only the program that computes an image can do.
+std::vector<OptionGroup> without_local_options(std::vector<OptionGroup> groups) {
+  return without(std::move(groups),
+                 {"repeat", "from", "remix", "save-merged", "save-merged-model", "sidecar", "show", "zoom", "show-steps",
+                  "preview-file", "preview", "latents-out", "output-type", "latent-path", "trace", "dry-run"});
 }
 
 std::vector<OptionGroup> verify_options() {
@@ -73,6 +81,7 @@ std::vector<OptionGroup> verify_options() {
                            {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
                             option("input", 'i', "the references of an edit, in their order (default: those next to the image)"),
                             option("lora", 0, "the adapters that the image was made with"),
+                            option("detail_mask", 0, "the mask of the detail pass (default: the file next to the image)"),
                             option("rounding")}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }

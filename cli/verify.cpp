@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "app/adapter_references.h"
 #include "app/adapters.h"
 #include "app/model_choice.h"
 #include "app/model_keeper.h"
@@ -67,7 +68,7 @@ class Verification {
     Invocation one = run_;
     RequestSpec recorded = spec_of_record(record);
     recorded.batch = 1;
-    recorded.model.reset();
+    recorded.model.reset(), recorded.base.reset();
     if (!run_.settings.is_asked("model") && !run_.settings.is_asked("dit")) {
       const RecordedModel model = find_recorded_model(record, path, run_);
       if (!model.problem.empty())
@@ -78,7 +79,8 @@ class Verification {
     if (!record.references.empty() && !run_.settings.has("input")) recorded.input = find_sources(record, path);
     if (!run_.settings.has("region")) take_region_files(record, path, recorded);
     take_image_prompt_files(record, path, run_.settings, run_, recorded);
-    one.settings.add_below_first(layer_of(recorded, path));
+    if (!record.mask_sha256.empty() && !run_.settings.has("detail-mask")) recorded.detail_mask = find_mask(record, path);
+    one.settings.add_below_first(layer_of_record(recorded, path));
     const RequestSpec spec = one.spec();
 
     const ModelFiles model = choose_model(spec, run_, &found_);
@@ -88,9 +90,10 @@ class Verification {
       throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
                   "give them with --lora FILE:STRENGTH");
     request.adapters = adapter_choices(spec, run_);
+    follow_adapters(request, model, run_.log);
     resolve_image_prompts(spec, model, run_, run_.log, images, request);
-    const bool same_references = request.record.references == record.references;
-    if (!same_references) run_.console.warn(fmt::format("{}: these are not the images it was made from", path));
+    const bool same_images = request.record.references == record.references && request.record.mask_sha256 == record.mask_sha256;
+    if (!same_images) run_.console.warn(fmt::format("{}: these are not the images it was made from", path));
 
     const bool truncate = spec.rounding == "trunc";
     Image again;

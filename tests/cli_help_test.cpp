@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/topics.h"
+#include "hub/registry/registry.h"
 #include "tests/support/program.h"
 
 namespace flux2::test {
@@ -130,6 +131,17 @@ TEST_F(Help, BashCompletesFilesAndModels) {
   EXPECT_THAT(completed("flux2 inspect photo2"), UnorderedElementsAre("photo2.png"));
   EXPECT_THAT(completed("flux2 generate -m flux.2-klein-4"), UnorderedElementsAre("flux.2-klein-4b"));
   EXPECT_THAT(completed("flux2 generate -m pi"), UnorderedElementsAre("pico"));  // the bundled one
+}
+
+// A name may come from a downloaded model.
+TEST_F(Help, BashDoesNotRunTheNamesOfModels) {
+  if (!registry_available()) GTEST_SKIP() << "this build has no registry";
+  const std::string command = "$(touch${IFS}made)";
+  ASSERT_EQ(flux2({"models", "install", pico("ae.safetensors"), "--in-place", "--name", command}).status, 0);
+  EXPECT_THAT(completed("flux2 models info $"), UnorderedElementsAre(command));
+  ASSERT_EQ(flux2({"models", "edit", command, "--name", "Bob's autoencoder"}).status, 0);
+  EXPECT_THAT(completed("flux2 models info Bo"), UnorderedElementsAre("Bob's autoencoder"));
+  EXPECT_FALSE(exists("made"));
 }
 
 TEST_F(Help, ZshAndFishScriptsAreValid) {

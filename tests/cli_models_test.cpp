@@ -78,6 +78,21 @@ TEST_F(CliModels, ScanShowsThenRegisters) {
   EXPECT_EQ(names().size(), 4u);
 }
 
+// Large models often live on another disk, and a link leads to them.
+TEST_F(CliModels, TheDataFolderMayBeALink) {
+  fs::remove(folder_ / "home");
+  fs::create_directories(folder_ / "disk");
+  fs::create_directory_symlink("disk", folder_ / "home");
+  ASSERT_EQ(flux2({"models", "install", pico("ae.safetensors"), "--name", "mine"}).status, 0);
+  const Json listed = json({"models", "list", "--type", "vae"});
+  EXPECT_EQ(listed.size(), 1u) << listed.dump();
+  EXPECT_TRUE(json({"models", "orphans"}).empty());
+  const Json scanned = json({"models", "scan", "--add"});
+  ASSERT_EQ(scanned.size(), 1u);
+  EXPECT_EQ(scanned[0]["name"], "mine");
+  EXPECT_THAT(names(), ElementsAre("mine"));
+}
+
 TEST_F(CliModels, NameIsEquivalentToThePath) {
   synth("a", "1"), synth("b", "2", "diffusers");
   ASSERT_EQ(flux2({"models", "install", "a", "--in-place", "--name", "first"}).status, 0);
@@ -117,6 +132,8 @@ TEST_F(CliModels, AnInstalledCopyIsComplete) {
   synth("a");
   const Image before = picture({"-m", "a"});
   const Json plan = json({"models", "install", "a", "--dry-run"});
+  EXPECT_EQ(json({"models", "install", "a", "a/ae.safetensors", "--dry-run"}).size(), plan.size() + 1) << "one list of all files";
+  EXPECT_EQ(json({"models", "install", "a", "--in-place", "--dry-run"}), Json::array());
   EXPECT_FALSE(exists("home/models"));
   const Json made = json({"models", "install", "a/"});
   ASSERT_EQ(made.size(), 4u);
@@ -310,11 +327,11 @@ TEST_F(CliModels, PathsWorkWithADamagedRegistry) {
 }
 
 // An adapter for the bundled model.
-void write_adapter(const fs::path& path) {
+void write_adapter(const fs::path& path, float size = 0.2f) {
   const Shape shape = open_weights(pico("flux-2-pico.safetensors"))->find("single_blocks.0.linear2.weight")->shape;
-  const auto values = [](int64_t count) {
+  const auto values = [size](int64_t count) {
     std::vector<float> list;
-    for (int64_t i = 0; i < count; ++i) list.push_back(0.2f * std::sin(static_cast<float>(i * 37 % 101)));
+    for (int64_t i = 0; i < count; ++i) list.push_back(size * std::sin(static_cast<float>(i * 37 % 101)));
     return list;
   };
   const auto down = values(2 * shape[1]), up = values(shape[0] * 2);
@@ -337,6 +354,38 @@ TEST_F(CliModels, AdaptersHaveNamesAndAPreferredStrength) {
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, HasSubstr("nearest registered ones are ink"));
   EXPECT_THAT(flux2({"lora", "info", "ink"}).out, HasSubstr("of rank 2"));
+}
+
+TEST_F(CliModels, AnAdapterThatWasTrainedAgainIsInstalledAgain) {
+  fs::create_directories(folder_ / "out");
+  write_adapter(folder_ / "out/style.safetensors");
+  ASSERT_EQ(flux2({"models", "install", "out/style.safetensors"}).status, 0);
+  const std::string before = info("style")["sha256"];
+  write_adapter(folder_ / "out/style.safetensors", 0.3f);
+  const Json again = json({"models", "install", "out/style.safetensors"});
+  EXPECT_EQ(bytes("home/models/loras/style.safetensors"), bytes("out/style.safetensors"));
+  EXPECT_EQ(again[0]["name"], "style");
+  EXPECT_NE(again[0]["sha256"], before);
+  EXPECT_EQ(names().size(), 1u);
+}
+
+TEST_F(CliModels, InstallKeepsFilesThatAreNotRegistered) {
+  fs::create_directories(folder_ / "out");
+  fs::create_directories(folder_ / "home/models/loras");
+  write_adapter(folder_ / "out/style.safetensors");
+  for (const float size : {0.3f, 0.2f}) {
+    write_adapter(folder_ / "home/models/loras/style.safetensors", size);
+    const Finished done = flux2({"models", "install", "out/style.safetensors", "--dry-run", "--json"});
+    ASSERT_EQ(done.status, 0) << done.err;
+    const std::string to = parse_json(done.out)[0]["to"];
+    EXPECT_THAT(to, testing::EndsWith(size == 0.3f ? "/style-2.safetensors" : "/style.safetensors")) << "the same file is used";
+  }
+  write("home/models/loras/style.safetensors", "of another size");
+  const Finished done = flux2({"models", "install", "out/style.safetensors"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("loras/style.safetensors is something else, so the copy goes to"));
+  EXPECT_EQ(bytes("home/models/loras/style.safetensors"), "of another size");
+  EXPECT_EQ(bytes("home/models/loras/style-2.safetensors"), bytes("out/style.safetensors"));
 }
 
 TEST_F(CliModels, ConfiguredFoldersAreSearched) {

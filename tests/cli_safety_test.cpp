@@ -125,6 +125,10 @@ TEST_F(CliSafety, MetadataCannotNameOtherFiles) {
     record.mask_name = name, record.mask_sha256 = hash;
     write_image("pictures/b.png", record);
     EXPECT_EQ(flux2({"inpaint", "--from", "pictures/b.png", "-i", "private/photo.png", "-o", "x.png"}).status, 3);
+    record.mask_name.clear(), record.mask_sha256.clear();
+    record.mask_difference = {name, hash, 32, 32};
+    write_image("pictures/b.png", record);
+    EXPECT_EQ(flux2({"inpaint", "--from", "pictures/b.png", "-i", "private/photo.png", "-o", "x.png"}).status, 3);
 
     record = recorded();
     record.adapters = {{.name = name, .sha256 = hash}};

@@ -42,6 +42,9 @@ TEST_F(CliSelection, MaskWritesWhatIsSelected) {
   EXPECT_GT(picture("over.png").at(64, 64)[0], 235);
   EXPECT_EQ(picture("over.png").at(5, 5)[0], 120);
 
+  const Finished piped = flux2({"mask", "-i", "-", "--mask-wand", "64,64", "-o", "piped.png"}, bytes("disc.png"));
+  EXPECT_EQ(piped.status, 0) << piped.err;
+  EXPECT_EQ(bytes("piped.png"), bytes("mask.png"));
   const Finished json = flux2({"mask", "disc.png", "--mask-color", "#787878", "--mask-invert", "-o", "same.png", "--json"});
   ASSERT_EQ(json.status, 0) << json.err;
   EXPECT_EQ(parse_json(json.out)["box"], Json({35, 35, 59, 59}));

@@ -309,6 +309,15 @@ TEST_F(Cli, ConfigurationIsKeptAndUsed) {
   EXPECT_EQ(flux2({"config", "set", "styles.noir", "{prompt} in black"}).status, 0);
   EXPECT_EQ(parse_json(flux2({"generate", "a fox", "--style", "noir", "--dry-run"}).out)["requests"][0]["prompt"],
             "a fox in black");
+  EXPECT_EQ(parse_json(flux2({"config", "get", "generate.steps", "--json"}).out), Json({{"generate.steps", "1"}}));
+  EXPECT_EQ(parse_json(flux2({"config", "styles", "--json"}).out)["noir"], "{prompt} in black");
+  EXPECT_EQ(parse_json(flux2({"config", "path", "--json"}).out)["path"], (folder_ / "home/config.toml").string());
+  EXPECT_EQ(flux2({"config", "set", "models.paths", "[\"a\", \"b c\"]"}).status, 0);
+  EXPECT_EQ(flux2({"config", "get", "models.paths"}).out, "a,b c\n");
+  EXPECT_EQ(flux2({"config", "set", "limits.side", "2048"}).status, 0);
+  Start limited = start({"config", "get", "limits.side"});
+  limited.environment["FLUX2_LIMITS_SIDE"] = "1024";
+  EXPECT_EQ(run(limited).out, "1024\n");
   EXPECT_EQ(flux2({"config", "unset", "generate.steps"}).status, 0);
   EXPECT_EQ(flux2({"config", "get", "generate.steps"}).status, 3);
   const Finished unknown = flux2({"config", "get", "generate.stesp"});

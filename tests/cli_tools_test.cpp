@@ -86,6 +86,18 @@ TEST_F(CliTools, GridIsASheetOfItsSingleImages) {
   EXPECT_EQ(small[0]["box"][2], 32);
 }
 
+TEST_F(CliTools, AGridOfAnInpaintedImageShowsTheWholeImage) {
+  Image canvas(160, 128, 3);
+  for (size_t i = 0; i < canvas.pixels.size(); ++i) canvas.pixels[i] = static_cast<uint8_t>(i / 5);
+  save_image(folder_ / "canvas.png", encode_png(canvas));
+  expect_made(flux2({"inpaint", "-i", "canvas.png", "--mask-box", "20,20,30,30", "--crop", "8", "a red circle", "-s", "1", "-S",
+                     "5", "-o", "part.png"}));
+  expect_made(flux2({"grid", "--from", "part.png", "--x", "steps=1", "-o", "g.png"}));
+  EXPECT_EQ(picture("g-01.png"), picture("part.png"));
+  const auto box = settings_of("g.png")["grid"]["cells"][0]["box"].get<std::vector<int>>();
+  EXPECT_EQ(crop(picture("g.png"), box[0], box[1], box[2], box[3]), picture("part.png"));
+}
+
 TEST_F(CliTools, GridReportsErrorsBeforeItStarts) {
   const Finished value = flux2({"grid", "a cat", "--x", "steps=1,x"});
   EXPECT_EQ(value.status, 2);
@@ -137,8 +149,31 @@ TEST_F(CliTools, VerifyFindsTheReferencesOfAnEdit) {
   EXPECT_EQ(flux2({"verify", "edited.png"}).out, "edited.png: identical\n");
 }
 
+TEST_F(CliTools, VerifyFindsTheMaskOfADetailPass) {
+  Image mask(64, 64, 1);
+  for (int y = 8; y < 24; ++y) std::fill_n(mask.at(8, y), 16, uint8_t{255});
+  save_image(folder_ / "mask.png", encode_png(mask));
+  expect_made(flux2({"generate", "a red circle", "-S", "3", "-s", "1", "--size", "64", "--detail-mask", "mask.png",
+                     "--detail-box", "40,40,16,16", "--detail-strength", "1", "-o", "d.png"}));
+  EXPECT_EQ(flux2({"verify", "d.png"}).out, "d.png: identical\n");
+  fs::rename(folder_ / "mask.png", folder_ / "renamed.png");
+  const Finished missing = flux2({"verify", "d.png"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_THAT(missing.err, HasSubstr("detail mask mask.png"));
+  EXPECT_THAT(missing.err, HasSubstr("--detail-mask FILE"));
+  EXPECT_EQ(flux2({"verify", "d.png", "--detail-mask", "renamed.png"}).out, "d.png: identical\n");
+}
+
+TEST_F(CliTools, APlanCountsTheExtraPassesOfEveryImage) {
+  const Finished plan = flux2({"plan", "--json", "a cat", "--size", "64", "-s", "4", "-b", "3", "--cfg", "1", "--detail-box",
+                               "0,0,32,32", "--detail-strength", "1"});
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  constexpr int kImages = 3, kSteps = 4, kPasses = 2;
+  EXPECT_EQ(parse_json(plan.out)["requests"][0]["plan"]["transformer_passes"], kImages * kSteps * kPasses);
+}
+
 // An adapter for the bundled model that changes what it draws.
-void write_adapter(const fs::path& path) {
+void write_adapter(const fs::path& path, const std::map<std::string, std::string>& metadata = {}) {
   const auto weights = open_weights(pico("flux-2-pico.safetensors"));
   const Shape shape = weights->find("single_blocks.0.linear2.weight")->shape;
   constexpr int64_t kRank = 2;
@@ -151,7 +186,20 @@ void write_adapter(const fs::path& path) {
   save_tensors(
       path,
       {{"diffusion_model.single_blocks.0.linear2.lora_A.weight", Tensor::host_copy(down.data(), DType::F32, {kRank, shape[1]})},
-       {"diffusion_model.single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(up.data(), DType::F32, {shape[0], kRank})}});
+       {"diffusion_model.single_blocks.0.linear2.lora_B.weight", Tensor::host_copy(up.data(), DType::F32, {shape[0], kRank})}},
+      metadata);
+}
+
+// The references of such an adapter are seen at time 0.
+TEST_F(CliTools, VerifyTreatsReferencesAsTheAdapterWasTrained) {
+  write_adapter(folder_ / "plain.safetensors");
+  write_adapter(folder_ / "zero.safetensors", {{"ss_flux2_references", "zero_cond_t"}});
+  save_image(folder_ / "photo.png", encode_png(Image(64, 64, 3)));
+  for (const std::string name : {"plain", "zero"})
+    expect_made(flux2(
+        {"edit", "-i", "photo.png", "make it blue", "-S", "4", "-s", "1", "--lora", name + ".safetensors", "-o", name + ".png"}));
+  ASSERT_NE(picture("zero.png"), picture("plain.png"));
+  EXPECT_EQ(flux2({"verify", "zero.png", "--lora", "zero.safetensors"}).out, "zero.png: identical\n");
 }
 
 TEST_F(CliTools, AdaptersAreAnAxisAndPartOfTheRecord) {
@@ -235,6 +283,14 @@ TEST_F(CliTools, AMergedModelDrawsWhatItsAdapterDraws) {
   expect_made(generate({"a red circle", "-S", "3", "-o", "plain.png"}));
   const double same = difference(picture("a.png"), picture("b.png")).mean;
   EXPECT_LT(same, 0.2 * difference(picture("a.png"), picture("plain.png")).mean) << "merged weights are rounded once more";
+  const Finished dry =
+      flux2({"generate", "--lora", "ink.safetensors:0.8", "--save-merged-model", "dry.safetensors", "--dry-run"});
+  expect_made(dry);
+  EXPECT_EQ(parse_json(dry.out)["adapters"][0]["strength"], 0.8);
+  EXPECT_FALSE(exists("dry.safetensors"));
+  const Finished grid = flux2({"grid", "a fox", "--x", "steps=1", "--lora", "ink.safetensors", "--save-merged", "g.safetensors"});
+  EXPECT_EQ(grid.status, 2);
+  EXPECT_THAT(grid.err, HasSubstr("--save-merged is an option of `flux2 generate`"));
   const Finished nothing = generate({"a red circle", "--save-merged", "none.safetensors"});
   EXPECT_EQ(nothing.status, 2);
   EXPECT_THAT(nothing.err, HasSubstr("--lora"));
@@ -297,6 +353,22 @@ TEST_F(CliTools, UpscaleKeepsNamesInAFolder) {
   EXPECT_EQ(flux2({"upscale", "small.png", "-o", "out"}).out, "out/small-2.png\n") << "an existing file stays";
   const Finished json = flux2({"upscale", "-i", "small.png", "-o", "large.png", "--json"});
   EXPECT_EQ(parse_json(json.out)["images"], Json::parse(R"([{"path": "large.png", "width": 256, "height": 256}])")) << json.err;
+}
+
+TEST_F(CliTools, UpscaleCopiesForeignMetadata) {
+  ImageMetadata foreign;
+  foreign.text = {{"parameters", "a fox\nSteps: 4, Sampler: Euler, Seed: 7, Size: 8x8"}};
+  save_image(folder_ / "foreign.png", encode_png(Image(8, 8, 3), foreign));
+  expect_made(flux2({"upscale", "foreign.png", "-o", "kept.png"}));
+  EXPECT_EQ(read_metadata(folder_ / "kept.png"), foreign);
+  expect_made(flux2({"upscale", "foreign.png", "-o", "kept.jpg"}));
+  EXPECT_EQ(read_metadata(folder_ / "kept.jpg").exif_comment, *foreign.find_text("parameters"));
+  for (const std::vector<std::string>& without : {std::vector<std::string>{"--metadata", "none"}, {"--private"}}) {
+    std::vector<std::string> words = {"upscale", "foreign.png", "-o", "bare.png"};
+    words.insert(words.end(), without.begin(), without.end());
+    expect_made(flux2(words));
+    EXPECT_EQ(read_metadata(folder_ / "bare.png"), ImageMetadata{}) << without[0];
+  }
 }
 
 // An option that the method does not read was ignored.

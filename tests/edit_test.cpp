@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "pipeline/references.h"
 #include "tests/support/golden.h"
 
 namespace flux2 {
@@ -120,6 +121,26 @@ TEST_F(Edit, KeptReferencesServeEveryPromptAndSeed) {
   std::swap(request.references[0], request.references[1]);
   EXPECT_NE(latents_of(request), other);
   EXPECT_NE(model_->reference_memory, memory);
+}
+
+// In a model with an input for guidance, the blocks of the references see it, too.
+TEST_F(Edit, KeptReferencesBelongToOneGuidance) {
+  model_ = engine_.open(tiny_model("flux2-dev-tiny.safetensors"), {}, {.text_encoder = false});
+  const int64_t width = model_->models.transformer.config().text_width;
+  std::vector<float> states(static_cast<size_t>(8 * width));
+  for (size_t i = 0; i < states.size(); ++i) states[i] = std::sin(0.3f * static_cast<float>(i));
+  Request request = small_request();
+  request.given_text = Tensor::host_copy(states.data(), DType::F32, {8, width});
+  request.references = {picture(64, 48, 0.1f)};
+  request.reuse_reference_keys = true;
+  request.guidance = 4;
+  latents_of(request);
+  const auto memory = model_->reference_memory;
+  request.guidance = 1;
+  const auto later = latents_of(request);
+  EXPECT_NE(model_->reference_memory->keys.back().k.to_floats(), memory->keys.back().k.to_floats());
+  model_->reference_memory = nullptr;
+  EXPECT_EQ(latents_of(request), later);
 }
 
 TEST_F(Edit, KeptReferencesOfABatchAreThoseOfSinglePictures) {

@@ -19,14 +19,13 @@ namespace {
 
 constexpr uint64_t kWorthAsking = 1'000'000'000;  // bytes, where somebody sits in front of it
 
-void list_copies(Invocation& run, const std::vector<PlannedCopy>& copies) {
-  Json json = Json::array();
+void list_copies(Invocation& run, const std::vector<PlannedCopy>& copies, Json& json) {
   std::vector<std::vector<std::string>> rows = {{"SIZE", "FROM", "TO"}};
   for (const PlannedCopy& c : copies) {
     rows.push_back({byte_text(c.bytes), c.from.string(), c.to.string()});
     json.push_back({{"bytes", c.bytes}, {"from", c.from.string()}, {"to", c.to.string()}});
   }
-  run.console.result(run.console.json() ? pretty(json) : text_table(rows));
+  if (!run.console.json()) run.console.result(text_table(rows));
 }
 
 // A terminal sees every report in one line; a log gets a line every ten seconds and for each finished file, a program an event
@@ -55,8 +54,7 @@ FetchProgress progress_for(Invocation& run) {
   };
 }
 
-void list_plans(Invocation& run, const std::vector<FetchPlan>& plans) {
-  Json json = Json::array();
+void list_plans(Invocation& run, const std::vector<FetchPlan>& plans, Json& json) {
   std::vector<std::vector<std::string>> rows = {{"SIZE", "", "FROM", "TO"}};
   for (const FetchPlan& plan : plans) {
     if (!plan.reason.empty()) run.console.note(plan.reason);
@@ -66,22 +64,23 @@ void list_plans(Invocation& run, const std::vector<FetchPlan>& plans) {
           {{"bytes", f.size}, {"present", f.present}, {"url", f.url}, {"target", f.target.string()}, {"etag", f.etag}});
     }
   }
-  run.console.result(run.console.json() ? pretty(json) : text_table(rows));
+  if (!run.console.json()) run.console.result(text_table(rows));
 }
 
-InstallHooks hooks_for(Invocation& run) {
+// `listed`: receives the files of a dry run.
+InstallHooks hooks_for(Invocation& run, Json& listed) {
   InstallHooks hooks;
   const bool dry = run.settings.flag("dry-run");
   hooks.cancelled = [] { return interrupt_signal() != 0; };
   hooks.note = [&run](const std::string& text) { run.console.note(text); };
   hooks.warn = [&run](const std::string& text) { run.console.warn(text); };
-  hooks.copies_planned = [&run, dry](const std::vector<PlannedCopy>& copies) {
-    if (dry && !copies.empty()) list_copies(run, copies);
+  hooks.copies_planned = [&run, &listed, dry](const std::vector<PlannedCopy>& copies) {
+    if (dry && !copies.empty()) list_copies(run, copies, listed);
     return !dry;
   };
-  hooks.planned = [&run, dry](const std::vector<FetchPlan>& plans) {
+  hooks.planned = [&run, &listed, dry](const std::vector<FetchPlan>& plans) {
     if (dry) {
-      list_plans(run, plans);
+      list_plans(run, plans, listed);
       return false;
     }
     uint64_t missing = 0;
@@ -97,9 +96,7 @@ InstallHooks hooks_for(Invocation& run) {
   return hooks;
 }
 
-}  // namespace
-
-std::vector<ModelRecord> install_from(Invocation& run, const std::string& source) {
+std::vector<ModelRecord> install_or_list(Invocation& run, const std::string& source, Json& listed) {
   AppContext context = run;
   context.log = run.console.log();
   return install_model(context,
@@ -110,7 +107,14 @@ std::vector<ModelRecord> install_from(Invocation& run, const std::string& source
                         .local_dir = run.settings.text("local-dir"),
                         .in_place = run.settings.flag("in-place"),
                         .offline = run.settings.flag("offline")},
-                       hooks_for(run));
+                       hooks_for(run, listed));
+}
+
+}  // namespace
+
+std::vector<ModelRecord> install_from(Invocation& run, const std::string& source) {
+  Json listed = Json::array();
+  return install_or_list(run, source, listed);
 }
 
 int run_models_install(Invocation& run) {
@@ -118,12 +122,11 @@ int run_models_install(Invocation& run) {
         "models install needs something to install: a file, a folder, a starter's name, owner/repository or an address");
   check(run.positional.size() == 1 || !run.settings.has("name"), "--name is for one model at a time");
   std::vector<ModelRecord> installed;
+  Json json = Json::array();
   for (const std::string& source : run.positional) {
-    const auto records = install_from(run, source);
+    const auto records = install_or_list(run, source, json);
     installed.insert(installed.end(), records.begin(), records.end());
   }
-  if (run.settings.flag("dry-run")) return 0;
-  Json json = Json::array();
   for (const ModelRecord& r : installed) {
     json.push_back(to_json(r));
     if (!run.console.json()) run.console.result(fmt::format("{}  {} {} in {}", r.name, name_of(r.type), r.key, r.path.string()));

@@ -6,6 +6,7 @@
 
 #include "app/context.h"
 #include "app/registry_access.h"
+#include "base/path_exists.h"
 #include "base/text.h"
 #include "cli/models/models.h"
 #include "cli/table.h"
@@ -59,14 +60,14 @@ std::vector<Entry> entries(Invocation& run) {
     for (ModelRecord& r : registry->all()) {
       const QuickCheck check = quick_check(r);
       r.state = check.state, r.note = check.note;
-      known.emplace(r.type, r.path);
+      known.emplace(r.type, real_place(r.path));
       list.push_back({std::move(r)});
     }
   const auto add = [&](const fs::path& folder, bool bundled) {
     std::error_code unreadable;
     if (!fs::is_directory(folder, unreadable)) return;
     for (Described& part : scan_folder(folder, {}, run.console.log()))
-      if (known.emplace(part.record.type, part.record.path).second && (!bundled || part.type == "main"))
+      if (known.emplace(part.record.type, real_place(part.record.path)).second && (!bundled || part.type == "main"))
         list.push_back({std::move(part.record), false, bundled});
   };
   for (const fs::path& folder : model_folders(run)) add(folder, false);

@@ -250,7 +250,7 @@ void Shell::deliver(const WrittenPicture& written, const GenerationRecord& recor
   ShellPicture picture{written.path,  written.image.width, written.image.height,
                        record.seed(), record.prompt(),     layer_of(spec_of_record(record), "use")};
   picture.settings["prompt"].origin = "--prompt";
-  for (const char* option : {"model", "input"})  // files, which a record knows by name alone
+  for (const char* option : {"model", "base", "input"})  // about files, which a record knows by name alone
     if (const Setting* setting = one.settings.find(option)) picture.settings[option] = *setting;
   for (const AdapterChoice& adapter : resolved.adapters)
     picture.settings.try_emplace("lora", Setting{{}, "use"}).first->second.values.push_back(text_of(adapter));

@@ -2,7 +2,7 @@
 # Trains pico from nothing, stage by stage. A stage starts from the files of the one before.
 #   examples/pico/train.sh model|autoencoder|transformer|larger|distilled|all|image_prompt
 # FLUX2: the program (default: build/flux2). OUT: where everything is written (default: pico-run). Words after the stage go to
-# `flux2 train`: --device cuda:0, --resume, …. QUICK=1 runs each stage for two steps on eight scenes, to try the script.
+# `flux2 train`: --device cuda:0, --resume, …. QUICK=1 runs each stage for two steps on a few small scenes, to try the script.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,8 +22,9 @@ data_of() {
   local file=$here/$1-data.toml
   if [ -n "${QUICK:-}" ]; then
     mkdir -p "$out"
-    sed -E -e 's/^batch_size = .*/batch_size = 4/' -e 's/^num_repeats = .*/num_repeats = 1/' -e 's/count = [0-9]+/count = 8/' \
-      -e "s|\"things.png\"|\"$here/things.png\"|" -e 's/^resolution = 256/resolution = 128/' "$file" > "$out/$1-data.toml"
+    sed -E -e 's/^batch_size = .*/batch_size = 2/' -e 's/^num_repeats = .*/num_repeats = 1/' -e 's/count = [0-9]+/count = 4/' \
+      -e '/^resolution/{s/128/64/g; s/192/96/g; s/256/128/g}' -e "s|\"things.png\"|\"$here/things.png\"|" \
+      "$file" > "$out/$1-data.toml"
     file=$out/$1-data.toml
   fi
   printf '%s\n' "$file"
@@ -36,7 +37,7 @@ train() {
   local quick=()
   if [ -n "${QUICK:-}" ]; then
     quick=(--max_train_steps 2 --lr_warmup_steps 0)
-    [ "$name" = autoencoder ] && quick+=(--vae_statistics 8)
+    [ "$name" = autoencoder ] && quick+=(--vae_crop 64 --vae_statistics 4)
     [ "$name" = distilled ] && quick+=(--distill_teacher_steps 4)
   fi
   "$flux2" train "$(data_of "$name")" --model "$model" --config_file "$here/$name.toml" --output_dir "$out/$name" \

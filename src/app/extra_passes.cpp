@@ -99,14 +99,20 @@ InpaintOptions detail_options(const std::shared_ptr<const Image>& canvas, const 
   return options;
 }
 
+// Makes a request of the image's size one for the part that the detail pass changes.
+void work_on_detail(Request& pass, const DetailPass& detail, const Inpaint& inpaint) {
+  pass.width = inpaint.width(), pass.height = inpaint.height();
+  pass.canvas = inpaint.canvas(detail.strength);
+  pass.tile_x = pass.tile_y = false;  // a part of an image has no opposite edge
+  cut_regions(pass, detail.mask->width, detail.mask->height, inpaint.region());
+}
+
 Picture detail_pass(Session& session, const Request& request, const DetailPass& detail, Picture picture, const Progress& progress,
                     PhaseTimes& times) {
   const auto canvas = std::make_shared<const Image>(picture.decoded.rgb8(Rounding::Nearest));
   const Inpaint inpaint(canvas, *detail.mask, detail_options(canvas, detail));
-  Request pass = pass_for(request, picture, inpaint.width(), inpaint.height());
-  pass.canvas = inpaint.canvas(detail.strength);
-  pass.tile_x = pass.tile_y = false;  // a part of an image has no opposite edge
-  cut_regions(pass, canvas->width, canvas->height, inpaint.region());
+  Request pass = pass_for(request, picture, canvas->width, canvas->height);
+  work_on_detail(pass, detail, inpaint);
   const Picture part = run_pass(session, pass, progress, times);
   const Image finished = inpaint.finish(part.decoded.rgb8(Rounding::Nearest));
   picture.decoded = DecodedPicture(Planes(*planes_of(finished)));
@@ -164,6 +170,29 @@ Request largest_pass(const Request& request, const ExtraPasses& passes) {
   pass.canvas = Canvas{std::make_shared<const Planes>(Planes{pass.width, pass.height, std::vector<float>(samples)}),
                        passes.hires->strength};
   return pass;
+}
+
+std::vector<Request> later_passes(const Request& request, const ExtraPasses& passes) {
+  std::vector<Request> later;
+  if (passes.hires) later.push_back(largest_pass(request, passes));
+  if (passes.detail) {
+    const auto canvas = std::make_shared<const Image>(passes.detail->mask->width, passes.detail->mask->height, 3);
+    Request& pass = later.emplace_back(request);
+    pass.batch = 1;
+    work_on_detail(pass, *passes.detail, Inpaint(canvas, *passes.detail->mask, detail_options(canvas, *passes.detail)));
+  }
+  return later;
+}
+
+Forecast forecast_of_all_passes(const Engine& engine, const ModelFiles& model, const Request& request,
+                                const ExtraPasses& passes) {
+  Forecast total = forecast(engine, model, largest_pass(request, passes));
+  if (passes.hires) {  // so far that is the hires pass of one image
+    total.add(Forecast(total), request.batch - 1);
+    total.add(forecast(engine, model, request), 1);
+  }
+  if (passes.detail) total.add(forecast(engine, model, later_passes(request, passes).back()), request.batch);
+  return total;
 }
 
 Picture with_extra_passes(Session& session, const Request& request, const ExtraPasses& passes, Picture picture,

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "app/input_images.h"
+#include "engine/forecast.h"
 #include "pipeline/text_to_image.h"
 #include "record/request_spec.h"
 
@@ -46,6 +48,12 @@ Request first_pass(Request request, const ExtraPasses& passes);
 
 // The pass that needs most memory: the request itself, or its hires pass with an empty start image.
 Request largest_pass(const Request& request, const ExtraPasses& passes);
+
+// The extra passes of one image of the request, with empty start images: what a forecast needs.
+std::vector<Request> later_passes(const Request& request, const ExtraPasses& passes);
+
+// The memory of the largest pass, and the time of all of them: the later ones run for each image of a batch.
+Forecast forecast_of_all_passes(const Engine& engine, const ModelFiles& model, const Request& request, const ExtraPasses& passes);
 
 // Runs the extra passes on an image of the first pass of `request`. The result has the seed and number of `picture`.
 Picture with_extra_passes(Session& session, const Request& request, const ExtraPasses& passes, Picture picture,

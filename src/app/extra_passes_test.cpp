@@ -128,6 +128,20 @@ TEST_F(ExtraPassesOnPico, AMaskOfAnotherSizeIsScaledAndRecorded) {
   EXPECT_FALSE(request.record.mask_sha256.empty());
 }
 
+TEST_F(ExtraPassesOnPico, AreKnownBeforeTheyRun) {
+  const ResolvedRequest both = ask({"--width", "64", "--height", "64", "--hires", "2", "--detail-box", "40,40,16,16", "-b", "3"});
+  const std::vector<Request> later = later_passes(both.request, both.passes);
+  ASSERT_EQ(later.size(), 2u);
+  EXPECT_EQ(later[0].width, 128);
+  EXPECT_NEAR(later[1].width * later[1].height, 128 * 128, 0.3 * 128 * 128) << "a part has the pixels of the whole image";
+  for (const Request& pass : later) {
+    EXPECT_EQ(pass.batch, 1);
+    ASSERT_TRUE(pass.canvas);
+    EXPECT_LT(pass.sigmas().size(), both.request.sigmas().size()) << "only the last steps are made";
+  }
+  EXPECT_TRUE(later_passes(both.request, {}).empty());
+}
+
 TEST_F(ExtraPassesOnPico, WhatCannotWorkIsRefused) {
   EXPECT_THAT(refusal({"--hires-strength", "0.4"}), HasSubstr("there is no second pass"));
   EXPECT_THAT(refusal({"--detail-strength", "0.4"}), HasSubstr("no part of the image is selected"));

@@ -33,6 +33,12 @@ ReferenceRules reference_rules(const RequestSpec& spec) {
           .resize = !spec.no_resize_ref.value_or(false)};
 }
 
+void note_reference_rules(const RequestSpec& spec, RequestSpec& used) {
+  used.ref_pixels = spec.ref_pixels;
+  if (spec.no_resize_ref.value_or(false)) used.no_resize_ref = true;
+  if (spec.ref_prep && *spec.ref_prep != "ours") used.ref_prep = spec.ref_prep;
+}
+
 GivenPicture InputImages::picture(const std::string& path, const ReadOptions& options) {
   if (path.find("://") != std::string::npos)
     throw Error(ErrorCode::InvalidArgument, path + " is an address, not a file", "download the image first and name its file");
@@ -120,12 +126,26 @@ std::vector<std::string> find_sources(const GenerationRecord& record, const std:
 
 std::string find_mask(const GenerationRecord& record, const std::string& picture) {
   std::string file = file_with(record.mask_name, record.mask_sha256, picture);
+  if (!file.empty()) return file;
+  const bool inpaints = record.kind == "inpaint";
+  const char* made = inpaints ? "inpainted with" : "made with";
+  const char* mask = inpaints ? "mask" : "detail mask";
+  throw Error(ErrorCode::NotFound,
+              record.mask_name.empty()
+                  ? fmt::format("{} was {} a {}, but does not say which file it was", picture, made, mask)
+                  : fmt::format("{} was {} the {} {}, which is not beside it", picture, made, mask, record.mask_name),
+              inpaints ? Hint("pass the mask to {0} with {1}", {run_command("inpaint"), set_option("mask", "FILE")})
+                       : Hint("name the mask with {0}", {set_option("detail_mask", "FILE")}));
+}
+
+std::string find_mask_difference(const GenerationRecord& record, const std::string& picture) {
+  const PictureRecord& other = record.mask_difference.value();
+  std::string file = find_recorded_file(other, picture);
   if (file.empty())
     throw Error(ErrorCode::NotFound,
-                record.mask_name.empty()
-                    ? fmt::format("{} was inpainted with a mask, but does not say which file it was", picture)
-                    : fmt::format("{} was inpainted with the mask {}, which is not beside it", picture, record.mask_name),
-                Hint("pass the mask to {0} with {1}", {run_command("inpaint"), set_option("mask", "FILE")}));
+                fmt::format("the mask of {} was made by comparing with the image {}, which is not beside it", picture,
+                            other.name.empty() ? other.sha256.substr(0, 10) : other.name),
+                Hint("pass that image to {0} with {1}", {run_command("inpaint"), set_option("mask_from_diff", "FILE")}));
   return file;
 }
 

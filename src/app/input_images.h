@@ -54,6 +54,8 @@ class InputImages {
 };
 
 ReferenceRules reference_rules(const RequestSpec& spec);
+// Notes these rules in `used`, the settings of a record, as far as they are not the default.
+void note_reference_rules(const RequestSpec& spec, RequestSpec& used);
 
 // The file of a recorded image, by name and content, in the folder of `picture` or in the current one. Empty if there is none.
 std::string find_recorded_file(const PictureRecord& file, const std::string& picture);
@@ -62,7 +64,9 @@ std::string find_recorded_file(const PictureRecord& file, const std::string& pic
 // name and content. Throws NotFound, naming them, if some are missing.
 std::vector<std::string> find_sources(const GenerationRecord& record, const std::string& picture);
 
-// The same for the mask of an inpainted image, which must have had one.
+// The same for the mask of an inpainted image or of a detail pass, which must have had one.
 std::string find_mask(const GenerationRecord& record, const std::string& picture);
+// The same for the image that the mask of an inpainted image was made from by comparing (mask_from_diff).
+std::string find_mask_difference(const GenerationRecord& record, const std::string& picture);
 
 }  // namespace flux2

@@ -19,6 +19,7 @@
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/partial_file.h"
 #include "net/public_address.h"
+#include "weights/weight_files.h"
 
 namespace flux2 {
 
@@ -79,21 +80,48 @@ fs::path target_of(const fs::path& source, const std::vector<Described>& parts, 
   return (parts.size() == 1 ? role : models) / (name.empty() ? parts[0].record.name : name_from(name));
 }
 
-// Another model may have the place already; then a number tells them apart. An installation of the same source that was
-// interrupted is gone on with.
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return relative == "." || (!relative.empty() && *relative.begin() != "..");
+}
+
+// Whether something else has the place: another model, or files that are no copies of this source. A copy that is registered with
+// this source may be older than the source now is; it is replaced.
+bool is_taken(const fs::path& target, const fs::path& source, const std::vector<ModelRecord>& records) {
+  if (path_exists(target) && fs::is_directory(target) != fs::is_directory(source)) return true;
+  bool is_registered = false;
+  if (path_exists(target))
+    for (const ModelRecord& r : records)
+      if (is_inside(r.path, target)) {
+        if (r.source.ref != source.string()) return true;
+        is_registered = true;
+      }
+  const auto copies = plan_copies(source, target);
+  if (!is_registered)
+    for (const PlannedCopy& copy : copies)
+      if (path_exists(copy.to) && !is_copied(copy)) return true;
+  if (!fs::is_directory(target)) return false;
+  // Other weights in the folder could be read instead of the new ones.
+  const auto here = plan_copies(target, target);
+  return std::any_of(here.begin(), here.end(), [&](const PlannedCopy& file) {
+    const std::string name = file.to.filename().string();
+    const bool is_weights = name.ends_with(".safetensors") || name.ends_with(".gguf") || name.ends_with(".index.json");
+    return is_weights && std::none_of(copies.begin(), copies.end(), [&](const PlannedCopy& copy) { return copy.to == file.to; });
+  });
+}
+
+// If the place is taken, a number tells them apart. An interrupted installation of the same source continues.
 fs::path free_target(const fs::path& wanted, const fs::path& source, const Registry& registry) {
   const auto records = registry.all();
-  const auto taken = [&](const fs::path& target) {
-    return path_exists(target) && std::any_of(records.begin(), records.end(), [&](const ModelRecord& r) {
-             const fs::path relative = r.path.lexically_relative(target);
-             const bool inside = relative == "." || (!relative.empty() && *relative.begin() != "..");
-             return inside && r.source.ref != source.string();
-           });
-  };
   fs::path target = wanted;
-  const std::string stem = fs::is_directory(source) ? wanted.filename().string() : wanted.stem().string();
-  const std::string tail = fs::is_directory(source) ? "" : wanted.extension().string();
-  for (int i = 2; taken(target); ++i) target.replace_filename(fmt::format("{}-{}{}", stem, i, tail));
+  const auto series = series_name(wanted);
+  const bool is_folder = fs::is_directory(source);
+  for (int i = 2; is_taken(target, source, records); ++i) {
+    if (is_folder) target.replace_filename(fmt::format("{}-{}", wanted.filename().string(), i));
+    // The names of a series belong together, so it gets a folder of its own.
+    else if (series) target = wanted.parent_path() / fmt::format("{}-{}", series->stem, i) / wanted.filename();
+    else target.replace_filename(fmt::format("{}-{}{}", wanted.stem().string(), i, wanted.extension().string()));
+  }
   return target;
 }
 
@@ -102,14 +130,14 @@ std::vector<ModelRecord> Installation::copy_here(const fs::path& given) const {
   if (!source.has_filename()) source = source.parent_path();  // "folder/"
   const std::vector<Described> parts = usable_parts(source);
   const fs::path models = data_folder(context_.environment) / "models";
-  const fs::path relative = source.lexically_relative(fs::absolute(models).lexically_normal());
-  const bool here = !relative.empty() && *relative.begin() != "..";
+  const bool here = is_inside(source, fs::absolute(models).lexically_normal());
   Registry registry = open_registry(context_);
   if (request_.in_place || here) {
     if (hooks_.copies_planned && !hooks_.copies_planned({})) return {};
     return register_parts(registry, parts, {.name = request_.name, .in_place = !here});
   }
-  const fs::path target = free_target(target_of(source, parts, request_.name, models), source, registry);
+  const fs::path wanted = target_of(source, parts, request_.name, models), target = free_target(wanted, source, registry);
+  if (target != wanted) note(fmt::format("{} is something else, so the copy goes to {}", wanted.string(), target.string()));
   const auto copies = plan_copies(source, target);
   if (hooks_.copies_planned && !hooks_.copies_planned(copies)) return {};
   NewParts how{.name = request_.name, .in_place = false, .source = {"path", source.string(), ""}};

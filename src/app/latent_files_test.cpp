@@ -58,6 +58,21 @@ TEST_F(LatentFiles, ComeBackWithTheirRecord) {
   EXPECT_EQ(saved.record.model, "pico");
 }
 
+// A record names the size of the first pass, and the latents are those of the last one.
+TEST_F(LatentFiles, OfHiresImagesKeepTheRecordedSize) {
+  GenerationRecord enlarged = record();
+  enlarged.request.hires = 2;
+  enlarged.request.width = 24, enlarged.request.height = 16;
+  save_latents(path_, picture(), enlarged, {});
+  const ResolvedRequest decoded = resolve_latents({}, path_.string());
+  EXPECT_EQ(decoded.request.width, 48);
+  EXPECT_EQ(decoded.request.height, 32);
+  EXPECT_EQ(decoded.record.width(), 24);
+  EXPECT_EQ(decoded.record.height(), 16);
+  save_latents(path_, picture(), record(), {});
+  EXPECT_EQ(resolve_latents({}, path_.string()).record.width(), 48);
+}
+
 TEST_F(LatentFiles, AreWhatMusubiTunerWrites) {
   save_latents(path_, picture(), record(), {});
   const auto source = open_weights(path_);

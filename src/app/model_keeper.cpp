@@ -19,7 +19,7 @@ std::string engine_key_of(const RequestSpec& spec, const ModelFiles& model) {
       const auto value = get_value(spec, f);
       key += (value ? print_value(*value).front() : "") + "\n";
     }
-  return key + (spec.embeddings ? "no text encoder" : "");
+  return key + (spec.latent_path ? "autoencoder only" : spec.embeddings ? "no text encoder" : "");
 }
 
 // Whether the model runs as it would alone: nothing is unloaded, streamed or cut into tiles because others take memory.
@@ -112,6 +112,8 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
     if (kept.key != key) {
       kept.maker->change_files(model, requests, progress);
       kept.key = key;
+    } else {
+      kept.maker->make_room_for(requests, progress);
     }
     return *kept.maker;
   }

@@ -111,6 +111,24 @@ TEST_F(KeepModels, AMemoryLimitIsOneOfAllModelsTogether) {
   EXPECT_EQ(keeper.evicted(), 1);
 }
 
+TEST_F(KeepModels, LaterRequestsKeepToAMemoryLimitToo) {
+  spec_.max_ram = 64;
+  ModelKeeper keeper(context_);
+  keeper.maker_for(spec_, model_, {});  // as a server does before its first job
+  const auto loaded = [&] { return keeper.maker()->session().model; };
+  const auto sized = [&](int64_t side) {
+    spec_.width = spec_.height = side;
+    return &use(keeper, model_);
+  };
+  const PictureMaker* const maker = sized(128);
+  const auto first = loaded();
+  EXPECT_EQ(sized(512), maker);
+  const auto second = loaded();
+  EXPECT_GT(second->placement.peak, first->placement.peak);
+  sized(128);
+  EXPECT_EQ(loaded(), second) << "there is more room than needed";
+}
+
 TEST_F(KeepModels, AModelWithoutRoomTakesThePlaceOfOthers) {
   const ModelFiles a = copy("a"), b = copy("b");
   ModelKeeper keeper(context_, 4);

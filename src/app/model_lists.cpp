@@ -6,6 +6,7 @@
 
 #include "app/model_choice.h"
 #include "app/registry_access.h"
+#include "base/path_exists.h"
 #include "hub/registry/check_record.h"
 #include "hub/registry/scan.h"
 
@@ -15,10 +16,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The record of the same type and path.
+// The record of the same type and place.
 const ModelRecord* record_of(const Described& part, const std::vector<ModelRecord>& records) {
+  const fs::path place = real_place(part.record.path);
   for (const ModelRecord& r : records)
-    if (r.type == part.record.type && r.path == part.record.path) return &r;
+    if (r.type == part.record.type && real_place(r.path) == place) return &r;
   return nullptr;
 }
 
@@ -60,7 +62,7 @@ Scan scan_models(const AppContext& context, const std::vector<fs::path>& folders
     if (known) f.key = known->key, f.name = known->name;
     if (!add || !f.part.usable()) continue;
     ModelRecord record = f.part.record;
-    if (known) record.in_place = known->in_place;
+    if (known) record.in_place = known->in_place, record.path = known->path;
     const ModelRecord stored = registry->add(std::move(record));
     f.key = stored.key, f.name = stored.name;
     scan.added += known == nullptr;
@@ -140,14 +142,14 @@ std::vector<MissingModel> missing_models(const AppContext& context, const Reques
 std::vector<Orphan> orphans(const AppContext& context) {
   std::set<std::pair<ModelType, fs::path>> known;
   if (const auto registry = look_into_registry(context))
-    for (const ModelRecord& r : registry->all()) known.emplace(r.type, r.path);
+    for (const ModelRecord& r : registry->all()) known.emplace(r.type, real_place(r.path));
   std::vector<Orphan> found;
   for (const fs::path& folder : model_folders(context)) {
     std::error_code unreadable;
     if (!fs::is_directory(folder, unreadable)) continue;
     for (const Described& part : scan_folder(folder, {}, context.log)) {
       const ModelRecord& r = part.record;
-      if (known.contains({r.type, r.path})) continue;
+      if (known.contains({r.type, real_place(r.path)})) continue;
       found.push_back({r.path, part.type, r.variant, r.quant, name_of(r.state), part.problem, r.bytes});
     }
     for (const fs::path& partial : partial_files(folder))

@@ -143,12 +143,7 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   decodes_only_ = !requests.empty() && std::all_of(requests.begin(), requests.end(),
                                                    [](const ResolvedRequest& r) { return r.request.given_latents.defined(); });
   if (decodes_only_) return;
-  if (!engine_->device().is_host() || engine_->options().memory_limit > 0) {
-    working_ = {};
-    for (const ResolvedRequest& resolved : requests)
-      working_ =
-          WorkingBytes::largest(working_, working_bytes(*engine_, files_, largest_pass(resolved.request, resolved.passes)));
-  }
+  if (!engine_->device().is_host() || engine_->options().memory_limit > 0) working_ = needed_by(requests);
   // If reloading the encoder means copying or quantising its weights again.
   prompts_.clear();
   if (!engine_->device().is_host() || engine_->encoder_quant() != Quant::None)
@@ -160,6 +155,28 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
   storage_ = engine_->quant() == Quant::None ? required_part(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   model_sha256_ = remembered_hash(files_.transformer, hashes_);
+}
+
+// Of requests that are not known yet: what an image of the usual size needs.
+WorkingBytes PictureMaker::needed_by(std::span<const ResolvedRequest> requests) const {
+  if (requests.empty()) {
+    Request usual;
+    usual.width = files_.defaults.width, usual.height = files_.defaults.height;
+    return working_bytes(*engine_, files_, usual);
+  }
+  WorkingBytes needed;
+  for (const ResolvedRequest& resolved : requests)
+    needed = WorkingBytes::largest(needed, working_bytes(*engine_, files_, largest_pass(resolved.request, resolved.passes)));
+  return needed;
+}
+
+void PictureMaker::make_room_for(std::span<const ResolvedRequest> requests, const Progress& progress) {
+  if (!engine_->device().is_host() || engine_->options().memory_limit == 0 || decodes_only_) return;
+  const WorkingBytes needed = WorkingBytes::largest(working_, needed_by(requests));
+  if (needed.whole <= working_.whole && needed.tiled <= working_.tiled) return;
+  measure(requests);  // also what these requests encode together
+  working_ = needed;
+  load_model(progress);
 }
 
 void PictureMaker::open(const EngineOptions& options) {
@@ -188,7 +205,7 @@ void PictureMaker::load_model(const Progress& progress, const std::shared_ptr<co
     if (const auto folder = text_cache_folder(context_); !folder.empty())
       text_cache_.emplace(folder, static_cast<int64_t>(gib * (1 << 30)), files_,
                           fmt::format("{} {} {}", engine_->device().is_host() ? "cpu" : engine_->device().name(),
-                                      engine_->profile() == Profile::Exact ? "exact" : "fast", name_of(engine_->quant())),
+                                      engine_->profile() == Profile::Exact ? "exact" : "fast", name_of(engine_->encoder_quant())),
                           hashes_);
   times_.load += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

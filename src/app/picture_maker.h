@@ -52,6 +52,10 @@ class PictureMaker {
   // Uses other files with the same engine. Networks whose files did not change stay in memory.
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
+  // Within a memory limit of the CPU, which nothing but the placement keeps: places the model again if these requests need more
+  // memory than those before. Throws OutOfMemory if there is no such placement; then the model is not loaded any more.
+  void make_room_for(std::span<const ResolvedRequest> requests, const Progress& progress = {});
+
   // If memory runs out, it tries once more with smaller pieces of work; images that were already delivered are not generated
   // again. If the context has safety checks, requests and images are checked here, and previews are not made while images are.
   void make(const ResolvedRequest& resolved, const Deliver& deliver, const Progress& progress = {},
@@ -89,6 +93,7 @@ class PictureMaker {
 
   void open(const EngineOptions& options);
   void measure(std::span<const ResolvedRequest> requests);
+  WorkingBytes needed_by(std::span<const ResolvedRequest> requests) const;
   void load_model(const Progress& progress, const std::shared_ptr<const LoadedModel>& kept = nullptr);
   bool step_down(const Error& error, const Progress& progress);
   std::shared_ptr<const TinyDecoder> tiny_decoder(const RequestSpec& spec);

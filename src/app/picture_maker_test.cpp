@@ -178,6 +178,32 @@ TEST_F(MakePictures, QuantisedWeightsAreKeptForTheNextStart) {
   }
 }
 
+TEST_F(MakePictures, StoredTextStatesBelongToTheQuantisationOfTheTextEncoder) {
+  const ModelFiles model = choose_model(spec_, context_);
+  spec_.steps = 1;
+  const auto latents = [&] {
+    const ResolvedRequest request = resolve(spec_, model);
+    PictureMaker maker(context_, model, spec_);
+    maker.load({&request, 1});
+    std::vector<float> made;
+    maker.make(request, [&](const Picture& picture, const GenerationRecord&) { made = picture.latents; });
+    return made;
+  };
+  const auto plain = latents();
+  spec_.text_cache = 1;
+  spec_.quant_text_encoder = "q4_0";
+  EXPECT_NE(latents(), plain);
+  spec_.quant_text_encoder.reset();
+  EXPECT_EQ(latents(), plain);
+}
+
+TEST_F(MakePictures, AModelLoadedToDecodeLatentsDoesNotServeOtherRequests) {
+  const ModelFiles model = choose_model(spec_, context_);
+  RequestSpec decodes = spec_;
+  decodes.latent_path = {"saved.safetensors"};
+  EXPECT_NE(ModelKeeper::key_of(decodes, model), ModelKeeper::key_of(spec_, model));
+}
+
 TEST_F(MakePictures, StepsThatCanBeForetoldAreLeftOut) {
   spec_.steps = 30;
   spec_.batch = 2;

@@ -172,8 +172,9 @@ std::vector<std::byte> PictureWriter::encode(const Image& image, const Generatio
 WrittenPicture PictureWriter::write(Image image, const GenerationRecord& record, const std::string& target,
                                     const ImageMetadata* metadata) {
   WrittenPicture written{"-", std::move(image)};
-  const auto bytes =
-      metadata ? encode_image(written.image, format_for(target), *metadata, options_) : encode(written.image, record, target);
+  const ImageFormat format = format_for(target);
+  const auto bytes = metadata ? encode_image(written.image, format, copied_metadata(*metadata, metadata_, format), options_)
+                              : encode(written.image, record, target);
   written.path = write_encoded(bytes, record, target);
   write_sidecar(written.path, record);
   return written;

@@ -52,7 +52,8 @@ class PictureWriter {
   EncodedPicture encoded(const Picture& picture, Image image, GenerationRecord record, const std::string& target,
                          const Finish& finish = {}) const;
   WrittenPicture write(EncodedPicture encoded, const Picture& picture, const std::string& target);
-  // Writes an 8-bit image. `metadata` replaces the metadata of the record.
+  // Writes an 8-bit image. `metadata` is that of the image it was made from: the file keeps what the request allows of it, and
+  // the record is not written.
   WrittenPicture write(Image image, const GenerationRecord& record, const std::string& target,
                        const ImageMetadata* metadata = nullptr);
 

@@ -18,6 +18,7 @@
 #include "base/foreign_text.h"
 #include "base/path_exists.h"
 #include "hub/adapter_tools.h"
+#include "hub/recognise.h"
 #include "pipeline/regions.h"
 #include "record/picture_metadata.h"
 #include "text/prompt.h"
@@ -145,9 +146,11 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     const bool inpaints = record.kind == "inpaint";
     if (!record.mask_sha256.empty() && !settings.has(inpaints ? "mask" : "detail-mask"))
       (inpaints ? spec.mask : spec.detail_mask) = find_mask(record, path);
+    if (inpaints && record.mask_difference && !settings.has("mask-from-diff"))
+      spec.mask_from_diff = find_mask_difference(record, path);
     if (record.is_ours() && !record.adapters.empty() && !settings.has("lora"))
       spec.lora = adapters_of_image(record, path, context);
-    spec.model.reset();
+    spec.model.reset(), spec.base.reset();
     if (record.is_ours() && !settings.is_asked("model") && !settings.is_asked("dit")) {
       const RecordedModel model = find_recorded_model(record, path, context);
       model.set(spec);
@@ -156,7 +159,12 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
                          model.name.empty() ? "the default model is used" : "the image will not be the same");
     }
     if (inpaints) task = Task::Inpaint;
-    settings.add_below(option, as_defaults(layer_of(spec, path)));
+    const bool is_complete = record.is_ours() && found->source == "flux2";  // other forms leave out most settings
+    SettingLayer layer = as_defaults(is_complete ? layer_of_record(spec, path) : layer_of(spec, path));
+    if (inpaints)  // which works at a size only if it is asked for
+      for (const char* side : {"width", "height"})
+        if (const auto setting = layer.find(side); setting != layer.end()) setting->second.is_default = false;
+    settings.add_below(option, std::move(layer));
   }
   return task;
 }
@@ -187,6 +195,11 @@ PreparedRun prepare(Settings& settings, std::vector<PromptLine> prompts, Task ta
   for (int64_t round = 0; round < spec.repeat.value_or(1); ++round)
     for (const PromptLine& line : prompts) {
       RequestSpec own = spec_of(settings.with(line_settings(settings, line, context)));
+      // The prompt of an image has its style, and was rewritten or not. A configured style or rewriter is for new prompts.
+      if (line.literal) {
+        if (!own.is_asked("style")) own.style.reset();
+        if (!own.is_asked("upsample")) own.upsample.reset();
+      }
       own.prompt = own.style ? apply_style(styles, *own.style, line.prompt) : line.prompt;
       // A rewritten prompt that comes with the settings of an image belongs to the prompt of that image alone.
       if (own.rewritten_prompt && !line.literal && !own.is_asked("rewritten_prompt")) own.rewritten_prompt.reset();
@@ -231,11 +244,16 @@ void save_merged_model(const std::filesystem::path& out, const ModelFiles& model
                        const Log& log) {
   if (adapters.empty())
     throw Error(ErrorCode::InvalidArgument, "no adapter was given to merge", Hint("name one with {0}", {set_option("lora")}));
+  const Recognition found = recognise(model.transformer, log);
+  const Component& part = required_part(found, ComponentKind::Transformer);
+  std::string training = part.training();
+  // The user or the registry may say otherwise than the file.
+  if (part.distilled && *part.distilled != model.distilled) training = model.distilled ? "distilled" : "base";
   const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
   std::vector<AdapterUse> uses;
   for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
   ThreadPool threads(0);
-  merge_into_file(base, uses, out, threads);
+  merge_into_file(base, uses, out, threads, training);
   log.info("wrote {}", out.string());
 }
 

@@ -93,13 +93,16 @@ class Search {
 }  // namespace
 
 void RecordedModel::set(RequestSpec& spec) const {
+  if (is_base && (!name.empty() || problem.empty())) spec.base = true;
   if (name.empty()) return;
   spec.model = name;
   if (!is_file) spec.names_only.insert("model");
 }
 
 RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context) {
-  return Search(record, image, context).run();
+  RecordedModel found = Search(record, image, context).run();
+  found.is_base = record.request.base.value_or(false);
+  return found;
 }
 
 }  // namespace flux2

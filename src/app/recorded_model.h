@@ -12,8 +12,9 @@ struct RecordedModel {
   std::string name;      // as RequestSpec::model names it; empty: the image does not say which, or the model is not here
   std::string problem;   // a sentence: why `name` is empty or another file than the one that made the image
   bool is_file = false;  // `name` is the path of a file beside the image
+  bool is_base = false;  // it was treated as a base model because the request said so
 
-  // The model of a request: as a name only, unless it is that file.
+  // Sets the model of a request, as a name only unless it is that file, and whether it is a base model.
   void set(RequestSpec& spec) const;
 };
 

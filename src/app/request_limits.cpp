@@ -23,13 +23,6 @@ void set_limit(Limits& limits, const LimitField& field, const std::string& text,
   field.set(limits, value);
 }
 
-std::string environment_name_of(const LimitField& field) {
-  std::string name = "FLUX2_LIMITS_";
-  for (const char* c = field.name; *c; ++c)
-    name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
-  return name;
-}
-
 void check_count(const char* limit, int64_t found, int64_t allowed, const std::string& what) {
   try {
     check_limit(limit, static_cast<uint64_t>(std::max<int64_t>(found, 0)), static_cast<uint64_t>(allowed), what,
@@ -48,6 +41,13 @@ void check_list(const char* limit, const RequestSpec& spec, const char* field, c
 }
 
 }  // namespace
+
+std::string environment_name_of(const LimitField& field) {
+  std::string name = "FLUX2_LIMITS_";
+  for (const char* c = field.name; *c; ++c)
+    name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  return name;
+}
 
 Limits limits_of(const GetEnv& environment, const ConfigFile& user, Limits defaults) {
   Limits limits = defaults;

@@ -11,6 +11,8 @@ namespace flux2 {
 // the user's configuration and by FLUX2_LIMITS_NAME in the environment. A project file cannot change them.
 Limits limits_of(const GetEnv& environment, const ConfigFile& user, Limits defaults = {});
 
+std::string environment_name_of(const LimitField& field);  // FLUX2_LIMITS_IMAGE_PIXELS
+
 // Throws InvalidArgument, naming the limit and how to raise it, if a request asks for more than the limits allow. Every front end
 // calls this through resolve(), before images are read or memory is taken.
 void check_request_limits(const RequestSpec& spec, const Limits& limits);

@@ -123,16 +123,6 @@ PictureSize choose_size(const RequestSpec& spec, const ModelDefaults& defaults, 
   return valid_picture_size(wanted, spec.strict.value_or(false), log, std::max({wanted.width, wanted.height, kUsualSide}));
 }
 
-// Whether keys and values of references are computed once. Each model is trained for one of the two ways.
-bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, bool any_references, const Log& log) {
-  const std::string how = spec.ref_kv.value_or("auto");
-  const bool reuse = how == "on" || (how == "auto" && model.kv);
-  if (any_references && reuse != model.kv)
-    log.warn("{} was {}trained to reuse the keys of references: {} {} changes its images", model.id, model.kv ? "" : "not ",
-             spec.origin("ref_kv"), how);
-  return any_references && reuse;
-}
-
 // With a strength below 1, the run starts from the first image.
 void start_from_image(const RequestSpec& spec, const std::vector<GivenPicture>& references, Request& request,
                       GenerationRecord& record) {
@@ -165,18 +155,31 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.quant = spec.quant.value_or("none");
   used.quant_text_encoder = spec.quant_text_encoder;
   used.vae_dtype = spec.vae_dtype;
+  if (spec.base.value_or(false)) used.base = true;
   if (request.shift > 0) used.shift = request.shift;
   if (request.variation) used.variation = request.variation->text();
   if (request.tile_x || request.tile_y) used.tile = spec.tile;
   if (spec.time_rounding && *spec.time_rounding != "exact") used.time_rounding = spec.time_rounding;
   if (request.cache_tolerance > 0) used.cache = spec.cache;
-  if (!request.references.empty()) used.ref_kv = request.reuse_reference_keys ? "on" : "off";
+  if (!request.references.empty()) {
+    used.ref_kv = request.reuse_reference_keys ? "on" : "off";
+    note_reference_rules(spec, used);
+  }
   if (!request.negative_references) used.no_negative_refs = true;
   if (!request.watermark.empty()) used.watermark = spec.watermark;
   return used;
 }
 
 }  // namespace
+
+bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, const Log& log) {
+  const std::string how = spec.ref_kv.value_or("auto");
+  const bool reuse = how == "on" || (how == "auto" && model.kv);
+  if (reuse != model.kv)
+    log.warn("{} was {}trained to reuse the keys of references: {} {} changes its images", model.id, model.kv ? "" : "not ",
+             spec.origin("ref_kv"), how);
+  return reuse;
+}
 
 WatermarkBits chosen_watermark(const RequestSpec& spec, int width, int height, const Log& log) {
   const std::string choice = spec.watermark.value_or("off");
@@ -210,7 +213,7 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   check(is_utf8(request.negative), "{}: the negative prompt is not valid UTF-8", spec.origin("negative"));
   const std::vector<GivenPicture> references = images.references(spec);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
-  request.reuse_reference_keys = reuses_reference_keys(spec, model, !references.empty(), log);
+  request.reuse_reference_keys = !references.empty() && reuses_reference_keys(spec, model, log);
   const PictureSize size = choose_size(spec, defaults, references, log);
   request.width = size.width, request.height = size.height;
   request.steps = static_cast<int>(spec.steps.value_or(defaults.steps));
@@ -273,8 +276,11 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
   request.seed = resolved.record.seed();
   request.given_latents = std::move(saved.latents);
   request.watermark = chosen_watermark(spec, request.width, request.height, log);
-  resolved.record.request.watermark = request.watermark.empty() ? RequestSpec::Text() : spec.watermark;
-  resolved.record.request.width = request.width, resolved.record.request.height = request.height;
+  RequestSpec& used = resolved.record.request;
+  used.watermark = request.watermark.empty() ? RequestSpec::Text() : spec.watermark;
+  // A record with hires has the size of the first pass, and the latents are those of the last.
+  const bool has_size = used.hires && used.width && used.height;
+  if (!has_size) used.width = request.width, used.height = request.height;
   return resolved;
 }
 
@@ -300,19 +306,23 @@ ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task t
 RequestSpec spec_of_record(const GenerationRecord& record, bool with_seed) {
   RequestSpec spec = record.request;
   if (!with_seed) spec.seed.reset();
-  // Other programs write an empty text or a guidance of 0 when none was set.
   if (spec.negative && spec.negative->empty()) spec.negative.reset();
-  if (spec.guidance && *spec.guidance <= 0) spec.guidance.reset();
-  if (spec.cfg && *spec.cfg <= 0) spec.cfg.reset();
   // The size of an inpainted image is that of its canvas, not of the region that is worked on.
-  if (record.kind == "inpaint") spec.width.reset(), spec.height.reset();
+  if (record.kind == "inpaint") {
+    spec.width.reset(), spec.height.reset();
+    if (record.work_width > 0 && record.work_height > 0) spec.width = record.work_width, spec.height = record.work_height;
+  }
   if (record.is_ours()) {
     // Older records only have the type of the weights in use, which may be that of the file.
     const auto& types = field("quant").choices;
     if (!spec.quant && std::find(types.begin(), types.end(), record.quant) != types.end()) spec.quant = record.quant;
     if (find_variant(record.model)) spec.model = record.model, spec.names_only.insert("model");
+    else spec.base.reset();  // it is about a model that is not known here
     return spec;
   }
+  // Other programs write a guidance of 0 when none was set.
+  if (spec.guidance && *spec.guidance <= 0) spec.guidance.reset();
+  if (spec.cfg && *spec.cfg <= 0) spec.cfg.reset();
   // Names of other programs' samplers, schedules and generators mean nothing here.
   RequestSpec common;
   for (const char* name : {"prompt", "negative", "width", "height", "steps", "guidance", "cfg", "shift", "seed"})

@@ -54,6 +54,10 @@ struct ResolvedRequest {
 ResolvedRequest resolve(const RequestSpec& spec, const ModelFiles& model, Task task = Task::Generate, const Log& log = {},
                         InputImages* images = nullptr, const Limits& limits = {});
 
+// Whether keys and values of the references of a request, which has some, are computed once. Each model is trained for one of the
+// two ways; warns of the other one.
+bool reuses_reference_keys(const RequestSpec& spec, const ModelFiles& model, const Log& log);
+
 // What the files of its images say about themselves. Throws InvalidArgument if the request asks to leave out the mark of
 // generated images but not the other metadata, which would say the same.
 MetadataChoice chosen_metadata(const RequestSpec& spec);

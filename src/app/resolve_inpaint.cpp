@@ -30,7 +30,10 @@ InpaintOptions inpaint_options_of(const RequestSpec& spec, const Log& log) {
     options.padding = std::stoi(crop);
   }
   // A configured size or a preset applies to whole images. Here only a size in the request itself counts.
-  if (!diffusers && spec.is_asked("width") && spec.is_asked("height")) {
+  const bool has_width = spec.is_asked("width"), has_height = spec.is_asked("height");
+  check(has_width == has_height, "{}: inpainting needs the other side of the size too, or none",
+        spec.origin(has_width ? "width" : "height"));
+  if (!diffusers && has_width) {
     const PictureSize wanted{static_cast<int>(*spec.width), static_cast<int>(*spec.height)};
     const PictureSize size = valid_picture_size(wanted, spec.strict.value_or(false), log);
     options.width = size.width, options.height = size.height;
@@ -43,6 +46,7 @@ struct Masked {
   std::shared_ptr<const Image> canvas;
   Image mask;
   PictureRecord mask_record;
+  std::optional<PictureRecord> difference;  // the image of mask_from_diff
 };
 
 // A mask of another size is scaled, unless its aspect ratio differs from that of the image.
@@ -121,6 +125,7 @@ Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImag
     masked.mask = mask_of_picture(canvas);
   }
   add_selections(masked.mask, canvas, spec, images);
+  if (spec.mask_from_diff) masked.difference = images.picture(*spec.mask_from_diff).record;
   if (spec.mask_invert.value_or(false)) invert(masked.mask);
 
   // If transparency is the mask, the canvas becomes opaque; otherwise transparency is kept.
@@ -166,6 +171,21 @@ void refuse_extra_passes(const RequestSpec& spec) {
           spec.origin(field));
 }
 
+// Edges of the image meet, those of a region inside it do not.
+void keep_edges_of_region(const RequestSpec& spec, const Image& canvas, const Box& region, ResolvedRequest& resolved,
+                          const Log& log) {
+  Request& request = resolved.request;
+  const bool across = request.tile_x && region.width < canvas.width, down = request.tile_y && region.height < canvas.height;
+  if (!across && !down) return;
+  if (spec.is_asked("tile"))
+    log.warn("{} {} has no effect{}, because only a region of the image is generated", spec.origin("tile"), *spec.tile,
+             across && down ? ""
+             : across       ? " on the left and right edge"
+                            : " on the top and bottom edge");
+  request.tile_x = request.tile_x && !across, request.tile_y = request.tile_y && !down;
+  if (!request.tile_x && !request.tile_y) resolved.record.request.tile.reset();
+}
+
 }  // namespace
 
 CanvasMask mask_of_request(const RequestSpec& spec, const Log& log, InputImages& images) {
@@ -189,6 +209,10 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   const WatermarkBits watermark = watermark_of_whole(spec, *masked.canvas, log);
   const InpaintOptions options = inpaint_options_of(spec, log);
   const auto inpaint = std::make_shared<const Inpaint>(masked.canvas, std::move(masked.mask), options);
+  if (options.mode == InpaintOptions::Mode::Diffusers && spec.is_asked("width") &&
+      (spec.width != inpaint->width() || spec.height != inpaint->height()))
+    log.warn("{} is ignored: {} diffusers works at the size of the image, {}x{}", spec.origin("width"),
+             spec.origin("inpaint_mode"), inpaint->width(), inpaint->height());
 
   ResolvedRequest resolved = resolve_generate(without_canvas(spec, *inpaint), model, log, images);
   resolved.spec = spec;
@@ -196,7 +220,13 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   GenerationRecord& record = resolved.record;
   const double strength = spec.strength.value_or(1.0);
   request.canvas = inpaint->canvas(strength);
-  if (spec.context.value_or("refs") == "refs") request.references.insert(request.references.begin(), request.canvas->picture);
+  if (spec.context.value_or("refs") == "refs") {
+    // resolve_generate() knows the other references only.
+    if (request.references.empty()) request.reuse_reference_keys = reuses_reference_keys(spec, model, log);
+    request.references.insert(request.references.begin(), request.canvas->picture);
+    record.request.ref_kv = request.reuse_reference_keys ? "on" : "off";
+  }
+  keep_edges_of_region(spec, *masked.canvas, inpaint->region(), resolved, log);
   RequestSpec about_regions = spec;
   about_regions.input->erase(about_regions.input->begin());
   resolve_regions(about_regions, {masked.canvas->width, masked.canvas->height}, images, log, resolved,
@@ -206,6 +236,8 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   record.canvas = given.record;
   record.mask_name = masked.mask_record.name;
   record.mask_sha256 = masked.mask_record.sha256;
+  record.mask_difference = masked.difference;
+  record.work_width = options.width, record.work_height = options.height;
   RequestSpec& used = record.request;
   if (strength < 1.0) used.strength = strength;
   used.mask_box = spec.mask_box, used.mask_ellipse = spec.mask_ellipse, used.mask_polygon = spec.mask_polygon;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/test_words.h"
@@ -42,6 +43,29 @@ class InpaintOptionsOf : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("inpaint-" + std::to_string(::getpid()));
   std::string canvas_ = (fs::create_directories(folder_), file("canvas.png", Image(640, 480, 3)));
 };
+
+TEST_F(InpaintOptionsOf, KvModelsProcessTheCanvasOnce) {
+  RequestSpec spec = spec_of_words({"-i", canvas_, "--mask-box", "0,0,600,400"});
+  ModelFiles model;
+  model.kv = true;
+  const ResolvedRequest resolved = resolve(spec, model, Task::Inpaint);
+  EXPECT_TRUE(resolved.request.reuse_reference_keys);
+  EXPECT_EQ(resolved.record.request.ref_kv, "on");
+  spec.context = "none";
+  EXPECT_FALSE(resolve(spec, model, Task::Inpaint).request.reuse_reference_keys);
+  EXPECT_FALSE(ask({"-i", canvas_, "--mask-box", "0,0,600,400"}).request.reuse_reference_keys);
+}
+
+TEST_F(InpaintOptionsOf, ARegionInsideTheImageHasNoEdgesThatMeet) {
+  const auto seamless = [&](const std::string& box) {
+    const ResolvedRequest resolved = ask({"-i", canvas_, "--tile", "both", "--mask-box", box});
+    EXPECT_EQ(resolved.record.request.tile.has_value(), resolved.request.tile_x || resolved.request.tile_y);
+    return std::pair(resolved.request.tile_x, resolved.request.tile_y);
+  };
+  EXPECT_EQ(seamless("200,200,60,60"), std::pair(false, false));
+  EXPECT_EQ(seamless("0,200,640,40"), std::pair(true, false));
+  EXPECT_EQ(seamless("0,0,640,480"), std::pair(true, true));
+}
 
 TEST_F(InpaintOptionsOf, SelectionsAddUp) {
   const ResolvedRequest both = ask({"-i", canvas_, "--mask-box", "100,100,10,10", "--mask-ellipse", "300,100,20,20", "--crop",
@@ -140,6 +164,28 @@ TEST_F(InpaintOptionsOf, SizesAreThoseOfTheRegion) {
   EXPECT_EQ(extended.record.width(), 740);
   EXPECT_EQ(extended.request.width, 752);
   EXPECT_EQ(extended.finish(Image(752, 480, 3)).width, 740);
+}
+
+TEST_F(InpaintOptionsOf, ASizeIsUsedOrRefused) {
+  const std::vector<std::string> box = {"-i", canvas_, "--mask-box", "100,100,80,80"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), box.begin(), box.end());
+    return more;
+  };
+  EXPECT_THAT(refusal(with({"-W", "768"})), HasSubstr("--width: inpainting needs the other side of the size too"));
+  EXPECT_THAT(refusal(with({"--height", "768"})), HasSubstr("--height: inpainting needs"));
+  std::vector<std::string> warnings;
+  const Log log([&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::Warning) warnings.push_back(text);
+  });
+  for (const auto& [size, count] : {std::pair{"512x256", 1u}, {"640x480", 0u}}) {
+    RequestSpec spec = spec_of_words(with({"--inpaint-mode", "diffusers", "--size", size}));
+    spec.prompt = "a fox";
+    warnings.clear();
+    EXPECT_EQ(resolve(spec, ModelFiles{}, Task::Inpaint, log).request.width, 640);
+    const auto about_size = [](const std::string& text) { return text.find("works at the size of the image") != text.npos; };
+    EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(), about_size), count) << size;
+  }
 }
 
 // The record of an image gives the same request again.

@@ -57,6 +57,7 @@ void read_references(const RequestSpec& spec, InputImages& images, ResolvedReque
   }
   if (files.empty()) return;
   const std::vector<GivenPicture> given = images.references(all);
+  note_reference_rules(spec, resolved.record.request);
   const size_t first = given.size() - files.size();
   for (size_t i = 0; i < files.size(); ++i) {
     const GivenPicture& reference = given[first + i];

@@ -127,6 +127,7 @@ TEST(Request, SettingsAreReadFromAnImage) {
   const ResolvedRequest again = resolve(spec_of_record(first.record), model_like("klein-base-4b"));
   EXPECT_EQ(to_json(again.record), to_json(first.record));
   EXPECT_FALSE(spec_of_record(first.record, false).seed);
+  EXPECT_EQ(spec_of_record(asked({"-g", "0"}).record).guidance, 0.0);  // not the default of the model
 }
 
 TEST(QualityPreset, SuitsTheModel) {

@@ -60,7 +60,8 @@ Settings Settings::with(SettingLayer top) const {
 
 const Setting* Settings::find(std::string_view name) const {
   for (const SettingLayer& layer : layers_)
-    if (const auto found = layer.find(std::string(name)); found != layer.end()) return &found->second;
+    if (const auto found = layer.find(std::string(name)); found != layer.end())
+      return found->second.values.empty() ? nullptr : &found->second;
   return nullptr;
 }
 
@@ -130,6 +131,16 @@ SettingLayer layer_of(const RequestSpec& spec, const std::string& origin) {
   for (const Field& f : request_fields())
     if (const auto value = get_value(spec, f))
       layer[option_name(f)] = {.values = print_value(*value), .origin = origin, .names_only = spec.names_only.contains(f.name)};
+  return layer;
+}
+
+SettingLayer layer_of_record(const RequestSpec& recorded, const std::string& origin) {
+  SettingLayer layer = layer_of(recorded, origin);
+  for (const Field& f : request_fields()) {
+    const bool chooses_size = f.name == "preset" || f.name == "match";  // the record has the size itself
+    const bool is_recorded = !f.record_key.empty() && f.section != "safety";
+    if (chooses_size || is_recorded) layer.try_emplace(option_name(f), Setting{.values = {}, .origin = origin});
+  }
   return layer;
 }
 

@@ -13,7 +13,8 @@
 
 namespace flux2 {
 
-// A value as the user wrote it, and where: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml".
+// A value as the user wrote it, and where: "--steps", "FLUX2_STEPS", "generate.steps in flux2.toml". Without values, the option
+// is not set, whatever the layers below say.
 struct Setting {
   std::vector<std::string> values;
   std::string origin;
@@ -58,6 +59,11 @@ RequestSpec spec_of(const Settings& settings);
 
 // The fields of a spec as a layer. Each setting's origin is `origin`.
 SettingLayer layer_of(const RequestSpec& spec, const std::string& origin);
+
+// The same for the settings that a record has of its image. What such a record could say and does not say was at its built-in
+// default, so the layer hides what configuration says about it. A watermark is not part of that: a configured one is for every
+// image.
+SettingLayer layer_of_record(const RequestSpec& recorded, const std::string& origin);
 
 // The values of these fields in the environment and in a configuration file. Invalid values and fields that are not available yet
 // are InvalidArgument. From a project file only what it may set is used.

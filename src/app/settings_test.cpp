@@ -53,6 +53,19 @@ TEST(Settings, PresetOverridesLowerLayers) {
   EXPECT_EQ(s.integer("steps", 1, 256), 9);
 }
 
+TEST(Settings, ARecordHidesWhatItCouldHaveSaid) {
+  RequestSpec recorded;
+  recorded.steps = 4;
+  Settings s = layered({"--shift", "3", "--from", "x.png"}, {{"FLUX2_STEPS", "9"}, {"FLUX2_TILE", "x"}, {"FLUX2_SHIFT", "2"}},
+                       {{"generate.format", {"jpg"}}}, {});
+  s.add_below("from", layer_of_record(recorded, "x.png"));
+  EXPECT_EQ(s.integer("steps", 1, 256), 4);
+  EXPECT_FALSE(s.has("tile"));
+  EXPECT_FALSE(spec_of(s).tile);
+  EXPECT_EQ(s.number("shift", 0, 9), 3) << "the request itself is above the record";
+  EXPECT_EQ(s.text("format"), "jpg") << "a record does not say how its file is written";
+}
+
 std::string failure(const std::function<void()>& f) {
   try {
     f();

@@ -43,8 +43,9 @@ TextCache::TextCache(fs::path folder, int64_t limit_bytes, const ModelFiles& mod
                      const fs::path& hashes)
     : folder_(std::move(folder)),
       limit_(limit_bytes),
-      identity_(fmt::format("{}\n{}\n{}\n{}\n{}\n", hash_of(model.text_encoder, hashes), hash_of(model.tokenizer, hashes),
-                            fmt::join(model.defaults.text_layers, ","), model.defaults.text_length, how)) {}
+      identity_(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", hash_of(model.text_encoder, hashes), hash_of(model.tokenizer, hashes),
+                            fmt::join(model.defaults.text_layers, ","), model.defaults.text_length, model.defaults.system_message,
+                            how)) {}
 
 fs::path TextCache::file_of(const std::string& prompt) const {
   return folder_ /

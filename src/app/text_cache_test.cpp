@@ -61,6 +61,14 @@ TEST_F(TextStatesOnDisk, BelongToOnePromptAndOneWayOfComputing) {
   EXPECT_FALSE(cache().bring(*other, "a fox"));
 }
 
+TEST_F(TextStatesOnDisk, BelongToOneSystemMessage) {
+  const auto session = engine_.open(files_), other = engine_.open(files_);
+  text_states(*session, "a fox", "text", {});
+  cache().keep(*session, "a fox");
+  files_.defaults.system_message = "Describe the image that is asked for.";
+  EXPECT_FALSE(cache().bring(*other, "a fox"));
+}
+
 TEST_F(TextStatesOnDisk, StayBelowTheLimit) {
   const auto session = engine_.open(files_);
   int64_t bytes = 0;

@@ -20,4 +20,12 @@ inline bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, unreadable);
 }
 
+// The same for every spelling of a place: links to folders are resolved. A file that is a link keeps its name and folder.
+inline std::filesystem::path real_place(const std::filesystem::path& path) {
+  std::error_code unreadable;
+  if (is_folder(path)) return std::filesystem::weakly_canonical(path, unreadable);
+  const std::filesystem::path full = std::filesystem::absolute(path).lexically_normal();
+  return std::filesystem::weakly_canonical(full.parent_path(), unreadable) / full.filename();
+}
+
 }  // namespace flux2

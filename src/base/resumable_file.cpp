@@ -65,6 +65,12 @@ void ResumableFile::require_named() const {
     fail(ErrorCode::CannotWrite, "cannot write {}: another process replaced {}", path_.string(), partial_.string());
 }
 
+uint64_t partial_bytes(const fs::path& path) {
+  std::error_code missing;
+  const uint64_t bytes = fs::file_size(beside(path, ".partial"), missing);
+  return missing ? 0 : bytes;
+}
+
 void remove_leftover_note(const fs::path& path) {
   std::error_code ignored;
   if (fs::symlink_status(beside(path, ".partial"), ignored).type() == fs::file_type::not_found)

@@ -36,6 +36,9 @@ class ResumableFile {
   uint64_t size_ = 0, resumed_ = 0;
 };
 
+// The bytes of the disk that an unfinished attempt at the file has. The next attempt uses them again.
+uint64_t partial_bytes(const std::filesystem::path& path);
+
 // A process that was killed just after it gave the file its final name leaves the note. Deletes it if the file is not in
 // progress. For those who find the file complete and do not write it again.
 void remove_leftover_note(const std::filesystem::path& path);

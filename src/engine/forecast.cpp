@@ -235,6 +235,18 @@ double Forecast::seconds() const {
   return total;
 }
 
+void Forecast::add(const Forecast& pass, int times) {
+  for (const PhaseForecast& other : pass.phases) {
+    if (other.phase == Phase::Load || other.phase == Phase::Text) continue;
+    auto at = std::find_if(phases.begin(), phases.end(), [&](const PhaseForecast& p) { return p.phase >= other.phase; });
+    if (at == phases.end() || at->phase != other.phase) {  // only later passes have a start image to encode
+      at = phases.insert(at, other);
+      at->seconds = 0;
+    }
+    at->seconds += times * other.seconds;
+  }
+}
+
 WorkingBytes working_bytes(const Engine& engine, const ModelFiles& files, const Request& request) {
   Rehearsal rehearsal(engine, files, request);
   return Phases(rehearsal, engine, request).working(rehearsal);

@@ -32,6 +32,8 @@ struct Forecast {
 
   int64_t peak() const;
   double seconds() const;
+  // Adds the time of another pass that the same run makes `times` times. The model is loaded and the prompts are encoded once.
+  void add(const Forecast& pass, int times);
   bool fits() const { return placement.fits && peak() <= limit; }
 };
 

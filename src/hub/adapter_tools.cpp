@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "hub/convert_plan.h"
 #include "hub/recognise.h"
+#include "hub/training_kind.h"
 #include "weights/named_weights.h"
 #include "weights/safetensors_writer.h"
 
@@ -160,7 +162,7 @@ AdapterReport check_adapter(const Adapter& adapter) {
 }
 
 void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
-                     ThreadPool& threads) {
+                     ThreadPool& threads, const std::string& training) {
   std::vector<std::string> changed;
   for (const AdapterUse& use : uses)
     for (const std::string& name : weights_of(*use.adapter)) changed.push_back(name);
@@ -173,7 +175,11 @@ void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& us
   };
   std::vector<SafetensorsWriter::Declared> declared;
   for (const std::string& name : base.names()) declared.push_back({name, type_of(name), base.shape(name)});
-  SafetensorsWriter writer(out, std::move(declared), {{"format", "pt"}});
+  std::map<std::string, std::string> metadata = metadata_to_keep(base.source());
+  metadata.erase("modelspec.hash_sha256");  // of the weights before
+  metadata["format"] = "pt";
+  if (!training.empty()) metadata[kTrainingKey] = training;
+  SafetensorsWriter writer(out, std::move(declared), metadata);
   for (const auto& t : writer.tensors()) {
     const WeightRows base_rows(base, t.name);
     if (!is_changed(t.name) && base_rows.stores(t.dtype)) {

@@ -40,9 +40,10 @@ struct AdapterReport {
 AdapterReport check_adapter(const Adapter& adapter);
 
 // Writes the transformer with the adapters merged in, under original names: changed weights in BF16 (F32 where the base has
-// it), others as they are; quantised ones become BF16. Works in ranges of rows, so that memory stays small.
+// it), others as they are; quantised ones become BF16. Works in ranges of rows, so that memory stays small. `training` is that of
+// the base: Component::training().
 void merge_into_file(const NamedWeights& base, const std::vector<AdapterUse>& uses, const std::filesystem::path& out,
-                     ThreadPool& threads);
+                     ThreadPool& threads, const std::string& training = {});
 
 enum class AdapterDialect {
   Kohya,  // lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight, as kohya's and musubi's trainers write

@@ -110,10 +110,10 @@ TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
     const std::vector<float> values = base.open(name).to_floats();
     plain.emplace_back(name, Tensor::host_copy(values.data(), DType::F32, base.shape(name)));
   }
-  save_tensors(folder / "base.safetensors", plain);
+  save_tensors(folder / "base.safetensors", plain, {{"modelspec.title", "Mine"}, {"modelspec.hash_sha256", "0x1"}});
   const NamedWeights before(open_weights(folder / "base.safetensors"), ModelPart::Transformer);
   const AdapterUse use{std::make_shared<Adapter>(read_adapter(lora), config), 0.5};
-  merge_into_file(before, {use}, folder / "tuned.safetensors", threads);
+  merge_into_file(before, {use}, folder / "tuned.safetensors", threads, "base");
   const NamedWeights tuned(open_weights(folder / "tuned.safetensors"), ModelPart::Transformer);
   EXPECT_LE(extract_adapter(tuned, before, 8, AdapterDialect::Bfl, folder / "again.safetensors", threads), 1e-4);
   const AdapterUse again{std::make_shared<Adapter>(read_adapter(folder / "again.safetensors"), config)};
@@ -130,6 +130,9 @@ TEST(AdapterTools, ExtractingReturnsWhatWasMerged) {
   const Recognition recognised = recognise(folder / "tuned.safetensors");
   const Component& merged = required_part(recognised, ComponentKind::Transformer);
   EXPECT_EQ(merged.storage, "f32");
+  EXPECT_EQ(merged.training(), "base") << "what the base is";
+  EXPECT_EQ(recognised.metadata.at("modelspec.title"), "Mine");
+  EXPECT_FALSE(recognised.metadata.contains("modelspec.hash_sha256")) << "the weights are others now";
 }
 
 TEST(AdapterTools, NearestLowRankIsTheTruncatedSingularValueDecomposition) {

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "hub/component_config.h"
 #include "hub/weight_encoder.h"
+#include "weights/weight_files.h"
 
 namespace flux2 {
 
@@ -168,6 +169,21 @@ const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : d
 
 std::string index_name(const std::string& stem) { return stem + ".safetensors.index.json"; }
 
+// Weights and indices of an older model of that stem in the folder, which could be read instead of the result.
+std::vector<fs::path> older_files(const fs::path& folder, const std::string& stem, const std::vector<std::string>& names) {
+  std::vector<fs::path> older;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    const auto series = series_name(name);
+    const bool is_part = series && series->stem == stem && name.ends_with(".safetensors");
+    const bool is_index = name == index_name(stem) && names.size() == 1;
+    if ((is_part || is_index || name == stem + ".safetensors") && std::find(names.begin(), names.end(), name) == names.end())
+      older.push_back(entry->path());
+  }
+  return older;
+}
+
 // The files that diffusers and transformers expect next to the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
                         const std::vector<ConvertPlan>& plans, const std::vector<std::string>& names) {
@@ -210,7 +226,18 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
       check(!t.file || !fs::exists(paths.back()) || !fs::equivalent(t.file->path(), paths.back()), "{} would overwrite itself",
             paths.back().string());
   }
-  if (options.as_folder) fs::create_directories(options.out);
+  std::vector<fs::path> older;
+  if (options.as_folder) {
+    fs::create_directories(options.out);
+    older = older_files(options.out, stem, names);
+    for (const fs::path& file : older)
+      for (const StoredTensor& t : weights.source().tensors())
+        if (std::error_code failure; t.file && fs::equivalent(t.file->path(), file, failure))
+          throw Error(ErrorCode::InvalidArgument,
+                      fmt::format("the folder {} holds the model that is converted, which the result would replace",
+                                  options.out.string()),
+                      "choose another folder");
+  }
 
   Work work{weights, options, ThreadPool(options.threads)};
   std::list<FileWriter> files;
@@ -223,6 +250,13 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
   for (FileWriter& file : files) file.write(log);
   for (FileWriter& file : files) file.commit();  // all or none: what is there under its name is complete
   if (options.as_folder) write_folder_files(options.out, stem, weights, plans, names);
+  for (const fs::path& file : older) {
+    std::error_code failure;
+    fs::remove(file, failure);
+    if (failure)
+      fail(ErrorCode::CannotWrite, "cannot delete {}, which is read instead of the result: {}", file.string(), failure.message());
+    log.info("deleted {}, which belonged to an older model", file.string());
+  }
   work.report.total_error = work.error.relative();
   return std::move(work.report);
 }

@@ -12,7 +12,9 @@ namespace flux2 {
 
 struct ConvertOptions {
   std::filesystem::path out;
-  bool as_folder = false;  // `out` is one, as diffusers and transformers read it: weights, where many an index, config.json
+  // `out` is one, as diffusers and transformers read it: weights, where many an index, config.json. The result replaces a model
+  // that the folder holds under the same file names, whatever number of files it has.
+  bool as_folder = false;
   ConvertChoice choice;
   int threads = 0;
   // Called after each tensor. Returning false stops the conversion; a later call with the same choices continues it.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "hub/training_kind.h"
 #include "model/decoder_config.h"
 #include "model/vae_config.h"
 #include "weights/gguf_format.h"
@@ -144,9 +145,9 @@ class Planner {
       declared.push_back({t.name, t.dtype, t.shape});
       by_name.emplace(t.name, std::move(t));
     }
-    std::map<std::string, std::string> metadata = {{"format", "pt"}};
-    for (const auto& [key, value] : weights_.source().metadata())
-      if (key.starts_with("modelspec.") || key.starts_with("ss_") || key == kNormGroupsKey) metadata.emplace(key, value);
+    std::map<std::string, std::string> metadata = metadata_to_keep(weights_.source());
+    metadata["format"] = "pt";
+    if (!choice_.training.empty()) metadata[kTrainingKey] = choice_.training;
     if (!quantised_layers_.empty())
       metadata["_quantization_metadata"] =
           Json{{"format_version", "1.0"}, {"layers", quantised_layers_}}.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -175,6 +176,7 @@ class Planner {
         list.push_back({"general.name", at->second});
         break;
       }
+    if (!choice_.training.empty()) list.push_back({kTrainingKey, choice_.training});
     if (const auto at = weights_.source().metadata().find(kNormGroupsKey); at != weights_.source().metadata().end())
       list.push_back({kNormGroupsKey, at->second});
     if (text) add_language_keys(list);
@@ -239,6 +241,14 @@ uint64_t ConvertPlan::total_bytes() const {
   uint64_t total = header.size();
   for (const PlannedTensor& t : tensors) total += t.bytes() + padding_of(t);
   return total;
+}
+
+std::map<std::string, std::string> metadata_to_keep(const WeightSource& source) {
+  std::map<std::string, std::string> kept;
+  for (const auto& [key, value] : source.metadata())
+    if (key.starts_with("modelspec.") || key.starts_with("ss_") || key == kNormGroupsKey || key == kTrainingKey)
+      kept.emplace(key, value);
+  return kept;
 }
 
 std::vector<ConvertPlan> plan_conversion(const NamedWeights& weights, const ConvertChoice& choice) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ struct ConvertChoice {
   uint64_t shard_bytes = 0;               // a safetensors model larger than that becomes a series of files; 0: never
   std::optional<Quantisation> type;       // of the matrices inside blocks; those outside are kept, or BF16
   std::vector<GgufPair> more_pairs = {};  // of a GGUF file, such as a tokenizer's
+  std::string training = {};              // of a transformer: Component::training()
   std::vector<QuantRule> rules;  // the first whose pattern is found in the original name decides, wherever the tensor lies
 };
 
@@ -62,6 +64,9 @@ struct ConvertPlan {
   uint64_t padding_of(const PlannedTensor& t) const;
   uint64_t total_bytes() const;
 };
+
+// The metadata of a safetensors file that a file with the same weights keeps: about the model and its training.
+std::map<std::string, std::string> metadata_to_keep(const WeightSource& source);
 
 // Decides names, types and order from headers alone. Throws InvalidArgument for what the layout cannot hold.
 std::vector<ConvertPlan> plan_conversion(const NamedWeights& weights, const ConvertChoice& choice);

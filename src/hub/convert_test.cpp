@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "hub/recognise.h"
 #include "hub/test_models.h"
@@ -178,6 +179,59 @@ TEST(Convert, AFolderInSeveralFiles) {
   EXPECT_GT(convert_model(before, again).resumed_from, fs::file_size(o.out / first));
   for (const auto& entry : fs::directory_iterator(o.out))
     EXPECT_EQ(read_text_file(again.out / entry.path().filename()), read_text_file(entry.path())) << entry.path();
+}
+
+// A folder with one file and an index is read from the file.
+TEST(Convert, AFolderKeepsNothingOfAnOlderModel) {
+  const NamedWeights before = transformer();
+  ConvertOptions o = options("transformer", FileLayout::Diffusers, "keep");
+  o.as_folder = true;
+  const auto contents = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(o.out)) names.insert(entry.path().filename().string());
+    return names;
+  };
+  convert_model(before, o);
+  const std::set<std::string> single = contents();
+  EXPECT_THAT(single, ::testing::ElementsAre("config.json", "diffusion_pytorch_model.safetensors"));
+  write_file(o.out / "other.safetensors", "x");
+  o.choice.shard_bytes = 1 << 20;
+  o.choice.type = quantisation_named("fp8");
+  convert_model(before, o);
+  EXPECT_FALSE(fs::exists(o.out / "diffusion_pytorch_model.safetensors"));
+  EXPECT_TRUE(fs::exists(o.out / "other.safetensors")) << "it has a name of its own";
+  fs::remove(o.out / "other.safetensors");
+  EXPECT_EQ(required_part(recognise(o.out), ComponentKind::Transformer).storage, "fp8");
+
+  // The model that is converted is never deleted.
+  const NamedWeights series(open_weights(o.out), ModelPart::Transformer);
+  o.choice.shard_bytes = 0;
+  const std::set<std::string> shards = contents();
+  EXPECT_THAT(refusal([&] { convert_model(series, o); }), HasSubstr("holds the model that is converted"));
+  EXPECT_EQ(contents(), shards);
+  convert_model(before, o);
+  EXPECT_EQ(contents(), single);
+}
+
+// The name of the result and its folder say nothing.
+TEST(Convert, BaseModelsStayBaseModels) {
+  const fs::path folder = scratch_folder(), source = folder / "klein-base-4b.safetensors";
+  fs::copy_file(kTiny / "flux-2-klein-tiny.safetensors", source);
+  const Component base = required_part(recognise(source), ComponentKind::Transformer);
+  EXPECT_EQ(base.training(), "base");
+  for (const char* name : {"x.safetensors", "x.gguf"}) {
+    ConvertOptions o{.out = folder / name, .threads = 2};
+    if (o.out.extension() == ".gguf") o.choice.layout = FileLayout::Gguf;
+    o.choice.training = base.training();
+    convert_model({open_weights(source), ModelPart::Transformer}, o);
+    const Component made = required_part(recognise(o.out), ComponentKind::Transformer);
+    EXPECT_EQ(made.training(), "base") << name;
+    EXPECT_THAT(made.distilled_reason, HasSubstr("flux2.training"));
+    // And so does what is made from that.
+    ConvertOptions again{.out = folder / "again.safetensors", .choice = {.training = made.training()}, .threads = 2};
+    convert_model({open_weights(o.out), ModelPart::Transformer}, again);
+    EXPECT_EQ(required_part(recognise(again.out), ComponentKind::Transformer).training(), "base");
+  }
 }
 
 TEST(Convert, TextEncodersUseTheNamesOfLanguageModels) {

@@ -343,9 +343,12 @@ class Locator {
     files_.reasons.push_back(config.name());
     if (!config.guidance) {
       files_.reasons.push_back(fmt::format("{}: {}", chosen.training.distilled ? "distilled" : "base", chosen.training.reason));
-      if (chosen.training.assumed)
-        log_.info("{} is taken for a distilled model: {} steps, guidance {}; it can be run as a base model instead",
-                  chosen.component.path.string(), files_.defaults.steps, files_.defaults.guidance);
+      if (chosen.training.assumed) {
+        const std::string taken = fmt::format("{} is taken for a distilled model: {} steps, guidance {}",
+                                              chosen.component.path.string(), files_.defaults.steps, files_.defaults.guidance);
+        if (chosen.training.named_klein) log_.info("{}; it can be run as a base model instead", taken);
+        else log_.warn("{}. Neither its name nor its metadata says so; the setting base runs it as a base model", taken);
+      }
     }
     apply_model_index(chosen.index, chosen.root / "model_index.json", files_);
     if (chosen.registered) apply_preferences(*chosen.registered);

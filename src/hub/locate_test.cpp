@@ -99,6 +99,22 @@ TEST_F(Locate, PartsNamedOnTheCommandLine) {
   EXPECT_EQ(files.tokenizer, b / "tokenizer/tokenizer.json");
 }
 
+TEST_F(Locate, WarnsIfNothingSaysHowAModelWasTrained) {
+  std::vector<std::string> warnings;
+  const auto located = [&](const std::string& file, std::optional<bool> base = {}) {
+    query.model = (klein(folder / file, file + ".safetensors", klein_4b_config()) / (file + ".safetensors")).string();
+    query.base = base;
+    warnings.clear();
+    locate_model(query, Log([&](LogLevel level, const std::string& text) {
+                   if (level == LogLevel::Warning) warnings.push_back(text);
+                 }));
+    return warnings;
+  };
+  EXPECT_THAT(located("merged"), ::testing::ElementsAre(HasSubstr("taken for a distilled model")));
+  EXPECT_THAT(located("flux-2-klein-4b"), ::testing::IsEmpty()) << "the name of the published model";
+  EXPECT_THAT(located("merged", true), ::testing::IsEmpty());
+}
+
 TEST_F(Locate, EveryVariableOfTheReference) {
   const fs::path small = klein(folder / "small", "x.safetensors", klein_4b_config());
   const fs::path large = klein(folder / "large", "x.safetensors", klein_9b_config());

@@ -61,6 +61,8 @@ struct Component {
   bool kv = false;
   std::string distilled_reason;
   bool distilled_assumed = false;  // there was no evidence
+  // For the metadata of files made from it (kTrainingKey); empty when nothing says it, and for other models.
+  std::string training() const { return !distilled || distilled_assumed ? "" : kv ? "kv" : *distilled ? "distilled" : "base"; }
 
   std::string problem;  // why this program cannot use it; empty when it can
   Hint hint;            // what to do about that

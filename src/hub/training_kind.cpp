@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <vector>
 
@@ -49,18 +50,21 @@ TrainingKind training_kind(const TrainingSigns& signs) {
   if (signs.base) return {!*signs.base, false, "as asked for"};
   if (signs.model_index)
     if (const auto kind = told_by_index(*signs.model_index)) return *kind;
-  for (const char* key : {"modelspec.title", "modelspec.architecture", "ss_base_model_version", "general.name"})
+  for (const char* key : {kTrainingKey, "modelspec.title", "modelspec.architecture", "ss_base_model_version", "general.name"})
     if (const auto text = signs.metadata.find(key); text != signs.metadata.end())
       if (const auto kind = told_by(text->second, fmt::format("the file's metadata ({})", key))) return *kind;
   // The file and the folder of the model, which contains the folder of the component.
   int names = 0;
+  bool named_klein = false;
   for (std::filesystem::path at = signs.path; names < 2 && !at.filename().empty(); at = at.parent_path()) {
     const std::string name = at.filename().string();
     if (name == "transformer") continue;
     ++names;
     if (const auto kind = told_by(name, fmt::format("the name {}", name))) return *kind;
+    const auto words = words_of(name);
+    named_klein = named_klein || std::find(words.begin(), words.end(), "klein") != words.end();
   }
-  return {true, false, "nothing says otherwise; it can be run as a base model instead", true};
+  return {true, false, "nothing says otherwise; it can be run as a base model instead", true, named_klein};
 }
 
 }  // namespace flux2

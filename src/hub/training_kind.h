@@ -15,7 +15,12 @@ struct TrainingKind {
   bool kv = false;     // the 9B sibling that reuses keys and values of references
   std::string reason;  // the evidence that decided, for messages
   bool assumed = false;
+  bool named_klein = false;  // a published distilled model says no more in its names
 };
+
+// Under this key the metadata of files that we write says how the model was trained: "base", "distilled" or "kv". A name or a
+// model_index.json says it of the original only.
+inline constexpr const char* kTrainingKey = "flux2.training";
 
 struct TrainingSigns {
   std::optional<bool> base;                     // the user's word

@@ -68,6 +68,7 @@ Denoised denoise(Session& session, const Request& request, const Conditions& con
     const auto at = static_cast<size_t>(i);
     record(fmt::format("latents.{}", i), x);
     bool first = true;
+    if (guided.jumps_at(at)) cache.start_over();
     Tensor v;
     x = sampler.step(x, at, [&](const Tensor& state, float sigma) {
       v = cache.velocity(at,

@@ -91,6 +91,11 @@ std::shared_ptr<const ImagePromptInputs> ImagePrompts::at(size_t step) {
   return inputs_;
 }
 
+bool ImagePrompts::change_at(size_t step) const {
+  return step > 0 && std::any_of(prompts_.begin(), prompts_.end(),
+                                 [&](const Prompt& prompt) { return step == prompt.first || step == prompt.end; });
+}
+
 std::vector<TokenPosition> ImagePrompts::positions(const ImagePromptInputs* chosen) const {
   if (!chosen || !chosen->tokens.defined()) return {};
   return image_prompt_positions(references_, chosen->tokens.dim(1) / tokens_, tokens_);

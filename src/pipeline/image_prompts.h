@@ -27,6 +27,9 @@ class ImagePrompts {
   // Those that count in a step, counted from 0; null: none. The same object as long as they are the same.
   std::shared_ptr<const ImagePromptInputs> at(size_t step);
 
+  // Whether others count in this step than in the one before.
+  bool change_at(size_t step) const;
+
   std::vector<TokenPosition> positions(const ImagePromptInputs* chosen) const;
 
  private:

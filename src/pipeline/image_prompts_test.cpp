@@ -102,6 +102,15 @@ TEST_F(ImagePromptsOfARequest, StrengthZeroIsNone) {
   EXPECT_EQ(image_prompt_tokens(with({{.strength = 0}}), nullptr), 0);
 }
 
+TEST_F(ImagePromptsOfARequest, ChangeWhereOneBeginsOrEnds) {
+  use(ImagePromptForm::Tokens);
+  const ImagePrompts prompts(session, with({{.strength = 1, .from = 0.25, .to = 0.75}, {.strength = 1}}), 1);
+  EXPECT_FALSE(prompts.change_at(0));
+  EXPECT_TRUE(prompts.change_at(1));
+  EXPECT_FALSE(prompts.change_at(2));
+  EXPECT_TRUE(prompts.change_at(3));
+}
+
 TEST_F(ImagePromptsOfARequest, PositionsFollowThoseOfReferences) {
   const auto positions = image_prompt_positions(2, 2, 3);
   ASSERT_EQ(positions.size(), 6u);

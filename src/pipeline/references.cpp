@@ -134,7 +134,9 @@ std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr
                                                            Session& session, const Request& request,
                                                            const ReferenceTokens& references, const BeforeBlock& before_block) {
   auto& kept = session.reference_memory;
-  const bool same = kept && kept->list == references.list && kept->transformer.lock() == transformer;
+  const double guidance_value = transformer->config.guidance ? request.guidance : 0;
+  const bool same =
+      kept && kept->list == references.list && kept->guidance == guidance_value && kept->transformer.lock() == transformer;
   ++(same ? session.reference_hits : session.reference_misses);
   if (same) return kept;
   forget_references(session);
@@ -143,11 +145,11 @@ std::shared_ptr<const ReferenceMemory> remember_references(const std::shared_ptr
     const float argument = time_argument(static_cast<float>(value), request.time_rounding);
     return timestep_embedding(*session.stream, std::vector<float>{argument}, session.activations);
   };
-  const Tensor guidance = transformer->config.guidance ? sinusoid(request.guidance) : Tensor();
+  const Tensor guidance = transformer->config.guidance ? sinusoid(guidance_value) : Tensor();
   const Tensor vec = transformer->condition(sinusoid(0.0), guidance);
   const Rope rope = flux2_rope(*session.stream, references.positions);
   kept = std::make_shared<const ReferenceMemory>(
-      ReferenceMemory{transformer, references.list,
+      ReferenceMemory{transformer, references.list, guidance_value,
                       transformer->reference_keys(references.tokens.cast(session.activations), vec, rope, before_block)});
   return kept;
 }

@@ -33,6 +33,7 @@ Tensor encode_picture(Session& session, const Planes& picture, const Progress& p
 struct ReferenceMemory {
   std::weak_ptr<const Flux2Transformer> transformer;  // whose blocks they are
   std::string list;                                   // of which references, in their order
+  double guidance = 0;                                // that their blocks saw, for models with guidance embedding; else 0
   ReferenceKeys keys;                                 // [1, Nr, H, D]
 
   int64_t bytes() const;

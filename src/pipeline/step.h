@@ -43,6 +43,9 @@ class GuidedStep {
   // x [N, I, 128] in F32 → [N, I, 128] in F32, in a step that is counted from 0. The next call may overwrite the result.
   Tensor velocity(const Tensor& x, float sigma, size_t step);
 
+  // Whether a step sees other image prompts than the one before, so that the velocity jumps.
+  bool jumps_at(size_t step) const { return image_prompts_.change_at(step); }
+
  private:
   StepConditions pass(const std::vector<Tensor>& texts, const ReferenceTokens& references, int64_t pictures,
                       RegionPass which = RegionPass::Positive) const;

@@ -49,6 +49,11 @@ Tensor StepCache::velocity(size_t step, const std::function<Tensor()>& compute) 
   return v;
 }
 
+void StepCache::start_over() {
+  before_.reset(), last_.reset(), curvature_.reset();
+  left_out_ = 0;
+}
+
 double StepCache::distance(double sigma) const { return std::abs((sigma - last_->sigma) * (sigma - before_->sigma)); }
 
 Tensor StepCache::line(double sigma) const {

@@ -31,6 +31,9 @@ class StepCache {
   // The velocity of a step [1, I, 128] in F32: computed, or predicted. Steps come in order.
   Tensor velocity(size_t step, const std::function<Tensor()>& compute);
 
+  // The velocity jumps: what is known of it does not foretell the steps that follow.
+  void start_over();
+
   const StepCacheUse& use() const { return use_; }
 
  private:

@@ -92,6 +92,27 @@ TEST_F(CachedSteps, ValuesThatAreNotNumbersAreNeverForetold) {
   EXPECT_EQ(use_.computed, kSteps);
 }
 
+TEST_F(CachedSteps, NothingIsForetoldFromStepsBeforeAJump) {
+  const std::vector<float> sigmas = make_sigmas({}, 1024, kSteps);
+  StepCache cache(0.1, sigmas);
+  std::vector<size_t> computed;
+  const auto run = [&](size_t from, size_t to) {
+    for (size_t step = from; step < to; ++step)
+      cache.velocity(step, [&] {
+        computed.push_back(step);
+        return Tensor::from<float>(*stream_, DType::F32, {1, 2, 1}, std::vector{1.0f + sigmas[step], 2.0f});
+      });
+  };
+  run(0, 20);
+  EXPECT_LT(computed.size(), 10u);
+  computed.clear();
+  cache.start_over();
+  run(20, 30);
+  EXPECT_GE(computed.size(), 3u);
+  computed.resize(3);
+  EXPECT_EQ(computed, (std::vector<size_t>{20, 21, 22}));
+}
+
 TEST(CacheTolerance, IsAWordOrANumber) {
   EXPECT_EQ(cache_tolerance("off"), 0);
   EXPECT_EQ(cache_tolerance("auto"), 0.1);

@@ -130,6 +130,8 @@ Json to_json(const GenerationRecord& r, bool is_private) {
   if (!r.image_prompt_encoder.empty()) json["image_prompt_encoder"] = to_json(r.image_prompt_encoder, is_private);
   if (!r.mask_sha256.empty()) json["mask"]["sha256"] = r.mask_sha256;
   if (!r.mask_name.empty() && !is_private) json["mask"]["name"] = r.mask_name;
+  if (r.mask_difference) json["mask"]["difference"] = to_json(*r.mask_difference, is_private);
+  if (r.work_width > 0) json["mask"]["work_width"] = r.work_width, json["mask"]["work_height"] = r.work_height;
   json["device"] = r.device;
   json["time_ms"] = {{"text", milliseconds(r.seconds.text)},
                      {"vae_encode", milliseconds(r.seconds.vae_encode)},
@@ -196,6 +198,10 @@ GenerationRecord record_from_json(const Json& json) {
     if (const auto mask = json.find("mask"); mask != json.end() && mask->is_object()) {
       read_member(*mask, "name", r.mask_name);
       read_member(*mask, "sha256", r.mask_sha256);
+      read_member(*mask, "work_width", r.work_width);
+      read_member(*mask, "work_height", r.work_height);
+      if (const auto other = mask->find("difference"); other != mask->end() && other->is_object())
+        r.mask_difference = picture_from_json(*other);
     }
     read_member(json, "device", r.device);
     return r;

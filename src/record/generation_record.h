@@ -77,6 +77,8 @@ struct GenerationRecord {
   std::vector<ImagePromptRecord> image_prompts;
   WeightsRecord image_prompt_adapter, image_prompt_encoder;  // empty without image prompts
   std::string mask_name, mask_sha256;                        // of the mask's file; empty without one
+  std::optional<PictureRecord> mask_difference;              // inpaint: the image that the mask was made from (mask_from_diff)
+  int work_width = 0, work_height = 0;  // inpaint: the size to work at that was asked for; 0: none, it follows from the mask
   struct {
     std::string by, model;  // "ollama" and the name of its model; empty: the prompt was not to be rewritten
     bool failed = false;    // the prompt was used as it is, although it was to be rewritten

@@ -1,6 +1,7 @@
 #include "record/picture_metadata.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -92,6 +93,28 @@ ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataCho
     if (anything) metadata.software = record.app;
     if (choice.provenance || choice.json)
       metadata.xmp = xmp_packet({.generated = choice.provenance, .composite = composite, .own_json = own});
+  }
+  return metadata;
+}
+
+ImageMetadata copied_metadata(ImageMetadata metadata, const MetadataChoice& choice, ImageFormat format) {
+  if (choice.is_private || !(choice.a1111 || choice.json || choice.comfy)) {
+    ImageMetadata mark;
+    if (choice.provenance && says_generated(metadata.xmp))
+      mark.xmp = xmp_packet({.composite = metadata.xmp.find("compositeWith") != std::string::npos});
+    return mark;
+  }
+  const auto parameters =
+      std::find_if(metadata.text.begin(), metadata.text.end(), [](const auto& t) { return t.first == "parameters"; });
+  const bool has_text = parameters != metadata.text.end();
+  const bool has_comment = metadata.exif_comment.find("Steps: ") != std::string::npos;  // other comments are not A1111's
+  if (!choice.a1111) {
+    if (has_comment) metadata.exif_comment.clear();
+    if (has_text) metadata.text.erase(parameters);
+  } else if (format != ImageFormat::Png) {
+    if (has_text && metadata.exif_comment.empty()) metadata.exif_comment = parameters->second;
+  } else if (has_comment && !has_text) {
+    metadata.text.emplace_back("parameters", std::exchange(metadata.exif_comment, {}));
   }
   return metadata;
 }

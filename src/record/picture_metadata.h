@@ -22,6 +22,11 @@ struct MetadataChoice {
 // ComfyUI's `prompt` and `workflow`. Others: the parameters as EXIF comment, our JSON inside the XMP packet.
 ImageMetadata picture_metadata(const GenerationRecord& record, const MetadataChoice& choice, ImageFormat format);
 
+// What an image of that format keeps of the metadata of the image that it was made from, which has no record of ours. "none" and
+// private remove every text, because any may contain a prompt or a name. A1111's parameters move between the text of a PNG and
+// the EXIF comment.
+ImageMetadata copied_metadata(ImageMetadata metadata, const MetadataChoice& choice, ImageFormat format);
+
 // How an image was generated, according to its own metadata, written by this or another program.
 struct FoundRecord {
   std::string source;  // "flux2", "a1111", "comfyui", "invokeai"

@@ -100,6 +100,39 @@ TEST(PictureMetadata, NoneKeepsOnlyTheProvenance) {
   EXPECT_THROW(MetadataChoice::parse("json,none"), Error);
 }
 
+TEST(PictureMetadata, CopiesKeepWhatIsAllowed) {
+  const std::string words = "a fox\nSteps: 4, Seed: 7";
+  ImageMetadata png, jpeg;
+  png.text = {{"parameters", words}, {"workflow", "{}"}};
+  png.xmp = jpeg.xmp = xmp_packet({});
+  jpeg.exif_comment = words;
+  jpeg.make = "someone";
+  const MetadataChoice all;
+  EXPECT_EQ(copied_metadata(png, all, ImageFormat::Png), png);
+  EXPECT_EQ(copied_metadata(jpeg, all, ImageFormat::WebP), jpeg);
+  EXPECT_EQ(copied_metadata(png, all, ImageFormat::Jpeg).exif_comment, words);
+  const ImageMetadata as_png = copied_metadata(jpeg, all, ImageFormat::Png);
+  ASSERT_TRUE(as_png.find_text("parameters"));
+  EXPECT_EQ(*as_png.find_text("parameters"), words);
+  EXPECT_EQ(as_png.exif_comment, "");
+  ImageMetadata photo;
+  photo.exif_comment = "our garden";
+  EXPECT_EQ(copied_metadata(photo, all, ImageFormat::Png), photo);
+
+  MetadataChoice none = MetadataChoice::parse("none"), secret;
+  secret.is_private = true;
+  for (const MetadataChoice& choice : {none, secret})
+    for (const ImageMetadata& from : {png, jpeg}) {
+      const ImageMetadata kept = copied_metadata(from, choice, ImageFormat::Png);
+      EXPECT_TRUE(says_generated(kept.xmp));
+      EXPECT_TRUE(kept.text.empty() && kept.exif_comment.empty() && kept.make.empty());
+    }
+  EXPECT_EQ(copied_metadata(photo, none, ImageFormat::Jpeg), ImageMetadata{});
+  none.provenance = false;
+  EXPECT_EQ(copied_metadata(png, none, ImageFormat::Png), ImageMetadata{});
+  EXPECT_FALSE(find_record(copied_metadata(png, MetadataChoice::parse("json"), ImageFormat::Png)));
+}
+
 TEST(PictureMetadata, ReadsInvokeAi) {
   ImageMetadata metadata;
   metadata.text = {{"invokeai_metadata",

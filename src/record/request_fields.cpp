@@ -378,13 +378,15 @@ std::vector<Field> make_fields() {
        .section = "generate",
        .project = Field::Always,
        .member = &R::ref_pixels,
-       .check_text = check_reference_pixels},
+       .check_text = check_reference_pixels,
+       .record_key = "ref_pixels"},
       {.name = "no_resize_ref",
        .type = T::Flag,
        .help = "do not scale references down",
        .section = "generate",
        .project = Field::Always,
-       .member = &R::no_resize_ref},
+       .member = &R::no_resize_ref,
+       .record_key = "no_resize_ref"},
       {.name = "ref_prep",
        .type = T::Choice,
        .unit = "NAME",
@@ -392,7 +394,8 @@ std::vector<Field> make_fields() {
        .section = "generate",
        .project = Field::Always,
        .member = &R::ref_prep,
-       .choices = {"ours", "bfl", "diffusers"}},
+       .choices = {"ours", "bfl", "diffusers"},
+       .record_key = "ref_prep"},
 
       // Which part of a picture to regenerate.
       {.name = "mask",
@@ -563,6 +566,7 @@ std::vector<Field> make_fields() {
        .type = T::Flag,
        .help = "treat the model as a base model (not distilled): more steps, true guidance",
        .member = &R::base,
+       .record_key = "model.base",
        .chooses_model = true},
 
       // How it is sampled.

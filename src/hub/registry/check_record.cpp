@@ -85,6 +85,23 @@ std::string check_header(const ModelRecord& record, const Log& log) {
   return fmt::format("it is no longer of type {}", name_of(record.type));
 }
 
+bool is_same_file(const RecordedFile& a, const RecordedFile& b) { return a.path == b.path && a.bytes == b.bytes; }
+
+// Reading the files takes minutes, in which others may edit the record, install the model again or remove it. So what was found
+// is added to the record as it is now, if that still has these files.
+ModelRecord stored_result(Registry& registry, const ModelRecord& checked) {
+  const auto now = registry.find(checked.key);
+  if (!now || now->path != checked.path || !std::ranges::equal(now->files, checked.files, is_same_file)) return checked;
+  ModelRecord updated = *now;
+  updated.files = checked.files;
+  updated.sha256 = checked.sha256;
+  if (!updated.sha256.empty()) use_known_hash(updated);
+  updated.state = checked.state;
+  updated.note = checked.note;
+  registry.update(updated);
+  return updated;
+}
+
 }  // namespace
 
 QuickCheck check_sizes(const ModelRecord& record) {
@@ -139,7 +156,7 @@ ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOpti
   QuickCheck found = check_sizes(record);
   if (found.state == ModelState::Ready) {
     found.note = check_hashes(registry, record, options);
-    if (found.note.empty()) record.sha256 = hash_of_files(record.files), use_known_hash(record);
+    if (found.note.empty()) record.sha256 = hash_of_files(record.files);
     if (found.note.empty()) found.note = check_header(record, log);
     if (found.note.empty() && options.values && record.type != ModelType::Tokenizer) {
       const auto bad = find_bad_values(record.path, options.progress, log);
@@ -149,8 +166,7 @@ ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOpti
   }
   record.state = found.state;
   record.note = found.note;
-  registry.update(record);
-  return record;
+  return stored_result(registry, record);
 }
 
 }  // namespace flux2

@@ -27,7 +27,7 @@ struct CheckOptions {
 };
 
 // Checks sizes, hashes (computed and kept when there are none yet), the header, and on request the values. Stores the result and
-// returns the updated record; `note` says what is wrong.
+// returns the updated record; `note` says what is wrong. What others change in the record meanwhile is kept.
 ModelRecord check_record(Registry& registry, ModelRecord record, const CheckOptions& options, const Log& log = {});
 
 // The hash of a record with several files: of their hashes and names.

@@ -44,6 +44,28 @@ TEST_F(CheckRecord, ComputesTheHashOnceAndComparesLater) {
   EXPECT_EQ(checked().state, ModelState::Ready);
 }
 
+TEST_F(CheckRecord, KeepsWhatOthersChangeMeanwhile) {
+  const CopyProgress edit = [&](uint64_t, uint64_t, const std::string&) {
+    ModelRecord edited = *registry.find(record.key);
+    edited.name = "renamed", edited.description = "for tests";
+    registry.update(edited);
+    return true;
+  };
+  const ModelRecord now = checked({.progress = edit});
+  EXPECT_EQ(now.name, "renamed");
+  const ModelRecord kept = *registry.find(record.key);
+  EXPECT_EQ(kept.name, "renamed");
+  EXPECT_EQ(kept.description, "for tests");
+  EXPECT_EQ(kept.sha256, hash_file(vae));
+
+  const CopyProgress remove = [&](uint64_t, uint64_t, const std::string&) {
+    registry.remove(record.key);
+    return true;
+  };
+  EXPECT_EQ(checked({.progress = remove}).state, ModelState::Ready) << "the rest is still to be checked";
+  EXPECT_FALSE(registry.find(record.key));
+}
+
 TEST_F(CheckRecord, QuickCheckTrustsAnUnchangedFile) {
   checked();
   int pieces = 0;

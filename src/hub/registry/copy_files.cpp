@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file_hash.h"
@@ -24,9 +26,17 @@ void go_on(const CopyProgress& progress, uint64_t done, uint64_t total, const fs
   if (progress && !progress(done, total, file.filename().string())) throw Error(ErrorCode::Cancelled, "stopped");
 }
 
-bool is_complete(const PlannedCopy& copy) {
-  std::error_code missing;
-  return fs::file_size(copy.to, missing) == copy.bytes && !missing;
+bool same_bytes(const fs::path& a, const fs::path& b) {
+  std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
+  if (!first || !second) return false;
+  std::vector<char> one(1 << 20), other(1 << 20);
+  do {
+    first.read(one.data(), static_cast<std::streamsize>(one.size()));
+    second.read(other.data(), static_cast<std::streamsize>(other.size()));
+    const std::streamsize count = first.gcount();
+    if (second.gcount() != count || std::memcmp(one.data(), other.data(), static_cast<size_t>(count)) != 0) return false;
+  } while (first && second);
+  return true;
 }
 
 // Changes whenever the source changes.
@@ -37,6 +47,7 @@ std::string fingerprint(const PlannedCopy& copy) {
 
 std::string copy_one(const PlannedCopy& copy, uint64_t before, uint64_t total, const CopyProgress& progress) {
   ResumableFile out(copy.to, fingerprint(copy));
+  const fs::file_time_type changed = fs::last_write_time(copy.from);
   Sha256 hash;
   uint64_t at = 0, marked = out.resumed_from();
   read_pieces(copy.from, [&](std::span<const std::byte> bytes) {
@@ -50,13 +61,15 @@ std::string copy_one(const PlannedCopy& copy, uint64_t before, uint64_t total, c
   });
   if (at != copy.bytes) fail(ErrorCode::BadFile, "{} changed while it was copied", copy.from.string());
   out.commit();
+  std::error_code refused;  // then is_copied() compares the bytes
+  fs::last_write_time(copy.to, changed, refused);
   return hash.hex();
 }
 
-void check_space(const std::vector<PlannedCopy>& copies) {
+void check_space(const std::vector<PlannedCopy>& copies, const std::vector<bool>& copied) {
   uint64_t needed = 0;
-  for (const PlannedCopy& c : copies)
-    if (!is_complete(c)) needed += c.bytes;
+  for (size_t i = 0; i < copies.size(); ++i)
+    if (!copied[i]) needed += copies[i].bytes - std::min(copies[i].bytes, partial_bytes(copies[i].to));
   if (needed == 0) return;
   fs::path folder = copies.front().to.parent_path();
   std::error_code failure;
@@ -98,17 +111,26 @@ std::vector<PlannedCopy> plan_copies(const fs::path& from, const fs::path& targe
   return copies;
 }
 
+bool is_copied(const PlannedCopy& copy) {
+  std::error_code missing;
+  if (!fs::is_regular_file(copy.to, missing) || fs::file_size(copy.to, missing) != copy.bytes || missing) return false;
+  return fs::last_write_time(copy.to, missing) == fs::last_write_time(copy.from, missing) || same_bytes(copy.from, copy.to);
+}
+
 std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress) {
-  check_space(copies);
+  std::vector<bool> copied;
+  for (const PlannedCopy& c : copies) copied.push_back(is_copied(c));
+  check_space(copies, copied);
   uint64_t done = 0, total = 0;
   for (const PlannedCopy& c : copies) total += c.bytes;
   std::vector<RecordedFile> files;
-  for (const PlannedCopy& c : copies) {
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const PlannedCopy& c = copies[i];
     const auto counted = [&](uint64_t at, uint64_t, const std::string&) {
       return !progress || progress(done + at, total, c.from.filename().string());
     };
-    if (is_complete(c)) remove_leftover_note(c.to);
-    const std::string hash = is_complete(c) ? hash_file(c.to, counted) : copy_one(c, done, total, progress);
+    if (copied[i]) remove_leftover_note(c.to);
+    const std::string hash = copied[i] ? hash_file(c.to, counted) : copy_one(c, done, total, progress);
     files.push_back({c.to, c.bytes, hash});
     done += c.bytes;
   }

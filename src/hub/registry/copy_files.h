@@ -22,9 +22,13 @@ std::vector<PlannedCopy> plan_copies(const std::filesystem::path& from, const st
 // Receives the number of bytes done and the total. Returning false ends the work with Cancelled.
 using CopyProgress = std::function<bool(uint64_t done, uint64_t total, const std::string& file)>;
 
-// Copies the files that are not there yet. A file gets its name only when it is complete. After an interruption the next attempt
-// continues after the last 64 MB that were flushed to disk. Throws CannotWrite before anything is written if the files plus ten
-// per cent do not fit on the disk. Returns the new files with their hashes.
+// Whether the file is there already: it has the size and the modification time of the original, or the same bytes.
+bool is_copied(const PlannedCopy& copy);
+
+// Copies the files that are not there yet, with their modification times, and replaces those that have other content. A file gets
+// its name only when it is complete. After an interruption the next attempt continues after the last 64 MB that were flushed to
+// disk. Throws CannotWrite before anything is written if what is missing plus ten per cent does not fit on the disk. Returns the
+// files with their hashes.
 std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress);
 
 // SHA-256 of a file; the progress counts its bytes.

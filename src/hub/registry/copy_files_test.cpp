@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "base/sha256.h"
 #include "hub/test_models.h"
 
@@ -61,6 +63,23 @@ TEST(CopyFiles, ResumesAfterAnInterruption) {
   EXPECT_EQ(fs::last_write_time(folder / "to/x.safetensors"), before);
 }
 
+// A training run writes a file of the same size again.
+TEST(CopyFiles, AnOriginalThatChangedIsCopiedAgain) {
+  const fs::path folder = scratch_folder(), from = folder / "x.safetensors", to = folder / "to/x.safetensors";
+  write_file(from, "first");
+  copy_files(plan_copies(from, to), {});
+  EXPECT_EQ(fs::last_write_time(to), fs::last_write_time(from));
+  EXPECT_TRUE(is_copied({from, to, 5}));
+  write_file(from, "again");
+  fs::last_write_time(from, fs::last_write_time(to) + std::chrono::seconds(1));
+  EXPECT_FALSE(is_copied({from, to, 5}));
+  EXPECT_EQ(copy_files(plan_copies(from, to), {})[0].sha256, hash_of("again"));
+  EXPECT_EQ(read_text_file(to), "again");
+  // The time alone does not make it another file.
+  fs::last_write_time(to, fs::last_write_time(from) - std::chrono::seconds(1));
+  EXPECT_TRUE(is_copied({from, to, 5}));
+}
+
 TEST(CopyFiles, FailsIfTheDiskIsTooSmall) {
   const fs::path folder = scratch_folder();
   write_file(folder / "x.safetensors", "x");
@@ -68,6 +87,18 @@ TEST(CopyFiles, FailsIfTheDiskIsTooSmall) {
   EXPECT_THAT(refusal([&] { copy_files(plan_copies(folder / "x.safetensors", folder / "to/x.safetensors"), {}); }),
               testing::AllOf(HasSubstr("CannotWrite"), HasSubstr("GiB are needed"), HasSubstr("in_place")));
   EXPECT_FALSE(fs::exists(folder / "to"));
+}
+
+TEST(CopyFiles, WhatAnInterruptedCopyWroteIsNotNeededAgain) {
+  const fs::path folder = scratch_folder(), partial = folder / "to/.x.safetensors.partial";
+  constexpr uint64_t kBytes = uint64_t{8} << 40;
+  write_file(folder / "x.safetensors", "x");
+  fs::resize_file(folder / "x.safetensors", kBytes);  // holes of 8 TiB
+  write_file(partial, "x");
+  fs::resize_file(partial, kBytes - 4096);
+  const CopyProgress stop = [](uint64_t, uint64_t, const std::string&) { return false; };
+  EXPECT_THAT(refusal([&] { copy_files(plan_copies(folder / "x.safetensors", folder / "to/x.safetensors"), stop); }),
+              HasSubstr("Cancelled"));
 }
 
 }  // namespace

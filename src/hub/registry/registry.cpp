@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "base/sha256.h"
 #include "hub/registry/database.h"
 
@@ -61,13 +62,18 @@ std::optional<FileStamp> stamp_of(const fs::path& file) {
 struct Registry::Store {
   fs::path folder;
   Database database;
+  fs::path real_folder = real_place(folder);
 
   // ---- paths: those in the data folder are kept relative to it ----
 
+  // A scan resolves links, so a data folder that is reached through a link has two names.
   std::string kept(const fs::path& path) const {
-    const fs::path relative = full_path(path).lexically_relative(folder);
-    const bool inside = !relative.empty() && *relative.begin() != ".." && relative != ".";
-    return inside ? relative.string() : full_path(path).string();
+    const fs::path full = full_path(path);
+    for (const fs::path* top : {&folder, &real_folder}) {
+      const fs::path relative = full.lexically_relative(*top);
+      if (!relative.empty() && *relative.begin() != ".." && relative != ".") return relative.string();
+    }
+    return full.string();
   }
   fs::path full(const std::string& path) const { return (folder / path).lexically_normal(); }
 

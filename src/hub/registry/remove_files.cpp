@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/path_exists.h"
 #include "hub/remote/file_lock.h"
 #include "hub/remote/hub_cache.h"
 
@@ -63,11 +64,12 @@ Removal plan_removal(const ModelRecord& record, const std::vector<ModelRecord>& 
   std::set<fs::path> needed;
   for (const ModelRecord& other : all)
     if (other.key != record.key)
-      for (const RecordedFile& f : other.files) needed.insert(f.path);
+      for (const RecordedFile& f : other.files) needed.insert(real_place(f.path));
   Removal removal;
   for (const RecordedFile& f : record.files) {
     std::error_code failure;
-    if (needed.contains(f.path)) removal.kept.push_back(fmt::format("{} belongs to another model too", f.path.string()));
+    if (needed.contains(real_place(f.path)))
+      removal.kept.push_back(fmt::format("{} belongs to another model too", f.path.string()));
     else if (!lies_below(f.path, top)) removal.kept.push_back(fmt::format("{} lies elsewhere", f.path.string()));
     else if (fs::exists(fs::symlink_status(f.path, failure))) removal.files.push_back(f.path);
   }

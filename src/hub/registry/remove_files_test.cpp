@@ -50,6 +50,19 @@ TEST(RemoveFiles, OnlyInTheDataFolder) {
   EXPECT_THAT(refusal([&] { plan_removal(linked, {}, data); }), HasSubstr("InvalidArgument"));
 }
 
+TEST(RemoveFiles, AnotherModelMayNameTheFileThroughALink) {
+  const fs::path root = scratch_folder(), file = root / "real/models/a.safetensors";
+  write_file(file, "abc");
+  fs::create_directory_symlink(root / "real", root / "data");
+  const fs::path linked = root / "data/models/a.safetensors";
+  const ModelRecord one = record_of("1", linked, {linked}), two = record_of("2", file, {file});
+  for (const ModelRecord& r : {one, two}) {
+    const Removal removal = plan_removal(r, {one, two}, root / "data");
+    EXPECT_THAT(removal.files, IsEmpty());
+    EXPECT_THAT(removal.kept, ElementsAre(HasSubstr("another model")));
+  }
+}
+
 TEST(RemoveFiles, RemovesLinksAndUnusedBlobsInAHubCache) {
   const fs::path cache = scratch_folder(), repository = cache / "models--o--n";
   write_file(repository / "blobs/aaa", "12345");
