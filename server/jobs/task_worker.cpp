@@ -107,7 +107,7 @@ void TaskWorker::work() {
         const std::lock_guard lock(mutex_);
         seen = woken_;
       }
-      return_jobs();
+      unreturned_.give_back(queue_.store(), options_.name);
       if (auto job = queue_.store().claim(options_.lane, options_.name, {}, now_ms())) {
         run(std::move(*job));
         continue;
@@ -137,27 +137,9 @@ void TaskWorker::run(Job job) {
   } catch (const std::exception& e) {
     context_.log.warn("job {} goes back to the queue: {}", id, e.what());
   }
+  if (!ended) unreturned_.add(id);
   const std::lock_guard lock(mutex_);
   std::erase(running_, id);
-  if (!ended) unreturned_.push_back(id);
-}
-
-void TaskWorker::return_jobs() {
-  std::vector<std::string> ids;
-  {
-    const std::lock_guard lock(mutex_);
-    ids.swap(unreturned_);
-  }
-  while (!ids.empty()) {
-    try {
-      queue_.store().give_back(ids.back(), options_.name);
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      unreturned_.insert(unreturned_.end(), ids.begin(), ids.end());
-      throw;
-    }
-    ids.pop_back();
-  }
 }
 
 void TaskWorker::run_to_its_end(Job job) {
@@ -170,7 +152,7 @@ void TaskWorker::run_to_its_end(Job job) {
     found->second(task);
     ended.state = task.end_state_;
     if (ended.state == "completed") ended.progress = 1;
-  } catch (const DatabaseAway&) {  // which is no fault of the job
+  } catch (const DatabaseAway&) {  // not the fault of the job
     throw;
   } catch (...) {
     const JobError error = job_error_of(std::current_exception());
@@ -199,11 +181,10 @@ void TaskWorker::run_to_its_end(Job job) {
 void TaskWorker::keep_leases() {
   std::unique_lock lock(mutex_);
   while (!news_.wait_for(lock, kRenewEvery, [this] { return stopping_.load(); })) {
-    std::vector<std::string> held = running_;
-    held.insert(held.end(), unreturned_.begin(), unreturned_.end());
+    const std::vector<std::string> running = running_;
     lock.unlock();
     try {
-      queue_.store().renew(options_.name, held, now_ms());
+      queue_.store().renew(options_.name, unreturned_.with(running), now_ms());
     } catch (const std::exception& e) {
       context_.log.warn("the leases of running jobs were not renewed: {}", e.what());
     }

@@ -12,6 +12,7 @@
 
 #include "app/context.h"
 #include "server/jobs/job_queue.h"
+#include "server/jobs/unreturned_jobs.h"
 
 namespace flux2 {
 
@@ -69,7 +70,6 @@ class TaskWorker {
   void work();
   void run(Job job);
   void run_to_its_end(Job job);
-  void return_jobs();
   void keep_leases();
 
   const AppContext& context_;
@@ -77,11 +77,11 @@ class TaskWorker {
   Options options_;
   std::map<std::string, Task> tasks_;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;              // guards woken_, running_, unreturned_
+  std::mutex mutex_;              // guards woken_, running_
   std::condition_variable news_;  // a job, or the end
   uint64_t woken_ = 0;
-  std::vector<std::string> running_;     // whose leases are renewed
-  std::vector<std::string> unreturned_;  // whose end could not be stored: they go back to the queue
+  std::vector<std::string> running_;  // whose leases are renewed
+  UnreturnedJobs unreturned_;
   std::vector<std::jthread> threads_;
 };
 

@@ -125,7 +125,7 @@ void TrainingJob::run() {
       // Nothing any more: the job that wanted to run was cancelled, say. The loop goes on.
       if (why != Ask::None && ended(why)) return;
     }
-  } catch (const DatabaseAway& e) {  // which is no fault of the run
+  } catch (const DatabaseAway& e) {  // not the fault of the run
     context_.log.info("the database of a training run is away: {}", e.what());
   } catch (...) {
     fail(std::current_exception());

@@ -149,13 +149,13 @@ bool Worker::prepare_job(RunningJob& job) {
 // queue as soon as that is possible.
 void Worker::end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed) {
   try {
-    if (job.is_over()) return return_later(job.job().id);  // its end could not be stored, or another worker has it
+    if (job.is_over()) return unreturned_.add(job.job().id);  // its end could not be stored, or another worker has it
     rethrow_if_away(thrown);
     if (stopping_ && !job.cancel_requested()) job.give_back();
     else job.fail(thrown, deadline_passed);
   } catch (const std::exception& e) {
     context_.log.warn("job {} goes back to the queue: {}", job.job().id, e.what());
-    return_later(job.job().id);
+    unreturned_.add(job.job().id);
   }
 }
 
@@ -165,28 +165,6 @@ void Worker::end_drained(RunningJob& job, const std::exception_ptr& thrown, bool
   previews_->drain(&job);
   const std::exception_ptr unsaved = saver_->drain(&job);
   end_badly(job, unsaved ? unsaved : thrown, !unsaved && deadline_passed);
-}
-
-void Worker::return_later(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  unreturned_.push_back(id);
-}
-
-void Worker::return_jobs() {
-  std::vector<std::string> ids;
-  {
-    const std::lock_guard lock(mutex_);
-    ids.swap(unreturned_);
-  }
-  while (!ids.empty()) {
-    try {
-      queue_.store().give_back(ids.back(), options_.name);
-    } catch (...) {
-      for (const std::string& id : ids) return_later(id);
-      throw;
-    }
-    ids.pop_back();
-  }
 }
 
 // The next job, and those that can run with it.
@@ -529,7 +507,7 @@ void Worker::work() {
   auto last_job = Clock::now();
   while (!stopping_) {
     try {
-      return_jobs();
+      unreturned_.give_back(queue_.store(), options_.name);
       load_and_unload();
       if (Jobs jobs = claim(); !jobs.empty()) {
         if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());
@@ -557,11 +535,10 @@ void Worker::work() {
 void Worker::keep_leases() {
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, options_.lease / kLeaseParts, [this] { return worked_; })) {
-    std::vector<std::string> held = state_.jobs;
-    held.insert(held.end(), unreturned_.begin(), unreturned_.end());
+    const std::vector<std::string> running = state_.jobs;
     lock.unlock();
     try {
-      queue_.store().renew(options_.name, held, now_ms());
+      queue_.store().renew(options_.name, unreturned_.with(running), now_ms());
       for (const Job& job : queue_.store().recover(now_ms())) queue_.finished(job);
       queue_.check_waiting();  // a second process on this store may have run a job that a client here waits for
       queue_.store().prune(now_ms());

@@ -19,6 +19,7 @@
 #include "server/jobs/allowed_folders.h"
 #include "server/jobs/running_job.h"
 #include "server/jobs/saver.h"
+#include "server/jobs/unreturned_jobs.h"
 
 namespace flux2 {
 
@@ -99,8 +100,6 @@ class Worker {
   void end_badly(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
   void end_drained(RunningJob& job, const std::exception_ptr& thrown, bool deadline_passed = false);
   void note_end(const RunningJob& job);
-  void return_later(const std::string& id);
-  void return_jobs();
   PictureMaker& load_for(const Jobs& jobs);
   void run_alone(std::unique_ptr<RunningJob> job, PictureMaker& maker);
   void run_together(Jobs& jobs, PictureMaker& maker);
@@ -141,13 +140,13 @@ class Worker {
   uint64_t seen_submissions_ = 0;  // when no job with "preempt" waited last
   std::chrono::steady_clock::time_point seen_none_ = {};
   std::atomic<bool> stopping_ = false, unload_ = false, forget_ = false;
-  mutable std::mutex mutex_;  // guards state_, totals_, load_, unreturned_, worked_
+  mutable std::mutex mutex_;  // guards state_, totals_, load_, worked_
   std::condition_variable stopped_;
   WorkerState state_;
   WorkerTotals totals_;
   std::optional<std::string> load_;
-  std::vector<std::string> unreturned_;  // jobs to be given back when the database answers
-  bool worked_ = false;                  // no job is held any more
+  bool worked_ = false;  // no job is held any more
+  UnreturnedJobs unreturned_;
   std::shared_ptr<std::atomic<int>> encoding_ = std::make_shared<std::atomic<int>>(0);  // images that are being encoded now
   std::optional<Saver> saver_, previews_;
   std::jthread thread_, leases_;

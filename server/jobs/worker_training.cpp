@@ -39,7 +39,7 @@ void Worker::run_training(Job job) {
                           .run_others = [this](const std::function<bool()>& ends) { run_preempting(ends); }});
     training.run();
     if (training.is_over()) end = training.job().state;
-    else return_later(id);
+    else unreturned_.add(id);
   } else {
     RunningJob refused(queue_, std::move(job), context_);
     end_badly(refused, std::make_exception_ptr(Error(ErrorCode::InvalidArgument, "this worker does not train")));
