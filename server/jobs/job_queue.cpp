@@ -216,11 +216,13 @@ void JobQueue::make_cancels() {
       }
     }
     lock.lock();
-    if (done) {
-      to_cancel_.pop_front();
+    to_cancel_.pop_front();
+    if (done) continue;
+    if (stopping_) {  // each was tried once more
+      if (!store_.is_available()) return;
       continue;
     }
-    if (stopping_) return;
+    to_cancel_.push_back(id);  // behind the others, which it must not hold up
     cancels_.wait_for(lock, kCancelAgain, [this] { return stopping_; });
   }
 }

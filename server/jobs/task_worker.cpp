@@ -107,7 +107,7 @@ void TaskWorker::work() {
         const std::lock_guard lock(mutex_);
         seen = woken_;
       }
-      unreturned_.give_back(queue_.store(), options_.name);
+      unreturned_.give_back(queue_, options_.name);
       if (auto job = queue_.store().claim(options_.lane, options_.name, {}, now_ms())) {
         run(std::move(*job));
         continue;
@@ -138,8 +138,10 @@ void TaskWorker::run(Job job) {
     context_.log.warn("job {} goes back to the queue: {}", id, e.what());
   }
   if (!ended) unreturned_.add(id);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase(running_, id);
+  // It would be claimed again at once, and perhaps again and again.
+  if (!ended) news_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
 }
 
 void TaskWorker::run_to_its_end(Job job) {

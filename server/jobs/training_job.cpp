@@ -103,6 +103,12 @@ void TrainingJob::run() {
     run_ = *found;
     run_.job = job_.id;
     folder_ = queue_.assets().folder() / run_.folder;
+    // The run has ended, and only the end of its job was not stored.
+    if (run_.state == "completed" || run_.state == "stopped" || run_.state == "failed") {
+      const std::string state = run_.state;
+      job_.error = run_.error;
+      return finish(state == "stopped" ? "cancelled" : state, state);
+    }
     run_.error = nullptr;
     run_.finished = 0;
     if (run_.started == 0) run_.started = now_ms();
@@ -397,6 +403,7 @@ void TrainingJob::finish(const std::string& state, const std::string& run_state)
     run_.finished = run_state == "paused" ? 0 : job_.finished;
     run_.state = run_state;
     patiently([&] { runs_.save(run_), runs_.set_wish(run_.id, ""); }, help_.stopping);
+    run_ended_ = true;
     set_state(run_state);
   }
   const bool held = patiently([&] { return queue_.store().finish(job_); }, help_.stopping);
@@ -407,6 +414,8 @@ void TrainingJob::finish(const std::string& state, const std::string& run_state)
 void TrainingJob::fail(std::exception_ptr thrown) {
   try {
     const JobError error = job_error_of(thrown);
+    // The run has ended as it should, and only its job has not: the next worker ends that.
+    if (run_ended_) return context_.log.info("the end of a training job was not stored: {}", error.message);
     job_.error = run_.error = {{"code", error.code}, {"message", error.message}, {"hint", error.hint}};
     flush();
     finish("failed", "failed");

@@ -75,7 +75,7 @@ class TrainingJob {
   Ask ask_ = Ask::None;
   Clock::time_point looked_ = {}, flushed_ = {};
   std::atomic<bool> lost_ = false;  // another worker has the job
-  bool over_ = false;
+  bool over_ = false, run_ended_ = false;
 };
 
 // A run as the native API shows it.

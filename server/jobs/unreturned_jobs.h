@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/store/job_store.h"
+#include "server/jobs/job_queue.h"
 
 namespace flux2 {
 
@@ -25,7 +25,9 @@ class UnreturnedJobs {
   }
 
   // Throws what the store throws. What could not be given back stays for the next call.
-  void give_back(JobStore& store, const std::string& worker) {
+  void give_back(JobQueue& queue, const std::string& worker) {
+    // One thread at a time: another may have given the job back already, and claimed it again in the same worker's name.
+    const std::lock_guard one(returning_);
     for (;;) {
       std::string id;
       {
@@ -33,13 +35,18 @@ class UnreturnedJobs {
         if (ids_.empty()) return;
         id = ids_.front();
       }
-      store.give_back(id, worker);
-      const std::lock_guard lock(mutex_);
-      std::erase(ids_, id);
+      const bool held = queue.store().give_back(id, worker);
+      {
+        const std::lock_guard lock(mutex_);
+        std::erase(ids_, id);
+      }
+      if (!held) continue;
+      if (const auto job = queue.store().get(id); job && job->is_final()) queue.finished(*job);  // it was cancelled meanwhile
     }
   }
 
  private:
+  std::mutex returning_;  // taken before mutex_
   mutable std::mutex mutex_;
   std::vector<std::string> ids_;
 };

@@ -507,7 +507,7 @@ void Worker::work() {
   auto last_job = Clock::now();
   while (!stopping_) {
     try {
-      unreturned_.give_back(queue_.store(), options_.name);
+      unreturned_.give_back(queue_, options_.name);
       load_and_unload();
       if (Jobs jobs = claim(); !jobs.empty()) {
         if (jobs.front()->job().kind == "train") run_training(jobs.front()->job());

@@ -31,6 +31,7 @@ void Worker::run_training(Job job) {
   keeper_.drop();  // training needs their memory
   note_models();
   std::string end;
+  bool is_over = true;
   if (options_.runs) {
     TrainingJob training(queue_, *options_.runs, std::move(job), context_, defaults_, options_.allowed,
                          {.stopping = [this] { return stopping_.load(); },
@@ -38,18 +39,21 @@ void Worker::run_training(Job job) {
                           .fits_beside = [this] { return fits_beside_training(); },
                           .run_others = [this](const std::function<bool()>& ends) { run_preempting(ends); }});
     training.run();
-    if (training.is_over()) end = training.job().state;
+    is_over = training.is_over();
+    if (is_over) end = training.job().state;
     else unreturned_.add(id);
   } else {
     RunningJob refused(queue_, std::move(job), context_);
     end_badly(refused, std::make_exception_ptr(Error(ErrorCode::InvalidArgument, "this worker does not train")));
     end = refused.job().state;
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase(state_.jobs, id);
   if (end == "completed") ++totals_.completed;
   if (end == "cancelled") ++totals_.cancelled;
   if (end == "failed") ++totals_.failed;
+  // It would be claimed again at once, and perhaps again and again.
+  if (!is_over) stopped_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_.load(); });
 }
 
 std::optional<Job> Worker::preempting_job() {

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 #if defined(__SANITIZE_THREAD__)
 constexpr int64_t kSteps = 36;
 #else
-constexpr int64_t kSteps = 60;
+constexpr int64_t kSteps = 90;
 #endif
 
 // Training on a few small images.
@@ -148,7 +148,7 @@ TEST_F(WorkerTrainingTest, StopsWithAndWithoutSaving) {
   training_.stop(kept, true);
   const flux2::Run run = wait_for(kept, "stopped");
   EXPECT_EQ(runs_.checkpoints(kept).back().step, run.step);
-  EXPECT_EQ(store_->get(run.job)->state, "cancelled");
+  EXPECT_EQ(finished(run.job).state, "cancelled");
   const std::string adapter = training_.try_checkpoint(run, run.step);
   Json request = {{"kind", "generate"}, {"prompt", "bars"}, {"width", 64}, {"height", 64}, {"steps", 1}, {"seed", 1}};
   request["loras"] = Json::array({{{"name", adapter}, {"weight", 0.5}}});
@@ -211,6 +211,22 @@ TEST_F(WorkerTrainingTest, AJobWhoseEndIsNotStoredGoesBackToTheQueue) {
   const Job job = finished(id);
   EXPECT_EQ(job.state, "failed");
   EXPECT_EQ(job.error["message"], "the training run of this job does not exist");
+}
+
+TEST_F(WorkerTrainingTest, AStoppedRunStaysStoppedThoughTheEndOfItsJobIsNotStored) {
+  const std::string id = begin("stopped", 10'000);
+  wait_for_step(id, 2);
+  database_->writing([&](SqlConnection& sql) {
+    sql.run("CREATE TRIGGER full BEFORE UPDATE OF error ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  });
+  training_.stop(id, true);
+  const flux2::Run run = wait_for(id, "stopped");
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(store_->get(run.job)->is_final());
+  database_->writing([&](SqlConnection& sql) { sql.run("DROP TRIGGER full"); });
+  EXPECT_EQ(finished(run.job).state, "cancelled");
+  EXPECT_EQ(training_.get(id).state, "stopped");
+  EXPECT_EQ(training_.get(id).step, run.step) << "it did not train again";
 }
 
 TEST_F(WorkerTrainingTest, AFailedRunSaysWhy) {

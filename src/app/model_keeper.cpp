@@ -112,10 +112,15 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
     if (kept.key != key) {
       kept.maker->change_files(model, requests, progress);
       kept.key = key;
-    } else {
-      kept.maker->make_room_for(requests, progress);
+      return *kept.maker;
     }
-    return *kept.maker;
+    try {
+      kept.maker->make_room_for(requests, progress);
+      return *kept.maker;
+    } catch (const Error& e) {  // it is loaded again, after other models have left
+      if (e.code() != ErrorCode::OutOfMemory) throw;
+      models_.pop_back();
+    }
   }
   while (models_.size() >= std::max<size_t>(1, most_)) evict_oldest();
   while (!models_.empty() && !has_room_for(spec, model, requests)) evict_oldest();

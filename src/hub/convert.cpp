@@ -6,6 +6,8 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "base/path_exists.h"
 #include "base/resumable_file.h"
 #include "base/thread_pool.h"
 #include "hub/component_config.h"
@@ -184,6 +186,13 @@ std::vector<fs::path> older_files(const fs::path& folder, const std::string& ste
   return older;
 }
 
+// The class that diffusers reads a folder with, by its config.json.
+std::string class_of(const Json& config) {
+  if (!config.is_object()) return "";
+  const auto name = config.find("_class_name");
+  return name != config.end() && name->is_string() ? name->get<std::string>() : "";
+}
+
 // The files that diffusers and transformers expect next to the weights.
 void write_folder_files(const fs::path& folder, const std::string& stem, const NamedWeights& weights,
                         const std::vector<ConvertPlan>& plans, const std::vector<std::string>& names) {
@@ -230,6 +239,13 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
   if (options.as_folder) {
     fs::create_directories(options.out);
     older = older_files(options.out, stem, names);
+    // Transformer and autoencoder have the same file names in this layout.
+    if (const fs::path config = options.out / "config.json"; path_exists(config))
+      if (class_of(read_json(config)) != class_of(config_of(weights)))
+        throw Error(
+            ErrorCode::InvalidArgument,
+            fmt::format("the folder {} holds another part of a model, which the result would replace", options.out.string()),
+            "choose another folder");
     for (const fs::path& file : older)
       for (const StoredTensor& t : weights.source().tensors())
         if (std::error_code failure; t.file && fs::equivalent(t.file->path(), file, failure))
@@ -255,7 +271,7 @@ ConvertReport convert_model(const NamedWeights& weights, const ConvertOptions& o
     fs::remove(file, failure);
     if (failure)
       fail(ErrorCode::CannotWrite, "cannot delete {}, which is read instead of the result: {}", file.string(), failure.message());
-    log.info("deleted {}, which belonged to an older model", file.string());
+    log.warn("deleted {}, which belonged to an older model", file.string());
   }
   work.report.total_error = work.error.relative();
   return std::move(work.report);

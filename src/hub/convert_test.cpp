@@ -203,6 +203,15 @@ TEST(Convert, AFolderKeepsNothingOfAnOlderModel) {
   fs::remove(o.out / "other.safetensors");
   EXPECT_EQ(required_part(recognise(o.out), ComponentKind::Transformer).storage, "fp8");
 
+  // Nor does a part of another kind, whose files have the same names, replace it.
+  ConvertOptions other{.out = o.out, .threads = 2};
+  other.choice.layout = FileLayout::Diffusers;
+  other.as_folder = true;
+  const NamedWeights vae(open_weights(kTiny / "ae.safetensors"), ModelPart::Autoencoder);
+  const std::set<std::string> parts = contents();
+  EXPECT_THAT(refusal([&] { convert_model(vae, other); }), HasSubstr("holds another part of a model"));
+  EXPECT_EQ(contents(), parts);
+
   // The model that is converted is never deleted.
   const NamedWeights series(open_weights(o.out), ModelPart::Transformer);
   o.choice.shard_bytes = 0;

@@ -320,6 +320,7 @@ void AutoencoderRun::Parts::make_samples(bool by_epoch, int64_t number) {
   try {
     with_used_weights(average && options.ema_sample, make);
   } catch (const Error& e) {
+    if (!weights_are_whole) throw;  // others are still in the place of those that are trained
     if (e.code() == ErrorCode::Cancelled) end_reason = RunEndReason::Interrupted;
     else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});
   }

@@ -33,13 +33,14 @@ void RunParts::resume_from(const Resumed& from) {
   schedule_step = saved.state.scheduler.step;
   epoch = saved.state.epoch;
   // Each rank counts its own batches. What is left over is computed again rather than left out.
-  const int64_t batches = saved.state.micro_in_epoch * saved.state.ranks;
+  const int64_t saved_ranks = saved.state.ranks > 0 ? saved.state.ranks : ranks;
+  const int64_t batches = saved.state.micro_in_epoch * saved_ranks;
   micro = other_data ? 0 : batches / ranks;
   if (!other_data && batches % ranks != 0)
     from.log.warn(
         "the state was saved by {} processes and is continued by {}: {} of the {} batches that this epoch has behind it are "
         "computed again",
-        saved.state.ranks, ranks, batches % ranks, batches);
+        saved_ranks, ranks, batches % ranks, batches);
   samples_seen = saved.state.samples_seen;
   losses = LossWindow(saved.state.loss_window);
   elapsed_before = saved.state.elapsed_s;

@@ -45,6 +45,7 @@ TEST(RunParts, AnotherNumberOfProcessesGoesOnAtTheSameBatch) {
   EXPECT_EQ(continued(2, 3, 1).micro, 6);
   EXPECT_EQ(continued(2, 3, 3).micro, 2);
   EXPECT_EQ(continued(2, 3, 3).warning, "");
+  EXPECT_EQ(continued(0, 6, 2).micro, 6) << "an older program did not say it";
   const Continued rest = continued(1, 5, 3);
   EXPECT_EQ(rest.micro, 1);
   EXPECT_THAT(rest.warning, testing::HasSubstr("2 of the 5 batches that this epoch has behind it are computed again"));

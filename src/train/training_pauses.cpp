@@ -45,6 +45,7 @@ void TrainingRun::Parts::make_samples(bool by_epoch, int64_t number) {
     try {
       with_used_weights(average && options.ema_sample, make);
     } catch (const Error& e) {
+      if (!weights_are_whole) throw;  // others are still in the place of those that are trained
       // Training is worth more than an image of it.
       if (e.code() == ErrorCode::Cancelled) stopped = 1;
       else log->warning({.step = step, .text = fmt::format("no sample images: {}", e.what())});

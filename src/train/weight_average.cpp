@@ -58,18 +58,24 @@ void WeightAverage::restore(const std::vector<std::pair<std::string, Tensor>>& s
 void WeightAverage::exchange() {
   const bool back = !kept_.empty();
   std::vector<Tensor> kept = std::exchange(kept_, {});
+  // Values that are not F32 are kept, because an average must not be rounded. All are copied first: if memory runs out, nothing
+  // has changed yet.
+  if (!back)
+    for (const auto& [name, value] : values_)
+      if (value.dtype() != DType::F32) kept.push_back(value.detached().cloned());
   for (size_t i = 0, k = 0; i < values_.size(); ++i) {
     const Tensor value = values_[i].second.detached();
     const Tensor& average = averages_[i].second;
-    if (value.dtype() != DType::F32) {  // the average must not be rounded, so it stays where it is
-      if (!back) kept_.push_back(value.cloned());
-      value.copy_from(back ? kept[k++] : average);
+    if (value.dtype() != DType::F32) {
+      value.copy_from(back ? kept[k] : average);
+      ++k;
       continue;
     }
     const Tensor own = value.cloned();
     value.copy_from(average);
     average.copy_from(own);
   }
+  if (!back) kept_ = std::move(kept);
 }
 
 }  // namespace flux2

@@ -80,12 +80,13 @@ def results(page, server):
 
 def opening(page, server):
     """A job ends while a new window reads which jobs are running: its event stream is open by then."""
-    job = server.send("/api/v1/jobs", {"prompt": "ends while a window opens", "steps": 60, "width": 256, "height": 256})["id"]
+    job = server.send("/api/v1/jobs", {"prompt": "ends while a window opens", "steps": 100, "width": 256, "height": 256})["id"]
     wait_until(lambda: server.get(f"/api/v1/jobs/{job}")["state"] == "running")
     window = page.context.new_page()
     with Held(window, "**/api/v1/jobs?state=running*") as held:
         window.goto(server.url)
         held.wait()
+        check("the held answer says that the job runs", job in held.answers[0][1].text())
         wait_until(lambda: server.get(f"/api/v1/jobs/{job}")["state"] == "completed")
         settle(window)
         held.release()

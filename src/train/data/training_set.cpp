@@ -311,8 +311,6 @@ std::string TrainingSet::dataset_hash() const {
     lines.push_back(fmt::format("{},{},{}x{},{}x{},{},{}\n", item.dataset, item.stem, item.width, item.height, item.size.columns,
                                 item.size.rows, references, item.caption_hash));
   }
-  for (size_t d = 0; d < datasets_.size(); ++d)
-    lines.push_back(fmt::format("{} repeats {} batch {}\n", d, datasets_[d].num_repeats, datasets_[d].batch_size));
   std::sort(lines.begin(), lines.end());
   const std::string all = fmt::format("{}", fmt::join(lines, ""));
   return sha256(std::as_bytes(std::span(all)));

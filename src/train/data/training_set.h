@@ -128,8 +128,7 @@ class TrainingSet {
   // Vectors of an image encoder, which batches then have. Mirrored targets have those of the originals.
   void set_features(ItemFeatures features);
 
-  // SHA-256 over one line for each item (dataset, stem, size, bucket, references, caption) and for each dataset (repeats, batch
-  // size). Changes when the order would.
+  // SHA-256 over one line for each item: dataset, stem, size, bucket, references, caption.
   std::string dataset_hash() const;
 
  private:

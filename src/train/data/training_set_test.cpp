@@ -287,13 +287,6 @@ TEST_F(TrainingData, HashChangesWithTheData) {
   EXPECT_NE(after, before);
   configs[2].resolution = {48, 48};
   EXPECT_NE(made().dataset_hash(), after);
-  configs[2].resolution = {64, 64};
-  configs[2].batch_size = 1;
-  EXPECT_NE(made().dataset_hash(), after);
-  configs[2].batch_size = 2;
-  EXPECT_EQ(made().dataset_hash(), after);
-  configs[2].num_repeats = 3;
-  EXPECT_NE(made().dataset_hash(), after);
 }
 
 }  // namespace

@@ -107,7 +107,8 @@ TrainState train_state_from(const Json& json) {
   s.options = object_member(json, "options");
   s.dataset_hash = text_member(json, "dataset_hash");
   if (json.contains("ranks")) s.ranks = counter_member(json, "ranks");  // older programs wrote neither of these two
-  if (s.ranks < 1 || s.ranks > 1 << 20 || s.micro_in_epoch > int64_t{1} << 40)
+  else s.ranks = 0;
+  if (s.ranks < 0 || s.ranks > 1 << 20 || s.micro_in_epoch > int64_t{1} << 40)
     fail(ErrorCode::BadFile, "\"ranks\" or \"micro_in_epoch\" is not possible");
   if (json.contains("base") && json["base"].is_object()) s.base = json["base"];
   const Json& scheduler = object_member(json, "scheduler");

@@ -17,7 +17,7 @@ struct TrainState {
 
   std::string program;  // that wrote it
   int64_t step = 0, epoch = 0, micro_in_epoch = 0, samples_seen = 0;
-  int64_t ranks = 1;  // processes; each of them counts its own batches in micro_in_epoch
+  int64_t ranks = 1;  // processes; each of them counts its own batches in micro_in_epoch. 0: an older program did not say it
   uint64_t seed = 0;
   Json options = Json::object();  // every resolved option
   std::string dataset_hash;
