@@ -207,7 +207,7 @@ TEST_F(AccessTest, ASignInThatNeededNoKeyOpensNothingLater) {
   Access open = access({});
   const HttpResponse answer = open.sign_in(request_to("POST", "/api/v1/session"), "x");
   EXPECT_EQ(answer.status, 204);
-  EXPECT_TRUE(answer.headers.empty()) << "there is no session";
+  EXPECT_TRUE(answer.headers.empty()) << "no session is stored";
   sessions_.add(hashed_key("token", Scope::Admin).sha256, "", Scope::Admin, now_);  // of an older version
   Access closed = access(with_keys());
   EXPECT_EQ(status(closed, request_to("GET", "/api/v1/jobs", {{"cookie", "flux2=token"}})), 401);

@@ -36,7 +36,7 @@ class ElementStore {
   // Of all projects that are not in the trash.
   std::vector<Element> with_triggers(const std::vector<std::string>& folds) const;
 
-  // Adds it at the end, unless the element has it already or has kMostElementImages. False: there is no such element.
+  // Appends the image, unless the element has it already or is full (kMostElementImages). False if the element does not exist.
   bool add_image(const std::string& id, const std::string& asset, int64_t now);
   bool remove_image(const std::string& id, const std::string& asset, int64_t now);  // false: it has no such image
   std::vector<std::string> names_using(const std::string& asset) const;

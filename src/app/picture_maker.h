@@ -53,7 +53,7 @@ class PictureMaker {
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
   // Within a memory limit of the CPU, which nothing but the placement keeps: places the model again if these requests need more
-  // memory than those before. Throws OutOfMemory if there is no such placement; then the model is not loaded any more.
+  // memory than those before. Throws OutOfMemory if no placement fits; the model is then unloaded.
   void make_room_for(std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
   // If memory runs out, it tries once more with smaller pieces of work; images that were already delivered are not generated

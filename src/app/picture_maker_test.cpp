@@ -42,6 +42,17 @@ class MakePictures : public testing::Test {
   }
   ~MakePictures() override { fs::remove_all(folder_); }
 
+  // The latents of the image that `spec_` asks for, as a new start of the program makes them.
+  std::vector<float> latents() const {
+    const ModelFiles model = choose_model(spec_, context_);
+    const ResolvedRequest request = resolve(spec_, model);
+    PictureMaker maker(context_, model, spec_);
+    maker.load({&request, 1});
+    std::vector<float> made;
+    maker.make(request, [&](const Picture& picture, const GenerationRecord&) { made = picture.latents; });
+    return made;
+  }
+
   fs::path folder_ = fs::path(testing::TempDir()) / ("app-" + std::to_string(::getpid()));
   std::string home_ = (folder_ / "home").string(), bundled_ = test::pico_folder();
   AppContext context_;
@@ -141,15 +152,6 @@ TEST_F(MakePictures, RejectsATaskWithoutItsImage) {
 
 // The second start maps what the first one quantised, and makes the same image.
 TEST_F(MakePictures, QuantisedWeightsAreKeptForTheNextStart) {
-  const auto latents = [&] {
-    const ModelFiles model = choose_model(spec_, context_);
-    const ResolvedRequest request = resolve(spec_, model);
-    PictureMaker maker(context_, model, spec_);
-    maker.load({&request, 1});
-    std::vector<float> made;
-    maker.make(request, [&](const Picture& picture, const GenerationRecord&) { made = picture.latents; });
-    return made;
-  };
   const auto entries = [&] { return list_quantised(quant_cache_folder(context_)); };
   for (const std::string quant : {"int8", "q8_0"}) {
     spec_.quant = quant;
@@ -179,16 +181,7 @@ TEST_F(MakePictures, QuantisedWeightsAreKeptForTheNextStart) {
 }
 
 TEST_F(MakePictures, StoredTextStatesBelongToTheQuantisationOfTheTextEncoder) {
-  const ModelFiles model = choose_model(spec_, context_);
   spec_.steps = 1;
-  const auto latents = [&] {
-    const ResolvedRequest request = resolve(spec_, model);
-    PictureMaker maker(context_, model, spec_);
-    maker.load({&request, 1});
-    std::vector<float> made;
-    maker.make(request, [&](const Picture& picture, const GenerationRecord&) { made = picture.latents; });
-    return made;
-  };
   const auto plain = latents();
   spec_.text_cache = 1;
   spec_.quant_text_encoder = "q4_0";
