@@ -215,7 +215,7 @@ TEST_F(Cli, ImagesContainTheirSettings) {
   EXPECT_EQ(found["source"], "flux2");
   EXPECT_EQ(found["settings"]["seed"], 11);
   EXPECT_EQ(found["settings"]["prompt"], "a red circle, \"big\"");
-  EXPECT_EQ(found["settings"]["cfg"], 2.5);
+  EXPECT_EQ(found["settings"]["cfg"], 4.0);
   EXPECT_EQ(found["settings"]["model"]["sha256"].get<std::string>().size(), 64u);
   EXPECT_TRUE(found["generated"].get<bool>());
   EXPECT_THAT(found["texts"]["parameters"].get<std::string>(), HasSubstr("Negative prompt: dark\nSteps: 2, Sampler: Euler"));
@@ -393,6 +393,23 @@ TEST_F(Cli, DoctorAndModelsSeeTheBundledModel) {
   const Finished info = flux2({"models", "info", "pico"});
   EXPECT_EQ(info.status, 3);
   EXPECT_THAT(info.err, AnyOf(HasSubstr("pico is the bundled model, which is not registered"), HasSubstr("SQLite")));
+  const Finished missing = flux2({"doctor", "-m", "klein-4b"});
+  EXPECT_EQ(missing.status, 4);
+  EXPECT_THAT(missing.out, HasSubstr("install it with `flux2 models install flux.2-klein-4b`"));
+}
+
+TEST_F(Cli, ArgumentsThatACommandDoesNotReadAreRefused) {
+  for (const auto& [words, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"doctor", "pico"}, "flux2: doctor takes no arguments\n  hint: `flux2 doctor -m pico` checks a model\n"},
+           {{"completions", "bash", "zsh"}, "flux2: completions are printed for one shell, not for 2\n"},
+           {{"version", "pico"}, "flux2: version takes no arguments\n"},
+           {{"config", "list", "generate.steps"}, "flux2: config is used as: config list\n"},
+           {{"config", "path", "x"}, "flux2: config is used as: config path\n"}}) {
+    const Finished refused = flux2(words);
+    EXPECT_EQ(refused.status, 2) << words[0];
+    EXPECT_EQ(refused.err, message);
+    EXPECT_EQ(refused.out, "");
+  }
 }
 
 }  // namespace

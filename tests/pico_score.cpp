@@ -23,7 +23,7 @@ constexpr const char* kUsage =
     "  --only NAME         one category only\n"
     "  --size WxH          of the pictures (default: that of the model)\n"
     "  --steps N           (default: that of the model)\n"
-    "  --cfg X             guidance (default: that of the model); edits use at most 2.5\n"
+    "  --cfg X             guidance (default: that of the model)\n"
     "  --seed N            of the noise (default: 11)\n"
     "  --sheet FILE        sprites (default: examples/pico/things.png)\n"
     "  --save FOLDER       writes every picture as CATEGORY-NNN-right.png or -wrong.png\n"

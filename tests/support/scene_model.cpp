@@ -35,10 +35,8 @@ Image SceneModel::answer(const ScoreCase& question, const SpriteSheet& sheet, co
   request.height = settings.height > 0 ? settings.height : files_.defaults.height;
   request.steps = settings.steps > 0 ? settings.steps : files_.defaults.steps;
   request.seed = settings.seed;
-  if (files_.defaults.guidance_kind == ModelDefaults::TrueCfg) {
-    const double cfg = settings.cfg > 0 ? settings.cfg : files_.defaults.guidance;
-    request.cfg = question.references.empty() ? cfg : std::min(cfg, 2.5);
-  }
+  if (files_.defaults.guidance_kind == ModelDefaults::TrueCfg)
+    request.cfg = settings.cfg > 0 ? settings.cfg : files_.defaults.guidance;
   const auto drawn = [&](const Scene& scene) { return draw_scene(scene, request.width, request.height, sheet); };
   for (const Scene& scene : question.references) request.references.push_back(reference_of(drawn(scene)));
   std::optional<Inpaint> inpaint;

@@ -8,7 +8,7 @@ namespace flux2::test {
 // How a model answers a question. 0 means the model's own default.
 struct AnswerSettings {
   int width = 0, height = 0, steps = 0;
-  double cfg = 0;  // edits use at most 2.5
+  double cfg = 0;
   uint64_t seed = 11;
 };
 
