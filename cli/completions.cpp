@@ -426,6 +426,7 @@ std::string fish_completion() {
 
 int run_completions(Invocation& run) {
   const std::string shell = run.positional.empty() ? "" : run.positional[0];
+  check(run.positional.size() <= 1, "completions are printed for one shell, not for {}", run.positional.size());
   if (shell == "bash") run.console.result(bash_completion());
   else if (shell == "zsh") run.console.result(zsh_completion());
   else if (shell == "fish") run.console.result(fish_completion());

@@ -68,14 +68,20 @@ int list(Invocation& run) {
 }  // namespace
 
 int run_config(Invocation& run) {
-  const auto& words = run.positional;
-  const std::string action = words.empty() ? "list" : words[0];
+  std::vector<std::string> words = run.positional;
+  if (words.empty()) words = {"list"};
+  const std::string action = words[0];
   const auto need = [&](size_t count, const char* usage) { check(words.size() == count, "config is used as: config {}", usage); };
-  if (action == "list") return list(run);
+  if (action == "list") {
+    need(1, "list");
+    return list(run);
+  }
   if (action == "path") {
+    need(1, "path");
     if (run.console.json()) run.console.result(pretty({{"path", run.user.path.string()}}));
     else run.console.result_path(run.user.path.string());
   } else if (action == "styles") {
+    need(1, "styles");
     if (run.console.json()) run.console.result(pretty(all_styles(run)));
     else
       for (const auto& [name, text] : all_styles(run)) run.console.result(fmt::format("{:<12} {}", name, text));

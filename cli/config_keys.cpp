@@ -76,7 +76,7 @@ void check_config_value(const std::string& key, const std::string& literal) {
   const auto found = values.find("x");
   check(found != values.end() && !found->second.empty(), "{}: the value is empty", key);
   if (field) parse_value(*field, found->second, key);
-  else limits_of([](const char*) -> const char* { return nullptr; }, {"the value", {{key, found->second}}});
+  else limits_of([](const char*) -> const char* { return nullptr; }, {.path = {}, .values = {{key, found->second}}});
 }
 
 void refuse_unknown_key(const std::string& key) {

@@ -32,6 +32,12 @@ TEST(ConfigKeys, ValuesAreCheckedBeforeTheyAreWritten) {
   EXPECT_THROW(check_config_value("ui.progress", "\"loud\""), Error);
   EXPECT_THROW(check_config_value("memory.blocks-resident", "\"5\""), Error) << "not available yet";
   EXPECT_THROW(check_config_value("upsample.url", "\"nowhere\""), Error);
+  try {
+    check_config_value("limits.steps", "0");
+    FAIL() << "0 steps";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "limits.steps: \"0\" is not a whole number from 1 to 1000000000");
+  }
   EXPECT_NO_THROW(check_config_value("upsample.max-tokens", "300"));
   EXPECT_NO_THROW(check_config_value("generate.width", "512"));
   EXPECT_NO_THROW(check_config_value("memory.max-ram", "3.5"));

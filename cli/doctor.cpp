@@ -4,6 +4,7 @@
 #include "app/context.h"
 #include "app/model_choice.h"
 #include "app/safety.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/component_text.h"
 #include "engine/engine.h"
@@ -60,6 +61,9 @@ void check_model(Report& report, const ModelFiles& files) {
 }  // namespace
 
 int run_doctor(Invocation& run) {
+  if (!run.positional.empty())
+    throw Error(ErrorCode::InvalidArgument, "doctor takes no arguments",
+                Hint("{0} checks a model", {run_command("doctor -m " + printable(run.positional[0]))}));
   Report report;
   for (const DeviceReport& device : list_devices())
     report.add("device", device.usable, device.name + ": " + device.description, device.name == "cpu");
@@ -95,7 +99,8 @@ int run_doctor(Invocation& run) {
     report.add("model", true, fmt::format("{}{}", files.id, files.bundled ? " (bundled)" : ""));
     check_model(report, files);
   } catch (const Error& e) {
-    report.add("model", false, e.what());
+    const std::string hint = command_line_words(e.hint());
+    report.add("model", false, e.what() + (hint.empty() ? "" : "; " + hint));
   }
 
   if (run.safety && run.safety->settings().images != SafetySettings::Images::Off) {

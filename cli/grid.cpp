@@ -107,6 +107,7 @@ class Grid {
           SettingLayer own;
           for (size_t a = 0; a < 3; ++a)
             if (!axes_[a].values.empty()) set(own, axes_[a].option, axes_[a].values[cell.at[a]]);
+          hide_configured_transformer(own, run_.settings);
           Invocation one = run_;
           one.positional.clear();
           one.settings = run_.settings.with(same).with(own);
@@ -139,6 +140,7 @@ class Grid {
     const std::string file = numbered(sheet_, static_cast<int>(number) + 1).string();
     if (singles) writer_.expect(file, 1);
     if (singles && chooses_name(target_)) writer_.never_overwrite(file);
+    writer_.round_as(cell.request.spec);
     PictureMaker& maker = keeper_.maker_for(cell.request.spec, cell.model, {&cell.request, 1}, display_.progress());
     const auto deliver = [&](const Picture& picture, GenerationRecord record) {
       const Finish& finish = cell.request.finish;

@@ -63,7 +63,9 @@ int run(Console& console, std::vector<std::string> words) {
   Settings settings;
   const auto fields = fields_of(options);
   const GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };
-  settings.add(layer_of(arguments));
+  SettingLayer typed = layer_of(arguments);
+  hide_configured_transformer(typed);
+  settings.add(std::move(typed));
   settings.add(layer_of_environment(fields, environment));
   console.configure(settings, environment);
   Invocation invocation(console, process_context(console.log()));

@@ -202,6 +202,9 @@ std::vector<OptionGroup> inpaint_options() {
 std::vector<OptionGroup> mask_options() {
   OptionGroup selection = {"Selection", selection_options()};
   for (OptionSpec& o : selection.options) {
+    if (o.name == "mask") o.help = "a mask to start from: white is selected, or what is transparent if it has an alpha channel";
+    if (o.name == "mask-box") o.help = "a rectangle; may be repeated";
+    if (o.name == "mask-invert") o.help = "swap what is selected and what is not";
     if (o.name == "grow") o.help = "widen the mask, 0 to 256 (default: 0)";
     if (o.name == "feather") o.help = "soften the edge of the mask, 0 to 256 (default: 0)";
   }

@@ -16,16 +16,16 @@ int descriptor_of(Channel channel);
 bool is_terminal(Channel channel);
 int terminal_columns(Channel channel);  // 0 if the channel is not a terminal, or if the terminal does not tell its width
 
-// A text, as visible_text() writes it.
+// Writes a text with its control sequences escaped (visible_text()).
 void write_text(Channel channel, std::string_view text);
 
-// The last words of a program that ends at once. For signal handlers and without memory: it calls nothing but write().
+// Writes the last message of a program that ends at once. For signal handlers: it allocates nothing and only calls write().
 void write_last_words(std::string_view text) noexcept;
 
-// Sequences that the program itself makes: colours, the cursor, images drawn in the terminal.
+// Writes sequences that flux2 itself makes, unescaped: colours, cursor movements, images in the terminal.
 void write_sequence(Channel channel, std::string_view bytes);
 
-// Files and images on standard output, as they are. Throws CannotWrite.
+// Writes the bytes of a file or image to standard output, unchanged. Throws CannotWrite.
 void write_result_bytes(std::span<const std::byte> bytes);
 
 // The file that messages are appended to.

@@ -77,12 +77,13 @@ std::vector<OptionGroup> without_local_options(std::vector<OptionGroup> groups) 
 }
 
 std::vector<OptionGroup> verify_options() {
-  const OptionGroup own = {"Comparison",
-                           {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
-                            option("input", 'i', "the references of an edit, in their order (default: those next to the image)"),
-                            option("lora", 0, "the adapters that the image was made with"),
-                            option("detail_mask", 0, "the mask of the detail pass (default: the file next to the image)"),
-                            option("rounding")}};
+  const OptionGroup own = {
+      "Comparison",
+      {{"tolerance", 0, "N", "largest difference of a pixel that passes, 0 to 255 (default: 0)"},
+       option("input", 'i', "the references of an edit, in their order (default: those next to the image)"),
+       option("lora", 0, "the adapters that the image was made with (default: those next to it or installed)"),
+       option("detail_mask", 0, "the mask of the detail pass (default: the file next to the image)"),
+       option("rounding")}};
   return with_first(own, groups_of_generate({"Model", "Device and memory", "Messages"}));
 }
 

@@ -51,7 +51,9 @@ Image everywhere(int width, int height) {
 // Refuses options that the method does not read, rather than ignoring them.
 void check_method_options(const Settings& settings, const std::string& method) {
   if (method == "redraw") return;
-  for (const char* name : {"prompt", "negative", "strength", "lora", "align", "seed"})
+  for (const char* name : {"prompt", "negative", "strength", "lora",         "align",         "seed",    "steps",    "guidance",
+                           "cfg",    "schedule", "shift",    "noise",        "time-rounding", "sampler", "deadline", "dir",
+                           "model",  "dit",      "vae",      "text-encoder", "tokenizer",     "base",    "quant"})
     check(!settings.is_asked(name), "--{} belongs to --method redraw", name);
   check(method == "esrgan" || !settings.is_asked("tile-size"), "--tile-size belongs to --method esrgan or redraw");
 }

@@ -7,6 +7,7 @@
 #include "app/adapters.h"
 #include "app/model_choice.h"
 #include "app/model_keeper.h"
+#include "app/prepare.h"
 #include "app/recorded_model.h"
 #include "app/resolve.h"
 #include "app/resolve_image_prompts.h"
@@ -70,7 +71,7 @@ class Verification {
     recorded.batch = 1;
     recorded.model.reset(), recorded.base.reset();
     if (!run_.settings.is_asked("model") && !run_.settings.is_asked("dit")) {
-      const RecordedModel model = find_recorded_model(record, path, run_);
+      const RecordedModel model = find_recorded_model(record, path, run_, run_.spec());
       if (!model.problem.empty())
         throw Error(model.name.empty() ? ErrorCode::NotFound : ErrorCode::Incompatible, model.problem,
                     "name a model with --model to compare with the image that it makes");
@@ -80,15 +81,15 @@ class Verification {
     if (!run_.settings.has("region")) take_region_files(record, path, recorded);
     take_image_prompt_files(record, path, run_.settings, run_, recorded);
     if (!record.mask_sha256.empty() && !run_.settings.has("detail-mask")) recorded.detail_mask = find_mask(record, path);
-    one.settings.add_below_first(layer_of_record(recorded, path));
+    if (!record.adapters.empty() && !run_.settings.has("lora")) recorded.lora = adapters_of_image(record, path, run_);
+    SettingLayer layer = layer_of_record(recorded, path);
+    hide_configured_transformer(layer, run_.settings);
+    one.settings.add_below_first(std::move(layer));
     const RequestSpec spec = one.spec();
 
     const ModelFiles model = choose_model(spec, run_, &found_);
     InputImages images(run_.log, {}, run_.limits);
     ResolvedRequest request = resolve(spec, model, Task::Generate, run_.log, &images, run_.limits);
-    if (!record.adapters.empty() && !run_.settings.has("lora"))
-      throw Error(ErrorCode::NotFound, fmt::format("{} was made with adapters: {}", path, adapters_of(record)),
-                  "give them with --lora FILE:STRENGTH");
     request.adapters = adapter_choices(spec, run_);
     follow_adapters(request, model, run_.log);
     resolve_image_prompts(spec, model, run_, run_.log, images, request);

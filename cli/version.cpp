@@ -25,6 +25,7 @@ std::string names(const std::vector<ImageFormat>& formats) {
 
 int run_version(Invocation& run) {
   Console& console = run.console;
+  check(run.positional.empty(), "version takes no arguments");
   if (console.json()) {
     console.result(Json{{"version", program_version()},
                         {"reads", names(readable_formats())},

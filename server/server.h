@@ -23,20 +23,20 @@ struct ServerOptions {
   std::vector<std::string> cors;                   // origins whose pages may use this server
   std::vector<std::string> host_names;             // names of this machine that clients may use besides localhost
   int64_t queue = 100;                             // jobs that may wait or run
-  KeyLimits key_limits;                            // of keys that have none of their own
+  KeyLimits key_limits;                            // for keys without limits of their own
   std::function<void(const Json& line)> log_line;  // called for each request and each change of a job; from any thread
   std::chrono::seconds idle_unload{0};
-  int max_batch = 0;                        // images of several jobs that run together; 0: 4, or up to 16 small ones
-  std::chrono::milliseconds batch_wait{5};  // how long a job waits for company
-  size_t max_models = 4;                    // in memory at a time, as far as it suffices
-  bool run_jobs = true;                     // false: only workers in other processes do
+  int max_batch = 0;                        // images of several jobs in one batch; 0: 4, or up to 16 small ones
+  std::chrono::milliseconds batch_wait{5};  // how long a job waits for others to share its batch
+  size_t max_models = 4;                    // kept in memory, if they fit
+  bool run_jobs = true;                     // false: only other processes run jobs
   bool preload = false;                     // load the model before the first job
-  bool no_page = false;                     // serve no page for people
-  std::filesystem::path page;               // a folder with its files, for those who work on it; empty: those of the program
-  SettingsFile settings = {};               // empty: clients see none
+  bool no_page = false;                     // do not serve the web page
+  std::filesystem::path page;               // folder to read the web page's files from; empty: the embedded ones
+  SettingsFile settings = {};               // empty: clients see no settings
   // Folders whose files a request may name, besides the model folders and the data folder.
   std::vector<std::filesystem::path> model_roots;
-  // Training that made way for an image goes on after this time without another such request.
+  // A training run that was interrupted for an image continues after this time without another such request.
   std::chrono::milliseconds preempt_wait{30'000};
   std::string mask_service = "http://127.0.0.1:8001";  // makes masks from points and words; empty: none
   std::chrono::hours trash_kept{24 * 30};              // deleted images and projects can be restored for this time
@@ -46,16 +46,16 @@ struct ServerOptions {
 bool server_available();
 bool server_knows_postgres();  // whether it can keep its data in PostgreSQL
 
-// The whole server: storage, queue, worker, routes and listener. Front ends start it and stop it.
+// The whole server: storage, queue, worker, routes and listener.
 class Server {
  public:
   // `defaults` are the settings that jobs do not set themselves.
   Server(AppContext context, Settings defaults, ServerOptions options);
   ~Server();
 
-  void start();             // listens when it returns; throws when it cannot
+  void start();             // returns when the server listens; throws if it cannot
   std::string url() const;  // "http://127.0.0.1:8190"
-  // Stops accepting, gives the running job back to the queue, ends within about ten seconds.
+  // Accepts no more connections and gives the running job back to the queue. Takes about ten seconds at most.
   void stop();
 
  private:

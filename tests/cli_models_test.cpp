@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/sha256.h"
+#include "hub/registry/database.h"
 #include "image/read_image.h"
 #include "tests/support/program.h"
 #include "weights/safetensors_writer.h"
@@ -265,6 +266,18 @@ TEST_F(CliModels, OrphansAreDeletedAfterAQuestion) {
   EXPECT_FALSE(exists("home/models/old"));
   EXPECT_TRUE(exists("home/models/vae/used.safetensors"));
   EXPECT_THAT(flux2({"models", "orphans", "--delete", "-y"}).err, HasSubstr("belongs to a registered model"));
+}
+
+TEST_F(CliModels, ARecordThatCannotBeReadIsRemovedByItsKey) {
+  synth("c");
+  const Json parts = json({"models", "install", "c/ae.safetensors", "--in-place"});
+  const std::string key = parts.at(0)["key"];
+  Database(folder_ / "home/flux2.db", Database::Access::Write).run("UPDATE models SET type = 'toaster'");
+  const Finished listed = flux2({"models", "list"});
+  EXPECT_THAT(listed.err, AllOf(HasSubstr(key), HasSubstr("models remove")));
+  EXPECT_EQ(flux2({"models", "remove", key, "-y"}).status, 0);
+  EXPECT_EQ(flux2({"models", "missing"}).status, 0);
+  EXPECT_TRUE(exists("c/ae.safetensors"));
 }
 
 TEST_F(CliModels, MovedFilesAndRelatedModels) {

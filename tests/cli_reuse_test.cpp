@@ -18,6 +18,12 @@ class CliReuse : public Cli {
  protected:
   Image picture(const std::string& name) const { return read_image(folder_ / name); }
   Json settings_of(const std::string& name) const { return parse_json(flux2({"inspect", "--json", name}).out)["settings"]; }
+  // With a setting of the environment.
+  Finished configured(const std::string& variable, const std::string& value, std::vector<std::string> words) const {
+    Start s = start(std::move(words));
+    s.environment[variable] = value;
+    return run(s);
+  }
 };
 
 TEST_F(CliReuse, RecordedQuantisationIsReused) {
@@ -65,6 +71,56 @@ TEST_F(CliReuse, RecordedModelIsReused) {
   if (added.status == 0) {  // built with SQLite
     EXPECT_EQ(flux2({"verify", "s.png"}).out, "s.png: identical\n");
   }
+}
+
+TEST_F(CliReuse, RecordedModelWinsOverAConfiguredTransformer) {
+  ASSERT_EQ(flux2({"convert", pico("flux-2-pico.safetensors"), "-o", "small.gguf", "--quant", "q4_0", "-q"}).status, 0);
+  const auto with_dit = [&](const std::vector<std::string>& words) { return configured("FLUX2_DIT", "small.gguf", words); };
+  const std::vector<std::string> words = {"generate", "a red circle", "-S", "3", "-s", "2"};
+  const auto made = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    more.insert(more.end(), {"-o", name});
+    const Finished result = with_dit(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return picture(name);
+  };
+  ASSERT_EQ(generate({"a red circle", "-S", "3", "-o", "plain.png"}).status, 0);
+  const Image plain = picture("plain.png"), small = made("small.png", {});
+  ASSERT_NE(small, plain);
+  EXPECT_EQ(made("typed.png", {"-m", "pico"}), plain) << "a model that is typed wins over a configured file";
+
+  for (const char* name : {"plain.png", "small.png"}) {
+    const Finished again = with_dit({"generate", "--from", name, "-o", "again.png"});
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(picture("again.png"), picture(name)) << name;
+    EXPECT_THAT(again.err, Not(HasSubstr("was made with")));
+    const Finished verified = with_dit({"verify", name});
+    EXPECT_EQ(verified.out, std::string(name) + ": identical\n") << verified.err;
+  }
+  ASSERT_EQ(with_dit({"grid", "--from", "plain.png", "--x", "steps=2", "-o", "sheet.png"}).status, 0);
+  EXPECT_EQ(picture("sheet-01.png"), plain);
+  ASSERT_EQ(with_dit({"grid", "--from", "small.png", "--x", "model=pico", "-o", "models.png"}).status, 0);
+  EXPECT_EQ(picture("models-01.png"), plain);
+  // What is typed wins over both.
+  ASSERT_EQ(flux2({"generate", "--from", "plain.png", "--dit", "small.gguf", "-o", "other.png"}).status, 0);
+  EXPECT_EQ(picture("other.png"), small);
+}
+
+TEST_F(CliReuse, RecordedRoundingIsReused) {
+  ASSERT_EQ(generate({"a red circle", "-S", "3", "-o", "nearest.png"}).status, 0);
+  ASSERT_EQ(generate({"a red circle", "-S", "3", "--rounding", "trunc", "-o", "trunc.png"}).status, 0);
+  ASSERT_NE(picture("trunc.png"), picture("nearest.png"));
+  EXPECT_EQ(settings_of("trunc.png")["rounding"], "trunc");
+  EXPECT_EQ(settings_of("nearest.png")["rounding"], "nearest");
+  EXPECT_EQ(flux2({"verify", "trunc.png"}).out, "trunc.png: identical\n");
+  ASSERT_EQ(flux2({"generate", "--from", "trunc.png", "-o", "again.png"}).status, 0);
+  EXPECT_EQ(picture("again.png"), picture("trunc.png"));
+  EXPECT_EQ(configured("FLUX2_ROUNDING", "trunc", {"verify", "nearest.png"}).out, "nearest.png: identical\n");
+  ASSERT_EQ(flux2({"grid", "--from", "trunc.png", "--x", "steps=2", "-o", "sheet.png"}).status, 0);
+  EXPECT_EQ(picture("sheet-01.png"), picture("trunc.png"));
+  ASSERT_EQ(flux2({"grid", "--from", "nearest.png", "--x", "rounding=nearest,trunc", "-o", "both.png"}).status, 0);
+  EXPECT_EQ(picture("both-01.png"), picture("nearest.png"));
+  EXPECT_EQ(picture("both-02.png"), picture("trunc.png"));
 }
 
 TEST_F(CliReuse, AModelThatIsNotInstalledIsNamed) {

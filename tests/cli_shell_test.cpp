@@ -168,8 +168,8 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
             "source ./settings.txt\na red circle\nwrite ./kept.txt\nit's a cat's life\n!nonsense\nload ./x.png\n$2\n");
   EXPECT_EQ(piped.status, 0) << piped.err;
   EXPECT_THAT(piped.out, HasSubstr("$1  x.png  128x128  seed 3  a red circle\n"));
-  EXPECT_THAT(piped.out, HasSubstr("$2  x.png  128x128  seed 3  it's a cat's life\n"));
-  EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  it's a cat's life\n"));
+  EXPECT_THAT(piped.out, HasSubstr("$2  x-2.png  128x128  seed 3  it's a cat's life\n")) << "the first image stays";
+  EXPECT_THAT(piped.out, HasSubstr("$3  ./x.png  128x128  seed 3  a red circle\n"));
   EXPECT_THAT(piped.err, HasSubstr("\"nonsense\" is not a command"));
   EXPECT_THAT(flux2({"shell"}, "save\n").err, HasSubstr("flux2: save is used like this: save [$N] PATH\n"));
   for (const char* command : {"source", "load"}) {  // a name without a dot is a file too
@@ -180,6 +180,32 @@ TEST_F(CliShell, ReadsLinesFromAPipe) {
   EXPECT_EQ(bytes("kept.txt"), "prompt=\"a red circle\"\nseed=3\nsteps=1\n");
   // Without a terminal and without arguments, the program prints help.
   EXPECT_EQ(flux2({}).status, 2);
+}
+
+TEST_F(CliShell, WrongArgumentsOfACommandAreNoPrompt) {
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"use 3", "use is used like this: use $N"},
+      {"run two", "run is used like this: run [N]"},
+      {"explore fox", "explore is used like this: explore N [PROMPT]"},
+      {"save $1", "save is used like this: save [$N] PATH"},
+      {"save one two.png", "save is used like this: save [$N] PATH"},
+      {"load my picture.png", "load is used like this: load PATH"},
+      {"write my/settings of today", "write is used like this: write FILE"},
+      {"show $1", "show takes no arguments"},
+      {"reset stepz", "did you mean steps?"},
+  };
+  for (const auto& [line, message] : lines) {
+    const Finished entered = flux2({"shell", "-o", "x.png"}, line + "\n");
+    EXPECT_THAT(entered.err, HasSubstr(message)) << line;
+    EXPECT_EQ(entered.out, "") << line;
+    EXPECT_FALSE(exists("x.png")) << line;
+  }
+  EXPECT_THAT(flux2({"shell"}, "show jumping\n").err, HasSubstr("to use the line as a prompt: prompt=\"show jumping\""));
+  const Finished written = flux2({"shell"}, "seed=3\nwrite settings\n");
+  EXPECT_EQ(written.status, 0) << written.err;
+  EXPECT_EQ(bytes("settings"), "seed=3\n");
+  const Finished saved = flux2({"shell", "-o", "x.png", "-s", "1"}, "a red circle\nsave kept\n");
+  EXPECT_THAT(saved.err, HasSubstr("kept does not say in which format to save"));
 }
 
 }  // namespace

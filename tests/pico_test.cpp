@@ -23,21 +23,19 @@ struct Expected {
   int questions, wrong;
 };
 
-TEST(Pico, AnswersTheCritic) {
-  const std::map<std::string, Expected> expected = {
-      {"background", {6, 0}}, {"colour", {6, 0}}, {"shape", {6, 1}},    {"place", {6, 0}},    {"size", {6, 1}},
-      {"pattern", {4, 1}},    {"count", {8, 4}},  {"relation", {4, 1}}, {"pair", {4, 1}},     {"thing", {6, 1}},
-      {"edit", {4, 2}},       {"kept", {4, 0}},   {"inpaint", {4, 1}},  {"reference", {4, 2}}};
+// Asks the first questions of each category about images of the size in `settings`.
+void ask(const std::map<std::string, Expected>& expected, const AnswerSettings& settings = {}) {
   const SpriteSheet sheet(source_folder() / "examples/pico/things.png");
+  const double aspect = settings.width > 0 ? static_cast<double>(settings.width) / settings.height : 1;
   SceneModel model(pico_folder());
   std::map<std::string, Expected> seen;
-  for (const ScoreCase& question : score_cases(12, 1, sheet)) {
+  for (const ScoreCase& question : score_cases(12, 1, sheet, aspect)) {
     const auto limit = expected.find(question.category);
     if (limit == expected.end()) continue;
     auto& [asked, wrong] = seen[question.category];
     if (asked == limit->second.questions) continue;
     ++asked;
-    if (is_right(question, model.answer(question, sheet), sheet)) continue;
+    if (is_right(question, model.answer(question, sheet, settings), sheet)) continue;
     ++wrong;
     fmt::print("{}: wrong answer to \"{}\"\n", question.category, question.prompt);
   }
@@ -46,6 +44,29 @@ TEST(Pico, AnswersTheCritic) {
     EXPECT_EQ(tally.questions, expected.at(category).questions) << category;
     EXPECT_LE(tally.wrong, expected.at(category).wrong) << category;
   }
+}
+
+TEST(Pico, AnswersTheCritic) {
+  ask({{"background", {6, 0}},
+       {"colour", {6, 0}},
+       {"shape", {6, 1}},
+       {"place", {6, 0}},
+       {"size", {6, 1}},
+       {"pattern", {4, 1}},
+       {"count", {8, 2}},
+       {"relation", {4, 0}},
+       {"pair", {4, 1}},
+       {"thing", {6, 1}},
+       {"edit", {4, 1}},
+       {"kept", {4, 0}},
+       {"inpaint", {4, 1}},
+       {"reference", {6, 3}}});
+}
+
+TEST(Pico, AnswersTheCriticAtLargerSizes) {
+  const std::map<std::string, Expected> expected = {{"colour", {2, 0}}, {"shape", {2, 1}}, {"relation", {1, 0}}};
+  ask(expected, {.width = 256, .height = 256});
+  ask(expected, {.width = 128, .height = 192});
 }
 
 }  // namespace

@@ -5,9 +5,10 @@ import { readDraft } from "./lib/drafts.js";
 import { icon } from "./lib/icons.js";
 import { store } from "./lib/store.js";
 import { LANGUAGES, loadTexts, t } from "./lib/text.js";
-import { announce, askForKey, dialog, showError } from "./parts/messages.js";
+import { announce, dialog, showError } from "./parts/messages.js";
 import { projectSwitcher } from "./parts/project_switcher.js";
 import { QueueDrawer } from "./parts/queue_drawer.js";
+import { askForKey } from "./parts/sign_in.js";
 import { EditTab } from "./tabs/edit.js";
 import { ElementsTab } from "./tabs/elements.js";
 import { GalleryTab } from "./tabs/gallery.js";
@@ -135,7 +136,10 @@ async function start() {
     tabNamed(detail.to).receive?.(detail);
     if (detail.settings?.model !== undefined) chooseModel(detail.settings.model);
   });
-  store.on("ended", (job) => job && announce(t(`announce.${job.state}`)));
+  store.on("failed", ({ model, error }) => showError({ message: t("error.load", { model, message: error.message }), hint: error.hint }));
+  store.on("ended", (job) => {
+    if (job) announce(job.state === "completed" && !job.images?.length ? t("announce.done") : t(`announce.${job.state}`)); // a download has no image
+  });
   showTab();
 }
 

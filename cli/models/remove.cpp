@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <string_view>
+#include <utility>
+
 #include "app/context.h"
 #include "app/registry_access.h"
 #include "base/text.h"
@@ -24,7 +27,18 @@ int run_models_remove(Invocation& run) {
   const bool files = run.settings.flag("files");
   Registry registry = open_registry(run);
   std::vector<ModelRecord> chosen;  // all must exist before the first goes
-  for (const std::string& name : run.positional) chosen.push_back(record_named(registry, name));
+  for (const std::string& name : run.positional) {
+    try {
+      chosen.push_back(record_named(registry, name));
+    } catch (const Error& e) {
+      // A record that cannot be read has no name and no files for us; the error tells its key.
+      if (e.code() != ErrorCode::BadFile || files || std::string_view(e.what()).find("the record " + name) == std::string::npos)
+        throw;
+      ModelRecord unreadable;
+      unreadable.key = unreadable.name = name;
+      chosen.push_back(std::move(unreadable));
+    }
+  }
   Json json = Json::array();
   int status = 0;
   for (const ModelRecord& r : chosen) {

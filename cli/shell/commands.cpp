@@ -47,11 +47,8 @@ struct ShellCommands {
   static bool maybe_number(const Words& a) { return a.empty() || (a.size() == 1 && is_number(a[0])); }
   static bool number_first(const Words& a) { return !a.empty() && is_number(a[0]); }
   static bool one(const Words& a) { return a.size() == 1; }
-  static bool path(const Words& a) { return a.size() == 1 && a[0].find_first_of("./") != std::string::npos; }
-  static bool maybe_picture_and_path(const Words& a) { return path(a) || (a.size() == 2 && picture_number(a[0])); }
-  static bool maybe_key(const Words& a) {
-    return a.empty() || (a.size() == 1 && std::find(ShellSettings::keys().begin(), ShellSettings::keys().end(), a[0]) !=
-                                              ShellSettings::keys().end());
+  static bool maybe_picture_and_path(const Words& a) {
+    return (a.size() == 1 && !picture_number(a[0])) || (a.size() == 2 && picture_number(a[0]));
   }
   static bool pairs(const Words& a) {
     return std::all_of(a.begin(), a.end(), [](const std::string& word) { return word.find('=') != word.npos; });
@@ -91,7 +88,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"help h ?", "", "show this text", none, help},
       {"show", "", "show the settings", none, show},
       {"set", "KEY=VALUE…", "change settings; the word may be left out", pairs, set},
-      {"reset", "[KEY]", "unset a key, or all keys", maybe_key, reset},
+      {"reset", "[KEY]", "unset a key, or all keys", at_most_one, reset},
       {"run", "[N]", "generate one image, or N, with the settings; an empty line generates one", maybe_number, run},
       {"explore", "N [PROMPT]", "generate N small images with different seeds", number_first, explore},
       {"use", "$N", "use all settings of an image", picture, use},
@@ -104,7 +101,7 @@ const std::vector<ShellCommands::Entry>& ShellCommands::all() {
       {"undo", "", "undo the last change of settings", none, undo},
       {"plan", "", "forecast memory and time", none, plan},
       {"time", "", "show how long the last run took", none, time},
-      {"write", "FILE", "save the settings as key=value lines", path, write},
+      {"write", "FILE", "save the settings as key=value lines", one, write},
       {"source", "FILE", "run the lines of a file", one, source},
       {"lora", "[FILE[:W]…]", "show the adapters, or use others; `lora none` removes them", any, lora},
       {"rewrite", "", "let a language model rewrite the prompt (upsample=…); an empty line then uses it", none, rewrite},
@@ -201,6 +198,9 @@ void ShellCommands::use(Shell& shell, const Words& a) {
 
 void ShellCommands::save(Shell& shell, const Words& a) {
   const fs::path from = shell.path_of(a.size() == 2 ? a[0] : "$"), to = a.back();
+  if (!to.has_extension())
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} does not say in which format to save", to.string()),
+                "end the name with .png or another format: save " + to.string() + ".png");
   const ImageFormat format = format_from_name(to.extension().string());
   const Limits& limits = shell.run_.limits;
   const auto file = MappedFile::open(from);
@@ -319,6 +319,23 @@ void ShellCommands::source(Shell& shell, const Words& a) {
   --shell.sourcing_;
 }
 
+namespace {
+
+// Whether the words behind a command are a mistake in its arguments rather than the rest of a prompt: a single word, an image
+// such as $2, or a file where the command takes one.
+bool are_arguments(const ShellCommands::Entry& entry, const Words& words) {
+  const std::string_view taken = entry.arguments;
+  const bool takes_file = taken.find("PATH") != taken.npos || taken.find("FILE") != taken.npos;
+  const auto is_argument = [&](const std::string& word) {
+    if (picture_number(word)) return true;
+    const size_t dot = word.find('.');
+    return takes_file && (word.find('/') != word.npos || (dot != word.npos && dot + 1 < word.size()));
+  };
+  return words.size() <= 1 || std::any_of(words.begin(), words.end(), is_argument);
+}
+
+}  // namespace
+
 bool run_shell_command(Shell& shell, const std::string& line) {
   const bool forced = line.starts_with('!');
   const std::string text = forced ? line.substr(1) : line;
@@ -337,10 +354,12 @@ bool run_shell_command(Shell& shell, const std::string& line) {
       entry.run(shell, arguments);
       return true;
     }
-    if (forced || arguments.empty())
-      throw Error(ErrorCode::InvalidArgument, fmt::format("{} is used like this: {} {}", name, name, entry.arguments),
-                  forced ? Hint() : Hint("to use it as a prompt: prompt=\"" + name + "\""));
-    return false;
+    if (!forced && !are_arguments(entry, arguments)) return false;
+    const bool takes_nothing = std::string_view(entry.arguments).empty();
+    throw Error(ErrorCode::InvalidArgument,
+                takes_nothing ? fmt::format("{} takes no arguments", name)
+                              : fmt::format("{} is used like this: {} {}", name, name, entry.arguments),
+                forced ? Hint() : Hint("to use the line as a prompt: prompt=" + shell_quoted(text)));
   }
   check(!forced, "\"{}\" is not a command; help lists all commands", name);
   return false;

@@ -133,8 +133,13 @@ bool Shell::run_command(const std::string& line) { return run_shell_command(*thi
 Invocation Shell::invocation(const SettingLayer& once) const {
   Invocation one = run_;
   one.positional.clear();
-  one.settings = run_.settings.with(settings_.layer()).with(once);
+  one.settings = run_.settings.with(above_options(settings_.layer())).with(once);
   return one;
+}
+
+SettingLayer Shell::above_options(SettingLayer layer) const {
+  hide_configured_transformer(layer, run_.settings);
+  return layer;
 }
 
 size_t Shell::index_of(const std::string& word) const {
@@ -159,7 +164,7 @@ void Shell::change(const std::vector<std::pair<std::string, std::string>>& pairs
 // Values are tried as a request would use them; what breaks a rule leaves everything as it was.
 void Shell::accept(SettingLayer layer) {
   Invocation one = run_;
-  one.settings = run_.settings.with(layer);
+  one.settings = run_.settings.with(above_options(layer));
   const RequestSpec spec = one.spec();
   const ModelFiles model = choose_model(spec, one, &found_);
   InputImages images({}, {}, one.limits);
@@ -227,8 +232,10 @@ void Shell::make(const SettingLayer& once) {
   for (const ResolvedRequest& resolved : prepared.requests) {
     check(resolved.output() != "-", "the shell writes images to files: output=none");
     writer.expect(resolved.output(), resolved.request.batch);
+    if (outputs_.contains(resolved.output())) writer.never_overwrite(resolved.output());
   }
   writer.check_targets();
+  for (const ResolvedRequest& resolved : prepared.requests) outputs_.insert(resolved.output());
   PictureMaker& maker = keeper_.maker_for(spec, prepared.model, prepared.requests, display_.progress());
   StepDisplay steps(one);
   const Clock::time_point start = Clock::now();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ class Shell {
   Screen* screen(Invocation& one);
 
   Invocation invocation(const SettingLayer& once) const;
-  size_t index_of(const std::string& word) const;  // of $N; throws when there is no such image
+  SettingLayer above_options(SettingLayer layer) const;  // settings of the session, to be put above the options of the program
+  size_t index_of(const std::string& word) const;        // of $N; throws when there is no such image
   std::string path_of(const std::string& word) const { return pictures_[index_of(word)].path.string(); }
   void add_picture(ShellPicture picture);
 
@@ -63,6 +65,7 @@ class Shell {
   ShellSettings settings_;
   SettingLayer once_;  // references and size that stood in front of the last prompt
   std::vector<ShellPicture> pictures_;
+  std::set<std::string> outputs_;  // where images of this session were written: $N must stay what it is
   std::optional<Screen> screen_;
   std::string screen_key_ = "none yet";
   double last_seconds_ = 0;

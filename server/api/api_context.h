@@ -24,9 +24,9 @@ struct ApiContext {
   std::function<std::string()> loaded_model = [] { return std::string(); };  // the model that was used last; empty: none
   std::function<bool(const std::string&)> is_loaded = [](const std::string&) { return false; };  // by name or path
   std::function<bool()> is_loading = [] { return false; };
-  std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; absent: not possible
-  std::function<void()> unload_model = {};                  // the same
-  std::function<MemorySize()> device_memory = {};           // of the GPU; absent: there is none
+  std::function<void(const std::string&)> load_model = {};  // starts loading and returns at once; empty: not possible
+  std::function<void()> unload_model = {};                  // unloads the model; empty: not possible
+  std::function<MemorySize()> device_memory = {};           // of the GPU; empty: there is none
 
   const MaskService* masks = nullptr;  // null: there is none
   UpscaleService* upscales = nullptr;  // the same
@@ -35,7 +35,7 @@ struct ApiContext {
   bool is_tls = false;
 
   // Settings that may change while requests run (native_settings.h).
-  std::atomic<bool> cancel_on_disconnect = true;  // a synchronous client that leaves cancels its job
+  std::atomic<bool> cancel_on_disconnect = true;  // a client that waits for its job and disconnects cancels it
   enum class UrlFetch { Off, Https, Http };       // whether requests may name images by their address
   std::atomic<UrlFetch> url_fetch = UrlFetch::Off;
   // openai.alias-openai-models: whether names of OpenAI's own models mean the default model.

@@ -11,6 +11,7 @@
 #include "server/api/dj_request.h"
 #include "server/api/enlarging.h"
 #include "server/api/waiting_client.h"
+#include "server/jobs/job_kinds.h"
 #include "server/jobs/request_images.h"
 
 namespace flux2 {
@@ -21,10 +22,13 @@ constexpr uint64_t kDjImageBody = uint64_t{64} << 20;
 constexpr int64_t kMostDjQueued = 50;
 constexpr int kMostDjListed = 100;
 
+// This family knows images alone. Training, downloads and conversions belong to managers, and texts have no result here.
+bool makes_images(const Job& job) { return job.lane == "gpu" && job.kind != "train" && !is_text_kind(job.kind); }
+
 Job job_of_token(ApiContext& api, const std::string& token) {
   const auto id = job_of_dj_token(token);
   auto job = id ? api.queue.store().get(*id) : std::nullopt;
-  if (!job) throw HttpError(404, "not_found", "Job not found");
+  if (!job || !makes_images(*job)) throw HttpError(404, "not_found", "Job not found");
   return *job;
 }
 
@@ -90,8 +94,15 @@ HttpResponse queue_dj(ApiContext& api) {
   Json list = Json::array();
   JobFilter filter;
   filter.limit = kMostDjListed;
-  for (const Job& job : api.queue.store().list(filter)) list.push_back(status_now(api, job));
-  return HttpResponse::json(list);
+  for (;;) {
+    const std::vector<Job> jobs = api.queue.store().list(filter);
+    for (const Job& job : jobs) {
+      if (list.size() == static_cast<size_t>(kMostDjListed)) return HttpResponse::json(list);
+      if (makes_images(job)) list.push_back(status_now(api, job));
+    }
+    if (jobs.size() < static_cast<size_t>(filter.limit)) return HttpResponse::json(list);
+    filter.before = jobs.back().id;
+  }
 }
 
 HttpResponse cancel_dj(ApiContext& api, const std::string& token) {

@@ -67,6 +67,27 @@ TEST_F(DjRoutes, CancelsAndRefuses) {
   EXPECT_EQ(status_of(*post("/generate", {{"prompt", "a"}})), 429);
 }
 
+// Whoever may only make images could end training and downloads here.
+TEST_F(DjRoutes, KnowsImagesAlone) {
+  const std::string image = submit({{"prompt", "a"}});
+  const auto queued = [&](const char* kind, const char* lane) {
+    return queue_.submit({.request = {{"kind", kind}}, .kind = kind, .lane = lane}).job.id;
+  };
+  for (int i = 0; i < 120; ++i) store_->cancel(queued("rewrite", "gpu"), now_ms());
+  const std::string last = submit({{"prompt", "b"}});
+  for (const std::string& id :
+       {queued("train", "gpu"), queued("download", "net"), queued("verify", "cpu"), queued("rewrite", "gpu")}) {
+    EXPECT_EQ(status_of(*get("/status/" + dj_token(id))), 404);
+    EXPECT_EQ(status_of(*get("/result/" + dj_token(id))), 404);
+    EXPECT_EQ(status_of(*post("/cancel/" + dj_token(id), Json::object())), 404);
+    EXPECT_EQ(store_->get(id)->state, "queued");
+  }
+  const Json listed = body_of(*get("/queue"));
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed[0]["token"], last);
+  EXPECT_EQ(listed[1]["token"], image) << "other jobs do not take its place in the list";
+}
+
 TEST_F(DjRoutes, ListsModels) {
   const Json models = body_of(*get("/models"));
   EXPECT_EQ(models["supported"], Json::array({"pico"}));

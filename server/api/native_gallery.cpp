@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <string_view>
 
 #include "base/text.h"
 #include "image/metadata.h"
@@ -45,6 +47,9 @@ CatalogFilter filter_of(const ServerRequest& request) {
   filter.project = project_argument(request);
   filter.board = id_argument(request, "board", "brd_");
   filter.kind = request.argument("kind").value_or("");
+  constexpr std::array<std::string_view, 7> kKinds = {"", "image", "sheet", "upload", "reference", "mask", "temporary"};
+  if (std::find(kKinds.begin(), kKinds.end(), filter.kind) == kKinds.end())
+    throw HttpError(400, "invalid_request", "kind must be image, sheet, upload, reference, mask or temporary", "kind");
   filter.tag = request.argument("tag").value_or("");
   filter.model = request.argument("model").value_or("");
   filter.lora = request.argument("lora").value_or("");

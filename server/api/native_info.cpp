@@ -17,6 +17,7 @@
 #include "server/jobs/job_kinds.h"
 #include "server/jobs/job_request.h"
 #include "server/jobs/job_settings.h"
+#include "server/jobs/planner.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -167,13 +168,18 @@ Json info_json(ApiContext& api, const Settings& settings, const Worker* worker) 
             {"projects", false}}}};
 }
 
-Json plan_json(const Forecast& f, const Request& request) {
+Json plan_json(const Forecast& f, const PreparedRun& run) {
+  int64_t images = 0;
+  for (const ResolvedRequest& resolved : run.requests) images += resolved.request.batch;
   const bool host = f.device.starts_with("cpu");
   Json phases = Json::array();
   for (const PhaseForecast& p : f.phases)
     phases.push_back(
         {{"name", name_of(p.phase)}, {"seconds", p.seconds}, {"device", host ? 0 : p.peak()}, {"host", host ? p.peak() : 0}});
-  return {{"fits", f.fits()},
+  return {{"model", run.model.id},
+          {"device", f.device},
+          {"fits", f.fits()},
+          {"limit_gib", static_cast<double>(f.limit) / (1 << 30)},
           {"phases", phases},
           {"total_seconds", f.seconds()},
           {"peak_device", host ? 0 : f.peak()},
@@ -181,7 +187,7 @@ Json plan_json(const Forecast& f, const Request& request) {
           {"available", f.limit},
           {"placement", f.where},
           {"notes", Json::array()},
-          {"images", request.batch}};
+          {"images", images}};
 }
 
 // Tries the quantisations that need less, so that a request that does not fit is answered with one that does.
@@ -191,10 +197,9 @@ Json suggestions(const PreparedRun& run, const AppContext& context) {
     RequestSpec spec = run.requests.front().spec;
     spec.quant = quant;
     try {
-      EngineOptions options = engine_options(spec, context);
-      options.adapters = run.requests.front().adapters;
       const ResolvedRequest& first = run.requests.front();
-      const Forecast f = forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes));
+      const Engine engine(forecast_options(spec, first.adapters, context));
+      const Forecast f = forecast_memory(engine, run.model, largest_pass(first.request, first.passes));
       if (f.fits()) list.push_back({{"set", {{"quant", quant}}}, {"peak_device", f.peak()}});
     } catch (const Error&) {  // not possible on this device
     }
@@ -213,10 +218,11 @@ HttpResponse plan(const ServerRequest& request, ApiContext& api, const Settings&
   line.prompt = checked.value("prompt", std::string());
   const PreparedRun run = prepare(settings, {line}, task_of_kind(kind), api.app);
   const ResolvedRequest& first = run.requests.front();
-  EngineOptions options = engine_options(first.spec, api.app);
-  options.adapters = first.adapters;
-  const Forecast f = forecast_of_all_passes(Engine(options), run.model, first.request, first.passes);
-  Json json = plan_json(f, first.request);
+  const Engine engine(forecast_options(first.spec, first.adapters, api.app));
+  Forecast f = forecast_of_all_passes(engine, run.model, first.request, first.passes);
+  // Wildcards make a request of each image. They differ in their prompts alone.
+  if (run.requests.size() > 1) f.add(Forecast(f), static_cast<int>(run.requests.size()) - 1);
+  Json json = plan_json(f, run);
   json["notes"] = warnings;
   if (!f.fits()) {
     json["needs"] = f.peak();

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "server/api/studio_json.h"
 #include "server/api/waiting_client.h"
 #include "server/http/errors.h"
+#include "server/jobs/job_kinds.h"
 #include "server/jobs/job_request.h"
 #include "server/jobs/job_settings.h"
 #include "server/jobs/studio_request.h"
@@ -34,6 +36,9 @@ HttpResponse list_jobs(const ServerRequest& request, ApiContext& api) {
   if (std::find(kStates.begin(), kStates.end(), filter.state) == kStates.end())
     throw HttpError(400, "invalid_request", "state must be queued, running, cancelling, completed, failed or cancelled", "state");
   filter.kind = request.argument("kind").value_or("");
+  const std::vector<std::string>& kinds = job_kinds();
+  if (!filter.kind.empty() && std::find(kinds.begin(), kinds.end(), filter.kind) == kinds.end())
+    throw HttpError(400, "invalid_request", fmt::format("kind must be one of {}", fmt::join(kinds, ", ")), "kind");
   const auto project = project_argument(request);
   filter.project = project.value_or("");
   filter.default_project = project == "";

@@ -1,5 +1,6 @@
 #include "server/api/native.h"
 #include "server/api/test_api.h"
+#include "server/jobs/job_kinds.h"
 #include "server/store/asset_catalog.h"
 #include "server/store/sqlite_sql.h"
 
@@ -49,6 +50,23 @@ TEST_F(NativeJobs, AnUnknownStateIsRefused) {
   EXPECT_EQ(listed("queued"), 200);
   EXPECT_EQ(listed("cancelling"), 200);
   EXPECT_EQ(listed("finished"), 400) << "an empty list would look like an answer";
+}
+
+TEST_F(NativeJobs, AnUnknownKindIsRefused) {
+  const auto listed = [&](const std::string& kind) {
+    return ask({.method = "GET", .path = "/api/v1/jobs", .query = {{"kind", kind}}});
+  };
+  const std::string download = queued("net", "download");
+  queued();
+  for (const std::string& kind : job_kinds()) EXPECT_EQ(status_of(*listed(kind)), 200) << kind;
+  const Json items = body_of(*listed("download"))["items"];
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0]["id"], "job_" + download);
+  EXPECT_EQ(body_of(*listed(""))["items"].size(), 2u) << "an empty one means all";
+  const auto refused = listed("images");
+  EXPECT_EQ(status_of(*refused), 400) << "an empty list would look like an answer";
+  const std::string message = body_of(*refused)["error"]["message"];
+  for (const std::string& kind : job_kinds()) EXPECT_NE(message.find(kind), std::string::npos) << message;
 }
 
 TEST_F(NativeJobs, AMissingLoraSaysNothingAboutFolders) {

@@ -14,6 +14,7 @@
 #include "server/api/native_models.h"
 #include "server/http/errors.h"
 #include "server/jobs/model_tasks.h"
+#include "server/jobs/planner.h"
 #include "server/store/ids.h"
 
 namespace flux2 {
@@ -256,7 +257,7 @@ HttpResponse fit(const ServerRequest& request, ModelsApi& m) {
   usual.height = files.defaults.height;
   Json ways = Json::array(), best = nullptr;
   for (const Offload offload : {Offload::None, Offload::Encoder, Offload::Stream}) {
-    EngineOptions options = engine_options(spec, m.api.app);
+    EngineOptions options = forecast_options(spec, {}, m.api.app);
     options.offload = offload;
     const Forecast f = forecast_memory(Engine(options), files, usual);
     ways.push_back({{"offload", name_of(offload)}, {"peak", f.peak()}, {"available", f.limit}, {"fits", f.fits()}});

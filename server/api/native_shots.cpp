@@ -275,6 +275,14 @@ HttpResponse generate_shot(const ServerRequest& request, ApiContext& api) {
   return response;
 }
 
+// All or none: who is refused sends the same list again, and would get some images twice.
+void check_room_for(size_t jobs, ApiContext& api) {
+  const auto counts = api.queue.store().counts("gpu");
+  const int64_t room = std::max<int64_t>(api.queue.limit() - counts.running - counts.queued, 0);
+  if (static_cast<int64_t>(jobs) > room)
+    throw HttpError(429, "queue_full", fmt::format("the queue has room for {} more jobs, but {} are needed", room, jobs));
+}
+
 HttpResponse make_thumbnails(const ServerRequest& request, ApiContext& api) {
   const Json body = json_body(request, api.app);
   BodyMembers members(body, {"ids", "width", "height", "force"});
@@ -287,11 +295,13 @@ HttpResponse make_thumbnails(const ServerRequest& request, ApiContext& api) {
   std::vector<Shot> shots;  // all are looked up before the first job is submitted
   for (const std::string& id : *ids) shots.push_back(shot_named(id, api));
   Json jobs = Json::array(), skipped = Json::array();
+  std::erase_if(shots, [&](const Shot& shot) {
+    const bool skips = !shot.thumbnail.empty() && !force;
+    if (skips) skipped.push_back("sht_" + shot.id);
+    return skips;
+  });
+  if (request.header("idempotency-key").empty()) check_room_for(shots.size(), api);
   for (const Shot& shot : shots) {
-    if (!shot.thumbnail.empty() && !force) {
-      skipped.push_back("sht_" + shot.id);
-      continue;
-    }
     Json job = request_of_shot(shot, thumbnail_prompt(shot), elements_of_shot(shot, api));
     job["width"] = width, job["height"] = height;
     if (!job.contains("seed")) job["seed"] = kThumbSeed;

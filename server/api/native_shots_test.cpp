@@ -88,6 +88,15 @@ TEST_F(NativeShotsTest, ThumbnailsAreQueuedOnce) {
   send("POST", "/api/v1/shots/thumbnails", {{"ids", Json::array()}}, 400);
 }
 
+TEST_F(NativeShotsTest, ThumbnailsThatTheQueueHasNoRoomForAreAllRefused) {
+  const Json a = shot({{"action", "Ann runs"}}), b = shot({{"action", "Bob sits"}});
+  for (int64_t i = 1; i < queue_.limit(); ++i) queue_.submit({.request = {{"prompt", "a fox"}}});
+  const Json refused = send("POST", "/api/v1/shots/thumbnails", {{"ids", {a["id"], b["id"]}}}, 429);
+  EXPECT_EQ(refused["error"]["code"], "queue_full");
+  EXPECT_EQ(store_->counts("gpu").queued, queue_.limit() - 1) << "nothing was queued";
+  EXPECT_EQ(send("POST", "/api/v1/shots/thumbnails", {{"ids", {a["id"]}}}, 202)["jobs"].size(), 1u);
+}
+
 TEST_F(NativeShotsTest, AKeyStandsForAllThumbnailsOfARequest) {
   const Json a = shot({{"action", "Ann runs"}}), b = shot({{"action", "Bob sits"}});
   const auto ask_for_both = [&] {

@@ -71,6 +71,16 @@ TEST_F(NativeStudioTest, ImagesAreFoundInPages) {
     send("GET", std::string("/api/v1/assets?") + wrong, nullptr, 400);
 }
 
+TEST_F(NativeStudioTest, AnUnknownKindOfImageIsRefused) {
+  generated({{"prompt", "a fox"}});
+  EXPECT_EQ(found("kind=image").size(), 1u);
+  for (const char* kind : {"sheet", "upload", "reference", "mask", "temporary"})
+    EXPECT_TRUE(found(std::string("kind=") + kind).empty());
+  const Json refused = send("GET", "/api/v1/assets?kind=images", nullptr, 400);
+  EXPECT_THAT(refused["error"]["message"].get<std::string>(), HasSubstr("image, sheet, upload"))
+      << "an empty list would look like an answer";
+}
+
 TEST_F(NativeStudioTest, ImagesAreArranged) {
   const std::string asset = asset_in(generated({{"prompt", "a fox"}})), path = "/api/v1/assets/" + asset;
   const std::string board = send("POST", "/api/v1/projects/default/boards", {{"name", "Best"}}, 201)["id"];

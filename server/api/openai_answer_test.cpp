@@ -53,6 +53,7 @@ TEST(OpenAiAnswer, ErrorsOfJobsKeepTheirMeaning) {
       {"model_not_found", 404, "model_not_found"},
       {"invalid_request", 400, "invalid_value"},
       {"content_policy_violation", 400, "content_policy_violation"},
+      {"invalid_image_file", 400, "invalid_image_file"},
       {"damaged_file", 503, "model_load_failed"},
       {"interrupted", 503, "shutting_down"},
       {"internal", 500, "internal"}};

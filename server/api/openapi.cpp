@@ -92,6 +92,36 @@ Json job_schema() {
             {"error", {{"type", {"object", "null"}}}}}}};
 }
 
+Json plan_schema() {
+  const Json text = {{"type", "string"}}, number = {{"type", "number"}}, integer = {{"type", "integer"}};
+  const auto described = [](Json schema, const char* meaning) {
+    schema["description"] = meaning;
+    return schema;
+  };
+  const Json phase = {{"type", "object"},
+                      {"properties", {{"name", text}, {"seconds", number}, {"device", integer}, {"host", integer}}}};
+  const Json suggestion = {{"type", "object"}, {"properties", {{"set", {{"type", "object"}}}, {"peak_device", integer}}}};
+  return {{"type", "object"},
+          {"required",
+           {"model", "device", "fits", "limit_gib", "phases", "total_seconds", "peak_device", "peak_host", "available",
+            "placement", "notes", "images"}},
+          {"properties",
+           {{"model", described(text, "the model that the job would use")},
+            {"device", described(text, "where it would run")},
+            {"placement", described(text, "which parts of the model stay in memory, in words")},
+            {"fits", described({{"type", "boolean"}}, "whether the memory at the worst moment is within the limit")},
+            {"limit_gib", described(number, "the memory that the server may use, in GiB: its setting, else what the device has")},
+            {"available", described(integer, "the same in bytes")},
+            {"peak_device", described(integer, "bytes on a GPU at the worst moment; 0 on a CPU")},
+            {"peak_host", described(integer, "bytes on a CPU at the worst moment; 0 on a GPU")},
+            {"total_seconds", number},
+            {"phases", {{"type", "array"}, {"items", phase}}},
+            {"images", integer},
+            {"notes", {{"type", "array"}, {"items", text}}},
+            {"needs", described(integer, "bytes at the worst moment; only if it does not fit")},
+            {"suggest", described({{"type", "array"}, {"items", suggestion}}, "settings that fit; only if it does not fit")}}}};
+}
+
 // "GET /api/v1/jobs/{id}" → "getJobsId", which code generators use as the name of a function.
 std::string operation_id(const Route& route) {
   std::string id;
@@ -132,6 +162,7 @@ Json operation_of(const Route& route) {
   if (route.pattern == "/metrics") content = {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   const bool is_job = route.pattern == "/api/v1/jobs/{id}" && route.method == "GET";
   if (is_job) content["application/json"]["schema"] = {{"$ref", "#/components/schemas/Job"}};
+  if (route.pattern == "/api/v1/plan") content["application/json"]["schema"] = {{"$ref", "#/components/schemas/Plan"}};
   Json operation = {{"operationId", operation_id(route)},
                     {"summary", route.summary},
                     {"responses",
@@ -181,7 +212,8 @@ Json openapi_document(const Router& router) {
              "their progress as server-sent events."}}},
           {"paths", paths},
           {"components",
-           {{"schemas", {{"Error", error_schema()}, {"Job", job_schema()}, {"JobRequest", job_request_schema()}}},
+           {{"schemas",
+             {{"Error", error_schema()}, {"Job", job_schema()}, {"JobRequest", job_request_schema()}, {"Plan", plan_schema()}}},
             {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
           {"security", Json::array({Json{{"key", Json::array()}}, Json::object()})}};
 }

@@ -54,6 +54,7 @@ HttpError error_of_job(const Job& job) {
   };
   if (code == "invalid_request" || code == "incompatible") return with_hint(HttpError(400, "invalid_value", message));
   if (code == "model_not_found") return with_hint(HttpError(404, code, message, "model"));
+  if (code == "invalid_image_file") return with_hint(HttpError(400, code, message, "image"));
   if (code == "content_policy_violation") return with_hint(HttpError(400, code, message));
   if (code == "out_of_memory") return with_hint(HttpError(503, code, message));
   if (code == "damaged_file") return with_hint(HttpError(503, "model_load_failed", message));

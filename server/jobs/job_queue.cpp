@@ -275,6 +275,15 @@ void JobQueue::finished(const Job& job) {
   call_waiting(job);
 }
 
+bool JobQueue::give_back(const std::string& id, const std::string& worker) {
+  if (!store_.give_back(id, worker)) return false;
+  try {
+    if (const auto job = store_.get(id); job && job->is_final()) finished(*job);
+  } catch (const Error&) {  // check_waiting() finds it when the store is back
+  }
+  return true;
+}
+
 void JobQueue::call_waiting(const Job& job) {
   Calls calls;
   {
@@ -350,9 +359,9 @@ void JobQueue::publish_end(const Job& job) {
   Json assets = Json::array();
   for (const JobImage& image : job.images) assets.push_back("ast_" + image.asset);
   Json data = {{"job_id", "job_" + job.id},
-               {"type", is_text_kind(job.kind)                                                   ? "text"
-                        : job.kind == "train" || job.kind == "download" || job.kind == "convert" ? job.kind
-                                                                                                 : "image"},
+               {"type", is_text_kind(job.kind)                     ? "text"
+                        : job.kind == "train" || job.lane != "gpu" ? job.kind
+                                                                   : "image"},
                {"asset_ids", assets},
                {"url", nullptr},
                {"thumbnail_url", nullptr}};

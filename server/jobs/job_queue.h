@@ -77,6 +77,9 @@ class JobQueue {
   void set_preview(const std::string& id, Preview preview);
   void started(const Job& job);   // tells listeners
   void finished(const Job& job);  // tells listeners and those who wait
+  // A job that its worker cannot end. It goes back to the queue, or ends if it was to be cancelled; then listeners and those who
+  // wait are told. False if the worker does not hold it.
+  bool give_back(const std::string& id, const std::string& worker);
   // Returns early when a job is submitted or was submitted since the last call returned. Where several threads wait, each gives
   // the count of submissions() that it read before it looked for work.
   void wait_for_work(std::chrono::milliseconds at_most, std::optional<uint64_t> seen = {});

@@ -252,6 +252,25 @@ TEST_F(JobQueueTest, CancelSoonIsTriedUntilTheStoreCan) {
   EXPECT_EQ(store_->get(last.id)->state, "cancelled") << "the end waits for it";
 }
 
+// A job that the store cannot cancel goes behind the others.
+TEST_F(JobQueueTest, ACancelThatFailsHoldsUpNoOther) {
+  const auto database = open_sqlite(folder_ / "flux2.db");
+  const auto run = [&](const std::string& text) { database->writing([&](SqlConnection& sql) { sql.run(text); }); };
+  const Job stuck = submitted(), second = submitted(), third = submitted();
+  run("CREATE TRIGGER stuck BEFORE UPDATE ON jobs WHEN OLD.id = '" + stuck.id + "' BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  const auto is_cancelled = [&](const Job& job) { return store_->get(job.id)->state == "cancelled"; };
+  queue_.cancel_soon(stuck.id);
+  queue_.cancel_soon(second.id);
+  for (int i = 0; i < 1000 && !is_cancelled(second); ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_TRUE(is_cancelled(second));
+  EXPECT_FALSE(is_cancelled(stuck));
+  // At the end, too, each is tried once.
+  queue_.cancel_soon(third.id);
+  queue_.stop();
+  EXPECT_TRUE(is_cancelled(third));
+  EXPECT_FALSE(is_cancelled(stuck));
+}
+
 TEST_F(JobQueueTest, CancelAsksARunningJobToStop) {
   const Job job = submitted();
   store_->claim("gpu", "w", "", now_ms());
@@ -259,6 +278,42 @@ TEST_F(JobQueueTest, CancelAsksARunningJobToStop) {
   EXPECT_EQ(queue_.cancel(job.id)->state, "cancelling");
   EXPECT_EQ(data_of("job.updated")["state"], "cancelling");
   EXPECT_EQ(names(), (Names{"job.queued", "queue", "job.updated"}));
+}
+
+// At shutdown, say, while another process asks for the end of the job.
+TEST_F(JobQueueTest, AJobThatIsGivenBackIsQueuedOrCancelled) {
+  const Job job = submitted();
+  int calls = 0;
+  queue_.when_finished(job.id, [&](const Job& final) { calls += final.state == "cancelled"; });
+  store_->claim("gpu", "w", "", now_ms());
+  EXPECT_FALSE(queue_.give_back(job.id, "another"));
+  EXPECT_TRUE(queue_.give_back(job.id, "w"));
+  EXPECT_EQ(store_->get(job.id)->state, "queued");
+  EXPECT_EQ(calls, 0);
+
+  store_->claim("gpu", "w", "", now_ms());
+  store_->cancel(job.id, now_ms());
+  EXPECT_TRUE(queue_.give_back(job.id, "w"));
+  EXPECT_EQ(store_->get(job.id)->state, "cancelled");
+  EXPECT_EQ(calls, 1);
+  const Names heard = names();
+  EXPECT_EQ(std::count(heard.begin(), heard.end(), "job.cancelled"), 1);
+}
+
+TEST_F(JobQueueTest, TheEndOfAJobSaysWhatItMade) {
+  const auto type_of = [&](const std::string& kind, const std::string& lane) {
+    queue_.submit({.request = {{"n", 1}}, .kind = kind, .lane = lane});
+    Job job = *store_->claim(lane, "w", "", now_ms());
+    job.state = "completed";
+    store_->finish(job);
+    queue_.finished(job);
+    return data_of("job.completed")["type"];
+  };
+  for (const char* kind : {"generate", "edit", "shot", "element_visual"}) EXPECT_EQ(type_of(kind, "gpu"), "image") << kind;
+  for (const char* kind : {"rewrite", "describe"}) EXPECT_EQ(type_of(kind, "gpu"), "text") << kind;
+  EXPECT_EQ(type_of("train", "gpu"), "train");
+  EXPECT_EQ(type_of("download", "net"), "download");
+  for (const char* kind : {"verify", "convert"}) EXPECT_EQ(type_of(kind, "cpu"), kind);
 }
 
 TEST_F(JobQueueTest, RetryMakesANewJobWithTheSameRequest) {

@@ -46,6 +46,26 @@ class JobRequest : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
+TEST_F(JobRequest, AnImageThatWasDeletedMeanwhileIsNamed) {
+  const Json checked = check({{"prompt", "a fox"}, {"references", {png(1), png(2)}}}, "edit");
+  const std::string text = checked["references"][1];
+  EXPECT_NO_THROW(settings(checked));
+  const auto refused = [&]() -> std::string {
+    try {
+      settings(checked);
+    } catch (const HttpError& e) {  // not the error of a model that is missing
+      EXPECT_EQ(e.code, "invalid_image_file");
+      EXPECT_EQ(e.status, 400);
+      return e.what();
+    }
+    return "accepted";
+  };
+  std::filesystem::remove(assets_.path_of(*assets_.get(text.substr(6))));
+  EXPECT_THAT(refused(), HasSubstr(text)) << "the file alone";
+  assets_.remove(text.substr(6));
+  EXPECT_THAT(refused(), HasSubstr(text));
+}
+
 TEST_F(JobRequest, RegionsBecomeSettings) {
   const Json region = {{"prompt", "a cat"}, {"box", {0, 0, 32, 64}}, {"references", {png(1)}}};
   const Json checked = check({{"prompt", "a field"}, {"regions", {region, {{"prompt", "a dog"}, {"mask", png(2)}}}}});

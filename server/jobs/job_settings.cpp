@@ -52,11 +52,7 @@ std::string image_prompt_adapter_setting(const std::string& name, const AssetSto
 
 SettingLayer settings_of_job(const Json& request, const AssetStore& assets, const AppContext& context) {
   SettingLayer layer;
-  const auto path_of = [&](const Json& image) {
-    const auto asset = assets.get(asset_id_of(image.get<std::string>()));
-    if (!asset) fail(ErrorCode::NotFound, "the image {} of this job was deleted", image.get<std::string>());
-    return assets.path_of(*asset).string();
-  };
+  const auto path_of = [&](const Json& image) { return file_of_image(image.get<std::string>(), assets).string(); };
   for (const auto& [key, value] : request.items())
     if (key == kResolution) continue;
     else if (auto texts = field_texts(key, value)) {

@@ -15,7 +15,7 @@ namespace flux2 {
 namespace {
 
 constexpr int kListed = 1000;
-constexpr const char* kPauses = "pause";  // in place of a worker, for the moment that it takes
+constexpr const char* kProgress = "progress";  // in Job::resolved
 constexpr auto kTellEvery = std::chrono::seconds(1);
 
 std::string text_member(const Json& request, const char* name) {
@@ -117,13 +117,8 @@ InstallRequest ModelInstalls::request_of(const Job& job) const {
   return request;
 }
 
-bool ModelInstalls::is_pausing(const std::string& job) {
-  const std::lock_guard lock(mutex_);
-  return pausing_.contains(job);
-}
-
 void ModelInstalls::tell(RunningTask& task, const std::string& root, const FetchStatus& status) {
-  Json event;
+  Json event, kept;
   double share = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -140,15 +135,21 @@ void ModelInstalls::tell(RunningTask& task, const std::string& root, const Fetch
     live.speed = status.bytes_per_s;
     live.eta_s = status.eta_s;
     share = live.total > 0 ? static_cast<double>(live.bytes) / static_cast<double>(live.total) : 0;
+    kept = live.to_json();
     event = {{"id", install_id(root)}, {"file", status.file}, {"bytes", live.bytes},
              {"total", live.total},    {"speed", live.speed}, {"eta_s", live.eta_s < 0 ? Json(nullptr) : Json(live.eta_s)}};
   }
   queue_.events().publish_progress("install.progress", event, task.job().id);
+  task.keep(kProgress, std::move(kept));
   task.tell(status.verifying ? "verify" : "download", share, status.file);
 }
 
 void ModelInstalls::run(RunningTask& task) {
   const std::string root = root_of(task.job()), id = task.job().id;
+  {
+    const std::lock_guard lock(mutex_);
+    live_[id] = {};  // it may have run here before, until the database was away
+  }
   const auto keep_result = [&](bool paused) {
     const std::lock_guard lock(mutex_);
     Json result = live_[id].to_json();
@@ -156,15 +157,10 @@ void ModelInstalls::run(RunningTask& task) {
     result["model_keys"] = Json::array();
     task.set_result(result);
     live_.erase(id);
-    pausing_.erase(id);
     return result;
   };
-  if (is_pausing(id)) {
-    keep_result(true);
-    return task.end_as("cancelled");
-  }
   InstallHooks hooks;
-  hooks.cancelled = [&] { return task.should_stop() || is_pausing(id); };
+  hooks.cancelled = [&] { return task.should_stop(); };
   hooks.note = [&](const std::string& text) { task.context().log.info("{}", text); };
   hooks.warn = [&](const std::string& text) { task.context().log.warn("{}", text); };
   hooks.planned = [&](const std::vector<FetchPlan>& plans) {
@@ -198,7 +194,10 @@ void ModelInstalls::run(RunningTask& task) {
   hooks.copying = [&](uint64_t done, uint64_t total, const std::string& file) {
     {
       const std::lock_guard lock(mutex_);
-      live_[id].bytes = done;
+      Live& live = live_[id];
+      live.bytes = done;
+      if (const auto now = std::chrono::steady_clock::now(); now - told >= kTellEvery)
+        told = now, task.keep(kProgress, live.to_json());
     }
     task.tell("copy", total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0, file);
     return true;
@@ -225,10 +224,11 @@ void ModelInstalls::run(RunningTask& task) {
                              {"model_key", records.empty() ? Json(nullptr) : Json(records.front().key)}},
                             id);
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::Cancelled && is_pausing(id)) {
-      keep_result(true);
-      return task.end_as("cancelled");
-    }
+    if (e.code() == ErrorCode::Cancelled)
+      if (const auto now = queue_.store().get(id); now && now->pause) {
+        keep_result(true);
+        return task.end_as("cancelled");
+      }
     keep_result(false);
     if (e.code() != ErrorCode::Cancelled)
       queue_.events().publish("install.error", {{"id", install_id(root)}, {"message", e.what()}, {"hint", e.hint().plain()}}, id);
@@ -262,15 +262,14 @@ ModelInstalls::Chain ModelInstalls::chain_of(const std::string& id) {
 
 std::string ModelInstalls::state_of(const Chain& chain) {
   const Job& job = chain.last;
-  const std::lock_guard lock(mutex_);
-  if (!job.is_final() && pausing_.contains(job.id)) return "paused";
+  if (!job.is_final() && job.pause) return "paused";
   if (job.state == "queued") return "waiting";
   if (job.state == "cancelling") return "cancelled";
   if (job.state == "running")
     return job.phase == "verify" ? "verifying" : job.phase == "install" || job.phase == "copy" ? "installing" : "downloading";
   if (job.state == "failed") return "error";
   if (job.state == "completed") return "completed";
-  const bool paused = job.result.is_object() && job.result.value("paused", false);
+  const bool paused = job.pause || (job.result.is_object() && job.result.value("paused", false));
   return paused ? "paused" : "cancelled";
 }
 
@@ -292,6 +291,7 @@ Json ModelInstalls::shown(const Chain& chain) {
     const auto found = live_.find(job.id);
     if (found != live_.end()) progress = found->second.to_json();
     else if (job.result.is_object() && job.result.contains("files")) progress = job.result;
+    else if (job.resolved.is_object() && job.resolved.contains(kProgress)) progress = job.resolved[kProgress];
   }
   for (const char* name : {"files", "bytes", "total", "speed", "eta_s"}) json[name] = progress[name];
   if (job.is_final()) json["speed"] = 0, json["eta_s"] = nullptr;
@@ -313,20 +313,9 @@ Json ModelInstalls::show(const std::string& id) { return shown(chain_of(id)); }
 Json ModelInstalls::pause(const std::string& id) {
   const Chain chain = chain_of(id);
   if (chain.last.is_final()) throw wrong_state(state_of(chain), "paused");
-  // One that waits ends here, so that the database knows of the pause and a restart of the server does not begin it.
-  if (auto waits = queue_.store().claim_one(chain.last.id, kPauses, now_ms())) {
-    waits->state = "cancelled";
-    waits->result = Live{}.to_json();
-    waits->result["paused"] = true;
-    waits->result["model_keys"] = Json::array();
-    waits->finished = now_ms();
-    if (queue_.store().finish(*waits)) queue_.finished(*waits);
-    return show(id);
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    pausing_.insert(chain.last.id);
-  }
+  const int64_t now = now_ms();
+  const auto after = queue_.store().pause(chain.last.id, now);
+  if (after && after->state == "cancelled" && after->finished == now) queue_.finished(*after);  // it waited
   return show(id);
 }
 
@@ -375,10 +364,6 @@ Json ModelInstalls::cancel(const std::string& id) {
   const Chain chain = chain_of(id);
   const std::string state = state_of(chain);
   if (state == "completed" || state == "error") throw wrong_state(state, "cancelled");
-  {
-    const std::lock_guard lock(mutex_);
-    pausing_.erase(chain.last.id);
-  }
   // The job of a paused one has ended. Another one ends as cancelled, so that this is known after a restart too.
   std::string last = chain.last.id;
   if (state == "paused" && chain.last.is_final()) last = submit_again(chain, Json::object());

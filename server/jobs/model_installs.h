@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -43,7 +42,7 @@ class ModelInstalls {
     std::string path, state = "waiting";
     uint64_t bytes = 0, total = 0;
   };
-  struct Live {  // progress of a job that runs here
+  struct Live {  // progress of a job that runs here; other processes read what the job's row has of it
     std::vector<File> files;
     uint64_t bytes = 0, total = 0;
     double speed = 0, eta_s = -1;
@@ -57,13 +56,12 @@ class ModelInstalls {
 
   std::vector<Chain> chains();
   Chain chain_of(const std::string& id);
-  std::string state_of(const Chain& chain);
+  static std::string state_of(const Chain& chain);
   Json shown(const Chain& chain);
   Json again(const Chain& chain, const Json& changes);
   std::string submit_again(const Chain& chain, const Json& changes);  // returns the new job
   InstallRequest request_of(const Job& job) const;
   void tell(RunningTask& task, const std::string& root, const FetchStatus& status);
-  bool is_pausing(const std::string& job);
 
   const AppContext& context_;
   JobQueue& queue_;
@@ -71,7 +69,6 @@ class ModelInstalls {
   std::function<void()> installed_, submitted_;
   std::mutex mutex_;
   std::map<std::string, Live> live_;  // by job
-  std::set<std::string> pausing_;     // jobs that run and shall end soon
 };
 
 // "ins_01J…" of a job.

@@ -143,6 +143,59 @@ TEST_F(Installs, PausesAndGoesOnWithTheMissingBytes) {
   EXPECT_EQ(installs_.list().size(), 1u) << "both jobs are one installation";
 }
 
+// Another server process with the same database, which does not run the job.
+class InstallsOfTwoProcesses : public Installs {
+ protected:
+  // Waits until the bytes of a download can be seen there.
+  void wait_for_bytes(const std::string& id) {
+    for (int i = 0; i < 200 && elsewhere_.show(id)["bytes"] == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  void wait_for_the_end(const std::string& job) {
+    for (int i = 0; i < 200 && !store_->get(job)->is_final(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  std::unique_ptr<JobStore> other_store_ = open_sqlite_store(folder_ / "flux2.db");
+  AssetStore other_assets_{folder_};
+  Events other_events_{*other_store_};
+  JobQueue other_queue_{*other_store_, other_assets_, other_events_, 100};
+  ModelInstalls elsewhere_{app_, other_queue_, AllowedFolders({folder_ / "allowed"})};
+};
+
+TEST_F(InstallsOfTwoProcesses, APauseAndAResumeReachTheProcessThatDownloads) {
+  hub_.storage_bytes_per_s = 5e5;
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  wait_for_bytes(id);
+  EXPECT_EQ(elsewhere_.pause(id)["state"], "paused");
+  EXPECT_EQ(installs_.show(id)["state"], "paused") << "every process knows";
+  wait_for_the_end(id.substr(4));
+  EXPECT_EQ(store_->get(id.substr(4))->state, "cancelled") << "the process that downloaded has stopped";
+  EXPECT_EQ(installs_.show(id)["state"], "paused");
+  EXPECT_EQ(elsewhere_.show(id)["state"], "paused");
+
+  const uint64_t before = hub_.storage().body_bytes_sent();
+  hub_.storage_bytes_per_s = 0;
+  EXPECT_EQ(elsewhere_.resume(id)["id"], id);
+  const Json done = wait_for(id, "completed");
+  EXPECT_TRUE(done["model_key"].is_string());
+  EXPECT_LT(hub_.storage().body_bytes_sent() - before, done["total"].get<uint64_t>()) << "what was there was not asked for again";
+}
+
+TEST_F(InstallsOfTwoProcesses, ProgressIsSeenInBoth) {
+  hub_.storage_bytes_per_s = 5e5;
+  worker_.start();
+  const std::string id = installs_.start({{"source", FakeHub::kRepository}})["id"];
+  wait_for_bytes(id);
+  const Json seen = elsewhere_.show(id);
+  EXPECT_GT(seen["bytes"], 0);
+  EXPECT_GT(seen["total"], seen["bytes"]);
+  ASSERT_EQ(seen["files"].size(), 1u);
+  EXPECT_EQ(seen["files"][0]["path"], "ae.safetensors");
+  elsewhere_.cancel(id);
+  wait_for_the_end(id.substr(4));
+  EXPECT_EQ(installs_.show(id)["state"], "cancelled");
+}
+
 // The job may take a while to end after a pause. A resume in between is not refused.
 TEST_F(Installs, APauseThatIsTakenBackAtOnceGoesOn) {
   hub_.storage_bytes_per_s = 2e6;

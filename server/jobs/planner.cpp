@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/picture_maker.h"
 #include "app/prepare.h"
 #include "base/text.h"
 #include "engine/forecast.h"
@@ -58,14 +57,10 @@ bool runs_on_host(const RequestSpec& spec) {
   return device.starts_with("cpu") || (device == "auto" && !gpu_is_there());
 }
 
-// The forecast on an empty device: the model that is loaded now leaves when another one is needed.
 Forecast on_empty_device(const RequestSpec& spec, const PreparedRun& run, const AppContext& context) {
-  EngineOptions options = engine_options(spec, context);
-  options.adapters = run.requests.front().adapters;
-  const Engine probe(options);
-  if (!probe.device().is_host() && options.memory_limit == 0) options.memory_limit = usable_bytes(probe);
   const ResolvedRequest& first = run.requests.front();
-  return forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes));
+  return forecast_memory(Engine(forecast_options(spec, first.adapters, context)), run.model,
+                         largest_pass(first.request, first.passes));
 }
 
 int64_t work_of(const PreparedRun& run) {
@@ -79,6 +74,15 @@ int64_t work_of(const PreparedRun& run) {
 }
 
 }  // namespace
+
+EngineOptions forecast_options(const RequestSpec& spec, const std::vector<AdapterChoice>& adapters, const AppContext& context) {
+  EngineOptions options = engine_options(spec, context);
+  options.adapters = adapters;
+  if (options.memory_limit > 0) return options;
+  const Engine probe(options);
+  if (!probe.device().is_host()) options.memory_limit = usable_bytes(probe);
+  return options;
+}
 
 Planner::Verdict Planner::text_verdict(const Json& request) const {
   AppContext quiet = context_;

@@ -5,10 +5,15 @@
 #include <string>
 
 #include "app/context.h"
+#include "app/picture_maker.h"
 #include "app/settings.h"
 #include "server/store/asset_store.h"
 
 namespace flux2 {
+
+// The engine that a server forecasts with. On a GPU without a configured limit, nearly all of its memory counts, also what loaded
+// models hold now: they leave when a job needs their memory.
+EngineOptions forecast_options(const RequestSpec& spec, const std::vector<AdapterChoice>& adapters, const AppContext& context);
 
 // Refuses requests that no placement of the weights makes fit into the memory of the device, or into the limit of the server.
 // Verdicts are remembered by the shape of a request, so a repeated one costs nothing. Thread-safe.

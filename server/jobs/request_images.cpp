@@ -18,6 +18,19 @@ std::string asset_id_of(const std::string& text) {
   return id;
 }
 
+std::filesystem::path file_of_image(const std::string& text, const AssetStore& assets) {
+  HttpError deleted(400, "invalid_image_file", "the image " + printable(text) + " of this job was deleted");
+  deleted.hint = "send the image again in a new job";
+  const auto asset = assets.get(asset_id_of(text));
+  if (!asset) throw deleted;
+  try {
+    return assets.path_of(*asset);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::NotFound) throw deleted;
+    throw;
+  }
+}
+
 std::string stored_image(const std::string& text, const std::string& kind, AssetStore& assets, const AppContext& context,
                          const std::string& param) {
   const auto wrong = [&](const std::string& why) { return HttpError(400, "invalid_image_file", param + ": " + why, param); };

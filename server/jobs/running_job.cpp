@@ -280,7 +280,7 @@ void RunningJob::finish() {
 void RunningJob::give_back() {
   if (over_) return;
   over_ = true;
-  queue_.store().give_back(job_.id, job_.worker);
+  queue_.give_back(job_.id, job_.worker);
 }
 
 }  // namespace flux2

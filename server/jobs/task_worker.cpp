@@ -72,6 +72,12 @@ void RunningTask::set_result(Json result) {
   result_ = std::move(result);
 }
 
+void RunningTask::keep(const char* name, Json value) {
+  const std::lock_guard lock(mutex_);
+  if (!job_.resolved.is_object()) job_.resolved = Json::object();
+  job_.resolved[name] = std::move(value);
+}
+
 TaskWorker::TaskWorker(const AppContext& context, JobQueue& queue, Options options)
     : context_(context), queue_(queue), options_(std::move(options)) {}
 
@@ -164,7 +170,7 @@ void TaskWorker::run_to_its_end(Job job) {
       cancelled = task.cancel_;
     }
     if (error.cancelled && stopping_ && !cancelled) {
-      queue_.store().give_back(ended.id, ended.worker);
+      queue_.give_back(ended.id, ended.worker);
       return;
     }
     ended.state = error.cancelled ? "cancelled" : "failed";

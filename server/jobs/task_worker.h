@@ -29,6 +29,8 @@ class RunningTask {
   void tell(const std::string& phase, double progress, const std::string& message = {});
   // What the job's record keeps, also if it fails.
   void set_result(Json result);
+  // Goes into the job's record with the next progress that is stored, for other processes: a member of `resolved`.
+  void keep(const char* name, Json value);
   // The state that it ends in, unless it fails.
   void end_as(std::string state) { end_state_ = std::move(state); }
 

@@ -4,6 +4,7 @@
 #include "app/local_rewriter.h"
 #include "base/error.h"
 #include "server/jobs/job_settings.h"
+#include "server/jobs/request_images.h"
 
 namespace flux2 {
 
@@ -46,11 +47,8 @@ TextTask text_task_of(const Json& request, const AssetStore& assets, const AppCo
   task.seed = request.value("seed", uint64_t{0});
   InputImages files(context.log, {}, context.limits);
   if (request.contains("references"))
-    for (const Json& image : request["references"]) {
-      const auto asset = assets.get(image.get<std::string>().substr(std::string_view("asset:").size()));
-      if (!asset) fail(ErrorCode::NotFound, "the image {} of this job was deleted", image.get<std::string>());
-      task.images.push_back(to_rgb(*files.picture(assets.path_of(*asset).string()).image));
-    }
+    for (const Json& image : request["references"])
+      task.images.push_back(to_rgb(*files.picture(file_of_image(image.get<std::string>(), assets).string()).image));
   return task;
 }
 

@@ -168,7 +168,7 @@ bool TrainingJob::ended(Ask why) {
       return true;
     case Ask::Shutdown:
       set_state("preparing");
-      queue_.store().give_back(job_.id, job_.worker);
+      queue_.give_back(job_.id, job_.worker);
       over_ = true;
       return true;
     case Ask::Lost:

@@ -35,13 +35,9 @@ class UnreturnedJobs {
         if (ids_.empty()) return;
         id = ids_.front();
       }
-      const bool held = queue.store().give_back(id, worker);
-      {
-        const std::lock_guard lock(mutex_);
-        std::erase(ids_, id);
-      }
-      if (!held) continue;
-      if (const auto job = queue.store().get(id); job && job->is_final()) queue.finished(*job);  // it was cancelled meanwhile
+      queue.give_back(id, worker);
+      const std::lock_guard lock(mutex_);
+      std::erase(ids_, id);
     }
   }
 

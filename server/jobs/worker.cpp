@@ -434,9 +434,9 @@ void Worker::run(Jobs jobs) {
     else alone.push_back(std::move(job));
   }
   if (rewriter_) rewriter_->release();
-  PhaseTimes before, after;
   const auto with_model = [&](Jobs& group, const std::function<void(PictureMaker&)>& work_on) {
     if (group.empty()) return;
+    PhaseTimes before, after;
     try {
       PictureMaker& maker = load_for(group);
       before = maker.times();
@@ -489,17 +489,22 @@ void Worker::load_and_unload() {
     note_models();
   }
   if (!load) return;
+  std::string name = *load;
   try {
     Json request = {{"kind", "generate"}};
     if (!load->empty()) request["model"] = *load;
     const RequestSpec spec = spec_of(defaults_.with(settings_of_job(request, queue_.assets(), context_)));
     const ModelFiles model = choose_model(spec, context_, &found_);
+    name = model.id;
     queue_.events().publish("model.loading", {{"model", model.id}});
     keeper_.maker_for(spec, model, {}, {.report = {}, .cancelled = [this] { return stopping_.load(); }});
     note_models();
     queue_.events().publish("model.loaded", {{"model", model.id}});
   } catch (const std::exception& e) {
     context_.log.warn("the model could not be loaded: {}", e.what());
+    const JobError error = job_error_of(std::current_exception());
+    queue_.events().publish(
+        "model.failed", {{"model", name}, {"error", {{"code", error.code}, {"message", error.message}, {"hint", error.hint}}}});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -50,6 +51,21 @@ TEST_F(WorkerRounds, AJobThatTheWorkerDoesNotHaveIsInterrupted) {
   const Job job = finished(id);
   EXPECT_EQ(job.state, "failed");
   EXPECT_EQ(job.error["code"], "interrupted");
+}
+
+TEST_F(WorkerRounds, AModelThatCannotBeLoadedIsAnnounced) {
+  std::promise<Json> failed;
+  const int64_t listener = events_.listen([&](const Event& event) {
+    if (event.name == "model.failed") failed.set_value(parse_json(event.data));
+  });
+  worker_->load("no-such-model");
+  std::future<Json> told = failed.get_future();
+  ASSERT_EQ(told.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  events_.leave(listener);
+  const Json data = told.get();
+  EXPECT_EQ(data["model"], "no-such-model");
+  EXPECT_FALSE(data["error"]["code"].get<std::string>().empty());
+  EXPECT_THAT(data["error"]["message"].get<std::string>(), testing::HasSubstr("no-such-model"));
 }
 
 TEST_F(WorkerRounds, OnlyThePreviewsThatAJobAsksForAreDecoded) {

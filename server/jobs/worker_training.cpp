@@ -83,9 +83,10 @@ bool Worker::fits_beside_training() {
     const PreparedRun run = prepare(settings, {line}, task_of_kind(job->kind), quiet, &found_);
     EngineOptions options = engine_options(run.requests.front().spec, quiet);
     if (options.memory_limit != 0) return false;  // it is one of everything together, and training was planned with all of it
-    options.adapters = run.requests.front().adapters;
-    return forecast_memory(Engine(options), run.model, run.requests.front().request).fits();
-  } catch (const Error&) {
+    const ResolvedRequest& first = run.requests.front();
+    options.adapters = first.adapters;
+    return forecast_memory(Engine(options), run.model, largest_pass(first.request, first.passes)).fits();
+  } catch (const std::exception&) {
     return true;  // the job fails when it runs, and says why
   }
 }

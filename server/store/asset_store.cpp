@@ -173,25 +173,30 @@ Asset AssetStore::put(std::span<const std::byte> bytes, Asset fields) {
   Asset asset = described(bytes, std::move(fields));
   asset.project = project_of(asset);
 
-  const auto refreshed = [&](Asset equal) {
+  // Nothing if it was removed meanwhile.
+  const auto refreshed = [&](Asset equal) -> std::optional<Asset> {
     if (!blobs_->exists(equal.path)) blobs_->put(equal.path, bytes, equal.mime);
     if (equal.kind == kTemporary) equal.created = asset.created;  // its time begins again
     equal.missing = false;
-    database_->writing([&](SqlConnection& sql) {
-      sql.prepare("UPDATE assets SET missing = 0, deleted = 0, created = ? WHERE id = ?")
-          .bind(equal.created)
-          .bind(equal.id)
-          .run();
+    const bool is_there = database_->writing([&](SqlConnection& sql) {
+      return sql.prepare("UPDATE assets SET missing = 0, deleted = 0, created = ? WHERE id = ?")
+                 .bind(equal.created)
+                 .bind(equal.id)
+                 .run() > 0;
     });
-    return equal;
+    if (is_there) return equal;
+    remove_files(equal);  // its bytes may have come back above
+    return std::nullopt;
   };
-  if (auto equal = find_equal(asset)) return refreshed(std::move(*equal));
+  if (auto equal = find_equal(asset))
+    if (auto found = refreshed(std::move(*equal))) return *found;
 
   write_file(bytes, asset);
   if (database_->writing([&](SqlConnection& sql) { return insert_asset_row(sql, asset); })) return asset;
   remove_files(asset);  // another thread or process has stored the same bytes meanwhile
-  auto equal = find_equal(asset);
-  return equal ? refreshed(std::move(*equal)) : put(bytes, std::move(asset));
+  if (auto equal = find_equal(asset))
+    if (auto found = refreshed(std::move(*equal))) return *found;
+  return put(bytes, std::move(asset));
 }
 
 Asset AssetStore::put_file(const fs::path& file, Asset fields) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "image/codecs.h"
@@ -12,6 +15,7 @@
 #include "image/test_images.h"
 #include "image/write_image.h"
 #include "server/store/ids.h"
+#include "server/store/sqlite_sql.h"
 #include "server/store/test_folder.h"
 
 namespace flux2 {
@@ -164,6 +168,41 @@ TEST_F(AssetStoreTest, MakesThumbnailsAtTheFirstRequest) {
   EXPECT_EQ(tiny.height, 7);
   EXPECT_EQ(code_of_failure([&] { assets_.thumbnail({.id = "../../x"}); }), ErrorCode::InvalidArgument);
   EXPECT_EQ(read_image(assets_.thumbnail(assets_.put(png(3, 1, 900), {.kind = "image"}))).width, 1);
+}
+
+// A folder in which something happens when the store asks for the first time whether a file exists.
+class InterruptedBlobs : public BlobStore {
+ public:
+  InterruptedBlobs(const fs::path& folder, std::function<void()> meanwhile)
+      : blobs_(open_folder_blobs(folder)), meanwhile_(std::move(meanwhile)) {}
+
+  void put(const std::string& name, std::span<const std::byte> bytes, const std::string& mime) override {
+    blobs_->put(name, bytes, mime);
+  }
+  std::optional<fs::path> fetch(const std::string& name) override { return blobs_->fetch(name); }
+  bool exists(const std::string& name) override {
+    if (const auto meanwhile = std::exchange(meanwhile_, nullptr)) meanwhile();
+    return blobs_->exists(name);
+  }
+  void remove(const std::string& name) override { blobs_->remove(name); }
+  void list(const std::string& folder, const Page& page) override { blobs_->list(folder, page); }
+  int tidy(std::chrono::seconds age) override { return blobs_->tidy(age); }
+  std::string where() const override { return blobs_->where(); }
+
+ private:
+  std::unique_ptr<BlobStore> blobs_;
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(AssetStoreTest, EqualBytesThatAreRemovedMeanwhileAreStoredAgain) {
+  const Asset first = assets_.put(png(1), {.kind = "image"});
+  const auto remove_it = [&] { EXPECT_TRUE(assets_.remove(first.id)); };
+  AssetStore other(folder_, std::make_unique<InterruptedBlobs>(folder_, remove_it), open_sqlite(folder_ / "flux2.db"));
+  const Asset second = other.put(png(1), {.kind = "image"});
+  EXPECT_NE(second.id, first.id);
+  ASSERT_TRUE(assets_.get(second.id));
+  EXPECT_TRUE(fs::exists(assets_.path_of(second)));
+  EXPECT_EQ(files_in(folder_ / "generated").size(), 1u) << "and no bytes of the removed one are left";
 }
 
 TEST_F(AssetStoreTest, RemovesRowFileAndThumbnail) {

@@ -36,7 +36,8 @@ struct Job {
   double progress = 0;
   std::string idempotency_key, request_hash, retry_of, worker;
   int64_t lease_until = 0, created = 0, started = 0, finished = 0;
-  bool cancel = false;  // somebody asked for it
+  bool cancel = false;  // somebody asked for its end
+  bool pause = false;   // and will go on with it later
   std::vector<JobImage> images;
 
   bool is_final() const { return state == "completed" || state == "failed" || state == "cancelled"; }

@@ -49,6 +49,7 @@ Job read_job(const SqlStatement& row) {
   job.worker = row.text(22);
   job.lease_until = row.integer(23);
   job.cancel = row.integer(24) != 0;
+  job.pause = row.integer(24) == kAskedToPause;
   job.created = row.integer(25);
   job.started = row.integer(26);
   job.finished = row.integer(27);
@@ -152,7 +153,9 @@ void JobRows::add(const Job& job) const {
       .bind(job.retry_of)
       .bind(job.worker)
       .bind(job.lease_until)
-      .bind(job.cancel ? 1 : 0)
+      .bind(job.pause    ? kAskedToPause
+            : job.cancel ? kAskedToCancel
+                         : 0)
       .bind(job.created)
       .bind(job.started)
       .bind(job.finished)

@@ -49,6 +49,9 @@ class JobRows {
   int64_t lease_ms_;
 };
 
+// What the column `cancel` says. Versions that know no pause take every number but 0 for a cancel.
+constexpr int64_t kAskedToCancel = 1, kAskedToPause = 2;
+
 constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
 constexpr const char* kHeld = "state IN ('running', 'cancelling')";  // by a worker
 constexpr const char* kFinal = "state IN ('completed', 'failed', 'cancelled')";

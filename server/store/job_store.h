@@ -59,7 +59,10 @@ class JobStore {
   // Asks for a job's end: a queued one is cancelled at once, a running one becomes "cancelling". Returns the job after that, or
   // nothing if there is no such job. A final job is returned unchanged.
   virtual std::optional<Job> cancel(const std::string& id, int64_t now) = 0;
-  virtual bool cancel_requested(const std::string& id) = 0;
+  // The same, but `pause` is set in the job, for those who go on with it later, and a running one stays "running". Does not take
+  // back what cancel() asked for.
+  virtual std::optional<Job> pause(const std::string& id, int64_t now) = 0;
+  virtual bool cancel_requested(const std::string& id) = 0;  // by cancel() or pause()
 
   virtual bool set_priority(const std::string& id, int priority) = 0;  // false unless it waits
   // These waiting jobs exchange their places (priority and seq), so that they run in this order. Others stay where they are.

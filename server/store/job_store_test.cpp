@@ -275,6 +275,48 @@ TEST_P(StoreTest, CancelEndsAWaitingJobAndAsksARunningOne) {
   EXPECT_EQ(store->get(runs)->state, "cancelled");
 }
 
+// Whoever runs the job may be another process.
+TEST_P(StoreTest, APauseIsStoredForTheProcessThatRunsTheJob) {
+  const auto store = open(), other = open();
+  const std::string runs = added(*store).id, given_back = added(*store).id, waits = added(*store).id;
+  Job job = *store->claim("gpu", "w", "", now_ms());
+  ASSERT_TRUE(store->claim("gpu", "w", "", now_ms()));
+  EXPECT_FALSE(other->pause(new_id(), 5));
+
+  const auto ended = other->pause(waits, 7);
+  EXPECT_EQ(ended->state, "cancelled");
+  EXPECT_EQ(ended->finished, 7);
+  EXPECT_TRUE(ended->pause);
+  EXPECT_EQ(other->pause(waits, 8)->finished, 7) << "pausing twice is harmless";
+
+  EXPECT_EQ(other->pause(runs, 9)->state, "running");
+  EXPECT_TRUE(store->cancel_requested(runs));
+  EXPECT_TRUE(store->get(runs)->pause);
+  EXPECT_TRUE(store->set_progress(job)) << "the worker still holds it";
+  job.state = "cancelled";
+  EXPECT_TRUE(store->finish(job));
+  EXPECT_TRUE(other->get(runs)->pause) << "the job keeps why it ended";
+
+  // A server that stops gives the job back; it must not run again.
+  other->pause(given_back, 10);
+  EXPECT_TRUE(store->give_back(given_back, "w"));
+  EXPECT_EQ(store->get(given_back)->state, "cancelled");
+  EXPECT_TRUE(store->get(given_back)->pause);
+}
+
+TEST_P(StoreTest, ACancelWinsOverAPause) {
+  const auto store = open();
+  const std::string first = added(*store).id, second = added(*store).id;
+  store->claim("gpu", "w", "", now_ms());
+  store->claim("gpu", "w", "", now_ms());
+  store->pause(first, 5);
+  EXPECT_FALSE(store->cancel(first, 6)->pause);
+  EXPECT_EQ(store->get(first)->state, "cancelling");
+  store->cancel(second, 5);
+  EXPECT_FALSE(store->pause(second, 6)->pause);
+  EXPECT_EQ(store->get(second)->state, "cancelling");
+}
+
 TEST_P(StoreTest, AJobGivenBackWaitsAtItsOldPlace) {
   const auto store = open();
   const std::string a = added(*store).id, b = added(*store).id;

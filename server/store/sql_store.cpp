@@ -180,9 +180,19 @@ class SqlStore : public JobStore {
     return writing([&](const JobRows& rows) -> std::optional<Job> {
       const auto job = rows.find_and_lock(id);
       if (!job || job->is_final()) return job;
-      rows.sql().prepare("UPDATE jobs SET cancel = 1, state = 'cancelling' WHERE id = ?").bind(id).run();
+      rows.sql().prepare("UPDATE jobs SET cancel = ?, state = 'cancelling' WHERE id = ?").bind(kAskedToCancel).bind(id).run();
       if (job->state == "queued") rows.end(id, "cancelled", now);
       else rows.sql().notify(kCancelSignal, id);
+      return rows.find(id);
+    });
+  }
+
+  std::optional<Job> pause(const std::string& id, int64_t now) override {
+    return writing([&](const JobRows& rows) -> std::optional<Job> {
+      const auto job = rows.find_and_lock(id);
+      if (!job || job->is_final() || job->cancel) return job;
+      rows.sql().prepare("UPDATE jobs SET cancel = ? WHERE id = ?").bind(kAskedToPause).bind(id).run();
+      if (job->state == "queued") rows.end(id, "cancelled", now);
       return rows.find(id);
     });
   }

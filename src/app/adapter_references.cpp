@@ -1,5 +1,7 @@
 #include "app/adapter_references.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "hub/adapter_tools.h"
 #include "weights/weight_source.h"
@@ -18,12 +20,17 @@ std::string reference_rule(const std::filesystem::path& adapter) {
   }
 }
 
+bool has_references(const Request& request) {
+  return !request.references.empty() || std::any_of(request.regions.begin(), request.regions.end(),
+                                                    [](const Region& region) { return !region.references.empty(); });
+}
+
 }  // namespace
 
 void follow_adapters(ResolvedRequest& resolved, const ModelFiles& model, const Log& log) {
   for (const AdapterChoice& adapter : resolved.adapters) {
     const std::string rule = reference_rule(adapter.path);
-    if (rule == "zero_cond_t" && !resolved.request.references.empty()) resolved.request.references_at_zero = true;
+    if (rule == "zero_cond_t" && has_references(resolved.request)) resolved.request.references_at_zero = true;
     if (rule == "kv" && !model.kv && !resolved.request.reuse_reference_keys)
       log.warn(
           "{} was trained for reference images that see only each other, as in klein-9b-kv; {} treats them differently, so "

@@ -53,6 +53,18 @@ TEST_F(AdapterReferences, AtTimeZeroAreTreatedSo) {
   EXPECT_FALSE(resolved.request.reuse_reference_keys);
 }
 
+// Regions cannot have such references; check_regions() refuses them.
+TEST_F(AdapterReferences, OfRegionsAloneFollowTheRuleToo) {
+  use("zero_cond_t");
+  resolved.request.references.clear();
+  EXPECT_THAT(warnings(), IsEmpty());
+  EXPECT_FALSE(resolved.request.references_at_zero) << "there is none";
+  resolved.request.regions.resize(2);
+  resolved.request.regions[1].references.push_back(std::make_shared<Planes>());
+  EXPECT_THAT(warnings(), IsEmpty());
+  EXPECT_TRUE(resolved.request.references_at_zero);
+}
+
 TEST_F(AdapterReferences, OfKvAdaptersAreWarnedAboutOnOtherModels) {
   use("kv");
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("style.safetensors was trained for reference images that see only each other")));

@@ -1,5 +1,10 @@
 #include "app/context.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
 namespace flux2 {
 
 namespace fs = std::filesystem;
@@ -14,6 +19,20 @@ const char* set(const GetEnv& environment, const char* name) {
 bool has_model(const fs::path& folder) {
   std::error_code ignored;
   return fs::is_regular_file(folder / "model_index.json", ignored);
+}
+
+// "~" and "~/x" as a shell reads them.
+fs::path with_home(const std::string& path, const GetEnv& environment) {
+  if (!path.starts_with('~')) return path;
+  if (path != "~" && !path.starts_with("~/"))
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("models.paths has \"{}\"; the home folder of another user is not looked up", printable(path)),
+                fmt::format("write the full path, or ./{} for a folder with this name", printable(path)));
+  const char* home = set(environment, "HOME");
+  if (!home)
+    throw Error(ErrorCode::InvalidArgument, fmt::format("models.paths has \"{}\", and HOME is not set", printable(path)),
+                "write the full path, or set HOME");
+  return home + path.substr(1);
 }
 
 }  // namespace
@@ -45,7 +64,8 @@ std::vector<fs::path> model_folders(const AppContext& context) {
   std::vector<fs::path> folders;
   const ConfigFile& user = context.user;  // a file that lies in the current folder must not name others
   if (const auto paths = user.values.find("models.paths"); paths != user.values.end())
-    for (const std::string& path : paths->second) folders.push_back(user.path.parent_path() / path);
+    for (const std::string& path : paths->second)
+      folders.push_back(user.path.parent_path() / with_home(path, context.environment));
   if (const fs::path models = data_path(context.environment, "models"); !models.empty()) folders.push_back(models);
   return folders;
 }

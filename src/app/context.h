@@ -43,6 +43,7 @@ std::filesystem::path data_path(const GetEnv& environment, const std::filesystem
 std::filesystem::path bundled_model(const GetEnv& environment);
 
 // The folders that are searched for installed models: models.paths of the user's configuration, then models/ in the data folder.
+// ~ stands for the home folder. Throws InvalidArgument for ~NAME.
 std::vector<std::filesystem::path> model_folders(const AppContext& context);
 
 }  // namespace flux2

@@ -24,8 +24,8 @@ class TrainingImageEncoder {
   const ImagePromptConfig& config() const { return config_; }
   std::vector<float> of(const Image& image) const { return encoder_->feature(image, config_.feature); }
 
-  // The vectors of the image prompts of a dataset of files. A target that is its own image prompt is as the autoencoder sees it:
-  // scaled to its bucket. Others are as generate would use them.
+  // The vectors of the image prompts of a dataset of files. If a target is its own image prompt, it is prepared as for the
+  // autoencoder: scaled to its bucket. Other image prompts are prepared as `generate` prepares them.
   ItemFeatures of_items(const TrainingSet& data, const TrainingDataset& dataset, const Progress& progress,
                         const AppContext& context) const;
 

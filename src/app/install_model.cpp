@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 
+#include "app/incoming_folder.h"
 #include "app/registry_access.h"
 #include "base/atomic_file.h"
 #include "base/own_file.h"
@@ -18,6 +21,7 @@
 #include "hub/registry/starter.h"
 #include "hub/remote/hub_cache.h"
 #include "hub/remote/partial_file.h"
+#include "net/hide_token.h"
 #include "net/public_address.h"
 #include "weights/weight_files.h"
 
@@ -26,6 +30,15 @@ namespace flux2 {
 namespace fs = std::filesystem;
 
 namespace {
+
+// One source that is to be downloaded. The rest is for plain addresses.
+struct Download {
+  FetchPlan plan;
+  std::unique_ptr<IncomingFolder> incoming = nullptr;  // nothing: it goes to a folder that was named
+  std::string revision = {};                           // as far as the server tells it
+  std::vector<ModelRecord> before = {};                // what this address gave the last time
+  bool is_here = false;                                // that is still the same
+};
 
 // One installation on its way.
 class Installation {
@@ -48,9 +61,13 @@ class Installation {
   std::vector<ModelRecord> copy_here(const fs::path& given) const;
   FetchOptions options_for(const Source& source) const;
   void forget(FetchPlan& plan) const;
-  std::vector<Described> moved_into_place(Downloaded& download) const;
+  std::vector<ModelRecord> given_before(const std::string& url) const;
+  Download planned(const Source& source) const;
+  std::vector<ModelRecord> already_installed(const Download& download, const std::string& name) const;
+  bool replaces(const std::vector<Described>& parts, const std::vector<ModelRecord>& before) const;
+  std::vector<Described> moved_into_place(FetchedFile& file, const std::vector<ModelRecord>& before) const;
   std::vector<Described> parts_of(const Downloaded& download) const;
-  std::vector<ModelRecord> register_download(Downloaded download, const std::string& name) const;
+  std::vector<ModelRecord> register_download(const Download& asked, Downloaded download, const std::string& name) const;
   std::vector<ModelRecord> fetch_sources(const std::vector<Source>& sources) const;
   std::vector<Source> sources_of(const Starter& starter) const;
 
@@ -87,7 +104,8 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 // Whether something else has the place: another model, or files that are no copies of this source. A copy that is registered with
 // this source may be older than the source now is; it is replaced.
-bool is_taken(const fs::path& target, const fs::path& source, const std::vector<ModelRecord>& records) {
+bool is_taken(const fs::path& target, const fs::path& source, const std::vector<ModelRecord>& records,
+              const CopyProgress& comparing) {
   if (path_exists(target) && fs::is_directory(target) != fs::is_directory(source)) return true;
   bool is_registered = false;
   if (path_exists(target))
@@ -99,7 +117,7 @@ bool is_taken(const fs::path& target, const fs::path& source, const std::vector<
   const auto copies = plan_copies(source, target);
   if (!is_registered)
     for (const PlannedCopy& copy : copies)
-      if (path_exists(copy.to) && !is_copied(copy)) return true;
+      if (path_exists(copy.to) && !is_copied(copy, comparing)) return true;
   if (!fs::is_directory(target)) return false;
   // Other weights in the folder could be read instead of the new ones.
   const auto here = plan_copies(target, target);
@@ -111,12 +129,12 @@ bool is_taken(const fs::path& target, const fs::path& source, const std::vector<
 }
 
 // If the place is taken, a number tells them apart. An interrupted installation of the same source continues.
-fs::path free_target(const fs::path& wanted, const fs::path& source, const Registry& registry) {
+fs::path free_target(const fs::path& wanted, const fs::path& source, const Registry& registry, const CopyProgress& comparing) {
   const auto records = registry.all();
   fs::path target = wanted;
   const auto series = series_name(wanted);
   const bool is_folder = fs::is_directory(source);
-  for (int i = 2; is_taken(target, source, records); ++i) {
+  for (int i = 2; is_taken(target, source, records, comparing); ++i) {
     if (is_folder) target.replace_filename(fmt::format("{}-{}", wanted.filename().string(), i));
     // The names of a series belong together, so it gets a folder of its own.
     else if (series) target = wanted.parent_path() / fmt::format("{}-{}", series->stem, i) / wanted.filename();
@@ -136,14 +154,16 @@ std::vector<ModelRecord> Installation::copy_here(const fs::path& given) const {
     if (hooks_.copies_planned && !hooks_.copies_planned({})) return {};
     return register_parts(registry, parts, {.name = request_.name, .in_place = !here});
   }
-  const fs::path wanted = target_of(source, parts, request_.name, models), target = free_target(wanted, source, registry);
+  const CopyProgress copying = [&](uint64_t done, uint64_t total, const std::string& file) {
+    return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, file));
+  };
+  const fs::path wanted = target_of(source, parts, request_.name, models),
+                 target = free_target(wanted, source, registry, copying);
   if (target != wanted) note(fmt::format("{} is something else, so the copy goes to {}", wanted.string(), target.string()));
   const auto copies = plan_copies(source, target);
   if (hooks_.copies_planned && !hooks_.copies_planned(copies)) return {};
   NewParts how{.name = request_.name, .in_place = false, .source = {"path", source.string(), ""}};
-  how.files = copy_files(copies, [&](uint64_t done, uint64_t total, const std::string& file) {
-    return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, file));
-  });
+  how.files = copy_files(copies, copying);
   if (hooks_.registering) hooks_.registering();
   return register_parts(registry, identify(target, context_.log), how);
 }
@@ -153,9 +173,6 @@ FetchOptions Installation::options_for(const Source& source) const {
   options.hub = hub_settings_of(context_, request_.token);
   options.hub.offline = options.hub.offline || request_.offline;
   options.local_dir = request_.local_dir;
-  // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
-  if (source.repository.empty() && options.local_dir.empty())
-    options.local_dir = data_folder(context_.environment) / "models/.incoming";
   if (source.repository.empty() && request_.public_addresses)
     options.hub.http.allows_address = [](const sockaddr* address) { return is_public_address(address); };
   options.largest_file = context_.limits.process.download_bytes;
@@ -166,35 +183,128 @@ FetchOptions Installation::options_for(const Source& source) const {
 // Deletes what is there of files that shall be downloaded from their first byte.
 void Installation::forget(FetchPlan& plan) const {
   const bool cached = !plan.source.repository.empty() && request_.local_dir.empty();
-  const HubCache cache(hub_settings_of(context_).cache, plan.source.repository.empty() ? "a/b" : plan.source.repository);
+  std::optional<HubCache> cache;
+  if (cached) cache.emplace(hub_settings_of(context_).cache, plan.source.repository);
   for (PlannedFile& file : plan.files) {
     const bool named = std::find(request_.from_start.begin(), request_.from_start.end(), file.path) != request_.from_start.end();
     if (!named && (!request_.all_from_start || file.present)) continue;
-    const bool blob = cached && is_blob_id(file.etag);
-    const fs::path partial = blob ? cache.partial(file.etag) : fs::path(file.target.string() + ".part");
+    const bool blob = cache && is_blob_id(file.etag);
+    const fs::path partial = blob ? cache->partial(file.etag) : fs::path(file.target.string() + ".part");
     std::error_code failure;
     fs::remove(partial, failure);
     remove_leftover_note_of(partial);
     if (file.present) {
       fs::remove(file.target, failure);
-      if (blob) fs::remove(cache.blob(file.etag), failure);
+      if (blob) fs::remove(cache->blob(file.etag), failure);
       file.present = false;
     }
   }
 }
 
-// A file that came from a plain address goes to the role folder of what it turned out to be.
-std::vector<Described> Installation::moved_into_place(Downloaded& download) const {
-  FetchedFile& file = download.files.at(0);
+// What tells one revision of the file at a plain address from another, as far as the server says.
+std::string revision_of(const PlannedFile& file, const std::string& token) {
+  std::string text = file.etag;
+  if (file.size > 0) text += fmt::format("{}{} bytes", text.empty() ? "" : ", ", file.size);
+  return hide_token(printable(text), token);
+}
+
+// The models that the address gave when it was last installed. With a named folder, only those that lie there.
+std::vector<ModelRecord> Installation::given_before(const std::string& url) const {
+  std::vector<ModelRecord> records;
+  if (const auto registry = look_into_registry(context_)) records = registry->all();
+  const fs::path folder = request_.local_dir.empty() ? fs::path() : fs::absolute(request_.local_dir).lexically_normal();
+  std::erase_if(records, [&](const ModelRecord& r) {
+    return r.source.kind != "url" || r.source.ref != url || (!folder.empty() && !is_inside(r.path, folder));
+  });
+  const auto newest = std::ranges::max_element(records, {}, &ModelRecord::installed_at);
+  if (newest == records.end()) return {};
+  const fs::path path = newest->path;
+  std::erase_if(records, [&](const ModelRecord& r) { return r.path != path; });
+  return records;
+}
+
+Download Installation::planned(const Source& source) const {
+  FetchOptions options = options_for(source);
+  if (!source.repository.empty()) {
+    Download download{.plan = plan_fetch(source, options, context_.log)};
+    forget(download.plan);
+    return download;
+  }
+  Download download;
+  // What a plain address holds is known once it is here; until then it waits where nobody looks for models.
+  if (request_.local_dir.empty()) {
+    download.incoming =
+        std::make_unique<IncomingFolder>(data_folder(context_.environment), source.url, options.cancelled, context_.log);
+    options.local_dir = download.incoming->path();
+  }
+  download.before = given_before(source.url);
+  const bool whole = !download.before.empty() && std::ranges::all_of(download.before, [](const ModelRecord& r) {
+    return quick_check(r).state == ModelState::Ready;
+  });
+  PlannedFile here{.url = source.url, .present = true};
+  if (whole) {
+    here.target = download.before[0].path;
+    here.path = here.target.filename().string();
+    here.size = download.before[0].bytes;
+  }
+  if (whole && options.hub.offline) {
+    download.plan = {.source = source, .root = here.target.parent_path(), .files = {here}, .from_cache = true};
+    download.is_here = true;
+    return download;
+  }
+  download.plan = plan_fetch(source, options, context_.log);
+  PlannedFile& file = download.plan.files.at(0);
+  download.revision = revision_of(file, options.hub.token);
+  const auto is_same = [&](const ModelRecord& r) { return r.source.revision == download.revision; };
+  const bool again = std::ranges::find(request_.from_start, file.path) != request_.from_start.end();
+  download.is_here = whole && !again && !download.revision.empty() && std::ranges::all_of(download.before, is_same);
+  if (download.is_here) {
+    here.path = file.path;
+    file = here;
+    return download;
+  }
+  if (download.incoming) download.incoming->prepare(file, download.revision);
+  else if (whole && !download.before[0].source.revision.empty()) file.present = false;  // of that size, but another revision
+  forget(download.plan);
+  return download;
+}
+
+std::vector<ModelRecord> Installation::already_installed(const Download& download, const std::string& name) const {
+  std::vector<ModelRecord> records = download.before;
+  note(fmt::format("{} is already installed: {}", printable(download.plan.source.url), records[0].name));
+  if (!name.empty() && records[0].name != name) {
+    records[0].name = name;
+    open_registry(context_).update(records[0]);
+  }
+  return records;
+}
+
+// Whether the new file takes the place of the one that the address gave before: a copy of ours with the same kinds of parts.
+bool Installation::replaces(const std::vector<Described>& parts, const std::vector<ModelRecord>& before) const {
+  if (before.empty() || before[0].in_place || is_folder(before[0].path)) return false;
+  const fs::path models = fs::absolute(data_folder(context_.environment) / "models").lexically_normal();
+  if (!is_inside(before[0].path, models) || before[0].path.extension() != parts[0].record.path.extension()) return false;
+  std::set<ModelType> types, types_before;
+  for (const Described& part : parts) types.insert(part.record.type);
+  for (const ModelRecord& r : before) types_before.insert(r.type);
+  return types == types_before;
+}
+
+// A file that came from a plain address goes to the role folder of what it turned out to be, or replaces its older revision.
+std::vector<Described> Installation::moved_into_place(FetchedFile& file, const std::vector<ModelRecord>& before) const {
   const std::vector<Described> parts = identify(file.local, context_.log);
   require_usable(parts, file.local);
-  const fs::path folder = data_folder(context_.environment) / "models" / role_folder(parts.at(0).record.type);
-  fs::path target = folder / file.local.filename();
-  fs::create_directories(folder);
-  for (int i = 2; !rename_to_free_name(file.local, target); ++i)
-    target = folder / fmt::format("{}-{}{}", file.local.stem().string(), i, file.local.extension().string());
-  file.local = target;
-  return identify(target, context_.log);
+  const CopyProgress copying = [&](uint64_t done, uint64_t total, const std::string& name) {
+    return !cancelled() && (!hooks_.copying || hooks_.copying(done, total, name));
+  };
+  if (replaces(parts, before)) {
+    move_over(file.local, before[0].path, copying);
+    file.local = before[0].path;
+  } else {
+    const fs::path folder = data_folder(context_.environment) / "models" / role_folder(parts[0].record.type);
+    file.local = moved_to_free_name(file.local, folder, copying);
+  }
+  return identify(file.local, context_.log);
 }
 
 // The parts that consist of what was fetched; a snapshot may hold others from before.
@@ -209,12 +319,18 @@ std::vector<Described> Installation::parts_of(const Downloaded& download) const 
   return parts;
 }
 
-std::vector<ModelRecord> Installation::register_download(Downloaded download, const std::string& name) const {
+std::vector<ModelRecord> Installation::register_download(const Download& asked, Downloaded download,
+                                                         const std::string& name) const {
   const bool from_hub = !download.repository.empty();
-  const bool incoming = !from_hub && request_.local_dir.empty();
-  std::vector<Described> parts = incoming ? moved_into_place(download) : parts_of(download);
+  std::vector<Described> parts = asked.incoming ? moved_into_place(download.files.at(0), asked.before) : parts_of(download);
   NewParts how{.name = name, .in_place = from_hub && request_.local_dir.empty()};
-  how.source = from_hub ? ModelSource{"hub", download.repository, download.commit} : ModelSource{"url", download.url, ""};
+  if (from_hub) {
+    how.source = {"hub", download.repository, download.commit};
+  } else {
+    // A file that lay in the named folder already may be of another revision, unless its hash was compared.
+    const bool is_known = !download.files.at(0).was_present || asked.incoming || is_hex(asked.plan.files.at(0).etag, 64);
+    how.source = {"url", download.url, is_known ? asked.revision : ""};
+  }
   for (const FetchedFile& f : download.files)
     how.files.push_back({fs::weakly_canonical(f.local.parent_path()) / f.local.filename(), f.size, f.sha256});
   for (Described& part : parts) {
@@ -228,19 +344,29 @@ std::vector<ModelRecord> Installation::register_download(Downloaded download, co
 }
 
 std::vector<ModelRecord> Installation::fetch_sources(const std::vector<Source>& sources) const {
-  std::vector<FetchPlan> plans;
-  for (const Source& source : sources) {
-    plans.push_back(plan_fetch(source, options_for(source), context_.log));
-    forget(plans.back());
+  std::vector<Download> downloads;
+  for (const Source& source : sources) downloads.push_back(planned(source));
+  if (hooks_.planned) {
+    std::vector<FetchPlan> plans;
+    for (const Download& d : downloads) plans.push_back(d.plan);
+    if (!hooks_.planned(plans)) return {};
   }
-  if (hooks_.planned && !hooks_.planned(plans)) return {};
   std::vector<ModelRecord> installed;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    FetchProgress progress;
-    if (hooks_.fetching) progress = [&, i](const FetchStatus& status) { hooks_.fetching(i, status); };
-    const Downloaded download = fetch(plans[i], options_for(plans[i].source), progress, context_.log);
-    if (hooks_.registering) hooks_.registering();
-    const auto records = register_download(download, installed.empty() ? request_.name : "");
+  for (size_t i = 0; i < downloads.size(); ++i) {
+    const Download& d = downloads[i];
+    const std::string name = installed.empty() ? request_.name : "";
+    std::vector<ModelRecord> records;
+    if (d.is_here) {
+      records = already_installed(d, name);
+    } else {
+      FetchOptions options = options_for(d.plan.source);
+      if (d.incoming) options.local_dir = d.incoming->path();
+      FetchProgress progress;
+      if (hooks_.fetching) progress = [&, i](const FetchStatus& status) { hooks_.fetching(i, status); };
+      const Downloaded download = fetch(d.plan, options, progress, context_.log);
+      if (hooks_.registering) hooks_.registering();
+      records = register_download(d, download, name);
+    }
     installed.insert(installed.end(), records.begin(), records.end());
   }
   return installed;
@@ -368,7 +494,7 @@ std::vector<ModelRecord> register_parts(Registry& registry, std::vector<Describe
     bool all_known = !r.files.empty();
     for (RecordedFile& f : r.files) {
       for (const RecordedFile& known : how.files)
-        if (known.path == f.path && !known.sha256.empty()) {
+        if (!known.sha256.empty() && known.path.filename() == f.path.filename() && real_place(known.path) == real_place(f.path)) {
           f.sha256 = known.sha256;
           registry.remember_hash(f.path, f.sha256);
         }

@@ -116,6 +116,7 @@ PictureMaker& ModelKeeper::maker_for(const RequestSpec& spec, const ModelFiles& 
     }
     try {
       kept.maker->make_room_for(requests, progress);
+      kept.maker->expect(requests);
       return *kept.maker;
     } catch (const Error& e) {  // it is loaded again, after other models have left
       if (e.code() != ErrorCode::OutOfMemory) throw;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "app/model_choice.h"
 #include "engine/forecast.h"
 #include "tests/support/paths.h"
@@ -111,6 +113,45 @@ TEST_F(KeepModels, AMemoryLimitIsOneOfAllModelsTogether) {
   EXPECT_EQ(keeper.evicted(), 1);
 }
 
+TEST_F(KeepModels, ALargerRequestTakesThePlaceOfAnotherModel) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the limit is one of the whole process, and the sanitizer keeps freed memory: the first model still counts";
+#endif
+  const ModelFiles a = copy("a"), b = copy("b");
+  spec_.max_ram = 64;
+  spec_.vae_tile = "off";  // a large image could be decoded in tiles instead
+  const auto use_size = [&](ModelKeeper& keeper, const ModelFiles& files, int64_t side) -> PictureMaker& {
+    spec_.width = spec_.height = side;
+    return use(keeper, files);
+  };
+  const auto smallest = [&](int64_t side) {
+    spec_.width = spec_.height = side;
+    const ResolvedRequest request = resolve(spec_, a);
+    return forecast_memory(Engine(engine_options(spec_, context_)), a, request.request).placement.smallest;
+  };
+  int64_t held = 0, small = 0, large = 0;
+  {
+    ModelKeeper keeper(context_, 2);  // with both, because the process keeps what it has used once
+    held = use_size(keeper, a, 64).held_bytes();
+    use_size(keeper, b, 64);
+    small = smallest(64), large = smallest(1024);
+  }
+  ASSERT_GT(large, small + held);
+  // Beside the other model there is room for small images, and alone for large ones.
+  spec_.max_ram = static_cast<double>(large + held / 2) / (1 << 30);
+  ModelKeeper keeper(context_, 4);
+  use_size(keeper, a, 64), use_size(keeper, b, 64);
+  ASSERT_EQ(names(keeper), (Names{"a", "b"}));
+  PictureMaker& maker = use_size(keeper, b, 1024);
+  EXPECT_EQ(names(keeper), Names{"b"});
+  EXPECT_EQ(keeper.evicted(), 1);
+  EXPECT_TRUE(maker.is_loaded());
+  EXPECT_GE(maker.session().model->placement.peak, small);
+  EXPECT_TRUE(maker.session().model->placement.fits);
+  use_size(keeper, b, 64);
+  EXPECT_EQ(keeper.maker(), &maker) << "it stays for smaller ones";
+}
+
 TEST_F(KeepModels, LaterRequestsKeepToAMemoryLimitToo) {
   spec_.max_ram = 64;
   ModelKeeper keeper(context_);
@@ -127,6 +168,34 @@ TEST_F(KeepModels, LaterRequestsKeepToAMemoryLimitToo) {
   EXPECT_GT(second->placement.peak, first->placement.peak);
   sized(128);
   EXPECT_EQ(loaded(), second) << "there is more room than needed";
+}
+
+// Those of a job that was cancelled are not encoded in the job after it.
+TEST_F(KeepModels, OnlyThePromptsOfTheNextJobAreEncodedAhead) {
+  spec_.quant = "int8";  // so the text encoder is worth using for several prompts at a time
+  ModelKeeper keeper(context_);
+  const auto ask = [&](const std::vector<std::string>& prompts) {
+    std::vector<ResolvedRequest> requests;
+    for (const std::string& prompt : prompts) {
+      spec_.prompt = prompt;
+      requests.push_back(resolve(spec_, model_));
+    }
+    return requests;
+  };
+  const auto cancelled = ask({"a circle", "a square"}), next = ask({"a star", "a cross"});
+  Session& session = keeper.maker_for(spec_, model_, cancelled).session();
+  for (const char* prompt : {"a circle", "a square"})
+    EXPECT_EQ(std::count(session.prompts_ahead.begin(), session.prompts_ahead.end(), prompt), 1) << prompt;
+
+  PictureMaker& maker = keeper.maker_for(spec_, model_, next);
+  ASSERT_EQ(&maker.session(), &session) << "the model stays";
+  int made = 0;
+  maker.make(next[0], [&](const Picture&, const GenerationRecord&) { ++made; });
+  EXPECT_EQ(made, 1);
+  EXPECT_TRUE(session.prompt_cache.contains("a star"));
+  EXPECT_TRUE(session.prompt_cache.contains("a cross")) << "of the same job, so it was encoded together with the first";
+  EXPECT_FALSE(session.prompt_cache.contains("a circle"));
+  EXPECT_FALSE(session.prompt_cache.contains("a square"));
 }
 
 TEST_F(KeepModels, AModelWithoutRoomTakesThePlaceOfOthers) {

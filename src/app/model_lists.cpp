@@ -8,6 +8,7 @@
 #include "app/registry_access.h"
 #include "base/path_exists.h"
 #include "hub/registry/check_record.h"
+#include "hub/registry/part_files.h"
 #include "hub/registry/scan.h"
 
 namespace flux2 {
@@ -36,12 +37,16 @@ std::optional<Error> lack_of(const ModelRecord& r, const AppContext& context, co
   }
 }
 
-// Files that an interrupted installation left: .NAME.partial with its note.
+// Files that interrupted installations left: unfinished copies and downloads, and downloads that were not put into place.
 std::vector<fs::path> partial_files(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code failure;
-  for (fs::recursive_directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
-    if (entry->path().filename().string().ends_with(".partial")) found.push_back(entry->path());
+  for (fs::recursive_directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    const fs::path& file = entry->path();
+    const fs::path inner = file.lexically_relative(folder);
+    const bool is_incoming = !inner.empty() && *inner.begin() == kIncomingFolder && is_model_file(file);
+    if (is_partial_file(file) || is_incoming) found.push_back(file);
+  }
   std::sort(found.begin(), found.end());
   return found;
 }

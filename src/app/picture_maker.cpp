@@ -144,17 +144,27 @@ void PictureMaker::measure(std::span<const ResolvedRequest> requests) {
                                                    [](const ResolvedRequest& r) { return r.request.given_latents.defined(); });
   if (decodes_only_) return;
   if (!engine_->device().is_host() || engine_->options().memory_limit > 0) working_ = needed_by(requests);
-  // If reloading the encoder means copying or quantising its weights again.
-  prompts_.clear();
-  if (!engine_->device().is_host() || engine_->encoder_quant() != Quant::None)
-    for (const ResolvedRequest& resolved : requests) {
-      for (std::string& prompt : prompts_of(resolved.request)) prompts_.push_back(std::move(prompt));
-      if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
-    }
+  note_prompts(requests);
   const Recognition recognition = recognise(files_.transformer);
   storage_ = engine_->quant() == Quant::None ? required_part(recognition, ComponentKind::Transformer).storage
                                              : std::string(name_of(engine_->quant()));
   model_sha256_ = remembered_hash(files_.transformer, hashes_);
+}
+
+// Encoding them together pays if reloading the encoder means copying or quantising its weights again.
+void PictureMaker::note_prompts(std::span<const ResolvedRequest> requests) {
+  prompts_.clear();
+  if (engine_->device().is_host() && engine_->encoder_quant() == Quant::None) return;
+  for (const ResolvedRequest& resolved : requests) {
+    for (std::string& prompt : prompts_of(resolved.request)) prompts_.push_back(std::move(prompt));
+    if (resolved.request.cfg) prompts_.push_back(resolved.request.negative);
+  }
+}
+
+void PictureMaker::expect(std::span<const ResolvedRequest> requests) {
+  if (decodes_only_) return;
+  note_prompts(requests);
+  session_->prompts_ahead = prompts_;
 }
 
 // Of requests that are not known yet: what an image of the usual size needs.
@@ -174,7 +184,7 @@ void PictureMaker::make_room_for(std::span<const ResolvedRequest> requests, cons
   if (!engine_->device().is_host() || engine_->options().memory_limit == 0 || decodes_only_) return;
   const WorkingBytes needed = WorkingBytes::largest(working_, needed_by(requests));
   if (needed.whole <= working_.whole && needed.tiled <= working_.tiled) return;
-  measure(requests);  // also what these requests encode together
+  measure(requests);
   working_ = needed;
   load_model(progress);
 }

@@ -49,6 +49,10 @@ class PictureMaker {
   // anything.
   void set_memory_relief(std::function<bool()> relief) { memory_relief_ = std::move(relief); }
 
+  // The requests that come next in place of those before, some of which may never run because their job was cancelled: only the
+  // prompts of these are encoded together. load() and change_files() do the same.
+  void expect(std::span<const ResolvedRequest> requests);
+
   // Uses other files with the same engine. Networks whose files did not change stay in memory.
   void change_files(ModelFiles files, std::span<const ResolvedRequest> requests, const Progress& progress = {});
 
@@ -93,6 +97,7 @@ class PictureMaker {
 
   void open(const EngineOptions& options);
   void measure(std::span<const ResolvedRequest> requests);
+  void note_prompts(std::span<const ResolvedRequest> requests);
   WorkingBytes needed_by(std::span<const ResolvedRequest> requests) const;
   void load_model(const Progress& progress, const std::shared_ptr<const LoadedModel>& kept = nullptr);
   bool step_down(const Error& error, const Progress& progress);
@@ -109,7 +114,7 @@ class PictureMaker {
   RequestSpec spec_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ModelSession> session_;  // after the engine, so that it is destroyed first
-  std::vector<std::string> prompts_;       // of all requests, where they are worth encoding together
+  std::vector<std::string> prompts_;       // of the requests to come, where they are worth encoding together
   WorkingBytes working_ = LoadParts{}.working;
   std::string storage_, model_sha256_;  // of the transformer, as records name them
   std::filesystem::path hashes_;        // where hashes of files are remembered

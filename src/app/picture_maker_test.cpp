@@ -199,6 +199,7 @@ TEST_F(MakePictures, AModelLoadedToDecodeLatentsDoesNotServeOtherRequests) {
 
 TEST_F(MakePictures, StepsThatCanBeForetoldAreLeftOut) {
   spec_.steps = 30;
+  spec_.cfg = 2.5;  // at a higher guidance the velocity of pico changes more from step to step
   spec_.batch = 2;
   const ModelFiles model = choose_model(spec_, context_);
   PictureMaker maker(context_, model, spec_);

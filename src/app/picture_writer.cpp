@@ -81,9 +81,13 @@ PictureWriter::PictureWriter(const RequestSpec& spec, ToStandardOutput to_standa
     : spec_(spec), to_standard_output_(std::move(to_standard_output)) {
   metadata_ = chosen_metadata(spec);
   options_.quality = static_cast<int>(spec.quality.value_or(95));
-  rounding_ = spec.rounding == "trunc" ? Rounding::Trunc : Rounding::Nearest;
+  round_as(spec);
   writes_image_ = spec.output_type != "latent";
   writes_latents_ = spec.output_type.value_or("images") != "images";
+}
+
+void PictureWriter::round_as(const RequestSpec& spec) {
+  rounding_ = spec.rounding == "trunc" ? Rounding::Trunc : Rounding::Nearest;
 }
 
 // "fox.png" → "fox.safetensors"; folders and patterns with {ext} stay unchanged.

@@ -39,6 +39,8 @@ class PictureWriter {
 
   explicit PictureWriter(const RequestSpec& spec, ToStandardOutput to_standard_output = {});
 
+  // From now on, samples are rounded to 8 bits as this request asks.
+  void round_as(const RequestSpec& spec);
   // How many images will go to one target; more than one are numbered.
   void expect(const std::string& target, int pictures);
   // For a target that names one file: an existing file of that name is kept, and the image gets another name.

@@ -17,6 +17,7 @@
 #include "base/file_hash.h"
 #include "base/foreign_text.h"
 #include "base/path_exists.h"
+#include "base/text.h"
 #include "hub/adapter_tools.h"
 #include "hub/recognise.h"
 #include "pipeline/regions.h"
@@ -26,24 +27,6 @@
 namespace flux2 {
 
 namespace {
-
-// A record knows adapters by the names of their files. They are looked for beside the image, by name and content, and then by
-// name where adapters are installed. Anybody may have written the record, so it cannot name other files.
-std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image, const AppContext& context) {
-  std::vector<std::string> adapters;
-  for (const AdapterRecord& adapter : record.adapters) {
-    if (adapter.name.empty())
-      throw Error(ErrorCode::NotFound, image + " was made with an adapter, but does not say which",
-                  Hint("name it with {0}", {set_option("lora")}));
-    const auto beside = std::filesystem::path(image).parent_path() / (adapter.name + ".safetensors");
-    const bool is_beside =
-        is_plain_name(adapter.name) && !adapter.sha256.empty() && is_file(beside) && sha256_of_file(beside) == adapter.sha256;
-    const std::filesystem::path path =
-        is_beside ? std::filesystem::absolute(beside) : adapter_by_name(adapter.name, image, context).path;
-    adapters.push_back(text_of({path, adapter.weight, adapter.layers}));
-  }
-  return adapters;
-}
 
 std::optional<Wildcards> wildcards_of(const RequestSpec& spec, const AppContext& context) {
   const std::string folder = spec.wildcards.value_or("");
@@ -128,7 +111,35 @@ SettingLayer as_defaults(SettingLayer layer) {
 
 }  // namespace
 
+std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image, const AppContext& context) {
+  std::vector<std::string> adapters;
+  for (const AdapterRecord& adapter : record.adapters) {
+    if (adapter.name.empty())
+      throw Error(ErrorCode::NotFound, image + " was made with an adapter, but does not say which",
+                  Hint("name it with {0}", {set_option("lora")}));
+    const auto beside = std::filesystem::path(image).parent_path() / (adapter.name + ".safetensors");
+    const bool is_beside =
+        is_plain_name(adapter.name) && !adapter.sha256.empty() && is_file(beside) && sha256_of_file(beside) == adapter.sha256;
+    try {
+      const std::filesystem::path path =
+          is_beside ? std::filesystem::absolute(beside) : adapter_by_name(adapter.name, image, context).path;
+      adapters.push_back(text_of({path, adapter.weight, adapter.layers}));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::NotFound) throw;
+      throw Error(e.code(),
+                  fmt::format("{} was made with the adapter {}:{}, which is neither beside it nor installed", image,
+                              printable(adapter.name), adapter.weight),
+                  Hint("name its file with {0}", {set_option("lora", "FILE:STRENGTH")}));
+    }
+  }
+  return adapters;
+}
+
 Task take_settings_of_image(Settings& settings, Task task, const AppContext& context) {
+  const Setting *from = settings.find("from"), *remix = settings.find("remix");
+  if (from && remix)
+    throw Error(ErrorCode::InvalidArgument, fmt::format("{} and {} both name an image to reuse", from->origin, remix->origin),
+                "leave one of them out");
   for (const char* option : {"from", "remix"}) {
     const Setting* file = settings.find(option);
     if (!file) continue;
@@ -152,7 +163,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
       spec.lora = adapters_of_image(record, path, context);
     spec.model.reset(), spec.base.reset();
     if (record.is_ours() && !settings.is_asked("model") && !settings.is_asked("dit")) {
-      const RecordedModel model = find_recorded_model(record, path, context);
+      const RecordedModel model = find_recorded_model(record, path, context, spec_of(settings));
       model.set(spec);
       if (!model.problem.empty())
         context.log.warn("{}; {}", model.problem,
@@ -161,6 +172,7 @@ Task take_settings_of_image(Settings& settings, Task task, const AppContext& con
     if (inpaints) task = Task::Inpaint;
     const bool is_complete = record.is_ours() && found->source == "flux2";  // other forms leave out most settings
     SettingLayer layer = as_defaults(is_complete ? layer_of_record(spec, path) : layer_of(spec, path));
+    hide_configured_transformer(layer, settings);
     if (inpaints)  // which works at a size only if it is asked for
       for (const char* side : {"width", "height"})
         if (const auto setting = layer.find(side); setting != layer.end()) setting->second.is_default = false;

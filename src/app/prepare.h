@@ -20,6 +20,11 @@ struct PreparedRun {
 // A request with more tokens of image and references than this gets a notice. Eight images of 1024x1024 have this many.
 constexpr int64_t kLongSequence = 32768;
 
+// The adapters of an image as `lora` names them. A record knows them by the names of their files, which are looked for beside the
+// image, by name and content, and then by name where adapters are installed. Anybody may have written the record, so it cannot
+// name other files. Throws NotFound if one is missing.
+std::vector<std::string> adapters_of_image(const GenerationRecord& record, const std::string& image, const AppContext& context);
+
 // Reads the settings of the image that `from` or `remix` names, and inserts them directly below the layer that names it. They
 // include the model of the image, if it is installed, and its input files. Must be called before the prompts are read, because
 // the image may contain a prompt. Returns `task`, or Inpaint if the image was inpainted.

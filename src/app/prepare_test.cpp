@@ -135,6 +135,16 @@ TEST_F(SettingsOfAnImage, OfInpaintingIncludeWhatTheMaskWasMadeFromAndTheSizeToW
   EXPECT_EQ(prepared({"--from", image, "--device", "cpu", "--mask-from-diff", renamed}).requests.at(0).request.width, 128);
 }
 
+TEST_F(SettingsOfAnImage, AreThoseOfOneImage) {
+  const std::string image = image_of(record_of(kPlain));
+  try {
+    prepared({"--from", image, "--remix", image, "--device", "cpu"});
+    FAIL() << "with the seed of the image, or with a new one?";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "--from and --remix both name an image to reuse");
+  }
+}
+
 TEST_F(SettingsOfAnImage, SayThatTheModelWasUsedAsABaseModel) {
   const GenerationRecord record = record_of(with(kPlain, {"--base"}));
   EXPECT_EQ(to_json(record)["model"]["base"], true);

@@ -19,13 +19,18 @@ namespace fs = std::filesystem;
 
 class Search {
  public:
-  Search(const GenerationRecord& record, const std::string& image, const AppContext& context)
+  Search(const GenerationRecord& record, const std::string& image, const AppContext& context, const RequestSpec& configured)
       : record_(record), image_(image), context_(context), registry_(look_into_registry(context)) {
     context_.log = {};  // what is looked at and not used is nobody's concern
+    configured_.model = configured.model, configured_.dit = configured.dit;
+    if (configured.names_only.contains("model")) configured_.names_only.insert("model");
   }
 
   RecordedModel run() {
+    const auto configured = configured_model();
+    if (configured && has_recorded_hash(configured->transformer)) return {};
     if (const auto registered = registered_file()) return {*registered, ""};
+    if (configured && is_named_alike(*configured)) return {};
     const std::string& id = record_.model;
     const auto named = located(id);
     if (named && (id.empty() ? has_recorded_hash(*named) : !has_other_hash(*named))) return {id, ""};
@@ -63,16 +68,30 @@ class Search {
     return std::nullopt;
   }
 
+  bool is_named_alike(const ModelFiles& files) const {
+    const bool is_named_file = record_.model_file.empty() || files.transformer.filename() == record_.model_file;
+    return files.id == record_.model && is_named_file && !has_other_hash(files.transformer);
+  }
+
+  std::optional<ModelFiles> chosen_by(RequestSpec spec) const {
+    spec.embeddings = "";  // a text encoder that is missing is another matter
+    try {
+      return choose_model(spec, context_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  std::optional<ModelFiles> configured_model() const {
+    return configured_.model || configured_.dit ? chosen_by(configured_) : std::nullopt;
+  }
+
   // The transformer of the model with that name; of the default model when it is empty.
   std::optional<fs::path> located(const std::string& name) const {
     RequestSpec spec;
     if (!name.empty()) spec.model = name, spec.names_only.insert("model");
-    spec.embeddings = "";  // a text encoder that is missing is another matter
-    try {
-      return choose_model(spec, context_).transformer;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+    const auto found = chosen_by(std::move(spec));
+    return found ? std::optional(found->transformer) : std::nullopt;
   }
 
   std::optional<std::string> file_by_name() const {
@@ -88,6 +107,7 @@ class Search {
   const std::string& image_;
   AppContext context_;
   std::optional<Registry> registry_;
+  RequestSpec configured_;
 };
 
 }  // namespace
@@ -99,8 +119,9 @@ void RecordedModel::set(RequestSpec& spec) const {
   if (!is_file) spec.names_only.insert("model");
 }
 
-RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context) {
-  RecordedModel found = Search(record, image, context).run();
+RecordedModel find_recorded_model(const GenerationRecord& record, const std::string& image, const AppContext& context,
+                                  const RequestSpec& configured) {
+  RecordedModel found = Search(record, image, context, configured).run();
   found.is_base = record.request.base.value_or(false);
   return found;
 }

@@ -53,7 +53,8 @@ Limits limits_of(const GetEnv& environment, const ConfigFile& user, Limits defau
   Limits limits = defaults;
   for (const LimitField& field : limit_fields()) {
     const std::string key = std::string("limits.") + field.name, variable = environment_name_of(field);
-    if (const std::string* text = user.find(key)) set_limit(limits, field, *text, key + " in " + user.path.filename().string());
+    const std::string origin = user.path.empty() ? key : key + " in " + user.path.filename().string();
+    if (const std::string* text = user.find(key)) set_limit(limits, field, *text, origin);
     if (const char* text = environment(variable.c_str()); text && *text) set_limit(limits, field, text, variable);
   }
   return limits;

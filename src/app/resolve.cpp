@@ -152,6 +152,7 @@ RequestSpec used_settings(const RequestSpec& spec, const Request& request) {
   used.schedule = spec.schedule.value_or("model");
   used.noise = request.noise.name();
   used.profile = spec.profile.value_or("fast");
+  used.rounding = spec.rounding.value_or("nearest");
   used.quant = spec.quant.value_or("none");
   used.quant_text_encoder = spec.quant_text_encoder;
   used.vae_dtype = spec.vae_dtype;
@@ -213,7 +214,8 @@ ResolvedRequest resolve_generate(const RequestSpec& spec, const ModelFiles& mode
   check(is_utf8(request.negative), "{}: the negative prompt is not valid UTF-8", spec.origin("negative"));
   const std::vector<GivenPicture> references = images.references(spec);
   for (const GivenPicture& reference : references) request.references.push_back(reference.prepared);
-  request.reuse_reference_keys = !references.empty() && reuses_reference_keys(spec, model, log);
+  const bool any_references = !references.empty() || has_region_references(spec);
+  request.reuse_reference_keys = any_references && reuses_reference_keys(spec, model, log);
   const PictureSize size = choose_size(spec, defaults, references, log);
   request.width = size.width, request.height = size.height;
   request.steps = static_cast<int>(spec.steps.value_or(defaults.steps));
@@ -278,6 +280,7 @@ ResolvedRequest resolve_latents(const RequestSpec& spec, const std::string& path
   request.watermark = chosen_watermark(spec, request.width, request.height, log);
   RequestSpec& used = resolved.record.request;
   used.watermark = request.watermark.empty() ? RequestSpec::Text() : spec.watermark;
+  used.rounding = spec.rounding.value_or("nearest");
   // A record with hires has the size of the first pass, and the latents are those of the last.
   const bool has_size = used.hires && used.width && used.height;
   if (!has_size) used.width = request.width, used.height = request.height;

@@ -110,7 +110,7 @@ bool selects_area(const RequestSpec& spec) {
 Masked read_masked(const RequestSpec& spec, const GivenPicture& given, InputImages& images, const Log& log) {
   const bool transparent = !selects_area(spec) && has_transparency(*given.image);
   if (!selects_area(spec) && !spec.extend && !transparent)
-    throw Error(ErrorCode::InvalidArgument, "it is not clear which part of the image to regenerate",
+    throw Error(ErrorCode::InvalidArgument, "it is not clear which part of the image is meant",
                 Hint("use {0}, {1}, {2}, {3}, or an image with transparent areas",
                      {set_option("mask", "FILE"), set_option("mask_box", "x,y,w,h"), set_option("mask_wand", "x,y"),
                       set_option("extend", "l,t,r,b")}));
@@ -204,6 +204,9 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   check(spec.mask != "-" || std::none_of(spec.input->begin(), spec.input->end(), is_on_standard_input),
         "standard input holds one image, which cannot be the image and its mask");
   refuse_extra_passes(spec);
+  check(spec.match.value_or("off") == "off" || !spec.is_asked("match"),
+        "{} {}: an inpainted image has the size of the image that is changed, not that of a reference", spec.origin("match"),
+        spec.match.value_or(""));
   const GivenPicture given = images.picture(spec.input->front());
   Masked masked = read_masked(spec, given, images, log);
   const WatermarkBits watermark = watermark_of_whole(spec, *masked.canvas, log);
@@ -220,9 +223,11 @@ ResolvedRequest resolve_inpaint(const RequestSpec& spec, const ModelFiles& model
   GenerationRecord& record = resolved.record;
   const double strength = spec.strength.value_or(1.0);
   request.canvas = inpaint->canvas(strength);
-  if (spec.context.value_or("refs") == "refs") {
-    // resolve_generate() knows the other references only.
-    if (request.references.empty()) request.reuse_reference_keys = reuses_reference_keys(spec, model, log);
+  const bool is_reference = spec.context.value_or("refs") == "refs";
+  // resolve_generate() knows the other references of the whole image only.
+  if (request.references.empty() && (is_reference || has_region_references(spec)))
+    request.reuse_reference_keys = reuses_reference_keys(spec, model, log);
+  if (is_reference) {
     request.references.insert(request.references.begin(), request.canvas->picture);
     record.request.ref_kv = request.reuse_reference_keys ? "on" : "off";
   }

@@ -222,13 +222,16 @@ TEST_F(InpaintOptionsOf, MarkTheKeptPartOnlyIfThatIsAllowed) {
 
 TEST_F(InpaintOptionsOf, AreRejectedWithOneSentence) {
   EXPECT_THAT(refusal({}), HasSubstr("inpainting needs an image"));
-  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("it is not clear which part of the image to regenerate | use mask=FILE"));
+  EXPECT_THAT(refusal({"-i", canvas_}), HasSubstr("it is not clear which part of the image is meant | use mask=FILE"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("s.png", Image(64, 64, 1))}),
               HasSubstr("the mask s.png is 64x64, the image canvas.png is 640x480: they need the same aspect ratio"));
   EXPECT_THAT(refusal({"-i", "-", "--mask", "-"}), HasSubstr("standard input holds one image"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", "-"}), HasSubstr("cannot be read from standard input here"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask", file("e.png", Image(640, 480, 1))}), HasSubstr("the mask is empty"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-box", "900,0,10,10"}), HasSubstr("--mask-box: the box 900,0,10,10 is outside"));
+  EXPECT_THAT(refusal({"-i", canvas_, "-i", canvas_, "--mask-box", "100,100,80,80", "--match", "2"}),
+              HasSubstr("--match 2: an inpainted image has the size of the image that is changed"));
+  EXPECT_EQ(refusal({"-i", canvas_, "--mask-box", "100,100,80,80", "--match", "off"}), "");
   EXPECT_THAT(refusal({"-i", canvas_, "--extend", "1,2"}), HasSubstr("--extend: \"1,2\" is not left,top,right,bottom"));
   EXPECT_THAT(refusal({"-i", canvas_, "--mask-text", "the door", "--mask-service", "off"}),
               HasSubstr("--mask-text needs a mask service, and --mask-service is off"));

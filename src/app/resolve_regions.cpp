@@ -27,7 +27,7 @@ void refuse_combinations(const RequestSpec& spec, const Request& request) {
   if (request.given_text.defined())
     refuse("the text states come from a file, so prompts of regions cannot be used",
            Hint("leave out {0}", {unset_option("embeddings")}));
-  if (request.reuse_reference_keys && spec.region_reference)
+  if (request.reuse_reference_keys && has_region_references(spec))
     refuse("this model processes references once and reuses them in every step, so a region cannot have references of its own",
            Hint("give them to the whole image with {0}, or use {1}", {set_option("input"), set_option("ref_kv", "off")}));
 }
@@ -58,6 +58,7 @@ void read_references(const RequestSpec& spec, InputImages& images, ResolvedReque
   if (files.empty()) return;
   const std::vector<GivenPicture> given = images.references(all);
   note_reference_rules(spec, resolved.record.request);
+  resolved.record.request.ref_kv = "off";  // with "on", refuse_combinations() has thrown
   const size_t first = given.size() - files.size();
   for (size_t i = 0; i < files.size(); ++i) {
     const GivenPicture& reference = given[first + i];
@@ -67,6 +68,8 @@ void read_references(const RequestSpec& spec, InputImages& images, ResolvedReque
 }
 
 }  // namespace
+
+bool has_region_references(const RequestSpec& spec) { return spec.region && !list_of(spec.region_reference).empty(); }
 
 void remove_regions(RequestSpec& spec) { spec.region.reset(), spec.region_mask.reset(), spec.region_reference.reset(); }
 

@@ -13,6 +13,9 @@ namespace flux2 {
 void resolve_regions(const RequestSpec& spec, PictureSize size, InputImages& images, const Log& log, ResolvedRequest& resolved,
                      const std::function<Image(const Image& mask)>& part = {});
 
+// Whether some region has references of its own.
+bool has_region_references(const RequestSpec& spec);
+
 // The settings of regions without the regions: for requests that do without them.
 void remove_regions(RequestSpec& spec);
 

@@ -30,7 +30,9 @@ class RegionsOf : public testing::Test {
     RequestSpec spec = spec_of_words(std::move(words));
     spec.prompt = "a field";
     if (task == Task::Generate) spec.width = 128, spec.height = 64;
-    return resolve(spec, ModelFiles{}, task);
+    return resolve(spec, model_, task, Log([this](LogLevel level, const std::string& text) {
+                     if (level == LogLevel::Warning) warnings_.push_back(text);
+                   }));
   }
   std::string refusal(std::vector<std::string> words, Task task = Task::Generate) const {
     try {
@@ -48,6 +50,8 @@ class RegionsOf : public testing::Test {
     return mask;
   }
 
+  ModelFiles model_;
+  mutable std::vector<std::string> warnings_;
   fs::path folder_ = fs::path(testing::TempDir()) / ("regions-" + std::to_string(::getpid()));
 };
 
@@ -84,6 +88,34 @@ TEST_F(RegionsOf, ReferencesOfRegions) {
   ASSERT_EQ(resolved.record.region_references.size(), 1u);
   EXPECT_EQ(resolved.record.region_references[0].region, 2);
   EXPECT_EQ(resolved.record.region_references[0].picture.name, "b.png");
+}
+
+TEST_F(RegionsOf, TheirReferencesAloneFollowRefKv) {
+  const std::string reference = file("r.png", Image(64, 64, 3)), canvas = file("canvas.png", Image(640, 480, 3));
+  const std::vector<std::string> generate = {"--region", "a@0,0,64,64", "--region-reference", "1:" + reference};
+  const std::vector<std::string> inpaint = {"-i",   canvas,     "--mask-box",    "100,100,80,80",      "--context",
+                                            "none", "--region", "a@0,0,140,480", "--region-reference", "1:" + reference};
+  const auto with = [](std::vector<std::string> words, const std::string& how) {
+    words.insert(words.end(), {"--ref-kv", how});
+    return words;
+  };
+  const auto about_keys = testing::Contains(HasSubstr("trained to reuse the keys of references"));
+  for (const auto& [asked, task] : {std::pair(generate, Task::Generate), std::pair(inpaint, Task::Inpaint)}) {
+    model_ = {};
+    warnings_.clear();
+    EXPECT_EQ(ask(asked, task).record.request.ref_kv, "off");
+    EXPECT_THAT(warnings_, testing::Not(about_keys));
+    EXPECT_THAT(refusal(with(asked, "on"), task), HasSubstr("ref_kv=off"));
+
+    model_.kv = true;
+    warnings_.clear();
+    EXPECT_THAT(refusal(asked, task), HasSubstr("ref_kv=off"));
+    const ResolvedRequest resolved = ask(with(asked, "off"), task);
+    EXPECT_FALSE(resolved.request.reuse_reference_keys);
+    EXPECT_EQ(resolved.record.request.ref_kv, "off");
+    EXPECT_THAT(warnings_, about_keys);
+  }
+  EXPECT_EQ(refusal({"--region", "a@0,0,64,64"}), "") << "a region without references";
 }
 
 TEST_F(RegionsOf, RecordComesBack) {

@@ -138,10 +138,16 @@ SettingLayer layer_of_record(const RequestSpec& recorded, const std::string& ori
   SettingLayer layer = layer_of(recorded, origin);
   for (const Field& f : request_fields()) {
     const bool chooses_size = f.name == "preset" || f.name == "match";  // the record has the size itself
-    const bool is_recorded = !f.record_key.empty() && f.section != "safety";
+    // Records of earlier versions have no rounding, so a configured one stays in use for their images.
+    const bool is_recorded = !f.record_key.empty() && f.section != "safety" && f.name != "rounding";
     if (chooses_size || is_recorded) layer.try_emplace(option_name(f), Setting{.values = {}, .origin = origin});
   }
   return layer;
+}
+
+void hide_configured_transformer(SettingLayer& layer, const Settings& below) {
+  const bool names_model = layer.contains("model") || layer.contains("dir");
+  if (names_model && !below.is_asked("dit")) layer.try_emplace("dit", Setting{.values = {}, .origin = "model"});
 }
 
 SettingLayer layer_of_environment(const std::vector<const Field*>& fields, const GetEnv& environment) {

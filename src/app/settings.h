@@ -65,6 +65,10 @@ SettingLayer layer_of(const RequestSpec& spec, const std::string& origin);
 // image.
 SettingLayer layer_of_record(const RequestSpec& recorded, const std::string& origin);
 
+// If the layer names a model, hides a transformer file (`dit`) that configuration names, which would be used in its place. One
+// that the request below the layer asks for stays in use.
+void hide_configured_transformer(SettingLayer& layer, const Settings& below = {});
+
 // The values of these fields in the environment and in a configuration file. Invalid values and fields that are not available yet
 // are InvalidArgument. From a project file only what it may set is used.
 SettingLayer layer_of_environment(const std::vector<const Field*>& fields, const GetEnv& environment);

@@ -66,6 +66,32 @@ TEST(Settings, ARecordHidesWhatItCouldHaveSaid) {
   EXPECT_EQ(s.text("format"), "jpg") << "a record does not say how its file is written";
 }
 
+TEST(Settings, ARecordWithoutARoundingLeavesTheConfiguredOne) {
+  RequestSpec recorded;
+  const auto rounding = [&] {
+    Settings s = layered({"--from", "x.png"}, {}, {}, {{"generate.rounding", {"trunc"}}});
+    s.add_below("from", layer_of_record(recorded, "x.png"));
+    return s.text("rounding");
+  };
+  EXPECT_EQ(rounding(), "trunc");
+  recorded.rounding = "nearest";
+  EXPECT_EQ(rounding(), "nearest");
+}
+
+TEST(Settings, AModelThatIsNamedHidesAConfiguredTransformer) {
+  const Settings configured = layered({}, {{"FLUX2_DIT", "x.safetensors"}}, {}, {{"generate.dit", {"y.safetensors"}}});
+  const auto transformer = [](const Settings& below, SettingLayer layer) {
+    hide_configured_transformer(layer, below);
+    return below.with(layer).text("dit");
+  };
+  EXPECT_EQ(transformer(configured, layer_of_words({"--model", "pico"})), "");
+  EXPECT_EQ(transformer(configured, {{"dir", {{"pico"}, "--dir"}}}), "");
+  EXPECT_EQ(transformer(configured, layer_of_words({"--model", "pico", "--dit", "z.safetensors"})), "z.safetensors");
+  EXPECT_EQ(transformer(configured, layer_of_words({"-s", "4"})), "x.safetensors");
+  EXPECT_EQ(transformer(layered({"--dit", "a.safetensors"}, {}, {}, {}), layer_of_words({"--model", "pico"})), "a.safetensors")
+      << "it was asked for";
+}
+
 std::string failure(const std::function<void()>& f) {
   try {
     f();

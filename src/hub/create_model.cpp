@@ -156,7 +156,7 @@ SynthOptions model_from_description(const Json& description) {
   options.text_encoder = text;
   options.transformer = transformer;
 
-  ModelDefaults defaults{.steps = 20, .guidance = 2.5, .width = 128, .height = 128, .text_length = 64};
+  ModelDefaults defaults{.steps = 20, .guidance = 4, .width = 128, .height = 128, .text_length = 64};
   Table d(description, "defaults");
   d.number("steps", defaults.steps, 1, 1000);
   d.number("guidance", defaults.guidance, 1.0, 100.0);

@@ -311,7 +311,7 @@ TEST_F(Locate, TheBundledPico) {
   const ModelFiles files = locate();
   EXPECT_EQ(files.id, "pico");
   EXPECT_EQ(files.defaults.steps, 20);
-  EXPECT_EQ(files.defaults.guidance, 2.5);
+  EXPECT_EQ(files.defaults.guidance, 4);
   EXPECT_EQ(files.defaults.width, 128);
   EXPECT_EQ(files.defaults.guidance_kind, ModelDefaults::TrueCfg);
 }

@@ -20,17 +20,17 @@ struct ModelFiles {
   bool distilled = true;
   bool kv = false;                   // trained to reuse the keys and values of references
   bool bundled = false;              // the small model that comes with the program
-  std::vector<std::string> reasons;  // how variant and parts were decided, for -v and inspect
+  std::vector<std::string> reasons;  // why this variant and these parts were chosen, for -v and inspect
 };
 
 // The user's choice of a model. Empty fields are searched for.
 struct ModelQuery {
   std::string model;        // name or key of a registered model, variant id, file or folder
-  bool names_only = false;  // `model` comes from a file of somebody else: it is looked up as a name, never as a path
+  bool names_only = false;  // `model` comes from an untrusted file: it is looked up as a name, never as a path
   std::filesystem::path transformer, vae, text_encoder, tokenizer;
-  std::optional<bool> base;                             // what the user says: base (true) or distilled
-  std::vector<std::filesystem::path> folders;           // where installed models are looked for, best first
-  RegisteredParts registered;                           // what the registry knows; parts may be named by it too
+  std::optional<bool> base;                             // set by the user: base (true) or distilled
+  std::vector<std::filesystem::path> folders;           // searched for installed models, in this order
+  RegisteredParts registered;                           // registered parts, which the user may also name
   std::filesystem::path bundled;                        // folder of the bundled model, empty when there is none
   std::function<const char*(const char*)> environment;  // getenv, or a test's own
   bool need_text_encoder = true;                        // false when text states are given

@@ -12,7 +12,7 @@
 namespace flux2 {
 
 // The image encoders that can be synthesised: "clip-vit-large-patch14", and "clip-tiny", which encodes an image in a few
-// milliseconds. Nothing for other names.
+// milliseconds. Empty for other names.
 std::optional<ClipConfig> synthetic_clip(std::string_view name);
 
 struct RandomClipOptions {

@@ -18,7 +18,7 @@
 
 namespace flux2::testing_models {
 
-// An empty folder of the running test.
+// An empty folder for the running test.
 inline std::filesystem::path scratch_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const auto folder =
@@ -37,7 +37,7 @@ struct Stripped {
   std::string name;
   Shape shape;
   std::string dtype = "BF16";
-  std::string data = {};  // what a tiny tensor holds; others are zeros
+  std::string data = {};  // the values of a small tensor; empty: zeros
 };
 
 // A safetensors file with a true header whose data is a hole in the file: a large model that takes no space.
@@ -65,11 +65,11 @@ inline std::filesystem::path write_stripped(const std::filesystem::path& path, c
   return path;
 }
 
-// The same as a GGUF file; dtypes are names of ours.
+// The same as a GGUF file; dtypes have flux2's names.
 std::filesystem::path write_stripped_gguf(const std::filesystem::path& path, const std::vector<Stripped>& tensors,
                                           const std::vector<GgufPair>& pairs = {});
 
-// The tensors of a FLUX.2 transformer in original names.
+// The tensors of a FLUX.2 transformer, with their original names.
 std::vector<Stripped> transformer_tensors(const Flux2Config& config, const std::string& prefix = "");
 std::vector<Stripped> vae_tensors(const VaeConfig& config, const std::string& prefix = "");
 std::vector<Stripped> qwen3_tensors(int64_t width, int64_t layers = 27, const std::string& prefix = "model.");
@@ -81,7 +81,7 @@ inline std::filesystem::path tiny_model(const std::filesystem::path& folder, Syn
   return folder;
 }
 
-// The sentence of the Error that f throws, its code before and its hint after a bar; empty when it throws none.
+// The Error that f throws, as "code: message | hint"; empty if it throws none.
 inline std::string refusal(const std::function<void()>& f) {
   try {
     f();

@@ -20,7 +20,7 @@ struct HostMatrix {
   const float* row(int64_t i) const { return values.data() + i * columns; }
 };
 
-HostMatrix matrix_of(const StoredTensor& stored);  // axes behind the first are joined
+HostMatrix matrix_of(const StoredTensor& stored);  // all axes after the first are joined into one
 HostMatrix product(const HostMatrix& a, const HostMatrix& b, ThreadPool& threads);
 
 // Row `row` of the weight that a module changes, as f32. Called from several threads.
@@ -30,11 +30,11 @@ using ReadRow = std::function<void(int64_t row, float* out)>;
 // completely in memory.
 class AdapterChange {
  public:
-  // Throws BadFile when the parts do not fit one another.
+  // Throws BadFile if the tensors of the module do not fit together.
   explicit AdapterChange(const AdapterModule& module);
 
   int64_t out() const { return out_; }
-  int64_t in() const { return in_; }  // 0 for OFT, which takes any
+  int64_t in() const { return in_; }  // 0 for OFT, which fits any width
 
   // Whether the change is just up · down, so that it can be computed separately from any weight. The scale is included in `up`.
   bool is_low_rank() const { return kind_ == AdapterKind::Lora && magnitude_.empty(); }
@@ -45,7 +45,7 @@ class AdapterChange {
   // ignore it.
   void look_at(const ReadRow& weight);
 
-  // sums[i] += strength · (W' − W)[begin + i] for rows up to `end`; sums is [end − begin, columns] and W has so many columns.
+  // sums[i] += strength · (W' − W)[begin + i] for rows up to `end`; sums is [end − begin, columns], and W has `columns` columns.
   void add_rows(int64_t begin, int64_t end, const ReadRow& weight, int64_t columns, float strength, float* sums) const;
 
  private:

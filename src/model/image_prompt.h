@@ -11,8 +11,8 @@ namespace flux2 {
 
 // How an image prompt reaches the transformer.
 enum class ImagePromptForm {
-  Tokens,     // as further tokens of the image stream, which all other tokens see
-  Decoupled,  // by an attention of its own in every double block, whose result is added to the target's tokens
+  Tokens,     // as additional tokens of the image stream, to which all other tokens attend
+  Decoupled,  // by a separate attention in every double block, whose result is added to the target's tokens
 };
 
 // Which vector of the image encoder is read.
@@ -34,13 +34,14 @@ struct ImagePromptConfig {
 };
 inline constexpr const char* kImagePromptMetadata = "flux2.image_prompt";
 
-// A tensor that only such files have; null if this is something else. Files for FLUX.1 have others (flux1_image_prompt()).
+// A tensor by which image-prompt adapters are recognised; null if there is none. Adapters for FLUX.1 have other tensors, see
+// flux1_image_prompt().
 const StoredTensor* image_prompt_sign(const WeightSource& weights);
 
 // "an IP-Adapter for FLUX.1" or "FLUX.1 Redux"; empty for other files. FLUX.2 cannot use them.
 std::string flux1_image_prompt(const WeightSource& weights);
 
-// Reads the geometry off the tensors and the metadata. Throws Incompatible or BadFile, naming the tensors that are missing, that
+// Reads the geometry from the tensors and the metadata. Throws Incompatible or BadFile, naming the tensors that are missing, that
 // have the wrong shape, or that do not belong here.
 ImagePromptConfig detect_image_prompt(const WeightSource& weights);
 

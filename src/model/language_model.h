@@ -20,15 +20,15 @@ class KeyCache {
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
 
-  // Puts the keys of this pass behind the earlier ones and returns all of them.
+  // Appends the keys of this pass to the earlier ones and returns all of them.
   TokenKeys extended(size_t layer, const TokenKeys& now) const;
-  void advance(int64_t tokens);  // after all layers have seen them
+  void advance(int64_t tokens);  // call it after extended() was called for all layers
 
-  // The same for one token, at addresses that do not depend on the length, so that it can be captured. The token's keys go to a
-  // row of their own before all others. The result has `rows` rows in all; a mask must hide those that are not in use.
+  // Like extended(), for one token, at addresses that do not depend on length(), so that it can be captured in a graph. The
+  // token's keys are written to a separate row before all others. The result has `rows` rows; a mask must hide the unused ones.
   TokenKeys staged(size_t layer, const TokenKeys& now, int64_t rows) const;
-  void advance_staged();      // moves the keys of all layers from there to their place
-  void clear_unused() const;  // a hidden row counts with weight 0, so it may not hold NaN
+  void advance_staged();      // moves the keys of all layers from the separate row to the end
+  void clear_unused() const;  // zeros: a hidden row is multiplied by 0, so it must not contain NaN
 
  private:
   TokenKeys rows_of(size_t layer, int64_t first, int64_t count) const;  // [1, count, kv_heads, head_dim] each
@@ -39,22 +39,22 @@ class KeyCache {
 
 struct LanguageModelConfig {
   DecoderConfig decoder;
-  bool ties_head = false;  // the embeddings are the output matrix too
+  bool ties_head = false;  // the embeddings also serve as the output matrix
 
   bool operator==(const LanguageModelConfig&) const = default;
 };
 
-// What the weights are. Throws Incompatible, in one sentence, if they cannot write text: a file that was made for reading prompts
-// alone has no final norm, no output matrix or not all layers.
+// Reads the configuration from the weights. Throws Incompatible if they cannot write text: files that were made only for encoding
+// prompts lack the final norm, the output matrix or some layers.
 LanguageModelConfig detect_language_model(const NamedWeights& weights, const DecoderConfig& decoder);
 
 // A whole language model, which continues a text: embeddings, all layers, a norm and the output matrix.
 struct LanguageModel {
   explicit LanguageModel(const LanguageModelConfig& config);
 
-  // The scores F32 [vocab] of the token that follows `ids` (I32 [1, T]), which follow those in the cache.
+  // The scores F32 [vocab] of the next token. `ids` (I32 [1, T]) are the tokens after those in the cache.
   Tensor scores(const Tensor& ids, KeyCache& cache, DType dtype, const BeforeBlock& before_layer = {}) const;
-  // The same for rows x [1, T, hidden], which are embeddings of tokens or what a vision tower made of an image.
+  // The same for rows x [1, T, hidden]: embeddings of tokens, or the output of a vision tower.
   Tensor scores_of_rows(Tensor x, KeyCache& cache, const BeforeBlock& before_layer = {}) const;
 
   // The same for one token, at addresses that do not depend on the length of the cache: `token`, I32 [2], is its id and its
@@ -69,11 +69,11 @@ struct LanguageModel {
   Tensor embed_tokens;  // [vocab, hidden]
   std::vector<DecoderLayer> layers;
   Tensor norm;  // [hidden]
-  Linear head;  // undefined if it is tied, unless somebody made a faster copy
+  Linear head;  // undefined if ties_head, unless a faster copy was made
   std::shared_ptr<BlockSchedule> schedule;
 
  private:
-  Tensor scores_of_last(const Tensor& x) const;  // of the last row of [1, T, hidden], which went through all layers
+  Tensor scores_of_last(const Tensor& x) const;  // of the last row of x [1, T, hidden], the output of the last layer
 };
 
 }  // namespace flux2

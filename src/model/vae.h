@@ -15,13 +15,14 @@ struct Vae {
 
   Tensor encode(const Tensor& picture, const Taps& taps = {},
                 const BeforeBlock& before_block = {}) const;  // the distribution's mean
-  // [B, H/8, W/8, 64]: mean, log variance
+  // [B, H/8, W/8, 64]: mean and log variance.
   Tensor encode_moments(const Tensor& picture, const Taps& taps = {}, const BeforeBlock& before_block = {}) const;
-  // The input of the decoder: tokens as [B, 2·rows, 2·columns, 32], with the normalisation undone, in the dtype of the
-  // activations.
+  // → [B, H, W, 3]. The same as decode_latents(latents_of(…)).
   Tensor decode(const Tensor& tokens, int64_t rows, int64_t columns, const Taps& taps = {}) const {
     return decode_latents(latents_of(tokens, rows, columns), taps);
   }
+  // The input of the decoder: tokens as [B, 2·rows, 2·columns, 32], with the normalisation undone, in the dtype of the
+  // activations.
   Tensor latents_of(const Tensor& tokens, int64_t rows, int64_t columns) const;
   Tensor decode_latents(const Tensor& latents, const Taps& taps = {},
                         const BeforeBlock& before_block = {}) const;  // → [B, H, W, 3]
@@ -49,7 +50,7 @@ struct Vae {
   Tensor running_mean, running_var;  // [128], statistics of the packed latents
 };
 
-// 2×2 pixels of [B, 2h, 2w, c] become channels of [B, h, w, 4c], channel 4·c + 2·dy + dx; and back.
+// [B, 2h, 2w, c] → [B, h, w, 4c]: channel i of pixel (dy, dx) of each 2×2 square becomes channel 4·i + 2·dy + dx. And back.
 Tensor patchify(const Tensor& latents);
 Tensor unpatchify(const Tensor& packed);
 

@@ -22,8 +22,9 @@ struct HttpSettings {
   double connect_timeout_s = 10;
   std::string http_proxy, https_proxy, no_proxy;  // empty: none
   std::string ca_file, ca_folder;                 // empty: those of the system
-  // For URLs that strangers name: asked about the address of every connection, whatever a name resolves to, before it is opened
-  // (is_public_address() of public_address.h). No proxy is used then. Empty: all addresses are allowed.
+  // For URLs from untrusted sources: called with the resolved address of every connection before it is opened; false refuses the
+  // connection (for instance is_public_address() of public_address.h). If it is set, no proxy is used. Empty: every address is
+  // allowed.
   std::function<bool(const sockaddr*)> allows_address = {};
 };
 
@@ -42,19 +43,19 @@ struct HttpRequest {
   std::vector<HttpHeader> headers = {};
   std::string body = {};                 // of a POST or PUT
   std::string token = {};                // sent as a bearer token over https, or over http to this machine; never otherwise
-  const AwsSigner* signer = nullptr;     // a PUT must then have a content type, and the query be sorted by name
+  const AwsSigner* signer = nullptr;     // if set, a PUT needs a content type, and the query must be sorted by name
   double idle_timeout_s = 10;            // the transfer fails after this time without data
   size_t max_body = 32 << 20;            // of an answer kept in memory
   std::function<bool()> cancelled = {};  // true: ends with Cancelled
 };
 
 struct HttpAnswer {
-  int status = 0;   // 0: none came
-  std::string url;  // that answered
+  int status = 0;   // 0: there was no answer
+  std::string url;  // the URL that answered
   std::vector<HttpHeader> headers;
-  std::string body;        // what no sink took
+  std::string body;        // unless a sink received it
   std::string failure;     // why the transfer broke off; empty if it completed
-  bool transient = false;  // of a failure: trying again may help
+  bool transient = false;  // the failure may be temporary, so trying again may help
 
   bool failed() const { return !failure.empty(); }
   bool ok() const { return !failed() && status >= 200 && status < 300; }
@@ -90,9 +91,9 @@ class HttpClient {
 // change. A redirect from https to plain http is an error. Neither errors nor `failure` contain the token.
 HttpAnswer send_following(const HttpClient& client, HttpRequest request, const HttpSink& sink = {});
 
-bool is_redirect(const HttpAnswer& answer);  // a 301, 302, 303, 307 or 308 that says where to
+bool is_redirect(const HttpAnswer& answer);  // 301, 302, 303, 307 or 308 with a Location header
 
-// A number that is nothing but digits, at most 18 of them.
+// A number of at most 18 digits and nothing else.
 std::optional<uint64_t> decimal(std::string_view text);
 
 // The contents of "bytes 5-9/10" or "bytes */10"; a total of "*" is unknown.

@@ -13,11 +13,11 @@ namespace flux2 {
 
 struct Linear;
 
-// A change of a layer that is not a plain pair of matrices: those that training applies (LoHa, LoKr, DoRA, dropouts).
+// A change to a layer that a pair of matrices (Lora) cannot express: LoHa, LoKr, DoRA and dropouts, which training applies.
 class LayerChange {
  public:
   virtual ~LayerChange() = default;
-  // The output of the whole layer, change included, for x [..., in]. Values that nobody reads may be computed all the same.
+  // The output of the whole layer, including the change, for x [..., in]. It may compute the values even if they are Unused.
   virtual Tensor apply(const Linear& layer, const Tensor& x, Values values) const = 0;
 };
 
@@ -33,7 +33,7 @@ struct Linear {
   Tensor then_swiglu(const Tensor& x, const Linear& next) const;
   // The dtype with which this layer multiplies an input like x fastest: quantised if the device supports that (ops/linear.h).
   DType takes(const Tensor& x) const;
-  // Whether there is only the weight: no adapters, no bias, no other ranks.
+  // Whether the layer consists of its weight alone: no adapters, no bias, no other ranks.
   bool is_plain() const { return adapters.empty() && !change && !has_bias && (!ranks || ranks->size() == 1); }
   void visit(const std::string& name, const ParameterVisitor& visitor);
 
@@ -47,7 +47,7 @@ struct Linear {
   std::shared_ptr<const LayerChange> change;  // replaces the call; it applies the adapters itself if it supports them
 };
 
-// The dtype that all these readers of one tensor prefer; the dtype of x if they differ.
+// The dtype that all these layers prefer for their common input x. If they prefer different dtypes: the dtype of x.
 DType takes(const Tensor& x, std::initializer_list<const Linear*> readers);
 
 }  // namespace flux2

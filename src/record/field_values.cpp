@@ -23,8 +23,12 @@ template <class N>
 N number_within(const Field& field, const std::string& text, const std::string& origin, const char* kind) {
   const auto value = number_from_text<N>(text);
   if (field.limited) {  // the check of the limits says how many are allowed
+    const bool is_long = !value && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    check(!is_long, "{}: \"{}\" is too large", origin, printable(text));
     check(value.has_value(), "{}: \"{}\" is not {}", origin, printable(text), kind);
-    check(static_cast<double>(*value) >= field.low, "{}: \"{}\" is less than {}", origin, printable(text), field.low);
+    if (static_cast<double>(*value) < field.low)
+      fail(ErrorCode::InvalidArgument, "{}: \"{}\" is less than {}", origin, printable(text),
+           std::max(field.low, field.smallest));
     check(static_cast<double>(*value) <= field.high, "{}: \"{}\" is too large", origin, printable(text));
   }
   if (!value || !(static_cast<double>(*value) >= field.low && static_cast<double>(*value) <= field.high))

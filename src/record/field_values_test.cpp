@@ -111,7 +111,11 @@ TEST(FieldValues, InvalidValuesNameTheirOriginAndWhatIsValid) {
   // How many are allowed is a limit, which the user may raise.
   EXPECT_EQ(refusal("steps", "1001"), "");
   EXPECT_EQ(refusal("steps", "10000000"), "--steps: \"10000000\" is too large");
+  EXPECT_EQ(refusal("steps", "99999999999999999999"), "--steps: \"99999999999999999999\" is too large");
   EXPECT_EQ(refusal("width", "abc"), "--width: \"abc\" is not a whole number");
+  EXPECT_EQ(refusal("width", "0"), "--width: \"0\" is less than 64");
+  EXPECT_EQ(refusal("height", "-16"), "--height: \"-16\" is less than 64");
+  EXPECT_EQ(refusal("height", "40"), "") << "the image that a record is about may be smaller";
   EXPECT_EQ(refusal("steps", "1000"), "");
   EXPECT_EQ(refusal("guidance", "nan"), "--guidance: \"nan\" is not a number from 0 to 100");
   EXPECT_THAT(refusal("sampler", "ddim"), HasSubstr("is not one of euler, heun, dpmpp2m"));

@@ -37,6 +37,7 @@ struct Field {
   enum Project { Never, Always, ByName } project = Never;  // ByName: as a plain name, never as a path
   FieldMember member = {};                                 // empty for settings of a program rather than of a request
   double low = 0, high = 0;                                // of Integer and Number
+  double smallest = 0;   // of what a person may ask for, where that is more than `low`: records may contain less
   bool limited = false;  // the largest value is a limit that the user may raise (base/limits.h); `high` is any number
   std::vector<std::string> choices = {};
   void (*check_text)(const std::string& text) = nullptr;  // throws if the syntax of a text is invalid

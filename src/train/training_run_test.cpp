@@ -7,7 +7,10 @@
 #include <cmath>
 #include <fstream>
 #include <new>
+#include <utility>
 
+#include "backend/cpu/cpu_stream.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
 #include "train/log/output_names.h"
@@ -28,6 +31,18 @@ std::vector<float> wave_values(int64_t count, double phase) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i) + phase));
   return values;
 }
+
+// Memory that is short in the moment that a test chooses.
+struct ShortMemory : CpuStream {
+  using CpuStream::CpuStream;
+
+  std::shared_ptr<void> allocate(size_t bytes) override {
+    if (std::exchange(fails_once, false)) fail(ErrorCode::OutOfMemory, "{} bytes cannot be allocated", bytes);
+    return CpuStream::allocate(bytes);
+  }
+
+  bool fails_once = false;
+};
 
 class Runs : public testing::Test {
  protected:
@@ -148,6 +163,30 @@ TEST_F(Runs, AnyErrorSavesWhatWasDone) {
   options.resume = "";
   EXPECT_EQ(run().reason, RunEndReason::Done);
   EXPECT_EQ(values("parts.safetensors"), whole);
+}
+
+// The averages stay in the place of the weights that are trained, so neither training nor a file may go on with them.
+TEST_F(Runs, WeightsThatCannotBeBroughtBackEndTheRunAndAreNotSaved) {
+  options.max_train_steps = 4;
+  options.ema_decay = 0.9;
+  options.ema_sample = true;
+  options.sample_prompts = "prompts.txt";
+  options.sample_every_n_steps = 2;
+  options.save_state = true;
+  TrainingInputs in = inputs();
+  const auto memory = std::make_shared<ShortMemory>(std::static_pointer_cast<CpuDevice>(engine.device().shared_from_this()));
+  in.stream = memory;
+  in.make_samples = [&](const SampleMoment&, const std::shared_ptr<const Flux2Transformer>&) {
+    memory->fails_once = true;
+    return std::vector<RunSample>();
+  };
+  EXPECT_THROW(TrainingRun(std::move(in), options).run(), Error);
+  EXPECT_FALSE(memory->fails_once) << "it was the exchange that failed";
+  EXPECT_EQ(events.back()["event"], "end");
+  EXPECT_EQ(events.back()["reason"], "error");
+  EXPECT_EQ(events.back()["step"], 2);
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    EXPECT_FALSE(entry.path().extension() == ".safetensors" || entry.path().string().ends_with("-state")) << entry.path();
 }
 
 TEST_F(Runs, AnErrorBeforeTheFirstStepSavesNothing) {

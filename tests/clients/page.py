@@ -3,7 +3,7 @@ import argparse, pathlib, sys, time, traceback
 
 from playwright.sync_api import sync_playwright
 
-import page_dialogs, page_edit, page_frame, page_gallery, page_generate, page_models, page_races, page_resilience, page_shots, page_studio, page_support, page_training
+import page_dialogs, page_edit, page_frame, page_gallery, page_generate, page_models, page_races, page_refusals, page_resilience, page_shots, page_studio, page_support, page_training
 from page_support import Api, check, problems
 
 arguments = argparse.ArgumentParser(description=__doc__)
@@ -57,6 +57,7 @@ class Steps:
             ("gallery", self.with_page, [page_gallery.gallery]),
             ("training", self.with_page, [page_training.training]),
             ("model_details", self.with_page, [page_models.details, arguments.data]),
+            ("forecasts", self.with_page, [page_training.forecasts]),
             ("training_stop", self.with_page, [page_training.stop]),
             ("projects", self.with_page, [page_frame.projects]),
             ("model", self.with_page, [page_frame.model]),
@@ -77,6 +78,7 @@ class Steps:
             ("weight", self.alone, [page_frame.weight]),
             ("language", self.alone, [page_frame.language]),
             ("looks", self.alone, [page_frame.looks, arguments.screenshots]),
+            ("refusals", self.own_server, [page_refusals.refusals], "/api/v1/shots/{id}"),
             ("dialogs", self.own_server, [page_dialogs.dialogs, arguments.screenshots], "/api/v1/shots/{id}"),
             ("locked_server", self.alone, [page_frame.locked_server, arguments.locked]),
         ]

@@ -14,6 +14,10 @@ def inputs(browser, api):
     chooser.set_input_files([file_of("notes.txt", b"no image", "text/plain")])
     settle(page)
     check("the same message is shown once", toasts.inner_text().count("notes.txt") == 1, toasts.inner_text())
+    expected = len(problems)
+    chooser.set_input_files([file_of("broken.png", b"no image")])
+    check("an image that the server refuses is named", wait_until(lambda: "broken.png:" in toasts.inner_text(), 10), toasts.inner_text())
+    del problems[expected:]  # the answer 400
     most = api.get("/api/v1/info")["limits"]["references"]
     chooser.set_input_files([file_of("a.png", png(64, 64, lambda x, y: (0, 0, 255)))] * (most + 1))
     check("and images beyond the limit are", wait_until(lambda: f"At most {most} images" in toasts.inner_text(), 30) and shown(page).locator(".references li").count() == most,

@@ -202,6 +202,24 @@ def connection(browser, api):
     page.unroute("**/api/v1/events*")
     check("it comes back by itself", wait_until(lambda: not banner.is_visible(), 30))
     check("what was typed is there", shown(page).locator("[data-name=prompt]").input_value() == "typed while away")
+    job = api.send("/api/v1/jobs", {"prompt": "quick", "steps": 1, "width": 64, "height": 64})["id"]
+    wait_until(lambda: api.get(f"/api/v1/jobs/{job}")["state"] == "completed")
+    events = [("hello", {"last_id": 1}), ("model.loading", {"model": "pico"}), ("job.failed", {"job_id": job})]
+    page.route("**/api/v1/events*", lambda route: route.fulfill(content_type="text/event-stream", body="".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)))
+    with page.expect_response(f"**/api/v1/jobs/{job}"):
+        page.reload()
+    page.wait_for_selector("nav a")
+    header = page.get_by_role("banner")
+    check("a model whose job has failed is not loading any more", wait_until(lambda: "Loading" not in header.inner_text(), 10), header.inner_text())
+    page.unroute("**/api/v1/events*")
+    events = [("hello", {"last_id": 1}), ("model.loading", {"model": "pico"}),
+              ("model.failed", {"model": "pico", "error": {"code": "out_of_memory", "message": "too little memory", "hint": ""}})]
+    page.route("**/api/v1/events*", lambda route: route.fulfill(content_type="text/event-stream", body="".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)))
+    page.reload()
+    page.wait_for_selector("nav a")
+    check("a model that cannot be loaded is an error", wait_until(lambda: "pico could not be loaded: too little memory" in page.inner_text("#toasts"), 10), page.inner_text("body"))
+    check("and it is not loading any more", "Loading" not in header.inner_text(), header.inner_text())
+    page.unroute("**/api/v1/events*")
     del problems[expected:]  # the failed requests of this step
     page.context.close()
 
@@ -217,6 +235,10 @@ def language(browser, api):
     made = [re.escape(text).replace("ANY", ".+") for text in (re.sub(r"\$\{[^}]*\}", "ANY", part) for part in re.findall(r"\bt\(`([^`]*)`", code)) if text.count("ANY") < 2]
     unused = [k for k in texts["en"] if f'"{k}"' not in code and f'"{k.split(".")[0]}"' not in code and not any(re.fullmatch(m, k) for m in made)]
     check("no text is left over", not unused, unused)
+    phases = re.findall(r'case Phase::\w+: return "([\w ]+)"', (REPOSITORY / "src" / "pipeline" / "progress.h").read_text())
+    kinds = re.findall(r'"(\w+)"', (REPOSITORY / "server" / "jobs" / "job_kinds.cpp").read_text().split("kinds = {")[1].split("}")[0])
+    said = [f"phase.{p.replace(' ', '_')}" for p in phases if p != "denoise"] + [f"kind.{k}" for k in kinds]  # of a step, its number is said
+    check("every phase and kind of a job has a text", phases and kinds and set(said) <= set(texts["en"]), sorted(set(said) - set(texts["en"])))
     words = lambda text: re.sub(r"\{\w+\}|[^\w]", "", text)
     same = [k for k in texts["en"] if texts["en"][k] == texts["de"][k] and len(words(texts["en"][k])) > 12]
     check("no long text is left in English", not same, same)
@@ -227,10 +249,14 @@ def language(browser, api):
 
 def locked_server(browser, _, url):
     page = browser.new_context().new_page()
+    page.add_init_script("window.sources = []; window.EventSource = class extends EventSource { constructor(...all) { super(...all); sources.push(this); } }")
     page.goto(url)
     page.locator("dialog input[type=password]").fill("not the key")
     page.keyboard.press("Enter")
     check("a wrong key is refused in words", wait_until(lambda: "key" in page.locator("dialog .error").inner_text().lower()))
+    check("and stays to be corrected", page.locator("dialog input[type=password]").input_value() == "not the key")
+    page.keyboard.press("Escape")
+    check("the dialog cannot be left without a key", wait_until(lambda: page.locator("dialog input[type=password]").is_visible()))
     page.locator("dialog input[type=password]").fill("a key of this test")
     page.get_by_text("Sign in").click()
     shown(page).locator("[data-name=prompt]").fill("a red circle")
@@ -240,4 +266,12 @@ def locked_server(browser, _, url):
     check("the right key opens the page, and an image is shown", wait_until(lambda: page.evaluate("document.querySelector('.stage img').naturalWidth") > 0))
     page.reload()
     check("the key is asked for once", wait_until(lambda: page.locator("nav a").count() > 0) and page.locator("dialog").count() == 0)
+    wait_until(lambda: "memory" in shown(page).locator(".forecast").inner_text())  # the last request of a page that has just opened
+    settle(page)
+    page.context.clear_cookies()
+    page.evaluate("sources.at(-1).dispatchEvent(new Event('error'))")  # the connection is lost, and the session has ended
+    check("the key is asked for again when the session has ended", wait_until(lambda: page.locator("dialog input[type=password]").count() == 1, 20))
+    page.locator("dialog input[type=password]").fill("a key of this test")
+    page.keyboard.press("Enter")
+    check("and the page goes on", wait_until(lambda: page.locator("dialog").count() == 0 and not page.locator(".banner").is_visible(), 20))
     page.context.close()

@@ -110,6 +110,7 @@ def several_models(page, server, hub):
     page.locator("dialog .ticks label", has_text="Autoencoder").click()
     page.get_by_text("Register", exact=True).click()
     check("what is ticked is registered where it is", wait_until(lambda: [m["type"] for m in server.get("/api/v1/models")["items"] if m["key"]] == ["vae"]), server.get("/api/v1/models")["items"])
+    check("and the dialog closes", wait_until(lambda: page.locator("dialog").count() == 0))
     page.get_by_text("Search the model folders").click()
     check("and is shown as installed then", wait_until(lambda: ticks.count() == 4 and page.locator("dialog .ticks input:disabled").count() == 1))
     page.keyboard.press("Escape")
@@ -148,6 +149,7 @@ def details(page, api, data):
     check("and imported, saying what was left out", wait_until(lambda: known()["description"] == "imported" and "cover_image" in page.locator("#toasts").inner_text()))
     page.keyboard.press("Escape")
     tab(page, "generate")
+    check("it is offered without a reload", wait_until(lambda: shown(page).get_by_label("LoRAs").is_visible() and shown(page).locator("datalist option[value=circles]").count() == 1))
     prompt = shown(page).locator("[data-name=prompt]")
     switched_on = shown(page).locator(".loras .lora button")
     while switched_on.count():  # the checkpoint that was tried
@@ -172,10 +174,28 @@ def upkeep(browser, program):
         page = open_page(browser, server.url)
         tab(page, "models")
         wait_until(lambda: card(page, "toy-vae").count() == 1)
+        in_memory(page, server)
         related(page, server)
         moved(page, server, folder)
         orphans(page, server, folder, synth)
         page.context.close()
+
+
+def in_memory(page, server):
+    """Several models can be in memory. One that comes or goes changes nothing about the others."""
+    loaded = lambda name: "In memory" in card(page, name).inner_text()
+    for name in ("pico", "tiny"):
+        server.send(f"/api/v1/models/{name}/load", {})
+        check(f"{name} is loaded, and shown so", wait_until(lambda: loaded(name)), card(page, name).inner_text())
+    check("two models are in memory", loaded("pico") and len(server.get("/api/v1/models/loaded")["items"]) == 2, server.get("/api/v1/models/loaded"))
+    card(page, "tiny").get_by_text("Details").click()
+    check("the detail of a model says what it needs, and of how much", wait_until(lambda: "It needs" in page.locator("dialog").inner_text()), page.locator("dialog").inner_text())
+    with page.expect_response("**/verify"):
+        page.locator("dialog").get_by_text("Check the files").click()
+    check("the end of a job without images is announced as that", wait_until(lambda: page.locator("#announcer").inner_text() == "The job is finished.", 30), page.locator("#announcer").inner_text())
+    page.keyboard.press("Escape")
+    server.send("/api/v1/models/unload", {})
+    check("and none when they are unloaded", wait_until(lambda: not loaded("pico") and not loaded("tiny")))
 
 
 def related(page, server):
@@ -207,12 +227,13 @@ def moved(page, server, folder):
     path = dialog.get_by_label("New path on the server")
     check("its detail asks for the path", wait_until(lambda: path.is_visible()))
     expected = len(problems)
+    said = lambda: dialog.locator("form [role=alert]").inner_text()
     path.fill(server.get("/api/v1/models/tiny")["path"])
     path.press("Enter")
-    check("another kind of model is refused in words", wait_until(lambda: "another kind" in dialog.get_by_role("alert").inner_text()), dialog.inner_text())
+    check("another kind of model is refused in words", wait_until(lambda: "another kind" in said()), dialog.inner_text())
     path.fill("/etc/hostname")
     path.press("Enter")
-    check("and a path outside the model folders", wait_until(lambda: "another kind" not in dialog.get_by_role("alert").inner_text() and dialog.get_by_role("alert").inner_text() != ""), dialog.inner_text())
+    check("and a path outside the model folders", wait_until(lambda: "another kind" not in said() and said() != ""), dialog.inner_text())
     del problems[expected:]  # the answers 400
     path.fill(str(target))
     path.press("Enter")
@@ -240,7 +261,7 @@ def orphans(page, server, folder, synth):
     dialog.get_by_label("old/").focus()
     page.keyboard.press("Space")
     dialog.get_by_label("loras/link.safetensors").check()
-    check("what is ticked is counted", wait_until(lambda: "2 ticked" in dialog.get_by_role("status").inner_text()), dialog.get_by_role("status").inner_text())
+    check("what is ticked is counted", wait_until(lambda: "2 ticked" in dialog.locator("form [role=status]").inner_text()), dialog.inner_text())
     dialog.get_by_text("Delete what is ticked").click()
     check("what is ticked is deleted, and nothing else", wait_until(lambda: not (folder / "old").exists()) and not (folder / "loras" / "link.safetensors").is_symlink()
           and (folder / "loras" / "left.safetensors").exists() and outside.exists() and len(list((folder / "toy").iterdir())) > 0, sorted(str(p) for p in folder.rglob("*")))

@@ -50,9 +50,13 @@ def shots(page, api):
     expected = len(problems)
     dialog.get_by_label("Width").fill("5")
     dialog.get_by_label("Width").press("Tab")
-    check("a wrong value is refused in words and undone", wait_until(lambda: page.locator("#toasts .error").count() == 1 and dialog.get_by_label("Width").input_value() == ""), page.locator("#toasts").inner_text())
+    said = dialog.locator(".field .error")
+    check("a wrong value is refused beside it and stays", wait_until(lambda: said.count() == 1 and "width" in said.inner_text()) and dialog.get_by_label("Width").input_value() == "5"
+          and dialog.get_by_label("Width").get_attribute("aria-invalid") == "true", dialog.inner_text())
     del problems[expected:]  # the answer 400
-    clear_toasts(page)
+    dialog.get_by_label("Width").fill("")
+    dialog.get_by_label("Width").press("Tab")
+    check("the words go when it is right", wait_until(lambda: said.count() == 0), dialog.inner_text())
     page.keyboard.press("Escape")
     check("the card shows it", wait_until(lambda: "close-up" in cards.first.inner_text()), cards.first.inner_text())
     shown(page).get_by_text("Find elements").click()
@@ -207,7 +211,7 @@ def rewriting_steps(page, service):
     expected = len(problems)
     service.answer = "nonsense"
     expand()
-    check("a failure is said in words", wait_until(lambda: "not rewritten" in dialog.get_by_role("alert").inner_text(), 60), dialog.inner_text())
+    check("a failure is said in words", wait_until(lambda: "not rewritten" in dialog.locator(".form [role=alert]").inner_text(), 60), dialog.inner_text())
     service.answer = ANSWER
     dialog.get_by_text("Try again").click()
     check("another try works", wait_until(lambda: result().is_visible() and result().input_value() == ANSWER), dialog.inner_text())

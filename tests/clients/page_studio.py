@@ -30,9 +30,10 @@ def elements(page, api):
     check("its card shows trigger and image", wait_until(lambda: "@Nova" in card.inner_text() and card.locator("img").count() == 1))
     expected = len(problems)
     new_element(page, "Nova", "object", "")
-    check("a trigger that is taken is said in words", wait_until(lambda: "@Nova" in page.locator("#toasts").inner_text()), page.locator("#toasts").inner_text())
+    check("a trigger that is taken is said in the dialog, which keeps what was typed", wait_until(lambda: "@Nova" in dialog.locator("form [role=alert]").inner_text())
+          and dialog.get_by_label("Name").input_value() == "Nova" and dialog.get_by_label("Type").input_value() == "object", dialog.inner_text())
     del problems[expected:]  # the answer 409
-    page.evaluate("document.getElementById('toasts').replaceChildren()")
+    page.keyboard.press("Escape")
     new_element(page, "Old Mill", "location", "a mill beside a river")
     dialog.get_by_label("Trigger").wait_for()
     page.keyboard.press("Escape")

@@ -60,6 +60,40 @@ def training(page, api):
     check("an image is made with it", job["state"] == "completed" and job["request"]["loras"][0]["name"].startswith("run:circles@"), job["error"])
     tab(page, "training")
     check("the run ends", wait_until(lambda: api.get("/api/v1/training")["items"][0]["state"] == "completed", 180))
+    saved = lambda: [c["step"] for c in api.get(f"/api/v1/training/{run()['id']}/checkpoints")["items"]]
+    check("its checkpoints are listed", wait_until(lambda: tries.count() == len(saved())), [tries.count(), saved()])
+    before = saved()
+    with page.expect_download() as download:
+        shown(page).locator(".checkpoints a").first.click()
+    check("a checkpoint is downloaded under a name of its own", re.fullmatch(r"circles-\d+\.safetensors", download.value.suggested_filename), download.value.suggested_filename)
+    shown(page).locator(".checkpoints").get_by_label("Delete the checkpoint").last.click()
+    question = page.locator("dialog")
+    check("before a checkpoint is deleted, it is asked", wait_until(lambda: "cannot be undone" in question.inner_text()) and saved() == before, saved())
+    question.get_by_role("button", name="Delete", exact=True).click()
+    check("then it is deleted", wait_until(lambda: len(saved()) == len(before) - 1 == tries.count()), [saved(), tries.count()])
+
+
+def forecasts(page, api):
+    """What a forecast says of memory, with the numbers of a small machine."""
+    tab(page, "training")
+    shown(page).get_by_text("New run").click()
+    plan = {"items": 4, "steps": 40, "device_gib": None, "host_gib": 9, "fits": False, "limit_gib": 8, "eta_s": 60, "model": "pico", "device": "cpu", "warnings": ["four images are few"]}
+    page.route("**/api/v1/training", lambda route: route.fulfill(json=plan) if route.request.method == "POST" else route.fallback())
+    shown(page).get_by_text("Forecast", exact=True).click()
+    said = lambda: shown(page).locator("[role=status]").inner_text()
+    check("a run that does not fit is said to be too large", wait_until(lambda: "9.0 GiB of memory, more than there is" in said() and "8.0 GiB are available" in said()), said())
+    check("with model, device and warnings", all(word in said() for word in ("pico · cpu", "four images are few")), said())
+    shown(page).get_by_label("Steps", exact=True).fill("41")
+    check("the forecast goes when the run is changed", wait_until(lambda: said() == ""), said())
+    page.unroute("**/api/v1/training")
+    tab(page, "generate")
+    plan = {"fits": True, "total_seconds": 3, "peak_device": 0, "peak_host": 2 << 30, "limit_gib": 8, "model": "pico", "device": "cpu", "placement": "all networks stay in memory", "notes": ["a small model"]}
+    page.route("**/api/v1/plan", lambda route: route.fulfill(json=plan))
+    shown(page).locator("[data-name=prompt]").fill("a forecast with all its numbers")
+    said = lambda: shown(page).locator(".forecast").inner_text()
+    check("the forecast of an image says what there is, and where it runs", wait_until(lambda: all(word in said() for word in
+          ("2.0 GiB of memory", "8.0 GiB are available", "pico · cpu · all networks stay in memory", "a small model"))), said())
+    page.unroute("**/api/v1/plan")
 
 
 def stop(page, api):
@@ -93,4 +127,8 @@ def stop(page, api):
     tab(page, "training")
     check("a run whose end was missed is read again", wait_until(lambda: "Stopped" in shown(page).locator(".run").inner_text() and stop.count() == 0, 10),
           shown(page).locator(".run").inner_text())
+    shown(page).get_by_role("button", name="Resume").click()
+    check("a stopped run is resumed", wait_until(lambda: run()["state"] not in ("stopped", "failed"), 60), run())
+    stop.click(timeout=60_000)
+    wait_until(lambda: run()["state"] == "stopped", 60)
     check("the device is free again", wait_until(lambda: api.get("/api/v1/jobs?state=running")["items"] == []))

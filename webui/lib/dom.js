@@ -20,6 +20,17 @@ export function replace(element, ...children) {
   return element;
 }
 
+// Draws children anew. The focus stays where it was: on the element with the same data-key, or beside it if that cannot have it.
+export function redraw(element, ...children) {
+  const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : "";
+  replace(element, ...children);
+  if (!key) return element;
+  const again = element.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  again?.focus();
+  if (again?.disabled) again.parentElement.querySelector("button:not(:disabled)")?.focus();
+  return element;
+}
+
 let lastId = 0;
 export const newId = (prefix) => `${prefix}-${++lastId}`;
 

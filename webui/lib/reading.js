@@ -53,14 +53,3 @@ export function inTurn() {
     return result;
   };
 }
-
-// Sends what is in a control when it changes, and then shows what the server has. What is typed meanwhile stays.
-export function sendChanges(control, send, stored) {
-  control.value = stored() ?? "";
-  control.addEventListener("change", async () => {
-    const sent = control.value;
-    await send(sent);
-    if (control.value === sent) control.value = stored() ?? "";
-  });
-  return control;
-}

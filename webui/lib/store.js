@@ -6,10 +6,10 @@ import { Reading } from "./reading.js";
 
 const EVENTS = [
   "hello", "reset", "job.queued", "job.started", "job.updated", "job.completed", "job.failed", "job.cancelled", "progress",
-  "preview", "image", "queue", "model.loading", "model.loaded", "model.unloaded", "install.progress", "install.completed",
-  "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
+  "preview", "image", "queue", "model.loading", "model.loaded", "model.failed", "model.unloaded", "install.progress",
+  "install.completed", "install.error", "train.state", "train.metrics", "train.sample", "train.checkpoint", "asset.updated", "asset.deleted",
   "project.created", "project.updated", "project.deleted", "element.created", "element.updated", "element.deleted",
-  "scene.created", "scene.updated", "scene.deleted", "shot.created", "shot.updated", "shot.deleted",
+  "board.created", "board.updated", "board.deleted", "scene.created", "scene.updated", "scene.deleted", "shot.created", "shot.updated", "shot.deleted",
 ];
 const SLOWEST_RETRY = 10_000; // ms
 const LONGEST_GREETING = 3000; // ms: a proxy may hold the events back
@@ -70,6 +70,8 @@ class Store extends EventTarget {
     this.loras = loras.items;
     this.#tell("info");
   });
+
+  readModels = () => this.#models.read();
 
   // Every change of a job makes a new object. One that an event has changed meanwhile is newer than the answer.
   async #readJobs() {
@@ -175,7 +177,10 @@ class Store extends EventTarget {
       source.close();
       if (source !== this.#source) return;
       this.#setConnection("offline");
-      setTimeout(() => this.#connect(), this.#retry);
+      setTimeout(async () => {
+        await get("/queue").catch(() => {}); // asks for the key if the session has ended: an event stream cannot
+        this.#connect();
+      }, this.#retry);
       this.#retry = Math.min(2 * this.#retry, SLOWEST_RETRY);
     };
     for (const name of EVENTS)
@@ -240,8 +245,13 @@ class Store extends EventTarget {
       case "model.unloaded":
         this.loading = "";
         this.#models.changed();
-        for (const model of this.models) model.loaded = name === "model.loaded" && model.name === data.model;
+        for (const model of this.models) if (model.name === data.model) model.loaded = name === "model.loaded"; // several may be in memory
         this.#tell("info");
+        return;
+      case "model.failed":
+        this.loading = "";
+        this.#tell("info");
+        this.#tell("failed", data);
         return;
       case "project.created":
       case "project.updated":
@@ -281,6 +291,11 @@ class Store extends EventTarget {
     else this.#change(data.job_id, { state, error: data.error || null });
     this.#tell("jobs", data.job_id);
     this.#tell("ended", this.jobs.get(data.job_id));
+    if (["convert", "verify"].includes(job?.kind)) this.readModels().catch(() => {}); // there is a new one, or a file is damaged
+    else if (this.loading && job?.kind !== "download") { // its model did not load: no event says so
+      this.loading = "";
+      this.#tell("info");
+    }
     if (data.element_id) this.#readElementsSoon(); // an image of it was added
     this.#forgetOld();
   }

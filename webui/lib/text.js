@@ -12,6 +12,9 @@ export async function loadTexts(language) {
   document.documentElement.lang = language;
 }
 
+// Whether there is a text: what a server says may be newer than the page.
+export const has = (key) => key in fallback;
+
 // t("state.position", { n: 2 }) → "Waiting, place 2"
 export function t(key, values = {}) {
   const text = texts[key] ?? fallback[key] ?? key;

@@ -116,7 +116,8 @@ export class ImageDetail {
   }
 
   #key(event) {
-    if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTop = [...document.querySelectorAll("dialog[open]")].at(-1)?.contains(this.body); // a question may be asked above it
+    if (!isTop || isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {
       const next = this.#at() + step;

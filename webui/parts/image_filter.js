@@ -5,7 +5,8 @@ import { icon } from "../lib/icons.js";
 import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
-import { ask, attempt } from "./messages.js";
+import { attempt } from "./messages.js";
+import { ask } from "./sending.js";
 
 export class ImageFilter {
   constructor(changed) {
@@ -52,16 +53,17 @@ export class ImageFilter {
 
   isOn = (toggle) => toggle.getAttribute("aria-pressed") === "true";
 
-  // Asks for a board to put images into: its id, "" for none, null if nothing was chosen.
-  async chooseBoard() {
+  // Asks for a board to put images into; `move(id)` sends it, with null for none.
+  async chooseBoard(move) {
     const select = h("select", {}, h("option", { value: "" }, t("board.none")), this.boards.map((b) => h("option", { value: b.id }, b.name)));
     const name = h("input");
-    const answer = await ask(t("board.choose"), [field(t("gallery.board"), select), field(t("board.new"), name)], t("board.move"));
-    if (!answer) return null;
-    if (!name.value.trim()) return select.value;
-    const board = await attempt(() => post(`/projects/${store.project}/boards`, { name: name.value.trim() }));
+    let made = null; // a new board: the next try uses it
+    await ask(t("board.choose"), [field(t("gallery.board"), select), field(t("board.new"), name)], t("board.move"), async () => {
+      const wanted = name.value.trim();
+      if (wanted && made?.name !== wanted) made = await post(`/projects/${store.project}/boards`, { name: wanted });
+      await move(wanted ? made.id : select.value || null);
+    });
     await this.refresh();
-    return board ? board.id : null;
   }
 
   #choice(options = []) {

@@ -3,7 +3,7 @@ import { upload } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { t } from "../lib/text.js";
-import { attempt, toast } from "./messages.js";
+import { errorText, toast } from "./messages.js";
 
 const pictureOf = (asset) => ({ asset: asset.image, url: asset.url, thumb: asset.thumb_url, width: asset.width, height: asset.height });
 
@@ -13,8 +13,11 @@ export async function uploadPictures(files, take) {
       toast(t("input.no_image", { name: file.name }), { kind: "error" });
       continue;
     }
-    const asset = await attempt(() => upload(file));
-    if (asset) take(pictureOf(asset));
+    try {
+      take(pictureOf(await upload(file)));
+    } catch (error) {
+      toast(`${file.name}: ${errorText(error)}`, { kind: "error" }); // one of several, perhaps
+    }
   }
 }
 

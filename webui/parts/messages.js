@@ -25,10 +25,10 @@ export function toast(text, { kind = "info", hint = "", action = null } = {}) {
   if (kind !== "error") setTimeout(close, SHOWN_MS);
 }
 
-export function showError(error) {
-  const fields = (error.fields || []).map((f) => `${f.path}: ${f.message}`).join("; ");
-  toast(fields || error.message, { kind: "error", hint: error.hint });
-}
+// What failed: the members of a request that are wrong, or else the message.
+const failureOf = (error) => (error.fields || []).map((f) => `${f.path}: ${f.message}`).join("; ") || error.message;
+export const errorText = (error) => [failureOf(error), error.hint].filter(Boolean).join(" ");
+export const showError = (error) => toast(failureOf(error), { kind: "error", hint: error.hint });
 
 // Runs an action and shows its failure.
 export async function attempt(action) {
@@ -40,55 +40,32 @@ export async function attempt(action) {
   }
 }
 
+// Messages are inside the topmost dialog: outside it, nothing can be seen well, pressed or read out.
+function placeMessages() {
+  const host = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body;
+  for (const id of ["announcer", "toasts"]) {
+    const element = document.getElementById(id);
+    if (element.parentElement !== host) host.append(element);
+  }
+}
+
 // A modal dialog. The browser keeps the focus inside and gives it back. Resolves when it closes.
-export function dialog(title, content, { buttons = [], wide = false, medium = false } = {}) {
+export function dialog(title, content, { wide = false, medium = false } = {}) {
   return new Promise((resolve) => {
     const id = newId("dialog");
     const element = h("dialog", { class: wide ? "wide" : medium ? "medium" : "", "aria-labelledby": id });
-    const end = (value) => {
-      element.close(value);
-    };
     element.append(
       h("header", {}, h("h2", { id }, title),
-        h("button", { class: "plain", "aria-label": t("close"), onclick: () => end("") }, icon("close"))),
+        h("button", { class: "plain", "aria-label": t("close"), onclick: () => element.close("") }, icon("close"))),
       h("div", { class: "content" }, content),
-      buttons.length
-        ? h("footer", {}, buttons.map((b) => h("button", { class: b.primary ? "primary" : "", onclick: () => end(b.value) }, b.label)))
-        : "",
     );
     element.addEventListener("close", () => {
+      placeMessages();
       resolve(element.returnValue);
       element.remove();
     });
     document.body.append(element);
     element.showModal();
+    placeMessages();
   });
-}
-
-// A question with one button that says yes. Resolves to whether it was pressed; Enter in a field presses it.
-export async function ask(title, content, label) {
-  const form = h("form", { method: "dialog" }, content, h("div", { class: "actions end" },
-    h("button", { type: "button", onclick: () => form.closest("dialog").close("") }, t("cancel")), h("button", { class: "primary", value: "yes" }, label)));
-  return (await dialog(title, form)) === "yes";
-}
-
-// Asks for the server's key until it is right.
-let asking = null;
-export function askForKey(signIn) {
-  asking ??= (async () => {
-    for (let wrong = ""; ; ) {
-      const input = h("input", { type: "password", autocomplete: "current-password", id: newId("key") });
-      const form = h("form", { method: "dialog" }, h("label", { for: input.id }, t("signin.label")), input,
-        wrong ? h("p", { class: "error", role: "alert" }, wrong) : null, h("button", { class: "primary" }, t("signin.button")));
-      await dialog(t("signin.title"), form);
-      if (!input.value) continue; // closed without an answer: an empty key would count as a wrong one
-      try {
-        await signIn(input.value);
-        return;
-      } catch (error) {
-        wrong = error.message;
-      }
-    }
-  })().finally(() => (asking = null));
-  return asking;
 }

@@ -5,8 +5,9 @@ import { icon } from "../lib/icons.js";
 import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
-import { ask, attempt, dialog, toast } from "./messages.js";
+import { attempt, dialog, toast } from "./messages.js";
 import { showOrphans } from "./model_orphans.js";
+import { ask, sendDialog, sendEach } from "./sending.js";
 import { tickList } from "./tick_list.js";
 
 const REPOSITORY = /^[\w.-]+\/[\w.-]+$/;
@@ -42,10 +43,14 @@ export class ModelAdd {
     }));
   }
 
+  #send = (source) => post("/models/install", this.inPlace.checked ? { source, in_place: true } : { source });
+
   async #install(source) {
-    if (!source) return;
-    const install = await attempt(() => post("/models/install", this.inPlace.checked ? { source, in_place: true } : { source }));
-    if (!install) return;
+    const install = source ? await attempt(() => this.#send(source)) : null;
+    if (install) this.#started(install);
+  }
+
+  #started(install) {
     this.source.value = "";
     this.look.hidden = true;
     this.installs.add(install);
@@ -58,9 +63,11 @@ export class ModelAdd {
     if (!found) return;
     const list = tickList(found.items.filter((f) => f.installable).map((f) => ({ text: f.path, detail: bytes(f.bytes), checked: false })));
     const notes = [found.license, found.gated ? t("models.gated") : ""].filter(Boolean).join(" · ");
-    if (!(await ask(repository, [h("p", { class: "quiet" }, notes), list.element], t("models.install_chosen")))) return;
-    const paths = list.ticked().map((i) => i.text);
-    await this.#install(paths.length ? `${repository}::${paths.join("+")}` : repository);
+    const install = await ask(repository, [h("p", { class: "quiet" }, notes), list.element], t("models.install_chosen"), () => {
+      const paths = list.ticked().map((i) => i.text);
+      return this.#send(paths.length ? `${repository}::${paths.join("+")}` : repository);
+    });
+    if (install) this.#started(install);
   }
 
   // What lies in the model folders; those that are ticked are registered where they are.
@@ -69,24 +76,28 @@ export class ModelAdd {
     if (!found) return;
     const list = tickList(found.items.map((part) => ({ part, text: part.path, checked: !part.installed && !part.problem, disabled: part.installed,
       detail: [t(`type.${part.type}`), part.variant, part.installed ? t("models.installed") : part.problem].filter(Boolean).join(" · ") })));
-    const content = found.items.length ? list.element : h("p", {}, t("models.scanned_none"));
-    if (!(await ask(t("models.scan"), content, t("models.register")))) return;
-    const done = { n: 0, failed: 0 };
-    for (const { part } of list.ticked()) (await attempt(() => post("/models/install", { source: part.path, in_place: true }))) ? ++done.n : ++done.failed;
-    if (done.n + done.failed) toast(t("models.bulk_done", { done: done.n, failed: done.failed }), { kind: done.failed ? "error" : "info" });
+    if (!found.items.length) {
+      await dialog(t("models.scan"), h("p", {}, t("models.scanned_none")));
+      return;
+    }
+    const taken = new Set(); // those that the server has, if it refused others
+    const register = async () => {
+      const done = await sendEach(list.ticked().filter(({ part }) => !taken.has(part)), ({ part }) => post("/models/install", { source: part.path, in_place: true }).then(() => taken.add(part)));
+      if (done) toast(t("models.bulk_done", { done, failed: 0 }));
+    };
+    await ask(t("models.scan"), list.element, t("models.register"), register);
     await this.installs.read().catch(() => {});
-    await store.refresh();
+    await store.readModels().catch(() => {});
   }
 
   async #token() {
     const state = await attempt(() => get("/settings/hub-token"));
     if (!state) return;
-    const input = h("input", { type: "password", autocomplete: "off" });
+    const input = h("input", { type: "password", autocomplete: "off", required: true });
     const words = !state.set ? "token.none" : state.valid === null ? "token.unknown" : state.valid ? "token.valid" : "token.invalid";
-    const answer = await dialog(t("models.token"), [h("p", { class: "quiet" }, t(words)), field(t("token.label"), input),
+    await sendDialog(t("models.token"), [h("p", { class: "quiet" }, t(words)), field(t("token.label"), input),
       h("p", {}, h("a", { href: "https://huggingface.co/settings/tokens", target: "_blank", rel: "noreferrer" }, t("token.where")))],
-      { buttons: [{ value: "delete", label: t("token.delete") }, { value: "save", label: t("token.save"), primary: true }] });
-    if (answer === "save" && input.value) await attempt(() => call("PUT", "/settings/hub-token", { token: input.value }));
-    if (answer === "delete") await attempt(() => remove("/settings/hub-token"));
+      [...(state.set ? [{ label: t("token.delete"), send: () => remove("/settings/hub-token"), danger: true }] : []),
+        { label: t("token.save"), send: () => call("PUT", "/settings/hub-token", { token: input.value }), primary: true }]);
   }
 }

@@ -2,11 +2,12 @@
 import { get, patch, post, upload } from "../lib/api.js";
 import { field, h, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
-import { inTurn, sendChanges } from "../lib/reading.js";
+import { inTurn } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
 import { attempt, dialog, toast } from "./messages.js";
 import { changePath, relatedModels } from "./model_links.js";
+import { sendChanges } from "./sending.js";
 
 const DEFAULTS = { main: ["steps", "guidance", "width", "height"], lora: ["lora_weight"] };
 const PARTS = ["vae", "text_encoder", "tokenizer"];
@@ -40,12 +41,14 @@ class ModelDetail {
     this.#draw();
   }
 
-  // `values` may be a function: it is called when it is sent.
-  #change = (values) => this.#oneByOne(async () => {
-    const model = await attempt(() => patch(`/models/${this.model.key}`, typeof values === "function" ? values() : values));
-    if (model) this.#take(model);
-    return Boolean(model);
+  // `values` may be a function: it is called when it is sent. Throws what the server refuses.
+  #send = (values) => this.#oneByOne(async () => {
+    this.#take(await patch(`/models/${this.model.key}`, typeof values === "function" ? values() : values));
+    return true;
   });
+
+  // Whether the server has taken it.
+  #change = (values) => attempt(() => this.#send(values));
 
   #draw() {
     const { model } = this;
@@ -102,8 +105,8 @@ class ModelDetail {
   }
 
   #words() {
-    const name = sendChanges(h("input"), (typed) => this.#change({ name: typed.trim() }), () => this.model.name);
-    const notes = sendChanges(h("textarea", { rows: 2 }), (description) => this.#change({ description }), () => this.model.description);
+    const name = sendChanges(h("input"), (typed) => this.#send({ name: typed.trim() }), () => this.model.name);
+    const notes = sendChanges(h("textarea", { rows: 2 }), (description) => this.#send({ description }), () => this.model.description);
     const list = h("div", { class: "chips" });
     const show = () => replace(list, this.model.trigger_phrases.map((phrase) => h("button", { class: "chip", "aria-label": t("model_detail.remove_trigger", { phrase }),
       onclick: async () => (await this.#change(() => ({ trigger_phrases: this.model.trigger_phrases.filter((p) => p !== phrase) }))) && show() }, phrase, icon("close"))));
@@ -123,7 +126,7 @@ class ModelDetail {
     const names = DEFAULTS[this.model.type] || [];
     return names.length ? h("fieldset", {}, h("legend", {}, t("model_detail.defaults")), h("div", { class: "row" }, names.map((name) => {
       const input = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : 0.05, placeholder: t("field.default") });
-      const send = (value) => this.#change({ defaults: { [name]: value === "" ? null : Number(value) } });
+      const send = (value) => this.#send({ defaults: { [name]: value === "" ? null : Number(value) } });
       return field(t(`field.${name}`), sendChanges(input, send, () => this.model.defaults?.[name]));
     }))) : null;
   }
@@ -132,18 +135,20 @@ class ModelDetail {
   #parts() {
     if (this.model.type !== "main") return null;
     const choices = PARTS.filter((part) => store.models.some((m) => m.type === part)).map((part) => {
-      const select = h("select", { onchange: () => this.#change({ components: { [part]: select.value || null } }) }, h("option", { value: "" }, t("field.default")),
-        store.models.filter((m) => m.type === part).map((m) => h("option", { value: m.key }, m.name)));
-      select.value = this.model.components?.[part] || "";
-      return field(t(`type.${part}`), select);
+      const select = h("select", {}, h("option", { value: "" }, t("field.default")), store.models.filter((m) => m.type === part).map((m) => h("option", { value: m.key }, m.name)));
+      return field(t(`type.${part}`), sendChanges(select, (key) => this.#send({ components: { [part]: key || null } }), () => this.model.components?.[part]));
     });
     return choices.length ? h("div", { class: "row" }, choices) : null;
   }
 
   #fit() {
     const line = h("p", { class: "quiet" });
-    if (this.model.type === "main")
-      get(`/models/${this.model.key}/fit`).then((fit) => (line.textContent = fit.message || fit.note || t(fit.fits ? "model_detail.fits" : "model_detail.too_large"))).catch(() => {});
+    const show = ({ fits, offload, ways = [] }) => {
+      const way = ways.find((w) => w.offload === offload) ?? ways.at(-1); // the last one needs least
+      const numbers = way ? t("model_detail.memory", { needed: bytes(way.peak), limit: bytes(way.available) }) : "";
+      line.textContent = [t(fits ? "model_detail.fits" : "model_detail.too_large"), numbers].filter(Boolean).join(" ");
+    };
+    if (this.model.type === "main") get(`/models/${this.model.key}/fit`).then(show).catch(() => {});
     return line;
   }
 

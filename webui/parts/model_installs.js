@@ -1,6 +1,6 @@
 // Installations: their progress, and what can be done with them. Every window shows the same list.
 import { get, post, remove } from "../lib/api.js";
-import { h, replace, throttled } from "../lib/dom.js";
+import { h, redraw, replace, throttled } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
@@ -71,9 +71,7 @@ export class ModelInstalls {
     replace(this.bar, this.all.size < 2 ? [] : [this.#forAll("install.pause_all", ACTIVE, (i) => this.#act(i, "pause")),
       this.#forAll("install.resume_all", ["paused"], (i) => this.#act(i, "resume")),
       this.#forAll("install.cancel_all", [...ACTIVE, "paused"], (i) => this.#act(i, "cancel")), this.#forAll("install.clear", OVER, (i) => this.#forget(i))]);
-    const focused = document.activeElement?.dataset?.key;
-    replace(this.list, [...this.all.values()].map((i) => this.#row(i)));
-    if (focused) this.list.querySelector(`[data-key="${focused}"]`)?.focus();
+    redraw(this.list, [...this.all.values()].map((i) => this.#row(i)));
     this.element.hidden = !this.all.size;
   }
 

@@ -5,6 +5,7 @@ import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { attempt, toast } from "./messages.js";
+import { SendForm } from "./sending.js";
 
 // `model()` is the model as it is now; `oneByOne(call)` sends one change of it after the other; `changed(model)` takes it from the
 // server; `open(model)` shows another one.
@@ -35,19 +36,13 @@ export function relatedModels({ model, oneByOne, changed, open }) {
 
 export function changePath(model, changed) {
   const path = h("input", { value: model.path, spellcheck: "false" });
-  const problem = h("p", { class: "error", role: "alert" });
-  const send = async (event) => {
-    event.preventDefault();
-    problem.textContent = "";
-    try {
-      changed(await post(`/models/${model.key}/relocate`, { path: path.value.trim() }));
-      toast(t("path.changed"));
-    } catch (error) {
-      problem.textContent = [error.message, error.hint].filter(Boolean).join(" ");
-      problem.scrollIntoView({ block: "nearest" });
-    }
+  const send = () => post(`/models/${model.key}/relocate`, { path: path.value.trim() });
+  const done = (now) => {
+    changed(now);
+    toast(t("path.changed"));
   };
+  const form = new SendForm(h("div", { class: "row" }, h("div", { class: "field long" }, field(t("path.label"), path, { hint: t("path.hint") }))),
+    [{ label: t("path.change"), send, primary: true }], { done });
   return h("details", { open: model.state === "missing" }, h("summary", {}, t("path.title")),
-    h("form", { class: "form", onsubmit: send }, h("div", { class: "row" }, h("div", { class: "field long" }, field(t("path.label"), path, { hint: t("path.hint") }))),
-      problem, h("div", { class: "actions" }, h("button", {}, t("path.change")))));
+    form.element);
 }

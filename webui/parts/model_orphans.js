@@ -1,9 +1,9 @@
 // Files in the models folder of the server that belong to no model: listed, ticked, deleted.
 import { get, post } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { icon } from "../lib/icons.js";
 import { bytes, t } from "../lib/text.js";
 import { attempt, dialog, toast } from "./messages.js";
+import { ask } from "./sending.js";
 import { tickList } from "./tick_list.js";
 
 const sum = (items) => items.reduce((total, { entry }) => total + entry.bytes, 0);
@@ -19,18 +19,17 @@ export async function showOrphans() {
     return;
   }
   const chosen = h("p", { class: "quiet", role: "status" });
-  const button = h("button", { class: "danger", onclick: () => button.closest("dialog").close("delete") }, icon("trash"), t("orphans.delete"));
   const list = tickList(items, () => show());
+  let form = null;
   const show = () => {
     const ticked = list.ticked();
-    button.disabled = !ticked.length;
+    form.ready = ticked.length > 0;
     chosen.textContent = t("orphans.chosen", { n: ticked.length, size: bytes(sum(ticked)) });
   };
-  show();
-  const content = h("div", { class: "form" }, h("p", { class: "quiet" }, t("orphans.intro", { folder: found.folder })), list.element,
-    h("div", { class: "actions end" }, chosen, h("button", { onclick: () => button.closest("dialog").close("") }, t("cancel")), button));
-  if ((await dialog(t("models.orphans"), content, { medium: true })) !== "delete") return;
-  const paths = list.ticked().map(({ entry }) => entry.path);
-  const done = await attempt(() => post("/models/orphans/delete", { paths }));
+  const done = await ask(t("models.orphans"), [h("p", { class: "quiet" }, t("orphans.intro", { folder: found.folder })), list.element], t("orphans.delete"),
+    () => post("/models/orphans/delete", { paths: list.ticked().map(({ entry }) => entry.path) }), { more: chosen, medium: true, setUp: (made) => {
+      form = made;
+      show();
+    } });
   if (done) toast(t("orphans.deleted", { n: done.deleted, size: bytes(done.bytes) }));
 }

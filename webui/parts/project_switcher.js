@@ -5,7 +5,8 @@ import { icon } from "../lib/icons.js";
 import { inTurn } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
-import { ask, attempt, dialog, toast } from "./messages.js";
+import { attempt, dialog, toast } from "./messages.js";
+import { ask, sendChanges, sendDialog } from "./sending.js";
 
 const TEXTS = ["style_prompt", "negative", "notes"];
 const NUMBERS = ["width", "height", "seed"];
@@ -23,30 +24,24 @@ export function projectSwitcher() {
 
 async function create() {
   const name = h("input", { required: true });
-  if (!(await ask(t("project.new"), field(t("project.name"), name), t("project.create"))) || !name.value.trim()) return;
-  const project = await attempt(() => post("/projects", { name: name.value.trim() }));
+  const project = await ask(t("project.new"), field(t("project.name"), name), t("project.create"), () => post("/projects", { name: name.value.trim() }));
   if (!project) return;
-  await store.readProjects();
+  await store.readProjects().catch(() => {});
   store.setProject(project.id);
 }
 
 async function editProject() {
-  const project = store.projects.find((p) => p.id === store.project);
+  let project = store.projects.find((p) => p.id === store.project);
   if (!project) return;
   const oneByOne = inTurn();
-  const change = async (values) => {
-    if (await attempt(() => oneByOne(() => patch(`/projects/${project.id}`, values)))) await store.readProjects();
-  };
-  const text = (name) => {
-    const control = h("textarea", { rows: 1, value: project[name] || "", onchange: () => change({ [name]: control.value || null }) });
-    return field(t(`project.${name}`), control);
-  };
-  const number = (name) => {
-    const control = h("input", { type: "number", value: project[name] ?? "", placeholder: t("field.default"),
-      onchange: () => change({ [name]: control.value === "" ? null : Number(control.value) }) });
-    return field(t(`field.${name}`), control);
-  };
-  const name = h("input", { value: project.name, onchange: () => name.value.trim() && change({ name: name.value.trim() }) });
+  const change = (values) => oneByOne(async () => {
+    project = await patch(`/projects/${project.id}`, values);
+    store.readProjects().catch(() => {});
+  });
+  const text = (name) => field(t(`project.${name}`), sendChanges(h("textarea", { rows: 1 }), (value) => change({ [name]: value || null }), () => project[name]));
+  const number = (name) => field(t(`field.${name}`), sendChanges(h("input", { type: "number", placeholder: t("field.default") }),
+    (value) => change({ [name]: value === "" ? null : Number(value) }), () => project[name]));
+  const name = sendChanges(h("input"), (value) => change({ name: value.trim() }), () => project.name);
   const isDefault = project.id === "default";
   await dialog(t("project.settings"), h("div", { class: "form" }, isDefault ? h("p", { class: "quiet" }, t("project.default_hint")) : null,
     field(t("project.name"), name), TEXTS.map(text), h("div", { class: "row" }, NUMBERS.map(number)),
@@ -70,10 +65,8 @@ function importButton() {
 }
 
 async function deleteProject(project) {
-  const answer = await dialog(t("project.delete"), h("p", {}, t("project.delete_question", { name: project.name })),
-    { buttons: [{ value: "", label: t("cancel") }, { value: "keep", label: t("project.keep_images") }, { value: "trash", label: t("project.trash_images") }] });
-  if (!answer) return;
-  if ((await attempt(async () => ((await remove(`/projects/${project.id}?files=${answer}`)), true))) === null) return;
+  const button = (files) => ({ label: t(`project.${files}_images`), send: () => remove(`/projects/${project.id}?files=${files}`) });
+  if (!(await sendDialog(t("project.delete"), h("p", {}, t("project.delete_question", { name: project.name })), [button("keep"), button("trash")]))) return;
   document.querySelector("dialog[open]")?.close();
   store.setProject("default");
   await store.readProjects();

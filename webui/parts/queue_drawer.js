@@ -1,6 +1,6 @@
 // The queue, beside every tab: what runs, what waits and in which order, what has ended since the page was opened.
 import { post } from "../lib/api.js";
-import { h, replace } from "../lib/dom.js";
+import { h, redraw, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
@@ -33,16 +33,14 @@ export class QueueDrawer {
     replace(this.pause, icon(store.queue.paused ? "play" : "pause"), t(store.queue.paused ? "queue.resume" : "queue.pause"));
     const waiting = store.waiting();
     const group = (title, jobs, row) => (jobs.length ? [h("h3", {}, title), h("ul", {}, jobs.map(row))] : []);
-    const focused = document.activeElement?.dataset?.key;
-    replace(this.list, group(t("queue.running"), store.running(), (job) => this.#row(job, [this.#cancel(job)])),
+    redraw(this.list, group(t("queue.running"), store.running(), (job) => this.#row(job, [this.#cancel(job)])),
       group(t("queue.waiting"), waiting, (job, i) => this.#row(job, [
         this.#button(job, "queue.up", "up", () => this.#move(waiting, i, i - 1), i === 0),
         this.#button(job, "queue.down", "down", () => this.#move(waiting, i, i + 1), i === waiting.length - 1),
         this.#cancel(job)])),
-      group(t("queue.ended"), store.ended().slice(0, 20), (job) => this.#row(job, job.state === "completed" ? [] : [
+      group(t("queue.ended"), store.ended().slice(0, 20), (job) => this.#row(job, job.state === "completed" || job.kind === "train" ? [] : [ // a run is resumed in its tab
         this.#button(job, "retry", "retry", () => attempt(async () => store.add(await post(`/jobs/${job.id}/retry`))))])),
       store.jobs.size ? [] : h("p", { class: "quiet" }, t("queue.empty")));
-    if (focused) this.list.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 
   // Only what moves is changed: a button that is replaced during a click would lose it.

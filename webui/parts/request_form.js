@@ -8,7 +8,9 @@ import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { Completion } from "./completion.js";
 import { DetailPass } from "./detail_pass.js";
+import { forecastLines } from "./forecast.js";
 import { ImagePromptList } from "./image_prompt_list.js";
+import { errorText } from "./messages.js";
 import { canRewrite, expandPrompt } from "./prompt_rewriter.js";
 import { choosePrompt, TemplateChoice } from "./prompt_tools.js";
 import { RegionList } from "./region_list.js";
@@ -31,8 +33,8 @@ export class RequestForm {
     this.draft = readDraft(`draft.${name}`, { prompt: "", negative: "", count: 1, seed: "", template: "", preset: "", loras: [] });
     this.history = readDraft("history", { prompts: [] }).prompts;
     this.place = this.history.length;
-    this.forecast = h("p", { class: "quiet forecast", "aria-live": "off" });
-    this.forecasting = new Reading(() => this.#forecast(), (text) => (this.forecast.textContent = text));
+    this.forecast = h("div", { class: "quiet forecast", "aria-live": "off" });
+    this.forecasting = new Reading(() => this.#forecast(), (lines) => replace(this.forecast, lines));
     this.forecastSoon = debounced(500, () => this.forecasting.read());
     this.resolution = new Resolution(this);
     this.regions = new RegionList(() => this.draft.regions ?? [], (regions) => {
@@ -251,8 +253,8 @@ export class RequestForm {
   }
 
   #loras() {
-    const matching = h("datalist", { id: `${this.name}-loras` }, store.loras.map((l) => h("option", { value: l.name })));
-    const input = h("input", { list: matching.id, placeholder: t("lora.add") });
+    this.loraNames = h("datalist", { id: `${this.name}-loras` });
+    const input = h("input", { list: this.loraNames.id, placeholder: t("lora.add") });
     const add = () => {
       const name = input.value.trim();
       if (!store.loras.some((l) => l.name === name)) return;
@@ -261,13 +263,12 @@ export class RequestForm {
     };
     input.addEventListener("change", add);
     this.loraInput = field(t("field.loras"), input, { wide: true });
-    this.#showLoras();
-    this.loraInput.hidden = store.loras.length === 0;
-    return h("div", {}, this.loraInput, matching, this.loraList);
+    return h("div", {}, this.loraInput, this.loraNames, this.loraList);
   }
 
   #showLoras() {
-    if (!this.loraList) return;
+    this.loraInput.hidden = store.loras.length === 0;
+    replace(this.loraNames, store.loras.map((l) => h("option", { value: l.name })));
     const change = (lora, values) => {
       Object.assign(lora, values);
       this.#changed();
@@ -289,15 +290,13 @@ export class RequestForm {
 
   // What the server expects the request to cost.
   async #forecast() {
-    if (!this.element.isConnected || !this.draft.prompt.trim() || !this.isReady()) return "";
+    if (!this.element.isConnected || !this.draft.prompt.trim() || !this.isReady()) return [];
     try {
       const plan = await post("/plan", await this.request());
-      const memory = bytes(plan.peak_device || plan.peak_host);
-      return plan.fits
-        ? t("forecast.fits", { time: seconds(plan.total_seconds), memory })
-        : t("forecast.too_large", { memory: bytes(plan.needs || plan.peak_device || plan.peak_host) });
+      const memory = bytes(plan.needs || plan.peak_device || plan.peak_host);
+      return forecastLines(plan.fits ? t("forecast.fits", { time: seconds(plan.total_seconds), memory }) : t("forecast.too_large", { memory }), plan);
     } catch (error) {
-      return error.code === "offline" ? "" : error.message;
+      return error.code === "offline" ? [] : [h("p", {}, errorText(error))];
     }
   }
 }

@@ -1,10 +1,10 @@
 // Shows the jobs that a tab has submitted: preview and progress while one runs, then its images.
 import { get, post } from "../lib/api.js";
-import { h, replace } from "../lib/dom.js";
+import { h, redraw, replace } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { isFinal, store } from "../lib/store.js";
-import { seconds, t } from "../lib/text.js";
+import { has, seconds, t } from "../lib/text.js";
 import { compare } from "./compare.js";
 import { imageActions } from "./image_actions.js";
 import { attempt, dialog } from "./messages.js";
@@ -13,7 +13,8 @@ export const stateText = (job) => {
   if (job.state === "queued") return job.queue_position ? t("state.position", { n: job.queue_position }) : t("state.queued");
   if (job.state !== "running") return t(`state.${job.state}`);
   if (job.phase === "denoise" && job.steps) return t("state.step", { step: job.step, steps: job.steps });
-  return job.phase ? t(`phase.${job.phase}`) : t("state.running");
+  const phase = (job.phase || "").replaceAll(" ", "_");
+  return has(`phase.${phase}`) ? t(`phase.${phase}`) : t("state.running");
 };
 
 export class ResultView {
@@ -29,7 +30,7 @@ export class ResultView {
     this.listed = ""; // what strip and actions show now
     this.told = ""; // what the status line shows now
     this.stage = h("div", { class: "stage" });
-    this.strip = h("div", { class: "strip", role: "list", "aria-label": t("result.images") });
+    this.strip = h("div", { class: "strip", role: "group", "aria-label": t("result.images") });
     this.status = h("div", { class: "status" });
     this.actions = h("div", { class: "actions" });
     this.element = h("section", { class: "result", "aria-label": t("result.title") }, this.stage, this.status, this.strip, this.actions);
@@ -92,8 +93,8 @@ export class ResultView {
     const key = `${this.job}|${job?.state}|${images.length}|${this.shown}|${this.before}`;
     if (key === this.listed) return;
     this.listed = key;
-    replace(this.strip, images.length < 2 ? [] : images.map((one, i) =>
-      h("button", { class: "plain", role: "listitem", "aria-pressed": String(one === image), onclick: () => {
+    redraw(this.strip, images.length < 2 ? [] : images.map((one, i) =>
+      h("button", { class: "plain", "data-key": i, "aria-pressed": String(one === image), onclick: () => {
         this.shown = i;
         this.show();
       } }, h("img", { src: one.thumb_url, alt: t("result.nth", { n: i + 1 }) }))));

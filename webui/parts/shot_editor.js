@@ -1,11 +1,12 @@
 // Dialogs of scenes and shots. What is changed in an open one is stored at once.
 import { patch, post } from "../lib/api.js";
 import { field, h } from "../lib/dom.js";
-import { inTurn, sendChanges } from "../lib/reading.js";
+import { inTurn } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { Completion } from "./completion.js";
-import { ask, attempt, dialog } from "./messages.js";
+import { dialog } from "./messages.js";
+import { ask, sendChanges } from "./sending.js";
 
 const TEXTS = ["shot_type", "character", "action", "dialogue", "prompt", "negative"];
 const NUMBERS = ["seed", "width", "height", "steps"];
@@ -28,16 +29,14 @@ const sceneChoice = (scenes, value) => {
 export async function newScene(project) {
   const name = h("input", { required: true, maxlength: 200 });
   const text = h("textarea", { rows: 2 });
-  if (!(await ask(t("shots.new_scene"), [field(t("shots.scene_name"), name, { hint: t("shots.scene_hint") }), field(t("shots.scene_text"), text)], t("project.create"))) || !name.value.trim()) return null;
-  return attempt(() => post(`/projects/${project}/scenes`, { name: name.value.trim(), text: text.value.trim() }));
+  return ask(t("shots.new_scene"), [field(t("shots.scene_name"), name, { hint: t("shots.scene_hint") }), field(t("shots.scene_text"), text)], t("project.create"),
+    () => post(`/projects/${project}/scenes`, { name: name.value.trim(), text: text.value.trim() }));
 }
 
 export async function editScene(scene) {
   const oneByOne = inTurn();
-  const control = (element, member) => sendChanges(element, async (value) => {
-    const now = await attempt(() => oneByOne(() => patch(`/scenes/${scene.id}`, { [member]: value.trim() })));
-    if (now) scene = now;
-  }, () => scene[member]);
+  const control = (element, member) => sendChanges(element, (value) => oneByOne(async () => (scene = await patch(`/scenes/${scene.id}`, { [member]: value.trim() }))),
+    () => scene[member]);
   await dialog(t("shots.edit_scene"), h("div", { class: "form" }, field(t("shots.scene_name"), control(h("input"), "name"), { hint: t("shots.scene_hint") }),
     field(t("shots.scene_text"), control(h("textarea", { rows: 3 }), "text"))));
 }
@@ -46,16 +45,12 @@ export async function newShot(project, scenes, scene) {
   const action = h("textarea", { rows: 3, required: true });
   const choice = sceneChoice(scenes, scene);
   const content = [withElements(field(t("shots.action"), action, { hint: t("shots.action_hint") }), action), scenes.length ? field(t("shots.scene"), choice) : null];
-  if (!(await ask(t("shots.new_shot"), content, t("project.create"))) || !action.value.trim()) return null;
-  return attempt(() => post(`/projects/${project}/shots`, { action: action.value.trim(), scene_id: choice.value || null }));
+  return ask(t("shots.new_shot"), content, t("project.create"), () => post(`/projects/${project}/shots`, { action: action.value.trim(), scene_id: choice.value || null }));
 }
 
 export async function editShot(shot, scenes, number) {
   const oneByOne = inTurn();
-  const change = async (values) => {
-    const now = await attempt(() => oneByOne(() => patch(`/shots/${shot.id}`, values)));
-    if (now) shot = now;
-  };
+  const change = (values) => oneByOne(async () => (shot = await patch(`/shots/${shot.id}`, values)));
   const text = (name) => {
     const control = h(LONG.includes(name) ? "textarea" : "input", LONG.includes(name) ? { rows: 2 } : {});
     sendChanges(control, (value) => change({ [name]: value.trim() }), () => shot[name]);
@@ -67,8 +62,7 @@ export async function editShot(shot, scenes, number) {
     const control = h("input", { type: "number", placeholder: t("field.default") });
     return field(t(`field.${name}`), sendChanges(control, (value) => change({ [name]: value === "" ? null : Number(value) }), () => shot[name]));
   };
-  const scene = sceneChoice(scenes, shot.scene_id);
-  scene.addEventListener("change", () => change({ scene_id: scene.value || null }));
+  const scene = sendChanges(sceneChoice(scenes, shot.scene_id), (value) => change({ scene_id: value || null }), () => shot.scene_id);
   const [type, character, ...long] = TEXTS;
   await dialog(t("shots.number", { n: number }), h("div", { class: "form" },
     h("div", { class: "row" }, field(t("shots.scene"), scene), text(type), text(character)), long.map(text), h("div", { class: "row" }, NUMBERS.map(numeric))), { medium: true });

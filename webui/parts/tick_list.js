@@ -14,6 +14,7 @@ export function tickList(items, changed = () => {}) {
     for (const { box, row } of rows) if (!box.disabled && !row.hidden) box.checked = checked;
     changed();
   } }, t(checked ? "models.tick_all" : "models.tick_none"));
-  const element = h("div", { class: "form" }, h("div", { class: "toolbar" }, search, all(true), all(false)), h("ul", { class: "files ticks" }, rows.map((r) => r.row)));
+  const keep = (event) => event.key === "Enter" && event.target.matches("input") && event.preventDefault(); // it would send the form around the list
+  const element = h("div", { class: "form", onkeydown: keep }, h("div", { class: "toolbar" }, search, all(true), all(false)), h("ul", { class: "files ticks" }, rows.map((r) => r.row)));
   return { element, ticked: () => rows.filter(({ box }) => box.checked && !box.disabled).map(({ item }) => item) };
 }

@@ -27,6 +27,11 @@ export class XyGrid {
     this.jobs = new Map(); // those of the table, by id
     this.table = h("div", { class: "xy" });
     this.message = h("p", { class: "error", role: "alert" });
+    this.button = h("button", { type: "button", onclick: async () => {
+      this.button.disabled = true; // a double click is one grid
+      await attempt(() => this.#start());
+      this.button.disabled = false;
+    } }, t("grid.start"));
     const choice = (axis) => {
       const select = h("select", { onchange: () => this.#set({ [axis]: select.value }) }, SETTINGS.map((s) => h("option", { value: s }, t(`field.${s}`))));
       select.value = this.draft[axis];
@@ -35,7 +40,7 @@ export class XyGrid {
     const values = (axis) => field(t(`grid.${axis}_values`), h("input", { value: this.draft[axis], placeholder: "4, 8, 16", oninput: (e) => this.#set({ [axis]: e.target.value }) }));
     this.element = h("details", {}, h("summary", {}, t("grid.title")), h("div", { class: "form" }, h("p", { class: "quiet" }, t("grid.hint")),
       h("div", { class: "row" }, choice("x"), values("xs")), h("div", { class: "row" }, choice("y"), values("ys")), this.message,
-      h("button", { type: "button", onclick: () => this.#start() }, t("grid.start"))));
+      this.button));
     store.on("jobs", (id) => this.#follow(id));
     if (this.draft.shown) this.#read();
   }

@@ -1,5 +1,5 @@
 // Changes an image by words: references in an order that the prompt can refer to ("image 2").
-import { h, replace } from "../lib/dom.js";
+import { h, redraw } from "../lib/dom.js";
 import { readDraft, writeDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { store } from "../lib/store.js";
@@ -37,10 +37,10 @@ class References {
   }
 
   #show() {
-    const button = (label, glyph, run, disabled = false) =>
-      h("button", { type: "button", class: "plain", "aria-label": label, title: label, disabled, onclick: run }, icon(glyph));
-    replace(this.list, this.pictures.map((picture, i) => {
+    redraw(this.list, this.pictures.map((picture, i) => {
       const n = i + 1;
+      const button = (label, glyph, run, disabled = false) =>
+        h("button", { type: "button", class: "plain", "data-key": `${picture.asset}-${glyph}`, "aria-label": label, title: label, disabled, onclick: run }, icon(glyph));
       const item = h("li", { draggable: "true" },
         h("img", { src: picture.thumb, alt: t("references.nth", { n }) }), h("span", {}, t("references.nth", { n })),
         button(t("references.up", { n }), "up", () => this.#move(i, i - 1), i === 0),

@@ -1,13 +1,13 @@
 // Characters, places, objects and styles that should look the same in every image. "@" and the trigger in a prompt uses one.
 import { get, patch, post, remove } from "../lib/api.js";
-import { field, h, replace } from "../lib/dom.js";
+import { field, h, redraw, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
-import { sendChanges } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { sendTo } from "../parts/image_actions.js";
 import { imageInput } from "../parts/image_input.js";
-import { ask, attempt, dialog, toast } from "../parts/messages.js";
+import { attempt, dialog, toast } from "../parts/messages.js";
+import { ask, sendChanges } from "../parts/sending.js";
 
 const TYPES = ["character", "location", "object", "style"];
 const thumbOf = (asset) => `/api/v1/assets/${asset}/thumb`;
@@ -51,11 +51,10 @@ export class ElementsTab {
     const shared = h("input", { type: "checkbox", checked: store.project === "default", disabled: store.project === "default" });
     const content = [field(t("element.name"), name), field(t("element.type"), type), field(t("element.description"), description, { hint: t("element.description_hint") }),
       h("label", {}, shared, t("element.share"))];
-    if (!(await ask(t("element.new"), content, t("element.create")))) return;
-    const element = await attempt(() => post(`/projects/${shared.checked ? "default" : store.project}/elements`,
+    const element = await ask(t("element.new"), content, t("element.create"), () => post(`/projects/${shared.checked ? "default" : store.project}/elements`,
       { name: name.value.trim(), type: type.value, description: description.value.trim() }));
     if (!element) return;
-    await store.readElements();
+    await store.readElements().catch(() => {});
     this.#edit(element);
   }
 
@@ -63,22 +62,24 @@ export class ElementsTab {
     let element = first;
     const images = h("ul", { class: "references" });
     let stores = 0; // changes that the server does not have yet
-    const show = () => this.#showImages(images, element, change, takeAway);
+    const show = () => this.#showImages(images, element, (order) => attempt(() => change({ images: order })), takeAway);
     const send = async (call) => {
       ++stores;
-      element = (await attempt(() => store.changeElements(call))) || element;
-      if (--stores === 0) show(); // what was refused is undone
+      try {
+        element = await store.changeElements(call);
+      } finally {
+        if (--stores === 0) show(); // what was refused is undone
+      }
     };
     const change = (values) => send(() => patch(`/elements/${element.id}`, values));
-    const takeAway = (asset) => send(async () => {
+    const takeAway = (asset) => attempt(() => send(async () => {
       await remove(`/elements/${element.id}/images/${asset}`);
       return get(`/elements/${element.id}`);
-    });
-    const add = imageInput((picture) => send(() => post(`/elements/${element.id}/images`, { asset_id: `ast_${picture.asset.replace("asset:", "")}` })), { several: true });
+    }));
+    const add = imageInput((picture) => attempt(() => send(() => post(`/elements/${element.id}/images`, { asset_id: `ast_${picture.asset.replace("asset:", "")}` }))), { several: true });
     const text = (name, control) =>
       sendChanges(control, (value) => change({ [name]: control.type === "number" ? Number(value) : value.trim() }), () => element[name]);
-    const type = typeChoice(element.type);
-    type.addEventListener("change", () => change({ type: type.value }));
+    const type = text("type", typeChoice(element.type));
     const changedElsewhere = () => {
       const now = store.elements.find((e) => e.id === element.id);
       if (!now || now.images.join() === element.images.join()) return;
@@ -90,7 +91,7 @@ export class ElementsTab {
     await dialog(element.name, h("div", { class: "form" },
       h("div", { class: "row" }, field(t("element.name"), text("name", h("input"))), field(t("element.trigger"), text("trigger", h("input"))), field(t("element.type"), type)),
       field(t("element.description"), text("description", h("textarea", { rows: 3 })), { hint: t("element.description_hint") }),
-      h("div", { class: "row" }, field(t("element.max_refs"), text("max_refs", h("input", { type: "number", min: 0, max: 16 }))), this.#lora(element, change)),
+      h("div", { class: "row" }, field(t("element.max_refs"), text("max_refs", h("input", { type: "number", min: 0, max: 16 }))), this.#lora(() => element, change)),
       h("fieldset", {}, h("legend", {}, t("element.images")), images, add),
       h("div", { class: "actions" },
         h("button", { onclick: () => attempt(async () => {
@@ -99,35 +100,34 @@ export class ElementsTab {
         }) }, icon("generate"), t("element.visualize")),
         h("button", { class: "danger", onclick: () => this.#delete(element, images) }, icon("trash"), t("element.delete")))), { wide: true });
     store.removeEventListener("elements", changedElsewhere);
-    await store.readElements();
+    await store.readElements().catch(() => {});
   }
 
-  #showImages(list, element, change, takeAway) {
-    replace(list, element.images.map((asset, i) => h("li", {}, h("img", { src: thumbOf(asset), alt: t("references.nth", { n: i + 1 }) }),
+  // `reorder(images)` and `takeAway(asset)` send a change.
+  #showImages(list, element, reorder, takeAway) {
+    redraw(list, element.images.map((asset, i) => h("li", {}, h("img", { src: thumbOf(asset), alt: t("references.nth", { n: i + 1 }) }),
       h("span", {}, i === 0 ? t("element.main_image") : ""),
-      i > 0 ? h("button", { class: "plain", "aria-label": t("references.up", { n: i + 1 }), title: t("references.up", { n: i + 1 }), onclick: () => {
+      i > 0 ? h("button", { class: "plain", "aria-label": t("references.up", { n: i + 1 }), title: t("references.up", { n: i + 1 }), "data-key": `${asset}-up`, onclick: () => {
         const images = [...element.images];
         images.splice(i - 1, 0, ...images.splice(i, 1));
-        this.#showImages(list, { ...element, images }, change, takeAway); // at once
-        change({ images });
+        this.#showImages(list, { ...element, images }, reorder, takeAway); // at once
+        reorder(images);
       } }, icon("up")) : null,
-      h("button", { class: "plain", "aria-label": t("references.remove", { n: i + 1 }), title: t("references.remove", { n: i + 1 }), onclick: () => takeAway(asset) }, icon("close")))));
+      h("button", { class: "plain", "aria-label": t("references.remove", { n: i + 1 }), title: t("references.remove", { n: i + 1 }), "data-key": `${asset}-remove`, onclick: () => takeAway(asset) }, icon("close")))));
   }
 
   // One LoRA that goes with the element.
   #lora(element, change) {
-    if (!store.loras.length && !element.loras?.length) return null;
-    const names = [...new Set([...store.loras.map((l) => l.name), ...(element.loras || []).map((l) => l.name)])];
-    const select = h("select", { onchange: () => change({ loras: select.value ? [{ name: select.value }] : [] }) },
-      h("option", { value: "" }, t("element.no_lora")), names.map((name) => h("option", { value: name }, name)));
-    select.value = element.loras?.[0]?.name || "";
-    return field(t("element.lora"), select);
+    const names = [...new Set([...store.loras, ...(element().loras || [])].map((l) => l.name))];
+    if (!names.length) return null;
+    const select = h("select", {}, h("option", { value: "" }, t("element.no_lora")), names.map((name) => h("option", { value: name }, name)));
+    return field(t("element.lora"), sendChanges(select, (name) => change({ loras: name ? [{ name }] : [] }), () => element().loras?.[0]?.name));
   }
 
   async #delete(element, inside) {
-    if (!(await ask(t("element.delete"), h("p", {}, t("element.delete_question", { name: element.name })), t("element.delete")))) return;
-    await attempt(() => remove(`/elements/${element.id}`));
+    const question = h("p", {}, t("element.delete_question", { name: element.name }));
+    if (!(await ask(t("element.delete"), question, t("element.delete"), () => remove(`/elements/${element.id}`)))) return;
     inside.closest("dialog")?.close();
-    await store.readElements();
+    await store.readElements().catch(() => {});
   }
 }

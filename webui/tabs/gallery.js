@@ -10,14 +10,15 @@ import { ImageDetail } from "../parts/image_detail.js";
 import { ImageFilter } from "../parts/image_filter.js";
 import { ImageGrid } from "../parts/image_grid.js";
 import { pictureOfAsset, sendTo } from "../parts/image_actions.js";
-import { ask, attempt, dialog, toast } from "../parts/messages.js";
+import { attempt, dialog, toast } from "../parts/messages.js";
+import { ask, sendEach } from "../parts/sending.js";
 
 export class GalleryTab {
   constructor() {
     const kept = readDraft("gallery", { size: 172 });
     this.list = new ImageList();
     this.filter = new ImageFilter(() => this.search());
-    this.grid = new ImageGrid({ size: kept.size, open: (place) => this.detail.open(place), selected: () => this.#showBar(),
+    this.grid = new ImageGrid({ size: kept.size, open: (place) => this.detail.open(place).then(() => this.filter.refresh()), selected: () => this.#showBar(),
       need: (count) => attempt(() => this.list.need(count, () => this.#show())) });
     this.detail = new ImageDetail({ items: () => this.list.items, changed: (asset) => this.#changed(asset), remove: (item) => this.#delete([item]) });
     this.empty = h("p", { class: "empty quiet", hidden: true });
@@ -33,6 +34,8 @@ export class GalleryTab {
     this.searchAgainSoon = throttled(300, () => this.#searchAgain());
     store.on("asset.updated", (asset) => this.#updated(asset));
     store.on("asset.deleted", ({ id, trash }) => (this.list.filter.trash && trash ? this.searchAgainSoon() : this.#forget([id])));
+    const readFilterSoon = throttled(300, () => this.isRead && this.filter.refresh());
+    for (const name of ["board.created", "board.updated", "board.deleted"]) store.on(name, readFilterSoon);
     for (const name of ["project", "missed"]) store.on(name, () => this.isRead && this.#begin());
     this.#showBar();
   }
@@ -134,11 +137,17 @@ export class GalleryTab {
     this.grid.redraw();
   }
 
-  async #bulk(action, more = {}, ids = [...this.grid.chosen]) {
+  #bulk = (...values) => attempt(() => this.#sendBulk(...values));
+
+  // Throws what the server refuses as a whole; what it refuses for some images is said.
+  async #sendBulk(action, more = {}, ids = [...this.grid.chosen]) {
     this.#expect(action, more, ids);
-    const answer = await attempt(() => post("/assets/bulk", { ids, action, ...more }));
-    if (answer?.failed.length) toast(t("gallery.some_failed", { done: answer.done.length, failed: answer.failed.length }), { kind: "error", hint: answer.failed[0].message });
-    if (!answer || answer.failed.length) this.search();
+    const answer = await post("/assets/bulk", { ids, action, ...more }).catch((error) => {
+      this.#searchAgain(); // what was expected is undone; what was selected stays
+      throw error;
+    });
+    if (answer.failed.length) toast(t("gallery.some_failed", { done: answer.done.length, failed: answer.failed.length }), { kind: "error", hint: answer.failed[0].message });
+    if (answer.failed.length) this.#searchAgain();
     return answer;
   }
 
@@ -148,35 +157,40 @@ export class GalleryTab {
   }
 
   async #tag() {
-    const input = h("input");
-    if (!(await ask(t("gallery.add_tag"), field(t("gallery.tags"), input, { hint: t("gallery.tags_hint") }), t("gallery.add_tag")))) return;
-    const tags = input.value.split(",").map((tag) => tag.trim()).filter(Boolean);
-    if (tags.length && (await this.#bulk("tag", { tags }))) await this.filter.refresh();
+    const input = h("input", { required: true });
+    const ids = [...this.grid.chosen];
+    const send = () => this.#sendBulk("tag", { tags: input.value.split(",").map((tag) => tag.trim()).filter(Boolean) }, ids);
+    if (await ask(t("gallery.add_tag"), field(t("gallery.tags"), input, { hint: t("gallery.tags_hint") }), t("gallery.add_tag"), send)) await this.filter.refresh();
   }
 
   async #toElement() {
     const select = h("select", {}, store.elements.map((e) => h("option", { value: e.id }, `${e.name} (${e.trigger})`)));
     const items = this.grid.chosenItems();
-    if (!(await ask(t("gallery.to_element"), field(t("gallery.element"), select), t("gallery.to_element")))) return;
-    for (const item of items) if (!(await attempt(() => post(`/elements/${select.value}/images`, { asset_id: item.id })))) return;
-    toast(t("gallery.in_element", { n: items.length, name: store.elements.find((e) => e.id === select.value)?.name || "" }));
+    const send = () => sendEach(items, (item) => post(`/elements/${select.value}/images`, { asset_id: item.id }));
+    const n = await ask(t("gallery.to_element"), field(t("gallery.element"), select), t("gallery.to_element"), send);
+    if (n) toast(t("gallery.in_element", { n, name: store.elements.find((e) => e.id === select.value)?.name || "" }));
   }
 
-  async #move() {
-    const board = await this.filter.chooseBoard();
-    if (board !== null && (await this.#bulk("move", { board_id: board || null }))) await this.filter.refresh();
+  #move() {
+    const ids = [...this.grid.chosen];
+    return this.filter.chooseBoard((board) => this.#sendBulk("move", { board_id: board }, ids));
   }
 
   // Gone at once; "Undo" brings them back. From the trash they go for good, so that is asked first.
   async #delete(items) {
     const ids = items.map((item) => item.id);
     const forGood = Boolean(items[0]?.deleted_at);
-    if (forGood && !(await ask(t("gallery.delete_forever"), h("p", {}, t("gallery.delete_question", { n: ids.length })), t("gallery.delete_forever")))) return;
+    if (forGood) {
+      const question = h("p", {}, t("gallery.delete_question", { n: ids.length }));
+      const answer = await ask(t("gallery.delete_forever"), question, t("gallery.delete_forever"), () => this.#sendBulk("delete", {}, ids));
+      if (answer) this.#forget(answer.done);
+      return;
+    }
     this.#forget(ids);
-    const answer = await this.#bulk(forGood ? "delete" : "trash", {}, ids);
-    if (answer && !forGood)
-      toast(t("gallery.deleted", { n: ids.length }), { action: { label: t("undo"), run: async () => {
-        await this.#bulk("restore", {}, ids);
+    const answer = await this.#bulk("trash", {}, ids);
+    if (answer?.done.length)
+      toast(t("gallery.deleted", { n: answer.done.length }), { action: { label: t("undo"), run: async () => {
+        await this.#bulk("restore", {}, answer.done);
         await this.search();
       } } });
   }
@@ -184,8 +198,7 @@ export class GalleryTab {
   async #emptyTrash() {
     // A search or a filter may show a part of it only.
     const all = await attempt(() => get(`/assets?project=${store.project}&trash=1&limit=1`));
-    if (!all || !(await ask(t("gallery.empty_trash"), h("p", {}, t("gallery.delete_question", { n: all.total })), t("gallery.empty_trash")))) return;
-    await attempt(() => remove(`/trash?project=${store.project}`));
-    await this.search();
+    const question = all && h("p", {}, t("gallery.delete_question", { n: all.total }));
+    if (all && (await ask(t("gallery.empty_trash"), question, t("gallery.empty_trash"), () => remove(`/trash?project=${store.project}`)))) await this.search();
   }
 }

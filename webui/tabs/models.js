@@ -5,10 +5,11 @@ import { icon } from "../lib/icons.js";
 import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, t } from "../lib/text.js";
-import { attempt, dialog, toast } from "../parts/messages.js";
+import { attempt, toast } from "../parts/messages.js";
 import { ModelAdd } from "../parts/model_add.js";
 import { coverOf, openModel } from "../parts/model_detail.js";
 import { ModelInstalls } from "../parts/model_installs.js";
+import { sendDialog, sendEach } from "../parts/sending.js";
 
 const TYPES = ["main", "lora", "vae", "text_encoder", "tokenizer", "upscaler", "classifier", "image_encoder", "image_prompt"];
 const text = (name) => (a, b) => (a[name] || "").localeCompare(b[name] || "") || a.name.localeCompare(b.name);
@@ -45,7 +46,7 @@ export class ModelsTab {
   }
 
   async shown() {
-    await Promise.all([this.diskReading.read(), attempt(() => this.installs.read()), this.add.shown()]);
+    await Promise.all([store.readModels().catch(() => {}), this.diskReading.read(), attempt(() => this.installs.read()), this.add.shown()]);
   }
 
   #shownModels() {
@@ -79,7 +80,7 @@ export class ModelsTab {
       h("div", { class: "actions" },
         main && !model.loaded ? h("button", { disabled: loading, onclick: () => attempt(() => post(`/models/${encodeURIComponent(model.key || model.name)}/load`)) },
           t(loading ? "models.loading" : "models.load")) : null,
-        model.key ? h("button", { onclick: () => openModel(model, () => store.refresh()) }, t("models.details")) : null,
+        model.key ? h("button", { onclick: () => openModel(model, () => store.readModels().catch(() => {})) }, t("models.details")) : null,
         model.key ? h("button", { class: "plain", "aria-label": t("models.remove", { name: model.name }), title: t("models.remove", { name: model.name }),
           onclick: () => this.#remove([model]) }, icon("trash")) : null));
   }
@@ -95,26 +96,23 @@ export class ModelsTab {
       for (const m of choosable) this.chosen.add(m.key);
       this.show();
     }), this.chosen.size ? [h("span", { role: "status" }, t("gallery.chosen", { n: this.chosen.size })),
-      button("model_detail.identify", () => this.#forEach(all(), (m) => post(`/models/${m.key}/identify`))),
+      button("model_detail.identify", () => this.#identify(all())),
       button("models.remove_chosen", () => this.#remove(all())), button("gallery.choose_none", () => {
         this.chosen.clear();
         this.show();
       })] : null);
   }
 
-  // Says how many succeeded, and why the first failure failed.
-  async #forEach(models, run) {
-    const failures = [];
-    for (const model of models) await run(model).catch((error) => failures.push(error));
-    if (models.length > 1 || failures.length)
-      toast(t("models.bulk_done", { done: models.length - failures.length, failed: failures.length }), { kind: failures.length ? "error" : "info", hint: failures[0]?.message });
-    await store.refresh();
+  async #identify(models) {
+    const done = await attempt(() => sendEach(models, (m) => post(`/models/${m.key}/identify`)));
+    if (done) toast(t("models.bulk_done", { done, failed: 0 }));
+    await store.readModels().catch(() => {});
   }
 
   async #remove(models) {
     const title = models.length === 1 ? t("models.remove", { name: models[0].name }) : t("models.remove_several", { n: models.length });
-    const answer = await dialog(title, h("p", {}, t("models.remove_question")),
-      { buttons: [{ value: "", label: t("cancel") }, { value: "keep", label: t("models.keep_files") }, { value: "files", label: t("models.delete_files") }] });
-    if (answer) await this.#forEach(models, (m) => remove(`/models/${m.key}?files=${answer === "files" ? 1 : 0}`));
+    const button = (label, files) => ({ label: t(label), send: () => sendEach(models, (m) => remove(`/models/${m.key}?files=${files}`)) });
+    await sendDialog(title, h("p", {}, t("models.remove_question")), [button("models.keep_files", 0), button("models.delete_files", 1)]);
+    await store.readModels().catch(() => {}); // some may be gone, even if others were refused
   }
 }

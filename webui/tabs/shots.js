@@ -1,14 +1,15 @@
 // A story: scenes with shots, each of which becomes an image. They belong to the project that is chosen.
 import { get, patch, post, remove } from "../lib/api.js";
-import { h, replace, throttled } from "../lib/dom.js";
+import { h, redraw, throttled } from "../lib/dom.js";
 import { readDraft } from "../lib/drafts.js";
 import { icon } from "../lib/icons.js";
 import { Reading } from "../lib/reading.js";
 import { isFinal, store } from "../lib/store.js";
 import { t } from "../lib/text.js";
 import { ImageDetail } from "../parts/image_detail.js";
-import { ask, attempt, toast } from "../parts/messages.js";
+import { attempt, toast } from "../parts/messages.js";
 import { stateText } from "../parts/result_view.js";
+import { ask } from "../parts/sending.js";
 import { editScene, editShot, newScene, newShot } from "../parts/shot_editor.js";
 
 const EVENTS = ["scene.created", "scene.updated", "scene.deleted", "shot.created", "shot.updated", "shot.deleted"];
@@ -56,13 +57,11 @@ export class ShotsTab {
     const known = JSON.stringify([this.scenes, this.shots]);
     if (this.drawn === known) return; // a button that is replaced during a click would lose it
     this.drawn = known;
-    const focused = document.activeElement?.dataset?.key;
     const loose = this.#of(null);
     this.count = 0;
-    replace(this.list, this.shots.length + this.scenes.length
+    redraw(this.list, this.shots.length + this.scenes.length
       ? [loose.length ? this.#section(null, loose, -1) : null, this.scenes.map((scene, i) => this.#section(scene, this.#of(scene), i))]
       : h("div", { class: "empty quiet" }, icon("shots"), h("p", {}, t("shots.none"))));
-    if (focused) this.list.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 
   #button(key, label, glyph, run, disabled = false) {
@@ -169,14 +168,11 @@ export class ShotsTab {
   }
 
   async #delete(shot, name) {
-    if (!(await ask(t("shots.delete_named", { name }), h("p", {}, t("shots.delete_question")), t("gallery.delete")))) return;
-    await attempt(() => remove(`/shots/${shot.id}`));
-    await this.shown();
+    if (await ask(t("shots.delete_named", { name }), h("p", {}, t("shots.delete_question")), t("gallery.delete"), () => remove(`/shots/${shot.id}`))) await this.shown();
   }
 
   async #deleteScene(scene) {
-    if (!(await ask(t("shots.delete_named", { name: scene.name }), h("p", {}, t("shots.delete_scene_question")), t("gallery.delete")))) return;
-    await attempt(() => remove(`/scenes/${scene.id}`));
-    await this.shown();
+    const question = h("p", {}, t("shots.delete_scene_question"));
+    if (await ask(t("shots.delete_named", { name: scene.name }), question, t("gallery.delete"), () => remove(`/scenes/${scene.id}`))) await this.shown();
   }
 }

@@ -7,9 +7,11 @@ import { Reading } from "../lib/reading.js";
 import { store } from "../lib/store.js";
 import { bytes, seconds, t } from "../lib/text.js";
 import { sendTo } from "../parts/image_actions.js";
+import { forecastLines } from "../parts/forecast.js";
 import { imageInput } from "../parts/image_input.js";
 import { attempt, toast } from "../parts/messages.js";
 import { Plot } from "../parts/plot.js";
+import { ask } from "../parts/sending.js";
 
 const PRESETS = ["", "character", "style", "edit", "concept"];
 const NUMBERS = ["max_train_steps", "network_dim", "learning_rate", "save_every_n_steps"];
@@ -23,7 +25,7 @@ class NewRun {
       save_every_n_steps: "" });
     this.list = h("div", { class: "captions" });
     this.forecast = h("div", { role: "status" });
-    this.planning = new Reading(() => attempt(() => post("/training", { ...this.#request(), dry: true })), (plan) => this.#showPlan(plan));
+    this.planning = new Reading(() => this.#plan(), (plan) => this.#showPlan(plan));
     const text = (name, attributes = {}) => h("input", { ...attributes, value: this.draft[name], oninput: (e) => this.#set(name, e.target.value) });
     const preset = h("select", { onchange: () => this.#set("preset", preset.value) }, PRESETS.map((p) => h("option", { value: p }, t(`preset.${p || "none"}`))));
     preset.value = this.draft.preset;
@@ -43,6 +45,7 @@ class NewRun {
   #set(name, value) {
     this.draft[name] = value;
     writeDraft("training", this.draft);
+    replace(this.forecast); // it was for other values
   }
 
   add(pictures) {
@@ -82,9 +85,20 @@ class NewRun {
     return this.planning.read();
   }
 
+  // Nothing if the run was changed meanwhile.
+  async #plan() {
+    const request = this.#request();
+    const plan = await attempt(() => post("/training", { ...request, dry: true }));
+    return JSON.stringify(request) === JSON.stringify(this.#request()) ? plan : null;
+  }
+
   #showPlan(plan) {
-    replace(this.forecast, plan ? [h("p", {}, t("training.needs", { images: plan.items, steps: plan.steps, time: seconds(plan.eta_s || 0),
-      memory: bytes((plan.device_gib || plan.host_gib || 0) * 2 ** 30) })), (plan.warnings || []).map((w) => h("p", { class: "quiet" }, w))] : []);
+    replace(this.forecast);
+    if (!plan) return;
+    const memory = bytes((plan.device_gib || plan.host_gib || 0) * 2 ** 30);
+    const words = plan.fits === false ? t("training.too_large", { memory })
+      : t("training.needs", { images: plan.items, steps: plan.steps, time: seconds(plan.eta_s || 0), memory });
+    replace(this.forecast, forecastLines(words, { ...plan, notes: plan.warnings }));
   }
 
   async #start() {
@@ -157,7 +171,7 @@ class RunView {
       this.bar = h("progress", { "aria-label": t("result.progress") });
       replace(this.head, h("h2", {}, run.name), this.line, this.lossNow, this.bar, run.error ? h("p", { class: "error" }, run.error.message || String(run.error)) : null,
         h("div", { class: "actions" },
-          over ? null : run.state === "paused" ? act("training.resume", "resume") : act("training.pause", "pause"),
+          ["paused", "stopped", "failed"].includes(run.state) ? act("training.resume", "resume") : over ? null : act("training.pause", "pause"),
           over ? null : act("training.stop", "stop", { save: true })));
     }
     const left = !over && run.eta_s ? ` · ${t("time.left", { time: seconds(run.eta_s) })}` : "";
@@ -180,10 +194,10 @@ class RunView {
         await post(`${path}/keep`);
         this.readSoon();
       }) }, t("training.keep")),
-      h("button", { class: "plain", "aria-label": t("training.delete", { n: c.step }), onclick: () => attempt(async () => {
-        await remove(path);
-        this.readSoon();
-      }) }, icon("trash")));
+      h("a", { class: "button", href: `/api/v1${path}/file`, download: `${this.run.name}-${c.step}.safetensors` }, icon("download"), t("image.download")),
+      h("button", { class: "plain", "aria-label": t("training.delete", { n: c.step }), title: t("training.delete", { n: c.step }), onclick: async () => {
+        if (await ask(t("training.delete", { n: c.step }), h("p", {}, t("training.delete_question")), t("gallery.delete"), () => remove(path))) this.readSoon();
+      } }, icon("trash")));
   }
 }
 

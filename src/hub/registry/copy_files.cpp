@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_hash.h"
@@ -26,17 +27,25 @@ void go_on(const CopyProgress& progress, uint64_t done, uint64_t total, const fs
   if (progress && !progress(done, total, file.filename().string())) throw Error(ErrorCode::Cancelled, "stopped");
 }
 
-bool same_bytes(const fs::path& a, const fs::path& b) {
+bool same_bytes(const fs::path& a, const fs::path& b, uint64_t bytes, const CopyProgress& progress) {
   std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
   if (!first || !second) return false;
   std::vector<char> one(1 << 20), other(1 << 20);
+  uint64_t at = 0;
   do {
     first.read(one.data(), static_cast<std::streamsize>(one.size()));
     second.read(other.data(), static_cast<std::streamsize>(other.size()));
     const std::streamsize count = first.gcount();
     if (second.gcount() != count || std::memcmp(one.data(), other.data(), static_cast<size_t>(count)) != 0) return false;
+    at += static_cast<uint64_t>(count);
+    go_on(progress, at, bytes, a);
   } while (first && second);
   return true;
+}
+
+void set_time(const fs::path& file, fs::file_time_type changed) {
+  std::error_code refused;  // then is_copied() compares the bytes
+  fs::last_write_time(file, changed, refused);
 }
 
 // Changes whenever the source changes.
@@ -61,8 +70,7 @@ std::string copy_one(const PlannedCopy& copy, uint64_t before, uint64_t total, c
   });
   if (at != copy.bytes) fail(ErrorCode::BadFile, "{} changed while it was copied", copy.from.string());
   out.commit();
-  std::error_code refused;  // then is_copied() compares the bytes
-  fs::last_write_time(copy.to, changed, refused);
+  set_time(copy.to, changed);
   return hash.hex();
 }
 
@@ -99,11 +107,21 @@ std::vector<PlannedCopy> plan_copies(const fs::path& from, const fs::path& targe
       add(f.path, f.path == from ? target : target.parent_path() / f.path.filename());
     return copies;
   }
-  for (fs::recursive_directory_iterator entry(from), end; entry != end; ++entry) {
+  std::set<fs::path> linked;
+  const auto leads_back = [&](const fs::path& link) {
+    const fs::path place = fs::weakly_canonical(link.parent_path(), failure), there = fs::weakly_canonical(link, failure);
+    return std::mismatch(there.begin(), there.end(), place.begin(), place.end()).first == there.end() ||
+           !linked.insert(there).second;
+  };
+  const auto options = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator entry(from, options), end; entry != end; ++entry) {
     const fs::path path = entry->path();
-    if (path.filename().string().starts_with(".")) {
-      if (entry->is_directory()) entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && is_model_file(path)) {
+    const bool is_hidden = path.filename().string().starts_with(".");
+    if (entry->is_directory(failure)) {
+      if (is_hidden || (entry->is_symlink(failure) && leads_back(path))) entry.disable_recursion_pending();
+    } else if (is_hidden) {
+      continue;
+    } else if (entry->is_regular_file(failure) && is_model_file(path)) {
       add(path, target / path.lexically_relative(from));
     }
   }
@@ -111,15 +129,19 @@ std::vector<PlannedCopy> plan_copies(const fs::path& from, const fs::path& targe
   return copies;
 }
 
-bool is_copied(const PlannedCopy& copy) {
+bool is_copied(const PlannedCopy& copy, const CopyProgress& progress) {
   std::error_code missing;
   if (!fs::is_regular_file(copy.to, missing) || fs::file_size(copy.to, missing) != copy.bytes || missing) return false;
-  return fs::last_write_time(copy.to, missing) == fs::last_write_time(copy.from, missing) || same_bytes(copy.from, copy.to);
+  const fs::file_time_type changed = fs::last_write_time(copy.from, missing);
+  if (fs::last_write_time(copy.to, missing) == changed) return true;
+  if (!same_bytes(copy.from, copy.to, copy.bytes, progress)) return false;
+  set_time(copy.to, changed);
+  return true;
 }
 
 std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress) {
   std::vector<bool> copied;
-  for (const PlannedCopy& c : copies) copied.push_back(is_copied(c));
+  for (const PlannedCopy& c : copies) copied.push_back(is_copied(c, progress));
   check_space(copies, copied);
   uint64_t done = 0, total = 0;
   for (const PlannedCopy& c : copies) total += c.bytes;

@@ -22,8 +22,9 @@ std::vector<PlannedCopy> plan_copies(const std::filesystem::path& from, const st
 // Receives the number of bytes done and the total. Returning false ends the work with Cancelled.
 using CopyProgress = std::function<bool(uint64_t done, uint64_t total, const std::string& file)>;
 
-// Whether the file is there already: it has the size and the modification time of the original, or the same bytes.
-bool is_copied(const PlannedCopy& copy);
+// Whether the file is there already: it has the size and the modification time of the original, or the same bytes. Reading both
+// files may take minutes, so the progress counts their bytes. A copy that proves equal gets the time, and is not read again.
+bool is_copied(const PlannedCopy& copy, const CopyProgress& progress = {});
 
 // Copies the files that are not there yet, with their modification times, and replaces those that have other content. A file gets
 // its name only when it is complete. After an interruption the next attempt continues after the last 64 MB that were flushed to

@@ -80,6 +80,44 @@ TEST(CopyFiles, AnOriginalThatChangedIsCopiedAgain) {
   EXPECT_TRUE(is_copied({from, to, 5}));
 }
 
+// A copy that an older version made has another time, so all its bytes are read.
+TEST(CopyFiles, ComparingBytesReportsProgressAndCanBeCancelled) {
+  const fs::path folder = scratch_folder(), from = folder / "x.safetensors", to = folder / "to/x.safetensors";
+  const std::string bytes = noise((3 << 20) + 7);
+  write_file(from, bytes);
+  write_file(to, bytes);
+  fs::last_write_time(to, fs::last_write_time(from) - std::chrono::hours(1));
+  const PlannedCopy copy{from, to, bytes.size()};
+  EXPECT_THAT(refusal([&] { is_copied(copy, [](uint64_t done, uint64_t, const std::string&) { return done < (2 << 20); }); }),
+              HasSubstr("Cancelled"));
+  std::vector<uint64_t> told;
+  const auto note = [&](uint64_t done, uint64_t total, const std::string& file) {
+    EXPECT_EQ(total, bytes.size());
+    EXPECT_EQ(file, "x.safetensors");
+    told.push_back(done);
+    return true;
+  };
+  EXPECT_TRUE(is_copied(copy, note));
+  EXPECT_EQ(told.size(), 4u);
+  EXPECT_EQ(told.back(), bytes.size());
+  told.clear();
+  EXPECT_TRUE(is_copied(copy, note));
+  EXPECT_TRUE(told.empty()) << "it is not read again";
+}
+
+TEST(CopyFiles, FoldersThatAreLinksAreCopied) {
+  const fs::path folder = scratch_folder();
+  write_file(folder / "disk/encoder/model.safetensors", "weights");
+  write_file(folder / "a/model_index.json", "{}");
+  fs::create_directory_symlink(folder / "disk/encoder", folder / "a/text_encoder");
+  fs::create_directory_symlink("..", folder / "a/back");
+  fs::create_directory_symlink(folder / "gone", folder / "a/nowhere");
+  std::vector<std::string> planned;
+  for (const PlannedCopy& copy : plan_copies(folder / "a", folder / "to"))
+    planned.push_back(copy.to.lexically_relative(folder / "to").string());
+  EXPECT_THAT(planned, testing::ElementsAre("model_index.json", "text_encoder/model.safetensors"));
+}
+
 TEST(CopyFiles, FailsIfTheDiskIsTooSmall) {
   const fs::path folder = scratch_folder();
   write_file(folder / "x.safetensors", "x");

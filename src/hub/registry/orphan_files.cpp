@@ -24,17 +24,19 @@ bool is_below(const fs::path& path, const fs::path& folder) {
 
 // The folders that models are sorted into by their kind.
 bool is_for_one_kind(const fs::path& folder) {
-  static const std::set<std::string> kNames = {"checkpoints", "clip", "diffusion_models", "lora", "loras", "text_encoders",
-                                               "tokenizers",  "unet", "upscale_models",   "vae"};
+  static const std::set<std::string> kNames = {"checkpoints", "classifiers", "clip",           "clip_vision", "diffusion_models",
+                                               "ipadapter",   "ipadapters",  "lora",           "loras",       "text_encoders",
+                                               "tokenizers",  "unet",        "upscale_models", "vae",         kIncomingFolder};
   return kNames.contains(folder.filename().string());
 }
 
 bool is_partial(const fs::path& file) {
   const std::string name = file.filename().string();
-  for (const char* end : {".partial", ".partial.json", ".part", ".part.note"})
-    if (name.ends_with(end)) return true;
-  return false;
+  return is_partial_file(file) || name.ends_with(".partial.json") || name.ends_with(".part.note");
 }
+
+// Taken again by the next download from that address.
+bool is_lock(const fs::path& file) { return file.extension() == ".lock" && file.parent_path().filename() == kIncomingFolder; }
 
 bool is_weights(const fs::path& file) {
   for (const char* extension : {".safetensors", ".gguf", ".ckpt", ".pt", ".pth"})
@@ -88,14 +90,15 @@ class Search {
       const fs::path& path = entry->path();
       std::error_code unreadable;
       const bool is_folder = fs::is_directory(entry->symlink_status(unreadable));
-      if (is_used(path)) continue;
+      if (is_used(path) || is_lock(path)) continue;
       if (is_folder && (holds_used(path) || (folder == root_ && is_for_one_kind(path)))) visit(path);
       else if (is_folder || !shared || is_weights(path) || is_partial(path)) found_.push_back(measured(path, is_folder));
     }
   }
 
   static OrphanFiles measured(const fs::path& path, bool is_folder) {
-    OrphanFiles one{.path = path, .is_folder = is_folder, .is_partial = !is_folder && is_partial(path)};
+    const bool is_incoming = path.parent_path().filename() == kIncomingFolder;
+    OrphanFiles one{.path = path, .is_folder = is_folder, .is_partial = is_incoming || (!is_folder && is_partial(path))};
     const auto count = [&](const fs::path& file) {
       std::error_code failure;
       const fs::file_status status = fs::symlink_status(file, failure);
@@ -117,6 +120,11 @@ class Search {
 };
 
 }  // namespace
+
+bool is_partial_file(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.ends_with(".partial") || name.ends_with(".part");
+}
 
 std::vector<OrphanFiles> orphan_files(const std::vector<ModelRecord>& records, const fs::path& data_folder) {
   return Search(records, data_folder, models_folder(data_folder)).run();

@@ -59,6 +59,22 @@ TEST_F(OrphanFilesTest, FoldersAndFilesWithoutARecord) {
       << "a folder for LoRAs is not one model";
 }
 
+TEST_F(OrphanFilesTest, InterruptedDownloadsAreListedOneByOne) {
+  write_file(models_ / ".incoming/old.safetensors.part", "123");  // as older versions left them
+  write_file(models_ / ".incoming/old.safetensors.part.note", "1");
+  write_file(models_ / ".incoming/a.safetensors-0123/a.safetensors.part", "12");
+  write_file(models_ / ".incoming/a.safetensors-0123/a.safetensors.part.note", "1");
+  write_file(models_ / ".incoming/a.safetensors-0123.lock", "");
+  write_file(models_ / "clip_vision/x.safetensors", "1");
+  EXPECT_THAT(listed(), ElementsAre(".incoming/a.safetensors-0123", ".incoming/old.safetensors.part",
+                                    ".incoming/old.safetensors.part.note", "clip_vision/x.safetensors"));
+  const auto found = orphan_files(records_, data_);
+  EXPECT_TRUE(found[0].is_partial);
+  EXPECT_EQ(found[0].bytes, 3u);
+  EXPECT_TRUE(found[1].is_partial);
+  EXPECT_FALSE(found[3].is_partial);
+}
+
 TEST_F(OrphanFilesTest, EverythingInTheFolderOfARecordIsItsOwn) {
   write_file(models_ / "toy/tokenizer/tokenizer.json", "{}");
   write_file(models_ / "toy/tokenizer/extra.safetensors", "{}");

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/path_exists.h"
@@ -77,7 +80,91 @@ struct Registry::Store {
   }
   fs::path full(const std::string& path) const { return (folder / path).lexically_normal(); }
 
+  // ---- models that older versions registered twice ----
+
+  // If the data folder is reached through a link, its files have two names. Older versions registered a model under both; the
+  // index of the table takes them for two. From the key of each older record to that of the newest, which counts.
+  using Repeated = std::map<std::string, std::string>;
+  struct Misplaced {
+    std::string key, path;  // the path as it is kept now
+  };
+
+  // Fills in `misplaced`: records whose path is not written as it is kept now.
+  Repeated repeated(std::vector<Misplaced>* misplaced = nullptr) const {
+    using Entry = std::tuple<int64_t, int64_t, std::string>;                   // when it was installed, its row, its key
+    std::map<std::pair<std::string, std::string>, std::vector<Entry>> places;  // by type and path
+    Statement rows = database.prepare("SELECT installed_at, rowid, key, type, path FROM models WHERE path LIKE '/%'");
+    while (rows.step())
+      if (std::string path = kept(full(rows.text(4))); path != rows.text(4))
+        places[{rows.text(3), std::move(path)}].emplace_back(rows.integer(0), rows.integer(1), rows.text(2));
+    Repeated older;
+    for (auto& [place, entries] : places) {
+      Statement right = database.prepare("SELECT installed_at, rowid, key FROM models WHERE type = ? AND path = ?");
+      right.bind(place.first).bind(place.second);
+      while (right.step()) entries.emplace_back(right.integer(0), right.integer(1), right.text(2));
+      std::sort(entries.begin(), entries.end());
+      const std::string& newest = std::get<2>(entries.back());
+      for (size_t i = 0; i + 1 < entries.size(); ++i) older[std::get<2>(entries[i])] = newest;
+      if (misplaced) misplaced->push_back({newest, place.second});
+    }
+    return older;
+  }
+
+  // References to the older record lead to the newest.
+  static void renew_keys(ModelRecord& r, const Repeated& older) {
+    for (std::string* key : {&r.components.vae, &r.components.text_encoder, &r.components.tokenizer})
+      if (const auto found = older.find(*key); found != older.end()) *key = found->second;
+    for (std::string& key : r.related)
+      if (const auto found = older.find(key); found != older.end()) key = found->second;
+    std::sort(r.related.begin(), r.related.end());
+    r.related.erase(std::unique(r.related.begin(), r.related.end()), r.related.end());
+    std::erase(r.related, r.key);
+  }
+
+  // Stores what reading makes of them. Part of every transaction that writes.
+  void tidy() const {
+    std::vector<Misplaced> misplaced;
+    const Repeated older = repeated(&misplaced);
+    for (const auto& [key, newest] : older) {
+      erase(key);
+      for (const auto& [mine, others] : {std::pair("model", "other"), std::pair("other", "model")})
+        database
+            .prepare(fmt::format("INSERT OR IGNORE INTO model_relations SELECT min(?1, {1}), max(?1, {1}) FROM model_relations"
+                                 " WHERE {0} = ?2 AND {1} <> ?1",
+                                 mine, others))
+            .bind(newest)
+            .bind(key)
+            .run();
+      database.prepare("DELETE FROM model_relations WHERE model = ? OR other = ?").bind(key).bind(key).run();
+      database.prepare("UPDATE models SET components = replace(components, ?, ?)").bind(key).bind(newest).run();
+    }
+    for (const Misplaced& m : misplaced) {
+      database.prepare("UPDATE models SET path = ? WHERE key = ?").bind(m.path).bind(m.key).run();
+      std::vector<std::string> files;
+      Statement rows = database.prepare("SELECT path FROM model_files WHERE model = ?");
+      rows.bind(m.key);
+      while (rows.step()) files.push_back(rows.text(0));
+      for (const std::string& file : files)
+        database.prepare("UPDATE OR REPLACE model_files SET path = ? WHERE model = ? AND path = ?")
+            .bind(kept(full(file)))
+            .bind(m.key)
+            .bind(file)
+            .run();
+    }
+  }
+
   // ---- rows ----
+
+  std::vector<ModelRecord> all(const Repeated& older) const {
+    std::vector<ModelRecord> records;
+    Statement rows = database.prepare(
+        fmt::format("SELECT {} FROM models ORDER BY CASE type WHEN 'main' THEN 0 WHEN 'vae' THEN 1 WHEN 'text_encoder' THEN 2"
+                    " WHEN 'tokenizer' THEN 3 ELSE 4 END, type, name COLLATE NOCASE",
+                    kColumns));
+    while (rows.step())
+      if (!older.contains(rows.text(0))) renew_keys(records.emplace_back(read(rows)), older);
+    return records;
+  }
 
   ModelRecord read(const Statement& row) const {
     int at = 0;
@@ -227,23 +314,21 @@ std::optional<Registry> Registry::existing(const fs::path& data_folder) {
 
 const fs::path& Registry::data_folder() const { return store_->folder; }
 
-std::vector<ModelRecord> Registry::all() const {
-  std::vector<ModelRecord> records;
-  Statement rows = store_->database.prepare(
-      fmt::format("SELECT {} FROM models ORDER BY CASE type WHEN 'main' THEN 0 WHEN 'vae' THEN 1 WHEN 'text_encoder' THEN 2"
-                  " WHEN 'tokenizer' THEN 3 ELSE 4 END, type, name COLLATE NOCASE",
-                  kColumns));
-  while (rows.step()) records.push_back(store_->read(rows));
-  return records;
-}
+std::vector<ModelRecord> Registry::all() const { return store_->all(store_->repeated()); }
 
 std::optional<ModelRecord> Registry::find(std::string_view key) const {
-  return store_->one("key = ? OR name = ? ORDER BY key = ? DESC LIMIT 1", {key, key, key});
+  auto found = store_->one("key = ? OR name = ? ORDER BY key = ? DESC LIMIT 1", {key, key, key});
+  if (!found) return found;
+  const Store::Repeated older = store_->repeated();
+  if (const auto newest = older.find(found->key); newest != older.end()) found = store_->one("key = ?", {newest->second});
+  if (found) Store::renew_keys(*found, older);
+  return found;
 }
 
 ModelRecord Registry::add(ModelRecord record) {
   check_model_name(record.name);
   Transaction transaction(store_->database);
+  store_->tidy();
   if (auto known = store_->one("type = ? AND path = ?", {name_of(record.type), store_->kept(record.path)})) {
     record.key = known->key;
     record.name = known->name;
@@ -253,7 +338,8 @@ ModelRecord Registry::add(ModelRecord record) {
     record.defaults = known->defaults;
     record.components = known->components;
     record.installed_at = known->installed_at;
-    if (!known->source.kind.empty()) record.source = known->source;
+    const bool same_source = known->source.kind == record.source.kind && known->source.ref == record.source.ref;
+    if (!known->source.kind.empty() && !same_source) record.source = known->source;
     store_->erase(record.key);
   } else {
     record.key = store_->free_key(record);
@@ -269,6 +355,7 @@ ModelRecord Registry::add(ModelRecord record) {
 void Registry::update(const ModelRecord& record) {
   check_model_name(record.name);
   Transaction transaction(store_->database);
+  store_->tidy();
   if (const auto other = store_->one("name = ?", {record.name}); other && other->key != record.key)
     throw Error(ErrorCode::InvalidArgument, fmt::format("there is already a model called {}", other->name),
                 "choose another name");
@@ -282,6 +369,7 @@ void Registry::update(const ModelRecord& record) {
 
 bool Registry::remove(std::string_view key) {
   Transaction transaction(store_->database);
+  store_->tidy();
   const bool found = store_->erase(key);
   store_->database.prepare("DELETE FROM model_relations WHERE model = ? OR other = ?").bind(key).bind(key).run();
   transaction.commit();
@@ -291,6 +379,7 @@ bool Registry::remove(std::string_view key) {
 bool Registry::relate(std::string_view key, std::string_view other) {
   check(key != other, "a model cannot be related to itself");
   Transaction transaction(store_->database);
+  store_->tidy();
   for (const std::string_view one : {key, other})
     if (!store_->taken("key", one)) fail(ErrorCode::NotFound, "no model has the key {}", one);
   store_->database.prepare("INSERT OR IGNORE INTO model_relations VALUES (?, ?)")

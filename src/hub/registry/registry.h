@@ -31,8 +31,8 @@ class Registry {
   std::optional<ModelRecord> find(std::string_view key) const;  // by key or by name, whatever its case
 
   // Adds a record with a new key and a unique name, or updates the record with the same type and path: what was found in the file
-  // is updated, while key, name, description, triggers, cover, defaults, components and a known source are kept. Returns the
-  // stored record.
+  // is updated, while key, name, description, triggers, cover, defaults, components and a known source are kept. Of a source
+  // that is the same, the revision is updated. Returns the stored record.
   ModelRecord add(ModelRecord record);
 
   // Stores every field of a record that exists, files included, but not what it is related to. Throws NotFound for an unknown

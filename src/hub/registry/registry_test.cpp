@@ -182,6 +182,8 @@ TEST(Registry, UpdatingKeepsTheUsersChanges) {
   ASSERT_EQ(now.files.size(), 1u);
   EXPECT_EQ(now.files[0].bytes, 5u);
   EXPECT_EQ(registry.all().size(), 1u);
+  again.source = {"hub", "owner/repo", "4567"};
+  EXPECT_EQ(registry.add(again).source.revision, "4567") << "a newer revision of the same source";
 }
 
 TEST(Registry, ListsByTypeAndName) {
@@ -264,6 +266,75 @@ TEST(Registry, MigratesOlderVersions) {
   registry.remember_hash(data / "x", "abc");
   EXPECT_EQ(registry.known_hash(data / "x"), "abc");
   EXPECT_TRUE(registry.find("my klein"));
+}
+
+// Older versions did so in a data folder that is reached through a link: once under each name of the folder.
+TEST(Registry, AModelThatIsRegisteredTwiceIsReadOnce) {
+  const fs::path root = fs::canonical(scratch_folder()), data = root / "link", file = data / "models/a.safetensors";
+  fs::create_directories(root / "disk");
+  fs::create_directory_symlink(root / "disk", data);
+  write_file(file, "x");
+  const ModelRecord older = Registry{data}.add(full_record(file));
+  ModelRecord other = full_record("/m/1");
+  other.name = "other";
+  other.components = {older.key, "", ""};
+  other = Registry{data}.add(other);
+  Registry{data}.relate(other.key, older.key);
+  {
+    const Database db(data / "flux2.db", Database::Access::Write);
+    const auto twin = [&](const char* key, const char* name, const fs::path& path, int age) {
+      db.run(
+          fmt::format("CREATE TEMP TABLE twin AS SELECT * FROM models WHERE key = '{0}';"
+                      "UPDATE twin SET key = '{1}', name = '{2}', path = '{3}', installed_at = installed_at - {4};"
+                      "INSERT INTO models SELECT * FROM twin; DROP TABLE twin;"
+                      "INSERT INTO model_files VALUES ('{1}', '{3}', 1, '')",
+                      older.key, key, name, path.string(), age));
+    };
+    twin("000000000a", "newest", root / "disk/models/a.safetensors", -10);
+    twin("000000000b", "oldest", data / "models/a.safetensors", 10);
+  }
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const ModelRecord& r : Registry(data).all()) found.push_back(r.name);
+    return found;
+  };
+  EXPECT_THAT(names(), ElementsAre("newest", "other"));
+  EXPECT_EQ(Registry(data).find(older.key)->key, "000000000a") << "its key leads to the newest";
+  EXPECT_EQ(Registry(data).find("other")->components.vae, "000000000a");
+  EXPECT_THAT(Registry(data).find("other")->related, ElementsAre("000000000a"));
+
+  // The next write stores that, and the path as it is kept now.
+  Registry(data).add(full_record("/m/2"));
+  const Database db(data / "flux2.db", Database::Access::Write);
+  const auto number = [&](const char* sql) {
+    Statement row = db.prepare(sql);
+    return row.step() ? row.integer(0) : -1;
+  };
+  EXPECT_EQ(number("SELECT count(*) FROM models"), 3);
+  EXPECT_EQ(number("SELECT count(*) FROM models WHERE key = '000000000a' AND path = 'models/a.safetensors'"), 1);
+  EXPECT_EQ(number("SELECT count(*) FROM model_files WHERE path LIKE '%a.safetensors'"), 1);
+  EXPECT_EQ(number("SELECT count(*) FROM model_files WHERE path = 'models/a.safetensors'"), 1);
+  EXPECT_EQ(number("SELECT count(*) FROM model_relations WHERE model = '000000000a' OR other = '000000000a'"), 1);
+  EXPECT_EQ(Registry(data).find("other")->components.vae, "000000000a");
+  EXPECT_EQ(Registry(data).add(full_record(file)).key, "000000000a") << "a scan finds the record";
+  EXPECT_TRUE(Registry(data).remove("000000000a"));
+  EXPECT_EQ(Registry(data).all().size(), 2u);
+}
+
+TEST(Registry, RemovingTheNewestOfARepeatedModelRemovesAll) {
+  const fs::path root = fs::canonical(scratch_folder()), data = root / "link";
+  fs::create_directories(root / "disk");
+  fs::create_directory_symlink(root / "disk", data);
+  const std::string key = Registry{data}.add(full_record(data / "models/a")).key;
+  {
+    const Database db(data / "flux2.db", Database::Access::Write);
+    db.run(
+        fmt::format("CREATE TEMP TABLE twin AS SELECT * FROM models; UPDATE twin SET key = '000000000a', name = 'older', "
+                    "path = '{}', installed_at = 5; INSERT INTO models SELECT * FROM twin; DROP TABLE twin",
+                    (root / "disk/models/a").string()));
+  }
+  EXPECT_TRUE(Registry(data).remove(key));
+  EXPECT_TRUE(Registry(data).all().empty());
 }
 
 TEST(Registry, DamageIsReportedAndTheFileIsKept) {

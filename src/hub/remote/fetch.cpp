@@ -5,10 +5,12 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "base/sha256.h"
 #include "base/start_thread.h"
 #include "base/text.h"
 #include "hub/remote/fetch_meter.h"
@@ -139,9 +141,13 @@ class Fetcher {
     const PlannedFile& f = plan_.files[index];
     if (plan_.from_cache) return finished(f, true, {});
     if (cache_) return bring_to_cache(index);
-    if (f.present && verified_in_place(f)) {
-      remove_leftover_note_of(partial_of(f));
-      return finished(f, true, {});
+    if (f.present) {
+      meter_.verifying(index);
+      const std::string sha256 = hash_of(f.target);
+      if (is_announced(f, sha256)) {
+        remove_leftover_note_of(partial_of(f));
+        return finished(f, true, sha256);
+      }
     }
     return finished(f, false, download(index, f.target));
   }
@@ -162,15 +168,24 @@ class Fetcher {
     return finished(f, in_snapshot || in_blobs, sha256);
   }
 
+  std::string hash_of(const fs::path& file) const {
+    Sha256 hash;
+    read_pieces(file, [&](std::span<const std::byte> bytes) {
+      if (cancelled()) fail(ErrorCode::Cancelled, "the download was cancelled");
+      hash.add(bytes);
+    });
+    return hash.hex();
+  }
+
   // A file of a plain folder is whatever lies there under its name.
-  bool verified_in_place(const PlannedFile& f) const {
-    if (is_hex(f.etag, 64)) return sha256_of_file(f.target) == f.etag;
+  static bool is_announced(const PlannedFile& f, const std::string& sha256) {
+    if (is_hex(f.etag, 64)) return sha256 == f.etag;
     if (is_hex(f.etag, 40)) return git_blob_id(f.target) == f.etag;
     return true;
   }
 
   FetchedFile finished(const PlannedFile& f, bool was_present, std::string sha256) const {
-    if (sha256.empty()) sha256 = is_hex(f.etag, 64) ? f.etag : sha256_of_file(f.target);
+    if (sha256.empty()) sha256 = is_hex(f.etag, 64) ? f.etag : hash_of(f.target);
     return {.path = f.path,
             .local = f.target,
             .size = fs::file_size(f.target),
@@ -203,6 +218,7 @@ class Fetcher {
                                     .log = log_});
     meter_.verifying(index);
     std::string sha256 = hash.finish(size);
+    file.end_at(size);
     verify(f, file, size, sha256);
     file.commit(name);
     return sha256;

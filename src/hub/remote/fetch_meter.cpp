@@ -24,6 +24,7 @@ void FetchMeter::found(size_t file, uint64_t bytes) {
 void FetchMeter::received(size_t file, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   entries_[file].bytes += static_cast<uint64_t>(bytes);
+  entries_[file].verifying = false;  // what was there was something else
   if (bytes > 0) transferred_ += static_cast<uint64_t>(bytes);
   tell(file, false);
 }

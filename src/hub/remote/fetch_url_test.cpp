@@ -48,6 +48,59 @@ TEST_F(FetchUrl, DownloadsAndHashes) {
   EXPECT_TRUE(fetch_source(*parse_source(server.url() + "/get"), options()).files[0].was_present);
 }
 
+// Some servers write a name with other letters than ASCII in this form alone.
+TEST_F(FetchUrl, NamesOfOtherLetters) {
+  std::string told;
+  HttpServer server([&](const ServedRequest&) { return Reply{.headers = {{"Content-Disposition", told}}, .body = all}; });
+  const auto name = [&] {
+    return fetch_source(*parse_source(server.url() + "/api/download/5"), options()).files.at(0).local.filename().string();
+  };
+  told = "attachment; filename*=UTF-8''mod%C3%A8le%20a.safetensors";
+  EXPECT_EQ(name(), "modèle a.safetensors");
+  told = "attachment; filename=\"modele.gguf\"; filename*=utf-8'fr'mod%C3%A8le.gguf";
+  EXPECT_EQ(name(), "modèle.gguf");
+  told = "attachment; filename*=latin1''x.gguf; filename=\"y.gguf\"";
+  EXPECT_EQ(name(), "y.gguf");
+  told = "attachment; filename*=UTF-8''..%2Fx.gguf";
+  EXPECT_THROW(name(), Error);
+}
+
+// What was begun of a longer file must not stay behind the end of a shorter one.
+TEST_F(FetchUrl, AFileThatBecameShorterHasItsNewSize) {
+  std::string etag = "\"v1\"", body = all;
+  bool broken = true;
+  HttpServer server([&](const ServedRequest&) {
+    Reply reply{.headers = {{"ETag", etag}}, .body = body};
+    if (broken) reply.drop_after = 250000;
+    return reply;
+  });
+  FetchOptions o = options();
+  o.retry.tries = 1;
+  const Source source = *parse_source(server.url() + "/m.gguf");
+  EXPECT_THROW(fetch_source(source, o), Error);
+  broken = false;
+  etag = "\"v2\"";
+  body = test::random_bytes(1000, 4);
+  EXPECT_EQ(read_text_file(fetch_source(source, o).files.at(0).local), body);
+}
+
+TEST_F(FetchUrl, CheckingAFileThatIsHereCanBeCancelled) {
+  HttpServer server([&](const ServedRequest&) { return Reply{.body = all}; });
+  const Source source = *parse_source(server.url() + "/m.gguf");
+  fetch_source(source, options());
+  FetchOptions o = options();
+  const FetchPlan plan = plan_fetch(source, o);
+  ASSERT_TRUE(plan.files.at(0).present);
+  int asked = 0;
+  o.cancelled = [&] { return ++asked > 1; };  // the first time is before the file
+  try {
+    fetch(plan, o);
+    ADD_FAILURE() << "it was not cancelled";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::Cancelled);
+  }
+}
+
 // A server that does not tell the size could send bytes until the disk is full.
 TEST_F(FetchUrl, AFileOfUnknownSizeHasALimit) {
   HttpServer server([&](const ServedRequest&) { return Reply{.body = all, .content_length = false}; });

@@ -74,7 +74,7 @@ fs::path hub_home(const Variables& v) {
 
 std::string stored_token(const Variables& v) {
   fs::path file = v.path("HF_TOKEN_PATH");
-  if (file.empty()) file = hub_home(v) / "token";
+  if (const fs::path home = hub_home(v); file.empty() && !home.empty()) file = home / "token";
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored) || fs::file_size(file, ignored) > 4096) return {};
   try {

@@ -12,10 +12,10 @@ namespace flux2 {
 struct HubSettings {
   std::string endpoint = "https://huggingface.co";  // no slash at its end
   std::string token;                                // empty: none
-  std::filesystem::path cache;                      // the folder that holds models--owner--name
-  bool offline = false;                             // no request leaves the machine
-  bool symlinks = true;                             // false: files lie in the snapshot itself
-  double transfer_timeout_s = 10;                   // without a byte
+  std::filesystem::path cache;                      // the folder that contains models--owner--name
+  bool offline = false;                             // true: no network access
+  bool symlinks = true;                             // false: snapshots contain files instead of links
+  double transfer_timeout_s = 10;                   // the longest time without data
   double metadata_timeout_s = 10;
   HttpSettings http;  // proxies, certificates
 

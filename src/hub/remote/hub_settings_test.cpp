@@ -61,6 +61,15 @@ TEST(HubSettings, TheFirstTokenWins) {
   EXPECT_EQ(with(set, "given").token, "given");
 }
 
+TEST(HubSettings, WithoutAHomeFolderNoFileOfTheCurrentFolderIsTheToken) {
+  const test::ScratchFolder folder;
+  std::ofstream(folder.path() / "token") << "not a token of ours";
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(with({}).token, "");
+  std::filesystem::current_path(before);
+}
+
 TEST(HubSettings, TokenIsSentOnlyToTheEndpoint) {
   HubSettings s = with({{"HF_TOKEN", "t"}});
   EXPECT_EQ(s.token_for("https://huggingface.co/owner/model"), "t");

@@ -130,6 +130,12 @@ size_t PartialFile::read(uint64_t offset, std::span<std::byte> into) const {
   return static_cast<size_t>(n);
 }
 
+void PartialFile::end_at(uint64_t size) {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0 || static_cast<uint64_t>(status.st_size) <= size) return;
+  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) cannot_write(path_);
+}
+
 void PartialFile::commit(const fs::path& name) {
   const bool came_slowly = std::chrono::steady_clock::now() - opened_ > kSlow;
   if (came_slowly && ::fdatasync(fd_) != 0) cannot_write(path_);

@@ -52,6 +52,9 @@ class PartialFile {
   Front front() const;
   size_t read(uint64_t offset, std::span<std::byte> into) const;
 
+  // Cuts off what lies behind the complete content: the end of other, longer content that was begun under this name.
+  void end_at(uint64_t size);
+
   // Gives the file its final name. A file that took long to download is flushed to disk first. One that took seconds is not,
   // because waiting for the disk could take longer than downloading it again.
   void commit(const std::filesystem::path& name);

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -26,9 +28,20 @@ Hint into_plain_folder() {
   return Hint("download to a plain folder with {0}, or use another HF_ENDPOINT", {set_option("local_dir")});
 }
 
-// attachment; filename="model.safetensors"
+// attachment; filename="modele.safetensors"; filename*=UTF-8''mod%C3%A8le.safetensors
+// The second form is the name as it really is; servers add the first one for programs that know no other.
 std::string told_name(const HttpAnswer& answer) {
   const std::string text = answer.header("Content-Disposition").value_or("");
+  constexpr std::string_view kExact = "filename*=";
+  if (const size_t exact = text.find(kExact); exact != text.npos) {
+    std::string name = text.substr(exact + kExact.size());
+    name = name.substr(0, name.find(';'));
+    std::erase(name, '"');
+    std::string charset = name.substr(0, name.find('\''));
+    std::ranges::transform(charset, charset.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const size_t language = name.find('\'', charset.size() + 1);
+    if (charset == "UTF-8" && language != name.npos) return url_unquoted(trimmed(name.substr(language + 1)));
+  }
   const size_t at = text.find("filename=");
   if (at == text.npos) return {};
   std::string name = text.substr(at + 9);

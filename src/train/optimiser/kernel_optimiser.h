@@ -10,8 +10,8 @@
 
 namespace flux2 {
 
-// What all optimisers share: parameters with their state, and the call of the device's kernel over all of them. A subclass
-// allocates state, and forms the numbers of each step in F64.
+// What all optimisers share: the parameters with their states, and the call of the device's kernel for all of them. A subclass
+// allocates the states and computes the numbers of each step in F64.
 class KernelOptimiser : public Optimiser {
  public:
   KernelOptimiser(std::vector<ParameterGroup> groups, uint64_t seed, bool decay_all);
@@ -33,7 +33,7 @@ class KernelOptimiser : public Optimiser {
     size_t group = 0;
     OptimiserRule rule = OptimiserRule::AdamW;
     std::vector<std::pair<std::string, Tensor>> slots;
-    OptimiserTensor entry;  // without the gradient and without the numbers of a step
+    OptimiserTensor entry;  // what the kernel gets, without the gradient and the numbers of the step
   };
   struct Gradient {
     size_t tensor = 0;
@@ -52,7 +52,7 @@ class KernelOptimiser : public Optimiser {
   // Row and column means as state[at], state[at + 1]; matrices only.
   void add_factored_slots(Parameter& parameter, int at, const std::string& row, const std::string& column);
 
-  // Forms numbers_ (and whatever set_rates needs) for step number step_ = 1, 2, …
+  // Computes numbers_ (and whatever set_rates() needs) for step number step_ = 1, 2, …
   virtual void set_numbers(double factor) = 0;
   // Sets the numbers that depend on the parameter group.
   virtual void set_rates(const Parameter& parameter, OptimiserTensor& entry) const = 0;
@@ -60,7 +60,8 @@ class KernelOptimiser : public Optimiser {
   virtual void save_numbers(Json&) const {}
   virtual void load_numbers(const Json&) {}
 
-  // Runs each parameter's own rule, or `rule` for all: one kernel call for each stream and rule. Returns the two sums.
+  // Runs the rule of each parameter, or `rule` for all parameters, with one kernel call for each stream and rule. Returns both
+  // sums.
   RuleSums run(std::span<const Gradient> gradients);
   RuleSums run(std::span<const Gradient> gradients, OptimiserRule rule);
 
@@ -91,7 +92,7 @@ class KernelOptimiser : public Optimiser {
   bool decay_all_;
 };
 
-// Reads an option "betas" or the like and checks that each value lies in [0, 1).
+// Reads the option "betas" and checks that each value lies in [0, 1).
 std::vector<double> read_betas(PythonOptions& options, std::vector<double> otherwise);
 double read_positive(PythonOptions& options, const std::string& key, double otherwise);      // above 0
 double read_not_negative(PythonOptions& options, const std::string& key, double otherwise);  // 0 or more
