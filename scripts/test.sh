@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything, warnings being errors, and runs all tests.
 #   scripts/test.sh [--fast | --unit] [--preset asan|tsan|debug|release]
-# --fast leaves out the tests labelled slow; --unit builds and runs only those beside the code. Says how long configuring, building
-# and testing took. The last line is "N passed, N failed[, N skipped]".
+# --fast leaves out the tests labelled slow and those in tests/slow_tests.txt; --unit builds and runs only the tests beside the code.
+# Says how long configuring, building and testing took. The last line is "N passed, N failed[, N skipped]".
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -11,7 +11,15 @@ selection=()
 targets=()
 while (( $# > 0 )); do
   case $1 in
-    --fast) selection=(-LE slow) ;;
+    --fast)
+      slow=$(sed 's/ *#.*//; /^$/d' tests/slow_tests.txt)
+      # Programs that run whole leave them out (tests/support/test_main.cpp), CTest those that have a process of their own. There,
+      # the values of parameters follow the name.
+      export FLUX2_SLOW_TESTS=${slow//$'\n'/:}
+      slow=${slow//./\\.}
+      slow=${slow//\*/.*}
+      selection=(-LE slow -E "^(${slow//$'\n'/|})( |\$)")
+      ;;
     --unit) selection=(-L unit -LE slow) targets=(unit_tests) ;;
     --preset) preset=${2:?--preset needs a name}; shift ;;
     *) die "usage: scripts/test.sh [--fast | --unit] [--preset asan|tsan|debug|release]" ;;

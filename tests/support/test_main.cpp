@@ -1,6 +1,7 @@
 // The main function of all test programs. It keeps a journal for scripts/test.sh, which counts the tests of programs that run
 // whole: where FLUX2_TEST_JOURNALS names a folder and FLUX2_TEST_NAME a file in it, each test is written down when it begins and
-// when it ends. A test that ends the program is the one that began and did not end.
+// when it ends. A test that ends the program is the one that began and did not end. FLUX2_SLOW_TESTS has the names of tests, with
+// ":" between them, that a program leaves out when it runs whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +35,10 @@ class Journal : public testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
+  const char* slow = std::getenv("FLUX2_SLOW_TESTS");
+  const bool chosen = GTEST_FLAG_GET(filter) != "*";
+  // CTest keeps the list of tests for later runs, so the list has all of them.
+  if (slow && !chosen && !GTEST_FLAG_GET(list_tests)) GTEST_FLAG_SET(filter, std::string("-") + slow);
   const char* folder = std::getenv("FLUX2_TEST_JOURNALS");
   const char* name = std::getenv("FLUX2_TEST_NAME");
   if (folder && name)
