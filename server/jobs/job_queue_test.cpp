@@ -227,6 +227,7 @@ TEST_F(JobQueueTest, CancelEndsAWaitingJobAndReportsItOnce) {
   });
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) threads.emplace_back([&] { EXPECT_EQ(queue_.cancel(job.id)->state, "cancelled"); });
   }
   EXPECT_EQ(calls, 1);

@@ -19,7 +19,7 @@ class UnreturnedJobsTest : public ::testing::Test {
  protected:
   // A job that the worker "w" holds and whose end could not be stored.
   std::string unreturned() {
-    const std::string id = queue_.submit({.request = {{"prompt", "a fox"}}}).job.id;
+    std::string id = queue_.submit({.request = {{"prompt", "a fox"}}}).job.id;
     EXPECT_TRUE(store_->claim_one(id, "w", now_ms()));
     jobs_.add(id);
     return id;

@@ -414,7 +414,7 @@ TEST_P(StoreTest, PruneDropsOldFinalJobs) {
   const auto store = open();
   const int64_t now = 100 * 86'400'000LL, month = 30 * 86'400'000LL;
   const auto ended = [&](int64_t at) {
-    const std::string id = added(*store, [](Job& job) { job.priority = 1; }).id;
+    std::string id = added(*store, [](Job& job) { job.priority = 1; }).id;
     store->cancel(id, at);
     return id;
   };
@@ -509,6 +509,7 @@ TEST_P(StoreTest, ExactlyTheLimitIsAcceptedFromManyThreads) {
   std::atomic<int> accepted = 0, refused = 0;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
         for (int i = 0; i < 20; ++i) {

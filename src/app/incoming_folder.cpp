@@ -100,7 +100,7 @@ fs::path moved_to_free_name(const fs::path& file, const fs::path& folder, const 
   };
   const bool can_rename = on_one_disk(file, folder);
   for (int i = 1;; ++i) {
-    const fs::path target = name(i);
+    fs::path target = name(i);
     if (can_rename) {
       if (rename_to_free_name(file, target)) return target;
     } else if (std::error_code failure; !fs::exists(fs::symlink_status(target, failure))) {

@@ -345,9 +345,11 @@ std::vector<ModelRecord> Installation::register_download(const Download& asked, 
 
 std::vector<ModelRecord> Installation::fetch_sources(const std::vector<Source>& sources) const {
   std::vector<Download> downloads;
+  downloads.reserve(sources.size());
   for (const Source& source : sources) downloads.push_back(planned(source));
   if (hooks_.planned) {
     std::vector<FetchPlan> plans;
+    plans.reserve(downloads.size());
     for (const Download& d : downloads) plans.push_back(d.plan);
     if (!hooks_.planned(plans)) return {};
   }

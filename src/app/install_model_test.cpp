@@ -171,6 +171,7 @@ TEST_F(InstallFromAddress, TwoAtOnceDownloadOnce) {
   std::vector<std::string> keys(2);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(keys.size());
     for (std::string& key : keys)
       threads.emplace_back([&] { key = install_model(context_, {.source = server_.url() + "/x.safetensors"}).at(0).key; });
   }

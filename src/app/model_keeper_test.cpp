@@ -106,7 +106,8 @@ TEST_F(KeepModels, AMemoryLimitIsOneOfAllModelsTogether) {
   }
   ASSERT_GT(held, int64_t{1} << 20);
   // Enough for one of them, also if the process has grown a little meanwhile, but not for both.
-  spec_.max_ram = static_cast<double>(smallest + held * 3 / 4) / (1 << 30);
+  const int64_t for_one = smallest + held * 3 / 4;
+  spec_.max_ram = static_cast<double>(for_one) / (1 << 30);
   ModelKeeper keeper(context_, 4);
   use(keeper, a), use(keeper, b);
   EXPECT_EQ(names(keeper), Names{"b"});
@@ -138,7 +139,8 @@ TEST_F(KeepModels, ALargerRequestTakesThePlaceOfAnotherModel) {
   }
   ASSERT_GT(large, small + held);
   // Beside the other model there is room for small images, and alone for large ones.
-  spec_.max_ram = static_cast<double>(large + held / 2) / (1 << 30);
+  const int64_t for_large = large + held / 2;
+  spec_.max_ram = static_cast<double>(for_large) / (1 << 30);
   ModelKeeper keeper(context_, 4);
   use_size(keeper, a, 64), use_size(keeper, b, 64);
   ASSERT_EQ(names(keeper), (Names{"a", "b"}));

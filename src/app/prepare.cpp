@@ -263,6 +263,7 @@ void save_merged_model(const std::filesystem::path& out, const ModelFiles& model
   if (part.distilled && *part.distilled != model.distilled) training = model.distilled ? "distilled" : "base";
   const NamedWeights base(open_weights(model.transformer, log), ModelPart::Transformer);
   std::vector<AdapterUse> uses;
+  uses.reserve(adapters.size());
   for (const AdapterChoice& choice : adapters) uses.push_back({open_adapter(choice, detect_flux2(base), log), choice.strength});
   ThreadPool threads(0);
   merge_into_file(base, uses, out, threads, training);

@@ -26,8 +26,8 @@ class RegionsOf : public testing::Test {
     save_image(folder_ / name, encode_png(image));
     return (folder_ / name).string();
   }
-  ResolvedRequest ask(std::vector<std::string> words, Task task = Task::Generate) const {
-    RequestSpec spec = spec_of_words(std::move(words));
+  ResolvedRequest ask(const std::vector<std::string>& words, Task task = Task::Generate) const {
+    RequestSpec spec = spec_of_words(words);
     spec.prompt = "a field";
     if (task == Task::Generate) spec.width = 128, spec.height = 64;
     return resolve(spec, model_, task, Log([this](LogLevel level, const std::string& text) {

@@ -141,6 +141,7 @@ bool is_copied(const PlannedCopy& copy, const CopyProgress& progress) {
 
 std::vector<RecordedFile> copy_files(const std::vector<PlannedCopy>& copies, const CopyProgress& progress) {
   std::vector<bool> copied;
+  copied.reserve(copies.size());
   for (const PlannedCopy& c : copies) copied.push_back(is_copied(c, progress));
   check_space(copies, copied);
   uint64_t done = 0, total = 0;

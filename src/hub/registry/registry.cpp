@@ -278,7 +278,7 @@ struct Registry::Store {
 
   std::string free_key(const ModelRecord& r) const {
     for (std::string seed = fmt::format("{}\n{}", name_of(r.type), kept(r.path));; seed += "+") {
-      const std::string key = flux2::sha256(std::as_bytes(std::span(seed))).substr(0, 10);
+      std::string key = flux2::sha256(std::as_bytes(std::span(seed))).substr(0, 10);
       if (!taken("key", key)) return key;
     }
   }
@@ -293,8 +293,8 @@ struct Registry::Store {
 bool registry_available() { return true; }
 
 Registry::Registry(fs::path data_folder) {
-  const fs::path folder = full_path(data_folder);
-  store_ = std::make_unique<Store>(Store{folder, Database(folder / "flux2.db", Database::Access::Write)});
+  data_folder = full_path(data_folder);
+  store_ = std::make_unique<Store>(Store{data_folder, Database(data_folder / "flux2.db", Database::Access::Write)});
   migrate(store_->database, kArea, kSteps);
 }
 
