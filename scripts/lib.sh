@@ -86,11 +86,11 @@ build() {
 }
 
 # Leaves the program at build/flux2. A folder that is already configured (with tests, say) keeps its settings, so
-# that going from one script to the next compiles nothing twice.
+# that going from one script to the next compiles nothing twice. A new one compiles several files at a time, as scripts/test.sh does.
 build_program() {
   need_packages "${build_packages[@]}"
   local first=()
-  [[ -f build/CMakeCache.txt ]] || first=(--preset release -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF)
+  [[ -f build/CMakeCache.txt ]] || first=(--preset release -DFLUX2_TESTS=OFF -DFLUX2_BENCH=OFF -DFLUX2_UNITY_LIBRARIES=ON)
   configure build "${first[@]}" && build build flux2
 }
 

@@ -53,7 +53,7 @@ class Shell {
 
   Invocation invocation(const SettingLayer& once) const;
   SettingLayer above_options(SettingLayer layer) const;  // settings of the session, to be put above the options of the program
-  size_t index_of(const std::string& word) const;        // of $N; throws when there is no such image
+  size_t index_of(const std::string& word) const;        // the index of image $N; throws if it does not exist
   std::string path_of(const std::string& word) const { return pictures_[index_of(word)].path.string(); }
   void add_picture(ShellPicture picture);
 

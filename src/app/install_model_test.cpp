@@ -184,7 +184,7 @@ TEST_F(InstallFromAddress, TwoAtOnceDownloadOnce) {
 TEST_F(InstallFromAddress, AFolderOnAnotherDisk) {
   const fs::path disk = fs::path("/dev/shm") / scratch_.path().filename();
   std::error_code failure;
-  if (!fs::create_directories(disk, failure)) GTEST_SKIP() << "there is no memory disk";
+  if (!fs::create_directories(disk, failure)) GTEST_SKIP() << "a folder in /dev/shm cannot be created";
   fs::create_directories(scratch_.path() / "models");
   fs::create_directory_symlink(disk, scratch_.path() / "models/vae");
   const auto first = install();
