@@ -93,8 +93,9 @@ PreparedRun prepare_run(Invocation& run, Task task, FoundModels* found) {
                                  prepared.model.id, licence));
   if (prepared.model.bundled && (!found || found->size() > known) && is_first_time(run, "pico"))
     run.console.note(
-        "using the bundled model pico: small images of 12 colours, 8 shapes and 40 things drawn as emoji.\n"
-        "  For real images use a FLUX.2 model: flux2 generate -m flux.2-klein-4b …, or -m with its file or folder.");
+        fmt::format("using the bundled model {}: small images of 12 colours, 8 shapes and 40 things drawn as emoji.\n"
+                    "  For real images use a FLUX.2 model: flux2 generate -m flux.2-klein-4b …, or -m with its file or folder.",
+                    prepared.model.id));
   return prepared;
 }
 

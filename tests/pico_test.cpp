@@ -1,4 +1,4 @@
-// The bundled model follows its prompts. The critic asks questions and looks at the images that the model generates
+// The bundled models follow their prompts. The critic asks questions and looks at the images that the model generates
 // (support/scene_critic.h). pico_score asks more questions and prints a table.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,19 @@
 namespace flux2::test {
 namespace {
 
+std::filesystem::path sibling_folder() { return pico_folder().parent_path() / "pico-4-steps"; }
+
 TEST(Pico, HasTheDefaultsOfItsTraining) {
   const SceneModel model(pico_folder());
   EXPECT_TRUE(model.files().bundled);
   EXPECT_EQ(model.files().defaults.steps, 20);
+  EXPECT_EQ(model.files().defaults.text_length, 64);
+}
+
+TEST(PicoInFourSteps, HasTheDefaultsOfItsTraining) {
+  const SceneModel model(sibling_folder());
+  EXPECT_TRUE(model.files().distilled);
+  EXPECT_EQ(model.files().defaults.steps, 4);
   EXPECT_EQ(model.files().defaults.text_length, 64);
 }
 
@@ -24,10 +33,11 @@ struct Expected {
 };
 
 // Asks the first questions of each category about images of the size in `settings`.
-void ask(const std::map<std::string, Expected>& expected, const AnswerSettings& settings = {}) {
+void ask(const std::filesystem::path& folder, const std::map<std::string, Expected>& expected,
+         const AnswerSettings& settings = {}) {
   const SpriteSheet sheet(source_folder() / "examples/pico/things.png");
   const double aspect = settings.width > 0 ? static_cast<double>(settings.width) / settings.height : 1;
-  SceneModel model(pico_folder());
+  SceneModel model(folder);
   std::map<std::string, Expected> seen;
   for (const ScoreCase& question : score_cases(12, 1, sheet, aspect)) {
     const auto limit = expected.find(question.category);
@@ -47,26 +57,50 @@ void ask(const std::map<std::string, Expected>& expected, const AnswerSettings& 
 }
 
 TEST(Pico, AnswersTheCritic) {
-  ask({{"background", {6, 0}},
-       {"colour", {6, 0}},
-       {"shape", {6, 1}},
-       {"place", {6, 0}},
-       {"size", {6, 1}},
-       {"pattern", {4, 1}},
-       {"count", {8, 2}},
-       {"relation", {4, 0}},
-       {"pair", {4, 1}},
-       {"thing", {6, 1}},
-       {"edit", {4, 1}},
-       {"kept", {4, 0}},
-       {"inpaint", {4, 1}},
-       {"reference", {6, 3}}});
+  ask(pico_folder(), {{"background", {6, 0}},
+                      {"colour", {6, 0}},
+                      {"shape", {6, 1}},
+                      {"place", {6, 0}},
+                      {"size", {6, 1}},
+                      {"pattern", {4, 1}},
+                      {"count", {8, 2}},
+                      {"relation", {4, 0}},
+                      {"pair", {4, 1}},
+                      {"thing", {6, 1}},
+                      {"edit", {4, 1}},
+                      {"kept", {4, 0}},
+                      {"inpaint", {4, 1}},
+                      {"reference", {6, 3}}});
+}
+
+TEST(PicoInFourSteps, AnswersTheCritic) {
+  ask(sibling_folder(), {{"background", {12, 0}},
+                         {"colour", {12, 0}},
+                         {"shape", {12, 1}},
+                         {"place", {12, 1}},
+                         {"size", {12, 2}},
+                         {"pattern", {12, 1}},
+                         {"count", {12, 3}},
+                         {"relation", {12, 1}},
+                         {"pair", {12, 1}},
+                         {"thing", {12, 1}},
+                         {"edit", {12, 2}},
+                         {"kept", {12, 0}},
+                         {"inpaint", {12, 3}},
+                         {"reference", {12, 5}}});
+}
+
+TEST(PicoInFourSteps, AnswersTheCriticAtLargerSizes) {
+  const std::map<std::string, Expected> expected = {
+      {"colour", {4, 0}}, {"shape", {4, 1}}, {"relation", {2, 0}}, {"thing", {4, 1}}};
+  ask(sibling_folder(), expected, {.width = 256, .height = 256});
+  ask(sibling_folder(), expected, {.width = 128, .height = 192});
 }
 
 TEST(Pico, AnswersTheCriticAtLargerSizes) {
   const std::map<std::string, Expected> expected = {{"colour", {2, 0}}, {"shape", {2, 1}}, {"relation", {1, 0}}};
-  ask(expected, {.width = 256, .height = 256});
-  ask(expected, {.width = 128, .height = 192});
+  ask(pico_folder(), expected, {.width = 256, .height = 256});
+  ask(pico_folder(), expected, {.width = 128, .height = 192});
 }
 
 }  // namespace

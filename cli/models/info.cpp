@@ -16,10 +16,10 @@ namespace flux2 {
 int run_models_info(Invocation& run) {
   check(run.positional.size() == 1, "models info needs the name or key of one model");
   const Registry registry = open_registry(run);
-  if (const auto bundled = bundled_model(run.environment);
-      !bundled.empty() && run.positional[0] == bundled.filename() && !registry.find(run.positional[0]))
-    throw Error(ErrorCode::NotFound, run.positional[0] + " is the bundled model, which is not registered",
-                Hint("{0} describes it", {run_command("inspect " + bundled.string())}));
+  for (const auto& bundled : bundled_models(run.environment))
+    if (run.positional[0] == bundled.filename() && !registry.find(run.positional[0]))
+      throw Error(ErrorCode::NotFound, run.positional[0] + " is a bundled model, which is not registered",
+                  Hint("{0} describes it", {run_command("inspect " + bundled.string())}));
   ModelRecord r = record_named(registry, run.positional[0]);
   const QuickCheck check = quick_check(r);
   r.state = check.state, r.note = check.note;

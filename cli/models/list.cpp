@@ -71,7 +71,7 @@ std::vector<Entry> entries(Invocation& run) {
         list.push_back({std::move(part.record), false, bundled});
   };
   for (const fs::path& folder : model_folders(run)) add(folder, false);
-  if (const fs::path bundled = bundled_model(run.environment); !bundled.empty()) add(bundled, true);
+  for (const fs::path& folder : bundled_models(run.environment)) add(folder, true);
   return list;
 }
 

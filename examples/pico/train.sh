@@ -22,7 +22,7 @@ data_of() {
   local file=$here/$1-data.toml
   if [ -n "${QUICK:-}" ]; then
     mkdir -p "$out"
-    sed -E -e 's/^batch_size = .*/batch_size = 2/' -e 's/^num_repeats = .*/num_repeats = 1/' -e 's/count = [0-9]+/count = 4/' \
+    sed -E -e 's/^batch_size = .*/batch_size = 1/' -e 's/^num_repeats = .*/num_repeats = 1/' -e 's/count = [0-9]+/count = 2/' \
       -e '/^resolution/{s/128/64/g; s/192/96/g; s/256/128/g}' -e "s|\"things.png\"|\"$here/things.png\"|" \
       "$file" > "$out/$1-data.toml"
     file=$out/$1-data.toml
@@ -37,7 +37,7 @@ train() {
   local quick=()
   if [ -n "${QUICK:-}" ]; then
     quick=(--max_train_steps 2 --lr_warmup_steps 0)
-    [ "$name" = autoencoder ] && quick+=(--vae_crop 64 --vae_statistics 4)
+    [ "$name" = autoencoder ] && quick+=(--vae_crop 64 --vae_statistics 2)
     [ "$name" = distilled ] && quick+=(--distill_teacher_steps 4)
   fi
   "$flux2" train "$(data_of "$name")" --model "$model" --config_file "$here/$name.toml" --output_dir "$out/$name" \

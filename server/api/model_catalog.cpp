@@ -78,20 +78,20 @@ std::string ModelCatalog::bundled_hash(const fs::path& file) const {
 
 std::vector<InstalledModel> ModelCatalog::main_models() const {
   std::vector<InstalledModel> models = registered(ModelType::Main);
-  if (const fs::path bundled = bundled_model(context_.environment); !bundled.empty() && fs::exists(bundled)) {
+  for (const fs::path& bundled : bundled_models(context_.environment)) {
+    if (!fs::exists(bundled)) continue;
     try {
-      const ModelFiles files = find("pico");
-      if (files.bundled) {
-        InstalledModel model;
-        model.name = files.id;
-        model.file = bundled.filename() / files.transformer.lexically_relative(bundled);
-        model.installed = modified_at(files.transformer);
-        if (fs::is_regular_file(files.transformer)) {
-          model.sha256 = bundled_hash(files.transformer);
-          model.hash = model.sha256.substr(0, kHashDigits);
-        }
-        models.push_back(std::move(model));
+      const ModelFiles files = find(bundled.filename());
+      if (!files.bundled) continue;
+      InstalledModel model;
+      model.name = files.id;
+      model.file = bundled.filename() / files.transformer.lexically_relative(bundled);
+      model.installed = modified_at(files.transformer);
+      if (fs::is_regular_file(files.transformer)) {
+        model.sha256 = bundled_hash(files.transformer);
+        model.hash = model.sha256.substr(0, kHashDigits);
       }
+      models.push_back(std::move(model));
     } catch (const HttpError&) {  // a damaged bundled model must not hide the others
     }
   }

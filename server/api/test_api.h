@@ -17,6 +17,7 @@
 #include "server/store/ids.h"
 #include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 
@@ -167,11 +168,12 @@ class ApiTest : public testing::Test {
   Router router_;
 
  private:
-  // A data folder of the test's own; the model is the bundled one of the source tree.
+  // A data folder of the test's own; the model is pico of the source tree.
   static AppContext context_in(const std::filesystem::path& folder) {
     AppContext context;
-    context.environment = [home = folder.string()](const char* name) -> const char* {
-      return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr;
+    context.environment = [home = folder.string(), pico = test::pico_folder().string()](const char* name) -> const char* {
+      const std::string_view wanted = name;
+      return wanted == "FLUX2_HOME" ? home.c_str() : wanted == "FLUX2_BUNDLED" ? pico.c_str() : nullptr;
     };
     return context;
   }

@@ -17,6 +17,7 @@
 #include "server/store/ids.h"
 #include "server/store/sql_store.h"
 #include "server/store/test_folder.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 
@@ -26,8 +27,9 @@ class WorkerTest : public testing::Test {
   using Values = std::initializer_list<std::pair<const char*, const char*>>;
 
   explicit WorkerTest(Values more = {}) : defaults_(exact_settings(more)) {
-    context_.environment = [home = folder_.string()](const char* name) {
-      return std::string_view(name) == "FLUX2_HOME" ? home.c_str() : nullptr;
+    context_.environment = [home = folder_.string(), pico = test::pico_folder().string()](const char* name) {
+      const std::string_view wanted = name;
+      return wanted == "FLUX2_HOME" ? home.c_str() : wanted == "FLUX2_BUNDLED" ? pico.c_str() : nullptr;
     };
   }
   void TearDown() override { worker_.reset(); }  // it uses members of the tests

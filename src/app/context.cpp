@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "hub/folder_layout.h"
 
 namespace flux2 {
 
@@ -53,11 +54,21 @@ fs::path bundled_model(const GetEnv& environment) {
   if (const char* folder = environment("FLUX2_BUNDLED")) return folder;  // set and empty: none
   std::error_code failed;
   const fs::path program = fs::read_symlink("/proc/self/exe", failed);
+  std::vector<fs::path> places = {fs::path(FLUX2_SOURCE_DIR) / "models"};
   if (!failed)
-    for (const char* relative : {"../models/pico", "../share/flux2/models/pico"})
-      if (const fs::path folder = (program.parent_path() / relative).lexically_normal(); has_model(folder)) return folder;
-  const fs::path built_from = fs::path(FLUX2_SOURCE_DIR) / "models/pico";
-  return has_model(built_from) ? built_from : fs::path{};
+    for (const char* relative : {"../share/flux2/models", "../models"})
+      places.insert(places.begin(), (program.parent_path() / relative).lexically_normal());
+  for (const fs::path& place : places)
+    for (const char* name : {"pico-4-steps", "pico"})
+      if (has_model(place / name)) return place / name;
+  return {};
+}
+
+std::vector<fs::path> bundled_models(const GetEnv& environment) {
+  const fs::path first = bundled_model(environment);
+  if (first.empty()) return {};
+  const auto lender = lender_of(first);
+  return lender && has_model(*lender) ? std::vector{first, *lender} : std::vector{first};
 }
 
 std::vector<fs::path> model_folders(const AppContext& context) {

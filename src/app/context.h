@@ -38,9 +38,12 @@ std::filesystem::path data_folder(const GetEnv& environment);
 // A file or folder inside the data folder; empty when there is none.
 std::filesystem::path data_path(const GetEnv& environment, const std::filesystem::path& relative);
 
-// The bundled model: FLUX2_BUNDLED, else beside the program (../models/pico, ../share/flux2/models/pico), else in the
-// source tree the program was built from; empty when there is none.
+// The bundled model that is used if none is chosen: FLUX2_BUNDLED, else pico-4-steps or pico beside the program (../models,
+// ../share/flux2/models), else in the source tree the program was built from; empty when there is none.
 std::filesystem::path bundled_model(const GetEnv& environment);
+
+// That one, and the model with guidance that lends it its parts and can be trained.
+std::vector<std::filesystem::path> bundled_models(const GetEnv& environment);
 
 // The folders that are searched for installed models: models.paths of the user's configuration, then models/ in the data folder.
 // ~ stands for the home folder. Throws InvalidArgument for ~NAME.

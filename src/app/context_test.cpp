@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/model_choice.h"
 #include "base/error.h"
+#include "tests/support/paths.h"
 
 namespace flux2 {
 namespace {
@@ -19,6 +21,31 @@ AppContext context_with(const std::vector<std::string>& paths, const char* home)
   context.user.path = "/config/config.toml";
   context.user.values["models.paths"] = paths;
   return context;
+}
+
+TEST(BundledModels, TheOneOfFourStepsComesFirst) {
+  const auto nothing_set = [](const char*) -> const char* { return nullptr; };
+  const auto models = bundled_models(nothing_set);
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].filename(), "pico-4-steps");
+  EXPECT_EQ(models[1], models[0].parent_path() / "pico");
+  EXPECT_EQ(bundled_model(nothing_set), models[0]);
+}
+
+TEST(BundledModels, AFolderThatLendsNothingIsAlone) {
+  const std::string pico = test::pico_folder();
+  EXPECT_THAT(
+      bundled_models([&](const char* name) { return std::string_view(name) == "FLUX2_BUNDLED" ? pico.c_str() : nullptr; }),
+      ElementsAre(test::pico_folder()));
+  EXPECT_TRUE(bundled_models([](const char* name) { return std::string_view(name) == "FLUX2_BUNDLED" ? "" : nullptr; }).empty());
+}
+
+TEST(ModelToTrain, IsTheBundledModelWithGuidance) {
+  AppContext context;
+  context.environment = [](const char*) -> const char* { return nullptr; };
+  EXPECT_EQ(choose_model({}, context).id, "pico-4-steps");
+  EXPECT_EQ(choose_model_to_train({}, context).id, "pico");
+  EXPECT_EQ(choose_model_to_train({.model = "pico-4-steps"}, context).id, "pico-4-steps");
 }
 
 TEST(ModelFolders, TheTildeIsTheHomeFolder) {

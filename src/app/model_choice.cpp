@@ -51,4 +51,13 @@ ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, Foun
   return files;
 }
 
+ModelFiles choose_model_to_train(const RequestSpec& spec, const AppContext& context) {
+  const ModelFiles files = choose_model(spec, context);
+  if (!files.bundled || !files.distilled || spec.model || spec.dit) return files;
+  const std::vector<std::filesystem::path> bundled = bundled_models(context.environment);
+  RequestSpec trainable = spec;
+  trainable.model = bundled.back().string();
+  return choose_model(trainable, context);
+}
+
 }  // namespace flux2

@@ -21,4 +21,7 @@ using FoundModels = std::map<std::string, ModelFiles>;
 // Finds the files of the model that a request asks for.
 ModelFiles choose_model(const RequestSpec& spec, const AppContext& context, FoundModels* found = nullptr);
 
+// The same for training. If none is named, the bundled model with guidance is used instead of the distilled one.
+ModelFiles choose_model_to_train(const RequestSpec& spec, const AppContext& context);
+
 }  // namespace flux2

@@ -60,7 +60,7 @@ RequestSpec quality_preset(const std::string& name, const ModelFiles& model) {
   const int level = name == "draft" ? 0 : name == "standard" ? 1 : 2;
   const ModelDefaults& defaults = model.defaults;
   RequestSpec preset;
-  if (model.bundled) preset.steps = std::max(1, defaults.steps * (level == 0 ? 1 : level == 1 ? 2 : 4) / 2);
+  if (model.bundled && !model.distilled) preset.steps = std::max(1, defaults.steps * (level == 0 ? 1 : level == 1 ? 2 : 4) / 2);
   else if (model.distilled) preset.steps = level == 2 ? 2 * defaults.steps : defaults.steps;
   else preset.steps = level == 0 ? std::min(20, defaults.steps) : defaults.steps;
   // A model made for small images has one good size.

@@ -87,10 +87,11 @@ fs::path model_path(const std::string& text, ComponentKind kind, const AppContex
   const RegisteredParts parts = registered_parts(context);
   const RegisteredPart* part = parts.find(text, kind);
   if (part) return part->path;
-  const fs::path bundled = bundled_model(context.environment);
   const bool has_part =
       kind == ComponentKind::Transformer || kind == ComponentKind::TextEncoder || kind == ComponentKind::Autoencoder;
-  return has_part && !bundled.empty() && text == bundled.filename() ? bundled : fs::path(text);
+  for (const fs::path& bundled : bundled_models(context.environment))
+    if (has_part && text == bundled.filename()) return bundled;
+  return text;
 }
 
 }  // namespace flux2

@@ -138,11 +138,16 @@ void compare(SelftestResult& result, const Stages& found, const Json& expected) 
   }
 }
 
-ModelFiles bundled_files(const AppContext& context) {
-  const fs::path folder = bundled_model(context.environment);
-  if (folder.empty())
+// The bundled model whose results are stored.
+fs::path tested_model(const AppContext& context) {
+  const std::vector<fs::path> folders = bundled_models(context.environment);
+  if (folders.empty())
     throw Error(ErrorCode::NotFound, "the bundled model was not found, which the test needs",
                 "set FLUX2_BUNDLED to its folder (models/pico of the sources)");
+  return folders.back();
+}
+
+ModelFiles files_of(const fs::path& folder, const AppContext& context) {
   ModelQuery query;
   query.model = folder.string();
   query.bundled = folder;
@@ -183,8 +188,8 @@ SelftestReport selftest(const AppContext& context, const std::string& device,
   std::vector<Way> ways = ways_of_this_machine();
   if (device != "auto") std::erase_if(ways, [&](const Way& way) { return !way.device.starts_with(device); });
   check(!ways.empty(), "cannot test the device \"{}\": it does not exist", device);
-  const fs::path folder = bundled_model(context.environment);
-  const ModelFiles files = bundled_files(context);
+  const fs::path folder = tested_model(context);
+  const ModelFiles files = files_of(folder, context);
   const Json reference = in_context("reading the stored results", [&] { return read_json(folder / kReference); });
   SelftestReport report;
   const auto add = [&](SelftestResult result) {
@@ -221,8 +226,8 @@ SelftestReport selftest(const AppContext& context, const std::string& device,
 }
 
 Json selftest_reference(const AppContext& context) {
-  const fs::path folder = bundled_model(context.environment);
-  const Stages stages = run_model(bundled_files(context), {.device = "cpu:scalar"}, {});
+  const fs::path folder = tested_model(context);
+  const Stages stages = run_model(files_of(folder, context), {.device = "cpu:scalar"}, {});
   Json reference = {{"files", Json::object()}, {"results", Json::object()}};
   for (const fs::path& file : tested_files(folder)) reference["files"][file.string()] = sha256_of_file(folder / file);
   const auto rounded = [](const std::vector<float>& values) {

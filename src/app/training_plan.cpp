@@ -57,7 +57,7 @@ double timed_step(const Engine& engine, Flux2Config config, int64_t doubles, int
 
 TrainingForecast plan_training(const RequestSpec& asked, const GivenTrainOptions& given, const AppContext& context) {
   const RequestSpec spec = with_model_version(asked, given);
-  const ModelFiles files = choose_model(spec, context);
+  const ModelFiles files = choose_model_to_train(spec, context);
   const NamedWeights weights(open_weights(files.transformer, context.log), ModelPart::Transformer);
   const Flux2Config config = detect_flux2(weights);
   const TrainOptions options = resolve_train_options(given, config.hidden);

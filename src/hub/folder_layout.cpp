@@ -68,6 +68,20 @@ std::optional<Json> model_index_of(const fs::path& folder) {
   return index;
 }
 
+std::optional<fs::path> lender_of(const fs::path& folder) {
+  const auto index = model_index_of(folder);
+  if (!index || !index->contains("flux2")) return std::nullopt;
+  const Json& own = (*index)["flux2"];
+  if (!own.is_object() || !own.contains("parts_from")) return std::nullopt;
+  const fs::path name = own["parts_from"].is_string() ? own["parts_from"].get<std::string>() : "";
+  // A model from a stranger must not choose files elsewhere.
+  if (name.empty() || name != name.filename() || name == "." || name == "..")
+    fail(ErrorCode::BadFile, "{}: parts_from must be the name of a folder beside this one",
+         (folder / "model_index.json").string());
+  const fs::path here = fs::absolute(folder).lexically_normal();
+  return (here.has_filename() ? here : here.parent_path()).parent_path() / name;
+}
+
 std::optional<Json> model_index_near(const fs::path& component) {
   const fs::path folder = is_file(component) ? component.parent_path() : component;
   if (auto index = model_index_of(folder)) return index;
@@ -82,7 +96,9 @@ std::vector<fs::path> components_in(const fs::path& folder) {
   return found;
 }
 
-std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
+namespace {
+
+std::vector<fs::path> own_candidates(const fs::path& root, ComponentKind kind) {
   std::vector<fs::path> found;
   const auto add = [&](const std::vector<fs::path>& paths) {
     for (const fs::path& p : paths)
@@ -123,6 +139,16 @@ std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
     case ComponentKind::ImagePrompt:
     case ComponentKind::Unknown: break;
   }
+  return found;
+}
+
+}  // namespace
+
+std::vector<fs::path> candidates_in(const fs::path& root, ComponentKind kind) {
+  std::vector<fs::path> found = own_candidates(root, kind);
+  if (kind == ComponentKind::Transformer) return found;
+  if (const auto lender = lender_of(root))
+    for (fs::path& path : own_candidates(*lender, kind)) found.push_back(std::move(path));
   return found;
 }
 

@@ -21,6 +21,10 @@ bool holds_tokenizer(const std::filesystem::path& folder);   // tokenizer.json, 
 // The model_index.json of a folder; throws BadFile when it is not JSON or not an object.
 std::optional<Json> model_index_of(const std::filesystem::path& folder);
 
+// The folder beside a model's own whose autoencoder, text encoder and tokenizer it uses: "parts_from" in the section "flux2" of
+// its model_index.json. Throws BadFile if that is not the name of a folder.
+std::optional<std::filesystem::path> lender_of(const std::filesystem::path& folder);
+
 // The one that describes a transformer: in its folder, or above a folder of that name.
 std::optional<Json> model_index_near(const std::filesystem::path& component);
 
@@ -29,7 +33,8 @@ std::optional<Json> model_index_near(const std::filesystem::path& component);
 std::vector<std::filesystem::path> components_in(const std::filesystem::path& folder);
 
 // Paths below a model's folder where a component of that kind may be, best first: what model_index.json names, the usual names,
-// the folders of other tools, any file. Only their headers show which of them are of that kind.
+// the folders of other tools, any file. Only their headers show which of them are of that kind. Those of
+// lender_of(root) come last.
 std::vector<std::filesystem::path> candidates_in(const std::filesystem::path& root, ComponentKind kind);
 
 // The folder in which the other parts of a transformer's model are looked for first.

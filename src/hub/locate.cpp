@@ -113,7 +113,7 @@ class Locator {
           "several models are installed ({}) and none is chosen: using the bundled one. You can choose one, or set "
           "generate.model in the configuration",
           fmt::join(names_of(installed), ", "));
-    if (has_bundled) return open_bundled();
+    if (has_bundled) return open_bundled(query_.bundled);
     throw Error(
         ErrorCode::NotFound, fmt::format("no model is installed; searched {}", joined(folders_)),
         Hint("install one with {0}, or give a file or folder with {1}", {install_command(kDefaultInstall), set_option("model")}));
@@ -146,9 +146,15 @@ class Locator {
     if (published_like(chosen.config())) return chosen;
     const size_t reasons = files_.reasons.size();
     try {
-      const ChosenModel bundled = open_bundled();
-      if (bundled.config() == chosen.config())
+      const std::vector<fs::path> folders = bundled_folders();
+      // Where nothing says which of them a file comes from, it is taken for the one that lends its parts.
+      for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+        const ChosenModel bundled = open_bundled(*folder);
+        if (bundled.config() != chosen.config()) continue;
+        if (!chosen.training.assumed && bundled.training.distilled != chosen.training.distilled) continue;
         chosen.root = bundled.root, chosen.index = bundled.index, chosen.training = bundled.training;
+        break;
+      }
     } catch (const Error& e) {
       log_.debug("{}", e.what());  // a damaged bundled model must not prevent the use of others
     }
@@ -170,7 +176,8 @@ class Locator {
     if (const auto* variable = variant ? environment_.model_of(variant->id) : nullptr) return open_variable(*variable);
     // An exact name wins over the beginning of a longer one: pico is the bundled model even if pico-q4 is registered.
     if (const auto* part = query_.registered.find_exact(name, ComponentKind::Transformer)) return open_registered(*part);
-    if (is_bundled_name(name)) return open_bundled();
+    for (const fs::path& folder : bundled_folders())
+      if (is_name_of(folder, name)) return open_bundled(folder);
     if (const auto* part = query_.registered.find(name, ComponentKind::Transformer)) return open_registered(*part);
     if (variant) return choose_variant(*variant);
     for (const fs::path& folder : folders_)
@@ -309,16 +316,23 @@ class Locator {
     return chosen;
   }
 
-  ChosenModel open_bundled() {
-    ChosenModel chosen = in_context("the bundled model", [&] { return open_folder(query_.bundled); });
+  ChosenModel open_bundled(const fs::path& folder) {
+    ChosenModel chosen = in_context("the bundled model", [&] { return open_folder(folder); });
     chosen.bundled = true;
     return chosen;
   }
 
-  bool is_bundled_name(const std::string& name) const {
-    if (query_.bundled.empty() || !path_exists(query_.bundled)) return false;
-    const auto index = model_index_of(query_.bundled);
-    return name == query_.bundled.filename() || (index && index->value("name", Json()) == name);
+  // The bundled model, and the one beside it that lends it its parts.
+  std::vector<fs::path> bundled_folders() const {
+    if (query_.bundled.empty() || !path_exists(query_.bundled)) return {};
+    std::vector<fs::path> folders = {query_.bundled};
+    if (const auto lender = lender_of(query_.bundled); lender && path_exists(*lender)) folders.push_back(*lender);
+    return folders;
+  }
+
+  static bool is_name_of(const fs::path& folder, const std::string& name) {
+    const auto index = model_index_of(folder);
+    return name == folder.filename() || (index && index->value("name", Json()) == name);
   }
 
   // ---- what it is and how it runs ----
@@ -351,6 +365,7 @@ class Locator {
       }
     }
     apply_model_index(chosen.index, chosen.root / "model_index.json", files_);
+    (void)lender_of(chosen.root);  // a wrong name is an error: the search for parts ignores damaged descriptions
     if (chosen.registered) apply_preferences(*chosen.registered);
   }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "hub/model_files.h"
 #include "hub/test_models.h"
 #include "tests/support/paths.h"
@@ -314,6 +315,52 @@ TEST_F(Locate, TheBundledPico) {
   EXPECT_EQ(files.defaults.guidance, 4);
   EXPECT_EQ(files.defaults.width, 128);
   EXPECT_EQ(files.defaults.guidance_kind, ModelDefaults::TrueCfg);
+}
+
+TEST_F(Locate, TheBundledModelOfFourStepsBorrowsParts) {
+  query.bundled = test::pico_folder().parent_path() / "pico-4-steps";
+  const ModelFiles files = locate();
+  EXPECT_EQ(files.id, "pico-4-steps");
+  EXPECT_EQ(files.defaults.steps, 4);
+  EXPECT_TRUE(files.distilled);
+  EXPECT_EQ(files.vae, test::pico_folder() / "ae.safetensors");
+  EXPECT_EQ(files.text_encoder, test::pico_folder() / "text_encoder");
+  EXPECT_EQ(files.tokenizer, test::pico_folder() / "tokenizer");
+  query.model = "pico";
+  const ModelFiles lender = locate();
+  EXPECT_TRUE(lender.bundled);
+  EXPECT_FALSE(lender.distilled);
+  EXPECT_EQ(lender.defaults.steps, 20);
+
+  // Copies run like the model they come from. Only the distilled one says so in its metadata.
+  const fs::path copies[] = {folder / "a.safetensors", folder / "b.safetensors"};
+  fs::copy(lender.transformer, copies[0]);
+  fs::copy(files.transformer, copies[1]);
+  query.model = copies[0];
+  EXPECT_EQ(locate().defaults.steps, 20);
+  query.model = copies[1];
+  EXPECT_EQ(locate().defaults.steps, 4);
+  EXPECT_EQ(locate().vae, files.vae);
+}
+
+TEST_F(Locate, PartsAreBorrowedFromAFolderBesideTheModelOnly) {
+  const fs::path tiny = tiny_model(folder / "models/lender"), borrower = folder / "models/borrower";
+  fs::create_directories(borrower);
+  fs::rename(tiny / "flux-2-tiny.safetensors", borrower / "flux-2-other.safetensors");
+  Json index = read_json(tiny / "model_index.json");
+  const auto borrow_from = [&](const std::string& name) {
+    index["flux2"]["parts_from"] = name;
+    write_file(borrower / "model_index.json", index.dump());
+  };
+  query.model = borrower;
+  borrow_from("lender");
+  EXPECT_EQ(locate().vae, tiny / "ae.safetensors");
+  for (const char* name : {"../lender", "..", ".", "", "/etc", "lender/"}) {
+    borrow_from(name);
+    EXPECT_THAT(refused(), AllOf(HasSubstr("BadFile"), HasSubstr("parts_from"))) << name;
+  }
+  borrow_from("nobody");
+  EXPECT_THAT(refused(), HasSubstr("is missing"));
 }
 
 TEST_F(Locate, AFileConvertedFromTheBundledModelRunsWithItsParts) {
